@@ -1,0 +1,105 @@
+// Package legacy is a runnable legacy inquiry system: the kind of backend that
+// the gateway is put in front of and that nobody may change any more.
+//
+// It serves two lists with odd names, nested objects, letters for states, local
+// times without a zone, and internal UUIDs in places where they should not be
+// (inside texts too). It misbehaves on demand. The demo, the tests and the load
+// drills all use it; [Server.Truth] tells what a correct gateway answers.
+package legacy
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The two kinds of accounts, as the gateway names them.
+const (
+	KindBuyer  = "buyer"
+	KindSeller = "seller"
+)
+
+// Accounts that every data set has, whatever its seed.
+const (
+	BuyerTypical  = "acme"     // a few dozen inquiries
+	BuyerOther    = "globex"   // a dozen
+	BuyerEmpty    = "initech"  // none
+	BuyerBusy     = "megacorp" // a fifth of all inquiries
+	SellerTypical = "hanriver" // the biggest company
+	SellerEmpty   = "fresh-start"
+)
+
+// Sizes that zero values of [Options] stand for.
+const (
+	DefaultCompanies = 8
+	DefaultBuyers    = 200
+	DefaultInquiries = 5000
+)
+
+// Options shape a legacy system. The zero value is usable.
+type Options struct {
+	Seed      uint64 // same seed and sizes: same data, byte for byte
+	Companies int    // sellers; 0: DefaultCompanies, at least 2
+	Buyers    int    // 0: DefaultBuyers, at least 4
+	Inquiries int    // over all buyers; 0: DefaultInquiries
+
+	// Latency is spent before every list. 0: none.
+	Latency time.Duration
+	// ChangeEvery is the mean time between two changes of one buyer's list. The
+	// moments follow from the seed and are applied when a list is next asked
+	// for, so no goroutine runs and any clock will do. 0: lists never change by
+	// themselves.
+	ChangeEvery time.Duration
+	// Now is the clock of those changes; nil: time.Now.
+	Now func() time.Time
+}
+
+// Server is the legacy system as an http.Handler. It starts no goroutine and
+// needs no closing. All methods are safe for concurrent use.
+type Server struct {
+	now     func() time.Time
+	routes  *http.ServeMux
+	latency atomic.Int64 // nanoseconds
+
+	mu   sync.RWMutex
+	data *dataset // guarded by mu
+
+	bodies bodyCache
+	faults faultSet
+	stats  counters
+}
+
+// New makes a legacy system with generated data.
+func New(opts Options) *Server {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s := &Server{now: opts.Now, data: generate(sized(opts))}
+	s.latency.Store(int64(opts.Latency))
+	s.faults.seed(opts.Seed)
+	s.data.changeEvery(opts.ChangeEvery, s.now())
+	s.routes = s.routeTable()
+	return s
+}
+
+func sized(o Options) Options {
+	pick := func(n, byDefault, atLeast int) int {
+		if n == 0 {
+			n = byDefault
+		}
+		return max(n, atLeast)
+	}
+	o.Companies = pick(o.Companies, DefaultCompanies, 2)
+	o.Buyers = pick(o.Buyers, DefaultBuyers, 4)
+	o.Inquiries = pick(o.Inquiries, DefaultInquiries, 1)
+	return o
+}
+
+// SetLatency changes the time spent before every list, from the next request on.
+func (s *Server) SetLatency(d time.Duration) { s.latency.Store(int64(d)) }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.routes.ServeHTTP(w, r)
+}
