@@ -23,6 +23,8 @@ type call struct {
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	h := w.Header()
 	switch c.fault.Name {
+	case FaultDelay:
+		sendJSON(w, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
 	case FaultStatus:
 		http.Error(w, crashPhrase+" at "+backendHost, c.fault.Code)
 	case FaultRefuse:
