@@ -1,0 +1,117 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// check reports what no single section can see: this package's own sections
+// and contradictions between sections.
+func (doc *document) check(c Config) {
+	doc.checkListeners(c)
+	doc.checkTimes(c)
+	doc.checkGateway(c.Gateway)
+	doc.checkAuth(c)
+	doc.checkSections(c)
+}
+
+func (doc *document) checkListeners(c Config) {
+	public, err := listenAddress(c.Listen)
+	if err != nil {
+		doc.wrong("listen", "%v", err)
+	}
+	ops, opsErr := listenAddress(c.Ops.Listen)
+	if opsErr != nil {
+		doc.wrong("ops.listen", "%v", opsErr)
+	}
+	if err == nil && opsErr == nil && public.collides(ops) {
+		doc.wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
+	}
+	if opsErr == nil && !ops.loopback() && c.Ops.TokenFile == "" {
+		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
+	}
+	if c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
+		doc.wrong("tls.key_file", "missing; tls.cert_file is set, add the file of its private key")
+	}
+	if c.TLS.KeyFile != "" && c.TLS.CertFile == "" {
+		doc.wrong("tls.cert_file", "missing; tls.key_file is set, add the file of its certificate")
+	}
+}
+
+func (doc *document) checkTimes(c Config) {
+	if c.RequestTimeout <= 0 {
+		doc.wrong("request_timeout", "wants more than 0s")
+	}
+	if c.ShutdownGrace <= 0 {
+		doc.wrong("shutdown_grace", "wants more than 0s")
+	}
+	if 0 < c.ShutdownGrace && c.ShutdownGrace < c.RequestTimeout {
+		at, _ := doc.root.locate("shutdown_grace")
+		doc.warn(at, "shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
+	}
+}
+
+func (doc *document) checkGateway(g Gateway) {
+	if g.UnknownParameters != RejectUnknown && g.UnknownParameters != IgnoreUnknown {
+		doc.wrong("gateway.unknown_parameters", "wants %s or %s, got %q", RejectUnknown, IgnoreUnknown, shorten(g.UnknownParameters))
+	}
+	for i, proxy := range g.TrustedProxies {
+		key := fmt.Sprintf("gateway.trusted_proxies[%d]", i)
+		bits, err := prefixBits(proxy)
+		if err != nil {
+			doc.wrong(key, "%v", err)
+		} else if bits == 0 {
+			at, _ := doc.root.locate(key)
+			doc.warn(at, key, "%s trusts every client to name its own address", proxy)
+		}
+	}
+}
+
+func (doc *document) checkAuth(c Config) {
+	if c.Auth.KeysFile == "" {
+		doc.wrong("auth", "has no source of keys; set auth.keys_file")
+	}
+	if c.RateLimit.PerSecond != 0 || c.RateLimit.Burst != 0 {
+		doc.wrong("rate_limit", "not supported yet; remove the section, or set its values to 0")
+	}
+}
+
+// address is where a listener listens.
+type address struct{ host, port string }
+
+func listenAddress(text string) (address, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || strings.ContainsAny(host, " /@") {
+		return address{}, fmt.Errorf("wants host:port such as 127.0.0.1:8080 or [::1]:8080, got %q", shorten(text))
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return address{}, fmt.Errorf("wants a port from 0 (any free one) to 65535, got %q", shorten(text))
+	}
+	return address{host, port}, nil
+}
+
+func (a address) loopback() bool {
+	ip, err := netip.ParseAddr(a.host)
+	return a.host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+func (a address) collides(b address) bool {
+	all := []string{"", "0.0.0.0", "::"}
+	same := a.host == b.host || slices.Contains(all, a.host) || slices.Contains(all, b.host)
+	return a.port == b.port && a.port != "0" && same
+}
+
+func prefixBits(text string) (int, error) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return ip.BitLen(), nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Bits(), nil
+	}
+	return 0, errors.New("wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got " + strconv.Quote(shorten(text)))
+}

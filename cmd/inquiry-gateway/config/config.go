@@ -1,0 +1,110 @@
+// Package config loads, checks and prints the gateway's one YAML file.
+//
+// Load reports everything that is wrong in one go, each with file, line and
+// the key's path. The sections redis, cache and upstream belong to the
+// packages they configure; this package gives their errors a place in the file.
+package config
+
+import (
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Config is the whole configuration file. Make it with Load, or with Default
+// for a program without a file; the zero value is not usable. It is not
+// changed after Load and may be shared between goroutines.
+type Config struct {
+	Listen         string        `yaml:"listen"`          // host:port of the public API
+	Ops            Ops           `yaml:"ops"`             // the second listener
+	TLS            TLS           `yaml:"tls"`             // of the public API
+	RequestTimeout time.Duration `yaml:"request_timeout"` // of one public request, the legacy included
+	ShutdownGrace  time.Duration `yaml:"shutdown_grace"`  // for requests still running at a stop
+	Gateway        Gateway       `yaml:"gateway"`
+	Auth           Auth          `yaml:"auth"`
+	RateLimit      RateLimit     `yaml:"rate_limit"`
+
+	path string // the configuration file itself, absolute; "" without one
+	root *node  // what the file says; nil without one
+}
+
+// Ops is the listener for operators: health, metrics, purge, explain.
+type Ops struct {
+	Listen    string `yaml:"listen"`     // host:port
+	TokenFile string `yaml:"token_file"` // the bearer token; "": none, on loopback only
+}
+
+// TLS is the certificate of the public API; both empty: clear text.
+type TLS struct {
+	CertFile string `yaml:"cert_file"` // PEM, with the chain
+	KeyFile  string `yaml:"key_file"`  // PEM
+}
+
+// Gateway is how the public API treats requests.
+type Gateway struct {
+	UnknownParameters string   `yaml:"unknown_parameters"` // RejectUnknown or IgnoreUnknown
+	Docs              bool     `yaml:"docs"`               // serve /docs and /openapi.json
+	TrustedProxies    []string `yaml:"trusted_proxies"`    // addresses or CIDRs whose X-Forwarded-For is believed
+}
+
+// What to do with a query parameter that the API does not know.
+const (
+	RejectUnknown = "reject" // answer 400
+	IgnoreUnknown = "ignore"
+)
+
+// Auth says where keys are looked up.
+type Auth struct {
+	KeysFile   string `yaml:"keys_file"`
+	PepperFile string `yaml:"pepper_file"` // set: keys are hashed with HMAC-SHA-256, else SHA-256
+}
+
+// RateLimit is the rate of one account over the fleet; zero is off, and the
+// only value supported yet.
+type RateLimit struct {
+	PerSecond float64 `yaml:"per_second"`
+	Burst     int     `yaml:"burst"`
+}
+
+// Default gives the configuration of an empty file. It is valid but for the
+// upstream section, which has no default.
+func Default() Config {
+	return Config{
+		Listen:         "127.0.0.1:8080",
+		Ops:            Ops{Listen: "127.0.0.1:9090"},
+		RequestTimeout: 5 * time.Second,
+		ShutdownGrace:  20 * time.Second,
+		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
+		Auth:           Auth{KeysFile: "keys.yaml"},
+	}
+}
+
+// Files lists every file the configuration was read from or names, absolute,
+// each once and sorted: what a watcher must watch.
+func (c Config) Files() []string {
+	files := filePaths(&c)
+	if c.path != "" {
+		files = append(files, c.path)
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// Restart lists the keys that differ between a running configuration and a
+// new one and take effect at the next start only.
+func Restart(running, next Config) []string {
+	parts := []struct {
+		key  string
+		a, b any
+	}{
+		{"listen", running.Listen, next.Listen},
+		{"ops.listen", running.Ops.Listen, next.Ops.Listen},
+	}
+	var keys []string
+	for _, p := range parts {
+		if !reflect.DeepEqual(p.a, p.b) {
+			keys = append(keys, p.key)
+		}
+	}
+	return keys
+}

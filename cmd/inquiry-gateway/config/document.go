@@ -1,0 +1,97 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+)
+
+// document is one configuration file on its way into Go values. Everything it
+// finds wrong goes into its report; callers go on after a problem, so that the
+// writer of the file hears of all of them at once.
+type document struct {
+	*report
+	path string // absolute
+	root *node  // nil if the file could not be read at all
+}
+
+func readDocument(path string, env func(string) (string, bool)) *document {
+	doc := &document{report: &report{file: path}, path: path}
+	if abs, err := filepath.Abs(path); err == nil {
+		doc.path = abs
+	}
+	data, err := readSource(path)
+	if err != nil {
+		doc.add(position{}, "", "%v", err)
+		return doc
+	}
+	doc.parse(data, env)
+	return doc
+}
+
+func (doc *document) parse(data []byte, env func(string) (string, bool)) {
+	b := &builder{report: doc.report, env: env, anchors: map[string]*node{}}
+	doc.root = b.parse(data)
+}
+
+// decode puts the file over the defaults that into, a pointer to a struct,
+// already holds.
+func (doc *document) decode(into any) {
+	d := &decoder{doc.report}
+	d.decode(doc.root, reflect.ValueOf(into).Elem(), "")
+}
+
+// wrong reports what is wrong with a value after decoding. Where the key is
+// not in the file, its nearest parent is the place.
+func (doc *document) wrong(key, format string, args ...any) {
+	if doc.follows(key) {
+		return
+	}
+	at, _ := doc.root.locate(key)
+	doc.problems = append(doc.problems, doc.problem(at, key, fmt.Sprintf(format, args...)))
+}
+
+// invalid reports the errors that a section's own Validate gave. Each names
+// its key, relative to the section, by a method Field.
+func (doc *document) invalid(section string, err error) {
+	for _, one := range flatten(err) {
+		key := section
+		if named, ok := errors.AsType[interface {
+			error
+			Field() string
+		}](one); ok {
+			key = joinField(section, named.Field())
+		}
+		doc.wrong(key, "%v", one)
+	}
+}
+
+func joinField(section, field string) string {
+	if field == "" || section == "" || field[0] == '[' {
+		return section + field
+	}
+	return section + "." + field
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, flatten(one)...)
+	}
+	return all
+}
+
+// has tells whether the file holds the key.
+func (doc *document) has(key string) bool {
+	_, found := doc.root.locate(key)
+	return found
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeEnv is the environment of all tests of this package.
+func fakeEnv(name string) (string, bool) {
+	v, ok := map[string]string{
+		"PORT": "9000", "YES": "true", "NOTHING": "", "SECRET": "hunter2",
+		"EVIL": "x\nlisten: 0.0.0.0:1\n&a: [", "TTL": "45s", "DOLLAR": "${PORT}",
+	}[name]
+	return v, ok
+}
+
+// section is a configuration of the tests' own, with every type a key may have.
+type section struct {
+	Name    string            `yaml:"name"`
+	On      bool              `yaml:"on"`
+	Count   int               `yaml:"count"`
+	Ratio   float64           `yaml:"ratio"`
+	Size    int64             `yaml:"size"`
+	TTL     time.Duration     `yaml:"ttl"`
+	Until   time.Time         `yaml:"until"`
+	List    []string          `yaml:"list"`
+	Map     map[string]string `yaml:"map"`
+	Any     any               `yaml:"any"`
+	Pointer *time.Duration    `yaml:"pointer"`
+	Either  either            `yaml:"either"`
+	Inner   inner             `yaml:"inner"`
+	KeyFile string            `yaml:"key_file"`
+	Many    []inner           `yaml:"many"`
+	shared
+}
+
+type shared struct {
+	Shared string `yaml:"shared"`
+}
+
+type inner struct {
+	Fields  string `yaml:"fields"`
+	Filter  uint16 `yaml:"filter"`
+	CAFile  string `yaml:"ca_file"`
+	private string
+}
+
+// either is a name alone or a mapping, as fields of a mapping are.
+type either struct {
+	Path string `yaml:"path"`
+	Max  int    `yaml:"max"`
+}
+
+func (e *either) UnmarshalYAML(unmarshal func(any) error) error {
+	if err := unmarshal(&e.Path); err == nil {
+		return nil
+	}
+	type plain either
+	return unmarshal((*plain)(e))
+}
+
+// documentOf parses a text as the file gateway.yaml.
+func documentOf(text string) *document {
+	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml"}
+	doc.parse([]byte(text), fakeEnv)
+	return doc
+}
+
+// decodeSection decodes a text into the tests' own section.
+func decodeSection(text string) (section, error) {
+	s := section{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
+	doc := documentOf(text)
+	if doc.root != nil {
+		doc.decode(&s)
+	}
+	return s, doc.err()
+}
+
+// lines gives an error line by line.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// write makes a file of a test and gives its path.
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

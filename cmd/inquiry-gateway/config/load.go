@@ -1,0 +1,43 @@
+package config
+
+import "os"
+
+// Options of Load; the zero value is what serve uses.
+type Options struct {
+	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
+	Env func(name string) (value string, set bool)
+	// MayMiss lists keys ending in _file, such as auth.keys_file, whose files
+	// need not exist yet, for the commands that make them.
+	MayMiss []string
+}
+
+// Loaded is a valid configuration with what was doubtful on the way.
+type Loaded struct {
+	Config   Config
+	Warnings Problems // may be empty; nothing here keeps the gateway from working
+}
+
+// Load reads and checks the file at path. Variables are put in, paths made
+// absolute from the file's folder, and the files they name looked at. The
+// error is a Problems with everything found; the Loaded is then of no use.
+func Load(path string, o Options) (Loaded, error) {
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	return load(readDocument(path, o.Env), o)
+}
+
+func load(doc *document, o Options) (Loaded, error) {
+	c := Default()
+	c.path, c.root = doc.path, doc.root
+	if doc.root != nil {
+		doc.refuseLater()
+		doc.decode(&c)
+		doc.resolveFiles(&c, o.MayMiss)
+		doc.check(c)
+	}
+	if err := doc.err(); err != nil {
+		return Loaded{Warnings: doc.warnings}, err
+	}
+	return Loaded{Config: c, Warnings: doc.warnings}, nil
+}

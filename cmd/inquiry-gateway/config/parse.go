@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// The parser recurses and takes time quadratic in the depth (16,000 open
+// brackets: 4 s), and an alias of an alias can stand for any number of values.
+const (
+	maxDepth  = 100    // brackets within brackets
+	maxColumn = 1000   // of a dash, which bounds lists within lists on one line
+	maxValues = 50_000 // aliases counted each time they are used
+)
+
+// parse turns the file into a tree, or reports why it cannot. The result is
+// nil only if something was reported.
+func (b *builder) parse(data []byte) (root *node) {
+	defer func() {
+		// The parser is not ours: input that makes it panic is a broken file.
+		if recover() != nil {
+			b.add(position{}, "", "is not readable as YAML")
+			root = nil
+		}
+	}()
+	tokens := lexer.Tokenize(string(data))
+	if at, ok := tooDeep(tokens); ok {
+		b.add(at, "", "is nested too deeply; is this the right file?")
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		b.syntaxError(err, data)
+		return nil
+	}
+	body := b.onlyDocument(file)
+	if body == nil {
+		return nil
+	}
+	return b.build(body, "")
+}
+
+func tooDeep(tokens token.Tokens) (position, bool) {
+	depth := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			depth++
+		case token.MappingEndType, token.SequenceEndType:
+			depth--
+		case token.SequenceEntryType, token.MappingKeyType:
+			if t.Position.Column > maxColumn {
+				return placeOf(t), true
+			}
+		}
+		if depth > maxDepth {
+			return placeOf(t), true
+		}
+	}
+	return position{}, false
+}
+
+// onlyDocument gives the body of the one YAML document there must be.
+func (b *builder) onlyDocument(file *ast.File) ast.Node {
+	var body ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
+		case body != nil:
+			b.add(placeOf(doc.Body.GetToken()), "", "a second YAML document begins here; keep one in the file")
+			return nil
+		default:
+			body = doc.Body
+		}
+	}
+	if body == nil || body.Type() == ast.NullType {
+		b.add(position{}, "", "is empty; it needs at least an upstream section")
+		return nil
+	}
+	return body
+}
+
+func (b *builder) syntaxError(err error, data []byte) {
+	yamlErr, ok := errors.AsType[yaml.Error](err)
+	if !ok || yamlErr.GetToken() == nil {
+		b.add(position{}, "", "is not YAML: %v", err)
+		return
+	}
+	at := placeOf(yamlErr.GetToken())
+	b.add(at, "", "is not YAML here: %s%s", yamlErr.GetMessage(), bracketHint(data, at.line))
+}
+
+// bracketHint explains the one mistake the parser's words do not: an unquoted
+// variable within { } or [ ] opens a mapping of its own.
+func bracketHint(data []byte, line int) string {
+	lines := strings.SplitN(string(data), "\n", line+1)
+	if line > len(lines) || line < 1 || !strings.Contains(lines[line-1], "${") {
+		return ""
+	}
+	return fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
+}
+
+func placeOf(t *token.Token) position {
+	if t == nil || t.Position == nil {
+		return position{}
+	}
+	return position{t.Position.Line, t.Position.Column}
+}

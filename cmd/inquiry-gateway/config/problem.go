@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Problem is one thing that is wrong, or with a warning doubtful, in a
+// configuration file.
+type Problem struct {
+	File    string // as it was given to Load
+	Line    int    // from 1; 0: the file as a whole
+	Column  int    // from 1; 0: the line as a whole
+	Key     string // full path such as upstream.buyer.fields.title; may be empty
+	Message string // what is wrong and what to do about it; holds no secret
+}
+
+// Error gives the problem on one line: file:line:column: key: message.
+func (p Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	if p.Line > 0 && p.Column > 0 {
+		fmt.Fprintf(&b, ":%d", p.Column)
+	}
+	b.WriteString(": ")
+	if p.Key != "" {
+		b.WriteString(p.Key + ": ")
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Problems is the error of Load: everything found in one go, in the order of
+// the file's lines. It is never empty when it is returned as an error.
+type Problems []Problem
+
+// Error gives one line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// position is a place in the file; the zero value is the file as a whole.
+type position struct{ line, column int }
+
+// report collects what is found on the way through one file.
+type report struct {
+	file     string
+	problems Problems
+	warnings Problems
+	// touched holds the keys that already have a problem of their own, so that
+	// what follows from it is not told as a second one.
+	touched []string
+}
+
+// maxProblems bounds what one broken file can print.
+const maxProblems = 100
+
+func (r *report) add(at position, key, format string, args ...any) {
+	if len(r.problems) == maxProblems {
+		return
+	}
+	r.problems = append(r.problems, r.problem(at, key, fmt.Sprintf(format, args...)))
+	r.touched = append(r.touched, key)
+}
+
+func (r *report) warn(at position, key, format string, args ...any) {
+	r.warnings = append(r.warnings, r.problem(at, key, fmt.Sprintf(format, args...)))
+}
+
+func (r *report) problem(at position, key, message string) Problem {
+	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
+}
+
+// oneLine keeps a text on one line of a terminal or a log, whatever it quotes.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, s)
+}
+
+// follows tells whether a problem at key would only repeat an earlier one at
+// that key, above or below it.
+func (r *report) follows(key string) bool {
+	return slices.ContainsFunc(r.touched, func(t string) bool {
+		return t == key || under(t, key) || under(key, t)
+	})
+}
+
+// under tells whether the path a lies below the path b.
+func under(a, b string) bool {
+	rest, ok := strings.CutPrefix(a, b)
+	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
+}
+
+// err gives the collected problems in the order of the file, or nil.
+func (r *report) err() error {
+	if len(r.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	return r.problems
+}
