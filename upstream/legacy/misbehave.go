@@ -52,8 +52,8 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 func truncate(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", mediaType(kind))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Write(body[:len(body)/2])           //nolint:errcheck // dropped in any case
-	http.NewResponseController(w).Flush() //nolint:errcheck // as above
+	_, _ = w.Write(body[:len(body)/2])        // dropped in any case
+	_ = http.NewResponseController(w).Flush() // as above
 	panic(http.ErrAbortHandler)
 }
 
@@ -69,7 +69,7 @@ func drip(w http.ResponseWriter, r *http.Request, c call, body []byte) {
 		if _, err := w.Write(part); err != nil {
 			return
 		}
-		out.Flush() //nolint:errcheck // the next write tells
+		_ = out.Flush() // the next write tells
 	}
 }
 

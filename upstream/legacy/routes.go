@@ -158,7 +158,7 @@ func (s *Server) disclose(h http.Header) {
 func sendJSON(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", mediaType(kind))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Write(body) //nolint:errcheck // a caller that left is not this server's concern
+	_, _ = w.Write(body) // a caller that left is not a concern of this server
 }
 
 // mediaType is spelled as old servers spell it: the names are case-insensitive
@@ -172,7 +172,7 @@ func mediaType(kind string) string {
 
 func login(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write([]byte(loginPage)) //nolint:errcheck // as above
+	_, _ = w.Write([]byte(loginPage)) // as above
 }
 
 func loginURL(r *http.Request) string {
