@@ -1,0 +1,59 @@
+# `make help` lists what there is.
+
+# The build has no version control information of its own (-buildvcs=false keeps
+# builds reproducible), so the linker is told.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+REDOCLY     := @redocly/cli@2.77.0
+OPENAPI     := gateway/v1/openapi.yaml
+
+# How long `make fuzz` spends on each target, and `make bench` on each benchmark.
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+BENCH     ?= .
+PKG       ?= ./...
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test bench fuzz lint fmt vet staticcheck openapi
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/inquiry-gateway, static
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/inquiry-gateway ./cmd/inquiry-gateway
+
+run: ## start the demo: gateway, legacy system, sample keys
+	go run ./cmd/inquiry-gateway demo
+
+test: ## run all tests under the race detector (installs Redis and Chromium where it may)
+	@.ci/packages
+	go test -race -timeout 10m $(PKG)
+
+bench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) $(PKG)
+
+fuzz: ## fuzz every target for FUZZTIME each
+	@set -e; for package in $$(go list $(PKG)); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "== $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+lint: fmt vet staticcheck openapi ## check formatting, vet, staticcheck and the OpenAPI document
+
+fmt: ## fail where gofmt would change a file
+	@unformatted=$$(gofmt -s -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -s -w on:"; echo "$$unformatted"; exit 1; fi
+
+vet: ## run go vet
+	go vet $(PKG)
+
+staticcheck: ## run staticcheck
+	go run $(STATICCHECK) $(PKG)
+
+openapi: ## lint the OpenAPI document
+	REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes $(REDOCLY) lint --config gateway/v1/redocly.yaml $(OPENAPI)
