@@ -1,0 +1,52 @@
+package auth
+
+import "errors"
+
+// The outcomes of authentication and authorization other than success. Test
+// for them with errors.Is.
+var (
+	// ErrMissingKey: no Authorization header, another scheme, or an empty key.
+	ErrMissingKey = errors.New("no API key was sent")
+	// ErrMultipleCredentials: more than one Authorization header (RFC 6750, 2).
+	ErrMultipleCredentials = errors.New("more than one Authorization header was sent")
+	// ErrInvalidKey: a key that is malformed, unknown, revoked or expired. The
+	// error that matches it is a *Denial, which says which; callers of the API
+	// are not told.
+	ErrInvalidKey = errors.New("the API key is not valid")
+	// ErrUnavailable: the key store could not be asked and does not remember
+	// the key. It says nothing about the key.
+	ErrUnavailable = errors.New("the key store cannot be reached")
+	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
+	ErrWrongKind = errors.New("the API key is of the other kind")
+	// ErrInsufficientScope: the key lacks ScopeInquiriesRead (RFC 6750, 3.1).
+	ErrInsufficientScope = errors.New("the API key lacks the scope " + ScopeInquiriesRead)
+	// ErrAccessRequired: the account has no paid API access.
+	ErrAccessRequired = errors.New("the account has no paid API access")
+
+	// ErrUnknownKey is what a Store answers when it has no grant for a
+	// credential. Authenticate turns it into a Denial.
+	ErrUnknownKey = errors.New("unknown key")
+)
+
+// The reasons of a Denial. The set is closed, so a reason is safe as a metric
+// label.
+const (
+	ReasonMalformed = "malformed" // not a bearer token, or longer than MaxKeyLength
+	ReasonChecksum  = "checksum"  // own format with a wrong checksum: a typo or a guess
+	ReasonUnknown   = "unknown"
+	ReasonExpired   = "expired"
+	ReasonRevoked   = "revoked"
+)
+
+// Denial says why a key was refused, for logs and metrics only. It matches
+// ErrInvalidKey.
+type Denial struct {
+	Reason string // one of the Reason constants
+	KeyID  string // empty when the key is not known
+}
+
+// Error names the reason; it never holds a key or a digest.
+func (d *Denial) Error() string { return ErrInvalidKey.Error() + ": " + d.Reason }
+
+// Unwrap makes errors.Is(err, ErrInvalidKey) hold.
+func (d *Denial) Unwrap() error { return ErrInvalidKey }

@@ -1,0 +1,105 @@
+package auth
+
+import (
+	"crypto/rand"
+	"fmt"
+	"hash/crc32"
+)
+
+// The gateway's own keys: a prefix that names the kind and lets secret
+// scanners find them, randomBase62 random characters, and a CRC-32 (IEEE) of
+// all that in checksumBase62 characters, so that a mistyped or made-up key is
+// refused without asking anybody.
+const (
+	prefixBuyer    = "iqb_"
+	prefixSeller   = "iqs_"
+	prefixLength   = 4
+	randomBase62   = 30
+	checksumBase62 = 6
+	ownKeyLength   = prefixLength + randomBase62 + checksumBase62
+
+	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// Generate makes a new key of a kind with 178 bits from crypto/rand. It fails
+// only when the kind is not KindBuyer or KindSeller.
+func Generate(kind string) (string, error) {
+	key := make([]byte, 0, ownKeyLength)
+	switch kind {
+	case KindBuyer:
+		key = append(key, prefixBuyer...)
+	case KindSeller:
+		key = append(key, prefixSeller...)
+	default:
+		return "", fmt.Errorf("kind %q: use %s or %s", kind, KindBuyer, KindSeller)
+	}
+	key = appendRandom(key, randomBase62)
+	sum := checksum(string(key))
+	return string(append(key, sum[:]...)), nil
+}
+
+// appendRandom appends n characters, each equally likely: bytes past the last
+// whole multiple of 62 are thrown away.
+func appendRandom(dst []byte, n int) []byte {
+	const limit = 256 - 256%len(base62)
+	var pool [64]byte
+	for {
+		_, _ = rand.Read(pool[:]) // never fails: it ends the program instead
+		for _, b := range pool {
+			if n == 0 {
+				return dst
+			}
+			if int(b) < limit {
+				dst = append(dst, base62[int(b)%len(base62)])
+				n--
+			}
+		}
+	}
+}
+
+// WellFormed reports whether a key is in the gateway's own format, checksum
+// included.
+func WellFormed(key string) bool { return ownFormat(key) && checksumOK(key) }
+
+// ownFormat reports whether a key claims to be one of the gateway's own. Only
+// the prefix and the length count: a character that no own key holds makes
+// the checksum wrong, not the key somebody else's.
+func ownFormat(key string) bool {
+	if len(key) != ownKeyLength {
+		return false
+	}
+	prefix := key[:prefixLength]
+	return prefix == prefixBuyer || prefix == prefixSeller
+}
+
+// checksumOK reports whether the end of a key in own format is the checksum of
+// what precedes it.
+func checksumOK(key string) bool {
+	body := key[:ownKeyLength-checksumBase62]
+	for i := prefixLength; i < len(body); i++ {
+		if !isBase62(body[i]) {
+			return false
+		}
+	}
+	sum := checksum(body)
+	return key[len(body):] == string(sum[:])
+}
+
+func isBase62(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// checksum is the CRC-32 of s in base 62, most significant digit first.
+func checksum(s string) [checksumBase62]byte {
+	crc := ^uint32(0)
+	for i := range len(s) { // by hand: []byte(s) would allocate on the hot path
+		crc = crc32.IEEETable[byte(crc)^s[i]] ^ crc>>8
+	}
+	crc = ^crc
+	var out [checksumBase62]byte
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i] = base62[crc%uint32(len(base62))]
+		crc /= uint32(len(base62))
+	}
+	return out
+}
