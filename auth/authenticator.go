@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options are what the parts of this package share. The zero value is usable:
+// no log, no metrics, the wall clock.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Authenticator turns an Authorization header into a Principal. It is safe for
+// concurrent use and does not allocate for a key that the store knows.
+type Authenticator struct {
+	store    Store
+	hasher   Hasher
+	now      func() time.Time
+	results  *results
+	security *securityLog
+}
+
+// NewAuthenticator returns an Authenticator over a store, which must hold
+// digests of the same hasher. It fails only when its metrics cannot be
+// registered.
+func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, error) {
+	opts = opts.withDefaults()
+	counted, err := newResults(opts.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Authenticator{
+		store:    store,
+		hasher:   h,
+		now:      opts.Now,
+		results:  counted,
+		security: newSecurityLog(opts.Logger),
+	}, nil
+}
+
+// Authenticate takes the values of the Authorization header as received. The
+// error matches ErrMissingKey, ErrMultipleCredentials, ErrInvalidKey (then it
+// is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
+// the context's included. What the principal may do is Authorize's decision.
+func (a *Authenticator) Authenticate(ctx context.Context, authorization []string) (Principal, error) {
+	grant, err := a.find(ctx, authorization)
+	if err == nil {
+		err = a.judge(grant)
+	}
+	a.results.count(err)
+	if err != nil {
+		a.security.failed(ctx, err)
+		return Principal{}, err
+	}
+	if !grant.seen.Load() {
+		a.security.used(ctx, grant)
+	}
+	return grant.Principal, nil
+}
+
+// find gets the grant of the key in the header, judging nothing but form.
+func (a *Authenticator) find(ctx context.Context, authorization []string) (*Grant, error) {
+	key, err := bearer(authorization)
+	if err != nil {
+		return nil, err
+	}
+	if ownFormat(key) && !checksumOK(key) {
+		return nil, &Denial{Reason: ReasonChecksum}
+	}
+	digest := a.hasher.Hash(key)
+	grant, err := a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key)})
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return nil, &Denial{Reason: ReasonUnknown}
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case subtle.ConstantTimeCompare(grant.Digest[:], digest[:]) != 1:
+		// A store that answers with another key's grant must not let anybody in.
+		return nil, &Denial{Reason: ReasonUnknown}
+	}
+	return grant, nil
+}
+
+// judge refuses grants that no longer count. Revocation is told before expiry:
+// the use of a revoked key is what an operator wants to hear of.
+func (a *Authenticator) judge(g *Grant) error {
+	if g.Revoked {
+		return &Denial{Reason: ReasonRevoked, KeyID: g.Principal.KeyID}
+	}
+	if !g.ExpiresAt.IsZero() && !a.now().Before(g.ExpiresAt) {
+		return &Denial{Reason: ReasonExpired, KeyID: g.Principal.KeyID}
+	}
+	return nil
+}

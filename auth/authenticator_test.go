@@ -1,0 +1,258 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func fixedNow() time.Time { return testNow }
+
+// storeFunc is a Store of one function.
+type storeFunc func(context.Context, Credential) (*Grant, error)
+
+func (f storeFunc) Find(ctx context.Context, c Credential) (*Grant, error) { return f(ctx, c) }
+
+// grants is a Store over grants made for plain keys.
+type grants map[string]*Grant
+
+func (g grants) Find(_ context.Context, c Credential) (*Grant, error) {
+	for _, grant := range g {
+		if grant.Digest == c.Digest {
+			return grant, nil
+		}
+	}
+	return nil, ErrUnknownKey
+}
+
+func (g grants) add(key string, change func(*Grant)) {
+	grant := &Grant{Digest: Hasher{}.Hash(key), Principal: Principal{
+		Kind: KindBuyer, Account: "acme", KeyID: "id-of-" + key, Scopes: ScopeInquiriesRead, PaidAccess: true, Plan: "pro",
+	}}
+	if change != nil {
+		change(grant)
+	}
+	g[key] = grant
+}
+
+func testGrants() grants {
+	g := grants{}
+	g.add("good", nil)
+	g.add("expired", func(g *Grant) { g.ExpiresAt = testNow })
+	g.add("lasting", func(g *Grant) { g.ExpiresAt = testNow.Add(time.Nanosecond) })
+	g.add("revoked", func(g *Grant) { g.Revoked = true; g.ExpiresAt = testNow.Add(-time.Hour) })
+	return g
+}
+
+// mistyped is a key in own format with a wrong last character.
+func mistyped(t testing.TB) string {
+	t.Helper()
+	key, err := Generate(KindBuyer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := byte('0')
+	if key[len(key)-1] == last {
+		last = '1'
+	}
+	return key[:len(key)-1] + string(last)
+}
+
+func TestAuthenticate(t *testing.T) {
+	down := storeFunc(func(context.Context, Credential) (*Grant, error) { return nil, errors.New("connection refused") })
+	left := storeFunc(func(ctx context.Context, _ Credential) (*Grant, error) { return nil, context.Canceled })
+	wrong := storeFunc(func(context.Context, Credential) (*Grant, error) { return testGrants()["good"], nil })
+	tests := map[string]struct {
+		store  Store
+		header []string
+		keyID  string // of the principal or of the denial
+		err    error
+		result string
+	}{
+		"good":              {header: []string{"Bearer good"}, keyID: "id-of-good", result: "ok"},
+		"not yet expired":   {header: []string{"Bearer lasting"}, keyID: "id-of-lasting", result: "ok"},
+		"expired now":       {header: []string{"Bearer expired"}, keyID: "id-of-expired", err: ErrInvalidKey, result: "expired"},
+		"revoked, expired":  {header: []string{"Bearer revoked"}, keyID: "id-of-revoked", err: ErrInvalidKey, result: "revoked"},
+		"unknown":           {header: []string{"Bearer nobody's"}, err: ErrInvalidKey, result: "unknown"},
+		"no header":         {err: ErrMissingKey, result: "missing"},
+		"two headers":       {header: []string{"Bearer good", "Bearer good"}, err: ErrMultipleCredentials, result: "multiple"},
+		"malformed":         {header: []string{"Bearer a b"}, err: ErrInvalidKey, result: "malformed"},
+		"checksum":          {store: down, header: []string{"Bearer " + mistyped(t)}, err: ErrInvalidKey, result: "checksum"},
+		"store down":        {store: down, header: []string{"Bearer good"}, err: ErrUnavailable, result: "unavailable"},
+		"caller left":       {store: left, header: []string{"Bearer good"}, err: ErrUnavailable, result: "canceled"},
+		"another's grant":   {store: wrong, header: []string{"Bearer bad"}, err: ErrInvalidKey, result: "unknown"},
+		"missing, not down": {store: down, err: ErrMissingKey, result: "missing"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.store == nil {
+				tt.store = testGrants()
+			}
+			reg := prometheus.NewPedanticRegistry()
+			a, err := NewAuthenticator(tt.store, Hasher{}, Options{Registerer: reg, Now: fixedNow})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := a.Authenticate(t.Context(), tt.header)
+			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+				t.Fatalf("error %v, want %v", err, tt.err)
+			}
+			var denial *Denial
+			switch {
+			case err == nil:
+				if p.KeyID != tt.keyID || p.Account != "acme" || p.Authorize(KindBuyer) != nil {
+					t.Errorf("principal %+v", p)
+				}
+			case p != Principal{}:
+				t.Errorf("principal %+v along with %v", p, err)
+			case errors.As(err, &denial):
+				if denial.Reason != tt.result || denial.KeyID != tt.keyID {
+					t.Errorf("denial %+v", denial)
+				}
+			case errors.Is(err, ErrInvalidKey):
+				t.Errorf("%v is no Denial", err)
+			}
+			if n := value(t, a.results.byName[tt.result]); n != 1 {
+				t.Errorf("%s counted %v times", tt.result, n)
+			}
+		})
+	}
+}
+
+func TestUnavailableKeepsItsCause(t *testing.T) {
+	cause := errors.New("connection refused")
+	a, err := NewAuthenticator(storeFunc(func(context.Context, Credential) (*Grant, error) { return nil, cause }), Hasher{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Authenticate(t.Context(), []string{"Bearer x"})
+	if !errors.Is(err, cause) || errors.Is(err, ErrInvalidKey) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestMetricsRegisterOnce(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	if _, err := NewAuthenticator(grants{}, Hasher{}, Options{Registerer: reg}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewAuthenticator(grants{}, Hasher{}, Options{Registerer: reg}); err == nil {
+		t.Fatal("a second registration must be an error, not a panic or a silence")
+	}
+}
+
+func TestSecurityLog(t *testing.T) {
+	var out bytes.Buffer
+	a, err := NewAuthenticator(testGrants(), Hasher{}, Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Now: fixedNow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string]string{
+		"Bearer good":    "security.event=key_first_used security.kind=buyer security.account=acme security.key_id=id-of-good",
+		"Bearer revoked": "level=WARN msg=\"authentication refused\" security.event=revoked_key_used security.reason=revoked security.key_id=id-of-revoked",
+		"Bearer other":   "level=INFO msg=\"authentication refused\" security.event=auth_failed security.reason=unknown",
+	}
+	for header, want := range events {
+		out.Reset()
+		_, _ = a.Authenticate(t.Context(), []string{header}) // the outcome is another test's
+		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%s: logged %q, want %q", header, out.String(), want)
+		}
+	}
+	out.Reset()
+	if _, err := a.Authenticate(t.Context(), []string{"Bearer good"}); err != nil || out.Len() != 0 {
+		t.Errorf("a second use logged %q, %v", out.String(), err)
+	}
+}
+
+// A reload makes new grants; the first use of a key is still only one.
+func TestFirstUseSurvivesReload(t *testing.T) {
+	var out bytes.Buffer
+	s := newSecurityLog(slog.New(slog.NewTextHandler(&out, nil)))
+	for range 3 {
+		s.used(t.Context(), testGrants()["good"])
+	}
+	if n := strings.Count(out.String(), "key_first_used"); n != 1 {
+		t.Fatalf("logged %d times", n)
+	}
+	for i := range maxSeenKeys + 10 {
+		s.known(Digest{byte(i), byte(i >> 8), byte(i >> 16)})
+	}
+	if len(s.seen) > maxSeenKeys {
+		t.Fatalf("remembers %d keys", len(s.seen))
+	}
+}
+
+func TestAuthenticateDoesNotAllocate(t *testing.T) {
+	for name, h := range testHashers(t) {
+		a, header := benchAuthenticator(t, h)
+		fewest := math.Inf(1)
+		for range 50 { // the pool of HMAC states may be emptied at any time, so the best run counts
+			fewest = min(fewest, testing.AllocsPerRun(1, func() {
+				if _, err := a.Authenticate(context.Background(), header); err != nil {
+					t.Fatal(err)
+				}
+			}))
+		}
+		if fewest > 0 {
+			t.Errorf("%s: %v allocations", name, fewest)
+		}
+	}
+}
+
+// BenchmarkAuthenticate supports the decision to hash on every request rather
+// than to remember keys: a hit must stay far below the 26 us of a bare handler.
+func BenchmarkAuthenticate(b *testing.B) {
+	for name, h := range testHashers(b) {
+		b.Run(name, func(b *testing.B) {
+			a, header := benchAuthenticator(b, h)
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := a.Authenticate(ctx, header); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func testHashers(tb testing.TB) map[string]Hasher {
+	peppered, err := NewHasher([]byte(testPepper))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return map[string]Hasher{"sha256": {}, "hmac": peppered}
+}
+
+// benchAuthenticator holds a thousand own keys, one of which is in the header.
+func benchAuthenticator(tb testing.TB, h Hasher) (*Authenticator, []string) {
+	s := &FileStore{}
+	l := Listing{Accounts: []Account{{ID: "acme", APIAccess: AccessPaid}}}
+	var key string
+	for range 1000 {
+		var err error
+		if key, err = Generate(KindBuyer); err != nil {
+			tb.Fatal(err)
+		}
+		l.Keys = append(l.Keys, KeyRecord{
+			ID: key[:12], Digest: h.Hash(key), Kind: KindBuyer, Account: "acme",
+			Scopes: []string{ScopeInquiriesRead}, ExpiresAt: time.Now().Add(time.Hour),
+		})
+	}
+	s.current.Store(newSnapshot(l))
+	a, err := NewAuthenticator(s, h, Options{Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a, []string{"Bearer " + key}
+}

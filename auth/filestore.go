@@ -1,0 +1,159 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// MaxKeysFile is the largest keys file that is read, in bytes: some 80,000
+// keys. Who has more keeps them in Redis.
+const MaxKeysFile = 16 << 20
+
+// FileStore is a Store over a keys file. It never reads the file by itself:
+// whoever watches it calls Reload. It is safe for concurrent use.
+type FileStore struct {
+	path    string
+	hasher  Hasher
+	now     func() time.Time
+	log     *slog.Logger
+	reloads *prometheus.CounterVec
+
+	reload  sync.Mutex // one reload at a time
+	current atomic.Pointer[snapshot]
+}
+
+// snapshot is one state of the file. It never changes.
+type snapshot struct {
+	grants map[Digest]*Grant
+	keys   []KeyRecord
+}
+
+// NewFileStore reads a keys file. The error names every problem in it, each a
+// *FileError, or says why the file could not be read.
+func NewFileStore(path string, h Hasher, opts Options) (*FileStore, error) {
+	opts = opts.withDefaults()
+	s := &FileStore{
+		path: path, hasher: h, now: opts.Now, log: opts.Logger,
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "inquiry_gateway_auth_reloads_total",
+			Help: "Readings of the keys file by result; after a failed one the old keys stay good.",
+		}, []string{"result"}),
+	}
+	next, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(next)
+	s.reloads.WithLabelValues(resultOK).Inc()
+	s.reloads.WithLabelValues(resultFailed)
+	if err := register(opts.Registerer, append(s.gauges(), s.reloads)...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+const resultFailed = "failed"
+
+// gauges count the keys by state when they are asked, since keys expire
+// without anything being read.
+func (s *FileStore) gauges() []prometheus.Collector {
+	var list []prometheus.Collector
+	for _, state := range []string{stateActive, stateExpired, stateRevoked} {
+		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "inquiry_gateway_auth_keys",
+			Help:        "Keys in the keys file by state.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(s.count(state)) }))
+	}
+	return list
+}
+
+func (s *FileStore) count(state string) int {
+	n, now := 0, s.now()
+	for _, k := range s.current.Load().keys {
+		if k.State(now) == state {
+			n++
+		}
+	}
+	return n
+}
+
+// Find implements Store. It asks nobody, so it cannot fail otherwise than with
+// ErrUnknownKey.
+func (s *FileStore) Find(_ context.Context, c Credential) (*Grant, error) {
+	if g, ok := s.current.Load().grants[c.Digest]; ok {
+		return g, nil
+	}
+	return nil, ErrUnknownKey
+}
+
+// Reload reads the file again. After an error, which is logged and counted
+// too, the keys of the last good reading stay in force.
+func (s *FileStore) Reload() error {
+	s.reload.Lock()
+	defer s.reload.Unlock()
+	next, err := s.read()
+	if err != nil {
+		s.reloads.WithLabelValues(resultFailed).Inc()
+		s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
+		return fmt.Errorf("the old keys stay in force: %w", err)
+	}
+	s.current.Store(next)
+	s.reloads.WithLabelValues(resultOK).Inc()
+	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(next.keys)))
+	return nil
+}
+
+func (s *FileStore) read() (*snapshot, error) {
+	data, err := readBounded(s.path)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := decodeKeys(s.path, data, s.hasher)
+	if err != nil {
+		return nil, err
+	}
+	return newSnapshot(doc.listing()), nil
+}
+
+func newSnapshot(l Listing) *snapshot {
+	accounts := make(map[string]Account, len(l.Accounts))
+	for _, a := range l.Accounts {
+		accounts[a.ID] = a
+	}
+	next := &snapshot{grants: make(map[Digest]*Grant, len(l.Keys)), keys: l.Keys}
+	for _, k := range l.Keys {
+		next.grants[k.Digest] = k.grant(accounts[k.Account])
+	}
+	return next
+}
+
+// readBounded reads a keys file of at most MaxKeysFile bytes.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("keys file %s does not exist (`inquiry-gateway keys new` makes one): %w", path, fs.ErrNotExist)
+		}
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxKeysFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxKeysFile {
+		return nil, fmt.Errorf("keys file %s is larger than %d bytes: keep this many keys in Redis", path, MaxKeysFile)
+	}
+	return data, nil
+}

@@ -1,0 +1,186 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// digestOf is the hexadecimal SHA-256 of a key.
+func digestOf(key string) string { return Hasher{}.Hash(key).Hex() }
+
+func TestDecodeKeys(t *testing.T) {
+	text := `
+accounts: [{id: acme, api_access: paid, plan: pro}, {id: 4711}]  # numbers are ids too
+keys:
+  - {id: k1, sha256: ` + digestOf("k1") + `, kind: buyer, account: acme, scopes: ["inquiries:read"], expires_at: 2027-01-01T00:00:00+09:00, revoked: false}
+  - id: k2
+    sha256: "` + strings.ToUpper(digestOf("k2")) + `"
+    kind: seller
+    account: 4711
+    expires_at: null
+    revoked: true
+`
+	doc, err := decodeKeys("keys.yaml", []byte(text), Hasher{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Listing{
+		Accounts: []Account{{ID: "acme", APIAccess: AccessPaid, Plan: "pro"}, {ID: "4711", APIAccess: AccessNone}},
+		Keys: []KeyRecord{
+			{ID: "k1", Digest: Hasher{}.Hash("k1"), Kind: KindBuyer, Account: "acme", Scopes: []string{ScopeInquiriesRead},
+				ExpiresAt: time.Date(2026, 12, 31, 15, 0, 0, 0, time.UTC)},
+			{ID: "k2", Digest: Hasher{}.Hash("k2"), Kind: KindSeller, Account: "4711", Revoked: true},
+		},
+	}
+	if !doc.listing().equal(want) {
+		t.Fatalf("decoded %+v", doc.listing())
+	}
+}
+
+// A digest may consist of digits only, or look like a number with an exponent.
+func TestDecodeDigestsThatLookLikeNumbers(t *testing.T) {
+	for _, hex := range []string{
+		strings.Repeat("1", 64), strings.Repeat("0", 63) + "7", "1e" + strings.Repeat("9", 62), strings.Repeat("1", 31) + "e" + strings.Repeat("2", 32),
+		"0b" + strings.Repeat("1", 62),
+	} {
+		text := "accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, sha256: " + hex + "}]\n"
+		doc, err := decodeKeys("keys.yaml", []byte(text), Hasher{})
+		if err != nil || doc.keys[0].Digest.Hex() != hex {
+			t.Errorf("%s: %v", hex, err)
+		}
+	}
+}
+
+func TestDecodeKeysProblems(t *testing.T) {
+	key := func(fields string) string {
+		return "accounts: [{id: a}]\nkeys:\n- {" + fields + "}\n"
+	}
+	digest := "sha256: " + digestOf("k")
+	good := "id: k, kind: buyer, account: a, " + digest
+	tests := map[string]struct {
+		text string
+		want []string // every problem, in order
+	}{
+		"empty":             {"", []string{"f:1: the file is empty"}},
+		"comments only":     {"# nothing\n", []string{"f:1: the file is empty"}},
+		"two documents":     {"keys: []\n---\nkeys: []\n", []string{"f:3: a keys file is one YAML document"}},
+		"a list":            {"- a\n", []string{"f:1: must be a mapping of accounts, keys"}},
+		"not YAML":          {"keys: [\n", []string{"f:1: "}},
+		"unknown section":   {"key: []\n", []string{"f:1: key: is not known here"}},
+		"section twice":     {"keys: []\nkeys: []\n", []string{"f:2: mapping key"}},
+		"no list":           {"keys: k1\n", []string{"f:1: keys: must be a list"}},
+		"no mapping":        {"keys:\n- k1\n", []string{"f:2: keys[0]: must be a mapping"}},
+		"unknown field":     {key(good + ", scope: x"), []string{"f:3: keys[0].scope: is not known here"}},
+		"all missing":       {key("revoked: false"), []string{"keys[0].id: is missing", "keys[0].kind: is \"\"", "keys[0].account: is missing", "keys[0].sha256: is missing"}},
+		"bad hex":           {key("id: k, kind: buyer, account: a, sha256: abc"), []string{"f:3: keys[0].sha256: must be 64 hexadecimal digits"}},
+		"bad kind":          {key("id: k, kind: admin, account: a, " + digest), []string{`f:3: keys[0].kind: is "admin": use buyer or seller`}},
+		"unknown account":   {key("id: k, kind: buyer, account: b, " + digest), []string{`f:3: keys[0].account: there is no account "b"`}},
+		"bad scope":         {key(good + ", scopes: [\"inquiry:read\"]"), []string{`f:3: keys[0].scopes[0]: is "inquiry:read"`}},
+		"scope twice":       {key(good + `, scopes: ["inquiries:read", "inquiries:read"]`), []string{"keys[0].scopes[1]: is the same as in line 3"}},
+		"scopes no list":    {key(good + `, scopes: "inquiries:read"`), []string{"keys[0].scopes: must be a list"}},
+		"bad time":          {key(good + ", expires_at: 2027-01-01"), []string{`f:3: keys[0].expires_at: is "2027-01-01": write a time as`}},
+		"bad bool":          {key(good + `, revoked: "yes"`), []string{"f:3: keys[0].revoked: must be true or false"}},
+		"bad id":            {key(`id: "a b", kind: buyer, account: a, ` + digest), []string{"keys[0].id: may hold visible ASCII"}},
+		"long id":           {key(`id: ` + strings.Repeat("i", 129) + `, kind: buyer, account: a, ` + digest), []string{"keys[0].id: is longer than 128"}},
+		"null id":           {key(`id: ~, kind: buyer, account: a, ` + digest), []string{"keys[0].id: has no value"}},
+		"alias":             {"accounts: [{id: &x a}]\nkeys: []\n", []string{"accounts[0].id: anchors, aliases and tags"}},
+		"merge key":         {"accounts: [{id: a, <<: {plan: p}}]\nkeys: []\n", []string{"accounts[0].<<: is not known"}},
+		"wrong sort":        {key("id: k, kind: buyer, account: a, hmac_sha256: " + digestOf("k")), []string{"keys[0].hmac_sha256: is a digest made with a pepper"}},
+		"duplicate id":      {key(good) + "- {id: k, kind: buyer, account: a, sha256: " + digestOf("l") + "}\n", []string{"f:4: keys[1].id: is the same as in line 3"}},
+		"duplicate digest":  {key(good) + "- {id: l, kind: buyer, account: a, " + digest + "}\n", []string{"f:4: keys[1].sha256: is the same as in line 3"}},
+		"duplicate account": {"accounts: [{id: a}, {id: a}]\n", []string{"f:1: accounts[1].id: is the same as in line 1"}},
+		"bad access":        {"accounts:\n- id: a\n  api_access: free\n", []string{`f:3: accounts[0].api_access: is "free": use paid or none`}},
+		"bad plan":          {"accounts:\n- id: a\n  plan: a b\n", []string{"f:3: accounts[0].plan: may hold visible ASCII"}},
+		"several at once": {"accounts: [{id: a, api_access: x}]\nkeys:\n- {id: k}\n- {id: k}\n", []string{
+			"accounts[0].api_access", "keys[0].kind", "keys[0].account", "keys[0].sha256", "keys[1].kind", "keys[1].account", "keys[1].sha256", "keys[1].id: is the same",
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := decodeKeys("f", []byte(tt.text), Hasher{})
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tt.want) {
+				t.Fatalf("%d problems instead of %d:\n%v", len(lines), len(tt.want), err)
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("problem %q, want %q", lines[i], want)
+				}
+			}
+			var fe *FileError
+			if !errors.As(err, &fe) || fe.Line < 1 {
+				t.Errorf("%v is no FileError", err)
+			}
+		})
+	}
+}
+
+func TestDecodeKeysWithPepper(t *testing.T) {
+	h, err := NewHasher([]byte(testPepper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, %s: " + h.Hash("k").Hex() + "}]\n"
+	if _, err := decodeKeys("f", []byte(fmt.Sprintf(text, fieldHMAC)), h); err != nil {
+		t.Error(err)
+	}
+	if _, err := decodeKeys("f", []byte(fmt.Sprintf(text, fieldSHA256)), h); err == nil || !strings.Contains(err.Error(), "without a pepper") {
+		t.Errorf("a plain digest next to a pepper: %v", err)
+	}
+}
+
+func TestDecodeKeysBoundsItsReport(t *testing.T) {
+	text := "keys:\n" + strings.Repeat("- x\n", 10*maxProblems)
+	_, err := decodeKeys("f", []byte(text), Hasher{})
+	if err == nil || strings.Count(err.Error(), "\n") != maxProblems || !strings.HasSuffix(err.Error(), "f: 450 more problems") {
+		t.Fatalf("reports %v", err)
+	}
+}
+
+// A key that was pasted into the wrong place must not end up in a log whole.
+func TestDecodeKeysDoesNotRepeatKeys(t *testing.T) {
+	key, err := Generate(KindBuyer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"kind", "account", "sha256", "expires_at", "revoked", "scopes", key} {
+		text := "accounts: []\nkeys: [{id: k, " + field + ": " + key + "}]\n"
+		_, err := decodeKeys("f", []byte(text), Hasher{})
+		if err == nil || strings.Contains(err.Error(), key[:20]) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+func FuzzDecodeKeys(f *testing.F) {
+	f.Add("accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, sha256: " + digestOf("k") + ", scopes: [\"inquiries:read\"]}]\n")
+	f.Add("accounts:\n- id: a\n  api_access: paid\nkeys:\n- id: k\n  revoked: true\n")
+	f.Add("")
+	f.Add("keys: &a [*a]\n")
+	f.Add("? {a: b}\n: [c]\n")
+	f.Add("<<: {a: b}\nkeys: !!binary x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		doc, err := decodeKeys("f", []byte(text), Hasher{})
+		if err != nil {
+			return
+		}
+		known := make(map[string]bool)
+		for _, a := range doc.accounts {
+			if a.validate() != nil {
+				t.Fatalf("account %+v", a.Account)
+			}
+			known[a.ID] = true
+		}
+		for _, k := range doc.keys {
+			if k.validate() != nil || !known[k.Account] || k.Digest == (Digest{}) {
+				t.Fatalf("key %+v", k.KeyRecord)
+			}
+		}
+	})
+}

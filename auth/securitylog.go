@@ -1,0 +1,79 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+)
+
+// maxSeenKeys bounds the memory of first uses. When it is full it is emptied,
+// so a process that serves more keys may report a first use again.
+const maxSeenKeys = 100_000
+
+// securityLog writes what a SIEM wants to know of authentication: records with
+// one group "security" {event, reason, kind, account, key_id}, of which an
+// event carries what is known. Keys and digests are never in it.
+//
+//	auth_failed       a request was not authenticated; reason as in the metrics
+//	revoked_key_used  the same, for a key that had been taken back
+//	key_first_used    the first good use of a key in this process
+type securityLog struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	seen map[Digest]struct{}
+}
+
+func newSecurityLog(log *slog.Logger) *securityLog {
+	return &securityLog{log: log, seen: make(map[Digest]struct{})}
+}
+
+// failed reports a refused request. An unreachable store and a caller that
+// left are not the caller's failure and are reported elsewhere.
+func (s *securityLog) failed(ctx context.Context, err error) {
+	reason := resultOf(err)
+	level, event := slog.LevelInfo, "auth_failed"
+	switch reason {
+	case resultUnavailable, resultCanceled:
+		return
+	case ReasonRevoked:
+		level, event = slog.LevelWarn, "revoked_key_used"
+	}
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []any{slog.String("event", event), slog.String("reason", reason)}
+	var denial *Denial
+	if errors.As(err, &denial) && denial.KeyID != "" {
+		attrs = append(attrs, slog.String("key_id", denial.KeyID))
+	}
+	s.log.LogAttrs(ctx, level, "authentication refused", slog.Group("security", attrs...))
+}
+
+// used reports the first good use of a key, once per process even when the
+// store makes new grants for it on every reload.
+func (s *securityLog) used(ctx context.Context, g *Grant) {
+	if g.seen.Swap(true) || s.known(g.Digest) {
+		return
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "key used for the first time", slog.Group("security",
+		slog.String("event", "key_first_used"),
+		slog.String("kind", g.Principal.Kind),
+		slog.String("account", g.Principal.Account),
+		slog.String("key_id", g.Principal.KeyID)))
+}
+
+// known remembers a digest and reports whether it was remembered already.
+func (s *securityLog) known(d Digest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.seen[d]; ok {
+		return true
+	}
+	if len(s.seen) >= maxSeenKeys {
+		clear(s.seen)
+	}
+	s.seen[d] = struct{}{}
+	return false
+}
