@@ -1,0 +1,181 @@
+package deploy_test
+
+import (
+	"debug/elf"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// run executes a program and gives what it wrote; a failure ends the test.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestImage builds the binary as the Dockerfile does, from no more than
+// .dockerignore lets through, and holds the files of this folder against it.
+func TestImage(t *testing.T) {
+	binary := buildImage(t)
+	t.Run("static", func(t *testing.T) { staticBinary(t, binary) })
+	t.Run("version", func(t *testing.T) {
+		if out := run(t, "", nil, binary, "version"); !strings.Contains(out, "v9.8.7") || !strings.Contains(out, "0123abcd") {
+			t.Errorf("the build arguments are not in %q", out)
+		}
+	})
+	t.Run("compose commands", func(t *testing.T) { composeCommands(t, binary) })
+	t.Run("compose configuration", func(t *testing.T) { run(t, "", nil, binary, "check", "-c", "compose/gateway.yaml") })
+	t.Run("unit commands", func(t *testing.T) { unitCommands(t, binary) })
+}
+
+// buildImage runs the Dockerfile's build instruction in a copy of the build
+// context.
+func buildImage(t *testing.T) string {
+	t.Helper()
+	tree := buildContext(t)
+	instruction := ""
+	for _, i := range instructions(t) {
+		if strings.HasPrefix(i, "RUN ") && strings.Contains(i, "go build") {
+			instruction = strings.TrimPrefix(i, "RUN ")
+		}
+	}
+	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
+	script := strings.Replace(instruction, "-o /inquiry-gateway", "-o "+binary, 1)
+	if script == instruction {
+		t.Fatalf("no build of /inquiry-gateway in the Dockerfile: %q", instruction)
+	}
+	run(t, tree, []string{"VERSION=v9.8.7", "REVISION=0123abcd"}, "sh", "-c", script)
+	return binary
+}
+
+// instructions joins the Dockerfile's continued lines and leaves comments out.
+func instructions(t *testing.T) []string {
+	var kept []string
+	for line := range strings.Lines(read(t, "Dockerfile")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Split(strings.ReplaceAll(strings.Join(kept, "\n"), "\\\n", " "), "\n")
+}
+
+// buildContext copies what .dockerignore lets through. It knows the notations
+// that the file uses: `*`, `!name` and `**/pattern`.
+func buildContext(t *testing.T) string {
+	t.Helper()
+	var allowed, dropped []string
+	for line := range strings.Lines(read(t, filepath.Join(root, ".dockerignore"))) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "!"); ok {
+			allowed = append(allowed, name)
+		} else if pattern, ok := strings.CutPrefix(line, "**/"); ok {
+			dropped = append(dropped, pattern)
+		}
+	}
+	tree := t.TempDir()
+	for _, name := range allowed {
+		err := filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || matchesAny(dropped, d.Name()) {
+				return skip(d, err)
+			}
+			rel, err := filepath.Rel(root, path)
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return copyFile(path, filepath.Join(tree, rel))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tree
+}
+
+func skip(d fs.DirEntry, err error) error {
+	if err == nil && d.IsDir() {
+		return fs.SkipDir
+	}
+	return err
+}
+
+func matchesAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if ok, err := filepath.Match(p, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o644)
+}
+
+func staticBinary(t *testing.T, binary string) {
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the binary asks for a dynamic linker, which an empty image does not have")
+		}
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	all := instructions(t)
+	last := map[string]string{}
+	for _, i := range all {
+		word, rest, _ := strings.Cut(i, " ")
+		last[word] = rest
+		if from, ok := strings.CutPrefix(i, "COPY "); ok && !strings.HasPrefix(from, "--from") {
+			sources := strings.Fields(from)
+			for _, s := range sources[:len(sources)-1] {
+				if _, err := os.Stat(filepath.Join(root, s)); err != nil {
+					t.Errorf("%s: %v", i, err)
+				}
+			}
+		}
+	}
+	if last["FROM"] != "scratch" {
+		t.Errorf("the image is built on %q", last["FROM"])
+	}
+	if !regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*$`).MatchString(last["USER"]) {
+		t.Errorf("runs as %q: a number other than 0 is needed, an empty image has no names", last["USER"])
+	}
+	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))
+	if want := "FROM golang:" + language[1] + "-"; !strings.HasPrefix(all[0], want) {
+		t.Errorf("built by %q, go.mod wants %s", all[0], want)
+	}
+}
