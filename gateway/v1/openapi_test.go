@@ -1,0 +1,94 @@
+package v1
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+func TestOpenAPIJSONIsTheYAML(t *testing.T) {
+	var fromYAML, fromJSON any
+	if err := yaml.Unmarshal(OpenAPIYAML(), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(OpenAPIJSON(), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	// Through encoding/json once more, so that numbers have one type.
+	viaJSON, err := json.Marshal(fromYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want any
+	if err := json.Unmarshal(viaJSON, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(fromJSON, want) {
+		t.Error("the JSON document says something else than the YAML document")
+	}
+	if !strings.HasPrefix(string(OpenAPIJSON()), `{"openapi":"3.1.0","info":{"title":`) {
+		t.Errorf("keys are not in the order of the document: %.60s", OpenAPIJSON())
+	}
+}
+
+func TestOpenAPIIsNotShared(t *testing.T) {
+	for name, get := range map[string]func() []byte{"yaml": OpenAPIYAML, "json": OpenAPIJSON} {
+		want := get()
+		clear(get())
+		if !bytes.Equal(get(), want) {
+			t.Errorf("%s: a caller could change the document", name)
+		}
+	}
+}
+
+func TestYAMLToJSON(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"order and types", "b: 1\na: [x, null, true, 1.5, '1']\nc: {}\n", `{"b":1,"a":["x",null,true,1.5,"1"],"c":{}}`},
+		{"block text", "a: |\n  \"x\"\n  y\n", `{"a":"\"x\"\ny\n"}`},
+		{"number as key", "a: [{200: ok}]\n", `{"a":[{"200":"ok"}]}`},
+		{"infinity in an object in an array", "a: [{b: .inf}]\n", ""},
+		{"key twice", "a: 1\na: 2\n", ""},
+		{"not YAML", "a: [", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := yamlToJSON([]byte(c.in))
+			if string(got) != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("got %s, %v, want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// The document's example of each error is what the catalogue makes of it, and
+// there is one for each.
+func TestErrorExamplesAreTheCatalogue(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas struct {
+				Error struct {
+					Properties struct{ Code struct{ Enum []string } }
+				}
+			}
+			Examples map[string]struct{ Value wireList[wireError] }
+		}
+	}
+	if err := json.Unmarshal(OpenAPIJSON(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, p := range Problems() {
+		codes = append(codes, p.Code)
+		shown := doc.Components.Examples[p.Code].Value.Errors
+		if len(shown) != 1 || shown[0].Status != strconv.Itoa(p.Status) || shown[0].Code != p.Code || shown[0].Title != p.Title || shown[0].Detail != p.Detail {
+			t.Errorf("%s: the document shows %+v, the catalogue has %+v", p.Code, shown, p)
+		}
+	}
+	if enum := doc.Components.Schemas.Error.Properties.Code.Enum; !reflect.DeepEqual(enum, codes) {
+		t.Errorf("the document lists the codes\n%v, the catalogue has\n%v", enum, codes)
+	}
+}
