@@ -1,0 +1,213 @@
+// Package redistest starts real redis-server processes for tests, on free ports
+// of the loopback and in temporary folders, and stops them with the test.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	startAttempts = 5 // another process may take the free port first
+	startTimeout  = 10 * time.Second
+	pollEvery     = 5 * time.Millisecond
+)
+
+// Server is one redis-server process. Its methods fail the test on an error
+// and are not safe for concurrent use.
+type Server struct {
+	Addr string // host:port; the same after Restart
+
+	t    testing.TB
+	bin  string
+	args []string
+	cmd  *exec.Cmd
+	out  *output
+	gone chan struct{} // closed when the process has ended
+}
+
+// Start runs a redis-server with further arguments such as "--requirepass",
+// "x". It keeps nothing on disk. The test fails when redis-server is not
+// installed.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, "redis-server", append([]string{"--save", "", "--appendonly", "no"}, args...)...)
+}
+
+func start(t testing.TB, bin string, args ...string) *Server {
+	t.Helper()
+	path, err := exec.LookPath(bin)
+	if err != nil {
+		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", bin, err)
+	}
+	s := &Server{t: t, bin: path, args: args}
+	for range startAttempts {
+		s.Addr = FreeAddr(t)
+		if err = s.launch(); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("start %s: %v", bin, err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// FreeAddr returns a loopback address whose port was free a moment ago.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("find a free port: %v", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Port is the number at the end of Addr.
+func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
+
+// launch starts the process and waits until it answers.
+func (s *Server) launch() error {
+	args := append([]string{"--bind", "127.0.0.1", "--port", s.Port(), "--dir", s.t.TempDir()}, s.args...)
+	s.out = &output{}
+	s.cmd = exec.Command(s.bin, args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	s.gone = gone
+	go func() { _ = s.cmd.Wait(); close(gone) }()
+	if err := s.await(); err != nil {
+		s.Kill()
+		return fmt.Errorf("%w\n%s", err, s.out)
+	}
+	return nil
+}
+
+// await polls until the server speaks the protocol.
+func (s *Server) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if s.answers() {
+			return nil
+		}
+		select {
+		case <-s.gone:
+			return errors.New("the process ended at once")
+		case <-ctx.Done():
+			return errors.New("no answer in time")
+		case <-tick.C:
+		}
+	}
+}
+
+// answers asks for a PING; any reply line, NOAUTH included, is an answer.
+func (s *Server) answers() bool {
+	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	n, err := c.Read(make([]byte, 64))
+	return err == nil && n > 0
+}
+
+// Kill ends the process without warning. It may be called twice.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // works on a stopped process, too
+	<-s.gone
+}
+
+// Restart starts a killed server again at the same address, empty.
+func (s *Server) Restart() {
+	s.t.Helper()
+	var err error
+	for range startAttempts {
+		if err = s.launch(); err == nil {
+			return
+		}
+	}
+	s.t.Fatalf("restart redis-server: %v", err)
+}
+
+// Pause stops the process as it stands: connections stay, nothing answers.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume undoes Pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("signal %v to redis-server: %v", sig, err)
+	}
+}
+
+// Do sends one command over a connection of its own and returns the raw reply,
+// without its last line end.
+func (s *Server) Do(args ...string) string {
+	s.t.Helper()
+	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	var b bytes.Buffer
+	b.WriteString("*" + strconv.Itoa(len(args)) + "\r\n")
+	for _, a := range args {
+		b.WriteString("$" + strconv.Itoa(len(a)) + "\r\n" + a + "\r\n")
+	}
+	if _, err := c.Write(b.Bytes()); err != nil {
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+	}
+	buf := make([]byte, 1<<20)
+	n, err := c.Read(buf)
+	if err != nil {
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+	}
+	return strings.TrimSuffix(string(buf[:n]), "\r\n")
+}
+
+// output keeps what a process prints, for the message of a failed start.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.buf.Len() > 64<<10 {
+		return len(p), nil
+	}
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
