@@ -1,0 +1,90 @@
+// Package cache keeps finished v1 bodies: in the process, in Redis, and fresh
+// on purpose. It never looks into a body. A look-up goes through the
+// in-process tier, then Redis, then the fill, and a list's age is counted from
+// the moment the legacy system answered, whichever tier it went through.
+package cache
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The two kinds of caller. A key of any other kind is refused.
+const (
+	KindBuyer  = "buyer"
+	KindSeller = "seller"
+)
+
+// The tiers that a [Result] can name. A fill has no tier.
+const (
+	TierLocal = "local"
+	TierRedis = "redis"
+)
+
+// ErrFillPanicked is what every waiter gets when the fill panicked or ended its
+// goroutine. The panic is logged with its stack.
+var ErrFillPanicked = errors.New("cache: the fill panicked")
+
+// ErrFillOverdue is what every waiter gets when the fill neither returned nor
+// gave up at its deadline. It wraps [context.DeadlineExceeded].
+var ErrFillOverdue error = overdueError{}
+
+// ErrClosed is returned for a look-up that would need a fill after Close.
+var ErrClosed = errors.New("cache: closed")
+
+// ErrUnknownKind is returned for a key whose kind is neither buyer nor seller.
+var ErrUnknownKind = errors.New("cache: the key's kind is neither buyer nor seller")
+
+type overdueError struct{}
+
+func (overdueError) Error() string { return "cache: the fill went past its deadline" }
+func (overdueError) Unwrap() error { return context.DeadlineExceeded }
+
+// Key names one list: everything of a request that affects the bytes. Empty
+// Status or InquiryType means no filter. It is comparable.
+type Key struct {
+	Kind, Account, Status, InquiryType string
+}
+
+// Content is a finished v1 body and the moment when the legacy answered.
+type Content struct {
+	Body       []byte    // handed over: the caller must not change it afterwards
+	AnsweredAt time.Time // zero or in the future: taken as now
+	NoStore    bool      // serve it, but keep it in no tier
+}
+
+// Fill fetches a list. It runs detached from the caller: its context keeps the
+// caller's values, has its own deadline and ends early only when the cache is
+// closed. It is called once per key at a time. An error is never stored.
+type Fill func(ctx context.Context, k Key) (Content, error)
+
+// Variant is one coding of a body, ready to be written. Neither field may be
+// changed: both are shared by all readers.
+type Variant struct {
+	Body   []byte   // nil: this coding does not exist
+	Length []string // the decimal Content-Length as a header value
+}
+
+// Outcome says how a look-up was answered.
+type Outcome string
+
+// The outcomes of a look-up that has an entry.
+const (
+	Hit             Outcome = "hit"              // fresh, from a tier
+	Miss            Outcome = "miss"             // filled for this caller
+	Collapsed       Outcome = "collapsed"        // waited for another caller's fill
+	StaleRevalidate Outcome = "stale-revalidate" // stale, a refresh is on its way
+	StaleError      Outcome = "stale-error"      // stale, because the last fill failed
+)
+
+// Result is the answer of a look-up.
+type Result struct {
+	Entry   *Entry
+	Outcome Outcome
+	Tier    string        // TierLocal, TierRedis, or empty for a fill
+	Stored  bool          // the entry of this fill is in a tier now
+	Age     time.Duration // since the legacy answered, never negative
+	TTL     time.Duration // remaining freshness by today's policy, jitter included; negative when stale
+	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit
+}

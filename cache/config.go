@@ -1,0 +1,149 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+)
+
+const (
+	maxLifetime   = 7 * 24 * time.Hour // of an entry: ttl and stale window together
+	minLocalBytes = 1 << 20
+	minEntryBytes = 1 << 10
+	maxEntryBytes = 256 << 20 // half of what Redis takes as one value
+)
+
+var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// Config is the `cache:` section. Its zero value is not usable; start from
+// [DefaultConfig].
+type Config struct {
+	Local  LocalConfig `yaml:"local"`
+	Buyer  KindConfig  `yaml:"buyer"`
+	Seller KindConfig  `yaml:"seller"`
+	// Jitter shortens each ttl by a random part of up to this share, so that
+	// lists filled together do not expire together. 0 turns it off.
+	Jitter float64 `yaml:"jitter"`
+	// CompressMinBytes is the smallest body that gets gzip and zstd variants.
+	CompressMinBytes int64 `yaml:"compress_min_bytes"`
+	// MaxEntryBytes bounds one entry with its variants in either tier. A
+	// bigger list is served, but not stored.
+	MaxEntryBytes   int64  `yaml:"max_entry_bytes"`
+	SealingKeysFile string `yaml:"sealing_keys_file"`
+	FleetCoalescing bool   `yaml:"fleet_coalescing"`
+}
+
+// LocalConfig is the in-process tier.
+type LocalConfig struct {
+	// MaxBytes bounds the tier: bodies, variants, keys and overhead.
+	MaxBytes int64 `yaml:"max_bytes"`
+}
+
+// KindConfig is the freshness policy of one kind of list. All times are counted
+// from the legacy's answer.
+type KindConfig struct {
+	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy.
+	TTL time.Duration `yaml:"ttl"`
+	// StaleWhileRevalidate is how long after its ttl a list is still served
+	// while one refresh runs.
+	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate"`
+	// StaleIfError is how long after its ttl a list is served when the legacy
+	// cannot be asked.
+	StaleIfError time.Duration `yaml:"stale_if_error"`
+	// ByStatus overrides the policy for lists filtered by a status.
+	ByStatus map[string]StatusConfig `yaml:"by_status"`
+}
+
+// StatusConfig overrides any of a kind's times. Nil: the kind's.
+type StatusConfig struct {
+	TTL                  *time.Duration `yaml:"ttl"`
+	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate"`
+	StaleIfError         *time.Duration `yaml:"stale_if_error"`
+}
+
+// DefaultConfig returns the policy of a file without a `cache:` section.
+func DefaultConfig() Config {
+	kind := KindConfig{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}
+	return Config{
+		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
+		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
+	}
+}
+
+// fieldError is one problem of a configuration.
+type fieldError struct{ field, msg string }
+
+func (e *fieldError) Error() string { return e.msg }
+
+// Field gives the key's path inside its section.
+func (e *fieldError) Field() string { return e.field }
+
+// problems collects what is wrong with a configuration.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, &fieldError{field, fmt.Sprintf(format, args...)})
+}
+
+func (p problems) err() error { return errors.Join(p...) }
+
+// Validate returns all problems joined; each has a method Field() string with
+// the path of the key inside the section.
+func (c Config) Validate() error {
+	var p problems
+	if c.Local.MaxBytes < minLocalBytes {
+		p.add("local.max_bytes", "must be at least 1MiB")
+	}
+	if c.MaxEntryBytes < minEntryBytes || c.MaxEntryBytes > maxEntryBytes {
+		p.add("max_entry_bytes", "must be between 1KiB and 256MiB")
+	} else if c.MaxEntryBytes > c.Local.MaxBytes {
+		p.add("max_entry_bytes", "must not be above local.max_bytes")
+	}
+	if !(c.Jitter >= 0 && c.Jitter <= 0.9) {
+		p.add("jitter", "must be between 0 and 0.9")
+	}
+	if c.CompressMinBytes < 0 {
+		p.add("compress_min_bytes", "must not be negative")
+	}
+	if c.SealingKeysFile != "" {
+		p.add("sealing_keys_file", "not supported yet")
+	}
+	if c.FleetCoalescing {
+		p.add("fleet_coalescing", "not supported yet; leave it out or set it to false")
+	}
+	c.Buyer.validate("buyer", &p)
+	c.Seller.validate("seller", &p)
+	return p.err()
+}
+
+func (c KindConfig) validate(path string, p *problems) {
+	c.terms().validate(path, p)
+	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
+		field := path + ".by_status." + status
+		if !statusName.MatchString(status) {
+			p.add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
+			continue
+		}
+		c.ByStatus[status].over(c.terms()).validate(field, p)
+	}
+}
+
+func (t terms) validate(path string, p *problems) {
+	for _, v := range []struct {
+		name string
+		d    time.Duration
+	}{{"ttl", t.ttl}, {"stale_while_revalidate", t.swr}, {"stale_if_error", t.sie}} {
+		switch {
+		case v.d < 0:
+			p.add(path+"."+v.name, "must not be negative")
+		case v.d > maxLifetime:
+			p.add(path+"."+v.name, "must not be above 168h")
+		}
+	}
+	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
+		p.add(path+".ttl", "together with its stale window it must not be above 168h")
+	}
+}

@@ -1,0 +1,158 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestReadersCannotReachEachOthersBytes(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
+		c.Body = bytes.Repeat(c.Body, 200)
+		return c, err
+	}}.start(t)
+	e := mustGet(t, l, aKey).Entry
+	before := bytes.Clone(e.raw)
+	for _, v := range []Variant{e.Identity, e.Gzip, e.Zstd} {
+		_ = append(v.Body, "overrun"...) // a reader that appends must get its own copy
+	}
+	if !bytes.Equal(before, e.raw) {
+		t.Error("appending to a body changed what others read")
+	}
+}
+
+func TestAFillsBufferIsNotKept(t *testing.T) {
+	buf := []byte("the legacy's answer")
+	l := setup{fill: func(context.Context, Key) (Content, error) { return Content{Body: buf}, nil }}.start(t)
+	mustGet(t, l, aKey)
+	copy(buf, "XXXXXXXXXX")
+	if got := body(mustGet(t, l, aKey)); got != "the legacy's answer" {
+		t.Errorf("cached body is %q", got)
+	}
+}
+
+func TestAnEntryUnderAForeignKeyIsRefusedCountedAndFilledAgain(t *testing.T) {
+	c := newClock()
+	g := &legacy{clock: c}
+	l := setup{fill: g.fill, now: c.Now}.start(t)
+	other := mustGet(t, l, Key{Kind: KindBuyer, Account: "globex", Status: "pending"}).Entry
+	l.local.Set(aKey, other) // as a bug would
+	if _, ok := l.Lookup(aKey); ok {
+		t.Fatal("another account's list came out of Lookup")
+	}
+	if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Entry.Account != "acme" {
+		t.Fatalf("%s of %s", r.Outcome, r.Entry.Account)
+	}
+	if n := counter(t, l.metrics.refused.WithLabelValues(TierLocal, "foreign")); n != 1 {
+		t.Errorf("%v refused entries counted", n)
+	}
+}
+
+func TestAnotherMappingIsAnotherList(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	mapping := "v1"
+	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Fingerprint: func(string) string { return mapping }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustGet(t, l, aKey)
+	mapping = "v2"
+	if _, ok := l.Lookup(aKey); ok {
+		t.Error("a list of the old mapping was served")
+	}
+	if r := mustGet(t, l, aKey); r.Outcome != Miss {
+		t.Errorf("outcome %s", r.Outcome)
+	}
+	closeLists(t, l)
+}
+
+func TestAnEntryOverTheLimitIsServedNotStored(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	cfg := testConfig()
+	cfg.MaxEntryBytes, cfg.CompressMinBytes = 2<<10, 1<<20
+	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
+		c.Body = []byte(strings.Repeat("x", 2<<10))
+		return c, err
+	}}.start(t)
+	for range 2 {
+		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Stored || len(r.Entry.Identity.Body) != 2<<10 {
+			t.Fatalf("%s, stored %t", r.Outcome, r.Stored)
+		}
+	}
+	if n := counter(t, l.metrics.unstored.WithLabelValues(unstoredTooBig)); n != 2 {
+		t.Errorf("%v unstored lists counted", n)
+	}
+}
+
+func TestAKindOfItsOwnIsRefused(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill}.start(t)
+	if _, err := l.Get(t.Context(), Key{Kind: "admin", Account: "acme"}); err != ErrUnknownKind {
+		t.Errorf("error %v", err)
+	}
+	if _, ok := l.Lookup(Key{Kind: "admin"}); ok {
+		t.Error("Lookup found something")
+	}
+}
+
+// BenchmarkLookup supports leaving the whole hot path to one call that
+// allocates nothing.
+func BenchmarkLookup(b *testing.B) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(b)
+	keys := make([]Key, 1000)
+	for i := range keys {
+		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprintf("account-%d", i), Status: "pending"}
+		mustGet(b, l, keys[i])
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, ok := l.Lookup(keys[i%len(keys)]); !ok {
+			b.Fatal("not fresh")
+		}
+		i++
+	}
+}
+
+// BenchmarkBuild is what the cache adds to a miss: both variants, the checksum
+// and one copy. It supports the fastest level of both compressors.
+func BenchmarkBuild(b *testing.B) {
+	for _, records := range []int{20, 200, 1000} {
+		b.Run(fmt.Sprintf("%d records", records), func(b *testing.B) {
+			l := setup{fill: (&legacy{}).fill}.start(b)
+			var list strings.Builder
+			for i := range records {
+				fmt.Fprintf(&list, `{"title":"Delivery of order %d is late","content":"Our order %d from %d June has not come.","status":"pending","inquiry_type":"delivery","created_at":"2026-06-%02dT09:30:00.000Z","responses":[{"content":"We ask the carrier about %d.","responder_type":"staff","created_at":"2026-06-02T10:00:00.000Z"}]},`,
+					i, i*7919, i%28+1, i%28+1, i*31)
+			}
+			content := Content{Body: []byte(list.String())}
+			f := &flight{key: aKey}
+			b.SetBytes(int64(len(content.Body)))
+			b.ReportAllocs()
+			var e *Entry
+			for b.Loop() {
+				var err error
+				if e, err = l.build(f, "", content); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(e.Gzip.Body)), "gzip-bytes")
+			b.ReportMetric(float64(len(e.Zstd.Body)), "zstd-bytes")
+		})
+	}
+}
+
+func TestLookupAllocatesNothing(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	mustGet(t, l, aKey)
+	if n := testing.AllocsPerRun(1000, func() { l.Lookup(aKey) }); n != 0 {
+		t.Errorf("%v allocations per look-up", n)
+	}
+}

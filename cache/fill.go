@@ -1,0 +1,134 @@
+package cache
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// fillAndStore asks the legacy and puts the answer into the in-process tier. A
+// failure changes nothing there.
+func (l *Lists) fillAndStore(ctx context.Context, f *flight) (*Entry, bool, error) {
+	start := time.Now()
+	fingerprint := l.opts.Fingerprint(f.key.Kind) // before the fill: a reload meanwhile makes another list
+	c, err := l.opts.Fill(ctx, f.key)
+	if err != nil {
+		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
+		return nil, false, err
+	}
+	e, err := l.build(f, fingerprint, c)
+	if err != nil {
+		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
+		return nil, false, err
+	}
+	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
+	if c.NoStore {
+		l.metrics.fills.WithLabelValues(f.key.Kind, fillNoStore).Inc()
+		l.metrics.unstored.WithLabelValues(unstoredNoStore).Inc()
+		return e, false, nil
+	}
+	l.metrics.fills.WithLabelValues(f.key.Kind, fillOK).Inc()
+	p := l.policy.Load()
+	switch {
+	case len(e.raw) > p.maxEntry:
+		l.metrics.unstored.WithLabelValues(unstoredTooBig).Inc()
+	case p.of(f.kind, f.key.Status).lifetime() <= 0:
+		l.metrics.unstored.WithLabelValues(unstoredPolicy).Inc()
+	default:
+		l.keep(e)
+		return e, true, nil
+	}
+	return e, false, nil
+}
+
+// build renders the variants and the header values, once per fill.
+func (l *Lists) build(f *flight, fingerprint string, c Content) (*Entry, error) {
+	now := l.opts.Now()
+	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
+		c.AnsweredAt = now
+	}
+	o := origin{key: f.key, fingerprint: fingerprint, answeredAt: c.AnsweredAt}
+	e, err := decode(encode(o, l.comp.codings(c.Body, l.policy.Load().compressMin)))
+	if err != nil {
+		return nil, err
+	}
+	// The reading of the monotonic clock, if there is one, does not survive the
+	// encoding; with it, the age does not jump when the wall clock is set.
+	e.AnsweredAt = c.AnsweredAt
+	return e, nil
+}
+
+// keep puts an entry into the in-process tier unless a newer one is there.
+func (l *Lists) keep(e *Entry) {
+	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
+	l.local.Compute(k, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+		if found && old.newerThan(e) && old.fingerprint == e.fingerprint {
+			return old, otter.CancelOp
+		}
+		return e, otter.WriteOp
+	})
+}
+
+// fetch reads the key's entry from Redis; nil when there is none to believe.
+func (l *Lists) fetch(ctx context.Context, f *flight) *Entry {
+	fingerprint := l.opts.Fingerprint(f.key.Kind)
+	raw, err := l.redis.get(ctx, l.redis.entryKey(f.key, fingerprint), l.policy.Load().maxEntry)
+	if err != nil || len(raw) == 0 {
+		return nil // the trouble is counted where the call is made
+	}
+	e, err := l.believe(f.key, fingerprint, raw)
+	if err != nil {
+		l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
+		l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+		return nil
+	}
+	return e
+}
+
+// believe decodes what Redis gave and holds it against the key.
+func (l *Lists) believe(k Key, fingerprint string, raw []byte) (*Entry, error) {
+	if len(raw) > l.policy.Load().maxEntry {
+		return nil, errTooBig
+	}
+	e, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	if !e.belongsTo(k, fingerprint) {
+		return nil, errForeign
+	}
+	now := l.opts.Now()
+	age := now.Round(0).Sub(e.AnsweredAt)
+	if age < -maxSkew {
+		return nil, errFuture
+	}
+	// From here on the age runs with this process's monotonic clock.
+	e.AnsweredAt = now.Add(-age)
+	return e, nil
+}
+
+// share writes an entry to Redis for the fleet. The callers have their answer
+// already; only this flight waits, and no longer than the store's timeout.
+func (l *Lists) share(e *Entry) {
+	i, _ := indexOf(e.Kind)
+	ttl := l.policy.Load().of(i, e.Status).lifetime() - l.opts.Now().Sub(e.AnsweredAt)
+	if ttl < time.Millisecond {
+		return
+	}
+	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
+	err := l.redis.put(l.life, l.redis.entryKey(k, e.fingerprint), e.raw, ttl)
+	switch {
+	case err == nil:
+	case err == errBusy:
+		l.metrics.unstored.WithLabelValues(unstoredBusy).Inc()
+	default:
+		l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
+	}
+}
+
+// clone detaches a key from the buffers of the request it came with.
+func (k Key) clone() Key {
+	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
+}

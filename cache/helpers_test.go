@@ -1,0 +1,130 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock is a wall clock that tests set.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// legacy is a fill that numbers its answers and fails on demand.
+type legacy struct {
+	clock *clock
+	calls atomic.Int64
+	fail  atomic.Pointer[error]
+	hold  chan struct{} // non-nil: answers wait for it to be closed
+}
+
+func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
+	n := g.calls.Add(1)
+	if g.hold != nil {
+		select {
+		case <-g.hold:
+		case <-ctx.Done():
+			return Content{}, ctx.Err()
+		}
+	}
+	if err := g.fail.Load(); err != nil && *err != nil {
+		return Content{}, *err
+	}
+	return Content{Body: fmt.Appendf(nil, "%s/%s/%s/%s #%d", k.Kind, k.Account, k.Status, k.InquiryType, n), AnsweredAt: g.clock.Now()}, nil
+}
+
+func (g *legacy) failWith(err error) { g.fail.Store(&err) }
+
+// testConfig is exact: no jitter.
+func testConfig() Config {
+	c := DefaultConfig()
+	c.Jitter = 0
+	c.Buyer = KindConfig{TTL: 10 * time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: time.Minute}
+	c.Seller = c.Buyer
+	return c
+}
+
+type setup struct {
+	cfg   Config
+	fill  Fill
+	now   func() time.Time
+	redis redis.UniversalClient
+	limit time.Duration
+	reg   prometheus.Registerer
+}
+
+func (s setup) start(t testing.TB) *Lists {
+	t.Helper()
+	if s.cfg.Local.MaxBytes == 0 {
+		s.cfg = testConfig()
+	}
+	l, err := New(s.cfg, Options{Fill: s.fill, FillTimeout: s.limit, Redis: s.redis, Now: s.now, Registerer: s.reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeLists(t, l) })
+	return l
+}
+
+func closeLists(t testing.TB, l *Lists) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func mustGet(t testing.TB, l *Lists, k Key) Result {
+	t.Helper()
+	r, err := l.Get(context.Background(), k)
+	if err != nil {
+		t.Fatalf("Get(%v): %v", k, err)
+	}
+	return r
+}
+
+// settled waits until no flight is left, which ends by itself.
+func settled(l *Lists) { l.wg.Wait() }
+
+func body(r Result) string { return string(r.Entry.Identity.Body) }
+
+var aKey = Key{Kind: KindBuyer, Account: "acme", Status: "pending"}
+
+func counter(t testing.TB, c prometheus.Metric) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Counter != nil {
+		return m.Counter.GetValue()
+	}
+	return m.Gauge.GetValue()
+}

@@ -1,0 +1,296 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+const defaultFillTimeout = 5 * time.Second
+
+// Options are what a cache is built from. Fill is required, every other zero
+// value is usable.
+type Options struct {
+	Fill        Fill
+	FillTimeout time.Duration         // the deadline of a detached fill; 0: 5 s
+	Redis       redis.UniversalClient // nil: in-process tier only; closed by its owner
+	Prefix      string                // of every Redis key; empty: "iq"
+	// Fingerprint tells the mapping of a kind, so that a list mapped another
+	// way is another list. It is called on each look-up and must be cheap.
+	// Nil: one mapping for ever.
+	Fingerprint func(kind string) string
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
+	Now         func() time.Time
+}
+
+// withDefaults fills in the zero values.
+func (o Options) withDefaults() (Options, error) {
+	if o.Fill == nil {
+		return o, errors.New("cache: Options.Fill is missing")
+	}
+	if o.FillTimeout <= 0 {
+		o.FillTimeout = defaultFillTimeout
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if o.Fingerprint == nil {
+		o.Fingerprint = func(string) string { return "" }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+// Lists is the cache of finished lists. It is safe for concurrent use.
+type Lists struct {
+	opts    Options
+	policy  atomic.Pointer[policy]
+	local   *otter.Cache[Key, *Entry]
+	redis   *store // nil: no Redis
+	backoff *backoff
+	comp    *compressor
+	metrics *metrics
+
+	life context.Context // ends when Close gives up waiting
+	end  context.CancelFunc
+
+	mu         sync.Mutex // guards the fields below; never held during a call
+	flights    map[Key]*flight
+	refreshing int // background flights among them
+	closed     bool
+	wg         sync.WaitGroup // of all flights
+}
+
+// New builds a cache. It starts no goroutine and does not need Redis to be up.
+// Errors of the configuration have a method Field() string.
+func New(cfg Config, opts Options) (*Lists, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight)}
+	l.policy.Store(newPolicy(cfg))
+	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
+		return nil, err
+	}
+	if l.comp, err = newCompressor(); err != nil {
+		return nil, err
+	}
+	if l.backoff, err = newBackoff(); err != nil {
+		return nil, err
+	}
+	l.local, err = otter.New(&otter.Options[Key, *Entry]{
+		MaximumWeight: uint64(cfg.Local.MaxBytes),
+		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if opts.Redis != nil {
+		l.redis = newStore(opts.Redis, opts.Prefix)
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, l.registerGauges()
+}
+
+func (l *Lists) registerGauges() error {
+	gauge := func(name, help string, f func() float64) error {
+		return l.opts.Registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "cache", Name: name, Help: help,
+		}, f))
+	}
+	return errors.Join(
+		gauge("entries", "Lists in the in-process tier.", func() float64 { return float64(l.local.EstimatedSize()) }),
+		gauge("local_bytes", "Bytes that the in-process tier counts: variants, keys and overhead included.",
+			func() float64 { return float64(l.local.WeightedSize()) }),
+	)
+}
+
+// SetConfig swaps the policy whole; on an error the old one stays. Entries are
+// kept: their age is compared with the new policy from the next look-up on.
+func (l *Lists) SetConfig(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	l.policy.Store(newPolicy(cfg))
+	l.local.SetMaximum(uint64(cfg.Local.MaxBytes))
+	return nil
+}
+
+// Close waits for the fills and refreshes that run, and ends them when ctx is
+// done; then it returns ctx's error. Afterwards only what is in the in-process
+// tier is served. The Redis client stays open.
+func (l *Lists) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	done := make(chan struct{})
+	go func() { l.wg.Wait(); close(done) }()
+	defer l.end()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Lookup is the hot path: a fresh entry of the in-process tier. It allocates
+// nothing, never waits, and leaves everything else to Get.
+func (l *Lists) Lookup(k Key) (Result, bool) {
+	e, ok := l.local.GetIfPresent(k)
+	if !ok {
+		return Result{}, false
+	}
+	i, ok := indexOf(k.Kind)
+	if !ok || !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
+		return Result{}, false
+	}
+	v := l.policy.Load().judge(i, e, l.opts.Now())
+	if v.state != fresh {
+		return Result{}, false
+	}
+	r := Result{Entry: e, Outcome: Hit, Tier: TierLocal, Age: v.age, TTL: v.ttl}
+	l.metrics.served(i, r)
+	return r, true
+}
+
+// Get answers from a tier or fills. It waits no longer than ctx; a fill that it
+// started goes on for the others. Errors: ctx's, the fill's own, or one of this
+// package's. The error of a fill is only returned when no entry may stand in.
+func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
+	i, ok := indexOf(k.Kind)
+	if !ok {
+		return Result{}, ErrUnknownKind
+	}
+	r, err := l.get(ctx, i, k)
+	if err != nil {
+		l.metrics.failed(i)
+		return Result{}, err
+	}
+	l.metrics.served(i, r)
+	return r, nil
+}
+
+func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
+	start := l.opts.Now()
+	have := l.peek(k)
+	if have != nil {
+		if outcome, ok := l.atOnce(ctx, i, have, start); ok {
+			return l.result(i, have, outcome, TierLocal), nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	f, leader, err := l.join(ctx, i, k, have)
+	if err != nil {
+		return l.standIn(i, have, nil, err)
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return l.standIn(i, have, nil, ctx.Err())
+		}
+		return Result{}, ctx.Err()
+	}
+	if f.err != nil {
+		r, err := l.standIn(i, have, f.stale, f.err)
+		r.Wait = l.opts.Now().Sub(start)
+		return r, err
+	}
+	r := l.result(i, f.entry, f.outcome, f.tier)
+	if f.outcome == Miss && !leader {
+		r.Outcome = Collapsed
+	}
+	r.Stored, r.Wait = f.stored, l.opts.Now().Sub(start)
+	return r, nil
+}
+
+// peek returns the verified entry of the in-process tier, fresh or not.
+func (l *Lists) peek(k Key) *Entry {
+	e, ok := l.local.GetIfPresent(k)
+	if !ok {
+		return nil
+	}
+	if !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
+		l.metrics.refused.WithLabelValues(TierLocal, errForeign.Error()).Inc()
+		l.local.Invalidate(k)
+		return nil
+	}
+	return e
+}
+
+// atOnce tells whether an entry may be served without waiting, and sees to the
+// refresh of a stale one.
+func (l *Lists) atOnce(ctx context.Context, i kindIndex, e *Entry, now time.Time) (Outcome, bool) {
+	state := l.policy.Load().judge(i, e, now).state
+	if state == fresh {
+		return Hit, true
+	}
+	if state == unusable {
+		return "", false
+	}
+	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
+	failing := l.backoff.failing(i, k)
+	if state == ifError && !failing {
+		return "", false
+	}
+	if l.backoff.due(i, k, now) {
+		l.refresh(ctx, i, k, e)
+	}
+	if failing {
+		return StaleError, true
+	}
+	return StaleRevalidate, true
+}
+
+// standIn answers a failed look-up with the newest entry that the policy still
+// allows, or with the failure.
+func (l *Lists) standIn(i kindIndex, a, b *Entry, err error) (Result, error) {
+	tier := TierLocal
+	if b.newerThan(a) {
+		a, tier = b, TierRedis
+	}
+	if a == nil || l.policy.Load().judge(i, a, l.opts.Now()).state == unusable {
+		return Result{}, err
+	}
+	return l.result(i, a, StaleError, tier), nil
+}
+
+func (l *Lists) result(i kindIndex, e *Entry, o Outcome, tier string) Result {
+	v := l.policy.Load().judge(i, e, l.opts.Now())
+	return Result{Entry: e, Outcome: o, Tier: tier, Age: v.age, TTL: v.ttl}
+}
+
+// RedisState is "off" without Redis, "ok", or "down" while its breaker keeps
+// requests away from it.
+func (l *Lists) RedisState() string {
+	if l.redis == nil {
+		return "off"
+	}
+	if b, ok := l.opts.Redis.(interface{ Down() bool }); ok && b.Down() {
+		return "down"
+	}
+	return "ok"
+}

@@ -1,0 +1,129 @@
+package cache
+
+import "time"
+
+// maxSkew is how far ahead of this node's clock another node's answer may seem
+// to be. An entry from further in the future is refused: its age is unknown.
+const maxSkew = 2 * time.Second
+
+// terms are the three times that govern one list.
+type terms struct{ ttl, swr, sie time.Duration }
+
+// lifetime is how long after the legacy's answer an entry can be of any use.
+func (t terms) lifetime() time.Duration { return t.ttl + max(t.swr, t.sie) }
+
+func (c KindConfig) terms() terms {
+	return terms{c.TTL, c.StaleWhileRevalidate, c.StaleIfError}
+}
+
+// over returns base with what c overrides.
+func (c StatusConfig) over(base terms) terms {
+	for _, o := range []struct {
+		from *time.Duration
+		to   *time.Duration
+	}{{c.TTL, &base.ttl}, {c.StaleWhileRevalidate, &base.swr}, {c.StaleIfError, &base.sie}} {
+		if o.from != nil {
+			*o.to = *o.from
+		}
+	}
+	return base
+}
+
+// policy is a Config compiled for look-ups. It is immutable.
+type policy struct {
+	kinds       [kindCount]kindPolicy
+	jitter      float64
+	compressMin int
+	maxEntry    int
+}
+
+type kindPolicy struct {
+	terms    terms
+	byStatus map[string]terms
+}
+
+func newPolicy(c Config) *policy {
+	return &policy{
+		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
+		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
+	}
+}
+
+func newKindPolicy(c KindConfig) kindPolicy {
+	p := kindPolicy{terms: c.terms()}
+	if len(c.ByStatus) > 0 {
+		p.byStatus = make(map[string]terms, len(c.ByStatus))
+	}
+	for status, s := range c.ByStatus {
+		p.byStatus[status] = s.over(p.terms)
+	}
+	return p
+}
+
+// kindIndex is an array index; kinds other than the two have none.
+type kindIndex int
+
+const kindCount = 2
+
+var kindNames = [kindCount]string{KindBuyer, KindSeller}
+
+func indexOf(kind string) (kindIndex, bool) {
+	switch kind {
+	case KindBuyer:
+		return 0, true
+	case KindSeller:
+		return 1, true
+	}
+	return 0, false
+}
+
+// of returns the terms of a list with this status filter.
+func (p *policy) of(i kindIndex, status string) terms {
+	k := &p.kinds[i]
+	if status != "" && k.byStatus != nil {
+		if t, ok := k.byStatus[status]; ok {
+			return t
+		}
+	}
+	return k.terms
+}
+
+// verdict is what a policy says about an entry at one moment.
+type verdict struct {
+	age, ttl time.Duration // ttl: what is left of it, negative when stale
+	state    freshness
+}
+
+// freshness is ordered: an entry good for one is good for all after it.
+type freshness int
+
+const (
+	fresh      freshness = iota
+	revalidate           // stale, to be served while it is refreshed
+	ifError              // stale, to be served only when the fill fails
+	unusable
+)
+
+// judge compares an entry's age with the policy. Jitter only ever shortens a
+// ttl, and its share is fixed by the key and the fill, so all nodes agree.
+func (p *policy) judge(i kindIndex, e *Entry, now time.Time) verdict {
+	t := p.of(i, e.Status)
+	age := now.Sub(e.AnsweredAt)
+	if age < -maxSkew {
+		return verdict{state: unusable}
+	}
+	age = max(age, 0)
+	ttl := t.ttl - time.Duration(float64(t.ttl)*p.jitter*e.spread)
+	v := verdict{age: age, ttl: ttl - age}
+	switch {
+	case v.ttl > 0:
+		v.state = fresh
+	case age < ttl+t.swr:
+		v.state = revalidate
+	case age < ttl+t.sie:
+		v.state = ifError
+	default:
+		v.state = unusable
+	}
+	return v
+}

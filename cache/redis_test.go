@@ -1,0 +1,276 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/cache/redistest"
+)
+
+// openRedis connects to a test server as the gateway would.
+func openRedis(t testing.TB, c RedisConfig) redis.UniversalClient {
+	t.Helper()
+	rdb, err := OpenRedis(c, prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func redisAt(addr string) RedisConfig {
+	c := DefaultRedisConfig()
+	c.Addrs = []string{addr}
+	return c
+}
+
+// eventually polls a condition of another process, which no clock of ours moves.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 10 s still not: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// freshReader is another node: the same Redis, an empty process.
+func freshReader(t testing.TB, rdb redis.UniversalClient, g *legacy) *Lists {
+	t.Helper()
+	return setup{fill: g.fill, now: g.clock.Now, redis: rdb}.start(t)
+}
+
+func TestAnotherNodeTakesTheListFromRedisWithItsAge(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := openRedis(t, redisAt(srv.Addr))
+	g := &legacy{clock: newClock()}
+	first := freshReader(t, rdb, g)
+	filled := mustGet(t, first, aKey)
+	settled(first)
+	g.clock.add(4 * time.Second)
+
+	second := freshReader(t, rdb, g)
+	r := mustGet(t, second, aKey)
+	if r.Outcome != Hit || r.Tier != TierRedis || r.Age != 4*time.Second || r.TTL != 6*time.Second {
+		t.Fatalf("%s from %q, age %s, ttl %s", r.Outcome, r.Tier, r.Age, r.TTL)
+	}
+	if body(r) != body(filled) || r.Entry.ETag[0] != filled.Entry.ETag[0] {
+		t.Error("the two nodes serve different lists")
+	}
+	g.clock.add(4 * time.Second)
+	if r, ok := second.Lookup(aKey); !ok || r.Age != 8*time.Second {
+		t.Errorf("in the second tier the age is %s; tiers must not add up", r.Age)
+	}
+	g.clock.add(2 * time.Second)
+	if _, ok := second.Lookup(aKey); ok {
+		t.Error("fresh past its ttl")
+	}
+}
+
+func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
+	srv := redistest.Start(t)
+	g := &legacy{clock: newClock()}
+	l := freshReader(t, openRedis(t, redisAt(srv.Addr)), g)
+	mustGet(t, l, Key{KindSeller, "acme-ltd", "pending", "delivery"})
+	settled(l)
+	plain := redis.NewClient(&redis.Options{Addr: srv.Addr})
+	defer func() { _ = plain.Close() }()
+	keys, err := plain.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("keys %v, %v", keys, err)
+	}
+	for _, k := range keys {
+		ttl := plain.PTTL(t.Context(), k).Val()
+		if ttl <= 0 || ttl > 70*time.Second {
+			t.Errorf("%s lives for %s", k, ttl)
+		}
+		for _, secret := range []string{"acme", "pending", "delivery"} {
+			if strings.Contains(k, secret) {
+				t.Errorf("key %s holds %q", k, secret)
+			}
+		}
+		if !strings.HasPrefix(k, "iq:1:") {
+			t.Errorf("key %s is outside of the prefix", k)
+		}
+	}
+}
+
+func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := openRedis(t, redisAt(srv.Addr))
+	g := &legacy{clock: newClock()}
+	writer := freshReader(t, rdb, g)
+	mustGet(t, writer, aKey)
+	otherKey := Key{Kind: KindBuyer, Account: "globex", Status: "pending"}
+	mustGet(t, writer, otherKey)
+	settled(writer)
+	key := writer.redis.entryKey(aKey, "")
+	good := rdb.Get(t.Context(), key).Val()
+	foreign := rdb.Get(t.Context(), writer.redis.entryKey(otherKey, "")).Val()
+	g.clock.add(-time.Hour)
+	early := encode(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodies{identity: []byte("x")})
+	tests := []struct{ name, value, reason string }{
+		{"another account's list", foreign, "foreign"},
+		{"cut", good[:len(good)-1], "checksum"},
+		{"no entry", "hello", "format"},
+		{"answered in the future", string(early), "future"},
+		{"huge", strings.Repeat("x", int(testConfig().MaxEntryBytes)+100), "too_big"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := rdb.Set(t.Context(), key, tt.value, time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			l := freshReader(t, rdb, g)
+			r := mustGet(t, l, aKey)
+			settled(l)
+			if r.Outcome != Miss || r.Entry.Account != "acme" {
+				t.Errorf("%s of %s", r.Outcome, r.Entry.Account)
+			}
+			if n := counter(t, l.metrics.refused.WithLabelValues(TierRedis, tt.reason)); n != 1 {
+				t.Errorf("%v refused for %s", n, tt.reason)
+			}
+		})
+	}
+	if err := rdb.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.LPush(t.Context(), key, "not even a string").Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := freshReader(t, rdb, g)
+	if r := mustGet(t, l, aKey); r.Outcome != Miss || l.RedisState() != "ok" {
+		t.Errorf("%s with a list in the place; Redis is %s", r.Outcome, l.RedisState())
+	}
+	settled(l)
+}
+
+// TestRedisTroubleNeverFailsARequest asks for ever new keys, so that each
+// look-up goes to Redis.
+func TestRedisTroubleNeverFailsARequest(t *testing.T) {
+	tests := []struct {
+		name    string
+		trouble func(*redistest.Server)
+		recover func(*redistest.Server)
+		breaks  bool
+	}{
+		{"killed", (*redistest.Server).Kill, (*redistest.Server).Restart, true},
+		{"stopped", (*redistest.Server).Pause, (*redistest.Server).Resume, true},
+		{"full", func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") },
+			func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "0") }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := redistest.Start(t, "--maxmemory-policy", "noeviction")
+			rdb := openRedis(t, redisAt(srv.Addr))
+			g := &legacy{clock: newClock()}
+			l := freshReader(t, rdb, g)
+			n := 0
+			ask := func() time.Duration {
+				n++
+				start := time.Now() // the injected clock stands still
+				mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)})
+				took := time.Since(start)
+				settled(l)
+				return took
+			}
+			ask()
+			tt.trouble(srv)
+			var worst, last time.Duration
+			for range 20 {
+				last = ask()
+				worst = max(worst, last)
+			}
+			t.Logf("a call took %s at worst, %s at last", worst, last)
+			if (l.RedisState() == "down") != tt.breaks {
+				t.Errorf("Redis is %q", l.RedisState())
+			}
+			tt.recover(srv)
+			eventually(t, "Redis is ok again", func() bool { return l.RedisState() == "ok" })
+			k := Key{Kind: KindBuyer, Account: "after"}
+			mustGet(t, l, k)
+			settled(l)
+			if r := mustGet(t, freshReader(t, rdb, g), k); r.Tier != TierRedis {
+				t.Errorf("after the trouble a list came from %q, outcome %s", r.Tier, r.Outcome)
+			}
+		})
+	}
+}
+
+// TestASlowRedisIsAskedOnlyUntilItsBreakerOpens counts the calls that reach a
+// stopped server, since only those cost time.
+func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
+	srv := redistest.Start(t)
+	reg := prometheus.NewRegistry()
+	rdb, err := OpenRedis(redisAt(srv.Addr), reg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rdb.Close() }()
+	srv.Pause()
+	defer srv.Resume()
+	ctx := context.Background()
+	for range breakerCalls {
+		if err := rdb.Get(ctx, "k").Err(); err == nil {
+			t.Fatal("a stopped server answered")
+		}
+	}
+	g := rdb.(*guarded)
+	eventually(t, "the breaker is open", g.Down)
+	for range 1000 {
+		if err := rdb.Get(ctx, "k").Err(); err != errRedisSkipped {
+			t.Fatalf("with the breaker open a call got %v", err)
+		}
+		if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error { p.Get(ctx, "k"); return nil }); err != errRedisSkipped {
+			t.Fatalf("with the breaker open a pipeline got %v", err)
+		}
+	}
+	if n := counter(t, g.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
+		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)
+	}
+}
+
+func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
+	srv := redistest.Start(t, "--requirepass", "right")
+	dir := t.TempDir()
+	for name, password := range map[string]string{"wrong": "wrong\n", "right": "right\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"wrong": "down", "right": "ok"} {
+		c := redisAt(srv.Addr)
+		c.PasswordFile = filepath.Join(dir, name)
+		l := freshReader(t, openRedis(t, c), &legacy{clock: newClock()})
+		for n := range 10 {
+			mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)})
+			settled(l)
+		}
+		if got := l.RedisState(); got != want {
+			t.Errorf("with the %s password Redis is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestWithoutAddressesThereIsNoRedis(t *testing.T) {
+	rdb, err := OpenRedis(DefaultRedisConfig(), nil, nil)
+	if rdb != nil || err != nil {
+		t.Fatalf("client %v, error %v", rdb, err)
+	}
+	l := setup{fill: (&legacy{clock: newClock()}).fill}.start(t)
+	if got := l.RedisState(); got != "off" {
+		t.Errorf("state %q", got)
+	}
+}
