@@ -54,7 +54,7 @@ func view(v reflect.Value, n *node, key string) any {
 		}
 		return items
 	case reflect.Int64:
-		return formatBytes(v.Int())
+		return viewBytes(v.Int())
 	case reflect.String:
 		return redactText(key, v.String())
 	}
@@ -140,6 +140,14 @@ func redactText(key, text string) string {
 		return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
 	}
 	return text
+}
+
+// viewBytes keeps a size without a unit a number.
+func viewBytes(size int64) any {
+	if s := formatBytes(size); strings.HasSuffix(s, "B") {
+		return s
+	}
+	return size
 }
 
 // formatDuration writes 10m where Go writes 10m0s.

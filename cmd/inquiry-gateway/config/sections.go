@@ -4,6 +4,6 @@ package config
 // contradictions between them and ours.
 func (doc *document) checkSections(c Config) {
 	if !doc.has("upstream") {
-		doc.wrong("upstream", "missing; add the section with base_url and the mapping of buyer and seller")
+		doc.wrong("upstream", "missing; add the section with base_url, buyer and seller")
 	}
 }

@@ -1,7 +1,10 @@
 package config
 
+import "strings"
+
 // nearest gives the known key that was probably meant, or "".
 func nearest(key string, known []string) string {
+	key = strings.ToLower(key)
 	best, least := "", 1+len(key)/3
 	if least > 4 {
 		least = 4

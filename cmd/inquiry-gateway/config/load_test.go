@@ -1,0 +1,126 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// folder is a configuration's folder with all the files that a test names.
+func folder(t *testing.T, gatewayYAML string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"keys.yaml", "pepper", "token", "tls.pem", "tls.key", "legacy.ca"} {
+		write(t, filepath.Join(dir, name), "content of "+name+"\n")
+	}
+	write(t, filepath.Join(dir, "blank"), " \n")
+	return write(t, filepath.Join(dir, "gateway.yaml"), gatewayYAML)
+}
+
+func loadText(t *testing.T, text string) (Loaded, []string) {
+	t.Helper()
+	path := folder(t, text)
+	loaded, err := Load(path, Options{Env: fakeEnv})
+	got := lines(err)
+	for i := range got {
+		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path)+"/", "")
+		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path), "FOLDER")
+	}
+	return loaded, got
+}
+
+func TestLoadReports(t *testing.T) {
+	const missing = "gateway.yaml:1:1: upstream: missing; add the section with base_url, buyer and seller"
+	tests := []struct {
+		name, yaml string
+		want       []string
+	}{
+		{"no upstream", "listen: 127.0.0.1:1\n", []string{missing}},
+		{"no port", "listen: localhost\n", []string{missing,
+			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "localhost"`}},
+		{"bare IPv6", "listen: \"::1:80\"\n", []string{missing,
+			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "::1:80"`}},
+		{"URL", "ops: {listen: 'http://a:80'}\n", []string{missing,
+			`gateway.yaml:1:15: ops.listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "http://a:80"`}},
+		{"port too large", "listen: a:65536\n", []string{missing,
+			`gateway.yaml:1:9: listen: wants a port from 0 (any free one) to 65535, got "a:65536"`}},
+		{"one address twice", "listen: :9090\n", []string{missing,
+			"gateway.yaml:1:1: ops.listen: is the address of listen (:9090) too; give it another port"}},
+		{"ops open", "ops:\n  listen: 0.0.0.0:9090\n", []string{missing,
+			"gateway.yaml:2:11: ops.listen: 0.0.0.0:9090 can be reached from other machines; set ops.token_file, or listen on 127.0.0.1"}},
+		{"certificate alone", "tls: {cert_file: tls.pem}\n", []string{missing,
+			"gateway.yaml:1:1: tls.key_file: missing; tls.cert_file is set, add the file of its private key"}},
+		{"key alone", "tls:\n  key_file: tls.key\n", []string{missing,
+			"gateway.yaml:1:1: tls.cert_file: missing; tls.key_file is set, add the file of its certificate"}},
+		{"no times", "request_timeout: 0s\nshutdown_grace: 0\n", []string{missing,
+			"gateway.yaml:1:18: request_timeout: wants more than 0s", "gateway.yaml:2:17: shutdown_grace: wants more than 0s"}},
+		{"unknown choice", "gateway: {unknown_parameters: drop}\n", []string{missing,
+			`gateway.yaml:1:31: gateway.unknown_parameters: wants reject or ignore, got "drop"`}},
+		{"proxies", "gateway:\n  trusted_proxies:\n    - 10.0.0.0/8\n    - fe80::1\n    - 10.0.0.0/33\n    - proxy.local\n", []string{missing,
+			`gateway.yaml:5:7: gateway.trusted_proxies[2]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got "10.0.0.0/33"`,
+			`gateway.yaml:6:7: gateway.trusted_proxies[3]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got "proxy.local"`}},
+		{"no source of keys", "auth: {keys_file: ''}\n", []string{missing,
+			"gateway.yaml:1:1: auth: has no source of keys; set auth.keys_file"}},
+		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,
+			"gateway.yaml:2:14: auth.keys_file: nokeys.yaml: no such file; check the path"}},
+		{"file is a folder", "auth: {pepper_file: .}\n", []string{missing,
+			"gateway.yaml:1:21: auth.pepper_file: FOLDER: is a folder; name a file"}},
+		{"file is blank", "auth: {pepper_file: blank}\n", []string{missing,
+			"gateway.yaml:1:21: auth.pepper_file: blank: is empty"}},
+		{"file is a device", "auth: {pepper_file: /dev/null}\n", []string{missing,
+			"gateway.yaml:1:21: auth.pepper_file: /dev/null: is not a regular file; it must be one, because it is read again at a reload"}},
+		{"not supported yet", "auth:\n  redis: {}\nrate_limit: {per_second: 5}\nlog: {sample_hits: 1}\ncanary:\n", []string{missing,
+			"gateway.yaml:2:3: auth.redis: not supported yet: keys in Redis; remove the key",
+			"gateway.yaml:3:1: rate_limit: not supported yet; remove the section, or set its values to 0",
+			"gateway.yaml:4:1: log: not supported yet: settings of the log; remove the key",
+			"gateway.yaml:5:1: canary: not supported yet: canary callers; remove the key"}},
+		{"a slip hides what follows from it", "ops:\n  listen: 0.0.0.0:9090\n  tokenfile: token\nauth:\n  key_file: x\nrequest_timeout: 0\nshutdown_grace: x\n", []string{missing,
+			"gateway.yaml:2:11: ops.listen: 0.0.0.0:9090 can be reached from other machines; set ops.token_file, or listen on 127.0.0.1",
+			`gateway.yaml:3:3: ops.tokenfile: unknown key; did you mean "token_file"?`,
+			`gateway.yaml:5:3: auth.key_file: unknown key; did you mean "keys_file"?`,
+			"gateway.yaml:6:18: request_timeout: wants more than 0s",
+			`gateway.yaml:7:17: shutdown_grace: wants a duration such as 30s or 1h30m (units ms, s, m, h), got the text "x"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			loaded, got := loadText(t, tt.yaml)
+			if loaded.Config.Listen != "" {
+				t.Error("a configuration came with the error")
+			}
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	tests := []struct{ name, path, want string }{
+		{"missing", filepath.Join(dir, "none.yaml"), "no such file; check the path"},
+		{"folder", dir, "is a folder; name a file"},
+		{"device", "/dev/null", "is not a regular file; it must be one, because it is read again at a reload"},
+		{"large", write(t, filepath.Join(dir, "large"), strings.Repeat("#", maxFileBytes+1)),
+			"is larger than 256 KiB; a configuration is a few KiB, is this the right file?"},
+		{"not UTF-8", write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"), "is not UTF-8 text; save it as UTF-8"},
+		{"binary", write(t, filepath.Join(dir, "binary"), "a\x00b"), "holds a NUL byte; is this the right file?"},
+		{"empty", write(t, filepath.Join(dir, "empty"), ""), "is empty; it needs at least an upstream section"},
+		{"only a mark", write(t, filepath.Join(dir, "bom"), "\ufeff"), "is empty; it needs at least an upstream section"},
+	}
+	for _, tt := range tests {
+		_, err := Load(tt.path, Options{Env: fakeEnv})
+		if want := tt.path + ": " + tt.want; err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", tt.name, err, want)
+		}
+	}
+}
+
+func TestLoadTakesAByteOrderMark(t *testing.T) {
+	_, got := loadText(t, "\ufefflisten: x\n")
+	if len(got) != 2 || !strings.HasPrefix(got[1], "gateway.yaml:1:9: listen: ") {
+		t.Errorf("got %q", got)
+	}
+}
