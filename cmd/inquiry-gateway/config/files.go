@@ -18,8 +18,8 @@ type fileRef struct {
 	value reflect.Value
 }
 
-// fileRefs finds the paths in a value, in the order of its fields. What is not
-// addressable (values of maps by value) cannot be set; key names it all the same.
+// fileRefs finds the paths in a value, in the order of its fields. Maps are not
+// looked into: their keys are the writer's own and say nothing of the value.
 func fileRefs(v reflect.Value, key string) []fileRef {
 	var refs []fileRef
 	switch v.Kind() {
@@ -73,6 +73,9 @@ func (doc *document) checkFile(key, path string, mayMiss bool) {
 		err = readable(path)
 	}
 	if err != nil {
+		if !doc.has(key) {
+			path += " (the default)"
+		}
 		doc.wrong(key, "%s: %v", path, err)
 		return
 	}

@@ -118,6 +118,15 @@ func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
 	}
 }
 
+func TestLoadNamesADefaultFile(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), "listen: :1\n")
+	_, err := Load(path, Options{})
+	want := path + ":1:1: auth.keys_file: " + filepath.Dir(path) + "/keys.yaml (the default): no such file; check the path"
+	if !slices.Contains(lines(err), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestLoadTakesAByteOrderMark(t *testing.T) {
 	_, got := loadText(t, "\ufefflisten: x\n")
 	if len(got) != 2 || !strings.HasPrefix(got[1], "gateway.yaml:1:9: listen: ") {

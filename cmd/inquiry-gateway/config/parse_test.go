@@ -22,6 +22,8 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", "name: a\n---\nname: b\n", []string{"gateway.yaml:3:5: a second YAML document begins here; keep one in the file"}},
 		{"deep brackets", "any: " + strings.Repeat("[", 5000), []string{"gateway.yaml:1:106: is nested too deeply; is this the right file?"}},
 		{"deep dashes", strings.Repeat("- ", 5000), []string{"gateway.yaml:1:1001: is nested too deeply; is this the right file?"}},
+		{"many keys", strings.Repeat("a:\n", 50_000), []string{"gateway.yaml:10001:2: holds more than 10000 keys; is this the right file?"}},
+		{"many keys in braces", "map: {" + strings.Repeat("x,", 50_000) + "}", []string{"gateway.yaml:1:20006: holds more than 10000 keys; is this the right file?"}},
 		{"unknown anchor", "name: *nope\n", []string{"gateway.yaml:1:7: name: there is no anchor &nope before this line"}},
 		{"anchor within itself", "any: &a [*a]\n", []string{"gateway.yaml:1:10: any[0]: there is no anchor &a before this line"}},
 		{"merge of a text", "inner:\n  <<: x\n", []string{`gateway.yaml:2:7: inner: << wants a mapping such as *name, got the text "x"`}},
