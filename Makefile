@@ -46,7 +46,7 @@ fuzz: ## fuzz every target for FUZZTIME each
 lint: fmt vet staticcheck openapi ## check formatting, vet, staticcheck and the OpenAPI document
 
 fmt: ## fail where gofmt would change a file
-	@unformatted=$$(gofmt -s -l $$(git ls-files '*.go')); \
+	@unformatted=$$(gofmt -s -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -s -w on:"; echo "$$unformatted"; exit 1; fi
 
 vet: ## run go vet
