@@ -118,6 +118,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
+	web.Close() // a caller has its answer a moment before the handler returns
 	if n := s.Requests().Lists(); n != 2*8*20 {
 		t.Errorf("%d lists counted", n)
 	}
