@@ -1,0 +1,126 @@
+package upstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// BenchmarkMap supports the decision to walk a reply once with a tree of the
+// configured paths instead of asking gjson for each path of each record. It is
+// the CPU time of a miss but for HTTP and rendering.
+func BenchmarkMap(b *testing.B) {
+	plan := planFrom(b, mappingYAML, "buyer")
+	for _, n := range []int{20, 1000, 5000} {
+		body := tickets(n)
+		b.Run(fmt.Sprintf("tree/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r := newReply(plan, Request{Kind: "buyer", Account: "acme"})
+				if err := r.read(body); err != nil || len(r.list) != n {
+					b.Fatal(len(r.list), err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("gjson/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if mapWithGJSON(body) != n {
+					b.Fatal("records lost")
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("encoding-json/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if mapWithStdlib(b, body) != n {
+					b.Fatal("records lost")
+				}
+			}
+		})
+	}
+}
+
+// mapWithGJSON picks the same values with gjson alone: no check for duplicate
+// names, no times parsed, no ids looked for.
+func mapWithGJSON(body string) int {
+	if !gjson.Valid(body) {
+		return 0
+	}
+	var list []Inquiry
+	gjson.Get(body, "result.items").ForEach(func(_, r gjson.Result) bool {
+		inq := Inquiry{
+			Title: r.Get("subject").String(), Content: r.Get("body.text").String(), Status: r.Get("state").String(),
+			InquiryType: NullString{r.Get("category").String(), true}, CompanyName: r.Get("opened").String(),
+		}
+		_, _, _ = r.Get("customer.id").String(), r.Get("uuid").String(), r.Get("replies.#.uuid").Raw
+		r.Get("replies").ForEach(func(_, a gjson.Result) bool {
+			inq.Responses = append(inq.Responses, Response{Content: a.Get("text").String(), ResponderType: NullString{a.Get("by.role").String(), true}})
+			_ = a.Get("at").String()
+			return true
+		})
+		list = append(list, inq)
+		return true
+	})
+	return len(list)
+}
+
+// mapWithStdlib decodes into structs that fit this one reply.
+func mapWithStdlib(b *testing.B, body string) int {
+	var reply struct {
+		Result struct {
+			Items []struct {
+				UUID                             string
+				Customer                         struct{ ID, Name string }
+				Subject, State, Category, Opened string
+				Body                             struct{ Text string }
+				Replies                          []struct {
+					UUID, Text, At string
+					By             struct{ Role string }
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(strings.NewReader(body)).Decode(&reply); err != nil {
+		b.Fatal(err)
+	}
+	return len(reply.Result.Items)
+}
+
+// BenchmarkFetch is a whole fetch over loopback: the client's and the fixture
+// server's work together, so the client's part is less.
+func BenchmarkFetch(b *testing.B) {
+	for _, n := range []int{20, 1000, 5000} {
+		body := []byte(tickets(n))
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			_, _ = w.Write(body)
+		}))
+		b.Cleanup(srv.Close)
+		cfg := configFrom(b, mappingYAML)
+		cfg.BaseURL = srv.URL
+		c, err := New(cfg, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(c.Close)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if list, err := c.Fetch(b.Context(), Request{Kind: "buyer", Account: "acme"}); err != nil || len(list.Inquiries) != n {
+					b.Fatal(len(list.Inquiries), err)
+				}
+			}
+		})
+	}
+}

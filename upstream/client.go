@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Request says which list is wanted.
+type Request struct {
+	Kind        string // buyer or seller
+	Account     string // whose list; put into the request and compared with each record's owner
+	Status      string // public value; empty: all
+	InquiryType string // public value; empty: all
+	RequestID   string // goes to the legacy as X-Request-Id when not empty
+}
+
+// List is a whole list.
+type List struct {
+	Inquiries  []Inquiry // never nil; in the order of the legacy
+	AnsweredAt time.Time // when the last byte had arrived; freshness counts from here
+	// Unasked: no record can have the wanted filter value, so the legacy was not
+	// asked and AnsweredAt is merely now. Not worth caching.
+	Unasked bool
+}
+
+// Options are what a client shares with the program around it. All may be left
+// zero: then nothing is logged and the metrics go nowhere.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time
+	UserAgent  string
+}
+
+// Client fetches lists. It is safe for concurrent use.
+type Client struct {
+	http      *resty.Client
+	endpoints map[string]*endpoint
+	timeout   time.Duration
+	maxBytes  int64
+	slots     chan struct{} // the bulkhead
+	inFlight  prometheus.Gauge
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// endpoint is one of the two lists.
+type endpoint struct {
+	plan        *endpointPlan
+	breaker     *breaker
+	budget      *budget
+	attempts    int
+	metrics     *metrics
+	fingerprint string
+}
+
+// New compiles the mapping. It reports everything that is wrong with the
+// configuration, as Validate does. It does not touch the network.
+func New(cfg Config, opts Options) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	series, err := newSeries(opts.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		http:      newHTTP(cfg, opts.UserAgent),
+		endpoints: map[string]*endpoint{},
+		timeout:   cfg.Timeout,
+		maxBytes:  cfg.MaxResponseBytes,
+		slots:     make(chan struct{}, cfg.MaxConcurrent),
+		inFlight:  series.inFlight,
+		now:       opts.Now,
+		log:       opts.Logger,
+	}
+	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
+		plan := compileEndpoint(kind, ec, &problems{})
+		plan.request.base = strings.TrimRight(cfg.BaseURL, "/")
+		plan.maxRecords = cfg.MaxRecords
+		m := series.of(kind, plan.fieldNames())
+		c.endpoints[kind] = &endpoint{
+			plan: plan, metrics: m,
+			breaker:     newBreaker(kind, cfg.Breaker, m, c.log),
+			budget:      newBudget(cfg.Retry.Budget),
+			attempts:    cfg.Retry.Attempts,
+			fingerprint: fingerprint(kind, cfg, ec),
+		}
+	}
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "inquiry-gateway"
+	}
+	return o
+}
+
+// mappingVersion changes when the same configuration and reply come to mean
+// another list, so that caches of an older version are not believed.
+const mappingVersion = 1
+
+func fingerprint(kind string, cfg Config, ec EndpointConfig) string {
+	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
+	if err != nil { // strings, numbers and maps of strings only
+		panic(err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// BreakerState is closed, half-open or open; empty for an unknown kind.
+func (c *Client) BreakerState(kind string) string {
+	e, ok := c.endpoints[kind]
+	if !ok {
+		return ""
+	}
+	return e.breaker.cb.State().String()
+}
+
+// Fingerprint is a short hash of everything in the configuration that decides
+// on the mapped list of a kind. It belongs into the key of whatever keeps such
+// lists. Empty for an unknown kind.
+func (c *Client) Fingerprint(kind string) string {
+	e, ok := c.endpoints[kind]
+	if !ok {
+		return ""
+	}
+	return e.fingerprint
+}
+
+// Close closes idle connections. Fetches that are under way go on.
+func (c *Client) Close() { c.http.GetClient().CloseIdleConnections() }

@@ -1,0 +1,123 @@
+package upstream
+
+import "time"
+
+// Config is the upstream section of the configuration file: where the legacy
+// system is, how hard it may be asked, and how its JSON becomes inquiries.
+type Config struct {
+	BaseURL          string            `yaml:"base_url"`           // http or https, no query
+	Timeout          time.Duration     `yaml:"timeout"`            // of one whole fetch, retries and pages included
+	MaxResponseBytes int64             `yaml:"max_response_bytes"` // of one reply, after decompression
+	MaxRecords       int               `yaml:"max_records"`        // of one list
+	MaxConcurrent    int               `yaml:"max_concurrent"`     // fetches at a time; one more is refused, never queued
+	Headers          map[string]string `yaml:"headers"`            // sent with every request; no secrets, those go into auth
+	Auth             AuthConfig        `yaml:"auth"`
+	TLS              TLSConfig         `yaml:"tls"`
+	Retry            RetryConfig       `yaml:"retry"`
+	Breaker          BreakerConfig     `yaml:"breaker"`
+	Buyer            EndpointConfig    `yaml:"buyer"`
+	Seller           EndpointConfig    `yaml:"seller"`
+}
+
+// AuthConfig says how the gateway identifies itself to the legacy system.
+type AuthConfig struct {
+	Type string `yaml:"type"` // none
+}
+
+// TLSConfig is for a legacy system behind a private CA or one that asks for a
+// client certificate. Empty: the machine's roots, no certificate.
+type TLSConfig struct {
+	CAFile   string `yaml:"ca_file"`
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// RetryConfig bounds the repeats of a request that was refused or answered
+// with 502 or 503. Nothing else is ever repeated.
+type RetryConfig struct {
+	Attempts int     `yaml:"attempts"` // in all, the first included; 1 means no repeat
+	Budget   float64 `yaml:"budget"`   // repeats per request in the long run, 0 to 1
+}
+
+// BreakerConfig is when to stop asking a legacy system that does not answer.
+type BreakerConfig struct {
+	Window       time.Duration `yaml:"window"`        // over which the ratio is taken
+	MinRequests  int           `yaml:"min_requests"`  // below it the ratio says nothing
+	FailureRatio float64       `yaml:"failure_ratio"` // above 0, at most 1
+	OpenFor      time.Duration `yaml:"open_for"`      // then one request is let through as a probe
+}
+
+// EndpointConfig is how one of the two lists is asked for and read.
+type EndpointConfig struct {
+	Path            string            `yaml:"path"`      // may hold {account}
+	Query           map[string]string `yaml:"query"`     // values may hold {account}, {status}, {inquiry_type}
+	Filtering       string            `yaml:"filtering"` // upstream (default) or gateway
+	Items           string            `yaml:"items"`     // GJSON path of the array of records
+	InternalIDs     []string          `yaml:"internal_ids"`
+	Owner           string            `yaml:"owner"` // GJSON path, within a record, of the account it belongs to
+	Paging          PagingConfig      `yaml:"paging"`
+	OnInvalidRecord string            `yaml:"on_invalid_record"` // fail (default) or skip
+	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default)
+	Fields          FieldsConfig      `yaml:"fields"`
+}
+
+// PagingConfig is how a list that comes in several replies is put together.
+type PagingConfig struct {
+	Style string `yaml:"style"` // none
+}
+
+// FieldsConfig maps the public fields of a record. A buyer's record has no
+// company_name; a seller's has neither content nor responses.
+type FieldsConfig struct {
+	Title       Field           `yaml:"title"`
+	Content     Field           `yaml:"content"`
+	Status      Field           `yaml:"status"`
+	InquiryType Field           `yaml:"inquiry_type"`
+	CompanyName Field           `yaml:"company_name"`
+	CreatedAt   Field           `yaml:"created_at"`
+	Responses   ResponsesConfig `yaml:"responses"`
+}
+
+// ResponsesConfig maps the answers to an inquiry. A record that has no such
+// array, or null in its place, has no answers.
+type ResponsesConfig struct {
+	Items  string               `yaml:"items"` // GJSON path, within a record, of the array
+	Fetch  FetchConfig          `yaml:"fetch"`
+	Fields ResponseFieldsConfig `yaml:"fields"`
+}
+
+// FetchConfig is a second request for the answers of an inquiry.
+type FetchConfig struct {
+	Path string `yaml:"path"`
+}
+
+// ResponseFieldsConfig maps the fields of one answer.
+type ResponseFieldsConfig struct {
+	Content       Field `yaml:"content"`
+	ResponderType Field `yaml:"responder_type"`
+	CreatedAt     Field `yaml:"created_at"`
+}
+
+// DefaultConfig is everything that has a usable default. The base URL and the
+// two endpoints have none.
+func DefaultConfig() Config {
+	endpoint := EndpointConfig{
+		Filtering:       filterUpstream,
+		Paging:          PagingConfig{Style: "none"},
+		OnInvalidRecord: "fail",
+		OnForeignRecord: "fail",
+	}
+	return Config{
+		Timeout:          2 * time.Second,
+		MaxResponseBytes: 16 << 20,
+		MaxRecords:       10_000,
+		MaxConcurrent:    64,
+		Auth:             AuthConfig{Type: "none"},
+		Retry:            RetryConfig{Attempts: 2, Budget: 0.1},
+		Breaker: BreakerConfig{
+			Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, OpenFor: 5 * time.Second,
+		},
+		Buyer:  endpoint,
+		Seller: endpoint,
+	}
+}

@@ -1,0 +1,99 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Failure says in one word why no list could be had. The gateway has one
+// answer for each.
+type Failure string
+
+// The failures. All but FailureCanceled are the legacy system's.
+const (
+	FailureTimeout     Failure = "timeout"     // slower than the deadline
+	FailureUnavailable Failure = "unavailable" // not asked: the breaker is open or the bulkhead full
+	FailureUpstream    Failure = "upstream"    // refused, cut off, or a status other than 200
+	FailureInvalid     Failure = "invalid"     // a 200 that the mapping cannot accept, or too much of it
+	FailureCanceled    Failure = "canceled"    // the caller left; says nothing about the legacy
+)
+
+// Error is the only error that Fetch returns.
+//
+// Reason is one of a small fixed set of words, fit for a metric label:
+// breaker_open, bulkhead_full, connect, truncated, read, timeout, canceled,
+// status_2xx to status_5xx, media_type, encoding, json, items, record, owner,
+// too_large, too_many, account, auth, paging, internal.
+type Error struct {
+	Failure    Failure
+	Reason     string
+	RetryAfter time.Duration // greater than zero with FailureUnavailable only
+	Err        error         // for logs: without content, ids and query values
+}
+
+// Error implements error. The text is for logs, never for callers.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("legacy system: %s (%s)", e.Failure, e.Reason)
+	}
+	return fmt.Sprintf("legacy system: %s (%s): %v", e.Failure, e.Reason, e.Err)
+}
+
+// Unwrap gives the cause, for instance context.DeadlineExceeded.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Temporary tells whether the same request may succeed a little later with
+// nobody changing anything.
+func (e *Error) Temporary() bool {
+	switch e.Failure {
+	case FailureTimeout, FailureUnavailable:
+		return true
+	case FailureUpstream:
+		switch e.Reason {
+		case "status_2xx", "status_3xx", "status_4xx", "auth":
+			return false
+		}
+		return true
+	case FailureInvalid, FailureCanceled:
+	}
+	return false
+}
+
+func invalid(reason, format string, args ...any) *Error {
+	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// asError makes sure that nothing but *Error leaves this package.
+func asError(err error) *Error {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: err}
+	}
+	return &Error{Failure: FailureUpstream, Reason: "internal", Err: err}
+}
+
+// fieldError is one mistake in the configuration. Its text says what is wrong
+// and what to do; Field says where, relative to the section.
+type fieldError struct{ field, msg string }
+
+func (e *fieldError) Error() string { return e.msg }
+
+// Field is the key's path within the upstream section, such as
+// buyer.fields.title.
+func (e *fieldError) Field() string { return e.field }
+
+// problems collects every mistake, so that one run of a check shows all.
+type problems struct{ errs []error }
+
+func (p *problems) add(field, format string, args ...any) {
+	p.errs = append(p.errs, &fieldError{field, fmt.Sprintf(format, args...)})
+}
+
+func (p *problems) err() error { return errors.Join(p.errs...) }

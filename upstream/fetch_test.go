@@ -1,0 +1,354 @@
+package upstream
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a legacy system whose behaviour is one function.
+type fixture struct {
+	*Client
+	reg   *prometheus.Registry
+	calls atomic.Int64
+	log   bytes.Buffer
+}
+
+// newFixture starts it; change may adapt the configuration.
+func newFixture(t testing.TB, serve http.HandlerFunc, change func(*Config)) *fixture {
+	t.Helper()
+	f := &fixture{reg: prometheus.NewRegistry()}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.calls.Add(1)
+		serve(w, r)
+	}))
+	cfg := configFrom(t, mappingYAML)
+	cfg.BaseURL = srv.URL
+	cfg.Timeout = 5 * time.Second
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := New(cfg, Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Client = c
+	t.Cleanup(func() { c.Close(); srv.CloseClientConnections(); srv.Close() })
+	return f
+}
+
+// metric sums the samples of a series whose labels contain all of the pairs.
+func (f *fixture) metric(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := f.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != "inquiry_gateway_upstream_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			text := m.String()
+			match := true
+			for _, l := range labels {
+				match = match && strings.Contains(text, `value:"`+l+`"`)
+			}
+			if match {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func serveJSON(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+var acme = Request{Kind: "buyer", Account: "acme"}
+
+// failed calls Fetch and wants the given failure.
+func failed(t testing.TB, f *fixture, ctx context.Context, failure Failure, reason string) *Error {
+	t.Helper()
+	list, err := f.Fetch(ctx, acme)
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	if e.Failure != failure || e.Reason != reason {
+		t.Fatalf("got %v, want %s (%s)", e, failure, reason)
+	}
+	return e
+}
+
+func TestFetch(t *testing.T) {
+	var got *http.Request
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		w.Header().Set("Set-Cookie", "session=1; Path=/")
+		serveJSON(`{"result":{"items":[`+goodTicket+`]}}`)(w, r)
+	}, func(c *Config) { c.Headers = map[string]string{"X-Tenant": "acme"} })
+	before := time.Now()
+	for range 2 {
+		list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending", RequestID: "req-1"})
+		if err != nil || len(list.Inquiries) != 1 || list.Unasked || list.AnsweredAt.Before(before) {
+			t.Fatalf("%+v %v", list, err)
+		}
+	}
+	if want := "/v2/tickets?customer=acme&state=N"; got.RequestURI != want {
+		t.Errorf("asked for %s, want %s", got.RequestURI, want)
+	}
+	for name, want := range map[string]string{
+		"Via": "1.1 inquiry-gateway", "User-Agent": "inquiry-gateway", "X-Tenant": "acme", "X-Request-Id": "req-1",
+		"Accept": "application/json", "Accept-Encoding": "gzip", "Cookie": "", "Authorization": "",
+	} {
+		if got.Header.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
+		}
+	}
+	if f.metric(t, "requests_total", "buyer", "ok") != 2 || f.metric(t, "request_duration_seconds", "buyer") != 2 || f.metric(t, "in_flight") != 0 {
+		t.Error("metrics do not show two good fetches")
+	}
+	if f.log.Len() > 0 {
+		t.Errorf("logged %s", f.log.String())
+	}
+}
+
+func TestFetchUnasked(t *testing.T) {
+	f := newFixture(t, serveJSON(`{}`), nil)
+	list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "nosuch"})
+	if err != nil || !list.Unasked || list.Inquiries == nil || len(list.Inquiries) != 0 || list.AnsweredAt.IsZero() || f.calls.Load() != 0 {
+		t.Errorf("%+v %v after %d calls", list, err, f.calls.Load())
+	}
+	if _, err := f.Fetch(t.Context(), Request{Kind: "admin"}); err == nil {
+		t.Error("an unknown kind was accepted")
+	}
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, `{"result":{"items":[]},"secret":"s3cr3t"}`)
+	}
+}
+
+func TestFetchFailures(t *testing.T) {
+	head := `{"result":{"items":[`
+	for _, tc := range []struct {
+		name    string
+		serve   http.HandlerFunc
+		failure Failure
+		reason  string
+	}{
+		{"500", status(500), FailureUpstream, "status_5xx"},
+		{"504", status(504), FailureUpstream, "status_5xx"},
+		{"404", status(404), FailureUpstream, "status_4xx"},
+		{"429", status(429), FailureUpstream, "status_4xx"},
+		{"206", status(206), FailureUpstream, "status_2xx"},
+		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, FailureUpstream, "status_2xx"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, FailureUpstream, "status_3xx"},
+		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, head)
+		}, FailureUpstream, "truncated"},
+		{"closed before the head", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				conn.Close()
+			}
+		}, FailureUpstream, "truncated"},
+		{"login page", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<html>login</html>")
+		}, FailureInvalid, "media_type"},
+		{"no media type", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, head+"]}}")
+		}, FailureInvalid, "media_type"},
+		{"login page called JSON", serveJSON("<html>login</html>"), FailureInvalid, "json"},
+		{"empty body", serveJSON(""), FailureInvalid, "json"},
+		{"wrong JSON", serveJSON(`{"error":"x"}`), FailureInvalid, "items"},
+		{"duplicate names", serveJSON(head + `],"items":[]}}`), FailureInvalid, "json"},
+		{"deep", serveJSON(strings.Repeat("[", 5000)), FailureInvalid, "json"},
+		{"not UTF-8", serveJSON(head + "]},\"x\":\"\xc3\x28\"}"), FailureInvalid, "json"},
+		{"too large", serveJSON(head + strings.Repeat(" ", 100_000) + "]}}"), FailureInvalid, "too_large"},
+		{"too large, chunked", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for range 100 {
+				_, _ = io.WriteString(w, strings.Repeat(" ", 1000))
+				_ = http.NewResponseController(w).Flush()
+			}
+		}, FailureInvalid, "too_large"},
+		{"too many", serveJSON(tickets(31)), FailureInvalid, "too_many"},
+		{"foreign coding", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			serveJSON("x")(w, r)
+		}, FailureInvalid, "encoding"},
+		{"gzip that is none", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			serveJSON("this is no gzip stream")(w, r)
+		}, FailureInvalid, "encoding"},
+		{"gzip bomb", serveGzip(strings.Repeat(" ", 10<<20), 0), FailureInvalid, "too_large"},
+		{"gzip cut off", serveGzip(head+"]}}", 12), FailureUpstream, "truncated"},
+		{"huge header", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Huge", strings.Repeat("x", 200_000))
+			serveJSON(head+"]}}")(w, r)
+		}, FailureUpstream, "read"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(t, tc.serve, func(c *Config) { c.MaxResponseBytes, c.MaxRecords = 50_000, 30 })
+			e := failed(t, f, t.Context(), tc.failure, tc.reason)
+			if f.calls.Load() != 1 {
+				t.Errorf("%d requests", f.calls.Load())
+			}
+			for _, secret := range []string{"acme", "s3cr3t", "login<", "127.0.0.1/"} {
+				if strings.Contains(e.Error()+f.log.String(), secret) {
+					t.Errorf("%q shows in %s %s", secret, e.Error(), f.log.String())
+				}
+			}
+			if f.metric(t, "requests_total", "buyer", string(tc.failure)) != 1 {
+				t.Error("not counted")
+			}
+		})
+	}
+}
+
+// serveGzip sends the body compressed, without its last cut bytes.
+func serveGzip(body string, cut int) http.HandlerFunc {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, body)
+	_ = z.Close()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.legacy+json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(b.Bytes()[:b.Len()-cut])
+	}
+}
+
+func TestFetchGzip(t *testing.T) {
+	f := newFixture(t, serveGzip(tickets(25), 0), nil)
+	for range 3 {
+		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
+			t.Fatalf("%d %v", len(list.Inquiries), err)
+		}
+	}
+}
+
+func TestFetchRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	f := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://" + address })
+	failed(t, f, t.Context(), FailureUpstream, "connect")
+	if f.metric(t, "retries_total", "buyer", "connect") != 1 {
+		t.Error("a refused connection was not tried again")
+	}
+}
+
+// hang answers nothing, or only a part, until the client goes away.
+func hang(part string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if part != "" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, part)
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-r.Context().Done()
+	}
+}
+
+func TestFetchTimeout(t *testing.T) {
+	for name, part := range map[string]string{"header": "", "body": `{"result":`} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, hang(part), func(c *Config) { c.Timeout = 30 * time.Millisecond })
+			e := failed(t, f, t.Context(), FailureTimeout, "timeout")
+			if !e.Temporary() || f.calls.Load() != 1 {
+				t.Errorf("temporary %v after %d calls", e.Temporary(), f.calls.Load())
+			}
+		})
+	}
+	f := newFixture(t, hang(""), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if e := failed(t, f, ctx, FailureTimeout, "timeout"); !errors.Is(e, context.DeadlineExceeded) {
+		t.Errorf("cause %v", e.Err)
+	}
+}
+
+func TestLogsHaveNoContent(t *testing.T) {
+	quoting := strings.Replace(goodTicket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
+	stranger := strings.Replace(goodTicket, `"id":"acme"`, `"id":"zorg"`, 1)
+	f := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+`]}}`), nil)
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Fatal(err)
+	}
+	g := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+","+stranger+`]}}`), nil)
+	failed(t, g, t.Context(), FailureInvalid, "owner")
+	if g.metric(t, "foreign_records_total") != 1 || f.metric(t, "internal_ids_removed_total", "content") != 1 {
+		t.Error("not counted")
+	}
+	for _, log := range []string{f.log.String(), g.log.String()} {
+		if log == "" || strings.Contains(log, "6f1c") || strings.Contains(log, "acme") || strings.Contains(log, "zorg") || strings.Contains(log, "Late") {
+			t.Errorf("logged %q", log)
+		}
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	a := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a" })
+	b := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Timeout = time.Second })
+	c := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Buyer.Fields.Title.Path = Paths{"x"} })
+	if a.Fingerprint("buyer") == "" || a.Fingerprint("buyer") != b.Fingerprint("buyer") {
+		t.Error("the timeout must not change the fingerprint")
+	}
+	if a.Fingerprint("buyer") == c.Fingerprint("buyer") || a.Fingerprint("seller") != c.Fingerprint("seller") || a.Fingerprint("buyer") == a.Fingerprint("seller") {
+		t.Error("a field must change its kind's fingerprint, and only that")
+	}
+	if a.Fingerprint("x") != "" || a.BreakerState("x") != "" {
+		t.Error("unknown kinds have neither")
+	}
+	if _, err := New(configFrom(t, mappingYAML), Options{Registerer: a.reg}); err == nil {
+		t.Error("the same series registered twice")
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for _, e := range []*Error{{Failure: FailureTimeout, Reason: "timeout"}, {Failure: FailureInvalid, Reason: "json", Err: fmt.Errorf("x")}} {
+		if !strings.Contains(e.Error(), string(e.Failure)) || !strings.Contains(e.Error(), e.Reason) {
+			t.Errorf("got %v", e)
+		}
+	}
+	if e := asError(context.Canceled); e.Failure != FailureCanceled || e.Temporary() {
+		t.Errorf("got %v", e)
+	}
+	if e := asError(io.EOF); e.Failure != FailureUpstream || !e.Temporary() {
+		t.Errorf("got %v", e)
+	}
+}

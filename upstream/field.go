@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Field says where a public field comes from. In YAML it is a GJSON path alone
+// (`title: subject`) or a mapping with any of the keys below.
+type Field struct {
+	Path   Paths             `yaml:"path"`
+	Values map[string]string `yaml:"values"` // legacy value -> public value; filters use it the other way round
+	// Default stands in for a missing or null value. Not set is different from
+	// set to null.
+	Default Default `yaml:"default"`
+	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
+	Zone    string  `yaml:"zone"`   // of a time whose layout holds none: an IANA name; UTC when empty
+
+	Const         Default `yaml:"const"`
+	Join          Default `yaml:"join"`
+	TrimHTML      bool    `yaml:"trim_html"`
+	UnknownValues string  `yaml:"unknown_values"`
+	ValuesJoin    string  `yaml:"values_join"`
+}
+
+// set tells whether the field is mapped at all.
+func (f Field) set() bool { return len(f.Path) > 0 || f.Const.Set || f.Default.Set }
+
+// UnmarshalYAML accepts the short form. The default key is looked up by hand
+// because decoders do not call back for null, and null is a value here.
+func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	keys, isMap := raw.(map[string]any)
+	if !isMap {
+		*f = Field{}
+		return f.Path.from(raw)
+	}
+	type plain Field
+	if err := unmarshal((*plain)(f)); err != nil {
+		return err
+	}
+	if v, ok := keys["default"]; ok && v == nil {
+		f.Default = Default{Set: true, Null: true}
+	}
+	return nil
+}
+
+// Paths is one GJSON path, or several of which the first present one counts.
+type Paths []string
+
+// UnmarshalYAML accepts a single path for a list of one.
+func (p *Paths) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	return p.from(raw)
+}
+
+func (p *Paths) from(raw any) error {
+	list, ok := raw.([]any)
+	if !ok {
+		list = []any{raw}
+	}
+	out := make(Paths, 0, len(list))
+	for _, v := range list {
+		s, err := scalar(v)
+		if err != nil {
+			return fmt.Errorf("expected a GJSON path: %w", err)
+		}
+		out = append(out, s)
+	}
+	*p = out
+	return nil
+}
+
+// Default is a string that may be absent or null. Its zero value is absent.
+type Default struct {
+	Set   bool
+	Null  bool // Value is empty
+	Value string
+}
+
+// UnmarshalYAML accepts any scalar; null is seen by Field.
+func (d *Default) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	if raw == nil {
+		*d = Default{Set: true, Null: true}
+		return nil
+	}
+	s, err := scalar(raw)
+	if err != nil {
+		return err
+	}
+	*d = Default{Set: true, Value: s}
+	return nil
+}
+
+func scalar(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int64, uint64, float64, int:
+		return fmt.Sprint(v), nil
+	}
+	return "", fmt.Errorf("a %T was used where a string is expected", v)
+}

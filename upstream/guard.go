@@ -1,0 +1,261 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// removed stands in for an internal id that was quoted in a text.
+const removed = "[removed]"
+
+// idSet is every internal id of one reply. An id is looked for
+//   - anywhere in a text if it is a UUID or 32 hexadecimal digits: in any case,
+//     with or without dashes;
+//   - anywhere if it has at least four characters, but where it starts or ends
+//     with a digit not within a longer number;
+//   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
+type idSet struct {
+	uuids map[[16]byte]struct{}
+	heads map[[4]byte][]string // by the first four bytes, the longest id first
+	first [256]bool            // first bytes of the ids in heads
+	short map[string]struct{}
+}
+
+// add takes an id, or all ids within an array or object.
+func (set *idSet) add(v value) {
+	switch v.kind {
+	case text, number:
+		set.addString(v.String())
+	case array, object:
+		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
+			set.add(fromGJSON(item))
+			return true
+		})
+	case missing, null, boolean:
+	}
+}
+
+func (set *idSet) addString(id string) {
+	id = strings.TrimSpace(id)
+	if id == "" {
+		return
+	}
+	if key, n := uuidAt(strings.Trim(id, "{}")); n > 0 && n == len(strings.Trim(id, "{}")) {
+		if set.uuids == nil {
+			set.uuids = make(map[[16]byte]struct{}, 64)
+		}
+		set.uuids[key] = struct{}{}
+		return
+	}
+	if len(id) < 4 {
+		if set.short == nil {
+			set.short = make(map[string]struct{})
+		}
+		set.short[id] = struct{}{}
+		return
+	}
+	set.addLong(id)
+}
+
+func (set *idSet) addLong(id string) {
+	if set.heads == nil {
+		set.heads = make(map[[4]byte][]string, 64)
+	}
+	head := [4]byte{id[0], id[1], id[2], id[3]}
+	list := set.heads[head]
+	at, found := slices.BinarySearchFunc(list, id, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	if !found {
+		set.heads[head] = slices.Insert(list, at, id)
+		set.first[id[0]] = true
+	}
+}
+
+func (set *idSet) empty() bool {
+	return len(set.uuids) == 0 && len(set.heads) == 0 && len(set.short) == 0
+}
+
+// clean gives the text without the ids, and how many there were.
+func (set *idSet) clean(s string) (string, int) {
+	uuids, long, short := 0, 0, 0
+	if len(set.uuids) > 0 && len(s) >= 32 {
+		s, uuids = replaceSpans(s, set.uuidSpans(s))
+	}
+	if len(set.heads) > 0 && len(s) >= 4 {
+		s, long = replaceSpans(s, set.longSpans(s))
+	}
+	if len(set.short) > 0 && s != "" {
+		s, short = replaceSpans(s, set.shortSpans(s))
+	}
+	return s, uuids + long + short
+}
+
+type span struct{ from, to int }
+
+func replaceSpans(s string, spans []span) (string, int) {
+	if len(spans) == 0 {
+		return s, 0
+	}
+	var b strings.Builder
+	at := 0
+	for _, sp := range spans {
+		b.WriteString(s[at:sp.from])
+		b.WriteString(removed)
+		at = sp.to
+	}
+	b.WriteString(s[at:])
+	return b.String(), len(spans)
+}
+
+// uuidSpans looks at every 32nd byte only: a UUID is at least that long, so one
+// of its bytes is among them.
+func (set *idSet) uuidSpans(s string) (spans []span) {
+	for i := 31; i < len(s); {
+		if hexDash(s[i]) == 0 {
+			i += 32
+			continue
+		}
+		from, to := i, i+1
+		for from > 0 && hexDash(s[from-1]) != 0 {
+			from--
+		}
+		for to < len(s) && hexDash(s[to]) != 0 {
+			to++
+		}
+		if to-from >= 32 {
+			spans = set.uuidsWithin(s, from, to, spans)
+		}
+		i = to + 31 // s[to] is neither digit nor dash
+	}
+	return spans
+}
+
+func (set *idSet) uuidsWithin(s string, from, to int, spans []span) []span {
+	for from < to {
+		key, n := uuidAt(s[from:to])
+		if n > 0 {
+			if _, ok := set.uuids[key]; ok {
+				spans = append(spans, span{from, from + n})
+				from += n
+				continue
+			}
+		}
+		from++
+	}
+	return spans
+}
+
+// uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
+// 0 if there are fewer.
+func uuidAt(s string) (key [16]byte, n int) {
+	digits := 0
+	for n < len(s) {
+		d := hexDash(s[n])
+		if d == 0 || n == 0 && d == dash {
+			return key, 0
+		}
+		n++
+		if d == dash {
+			continue
+		}
+		key[digits/2] = key[digits/2]<<4 | (d - 1)
+		if digits++; digits == 32 {
+			return key, n
+		}
+	}
+	return key, 0
+}
+
+const dash = 0xff
+
+// hexDash is the value of a hexadecimal digit plus one, dash for a dash, 0 for
+// all other bytes.
+func hexDash(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0' + 1
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 11
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 11
+	case c == '-':
+		return dash
+	}
+	return 0
+}
+
+func (set *idSet) longSpans(s string) (spans []span) {
+	for i := 0; i+4 <= len(s); {
+		n := 0
+		if set.first[s[i]] {
+			n = set.longAt(s, i)
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		spans = append(spans, span{i, i + n})
+		i += n
+	}
+	return spans
+}
+
+// longAt gives the length of the id that stands at i, 0 for none.
+func (set *idSet) longAt(s string, i int) int {
+	for _, id := range set.heads[[4]byte{s[i], s[i+1], s[i+2], s[i+3]}] {
+		if !strings.HasPrefix(s[i:], id) {
+			continue
+		}
+		end := i + len(id)
+		if i > 0 && isDigit(id[0]) && isDigit(s[i-1]) || end < len(s) && isDigit(s[end-1]) && isDigit(s[end]) {
+			continue
+		}
+		return len(id)
+	}
+	return 0
+}
+
+func (set *idSet) shortSpans(s string) (spans []span) {
+	for i := 0; i < len(s); {
+		n := 0
+		if wordStart(s, i) {
+			n = set.shortAt(s, i)
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		spans = append(spans, span{i, i + n})
+		i += n
+	}
+	return spans
+}
+
+// shortAt gives the length of the id that stands at i as a whole word.
+func (set *idSet) shortAt(s string, i int) int {
+	for n := min(3, len(s)-i); n > 0; n-- {
+		if _, ok := set.short[s[i:i+n]]; ok && wordStart(s, i+n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// wordStart tells whether a word may start or end at i.
+func wordStart(s string, i int) bool {
+	return i == 0 || i == len(s) || !isWord(s[i-1]) || !isWord(s[i])
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isWord takes every byte past ASCII for a letter, so that an id is not found
+// within a word of another script.
+func isWord(c byte) bool {
+	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}

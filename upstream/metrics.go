@@ -1,0 +1,109 @@
+package upstream
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+)
+
+// metrics are the series of one endpoint, with their label values resolved.
+type metrics struct {
+	requests    map[string]prometheus.Counter // by result
+	retries     map[string]prometheus.Counter // by reason
+	invalid     map[string]prometheus.Counter // by field
+	removed     map[string]prometheus.Counter // by field
+	duration    prometheus.Observer
+	state       prometheus.Gauge
+	transitions map[gobreaker.State]prometheus.Counter
+	foreign     prometheus.Counter
+}
+
+// series are the vectors that both endpoints share.
+type series struct {
+	requests, retries, invalid, removed, transitions, foreign *prometheus.CounterVec
+	duration                                                  *prometheus.HistogramVec
+	state                                                     *prometheus.GaugeVec
+	inFlight                                                  prometheus.Gauge
+}
+
+const namespace, subsystem = "inquiry_gateway", "upstream"
+
+func newSeries(reg prometheus.Registerer) (*series, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+		}, labels)
+	}
+	s := &series{
+		requests:    counter("requests_total", "Fetches from the legacy system by result.", "kind", "result"),
+		retries:     counter("retries_total", "Repeated requests to the legacy system by the reason of the repeat.", "kind", "reason"),
+		invalid:     counter("records_invalid_total", "Legacy records that the mapping refused, by field.", "kind", "field"),
+		removed:     counter("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "kind", "field"),
+		transitions: counter("breaker_transitions_total", "Changes of the circuit breaker by the state entered.", "kind", "to"),
+		foreign:     counter("foreign_records_total", "Legacy records of another account than the one asked for.", "kind"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
+			Help:                        "Time of a fetch from the legacy system, mapping included.",
+			Buckets:                     prometheus.ExponentialBuckets(0.001, 2, 14),
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		}, []string{"kind"}),
+		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "breaker_state",
+			Help: "Circuit breaker: 0 closed, 1 half-open, 2 open.",
+		}, []string{"kind"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "in_flight",
+			Help: "Fetches from the legacy system that are under way.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{s.requests, s.retries, s.invalid, s.removed, s.transitions, s.foreign, s.duration, s.state, s.inFlight} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("upstream: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// of resolves the label values of one kind, so that all series exist from the
+// start and counting needs no look-up by label.
+func (s *series) of(kind string, fields []string) *metrics {
+	children := func(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
+		m := make(map[string]prometheus.Counter, len(values))
+		for _, value := range values {
+			m[value] = v.WithLabelValues(kind, value)
+		}
+		return m
+	}
+	m := &metrics{
+		requests: children(s.requests, "ok", string(FailureTimeout), string(FailureUnavailable),
+			string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
+		retries:     children(s.retries, "connect", "status_502", "status_503"),
+		invalid:     children(s.invalid, fields...),
+		removed:     children(s.removed, fields...),
+		duration:    s.duration.WithLabelValues(kind),
+		state:       s.state.WithLabelValues(kind),
+		foreign:     s.foreign.WithLabelValues(kind),
+		transitions: map[gobreaker.State]prometheus.Counter{},
+	}
+	for _, state := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
+		m.transitions[state] = s.transitions.WithLabelValues(kind, state.String())
+	}
+	return m
+}
+
+// fieldNames are the label values of the series by field.
+func (p *endpointPlan) fieldNames() []string {
+	names := []string{"record", p.created.name}
+	texts := []*textPlan{p.title, p.content, p.status, p.inquiryType, p.company}
+	if r := p.responses; r != nil {
+		texts = append(texts, r.content, r.role)
+		names = append(names, "responses", r.created.name)
+	}
+	for _, t := range texts {
+		if t != nil {
+			names = append(names, t.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,71 @@
+package upstream
+
+// A node is a place in a legacy reply that somebody wants to know about. The
+// nodes of one endpoint form a tree that the parser walks along with the bytes,
+// so that one pass checks the reply and picks every value out of it.
+type node struct {
+	kids    []kid
+	lengths uint64 // bit n: a kid's key has n (mod 64) bytes; most keys stop here
+	each    *node  // the elements, should the value be an array
+	list    *list  // the elements are items: each one is told to the reply
+	frame   int    // which frame the slots are in
+	slots   []int  // the value goes here
+	id      bool   // the value is an internal id
+}
+
+type kid struct {
+	key  string
+	node *node
+}
+
+// list marks an array whose elements are records or responses.
+type list struct {
+	frame int // of the elements
+	done  func(r *reply, element value) bool
+}
+
+// frames: each level has its own slots, emptied for every element.
+const (
+	frameReply = iota
+	frameRecord
+	frameResponse
+	frameCount
+)
+
+// child finds the node for a key. It works on nil, because most of a reply is
+// not asked for.
+func (n *node) child(key string) *node {
+	if n == nil || n.lengths&(1<<(uint(len(key))&63)) == 0 {
+		return nil
+	}
+	for i := range n.kids {
+		if n.kids[i].key == key {
+			return n.kids[i].node
+		}
+	}
+	return nil
+}
+
+// at gives the node under the keys, made where it is missing.
+func (n *node) at(keys []string, frame int) *node {
+	for _, key := range keys {
+		n = n.step(key, frame)
+	}
+	return n
+}
+
+func (n *node) step(key string, frame int) *node {
+	if key == each {
+		if n.each == nil {
+			n.each = &node{frame: frame}
+		}
+		return n.each
+	}
+	if next := n.child(key); next != nil {
+		return next
+	}
+	next := &node{frame: frame}
+	n.kids = append(n.kids, kid{key, next})
+	n.lengths |= 1 << (uint(len(key)) & 63)
+	return next
+}

@@ -1,0 +1,385 @@
+package upstream
+
+import (
+	"math/bits"
+	"strings"
+)
+
+// maxDepth bounds the nesting of a reply. Real ones have less than twenty
+// levels; the parser recurses once per level.
+const maxDepth = 100
+
+// parser checks a reply strictly by RFC 8259 (no duplicate names in an object,
+// a bounded depth) and, on the way, hands the values that a tree of nodes asks
+// for to the reply. It is an error to use it twice.
+type parser struct {
+	s    string
+	pos  int
+	keys []string // of the objects that are open
+	into *reply
+	err  *Error
+}
+
+func (p *parser) fail(what string) bool {
+	if p.err == nil {
+		p.err = invalid("json", "%s at byte %d", what, p.pos)
+	}
+	return false
+}
+
+// document parses the whole text as one value.
+func (p *parser) document(n *node) bool {
+	p.space()
+	if !p.value(n, 0) {
+		return false
+	}
+	p.space()
+	if p.pos < len(p.s) {
+		return p.fail("something follows the JSON value")
+	}
+	return true
+}
+
+func (p *parser) space() {
+	for p.pos < len(p.s) {
+		switch p.s[p.pos] {
+		case ' ', '\t', '\r', '\n':
+			p.pos++
+		default:
+			return
+		}
+	}
+}
+
+// value parses the value that starts at pos.
+func (p *parser) value(n *node, depth int) bool {
+	if p.pos >= len(p.s) {
+		return p.fail("the text ends where a value is expected")
+	}
+	start := p.pos
+	v := value{}
+	ok := true
+	switch c := p.s[p.pos]; c {
+	case '"':
+		v.kind = text
+		v.esc, ok = p.str()
+	case '{':
+		v.kind = object
+		ok = p.object(n, depth+1)
+	case '[':
+		v.kind = array
+		ok = p.array(n, depth+1)
+	case 't':
+		v.kind = boolean
+		ok = p.literal("true")
+	case 'f':
+		v.kind = boolean
+		ok = p.literal("false")
+	case 'n':
+		v.kind = null
+		ok = p.literal("null")
+	default:
+		v.kind = number
+		ok = p.number()
+	}
+	if ok && n != nil && (n.id || len(n.slots) > 0) {
+		v.raw = p.s[start:p.pos]
+		p.into.capture(n, v)
+	}
+	return ok
+}
+
+func (p *parser) literal(word string) bool {
+	if !strings.HasPrefix(p.s[p.pos:], word) {
+		return p.fail("unknown word")
+	}
+	p.pos += len(word)
+	return true
+}
+
+func (p *parser) object(n *node, depth int) bool {
+	if depth > maxDepth {
+		return p.fail("nested too deeply")
+	}
+	names := nameSet{base: len(p.keys)}
+	p.pos++
+	p.space()
+	if p.pos < len(p.s) && p.s[p.pos] == '}' {
+		p.pos++
+		return true
+	}
+	for {
+		key, ok := p.key()
+		if !ok {
+			return false
+		}
+		if !names.add(&p.keys, key) {
+			return p.fail("duplicate name in an object")
+		}
+		p.space()
+		if !p.value(n.child(key), depth) {
+			return false
+		}
+		more, ok := p.next('}')
+		if !ok {
+			return false
+		}
+		if !more {
+			p.keys = p.keys[:names.base]
+			return true
+		}
+	}
+}
+
+// key parses a name and the colon after it.
+func (p *parser) key() (string, bool) {
+	if p.pos >= len(p.s) || p.s[p.pos] != '"' {
+		return "", p.fail("a name in quotation marks is expected")
+	}
+	start := p.pos
+	esc, ok := p.str()
+	if !ok {
+		return "", false
+	}
+	key := p.s[start+1 : p.pos-1]
+	if esc {
+		key = unescape(key)
+	}
+	p.space()
+	if p.pos >= len(p.s) || p.s[p.pos] != ':' {
+		return "", p.fail("a colon is expected")
+	}
+	p.pos++
+	return key, true
+}
+
+// next parses what follows an element: a comma and the white space after it,
+// or the end.
+func (p *parser) next(end byte) (more, ok bool) {
+	p.space()
+	if p.pos >= len(p.s) {
+		return false, p.fail("the text ends within an object or array")
+	}
+	c := p.s[p.pos]
+	if c != ',' && c != end {
+		return false, p.fail("a comma or the end of an object or array is expected")
+	}
+	p.pos++
+	if c == end {
+		return false, true
+	}
+	p.space()
+	return true, true
+}
+
+func (p *parser) array(n *node, depth int) bool {
+	if depth > maxDepth {
+		return p.fail("nested too deeply")
+	}
+	var child *node
+	var items *list
+	if n != nil {
+		child, items = n.each, n.list
+	}
+	p.pos++
+	p.space()
+	if p.pos < len(p.s) && p.s[p.pos] == ']' {
+		p.pos++
+		return true
+	}
+	for {
+		ok := false
+		if items != nil {
+			ok = p.item(child, items, depth)
+		} else {
+			ok = p.value(child, depth)
+		}
+		if !ok {
+			return false
+		}
+		more, ok := p.next(']')
+		if !more {
+			return ok
+		}
+	}
+}
+
+// item parses an element of a list and tells the reply about it.
+func (p *parser) item(n *node, l *list, depth int) bool {
+	p.into.clear(l.frame)
+	start := p.pos
+	if !p.value(n, depth) {
+		return false
+	}
+	v := value{raw: p.s[start:p.pos], kind: array}
+	if v.raw[0] == '{' {
+		v.kind = object
+	}
+	return l.done(p.into, v)
+}
+
+// str parses a string and tells whether there is an escape in it.
+func (p *parser) str() (esc, ok bool) {
+	s := p.s
+	i := p.pos + 1
+	for {
+		i = plainRun(s, i)
+		if i >= len(s) {
+			p.pos = i
+			return esc, p.fail("a string is not closed")
+		}
+		switch s[i] {
+		case '"':
+			p.pos = i + 1
+			return esc, true
+		case '\\':
+			esc = true
+			n := escapeLen(s[i:])
+			if n == 0 {
+				p.pos = i
+				return esc, p.fail("unknown escape in a string")
+			}
+			i += n
+		default:
+			p.pos = i
+			return esc, p.fail("control character in a string")
+		}
+	}
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// plainRun gives the index of the first byte at or after i that ends a run of
+// ordinary string bytes: a quotation mark, a backslash or a control character.
+// It looks at eight bytes at a time. A subtraction borrows only upwards, so the
+// lowest byte that is flagged is always a true one.
+func plainRun(s string, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		b := s[i : i+8]
+		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		quote := w ^ ones*'"'
+		slash := w ^ ones*'\\'
+		flags := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
+		if flags != 0 {
+			return i + bits.TrailingZeros64(flags)/8
+		}
+	}
+	for i < len(s) && s[i] != '"' && s[i] != '\\' && s[i] >= 0x20 {
+		i++
+	}
+	return i
+}
+
+// escapeLen gives the length of the escape that s starts with, 0 for none.
+func escapeLen(s string) int {
+	if len(s) < 2 {
+		return 0
+	}
+	switch s[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(s) < 6 {
+			return 0
+		}
+		for _, c := range []byte(s[2:6]) {
+			if !isHex(c) {
+				return 0
+			}
+		}
+		return 6
+	}
+	return 0
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func (p *parser) number() bool {
+	if p.s[p.pos] == '-' {
+		p.pos++
+	}
+	if p.pos < len(p.s) && p.s[p.pos] == '0' {
+		p.pos++
+	} else if !p.digits() {
+		return p.fail("a value is expected")
+	}
+	if p.pos < len(p.s) && p.s[p.pos] == '.' {
+		p.pos++
+		if !p.digits() {
+			return p.fail("a digit is expected")
+		}
+	}
+	if p.pos < len(p.s) && p.s[p.pos]|0x20 == 'e' {
+		p.pos++
+		if p.pos < len(p.s) && (p.s[p.pos] == '+' || p.s[p.pos] == '-') {
+			p.pos++
+		}
+		if !p.digits() {
+			return p.fail("a digit is expected")
+		}
+	}
+	return true
+}
+
+func (p *parser) digits() bool {
+	start := p.pos
+	for p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {
+		p.pos++
+	}
+	return p.pos > start
+}
+
+// nameSet finds duplicate names in one object. The names of all open objects
+// share one stack; this one's start at base.
+type nameSet struct {
+	base  int
+	bloom uint64
+	large map[string]struct{} // once there are many
+}
+
+// manyNames is where comparing with each name costs more than a map.
+const manyNames = 32
+
+// add puts a name on the stack unless the object has it already.
+func (n *nameSet) add(stack *[]string, key string) bool {
+	if n.large != nil {
+		if _, ok := n.large[key]; ok {
+			return false
+		}
+		n.large[key] = struct{}{}
+		return true
+	}
+	bit := nameBit(key)
+	names := (*stack)[n.base:]
+	if n.bloom&bit != 0 {
+		for i := range names {
+			if names[i] == key {
+				return false
+			}
+		}
+	}
+	n.bloom |= bit
+	*stack = append(*stack, key)
+	if len(names) >= manyNames {
+		n.large = make(map[string]struct{}, 2*manyNames)
+		for _, name := range (*stack)[n.base:] {
+			n.large[name] = struct{}{}
+		}
+	}
+	return true
+}
+
+// nameBit spreads names over 64 bits, so that most objects need no comparison.
+func nameBit(key string) uint64 {
+	if key == "" {
+		return 1
+	}
+	h := uint(len(key))*7 + uint(key[0])*31 + uint(key[len(key)-1])*17 + uint(key[len(key)/2])*13
+	return 1 << (h & 63)
+}

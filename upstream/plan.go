@@ -1,0 +1,168 @@
+package upstream
+
+import "strings"
+
+// endpointPlan is the compiled mapping of one endpoint. It is read-only and
+// shared by all requests.
+type endpointPlan struct {
+	kind      string
+	request   requestPlan
+	root      *node  // of a whole reply
+	items     string // path of the records if it is not simple
+	records   *node  // an array of records, for items
+	sizes     [frameCount]int
+	itemsSlot int
+
+	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
+	created                                      *timePlan
+	responses                                    *responsesPlan
+
+	owner       []source
+	ids         []string // paths of internal ids that are not simple
+	byStatus    filter
+	byType      filter
+	skipInvalid bool
+	maxRecords  int
+}
+
+type responsesPlan struct {
+	items         source
+	list          *node // an array of responses, for an items path that is not simple
+	content, role *textPlan
+	created       *timePlan
+}
+
+// compiler builds a plan and collects what is wrong with the configuration.
+type compiler struct {
+	*problems
+	plan   *endpointPlan
+	prefix string // of field names in messages
+	frame  int
+	root   *node // of the frame's element
+}
+
+// compileEndpoint gives the plan of an endpoint; it is usable if no problem was
+// added.
+func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan {
+	c := &compiler{problems: p, prefix: kind, plan: &endpointPlan{
+		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip",
+	}}
+	c.refuseLater(cfg)
+	c.plan.request = compileRequest(kind, cfg, p)
+	c.records(cfg)
+	c.owner(cfg)
+	c.fields(cfg.Fields)
+	c.internalIDs(cfg.InternalIDs)
+	c.filters(cfg)
+	return c.plan
+}
+
+// path checks a GJSON path and tells whether it can be used.
+func (c *compiler) path(field, path string) bool {
+	if err := checkPath(path); err != nil {
+		c.add(field, "%v", err)
+		return false
+	}
+	return true
+}
+
+// slot reserves a place in the frame for the value at a node.
+func (c *compiler) slot(n *node) int {
+	s := c.plan.sizes[n.frame]
+	c.plan.sizes[n.frame]++
+	n.slots = append(n.slots, s)
+	return s
+}
+
+// source finds out how a path is evaluated.
+func (c *compiler) source(path string) source {
+	if keys, ok := simplePath(path, false); ok {
+		return source{slot: c.slot(c.root.at(keys, c.frame))}
+	}
+	return source{path: path}
+}
+
+func (c *compiler) records(cfg EndpointConfig) {
+	items := &list{frame: frameRecord, done: (*reply).record}
+	element := &node{frame: frameRecord}
+	c.plan.records = &node{list: items, each: element}
+	c.root, c.frame = element, frameRecord
+	switch keys, simple := simplePath(cfg.Items, false); {
+	case cfg.Items == "":
+		c.add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
+	case !c.path(c.prefix+".items", cfg.Items):
+	case simple || cfg.Items == "@this":
+		n := c.plan.root.at(keys, frameReply)
+		n.list, n.each = items, element
+		c.plan.itemsSlot = c.slot(n)
+	default:
+		c.plan.items = cfg.Items
+	}
+	switch cfg.OnInvalidRecord {
+	case "", "fail", "skip":
+	default:
+		c.add(c.prefix+".on_invalid_record", "%q is neither fail nor skip", cfg.OnInvalidRecord)
+	}
+}
+
+func (c *compiler) owner(cfg EndpointConfig) {
+	if cfg.Owner == "" {
+		if !c.plan.request.bindsAccount() {
+			c.add(c.prefix+".owner", "nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
+		}
+		return
+	}
+	if c.path(c.prefix+".owner", cfg.Owner) {
+		c.plan.owner = []source{c.source(cfg.Owner)}
+	}
+}
+
+func (c *compiler) internalIDs(paths []string) {
+	for i, path := range paths {
+		if !c.path(index(c.prefix+".internal_ids", i), path) {
+			continue
+		}
+		if keys, ok := simplePath(path, true); ok {
+			c.root.at(keys, frameRecord).id = true
+		} else {
+			c.plan.ids = append(c.plan.ids, path)
+		}
+	}
+}
+
+func (c *compiler) filters(cfg EndpointConfig) {
+	sent := cfg.Filtering != filterGateway
+	hasStatus, hasType := c.plan.request.has(varStatus), c.plan.request.has(varType)
+	switch cfg.Filtering {
+	case "", filterUpstream:
+		if !hasStatus {
+			c.add(c.prefix+".filtering", "the legacy is to filter but no parameter of the query holds {status}; add one, or set filtering: gateway")
+		}
+	case filterGateway:
+		if hasStatus || hasType {
+			c.add(c.prefix+".filtering", "the gateway is to filter but the query holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+		}
+	default:
+		c.add(c.prefix+".filtering", "%q is neither upstream nor gateway", cfg.Filtering)
+	}
+	c.plan.byStatus = newFilter(c.plan.status, sent && hasStatus)
+	c.plan.byType = newFilter(c.plan.inquiryType, sent && hasType)
+}
+
+// refuseLater names the keys that this version knows of but cannot obey.
+func (c *compiler) refuseLater(cfg EndpointConfig) {
+	if s := cfg.Paging.Style; s != "" && s != "none" {
+		c.add(c.prefix+".paging.style", "paging %q is not supported yet; use none", s)
+	}
+	if s := cfg.OnForeignRecord; s != "" && s != "fail" {
+		c.add(c.prefix+".on_foreign_record", "%q is not supported yet; use fail", s)
+	}
+	if cfg.Fields.Responses.Fetch.Path != "" {
+		c.add(c.prefix+".fields.responses.fetch", "a second request for responses is not supported yet; use items")
+	}
+	for name := range cfg.Query {
+		if strings.ContainsAny(name, "{}") {
+			c.add(c.prefix+".query."+name, "a parameter's name cannot hold a placeholder")
+		}
+	}
+}

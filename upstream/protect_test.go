@@ -1,0 +1,215 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestBreakerOpensAndRecovers(t *testing.T) {
+	var code atomic.Int64
+	code.Store(500)
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		if code.Load() == 200 {
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+			return
+		}
+		status(int(code.Load()))(w, r)
+	}, func(c *Config) {
+		c.Breaker = BreakerConfig{Window: time.Minute, MinRequests: 4, FailureRatio: 0.5, OpenFor: 50 * time.Millisecond}
+	})
+	for range 4 {
+		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	}
+	if f.BreakerState("buyer") != "open" || f.BreakerState("seller") != "closed" {
+		t.Fatalf("buyer %s, seller %s", f.BreakerState("buyer"), f.BreakerState("seller"))
+	}
+	e := failed(t, f, t.Context(), FailureUnavailable, "breaker_open")
+	if e.RetryAfter != time.Second || !e.Temporary() || f.calls.Load() != 4 {
+		t.Errorf("retry after %v, %d calls", e.RetryAfter, f.calls.Load())
+	}
+	if f.metric(t, "breaker_state", "buyer") != 2 || f.metric(t, "breaker_transitions_total", "buyer", "open") != 1 {
+		t.Error("metrics do not show it")
+	}
+	code.Store(200)
+	waitFor(t, func() bool { return f.BreakerState("buyer") == "half-open" })
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Fatal(err)
+	}
+	if f.BreakerState("buyer") != "closed" || f.metric(t, "breaker_state", "buyer") != 0 {
+		t.Error("a good probe does not close it")
+	}
+}
+
+// waitFor polls until a state that another goroutine's clock brings about.
+func waitFor(t testing.TB, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(10 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("never happened")
+		}
+	}
+}
+
+func TestBreakerCounts(t *testing.T) {
+	section := func(c *Config) {
+		c.Breaker.MinRequests, c.Timeout = 2, 20*time.Millisecond
+	}
+	for _, tc := range []struct {
+		name   string
+		serve  http.HandlerFunc
+		reason string
+		fail   Failure
+		state  string
+	}{
+		{"4xx is no failure", status(404), "status_4xx", FailureUpstream, "closed"},
+		{"garbage is no failure", serveJSON("<html>"), "json", FailureInvalid, "closed"},
+		{"our deadline is one", hang(""), "timeout", FailureTimeout, "open"},
+		{"5xx is one", status(500), "status_5xx", FailureUpstream, "open"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(t, tc.serve, func(c *Config) {
+				section(c)
+				if tc.fail != FailureTimeout {
+					c.Timeout = 5 * time.Second
+				}
+			})
+			for range 2 {
+				failed(t, f, t.Context(), tc.fail, tc.reason)
+			}
+			if f.BreakerState("buyer") != tc.state {
+				t.Errorf("the breaker is %s", f.BreakerState("buyer"))
+			}
+		})
+	}
+}
+
+func TestCallerWhoLeavesCountsForNothing(t *testing.T) {
+	arrived := make(chan struct{}, 8)
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}, func(c *Config) { c.Breaker.MinRequests = 1 })
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-arrived; cancel() }()
+		failed(t, f, ctx, FailureCanceled, "canceled")
+	}
+	if f.BreakerState("buyer") != "closed" || f.metric(t, "requests_total", "canceled") != 3 {
+		t.Errorf("the breaker is %s", f.BreakerState("buyer"))
+	}
+}
+
+func TestCanceledProbeDoesNotStick(t *testing.T) {
+	var calls atomic.Int64
+	arrived := make(chan struct{})
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		switch calls.Add(1) {
+		case 1:
+			status(500)(w, r)
+		case 2:
+			close(arrived)
+			<-r.Context().Done()
+		default:
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		}
+	}, func(c *Config) { c.Breaker.MinRequests, c.Breaker.OpenFor = 1, time.Millisecond })
+	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	waitFor(t, func() bool { return f.BreakerState("buyer") == "half-open" })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	failed(t, f, ctx, FailureCanceled, "canceled")
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Errorf("the next probe was not let through: %v", err)
+	}
+}
+
+func TestRetryUntilGood(t *testing.T) {
+	for _, code := range []int{502, 503} {
+		var calls atomic.Int64
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1) == 1 {
+				status(code)(w, r)
+				return
+			}
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		}, nil)
+		if _, err := f.Fetch(t.Context(), acme); err != nil || calls.Load() != 2 || f.metric(t, "retries_total") != 1 {
+			t.Errorf("%d: %v after %d calls", code, err, calls.Load())
+		}
+	}
+}
+
+func TestRetryBudget(t *testing.T) {
+	const n = 200
+	f := newFixture(t, status(503), func(c *Config) { c.Breaker.MinRequests, c.Retry.Attempts = 10_000, 4 })
+	for range n {
+		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	}
+	if extra := f.calls.Load() - n; extra > n/10+budgetStart || extra < n/10 {
+		t.Errorf("%d repeats for %d requests", extra, n)
+	}
+}
+
+func TestRetryStaysInTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{budget: newBudget(1), attempts: 50, metrics: newFixtureMetrics(t)}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		calls := 0
+		err := e.retried(ctx, func() error {
+			calls++
+			return &Error{Failure: FailureUpstream, Reason: "connect"}
+		})
+		if err == nil || ctx.Err() != nil || calls < 2 || calls > 20 {
+			t.Errorf("%d calls, %v, context %v", calls, err, ctx.Err())
+		}
+	})
+}
+
+func TestBulkhead(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-release
+		serveJSON(`{"result":{"items":[]}}`)(w, r)
+	}, func(c *Config) { c.MaxConcurrent = 2 })
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if _, err := f.Fetch(t.Context(), acme); err != nil {
+				t.Error(err)
+			}
+		})
+		<-arrived
+	}
+	e := failed(t, f, t.Context(), FailureUnavailable, "bulkhead_full")
+	if e.RetryAfter != time.Second || f.metric(t, "in_flight") != 2 {
+		t.Errorf("retry after %v with %v in flight", e.RetryAfter, f.metric(t, "in_flight"))
+	}
+	close(release)
+	wg.Wait()
+	if f.BreakerState("buyer") != "closed" {
+		t.Error("a full bulkhead counts against the legacy")
+	}
+}
+
+// newFixtureMetrics gives an endpoint's series without an endpoint.
+func newFixtureMetrics(t testing.TB) *metrics {
+	t.Helper()
+	s, err := newSeries(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.of("buyer", nil)
+}

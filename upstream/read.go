@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+)
+
+// drainBytes is how much of an unwanted body is read so that the connection can
+// be used again. A longer one costs less to cut off.
+const drainBytes = 64 << 10
+
+// readBody gives the body of a 200 with a JSON media type, of at most max
+// bytes after decompression. It closes the body in every case.
+func readBody(resp *http.Response, max int64) (string, error) {
+	defer resp.Body.Close()
+	if err := checkHead(resp); err != nil {
+		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+		return "", err
+	}
+	var from io.Reader = resp.Body
+	size := resp.ContentLength
+	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+		if size > max {
+			return "", invalid("too_large", "the reply has more than %d bytes", max)
+		}
+	case "gzip", "x-gzip":
+		zip, err := gunzip(resp.Body)
+		if err != nil {
+			return "", err
+		}
+		defer gzips.Put(zip)
+		from, size = zip, -1
+	default:
+		return "", invalid("encoding", "the reply is in a content coding that was not asked for")
+	}
+	body, err := readAll(from, size, max)
+	if err == nil && size < 0 {
+		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	}
+	return body, err
+}
+
+func checkHead(resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return &Error{
+			Failure: FailureUpstream,
+			Reason:  fmt.Sprintf("status_%dxx", resp.StatusCode/100),
+			Err:     statusError(resp.StatusCode),
+		}
+	}
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return invalid("media_type", "the reply has no media type that can be read")
+	}
+	if media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return invalid("media_type", "the reply is not JSON by its media type")
+	}
+	return nil
+}
+
+// statusError is a status other than 200.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
+
+// readAll reads at most max bytes. size is what to expect, negative if unknown.
+func readAll(from io.Reader, size, max int64) (string, error) {
+	var b strings.Builder
+	if size > 0 {
+		b.Grow(int(size))
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	n, err := io.CopyBuffer(&b, io.LimitReader(from, max+1), *buf)
+	switch {
+	case n > max:
+		return "", invalid("too_large", "the reply has more than %d bytes", max)
+	case err == nil:
+		return b.String(), nil
+	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || isCorrupt(err):
+		return "", invalid("encoding", "the compressed reply is damaged")
+	}
+	return "", err
+}
+
+// isCorrupt tells a damaged compressed stream from a connection that failed.
+func isCorrupt(err error) bool {
+	var bad flate.CorruptInputError
+	return errors.As(err, &bad)
+}
+
+// gunzip takes a decompressor from the pool. The caller puts it back.
+func gunzip(body io.Reader) (*gzip.Reader, error) {
+	zip := gzips.Get().(*gzip.Reader)
+	if err := zip.Reset(body); err != nil {
+		gzips.Put(zip)
+		if errors.Is(err, gzip.ErrHeader) {
+			return nil, invalid("encoding", "the reply is not gzip although it says so")
+		}
+		return nil, err
+	}
+	return zip, nil
+}
+
+// The pools hold memory between requests and nothing else.
+var (
+	buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+	gzips   = sync.Pool{New: func() any { return new(gzip.Reader) }}
+)

@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// requestPlan makes the URL of one request out of the account and the filters.
+type requestPlan struct {
+	base  string // without a slash at the end
+	path  template
+	query []param
+}
+
+type param struct {
+	name string
+	text template
+}
+
+// compileRequest reports what is wrong under the field's name. It gives a plan
+// in any case.
+func compileRequest(field string, cfg EndpointConfig, p *problems) requestPlan {
+	var plan requestPlan
+	if !strings.HasPrefix(cfg.Path, "/") {
+		p.add(field+".path", "the path must start with a slash; it is put after base_url")
+	}
+	if strings.ContainsAny(cfg.Path, "?#") {
+		p.add(field+".path", "the path holds a query; put its parameters under query")
+	}
+	var err error
+	if plan.path, err = parseTemplate(cfg.Path, varAccount); err != nil {
+		p.add(field+".path", "%v", err)
+	}
+	for name, value := range cfg.Query {
+		text, err := parseTemplate(value, varAccount, varStatus, varType)
+		switch {
+		case name == "":
+			p.add(field+".query", "a parameter without a name")
+		case err != nil:
+			p.add(field+".query."+name, "%v", err)
+		case text.has(varAccount, false) && (text.has(varStatus, false) || text.has(varType, false)):
+			p.add(field+".query."+name, "without a filter the whole parameter would go, the account with it; put the optional part in brackets, as in owner:{account}[ state:{status}]")
+		}
+		plan.query = append(plan.query, param{name, text})
+	}
+	slices.SortFunc(plan.query, func(a, b param) int { return strings.Compare(a.name, b.name) })
+	return plan
+}
+
+// has tells whether any part of the request depends on the placeholder.
+func (r *requestPlan) has(name string) bool {
+	return r.path.has(name, true) ||
+		slices.ContainsFunc(r.query, func(q param) bool { return q.text.has(name, true) })
+}
+
+// bindsAccount tells whether every request says whose list is wanted.
+func (r *requestPlan) bindsAccount() bool {
+	return r.path.has(varAccount, false) ||
+		slices.ContainsFunc(r.query, func(q param) bool { return q.text.has(varAccount, false) })
+}
+
+// url gives the address. It refuses an account that would be read as something
+// else than one value.
+func (r *requestPlan) url(values vars) (string, error) {
+	if err := r.checkAccount(values[varAccount]); err != nil {
+		return "", err
+	}
+	path, _ := r.path.render(values, url.PathEscape)
+	var b strings.Builder
+	b.WriteString(r.base)
+	b.WriteString(path)
+	sep := byte('?')
+	for _, q := range r.query {
+		value, ok := q.text.render(values, func(s string) string { return s })
+		if !ok {
+			continue
+		}
+		b.WriteByte(sep)
+		b.WriteString(url.QueryEscape(q.name))
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(value))
+		sep = '&'
+	}
+	return b.String(), nil
+}
+
+func (r *requestPlan) checkAccount(account string) error {
+	if account == "" {
+		return fmt.Errorf("the account is empty")
+	}
+	if r.path.has(varAccount, true) && strings.Trim(account, ".") == "" {
+		return fmt.Errorf("the account is made of dots, which name another folder in a path")
+	}
+	for _, q := range r.query {
+		if q.text.has(varAccount, true) && !q.text.alone() && strings.ContainsFunc(account, notInWord) {
+			return fmt.Errorf("the account holds a character that may mean something in the query language of parameter %q", q.name)
+		}
+	}
+	return nil
+}
+
+// notInWord is true for characters that may be syntax where an account is put
+// into a longer text. Escaping would need to know whose syntax.
+func notInWord(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@", r))
+}

@@ -1,0 +1,117 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// budget is a token bucket: every request puts a part of a token in, every
+// repeat takes a whole one out. So a legacy system that is down gets a tenth
+// more requests, not twice as many. A few tokens are there from the start, or
+// the first blip after a start could not be bridged.
+type budget struct {
+	mu     sync.Mutex
+	ratio  float64
+	tokens float64
+}
+
+const (
+	budgetStart = 3
+	budgetMax   = 10
+)
+
+func newBudget(ratio float64) *budget {
+	b := &budget{ratio: ratio}
+	if ratio > 0 {
+		b.tokens = budgetStart
+	}
+	return b
+}
+
+func (b *budget) deposit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens = min(b.tokens+b.ratio, max(budgetMax, b.tokens))
+}
+
+func (b *budget) withdraw() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// retryReason says why a failed attempt may be repeated; empty: it may not.
+// A reply that was cut off or too slow is not repeated: the legacy has done the
+// work already and would do it again.
+func retryReason(err error) string {
+	var e *Error
+	var status statusError
+	switch {
+	case !errors.As(err, &e) || e.Failure != FailureUpstream:
+		return ""
+	case e.Reason == "connect":
+		return "connect"
+	case errors.As(e.Err, &status) && status == 502:
+		return "status_502"
+	case errors.As(e.Err, &status) && status == 503:
+		return "status_503"
+	}
+	return ""
+}
+
+// retried runs call until it succeeds, fails for good, or attempts, budget or
+// deadline are used up.
+func (e *endpoint) retried(ctx context.Context, call func() error) error {
+	e.budget.deposit()
+	for attempt := 1; ; attempt++ {
+		err := call()
+		reason := retryReason(err)
+		if reason == "" || attempt >= e.attempts || !e.budget.withdraw() {
+			return err
+		}
+		// Full jitter, so that callers who failed together do not return together.
+		wait := time.Duration(rand.Int64N(int64(20*time.Millisecond) << min(attempt, 6)))
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+			return err
+		}
+		e.metrics.retries[reason].Inc()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// classify names what went wrong with a request. ctx is the one with the
+// deadline of the fetch, caller the one it was made from.
+func classify(ctx, caller context.Context, err error) *Error {
+	var e *Error
+	var dial *net.OpError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case caller.Err() != nil && errors.Is(caller.Err(), context.Canceled):
+		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: context.Canceled}
+	case ctx.Err() != nil:
+		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: ctx.Err()}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: redact(err)}
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return &Error{Failure: FailureUpstream, Reason: "connect", Err: redact(err)}
+	case isCutOff(err):
+		return &Error{Failure: FailureUpstream, Reason: "truncated", Err: redact(err)}
+	}
+	return &Error{Failure: FailureUpstream, Reason: "read", Err: redact(err)}
+}

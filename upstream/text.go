@@ -1,0 +1,80 @@
+package upstream
+
+// source is where in a record a value stands: in a slot of the frame that the
+// parser fills, or behind a path that only gjson understands.
+type source struct {
+	slot int
+	path string // "": the slot
+}
+
+// find gets the value out of a frame, or out of the record that it belongs to.
+func (s source) find(frame []value, record string) value {
+	if s.path != "" {
+		return lookup(record, s.path)
+	}
+	return frame[s.slot]
+}
+
+// firstOf gives the first value that is there and not null; if there is none,
+// the last one.
+func firstOf(sources []source, frame []value, record string) (v value) {
+	for _, s := range sources {
+		if v = s.find(frame, record); v.present() {
+			return v
+		}
+	}
+	return v
+}
+
+// textPlan maps a field that holds a string.
+type textPlan struct {
+	name     string
+	sources  []source
+	values   map[string]string
+	def      Default
+	nullable bool
+}
+
+// Why a value cannot be accepted. These words go to logs and to probe, so they
+// hold nothing of the value.
+const (
+	whyMissing  = "missing or null, and the field has no default"
+	whyShape    = "an object or array where a single value is expected"
+	whyUnknown  = "a value that has no entry in values"
+	whyTime     = "not a time in the configured format"
+	whyObject   = "not an object"
+	whyArray    = "not an array"
+	whyNoOwner  = "no owner"
+	whyStranger = "another owner than the account"
+)
+
+// from maps the field of one record. why is empty when it can be accepted.
+func (t *textPlan) from(frame []value, record string) (s NullString, why string) {
+	v := firstOf(t.sources, frame, record)
+	switch {
+	case v.scalar():
+		return t.public(v.String())
+	case v.present():
+		return s, whyShape
+	case t.def.Set && !t.def.Null:
+		return NullString{t.def.Value, true}, ""
+	case t.nullable:
+		return s, ""
+	}
+	return s, whyMissing
+}
+
+// public translates a legacy value.
+func (t *textPlan) public(legacy string) (s NullString, why string) {
+	if t.values == nil {
+		return NullString{legacy, true}, ""
+	}
+	if public, ok := t.values[legacy]; ok {
+		return NullString{public, true}, ""
+	}
+	return s, whyUnknown
+}
+
+// guarded tells whether the legacy decides on the text. Only then can an
+// internal id be in it.
+func (t *textPlan) guarded() bool { return t.values == nil }

@@ -1,0 +1,64 @@
+package upstream
+
+import (
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// unescape gives the text of a valid JSON string without its quotation marks.
+// Half a surrogate pair becomes U+FFFD, as in encoding/json, so that the result
+// is always UTF-8. It exists because it is five times as fast as gjson's, and
+// texts with line breaks are the rule.
+func unescape(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 {
+			b.WriteString(s)
+			return b.String()
+		}
+		b.WriteString(s[:i])
+		c := s[i+1]
+		s = s[i+2:]
+		switch c {
+		case 'b':
+			b.WriteByte('\b')
+		case 'f':
+			b.WriteByte('\f')
+		case 'n':
+			b.WriteByte('\n')
+		case 'r':
+			b.WriteByte('\r')
+		case 't':
+			b.WriteByte('\t')
+		case 'u':
+			r := hex4(s)
+			s = s[4:]
+			if utf16.IsSurrogate(r) {
+				r, s = pair(r, s)
+			}
+			b.WriteRune(r)
+		default: // a quotation mark, a slash or a backslash
+			b.WriteByte(c)
+		}
+	}
+}
+
+// pair joins a surrogate with the one that follows in s, if there is one.
+func pair(high rune, s string) (rune, string) {
+	if len(s) >= 6 && s[0] == '\\' && s[1] == 'u' {
+		if r := utf16.DecodeRune(high, hex4(s[2:])); r != utf8.RuneError {
+			return r, s[6:]
+		}
+	}
+	return utf8.RuneError, s
+}
+
+func hex4(s string) (r rune) {
+	for i := range 4 {
+		r = r<<4 | rune(hexDash(s[i])-1)
+	}
+	return r
+}
