@@ -160,6 +160,7 @@ func TestDocsInABrowser(t *testing.T) {
 				screenshot("docs-"+name),
 				chromedp.Click(chromedp.CSS(`.auth-wrapper .authorize`)),
 				chromedp.SendKeys(chromedp.CSS(`.auth-container input`), "iqb_key"),
+				screenshot("docs-key-"+name),
 				chromedp.Click(chromedp.CSS(`.auth-btn-wrapper .authorize`)),
 				chromedp.Click(chromedp.CSS(`.auth-btn-wrapper .btn-done`)),
 				chromedp.Click(chromedp.CSS(`#operations-buyer-listBuyerInquiries .opblock-summary-control`)),
