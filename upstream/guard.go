@@ -11,8 +11,9 @@ import (
 const removed = "[removed]"
 
 // idSet is every internal id of one reply. An id is looked for
-//   - anywhere in a text if it is a UUID or 32 hexadecimal digits: in any case,
-//     with or without dashes;
+//   - anywhere in a text if it is a UUID or 32 hexadecimal digits, in any case,
+//     with or without dashes. One such id is enough to look for all of that
+//     form: a text may quote a record that a filter left out of this reply;
 //   - anywhere if it has at least four characters, but where it starts or ends
 //     with a digit not within a longer number;
 //   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
@@ -85,7 +86,11 @@ func (set *idSet) empty() bool {
 func (set *idSet) clean(s string) (string, int) {
 	uuids, long, short := 0, 0, 0
 	if len(set.uuids) > 0 && len(s) >= 32 {
-		s, uuids = replaceSpans(s, set.uuidSpans(s))
+		// The known ones first: next to other digits only they can be told apart.
+		var others int
+		s, uuids = replaceSpans(s, uuidSpans(s, set.known))
+		s, others = replaceSpans(s, uuidSpans(s, anyUUID))
+		uuids += others
 	}
 	if len(set.heads) > 0 && len(s) >= 4 {
 		s, long = replaceSpans(s, set.longSpans(s))
@@ -115,7 +120,7 @@ func replaceSpans(s string, spans []span) (string, int) {
 
 // uuidSpans looks at every 32nd byte only: a UUID is at least that long, so one
 // of its bytes is among them.
-func (set *idSet) uuidSpans(s string) (spans []span) {
+func uuidSpans(s string, wanted func([16]byte) bool) (spans []span) {
 	for i := 31; i < len(s); {
 		if hexDash(s[i]) == 0 {
 			i += 32
@@ -129,27 +134,31 @@ func (set *idSet) uuidSpans(s string) (spans []span) {
 			to++
 		}
 		if to-from >= 32 {
-			spans = set.uuidsWithin(s, from, to, spans)
+			spans = uuidsWithin(s[:to], from, wanted, spans)
 		}
 		i = to + 31 // s[to] is neither digit nor dash
 	}
 	return spans
 }
 
-func (set *idSet) uuidsWithin(s string, from, to int, spans []span) []span {
-	for from < to {
-		key, n := uuidAt(s[from:to])
-		if n > 0 {
-			if _, ok := set.uuids[key]; ok {
-				spans = append(spans, span{from, from + n})
-				from += n
-				continue
-			}
+func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) []span {
+	for from < len(s) {
+		if key, n := uuidAt(s[from:]); n > 0 && wanted(key) {
+			spans = append(spans, span{from, from + n})
+			from += n
+			continue
 		}
 		from++
 	}
 	return spans
 }
+
+func (set *idSet) known(key [16]byte) bool {
+	_, ok := set.uuids[key]
+	return ok
+}
+
+func anyUUID([16]byte) bool { return true }
 
 // uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
 // 0 if there are fewer.

@@ -31,7 +31,8 @@ func TestGuardCleans(t *testing.T) {
 		{id, "abc" + id + "def", "abc[removed]def", 1},
 		{id, id + id, "[removed][removed]", 2},
 		{id, "티켓" + id + "번", "티켓[removed]번", 1},
-		{id, "6f1c2a34-1111-4222-8333-9444555666ab", "6f1c2a34-1111-4222-8333-9444555666ab", 0},
+		{id, "6f1c2a34-1111-4222-8333-9444555666ab", "[removed]", 1}, // of a record that is not in this reply
+		{"INC0010001", "6f1c2a34-1111-4222-8333-9444555666ab", "6f1c2a34-1111-4222-8333-9444555666ab", 0},
 		{id, strings.Repeat("-", 200), strings.Repeat("-", 200), 0},
 		{"INC0010001", "about INC0010001, again", "about [removed], again", 1},
 		{"INC0010001", "xINC0010001x", "x[removed]x", 1},
