@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+)
+
+// handler answers one exchange with a reply or an error; it never writes.
+type handler func(x *exchange) (reply, error)
+
+// listHandler is a handler that works for somebody: it takes the Principal as a
+// parameter, so one that forgot to authenticate does not compile.
+type listHandler func(x *exchange, p auth.Principal) (reply, error)
+
+// adapt is the one way in and the one place that writes: it names the request,
+// runs the handler, turns its error into an answer, writes once, and leaves one
+// log record.
+func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
+	series := g.metrics.endpoint(endpoint)
+	return func(c *gin.Context) {
+		x := g.begin(c)
+		defer g.metrics.inFlight.Dec()
+		rep, err := g.run(h, x)
+		if err != nil {
+			rep = g.refusal(x, err)
+		}
+		g.write(c.Writer, x, rep)
+		series.observe(x)
+		g.log(x, endpoint)
+	}
+}
+
+// page is adapt for what answers by itself: documents, which know no caller.
+func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
+	series := g.metrics.endpoint(endpoint)
+	return func(c *gin.Context) {
+		x := g.begin(c)
+		defer g.metrics.inFlight.Dec()
+		h.ServeHTTP(c.Writer, c.Request)
+		x.status, x.bytes = c.Writer.Status(), max(c.Writer.Size(), 0)
+		series.observe(x)
+		g.log(x, endpoint)
+	}
+}
+
+// begin names the request and gives the answer the headers that all have.
+func (g *Gateway) begin(c *gin.Context) *exchange {
+	g.metrics.inFlight.Inc()
+	x := &exchange{id: g.idOf(c.Request), request: c.Request, begin: time.Now()}
+	h := c.Writer.Header()
+	h["X-Request-Id"] = []string{x.id}
+	h["X-Content-Type-Options"] = g.headers.nosniff
+	return x
+}
+
+// run calls the handler and turns a panic into an error: nothing has been
+// written yet, so the caller still gets a whole answer. http.ErrAbortHandler
+// asks net/http to drop the connection and is passed on.
+func (g *Gateway) run(h handler, x *exchange) (rep reply, err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+			panic(cause)
+		}
+		g.metrics.panics.Inc()
+		g.logger.Error("panic in a handler", "request_id", x.id, "stack", string(debug.Stack()))
+		err = fmt.Errorf("panic: %v", cause)
+	}()
+	return h(x)
+}
+
+// idOf takes over the id that a trusted proxy gave the request, so that its
+// logs and these tell of the same request; a stranger's is not believed.
+func (g *Gateway) idOf(r *http.Request) string {
+	if len(g.proxies) > 0 && g.proxies.trust(peer(r)) {
+		if id := r.Header.Get("X-Request-Id"); validRequestID(id) {
+			return id
+		}
+	}
+	return newRequestID()
+}
+
+// authorized runs the checks in their public order (who, then whether they may)
+// before anything of the request is looked at, so that no cached list and no
+// 304 can answer a caller who is not allowed.
+func (g *Gateway) authorized(kind string, h listHandler) handler {
+	return func(x *exchange) (reply, error) {
+		p, err := g.auth.Authenticate(x.request.Context(), x.request.Header["Authorization"])
+		x.authTime = time.Since(x.begin)
+		if err != nil {
+			return reply{}, err
+		}
+		x.principal = p
+		if err := p.Authorize(kind); err != nil {
+			return reply{}, err
+		}
+		return h(x, p)
+	}
+}
+
+// list answers with the Principal's own list. The account comes from the key
+// alone; nothing in the request can name another.
+func (g *Gateway) list(x *exchange, p auth.Principal) (reply, error) {
+	f, err := parseFilter(x.request.URL.RawQuery, g.ignoreUnknown)
+	if err != nil {
+		return reply{}, err
+	}
+	k := cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType}
+	found, ok := g.lists.Lookup(k)
+	if !ok {
+		if found, err = g.get(x, k); err != nil {
+			return reply{}, err
+		}
+	}
+	x.list = found
+	if e := found.Entry; e.Kind != p.Kind || e.Account != p.Account {
+		return reply{}, errors.New("the list looked up belongs to somebody else")
+	}
+	return reply{status: http.StatusOK, list: &x.list}, nil
+}
+
+// get waits for a list no longer than the request may take.
+func (g *Gateway) get(x *exchange, k cache.Key) (cache.Result, error) {
+	ctx, cancel := context.WithTimeout(withRequestID(x.request.Context(), x.id), g.requestTimeout-time.Since(x.begin))
+	defer cancel()
+	return g.lists.Get(ctx, k)
+}
+
+// reply is what a handler answers: a list out of the cache, or a finished body.
+type reply struct {
+	status int
+	list   *cache.Result // nil: body is sent as it is
+	header http.Header   // of an error
+	body   []byte
+}
+
+// write sends a reply with one write of the body. HEAD gets the header that GET
+// would have; net/http leaves out its body.
+func (g *Gateway) write(w gin.ResponseWriter, x *exchange, rep reply) {
+	x.status = rep.status
+	if rep.list != nil {
+		g.writeList(w, x, rep.list)
+		return
+	}
+	h := w.Header()
+	for name, values := range rep.header {
+		h[name] = values
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(rep.body))}
+	g.send(w, x, rep.body)
+}
+
+// writeList sends a list or, where the caller has it already, a 304 with the
+// headers that the 200 would have had (RFC 9110, section 15.4.5).
+func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Result) {
+	h := w.Header()
+	h["Cache-Control"] = g.headers.cacheControl
+	h["Vary"] = g.headers.vary
+	h["Etag"] = found.Entry.ETag
+	h["Age"] = g.headers.ageOf(found.Age)
+	h["Cache-Status"] = g.headers.cacheStatus(found)
+	if notModified(x.request.Header["If-None-Match"], found.Entry.ETag[0]) {
+		x.status = http.StatusNotModified
+		w.WriteHeader(http.StatusNotModified)
+		w.WriteHeaderNow()
+		return
+	}
+	variant, coded := chooseVariant(found.Entry, x.request.Header["Accept-Encoding"])
+	switch coded {
+	case gzip:
+		h["Content-Encoding"] = g.headers.gzip
+	case zstd:
+		h["Content-Encoding"] = g.headers.zstd
+	}
+	h["Content-Type"] = g.headers.jsonType
+	h["Content-Length"] = variant.Length
+	g.send(w, x, variant.Body)
+}
+
+// send writes the status and the body. A caller that is gone is noted as such;
+// there is nobody left to tell.
+func (g *Gateway) send(w gin.ResponseWriter, x *exchange, body []byte) {
+	w.WriteHeader(x.status)
+	n, err := w.Write(body)
+	x.bytes = n
+	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
+		x.status, x.cause = statusClientClosedRequest, err
+	}
+}

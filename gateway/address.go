@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// proxies are the networks whose X-Forwarded-For and X-Request-Id are believed.
+type proxies []netip.Prefix
+
+func (p proxies) trust(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	for _, prefix := range p {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// peer is the address that the connection came from.
+func peer(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// clientAddress is the nearest address on the way that is not a trusted proxy:
+// what a stranger wrote into X-Forwarded-For stands left of it and is not read.
+func (g *Gateway) clientAddress(r *http.Request) string {
+	addr := peer(r)
+	if len(g.proxies) == 0 || !g.proxies.trust(addr) {
+		return addr.String()
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		addr = hop.Unmap()
+		if !g.proxies.trust(addr) {
+			break
+		}
+	}
+	return addr.String()
+}

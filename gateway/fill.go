@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	v1 "inquiry-gateway/gateway/v1"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/upstream"
+)
+
+// Kinds of callers, and so of lists.
+const (
+	kindBuyer  = "buyer"
+	kindSeller = "seller"
+)
+
+// Fetcher asks the legacy system for one account's list. It imposes its own
+// limits besides ctx; its errors are *upstream.Error.
+type Fetcher interface {
+	Fetch(ctx context.Context, r upstream.Request) (upstream.List, error)
+}
+
+// NewFill joins the legacy system and the v1 projection into what the cache
+// calls on a miss: the finished bytes of one list. Only bytes that a caller
+// may see get past it, so nothing internal is ever cached.
+func NewFill(f Fetcher) cache.Fill {
+	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
+		list, err := f.Fetch(ctx, upstream.Request{
+			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType,
+			RequestID: requestID(ctx),
+		})
+		if err != nil {
+			return cache.Content{}, err
+		}
+		body, err := render(k.Kind, list.Inquiries)
+		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked}, err
+	}
+}
+
+func render(kind string, list []upstream.Inquiry) ([]byte, error) {
+	switch kind {
+	case kindBuyer:
+		return v1.AppendBuyer(make([]byte, 0, v1.BuyerSize(list)), list), nil
+	case kindSeller:
+		return v1.AppendSeller(make([]byte, 0, v1.SellerSize(list)), list), nil
+	}
+	return nil, fmt.Errorf("no projection for kind %q", kind)
+}

@@ -1,0 +1,121 @@
+// Package gateway is the public API: it lists inquiries to the buyers and
+// sellers they belong to, and answers everything else with an error that says
+// what to do.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	v1 "inquiry-gateway/gateway/v1"
+)
+
+// Authenticator turns the Authorization header's values, as received, into a
+// Principal. Its errors are the sentinels of package auth.
+type Authenticator interface {
+	Authenticate(ctx context.Context, authorization []string) (auth.Principal, error)
+}
+
+// Lists answers with the list that a key names. Lookup is the hot path: it
+// gives only what is fresh in the process and costs no context; Get does all
+// the rest.
+type Lists interface {
+	Lookup(k cache.Key) (cache.Result, bool)
+	Get(ctx context.Context, k cache.Key) (cache.Result, error)
+}
+
+// Options are the parts and settings of a Gateway. Auth and Lists are needed;
+// every other zero value is usable.
+type Options struct {
+	Auth  Authenticator
+	Lists Lists
+
+	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
+	RequestTimeout time.Duration
+	// IgnoreUnknownParameters answers requests with parameters that are not
+	// known instead of refusing them.
+	IgnoreUnknownParameters bool
+	// Docs serves the OpenAPI document at /openapi.json and its page at /docs.
+	Docs bool
+	// TrustedProxies are the networks whose X-Forwarded-For and X-Request-Id
+	// headers are believed.
+	TrustedProxies []netip.Prefix
+
+	Logger     *slog.Logger          // nil: slog.Default
+	Registerer prometheus.Registerer // nil: a registry of its own
+}
+
+// Gateway is the public API as an http.Handler, safe for concurrent use.
+type Gateway struct {
+	auth           Authenticator
+	lists          Lists
+	requestTimeout time.Duration
+	ignoreUnknown  bool
+	proxies        proxies
+	logger         *slog.Logger
+	metrics        *metrics
+	headers        *headers
+	engine         *gin.Engine
+}
+
+// New builds a Gateway. It registers its metrics, so one Registerer takes one
+// Gateway.
+func New(opts Options) *Gateway {
+	if opts.RequestTimeout == 0 {
+		opts.RequestTimeout = 5 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.Registerer == nil {
+		opts.Registerer = prometheus.NewRegistry()
+	}
+	g := &Gateway{
+		auth:           opts.Auth,
+		lists:          opts.Lists,
+		requestTimeout: opts.RequestTimeout,
+		ignoreUnknown:  opts.IgnoreUnknownParameters,
+		proxies:        opts.TrustedProxies,
+		logger:         opts.Logger,
+		metrics:        newMetrics(opts.Registerer),
+		headers:        newHeaders(),
+	}
+	g.engine = g.routes(opts.Docs)
+	return g
+}
+
+// ServeHTTP answers one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.engine.ServeHTTP(w, r) }
+
+// routes is the whole public surface. HEAD stands beside GET by hand because
+// gin does not derive it, and an unlisted method must answer 405 with both.
+func (g *Gateway) routes(docs bool) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.RedirectTrailingSlash = false
+	e.RedirectFixedPath = false
+	e.ForwardedByClientIP = false
+
+	read := []string{http.MethodGet, http.MethodHead}
+	e.Match(read, "/api/v1/buyer/inquiries", g.adapt("buyer_inquiries", g.authorized(kindBuyer, g.list)))
+	e.Match(read, "/api/v1/seller/inquiries", g.adapt("seller_inquiries", g.authorized(kindSeller, g.list)))
+	if docs {
+		document, page := g.page("openapi", v1.OpenAPI()), g.page("docs", v1.Docs())
+		e.Match(read, "/openapi.json", document)
+		e.Match(read, "/openapi.yaml", document)
+		e.Match(read, "/docs", page)
+		e.Match(read, "/docs/*file", page)
+	}
+	e.NoRoute(g.adapt("unmatched", refuse(errNotFound)))
+	e.NoMethod(g.adapt("unmatched", refuse(errMethodNotAllowed)))
+	return e
+}

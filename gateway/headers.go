@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+
+	"inquiry-gateway/cache"
+)
+
+// cacheName names this cache in Cache-Status (RFC 9211).
+const cacheName = "inquiry-gateway"
+
+// preparedSeconds is how many values of Age and of a hit's ttl have their
+// header ready; greater ones are formatted per request.
+const preparedSeconds = 1024
+
+// headers holds header values that answers share. A header value is a slice in
+// net/http; making one per header and request is what it would cost without.
+// Nothing here is changed after newHeaders.
+type headers struct {
+	jsonType, cacheControl, noStore, vary, nosniff []string
+	gzip, zstd                                     []string
+	missStored, miss, collapsed                    []string
+	age, hit                                       [preparedSeconds][]string
+}
+
+func newHeaders() *headers {
+	h := &headers{
+		jsonType:     []string{"application/json; charset=utf-8"},
+		cacheControl: []string{"private, no-cache"},
+		noStore:      []string{"no-store"},
+		vary:         []string{"Authorization, Accept-Encoding"},
+		nosniff:      []string{"nosniff"},
+		gzip:         []string{"gzip"},
+		zstd:         []string{"zstd"},
+		missStored:   []string{cacheName + "; fwd=miss; stored"},
+		miss:         []string{cacheName + "; fwd=miss"},
+		collapsed:    []string{cacheName + "; fwd=miss; collapsed"},
+	}
+	for i := range preparedSeconds {
+		n := strconv.Itoa(i)
+		h.age[i] = []string{n}
+		h.hit[i] = []string{cacheName + "; hit; ttl=" + n}
+	}
+	return h
+}
+
+func (h *headers) ageOf(age time.Duration) []string {
+	n := int(age / time.Second)
+	if n < preparedSeconds {
+		return h.age[max(n, 0)]
+	}
+	return []string{strconv.Itoa(n)}
+}
+
+// cacheStatus tells how the cache came by an answer (RFC 9211). A fresh hit's
+// ttl is rounded down and a stale one's away from zero, so that a negative ttl
+// always means stale.
+func (h *headers) cacheStatus(r *cache.Result) []string {
+	switch r.Outcome {
+	case cache.Hit:
+		if n := int(r.TTL / time.Second); n >= 0 && n < preparedSeconds {
+			return h.hit[n]
+		}
+		return []string{cacheName + "; hit; ttl=" + strconv.Itoa(int(r.TTL/time.Second))}
+	case cache.StaleRevalidate:
+		return []string{cacheName + "; hit; ttl=" + staleTTL(r.TTL) + "; detail=stale-revalidate"}
+	case cache.StaleError:
+		return []string{cacheName + "; hit; ttl=" + staleTTL(r.TTL) + "; detail=stale-error"}
+	case cache.Collapsed:
+		return h.collapsed
+	}
+	if r.Stored {
+		return h.missStored
+	}
+	return h.miss
+}
+
+func staleTTL(ttl time.Duration) string {
+	return strconv.Itoa(min(int((ttl-time.Second+1)/time.Second), -1))
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/cache"
+)
+
+// metrics are the public listener's series. Labels are bounded: endpoints and
+// outcomes are fixed words, codes are those of the error table.
+type metrics struct {
+	requests *prometheus.CounterVec   // endpoint, code
+	errors   *prometheus.CounterVec   // endpoint, error
+	duration *prometheus.HistogramVec // endpoint, cache
+	inFlight prometheus.Gauge
+	panics   prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "inquiry_gateway_http_requests_total",
+			Help: "Requests answered on the public listener, by endpoint and HTTP status code; 499 is a caller that left.",
+		}, []string{"endpoint", "code"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "inquiry_gateway_http_errors_total",
+			Help: "Error answers by endpoint and public error code.",
+		}, []string{"endpoint", "error"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:                            "inquiry_gateway_http_request_duration_seconds",
+			Help:                            "Time from the request's header to the answer's last byte handed to the connection, by endpoint and cache outcome.",
+			Buckets:                         []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+			NativeHistogramBucketFactor:     1.1,
+			NativeHistogramMaxBucketNumber:  100,
+			NativeHistogramMinResetDuration: time.Hour,
+		}, []string{"endpoint", "cache"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "inquiry_gateway_http_requests_in_flight",
+			Help: "Requests being answered now.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "inquiry_gateway_http_panics_total",
+			Help: "Handlers that panicked; each is a bug.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics)
+	return m
+}
+
+// series are one endpoint's metrics with their labels resolved, so that a
+// request costs no look-up by label.
+type series struct {
+	endpoint string
+	metrics  *metrics
+	ok       prometheus.Counter
+	duration map[cache.Outcome]prometheus.Observer
+}
+
+func (m *metrics) endpoint(name string) *series {
+	s := &series{endpoint: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
+	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError} {
+		s.duration[o] = m.duration.WithLabelValues(name, string(o))
+	}
+	s.duration[""] = m.duration.WithLabelValues(name, "none")
+	return s
+}
+
+func (s *series) observe(x *exchange) {
+	if x.status == http.StatusOK {
+		s.ok.Inc()
+	} else {
+		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.status)).Inc()
+	}
+	if x.problem != "" {
+		s.metrics.errors.WithLabelValues(s.endpoint, x.problem).Inc()
+	}
+	s.duration[x.list.Outcome].Observe(time.Since(x.begin).Seconds())
+}

@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"strconv"
+	"strings"
+
+	"inquiry-gateway/cache"
+)
+
+// coding is a content coding that a body may be sent in.
+type coding uint8
+
+const (
+	identity coding = iota
+	gzip
+	zstd
+)
+
+// acceptedCodings reads Accept-Encoding (RFC 9110, section 12.5.3) as the
+// weights of gzip and zstd, 0 to 1000; identity is always acceptable here,
+// since refusing to answer helps no caller.
+func acceptedCodings(values []string) (gzipWeight, zstdWeight int) {
+	star, gz, zs := -1, -1, -1
+	for _, value := range values {
+		for value != "" {
+			var item string
+			item, value, _ = strings.Cut(value, ",")
+			name, weight := codingWeight(item)
+			switch {
+			case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
+				gz = weight
+			case strings.EqualFold(name, "zstd"):
+				zs = weight
+			case name == "*":
+				star = weight
+			}
+		}
+	}
+	return orStar(gz, star), orStar(zs, star)
+}
+
+func orStar(weight, star int) int {
+	if weight >= 0 {
+		return weight
+	}
+	return max(star, 0)
+}
+
+// codingWeight splits `gzip;q=0.8` into its name and its weight in thousandths.
+// A weight that cannot be read counts as 0: a coding the caller did not clearly
+// ask for must not be sent.
+func codingWeight(item string) (name string, weight int) {
+	name, params, found := strings.Cut(item, ";")
+	name = strings.Trim(name, " \t")
+	if !found {
+		return name, 1000
+	}
+	q, value, _ := strings.Cut(strings.Trim(params, " \t"), "=")
+	if !strings.EqualFold(q, "q") {
+		return name, 0
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(f >= 0 && f <= 1) {
+		return name, 0
+	}
+	return name, int(f * 1000)
+}
+
+// chooseVariant picks the body to send: the coding with the greater weight that
+// the entry has, zstd before gzip where both weigh the same because it is
+// cheaper to read.
+func chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, coding) {
+	if len(acceptEncoding) == 0 || (e.Gzip.Body == nil && e.Zstd.Body == nil) {
+		return &e.Identity, identity
+	}
+	gz, zs := acceptedCodings(acceptEncoding)
+	if e.Gzip.Body == nil {
+		gz = 0
+	}
+	if e.Zstd.Body == nil {
+		zs = 0
+	}
+	switch {
+	case zs > 0 && zs >= gz:
+		return &e.Zstd, zstd
+	case gz > 0:
+		return &e.Gzip, gzip
+	}
+	return &e.Identity, identity
+}

@@ -1,0 +1,71 @@
+// Package ops is the second listener: health, metrics and profiles for those
+// who run the gateway. Nothing of it is on the public listener.
+package ops
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options are the parts of the ops listener.
+type Options struct {
+	// Gatherer gives the series of /metrics.
+	Gatherer prometheus.Gatherer
+	// Ready tells the state that /readyz answers with. It must be safe for
+	// concurrent use and quick: probes call it every few seconds.
+	Ready func() Readiness
+	// Token, where it is not empty, must be sent as a bearer token for
+	// everything but /livez and /readyz, which probes read and which say nothing
+	// of callers.
+	Token string
+
+	Logger *slog.Logger // nil: slog.Default
+}
+
+// New builds the ops listener's handler.
+func New(opts Options) http.Handler {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	guarded := http.NewServeMux()
+	guarded.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelError),
+	}))
+	guarded.HandleFunc("GET /debug/pprof/", pprof.Index)
+	guarded.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	guarded.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	guarded.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	guarded.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", livez)
+	mux.Handle("GET /readyz", readyz(opts.Ready))
+	mux.Handle("/", requireToken(opts.Token, guarded))
+	return mux
+}
+
+// requireToken lets a request through that carries the token. Hashes are
+// compared, so the time taken tells neither the token nor its length.
+func requireToken(token string, next http.Handler) http.Handler {
+	if token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte(token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(strings.TrimLeft(given, " ")))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="ops"`)
+			http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

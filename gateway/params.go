@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"net/url"
+	"strings"
+)
+
+// filter is what a caller may narrow a list by. An empty field does not filter.
+type filter struct {
+	status      string
+	inquiryType string
+}
+
+// maxFilterBytes bounds a filter value, and what of a caller's parameter name
+// is said back in an error.
+const maxFilterBytes = 64
+
+// parseFilter reads a raw query strictly: a parameter that is unknown,
+// repeated, badly escaped or out of its alphabet is an error, because dropping
+// it silently would answer with another list than the one asked for. With
+// ignoreUnknown, names that are not known are passed over, but must still be
+// well-formed.
+func parseFilter(rawQuery string, ignoreUnknown bool) (filter, error) {
+	var f filter
+	for rawQuery != "" {
+		var pair string
+		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
+		if pair == "" {
+			continue
+		}
+		name, value, err := unescapePair(pair)
+		if err != nil {
+			return filter{}, err
+		}
+		if err := f.set(name, value, ignoreUnknown); err != nil {
+			return filter{}, err
+		}
+	}
+	return f, nil
+}
+
+func (f *filter) set(name, value string, ignoreUnknown bool) error {
+	var field *string
+	switch name {
+	case "status":
+		field = &f.status
+	case "inquiry_type":
+		field = &f.inquiryType
+	default:
+		if ignoreUnknown {
+			return nil
+		}
+		return &parameterError{name, "is not a parameter of this endpoint; remove it. Known parameters: status, inquiry_type"}
+	}
+	if *field != "" {
+		return &parameterError{name, "is given more than once; send it once"}
+	}
+	if !validFilterValue(value) {
+		return &parameterError{name, "must be 1 to 64 characters of A-Z a-z 0-9 . _ -"}
+	}
+	*field = value
+	return nil
+}
+
+// unescapePair splits one pair of a query and undoes its escapes. A semicolon
+// is refused as net/url refuses it: old servers took it for a separator, so two
+// programs on the way could read two different queries.
+func unescapePair(pair string) (name, value string, err error) {
+	name, value, _ = strings.Cut(pair, "=")
+	if strings.IndexByte(pair, ';') >= 0 {
+		return "", "", &parameterError{name, "has a semicolon; write it as %3B"}
+	}
+	if strings.IndexByte(pair, '%') < 0 && strings.IndexByte(pair, '+') < 0 {
+		return name, value, nil
+	}
+	plainName, err := url.QueryUnescape(name)
+	if err != nil {
+		return "", "", &parameterError{name, "has a bad percent-escape in its name; write % as %25"}
+	}
+	if value, err = url.QueryUnescape(value); err != nil {
+		return "", "", &parameterError{plainName, "has a bad percent-escape; write % as %25"}
+	}
+	return plainName, value, nil
+}
+
+func validFilterValue(s string) bool {
+	if len(s) == 0 || len(s) > maxFilterBytes {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// parameterError says which query parameter is wrong and what to do about it.
+type parameterError struct {
+	name string
+	what string
+}
+
+func (e *parameterError) Error() string { return "parameter " + e.shownName() + " " + e.what }
+
+// shownName bounds what a caller can have said back.
+func (e *parameterError) shownName() string {
+	if len(e.name) <= maxFilterBytes {
+		return e.name
+	}
+	return strings.ToValidUTF8(e.name[:maxFilterBytes], "") + "..."
+}

@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"inquiry-gateway/auth"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/upstream"
+)
+
+var (
+	errNotFound         = errors.New("no such path")
+	errMethodNotAllowed = errors.New("method not allowed")
+)
+
+// authRetryAfter is what a caller is asked to wait when the key store cannot be
+// reached: long enough not to add to its trouble, short enough to recover with it.
+const authRetryAfter = 2 * time.Second
+
+// refuse is the handler of what always fails.
+func refuse(err error) handler {
+	return func(*exchange) (reply, error) { return reply{}, err }
+}
+
+// problem is an error as the caller sees it: what is wrong, which part of the
+// request it is about, and the headers that go with it.
+type problem struct {
+	v1.Problem
+	source *v1.Source
+	header [2]string // name and value; empty: none
+}
+
+// refusal turns an error into the answer the caller gets. The error itself is
+// kept for the log: its text may speak of the legacy system, the answer never
+// does.
+func (g *Gateway) refusal(x *exchange, err error) reply {
+	p := problemOf(err)
+	x.cause = err
+	x.problem = p.Code
+	header := http.Header{
+		"Content-Type":  g.headers.jsonType,
+		"Cache-Control": g.headers.noStore,
+	}
+	if p.header[0] != "" {
+		header[p.header[0]] = []string{p.header[1]}
+	}
+	shown := p.Occurrence(x.id)
+	shown.Source = p.source
+	return reply{status: p.Status, header: header, body: v1.AppendErrors(nil, shown)}
+}
+
+// problemOf is the one table of errors. What it does not know is a bug, and
+// says no more than that.
+func problemOf(err error) problem {
+	var parameter *parameterError
+	var failure *upstream.Error
+	switch {
+	case errors.Is(err, errNotFound):
+		return problem{Problem: v1.ProblemNotFound()}
+	case errors.Is(err, errMethodNotAllowed):
+		return problem{Problem: v1.ProblemMethodNotAllowed(), header: [2]string{"Allow", "GET, HEAD"}}
+	case errors.As(err, &parameter):
+		detail := "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
+		return problem{Problem: v1.ProblemInvalidParameter().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
+	case errors.As(err, &failure):
+		return upstreamProblem(failure)
+	case errors.Is(err, context.DeadlineExceeded):
+		return problem{Problem: v1.ProblemUpstreamTimeout()}
+	}
+	return authProblem(err)
+}
+
+func authProblem(err error) problem {
+	switch {
+	case errors.Is(err, auth.ErrMissingKey):
+		return problem{Problem: v1.ProblemMissingAPIKey(), header: challenge("")}
+	case errors.Is(err, auth.ErrMultipleCredentials):
+		return problem{Problem: v1.ProblemInvalidRequest(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
+	case errors.Is(err, auth.ErrInvalidKey):
+		return problem{Problem: v1.ProblemInvalidAPIKey(), header: challenge(`, error="invalid_token"`)}
+	case errors.Is(err, auth.ErrUnavailable):
+		return problem{Problem: v1.ProblemAuthUnavailable(), header: retryAfter(authRetryAfter)}
+	case errors.Is(err, auth.ErrWrongKind):
+		return problem{Problem: v1.ProblemWrongKeyKind()}
+	case errors.Is(err, auth.ErrInsufficientScope):
+		return problem{Problem: v1.ProblemInsufficientScope(), header: challenge(`, error="insufficient_scope", scope="` + auth.ScopeInquiriesRead + `"`)}
+	case errors.Is(err, auth.ErrAccessRequired):
+		return problem{Problem: v1.ProblemAPIAccessRequired()}
+	}
+	return problem{Problem: v1.ProblemInternalError()}
+}
+
+func upstreamProblem(e *upstream.Error) problem {
+	switch e.Failure {
+	case upstream.FailureTimeout:
+		return problem{Problem: v1.ProblemUpstreamTimeout()}
+	case upstream.FailureUnavailable:
+		return problem{Problem: v1.ProblemUpstreamUnavailable(), header: retryAfter(e.RetryAfter)}
+	case upstream.FailureInvalid:
+		return problem{Problem: v1.ProblemUpstreamInvalidResponse()}
+	case upstream.FailureUpstream:
+		return problem{Problem: v1.ProblemUpstreamError()}
+	}
+	return problem{Problem: v1.ProblemInternalError()}
+}
+
+// challenge is the WWW-Authenticate of RFC 6750; params say what was wrong with
+// the credentials that came, and are empty where none did.
+func challenge(params string) [2]string {
+	return [2]string{"Www-Authenticate", `Bearer realm="inquiries"` + params}
+}
+
+// retryAfter is in whole seconds, rounded up so that nobody returns too early.
+func retryAfter(d time.Duration) [2]string {
+	return [2]string{"Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds()))))}
+}
