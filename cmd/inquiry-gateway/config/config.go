@@ -9,6 +9,9 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/upstream"
 )
 
 // Config is the whole configuration file. Make it with Load, or with Default
@@ -23,6 +26,10 @@ type Config struct {
 	Gateway        Gateway       `yaml:"gateway"`
 	Auth           Auth          `yaml:"auth"`
 	RateLimit      RateLimit     `yaml:"rate_limit"`
+
+	Redis    cache.RedisConfig `yaml:"redis"`
+	Cache    cache.Config      `yaml:"cache"`
+	Upstream upstream.Config   `yaml:"upstream"`
 
 	path string // the configuration file itself, absolute; "" without one
 	root *node  // what the file says; nil without one
@@ -76,6 +83,9 @@ func Default() Config {
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
 		Auth:           Auth{KeysFile: "keys.yaml"},
+		Redis:          cache.DefaultRedisConfig(),
+		Cache:          cache.DefaultConfig(),
+		Upstream:       upstream.DefaultConfig(),
 	}
 }
 
@@ -99,6 +109,7 @@ func Restart(running, next Config) []string {
 	}{
 		{"listen", running.Listen, next.Listen},
 		{"ops.listen", running.Ops.Listen, next.Ops.Listen},
+		{"redis", running.Redis, next.Redis},
 	}
 	var keys []string
 	for _, p := range parts {

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// example gives the documented example without the capabilities that are not
+// built yet.
+func example(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(string(data), "fleet_coalescing: true", "fleet_coalescing: false", 1)
+}
+
+func TestExampleLoads(t *testing.T) {
+	loaded, problems := loadText(t, example(t))
+	if problems != nil {
+		t.Fatalf("got\n%s", strings.Join(problems, "\n"))
+	}
+	if len(loaded.Warnings) != 0 {
+		t.Errorf("warnings: %v", loaded.Warnings)
+	}
+	files := loaded.Config.Files()
+	if len(files) != 2 || filepath.Base(files[0]) != "gateway.yaml" || files[1] != loaded.Config.Auth.KeysFile {
+		t.Errorf("files are %q", files)
+	}
+}
+
+func TestWhatIsShownLoadsAgain(t *testing.T) {
+	loaded, problems := loadText(t, example(t))
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	shown := loaded.Config.String()
+	for _, line := range []string{
+		"listen: 127.0.0.1:8080\n", "request_timeout: 5s\n", "stale_if_error: 10m\n", "max_bytes: 256MiB\n",
+		"title: subject\n", "default: null\n", `category: "{inquiry_type}"`, `"N": pending`,
+	} {
+		if !strings.Contains(shown, line) {
+			t.Errorf("%q is not in\n%s", line, shown)
+		}
+	}
+	again, problems := loadText(t, shown)
+	if problems != nil || again.Config.Redacted() != shown {
+		t.Errorf("got %v\n%s\nwant\n%s", problems, again.Config.Redacted(), shown)
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	text := strings.NewReplacer(
+		"headers: {X-Tenant: acme}", `headers: {X-Tenant: "${SECRET}", X-Key: hunter2}`,
+		`customer: "{account}"`, `customer: "{account}", key: "${SECRET}"`,
+	).Replace(example(t))
+	loaded, problems := loadText(t, text)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	if got := loaded.Config.Upstream.Headers["X-Tenant"]; got != "hunter2" {
+		t.Errorf("the header is %q", got)
+	}
+	shown := loaded.Config.Redacted()
+	if strings.Contains(shown, "hunter2") || !strings.Contains(shown, "key: ${SECRET}") || !strings.Contains(shown, "X-Key: \"[hidden]\"") {
+		t.Errorf("got\n%s", shown)
+	}
+	for text, want := range map[string]string{
+		"https://u:hunter2@h/p": "https://[hidden]@h/p", "https://h/p": "https://h/p", "u:p@h": "u:p@h", "": "",
+	} {
+		if got := redactText("base_url", text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+	if redactText("client_secret", "x") != hidden || redactText("client_secret_file", "x") != "x" {
+		t.Error("a secret is shown, or its file is not")
+	}
+}
+
+// A change of the example, and where the first line of the error must point.
+func TestMistakesInTheExample(t *testing.T) {
+	tests := []struct{ name, old, new, want string }{
+		{"typing slip", "title: subject", "titel: subject", `44:7: upstream.buyer.fields.titel: unknown key; did you mean "title"?`},
+		{"field missing", "      title: subject\n", "", "43:5: upstream.buyer.fields.title: "},
+		{"bad path", "title: subject", `title: "a.#(b"`, "44:14: upstream.buyer.fields.title"},
+		{"bad zone", "zone: Asia/Seoul}   #", "zone: Asia/Soul}   #", "48:71: upstream.buyer.fields.created_at.zone: "},
+		{"bad layout", `format: "2006-01-02 15:04:05", zone: Asia/Seoul}   #`, `format: "yyyy-mm-dd"}   #`, "48:42: upstream.buyer.fields.created_at.format: "},
+		{"bad URL", "base_url: https://legacy.internal", "base_url: legacy", "24:13: upstream.base_url: "},
+		{"user in URL", "base_url: https://legacy", "base_url: https://u:p@legacy", "24:13: upstream.base_url: "},
+		{"legacy slower than the request", "timeout: 2s", "timeout: 6s", "25:12: upstream.timeout: 6s is more than request_timeout (5s): no answer could be waited for that long; lower it, or raise request_timeout"},
+		{"custom form", "inquiry_type: {path: category, default: null}", "inquiry_type: {path: category, defalt: null}", `47:38: upstream.buyer.fields.inquiry_type.defalt: unknown key; did you mean "default"?`},
+		{"unit forgotten", "buyer:  {ttl: 30s", "buyer:  {ttl: 30", "18:17: cache.buyer.ttl: wants a duration such as 30s, got the number 30; add a unit (ms, s, m, h)"},
+		{"too long", "pending: {ttl: 10s}", "pending: {ttl: 1000h}", "18:99: cache.buyer.by_status.pending.ttl: "},
+		{"redis", "addrs: []", "addrs: [localhost]", "15:17: redis.addrs[0]: "},
+		{"later", "jitter: 0.1", "goals: {}", "20:3: cache.goals: not supported yet: goals for the TTL advice; remove the key"},
+		{"not built yet", "fleet_coalescing: false", "fleet_coalescing: true", "22:21: cache.fleet_coalescing: not supported yet"},
+		{"no seller", "  seller:\n    path", "  sellers:\n    path", `52:3: upstream.sellers: unknown key; did you mean "seller"?`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			text := strings.Replace(example(t), tt.old, tt.new, 1)
+			if text == example(t) {
+				t.Fatal("the example does not hold the text to replace")
+			}
+			_, got := loadText(t, text)
+			if len(got) != 1 || !strings.HasPrefix(got[0], "gateway.yaml:"+tt.want) {
+				t.Errorf("got\n%s\nwant one line that begins with\n%s", strings.Join(got, "\n"), tt.want)
+			}
+		})
+	}
+}
+
+func TestUpstreamWithoutKeysIsEmpty(t *testing.T) {
+	for _, text := range []string{"upstream:\n", "upstream: {}\n"} {
+		_, got := loadText(t, text)
+		if want := "gateway.yaml:1:1: upstream: is empty; add base_url, buyer and seller"; !slices.Equal(got, []string{want}) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestRestartNamesWhatAReloadCannotChange(t *testing.T) {
+	a, b := Default(), Default()
+	if got := Restart(a, b); got != nil {
+		t.Errorf("got %q for no difference", got)
+	}
+	b.Listen, b.Ops.Listen, b.Redis.DB, b.RequestTimeout = "127.0.0.1:1", "127.0.0.1:2", 3, 1
+	if got := Restart(a, b); !slices.Equal(got, []string{"listen", "ops.listen", "redis"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(example(f))
+	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")
+	f.Add("canary: &c {a: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		data, err := cleanSource([]byte(text))
+		if err != nil {
+			return
+		}
+		doc := documentOf("x: y")
+		doc.report = &report{file: "gateway.yaml"}
+		doc.parse(data, fakeEnv)
+		loaded, err := load(doc, Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
+		for _, line := range lines(err) {
+			if !strings.HasPrefix(line, "gateway.yaml:") {
+				t.Errorf("line %q of %q names no file", line, err)
+			}
+		}
+		if err == nil && strings.Contains(loaded.Config.Redacted(), "cannot be shown") {
+			t.Error(loaded.Config.Redacted())
+		}
+	})
+}
