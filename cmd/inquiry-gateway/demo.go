@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"text/template"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream/legacy"
+)
+
+//go:embed demo.yaml
+var demoConfig string
+
+// demoLegacyURL is the address in the mapping that the demo's own replaces.
+const demoLegacyURL = "http://127.0.0.1:9300"
+
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "run the gateway in front of a sample legacy system, with sample keys; REDIS_URL adds a Redis",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			dir, err := os.MkdirTemp("", "inquiry-gateway-demo-")
+			if err != nil {
+				return err
+			}
+			d := demo{dir: dir, out: c.Root().Writer, errOut: c.Root().ErrWriter, redisURL: os.Getenv("REDIS_URL")}
+			return errors.Join(d.run(ctx), os.RemoveAll(dir))
+		},
+	}
+}
+
+// demo is a whole installation in one process and one temporary folder.
+type demo struct {
+	dir         string
+	out, errOut io.Writer
+	redisURL    string
+}
+
+func (d *demo) run(ctx context.Context) error {
+	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
+	if err != nil {
+		return err
+	}
+	l, err := d.openListeners()
+	if err != nil {
+		return errors.Join(err, backend.Close())
+	}
+	callers, err := makeCallers(filepath.Join(d.dir, "keys.yaml"))
+	if err == nil {
+		err = d.writeConfig(l, backend.Addr().String())
+	}
+	if err != nil {
+		return errors.Join(err, backend.Close(), l.close())
+	}
+	return d.serve(ctx, l, backend, callers)
+}
+
+func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, callers []caller) error {
+	logger := newLogger(d.errOut)
+	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
+	if err != nil {
+		return errors.Join(err, backend.Close(), l.close())
+	}
+	a, err := newApp(loaded.Config, l, logger)
+	if err != nil {
+		return errors.Join(err, backend.Close())
+	}
+	d.welcome(a, backend, callers)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.run(ctx) })
+	// Changing lists show what freshness and revalidation are for.
+	system := legacy.New(legacy.Options{Seed: 1, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
+	group.Go(func() error {
+		return serveUntil(ctx, newServer(backend, system, 0, logger), legacyGrace)
+	})
+	return group.Wait()
+}
+
+// listenNear opens the address, or any free port beside it where that is taken,
+// and says so: a demo should run next to whatever else does.
+func (d *demo) listenNear(what, address string) (net.Listener, error) {
+	l, err := listen(what, address)
+	if err == nil {
+		return l, nil
+	}
+	host, _, splitErr := net.SplitHostPort(address)
+	if splitErr != nil {
+		return nil, splitErr
+	}
+	free, freeErr := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if freeErr != nil {
+		return nil, errors.Join(err, freeErr)
+	}
+	fmt.Fprintf(d.out, "note: %s is taken, so %s listens on %s\n", address, what, free.Addr())
+	return free, nil
+}
+
+func (d *demo) openListeners() (listeners, error) {
+	public, err := d.listenNear("the gateway", "127.0.0.1:8080")
+	if err != nil {
+		return listeners{}, err
+	}
+	private, err := d.listenNear("the ops listener", "127.0.0.1:9090")
+	if err != nil {
+		return listeners{}, errors.Join(err, public.Close())
+	}
+	return listeners{public, private}, nil
+}
+
+// demoRedis is REDIS_URL as the configuration says it.
+type demoRedis struct {
+	Addr, Username, PasswordFile string
+	DB                           int
+}
+
+func (d *demo) redis() (*demoRedis, error) {
+	if d.redisURL == "" {
+		return nil, nil
+	}
+	o, err := redis.ParseURL(d.redisURL)
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+	}
+	r := &demoRedis{Addr: o.Addr, Username: o.Username, DB: o.DB}
+	if o.Password != "" {
+		r.PasswordFile = "redis-password"
+		err = os.WriteFile(filepath.Join(d.dir, r.PasswordFile), []byte(o.Password), 0o600)
+	}
+	return r, err
+}
+
+func (d *demo) writeConfig(l listeners, backend string) error {
+	r, err := d.redis()
+	if err != nil {
+		return err
+	}
+	t, err := template.New("gateway.yaml").Parse(demoConfig)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	err = t.Execute(&text, struct {
+		Listen, Ops, Upstream string
+		Redis                 *demoRedis
+	}{
+		l.public.Addr().String(), l.ops.Addr().String(),
+		string(bytes.Replace(legacy.Mapping(), []byte(demoLegacyURL), []byte("http://"+backend), 1)), r,
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), text.Bytes(), 0o600)
+}
+
+// caller is a sample key and what comes of using it.
+type caller struct {
+	what, kind, key string
+	record          auth.KeyRecord
+	account         auth.Account
+}
+
+// makeCallers writes a keys file with one key for each way a request can go.
+func makeCallers(file string) ([]caller, error) {
+	read := []string{auth.ScopeInquiriesRead}
+	paid := func(id string) auth.Account { return auth.Account{ID: id, APIAccess: auth.AccessPaid} }
+	callers := []caller{
+		{what: "a paying buyer: 200", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-buyer", Scopes: read}},
+		{what: "another buyer, who gets another list: 200", kind: legacy.KindBuyer, account: paid(legacy.BuyerOther), record: auth.KeyRecord{ID: "demo-other-buyer", Scopes: read}},
+		{what: "a seller: 200", kind: legacy.KindSeller, account: paid(legacy.SellerTypical), record: auth.KeyRecord{ID: "demo-seller", Scopes: read}},
+		{what: "a buyer without paid api_access: 403", kind: legacy.KindBuyer, account: auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}, record: auth.KeyRecord{ID: "demo-unpaid", Scopes: read}},
+		{what: "a key without the scope inquiries:read: 403", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-no-scope"}},
+		{what: "an expired key: 401", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-expired", Scopes: read, ExpiresAt: time.Now().Add(-time.Hour)}},
+	}
+	keys := auth.NewKeysFile(file, auth.Hasher{})
+	for i := range callers {
+		c := &callers[i]
+		key, err := auth.Generate(c.kind)
+		if err != nil {
+			return nil, err
+		}
+		c.key, c.record.Kind, c.record.Account, c.record.Digest = key, c.kind, c.account.ID, auth.Hasher{}.Hash(key)
+		if err := keys.Add(context.Background(), c.record, &c.account); err != nil {
+			return nil, err
+		}
+	}
+	return callers, nil
+}
+
+// welcome prints what runs where, and a line to paste for each caller.
+func (d *demo) welcome(a *app, backend net.Listener, callers []caller) {
+	tier := "in the process"
+	if a.redis != nil {
+		tier = "in the process and in the Redis of REDIS_URL"
+	}
+	fmt.Fprintf(d.out, `
+gateway        %s   documentation: %s/docs
+ops            %s   metrics: %s/metrics
+legacy system  http://%s   faults: curl -X PUT 'http://%s/admin/fault?fault=status&status=503'   and back: curl -X DELETE http://%s/admin/fault
+lists          cached %s
+configuration  %s
+
+`, a.public.url(), a.public.url(), a.ops.url(), a.ops.url(), backend.Addr(), backend.Addr(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
+	for _, c := range callers {
+		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.public.url(), c.kind)
+	}
+	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.public.url())
+	fmt.Fprintf(d.out, "\nOne JSON record per request follows. Ctrl-C stops everything.\n\n")
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"inquiry-gateway/upstream/legacy"
+)
+
+// legacyGrace is how long lists under way may take when the legacy stops.
+const legacyGrace = 2 * time.Second
+
+func legacyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "legacy",
+		Usage: "run the sample legacy system alone, with faults on demand under /admin",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
+			&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
+			&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
+			&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
+			&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
+			&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps it, and end"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Bool("mapping") {
+				_, err := c.Root().Writer.Write(legacy.Mapping())
+				return err
+			}
+			l, err := listen("--listen", c.String("listen"))
+			if err != nil {
+				return err
+			}
+			system := legacy.New(legacy.Options{
+				Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
+			})
+			s := newServer(l, system, 0, newLogger(c.Root().ErrWriter))
+			fmt.Fprintf(c.Root().Writer, "legacy system on %s; accounts: %s/admin/accounts\n", s.url(), s.url())
+			return serveUntil(ctx, s, legacyGrace)
+		},
+	}
+}
+
+// serveUntil serves until ctx ends and gives requests under way the grace.
+func serveUntil(ctx context.Context, s *server, grace time.Duration) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(s.serve)
+	group.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		return s.shutdown(stop)
+	})
+	return group.Wait()
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream/legacy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program is the whole gateway, served on free ports in front of a legacy
+// system, as serve would run it.
+type program struct {
+	t      *testing.T
+	dir    string
+	system *legacy.Server
+	app    *app
+	logs   *logBuffer
+	client *http.Client
+	keys   map[string]string // by key id
+	stop   func()
+}
+
+// setup is what a test wants to be different.
+type setup struct {
+	legacy legacy.Options
+	// yaml is put before the upstream section.
+	yaml string
+	// upstream replaces texts of the upstream section, in pairs.
+	upstream []string
+	// backend stands in front of the legacy system where it is not nil.
+	backend http.Handler
+}
+
+// sampleKeys are there in every test: two per account kind, and one for each
+// way to be refused.
+func sampleKeys() []caller {
+	read := []string{auth.ScopeInquiriesRead}
+	paid := func(id string) auth.Account { return auth.Account{ID: id, APIAccess: auth.AccessPaid} }
+	sample := func(id, kind string, account auth.Account, scopes []string) caller {
+		return caller{kind: kind, account: account, record: auth.KeyRecord{ID: id, Scopes: scopes}}
+	}
+	callers := []caller{
+		sample("buyer", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
+		sample("other-buyer", legacy.KindBuyer, paid(legacy.BuyerOther), read),
+		sample("empty-buyer", legacy.KindBuyer, paid(legacy.BuyerEmpty), read),
+		sample("seller", legacy.KindSeller, paid(legacy.SellerTypical), read),
+		sample("unpaid", legacy.KindBuyer, auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}, read),
+		sample("no-scope", legacy.KindBuyer, paid(legacy.BuyerTypical), nil),
+		sample("expired", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
+		sample("revoked", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
+	}
+	callers[6].record.ExpiresAt = time.Now().Add(-time.Hour)
+	callers[7].record.Revoked = true
+	return callers
+}
+
+func start(t *testing.T, s setup) *program {
+	t.Helper()
+	p := &program{t: t, dir: t.TempDir(), system: legacy.New(s.legacy), logs: &logBuffer{}, keys: map[string]string{}}
+	var backend http.Handler = p.system
+	if s.backend != nil {
+		backend = s.backend
+	}
+	upstream := httptest.NewServer(backend)
+	p.writeKeys(sampleKeys())
+	mapping := strings.NewReplacer(append([]string{demoLegacyURL, upstream.URL}, s.upstream...)...).Replace(string(legacy.Mapping()))
+	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n"+s.yaml+"\n"+mapping)
+	p.run()
+	p.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 20 * time.Second}
+	t.Cleanup(func() {
+		p.client.CloseIdleConnections()
+		p.stop()
+		upstream.Close()
+	})
+	return p
+}
+
+func (p *program) run() {
+	p.t.Helper()
+	loaded, err := config.Load(filepath.Join(p.dir, "gateway.yaml"), config.Options{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	l, err := openListeners(loaded.Config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if p.app, err = newApp(loaded.Config, l, slog.New(slog.NewJSONHandler(p.logs, nil))); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.app.run(ctx) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.t.Errorf("the program ended with %v", err)
+		}
+	})
+}
+
+func (p *program) writeKeys(callers []caller) {
+	p.t.Helper()
+	file := auth.NewKeysFile(filepath.Join(p.dir, "keys.yaml"), auth.Hasher{})
+	for _, c := range callers {
+		key, err := auth.Generate(c.kind)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		c.record.Kind, c.record.Account, c.record.Digest = c.kind, c.account.ID, auth.Hasher{}.Hash(key)
+		if err := file.Add(context.Background(), c.record, &c.account); err != nil {
+			p.t.Fatal(err)
+		}
+		p.keys[c.record.ID] = key
+	}
+}
+
+func (p *program) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// answer is a response that has been read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// response is the answer as a checker wants to read it.
+func (a answer) response() *http.Response {
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body))}
+}
+
+// request makes a request with the key of that id; headers come in pairs.
+func (p *program) request(method, target, keyID string, headers ...string) *http.Request {
+	p.t.Helper()
+	r, err := http.NewRequest(method, p.app.public.url()+target, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if keyID != "" {
+		r.Header.Set("Authorization", "Bearer "+p.keys[keyID])
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func (p *program) do(r *http.Request) answer {
+	p.t.Helper()
+	resp, err := p.client.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, body}
+}
+
+func (p *program) get(target, keyID string, headers ...string) answer {
+	p.t.Helper()
+	return p.do(p.request(http.MethodGet, target, keyID, headers...))
+}
+
+// ops reads a page of the ops listener.
+func (p *program) ops(path string) answer {
+	p.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, p.app.ops.url()+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.do(r)
+}
+
+// eventually waits for what happens in another goroutine. The wait ends a test
+// that would fail; it decides nothing else.
+func (p *program) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	p.t.Fatalf("not within 20 s: %s\n%s", what, p.logs)
+}
+
+// logBuffer keeps log records of many goroutines.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+const (
+	buyerList  = "/api/v1/buyer/inquiries"
+	sellerList = "/api/v1/seller/inquiries"
+)
+
+func listOf(kind string) string { return fmt.Sprintf("/api/v1/%s/inquiries", kind) }

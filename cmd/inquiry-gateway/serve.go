@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+func configFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE`", Required: true}
+}
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "serve the lists",
+		Flags: []cli.Flag{configFlag()},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			loaded, err := config.Load(c.String("config"), config.Options{})
+			if err != nil {
+				return err
+			}
+			cfg, logger := loaded.Config, newLogger(c.Root().ErrWriter)
+			for _, warning := range loaded.Warnings {
+				logger.Warn("configuration", "warning", warning.Error())
+			}
+			l, err := openListeners(cfg)
+			if err != nil {
+				return err
+			}
+			a, err := newApp(cfg, l, logger)
+			if err != nil {
+				return err
+			}
+			return a.run(ctx)
+		},
+	}
+}
+
+// newLogger writes one JSON record per line.
+func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "check",
+		Usage: "say what is wrong with a configuration, by file, line and key",
+		Flags: []cli.Flag{
+			configFlag(),
+			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
+		},
+		Action: func(_ context.Context, c *cli.Command) error {
+			file := c.String("config")
+			loaded, err := config.Load(file, config.Options{})
+			if err != nil {
+				return err
+			}
+			if err := checkParts(loaded.Config); err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			for _, warning := range loaded.Warnings {
+				fmt.Fprintf(out, "warning: %v\n", warning)
+			}
+			if c.Bool("print") {
+				fmt.Fprint(out, loaded.Config.Redacted())
+			}
+			_, err = fmt.Fprintf(out, "%s: good\n", file)
+			return err
+		},
+	}
+}
+
+// checkParts reads the files that the configuration only names, as serve would.
+func checkParts(cfg config.Config) error {
+	a := &app{cfg: cfg, logger: slog.New(slog.DiscardHandler)}
+	if _, err := a.buildAuth(newRegistry()); err != nil {
+		return err
+	}
+	if cfg.TLS.CertFile == "" {
+		return nil
+	}
+	_, err := loadCertificate(cfg.TLS.CertFile, cfg.TLS.KeyFile)
+	return err
+}

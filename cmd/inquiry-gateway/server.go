@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Bounds of a connection that no configuration needs to change: the public
+// requests have no body, so whoever is slower than this holds a place for
+// nothing.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+// server is an http.Server on a listener that is already open, so that a taken
+// port is known before anything else starts.
+type server struct {
+	http     *http.Server
+	listener net.Listener
+	tls      bool
+}
+
+// listen opens an address; key names the configuration's key in the error.
+func listen(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %s is taken by another program; stop that one or set %s to a free address", key, address, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, address, err)
+	}
+	return l, nil
+}
+
+// newServer wraps a handler with the bounds that net/http leaves open. Writing
+// an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
+// without TLS.
+func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &server{
+		listener: l,
+		http: &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: readHeaderTimeout,
+			ReadTimeout:       readTimeout,
+			WriteTimeout:      writeTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			Protocols:         protocols,
+			ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		},
+	}
+}
+
+// withTLS serves TLS with the certificate that cert holds at the handshake.
+func (s *server) withTLS(cert *certificate) {
+	s.tls = true
+	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get}
+}
+
+// serve answers until shutdown is called; only then it returns nil.
+func (s *server) serve() error {
+	var err error
+	if s.tls {
+		err = s.http.ServeTLS(s.listener, "", "")
+	} else {
+		err = s.http.Serve(s.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// shutdown waits for requests under way until ctx ends, then cuts them off.
+func (s *server) shutdown(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
+	}
+	return nil
+}
+
+// url is where a person reaches the server.
+func (s *server) url() string {
+	if s.tls {
+		return "https://" + s.listener.Addr().String()
+	}
+	return "http://" + s.listener.Addr().String()
+}
+
+// certificate is a key pair read from two files, swapped whole by reload.
+type certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+func loadCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	return c, c.reload()
+}
+
+// reload reads both files again; on an error the pair that was good stays.
+func (c *certificate) reload() error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
