@@ -31,7 +31,10 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 		x := g.begin(c)
 		defer g.metrics.inFlight.Dec()
 		rep, err := g.run(h, x)
-		if err != nil {
+		switch {
+		case err != nil && callerLeft(x.request):
+			rep, x.cause = reply{status: statusClientClosedRequest}, err
+		case err != nil:
 			rep = g.refusal(x, err)
 		}
 		g.write(c.Writer, x, rep)
@@ -39,6 +42,10 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 		g.log(x, endpoint)
 	}
 }
+
+// callerLeft says whether there is nobody to answer any more. What failed then
+// failed for that reason, and is no fault of the legacy's.
+func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // page is adapt for what answers by itself: documents, which know no caller.
 func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {

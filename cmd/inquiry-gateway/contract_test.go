@@ -16,16 +16,17 @@ import (
 
 // refusal is one row of the public error table, shown live.
 type refusal struct {
-	name    string
-	method  string // empty: GET
-	target  string // empty: the buyers' list
-	key     string // by key id; empty: no Authorization header
-	headers []string
-	prepare func(*program)
-	status  int
-	code    string
-	want    map[string]string // headers and their values
-	source  string            // the parameter or header at fault
+	name     string
+	method   string // empty: GET
+	target   string // empty: the buyers' list
+	key      string // by key id; empty: no Authorization header
+	headers  []string
+	prepare  func(*program)
+	upstream []string // as in setup
+	status   int
+	code     string
+	want     map[string]string // headers and their values
+	source   string            // the parameter or header at fault
 }
 
 const (
@@ -82,9 +83,9 @@ func refusals() []refusal {
 		{name: "duplicate keys", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDuplicateKeys}), status: 502, code: "upstream_invalid_response"},
 		{name: "not UTF-8", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultInvalidUTF8}), status: 502, code: "upstream_invalid_response"},
 		{name: "deep nesting", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDeep}), status: 502, code: "upstream_invalid_response"},
-		{name: "too many records", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultHuge}), status: 502, code: "upstream_invalid_response"},
+		{name: "too many records", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultHuge, Size: 200}), upstream: []string{"max_records: 10000", "max_records: 100"}, status: 502, code: "upstream_invalid_response"},
 		{name: "foreign record", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultWrongOwner}), status: 502, code: "upstream_invalid_response"},
-		{name: "legacy too slow", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDelay, Delay: 10 * time.Second}), status: 504, code: "upstream_timeout"},
+		{name: "legacy too slow", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDelay, Delay: 10 * time.Second}), upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
 		{name: "breaker open", key: "buyer", prepare: openBreaker, status: 503, code: "upstream_unavailable", want: map[string]string{"Retry-After": "5"}},
 	}
 }
@@ -98,14 +99,15 @@ func openBreaker(p *program) {
 	})
 }
 
-// shortTimeouts make a legacy that hangs a quick test.
+// shortTimeouts make a quick test of a legacy that hangs; whoever asks for them
+// needs no answer in time.
 var shortTimeouts = []string{"timeout: 2s", "timeout: 300ms"}
 
 func TestEveryRefusal(t *testing.T) {
 	checker := newChecker(t)
 	for _, row := range refusals() {
 		t.Run(row.name, func(t *testing.T) {
-			p := start(t, setup{upstream: shortTimeouts})
+			p := start(t, setup{upstream: row.upstream})
 			if row.prepare != nil {
 				row.prepare(p)
 			}

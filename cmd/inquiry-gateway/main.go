@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,23 +23,24 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args)
+	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
 // run executes one command line and gives its exit code: 0 good, 1 failed,
 // 2 wrong use.
-func run(ctx context.Context, args []string) int {
-	err := newCommand().Run(ctx, args)
-	switch {
-	case err == nil:
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	command := newCommand()
+	command.Writer, command.ErrWriter = out, errOut
+	err := command.Run(ctx, args)
+	if err == nil {
 		return 0
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "inquiry-gateway: %v\n", err)
+	}
+	fmt.Fprintf(errOut, "inquiry-gateway: %v\n", err)
+	if errors.As(err, new(usageError)) {
 		return exitWrongUse
 	}
-	fmt.Fprintf(os.Stderr, "inquiry-gateway: %v\n", err)
 	return exitFailed
 }
 
@@ -48,20 +50,29 @@ type usageError struct{ error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func newCommand() *cli.Command {
-	return &cli.Command{
-		Name:                      "inquiry-gateway",
-		Usage:                     "a read-only gateway in front of an existing inquiry system",
-		Commands:                  []*cli.Command{serveCommand(), demoCommand(), legacyCommand(), checkCommand(), keysCommand(), healthCommand(), versionCommand()},
-		DisableSliceFlagSeparator: true,
-		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error {
-			return usageError{err}
-		},
-		Action: func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usagef("unknown command %q; see inquiry-gateway --help", c.Args().First())
-			}
-			return cli.ShowAppHelp(c)
-		},
+	root := &cli.Command{
+		Name:           "inquiry-gateway",
+		Usage:          "a read-only gateway in front of an existing inquiry system",
+		Commands:       []*cli.Command{serveCommand(), demoCommand(), legacyCommand(), checkCommand(), keysCommand(), healthCommand(), versionCommand()},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+	}
+	strict(root)
+	return root
+}
+
+// strict has a command and all below it answer wrong use with a usageError, and
+// a group that is called without one of its commands with its help.
+func strict(c *cli.Command) {
+	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
+	if len(c.Commands) > 0 {
+		c.Action = func(_ context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usagef("unknown command %q; see %s --help", c.Args().First(), c.FullName())
+			}
+			return cli.ShowSubcommandHelp(c)
+		}
+	}
+	for _, sub := range c.Commands {
+		strict(sub)
 	}
 }

@@ -26,10 +26,17 @@ func TestMatrixLegacy(t *testing.T) {
 	cold := map[string]int{"up": 200, "slow": 504, "down": 502, "garbage": 502}
 	for state, prepare := range legacyStates {
 		t.Run(state, func(t *testing.T) {
-			p := start(t, setup{upstream: shortTimeouts, yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 0s, stale_if_error: 10m}}"})
+			var timeouts []string
+			if state == "slow" {
+				timeouts = shortTimeouts
+			}
+			p := start(t, setup{upstream: timeouts, yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 0s, stale_if_error: 10m}}"})
 			want := truth(p.system, "buyer", legacy.BuyerTypical, "", "")
 			warm := p.get(buyerList, "buyer")
 			prepare(p)
+			p.eventually("the list is no longer fresh", func() bool {
+				return state == "up" || strings.Contains(p.get(buyerList, "buyer").header.Get("Cache-Status"), "; ttl=-")
+			})
 			for i := range 3 {
 				a := p.get(buyerList, "buyer")
 				if a.status != http.StatusOK || !bytes.Equal(a.body, want) {

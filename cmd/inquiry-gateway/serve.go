@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -42,8 +43,20 @@ func serveCommand() *cli.Command {
 	}
 }
 
-// newLogger writes one JSON record per line.
-func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
+// newLogger writes one JSON record per line. The Redis client's own remarks go
+// the same way instead of between the lines; what they tell is in the metrics,
+// so they are for debugging.
+func newLogger(w io.Writer) *slog.Logger {
+	logger := slog.New(slog.NewJSONHandler(w, nil))
+	redis.SetLogger(redisRemarks{logger})
+	return logger
+}
+
+type redisRemarks struct{ logger *slog.Logger }
+
+func (r redisRemarks) Printf(ctx context.Context, format string, args ...any) {
+	r.logger.DebugContext(ctx, "redis client", "remark", fmt.Sprintf(format, args...))
+}
 
 func checkCommand() *cli.Command {
 	return &cli.Command{

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// command runs one command line as main would.
+func command(t *testing.T, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), append([]string{"inquiry-gateway"}, args...), &stdout, &stderr)
+	return stdout.String(), stderr.String(), code
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"version"}, 0, "inquiry-gateway dev"},
+		{[]string{}, 0, "COMMANDS"},
+		{[]string{"nonsense"}, 2, "unknown command"},
+		{[]string{"serve"}, 2, `"config"`},
+		{[]string{"serve", "--nonsense"}, 2, "nonsense"},
+		{[]string{"serve", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
+		{[]string{"check", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
+		{[]string{"keys", "list"}, 2, "which keys file"},
+		{[]string{"keys", "nonsense"}, 2, "nonsense"},
+		{[]string{"keys", "--file", "x", "-c", "y", "list"}, 2, "give one of them"},
+		{[]string{"keys", "--file", "x", "revoke"}, 2, "which key"},
+		{[]string{"keys", "--file", "x", "new", "--kind", "admin", "--account", "a"}, 2, "admin"},
+		{[]string{"keys", "--file", "x", "new", "--kind", "buyer", "--account", "a", "--expires", "tomorrow"}, 2, "tomorrow"},
+		{[]string{"legacy", "--listen", "nowhere"}, 1, "nowhere"},
+		{[]string{"health", "http://127.0.0.1:1/readyz"}, 1, "refused"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			out, errOut, code := command(t, tc.args...)
+			if code != tc.code || !strings.Contains(out+errOut, tc.says) {
+				t.Errorf("exit code %d, want %d; said %s%s, want %q", code, tc.code, out, errOut, tc.says)
+			}
+		})
+	}
+}
+
+func TestTakenPortIsAClearError(t *testing.T) {
+	p := start(t, setup{})
+	taken := strings.TrimPrefix(p.app.public.url(), "http://")
+	p.write("taken.yaml", "listen: "+taken+"\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n"+string(legacy.Mapping()))
+	_, errOut, code := command(t, "serve", "-c", filepath.Join(p.dir, "taken.yaml"))
+	if code != 1 || !strings.Contains(errOut, "listen: "+taken+" is taken by another program") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
+
+// The life of a key with a running gateway: made, used, revoked, refused.
+func TestKeysAgainstARunningGateway(t *testing.T) {
+	p := start(t, setup{})
+	file := filepath.Join(p.dir, "keys.yaml")
+	out, errOut, code := command(t, "keys", "-c", filepath.Join(p.dir, "gateway.yaml"), "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "fresh", "--expires", "24h")
+	if code != 0 {
+		t.Fatalf("keys new: %s", errOut)
+	}
+	key, _, _ := strings.Cut(out, "\n")
+	if !regexp.MustCompile(`^iqb_[0-9A-Za-z]{36}$`).MatchString(key) {
+		t.Fatalf("keys new printed %q", out)
+	}
+	if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte(key)) {
+		t.Fatalf("the file holds the key itself (%v)", err)
+	}
+	p.keys["fresh"] = key
+	p.eventually("the new key works", func() bool { return p.get(buyerList, "fresh").status == http.StatusOK })
+
+	out, _, _ = command(t, "keys", "--file", file, "list")
+	if !regexp.MustCompile(`(?m)^fresh +active +buyer +acme +paid +inquiries:read`).MatchString(out) {
+		t.Errorf("keys list: %s", out)
+	}
+	if _, errOut, code = command(t, "keys", "--file", file, "revoke", "fresh"); code != 0 {
+		t.Fatalf("keys revoke: %s", errOut)
+	}
+	p.eventually("the revoked key is refused", func() bool { return p.get(buyerList, "fresh").status == http.StatusUnauthorized })
+	if _, errOut, code = command(t, "keys", "--file", file, "revoke", "nobody"); code != 1 || !strings.Contains(errOut, "nobody") {
+		t.Errorf("revoking an unknown key: %d %s", code, errOut)
+	}
+	if _, errOut, code = command(t, "keys", "--file", file, "new", "--kind", "buyer", "--account", "newcomer"); code != 1 || !strings.Contains(errOut, "--api-access paid") {
+		t.Errorf("a key for an unknown account: %d %s", code, errOut)
+	}
+}
+
+// A keys file with a mistake is reported, and the old keys stay good.
+func TestBrokenKeysFileKeepsTheOldKeys(t *testing.T) {
+	p := start(t, setup{})
+	p.write("keys.yaml", "keys: [nonsense")
+	p.eventually("the mistake is logged", func() bool { return strings.Contains(p.logs.String(), "stays in force") })
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Errorf("the old key: %d", a.status)
+	}
+	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_reloads_total{result="failed"} 1`) {
+		t.Error("the failed reload is not counted")
+	}
+}
+
+func TestCheckNamesFileLineAndKey(t *testing.T) {
+	p := start(t, setup{})
+	p.write("bad.yaml", "listen: 127.0.0.1:8080\nauth: {keys_file: keys.yaml}\nrequest_timout: 5s\n"+
+		strings.Replace(string(legacy.Mapping()), "items: result.items", "items: result[", 1))
+	_, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "bad.yaml"))
+	if code != 1 || !strings.Contains(errOut, "bad.yaml:3:1: request_timout: unknown key") || !regexp.MustCompile(`bad\.yaml:\d+:\d+: upstream\.buyer\.items: `).MatchString(errOut) {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	out, errOut, code := command(t, "check", "--print", "-c", filepath.Join(p.dir, "gateway.yaml"))
+	if code != 0 || !strings.Contains(out, "gateway.yaml: good") || !strings.Contains(out, "stale_if_error") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
+// demoRun is a demo under way.
+type demoRun struct {
+	lines []string // that a person can paste
+	stop  func() (code int)
+}
+
+// startDemo runs the demo until its welcome is on the screen.
+func startDemo(t *testing.T) demoRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	screen, out := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"inquiry-gateway", "demo"}, out, io.Discard)
+		_ = out.Close()
+	}()
+	d := demoRun{stop: func() int { cancel(); return <-code }}
+	for lines := bufio.NewScanner(screen); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "curl -i") {
+			d.lines = append(d.lines, lines.Text())
+		}
+		if strings.Contains(lines.Text(), "Ctrl-C") {
+			break
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, screen) }() // ends with the pipe
+	return d
+}
+
+// The lines that the demo prints do what the line above each of them says.
+func TestDemo(t *testing.T) {
+	for name, redisURL := range map[string]string{"in process": "", "with Redis": "redis://" + redistest.Start(t).Addr + "/0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("REDIS_URL", redisURL)
+			d := startDemo(t)
+			form := regexp.MustCompile(`^curl -i -H 'Authorization: (Bearer \S+)' '(\S+)'$`)
+			var got []int
+			client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+			for _, line := range d.lines {
+				m := form.FindStringSubmatch(line)
+				if m == nil {
+					t.Fatalf("not a line to paste: %s", line)
+				}
+				r, err := http.NewRequest(http.MethodGet, m[2], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", m[1])
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				got = append(got, resp.StatusCode)
+			}
+			if want := []int{200, 200, 200, 403, 403, 401, 200}; !slices.Equal(got, want) {
+				t.Errorf("statuses %v, want %v", got, want)
+			}
+			if code := d.stop(); code != 0 {
+				t.Errorf("Ctrl-C ended the demo with exit code %d", code)
+			}
+		})
+	}
+}
+
+// A stop lets requests under way finish, and says that it drains meanwhile.
+func TestStopFinishesWhatIsUnderWay(t *testing.T) {
+	p := start(t, setup{})
+	p.system.SetLatency(300 * time.Millisecond)
+	got := make(chan answer, 1)
+	r := p.request(http.MethodGet, buyerList, "buyer")
+	go func() { got <- p.do(r) }()
+	p.eventually("the legacy has been asked", func() bool { return p.system.Stats().InFlight > 0 })
+	p.stop()
+	if a := <-got; a.status != http.StatusOK {
+		t.Errorf("the request under way got %d", a.status)
+	}
+}

@@ -1,0 +1,279 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/v1/contract"
+	"inquiry-gateway/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// doubles stand in for what is hard to have fail at a chosen moment; the whole
+// program is tested with the real parts in cmd.
+type authFunc func() (auth.Principal, error)
+
+func (f authFunc) Authenticate(context.Context, []string) (auth.Principal, error) { return f() }
+
+type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
+
+func (listsFunc) Lookup(cache.Key) (cache.Result, bool) { return cache.Result{}, false }
+func (f listsFunc) Get(ctx context.Context, k cache.Key) (cache.Result, error) {
+	return f(ctx, k)
+}
+
+func buyer() (auth.Principal, error) {
+	return auth.Principal{Kind: "buyer", Account: "acme", KeyID: "k1", Scopes: auth.ScopeInquiriesRead, PaidAccess: true}, nil
+}
+
+func entryOf(account string) cache.Result {
+	return cache.Result{Outcome: cache.Hit, TTL: time.Second, Entry: &cache.Entry{
+		Kind: "buyer", Account: account, ETag: []string{`W/"x"`},
+		Identity: cache.Variant{Body: []byte(`{"data":[],"meta":{},"errors":[]}`), Length: []string{"33"}},
+	}}
+}
+
+type bench struct {
+	gateway  *Gateway
+	logs     *bytes.Buffer
+	registry *prometheus.Registry
+}
+
+func newBench(opts Options) bench {
+	b := bench{logs: &bytes.Buffer{}, registry: prometheus.NewRegistry()}
+	opts.Logger, opts.Registerer = slog.New(slog.NewJSONHandler(b.logs, nil)), b.registry
+	if opts.Auth == nil {
+		opts.Auth = authFunc(buyer)
+	}
+	b.gateway = New(opts)
+	return b
+}
+
+func (b bench) get(headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	b.gateway.ServeHTTP(w, r)
+	return w
+}
+
+// Every error that the parts may return, as the caller gets it.
+func TestErrorTable(t *testing.T) {
+	checker, err := contract.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		err        error
+		status     int
+		code       string
+		retryAfter string
+	}{
+		{auth.ErrUnavailable, 503, "auth_unavailable", "2"},
+		{fmt.Errorf("redis: %w", auth.ErrUnavailable), 503, "auth_unavailable", "2"},
+		{auth.ErrMissingKey, 401, "missing_api_key", ""},
+		{auth.ErrMultipleCredentials, 400, "invalid_request", ""},
+		{auth.ErrInvalidKey, 401, "invalid_api_key", ""},
+		{auth.ErrWrongKind, 403, "wrong_key_kind", ""},
+		{auth.ErrInsufficientScope, 403, "insufficient_scope", ""},
+		{auth.ErrAccessRequired, 403, "api_access_required", ""},
+		{&upstream.Error{Failure: upstream.FailureTimeout}, 504, "upstream_timeout", ""},
+		{&upstream.Error{Failure: upstream.FailureUpstream}, 502, "upstream_error", ""},
+		{&upstream.Error{Failure: upstream.FailureInvalid}, 502, "upstream_invalid_response", ""},
+		{&upstream.Error{Failure: upstream.FailureUnavailable, RetryAfter: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
+		{&upstream.Error{Failure: upstream.FailureUnavailable}, 503, "upstream_unavailable", "1"},
+		{fmt.Errorf("fill: %w", &upstream.Error{Failure: upstream.FailureTimeout}), 504, "upstream_timeout", ""},
+		{context.DeadlineExceeded, 504, "upstream_timeout", ""},
+		{cache.ErrFillPanicked, 500, "internal_error", ""},
+		{errors.New("secret cause"), 500, "internal_error", ""},
+	} {
+		t.Run(tc.err.Error(), func(t *testing.T) {
+			b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return cache.Result{}, tc.err })})
+			w := b.get()
+			if w.Code != tc.status || !strings.Contains(w.Body.String(), `"code":"`+tc.code+`"`) || w.Header().Get("Retry-After") != tc.retryAfter {
+				t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
+			}
+			if strings.Contains(w.Body.String(), "secret") {
+				t.Error("the cause is shown to the caller")
+			}
+			if !strings.Contains(b.logs.String(), tc.code) || !strings.Contains(b.logs.String(), `"cause":`) {
+				t.Errorf("the log does not tell why: %s", b.logs)
+			}
+			if err := checker.Check(httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil), w.Result()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestPanicIsAWholeAnswer(t *testing.T) {
+	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { panic("boom") })})
+	w := b.get()
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "internal_error") || strings.Contains(w.Body.String(), "boom") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if !strings.Contains(b.logs.String(), "boom") || !strings.Contains(b.logs.String(), "gateway_test.go") {
+		t.Errorf("the log does not tell where: %s", b.logs)
+	}
+	if n := testutil.ToFloat64(b.gateway.metrics.panics); n != 1 {
+		t.Errorf("counted %v panics", n)
+	}
+}
+
+func TestAbortReachesTheServer(t *testing.T) {
+	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { panic(http.ErrAbortHandler) })})
+	defer func() {
+		if recover() != http.ErrAbortHandler {
+			t.Error("net/http was not told to drop the connection")
+		}
+	}()
+	b.get()
+}
+
+// The last line before a caller: a list that is not theirs is a bug, not an answer.
+func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
+	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return entryOf("globex"), nil })})
+	if w := b.get(); w.Code != http.StatusInternalServerError {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// The key of a look-up comes from the Principal and the filter alone.
+func TestKeyOfALookUp(t *testing.T) {
+	var asked cache.Key
+	var deadline time.Time
+	b := newBench(Options{RequestTimeout: time.Minute, Lists: listsFunc(func(ctx context.Context, k cache.Key) (cache.Result, error) {
+		asked = k
+		deadline, _ = ctx.Deadline()
+		if requestID(ctx) == "" {
+			t.Error("the fill would not know its request")
+		}
+		return entryOf("acme"), nil
+	})})
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries?status=pending&inquiry_type=refund", nil)
+	b.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	if asked != (cache.Key{Kind: "buyer", Account: "acme", Status: "pending", InquiryType: "refund"}) {
+		t.Errorf("asked for %+v", asked)
+	}
+	if left := time.Until(deadline); left <= 0 || left > time.Minute {
+		t.Errorf("the look-up may take %v", left)
+	}
+}
+
+// A caller that left is neither an error of the gateway's nor of the legacy's.
+func TestCallerThatLeft(t *testing.T) {
+	b := newBench(Options{Lists: listsFunc(func(ctx context.Context, _ cache.Key) (cache.Result, error) {
+		<-ctx.Done()
+		return cache.Result{}, ctx.Err()
+	})})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil).WithContext(ctx)
+	b.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	if !strings.Contains(b.logs.String(), `"status":499`) || strings.Contains(b.logs.String(), "ERROR") {
+		t.Errorf("log: %s", b.logs)
+	}
+	if n := testutil.ToFloat64(b.gateway.metrics.requests.WithLabelValues("buyer_inquiries", "499")); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+func TestRequestIDAndClientAddress(t *testing.T) {
+	lists := listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return entryOf("acme"), nil })
+	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")} // httptest's peer is 192.0.2.1
+	for _, tc := range []struct {
+		name    string
+		proxies []netip.Prefix
+		headers []string
+		id      string // empty: a new one
+		address string
+	}{
+		{"stranger", nil, []string{"X-Request-Id", "mine", "X-Forwarded-For", "203.0.113.9"}, "", "192.0.2.1"},
+		{"proxy", trusted, []string{"X-Request-Id", "theirs-1", "X-Forwarded-For", "203.0.113.9"}, "theirs-1", "203.0.113.9"},
+		{"proxy with a bad id", trusted, []string{"X-Request-Id", "a b\"", "X-Forwarded-For", "203.0.113.9"}, "", "203.0.113.9"},
+		{"spoofed hop", trusted, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "", "203.0.113.9"},
+		{"two headers", trusted, []string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "203.0.113.9"}, "", "203.0.113.9"},
+		{"garbage", trusted, []string{"X-Forwarded-For", "x, 10.1.1.1"}, "", "10.1.1.1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(Options{Lists: lists, TrustedProxies: tc.proxies})
+			w := b.get(tc.headers...)
+			id := w.Header().Get("X-Request-Id")
+			if tc.id != "" && id != tc.id || tc.id == "" && (len(id) != 32 || strings.Contains(strings.Join(tc.headers, " "), id)) {
+				t.Errorf("id %q", id)
+			}
+			if !strings.Contains(b.logs.String(), `"client_address":"`+tc.address+`"`) || !strings.Contains(b.logs.String(), id) {
+				t.Errorf("log: %s", b.logs)
+			}
+		})
+	}
+}
+
+func TestCacheStatus(t *testing.T) {
+	h := newHeaders()
+	for want, r := range map[string]cache.Result{
+		"inquiry-gateway; hit; ttl=12":                          {Outcome: cache.Hit, TTL: 12*time.Second + 999*time.Millisecond},
+		"inquiry-gateway; hit; ttl=0":                           {Outcome: cache.Hit, TTL: time.Millisecond},
+		"inquiry-gateway; hit; ttl=86400":                       {Outcome: cache.Hit, TTL: 24 * time.Hour},
+		"inquiry-gateway; hit; ttl=-1; detail=stale-revalidate": {Outcome: cache.StaleRevalidate, TTL: -time.Millisecond},
+		"inquiry-gateway; hit; ttl=-2; detail=stale-error":      {Outcome: cache.StaleError, TTL: -1001 * time.Millisecond},
+		"inquiry-gateway; hit; ttl=-3600; detail=stale-error":   {Outcome: cache.StaleError, TTL: -time.Hour},
+		"inquiry-gateway; fwd=miss; stored":                     {Outcome: cache.Miss, Stored: true},
+		"inquiry-gateway; fwd=miss":                             {Outcome: cache.Miss},
+		"inquiry-gateway; fwd=miss; collapsed":                  {Outcome: cache.Collapsed},
+	} {
+		if got := h.cacheStatus(&r)[0]; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := h.ageOf(90 * time.Minute)[0]; got != "5400" {
+		t.Errorf("age %s", got)
+	}
+}
+
+func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
+	answered := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var asked upstream.Request
+	fill := NewFill(fetchFunc(func(_ context.Context, r upstream.Request) (upstream.List, error) {
+		asked = r
+		return upstream.List{AnsweredAt: answered, Unasked: true, Inquiries: []upstream.Inquiry{{Title: "t", CompanyName: "c", CreatedAt: answered}}}, nil
+	}))
+	content, err := fill(withRequestID(context.Background(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != (upstream.Request{Kind: "seller", Account: "a", Status: "s", InquiryType: "i", RequestID: "id-1"}) {
+		t.Errorf("asked for %+v", asked)
+	}
+	want := `{"data":[{"title":"t","status":"","inquiry_type":null,"company_name":"c","created_at":"2026-01-02T03:04:05.000Z"}],"meta":{},"errors":[]}`
+	if string(content.Body) != want || !content.AnsweredAt.Equal(answered) || !content.NoStore {
+		t.Errorf("got %s, %+v", content.Body, content)
+	}
+	if _, err := fill(context.Background(), cache.Key{Kind: "admin"}); err == nil {
+		t.Error("a kind without a projection was rendered")
+	}
+}
+
+type fetchFunc func(ctx context.Context, r upstream.Request) (upstream.List, error)
+
+func (f fetchFunc) Fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
+	return f(ctx, r)
+}
