@@ -1,0 +1,94 @@
+package redistest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy is a cable to a server that can be cut for one client alone. It is safe
+// for concurrent use and ends with the test.
+type Proxy struct {
+	Addr string // what the client connects to
+
+	target   string
+	listener net.Listener
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	cut      bool
+	conns    map[net.Conn]struct{}
+}
+
+// NewProxy starts a proxy to the address.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("proxy: %v", err)
+	}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, conns: map[net.Conn]struct{}{}}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// Cut ends all connections and refuses new ones.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// Mend undoes Cut for new connections.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		s, err := net.Dial("tcp", p.target)
+		if err != nil || !p.add(c, s) {
+			_ = c.Close()
+			if s != nil {
+				_ = s.Close()
+			}
+			continue
+		}
+		p.wg.Go(func() { p.pipe(c, s) })
+		p.wg.Go(func() { p.pipe(s, c) })
+	}
+}
+
+func (p *Proxy) add(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.conns[c] = struct{}{}
+	}
+	return !p.cut
+}
+
+// pipe copies one way until either end is closed, and then closes both.
+func (p *Proxy) pipe(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range []net.Conn{to, from} {
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}
