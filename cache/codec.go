@@ -32,6 +32,7 @@ var (
 	errTruncated = errors.New("truncated") // ends early, or goes on
 	errChecksum  = errors.New("checksum")
 	errTooBig    = errors.New("too_big")
+	errPurged    = errors.New("purged") // older than a purge
 )
 
 // bodies are an answer's codings; the last two may be nil.

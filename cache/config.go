@@ -33,7 +33,9 @@ type Config struct {
 	// bigger list is served, but not stored.
 	MaxEntryBytes   int64  `yaml:"max_entry_bytes"`
 	SealingKeysFile string `yaml:"sealing_keys_file"`
-	FleetCoalescing bool   `yaml:"fleet_coalescing"`
+	// FleetCoalescing lets one node of the fleet fill a list while the others
+	// wait for it in Redis. It costs a miss one more call of Redis.
+	FleetCoalescing bool `yaml:"fleet_coalescing"`
 }
 
 // LocalConfig is the in-process tier.
@@ -70,6 +72,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
 		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
+		FleetCoalescing: true,
 	}
 }
 
@@ -110,9 +113,6 @@ func (c Config) Validate() error {
 	}
 	if c.SealingKeysFile != "" {
 		p.add("sealing_keys_file", "not supported yet")
-	}
-	if c.FleetCoalescing {
-		p.add("fleet_coalescing", "not supported yet; leave it out or set it to false")
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)

@@ -138,7 +138,7 @@ func BenchmarkBuild(b *testing.B) {
 			var e *Entry
 			for b.Loop() {
 				var err error
-				if e, err = l.build(f, "", content); err != nil {
+				if e, err = l.build(f, origin{key: aKey}, content); err != nil {
 					b.Fatal(err)
 				}
 			}

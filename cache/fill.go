@@ -10,15 +10,14 @@ import (
 
 // fillAndStore asks the legacy and puts the answer into the in-process tier. A
 // failure changes nothing there.
-func (l *Lists) fillAndStore(ctx context.Context, f *flight) (*Entry, bool, error) {
+func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
 	start := time.Now()
-	fingerprint := l.opts.Fingerprint(f.key.Kind) // before the fill: a reload meanwhile makes another list
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
 		return nil, false, err
 	}
-	e, err := l.build(f, fingerprint, c)
+	e, err := l.build(f, origin{key: f.key, fingerprint: f.fingerprint, tag: t}, c)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
 		return nil, false, err
@@ -44,12 +43,12 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight) (*Entry, bool, erro
 }
 
 // build renders the variants and the header values, once per fill.
-func (l *Lists) build(f *flight, fingerprint string, c Content) (*Entry, error) {
+func (l *Lists) build(f *flight, o origin, c Content) (*Entry, error) {
 	now := l.opts.Now()
 	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
 		c.AnsweredAt = now
 	}
-	o := origin{key: f.key, fingerprint: fingerprint, answeredAt: c.AnsweredAt}
+	o.answeredAt = c.AnsweredAt
 	e, err := decode(encode(o, l.comp.codings(c.Body, l.policy.Load().compressMin)))
 	if err != nil {
 		return nil, err
@@ -57,6 +56,7 @@ func (l *Lists) build(f *flight, fingerprint string, c Content) (*Entry, error) 
 	// The reading of the monotonic clock, if there is one, does not survive the
 	// encoding; with it, the age does not jump when the wall clock is set.
 	e.AnsweredAt = c.AnsweredAt
+	e.cell = f.cell
 	return e, nil
 }
 
@@ -71,24 +71,9 @@ func (l *Lists) keep(e *Entry) {
 	})
 }
 
-// fetch reads the key's entry from Redis; nil when there is none to believe.
-func (l *Lists) fetch(ctx context.Context, f *flight) *Entry {
-	fingerprint := l.opts.Fingerprint(f.key.Kind)
-	raw, err := l.redis.get(ctx, l.redis.entryKey(f.key, fingerprint), l.policy.Load().maxEntry)
-	if err != nil || len(raw) == 0 {
-		return nil // the trouble is counted where the call is made
-	}
-	e, err := l.believe(f.key, fingerprint, raw)
-	if err != nil {
-		l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
-		l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
-		return nil
-	}
-	return e
-}
-
-// believe decodes what Redis gave and holds it against the key.
-func (l *Lists) believe(k Key, fingerprint string, raw []byte) (*Entry, error) {
+// believe decodes what Redis gave and holds it against the key, the epochs and
+// the clock.
+func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
 	if len(raw) > l.policy.Load().maxEntry {
 		return nil, errTooBig
 	}
@@ -96,8 +81,12 @@ func (l *Lists) believe(k Key, fingerprint string, raw []byte) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.belongsTo(k, fingerprint) {
+	if !e.belongsTo(f.key, f.fingerprint) {
 		return nil, errForeign
+	}
+	e.cell = f.cell
+	if !l.epochs.current(f.kind, e) {
+		return nil, errPurged
 	}
 	now := l.opts.Now()
 	age := now.Round(0).Sub(e.AnsweredAt)
@@ -110,15 +99,17 @@ func (l *Lists) believe(k Key, fingerprint string, raw []byte) (*Entry, error) {
 }
 
 // share writes an entry to Redis for the fleet. The callers have their answer
-// already; only this flight waits, and no longer than the store's timeout.
-func (l *Lists) share(e *Entry) {
+// already; this goroutine alone waits, and no longer than the store's timeout.
+func (l *Lists) share(e *Entry, n names, leased bool) {
 	i, _ := indexOf(e.Kind)
 	ttl := l.policy.Load().of(i, e.Status).lifetime() - l.opts.Now().Sub(e.AnsweredAt)
 	if ttl < time.Millisecond {
+		if leased {
+			_ = l.redis.release(l.life, n) // an error leaves it to its end
+		}
 		return
 	}
-	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
-	err := l.redis.put(l.life, l.redis.entryKey(k, e.fingerprint), e.raw, ttl)
+	err := l.redis.put(l.life, n, e.raw, ttl, leased)
 	switch {
 	case err == nil:
 	case err == errBusy:

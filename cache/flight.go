@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +24,17 @@ type flight struct {
 	have       *Entry // what the in-process tier held; may be nil
 	background bool
 
+	fingerprint string
+	refused     bool  // what Redis has was not believed
+	cell        *cell // of the account
+	names       names // with Redis only
+	best        *Entry
+	leased      bool                // the fleet's lease is ours
+	waited      bool                // for the fill of another node
+	tag         atomic.Pointer[tag] // of the fill, once it has begun
+
 	settle sync.Once
-	done   chan struct{}
+	done   chan struct{} // closed when settled
 
 	entry   *Entry
 	outcome Outcome
@@ -38,7 +48,7 @@ type flight struct {
 func (l *Lists) join(ctx context.Context, i kindIndex, k Key, have *Entry) (*flight, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f, ok := l.flights[k]; ok {
+	if f, ok := l.flights[k]; ok && !l.outdated(f) {
 		return f, false, nil
 	}
 	if l.closed {
@@ -51,7 +61,7 @@ func (l *Lists) join(ctx context.Context, i kindIndex, k Key, have *Entry) (*fli
 func (l *Lists) refresh(ctx context.Context, i kindIndex, k Key, have *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.flights[k]; ok || l.closed {
+	if f, ok := l.flights[k]; (ok && !l.outdated(f)) || l.closed {
 		return
 	}
 	if l.refreshing >= maxRefreshing {
@@ -60,6 +70,13 @@ func (l *Lists) refresh(ctx context.Context, i kindIndex, k Key, have *Entry) {
 	}
 	l.refreshing++
 	l.launch(ctx, &flight{key: k, kind: i, have: have, background: true})
+}
+
+// outdated tells that a purge has come since the flight's fill began: who asks
+// now must not get what it brings.
+func (l *Lists) outdated(f *flight) bool {
+	t := f.tag.Load()
+	return t != nil && *t != l.epochs.tag(f.kind, f.cell)
 }
 
 // launch needs l.mu. The flight keeps the caller's values, not its end.
@@ -111,57 +128,12 @@ func (l *Lists) land(f *flight, set func()) {
 	})
 }
 
-// obtain looks a second time, then into Redis, then fills.
-func (l *Lists) obtain(ctx context.Context, f *flight) {
-	if e := l.peek(f.key); e.newerThan(f.have) && l.offer(ctx, f, e, TierLocal) {
-		return
-	}
-	best := f.have
-	if l.redis != nil {
-		if e := l.fetch(ctx, f); e.newerThan(best) {
-			if l.offer(ctx, f, e, TierRedis) {
-				return
-			}
-			best = e
-		}
-	}
-	e, stored, err := l.fillAndStore(ctx, f)
-	if err != nil {
-		l.backoff.failed(f.kind, f.key, l.opts.Now())
-		l.land(f, func() { f.err, f.stale = err, best })
-		return
-	}
-	l.backoff.worked(f.kind, f.key)
-	l.land(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
-	if stored && l.redis != nil {
-		l.share(e)
-	}
-}
-
-// offer settles the flight with an entry that another flight or node has
-// brought, if the policy lets it be served at once. A background flight wants
-// nothing less than a fresh one.
-func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) bool {
-	state := l.policy.Load().judge(f.kind, e, l.opts.Now()).state
-	if tier == TierRedis && state != unusable {
-		l.keep(e)
-	}
-	if state == fresh {
-		l.backoff.forget(f.key)
-		l.land(f, func() { f.entry, f.outcome, f.tier = e, Hit, tier })
+// landed tells whether the flight is settled.
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
 		return true
-	}
-	failing := l.backoff.failing(f.kind, f.key)
-	if f.background || state == unusable || (state == ifError && !failing) {
+	default:
 		return false
 	}
-	outcome := StaleRevalidate
-	if failing {
-		outcome = StaleError
-	}
-	l.land(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
-	if l.backoff.due(f.kind, f.key, l.opts.Now()) {
-		l.refresh(ctx, f.kind, f.key, e)
-	}
-	return true
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,4 +128,37 @@ func counter(t testing.TB, c prometheus.Metric) float64 {
 		return m.Counter.GetValue()
 	}
 	return m.Gauge.GetValue()
+}
+
+func panicking(context.Context, Key) (Content, error) { panic("mapping bug") }
+
+// stampede lets 500 callers on each node ask at once, and returns how long each
+// waited.
+func (f *fleet) stampede(b *testing.B, k Key) []time.Duration {
+	waits := make([]time.Duration, 500*len(f.nodes))
+	var ready, done sync.WaitGroup
+	ready.Add(len(waits))
+	start := make(chan struct{})
+	for i := range waits {
+		done.Go(func() {
+			ready.Done()
+			<-start
+			begin := time.Now()
+			if _, err := f.nodes[i%len(f.nodes)].Get(context.Background(), k); err != nil {
+				b.Error(err)
+			}
+			waits[i] = time.Since(begin)
+		})
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+	return waits
+}
+
+func report(b *testing.B, calls int64, waits []time.Duration) {
+	slices.Sort(waits)
+	b.ReportMetric(float64(calls)/float64(b.N), "upstream-requests/op")
+	b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "p99-ms")
 }

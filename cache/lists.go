@@ -63,6 +63,8 @@ type Lists struct {
 	policy  atomic.Pointer[policy]
 	local   *otter.Cache[Key, *Entry]
 	redis   *store // nil: no Redis
+	epochs  *epochs
+	watcher *watcher
 	backoff *backoff
 	comp    *compressor
 	metrics *metrics
@@ -74,11 +76,14 @@ type Lists struct {
 	flights    map[Key]*flight
 	refreshing int // background flights among them
 	closed     bool
-	wg         sync.WaitGroup // of all flights
+	wg         sync.WaitGroup // of all flights and what they leave behind
+
+	watchers sync.WaitGroup
 }
 
-// New builds a cache. It starts no goroutine and does not need Redis to be up.
-// Errors of the configuration have a method Field() string.
+// New builds a cache. It does not need Redis to be up; with Redis it starts the
+// goroutines that listen for purges, which Close ends. Errors of the
+// configuration have a method Field() string.
 func New(cfg Config, opts Options) (*Lists, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -87,7 +92,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight)}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), watcher: newWatcher()}
 	l.policy.Store(newPolicy(cfg))
 	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, err
@@ -107,9 +112,16 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	}
 	if opts.Redis != nil {
 		l.redis = newStore(opts.Redis, opts.Prefix)
+		l.epochs.doubt.Store(1) // nothing is confirmed yet
+	}
+	if err := l.registerGauges(); err != nil {
+		return nil, err
 	}
 	l.life, l.end = context.WithCancel(context.Background())
-	return l, l.registerGauges()
+	if l.redis != nil {
+		l.watch()
+	}
+	return l, nil
 }
 
 func (l *Lists) registerGauges() error {
@@ -145,6 +157,7 @@ func (l *Lists) Close(ctx context.Context) error {
 	l.mu.Unlock()
 	done := make(chan struct{})
 	go func() { l.wg.Wait(); close(done) }()
+	defer l.watchers.Wait()
 	defer l.end()
 	select {
 	case <-done:
@@ -162,7 +175,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	i, ok := indexOf(k.Kind)
-	if !ok || !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
+	if !ok || !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) || !l.epochs.current(i, e) || !l.epochs.certain(e) {
 		return Result{}, false
 	}
 	v := l.policy.Load().judge(i, e, l.opts.Now())
@@ -193,8 +206,8 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 
 func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
 	start := l.opts.Now()
-	have := l.peek(k)
-	if have != nil {
+	have := l.peek(i, k)
+	if have != nil && l.epochs.certain(have) {
 		if outcome, ok := l.atOnce(ctx, i, have, start); ok {
 			return l.result(i, have, outcome, TierLocal), nil
 		}
@@ -228,17 +241,21 @@ func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
 }
 
 // peek returns the verified entry of the in-process tier, fresh or not.
-func (l *Lists) peek(k Key) *Entry {
+func (l *Lists) peek(i kindIndex, k Key) *Entry {
 	e, ok := l.local.GetIfPresent(k)
 	if !ok {
 		return nil
 	}
-	if !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
-		l.metrics.refused.WithLabelValues(TierLocal, errForeign.Error()).Inc()
-		l.local.Invalidate(k)
-		return nil
+	reason := errForeign
+	if e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
+		if l.epochs.current(i, e) {
+			return e
+		}
+		reason = errPurged
 	}
-	return e
+	l.metrics.refused.WithLabelValues(TierLocal, reason.Error()).Inc()
+	l.local.Invalidate(k)
+	return nil
 }
 
 // atOnce tells whether an entry may be served without waiting, and sees to the
@@ -272,7 +289,7 @@ func (l *Lists) standIn(i kindIndex, a, b *Entry, err error) (Result, error) {
 	if b.newerThan(a) {
 		a, tier = b, TierRedis
 	}
-	if a == nil || l.policy.Load().judge(i, a, l.opts.Now()).state == unusable {
+	if a == nil || !l.epochs.current(i, a) || l.policy.Load().judge(i, a, l.opts.Now()).state == unusable {
 		return Result{}, err
 	}
 	return l.result(i, a, StaleError, tier), nil

@@ -41,6 +41,7 @@ type metrics struct {
 	duration [kindCount]prometheus.Observer
 	refused  *prometheus.CounterVec
 	unstored *prometheus.CounterVec
+	purges   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -70,8 +71,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Namespace: namespace, Subsystem: "cache", Name: "unstored_total",
 			Help: "Filled lists that a tier did not take.",
 		}, []string{"reason"}),
+		purges: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: "cache", Name: "purges_total", Help: "Purges that were begun on this node.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{lookups, ages, duration, m.fills, m.refused, m.unstored} {
+	for _, c := range []prometheus.Collector{lookups, ages, duration, m.fills, m.refused, m.unstored, m.purges} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -129,7 +129,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 			},
 			"swap in Redis": func(t *rapid.T) {
 				s := nodes[0].redis
-				from, to := s.entryKey(drawKey(t), ""), s.entryKey(drawKey(t), "")
+				from, to := s.names(drawKey(t), "").entry, s.names(drawKey(t), "").entry
 				if from == to {
 					return
 				}

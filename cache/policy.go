@@ -35,6 +35,7 @@ type policy struct {
 	jitter      float64
 	compressMin int
 	maxEntry    int
+	coalesce    bool // across the fleet
 }
 
 type kindPolicy struct {
@@ -46,6 +47,7 @@ func newPolicy(c Config) *policy {
 	return &policy{
 		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
+		coalesce: c.FleetCoalescing,
 	}
 }
 

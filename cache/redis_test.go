@@ -116,9 +116,9 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	otherKey := Key{Kind: KindBuyer, Account: "globex", Status: "pending"}
 	mustGet(t, writer, otherKey)
 	settled(writer)
-	key := writer.redis.entryKey(aKey, "")
+	key := writer.redis.names(aKey, "").entry
 	good := rdb.Get(t.Context(), key).Val()
-	foreign := rdb.Get(t.Context(), writer.redis.entryKey(otherKey, "")).Val()
+	foreign := rdb.Get(t.Context(), writer.redis.names(otherKey, "").entry).Val()
 	g.clock.add(-time.Hour)
 	early := encode(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodies{identity: []byte("x")})
 	tests := []struct{ name, value, reason string }{

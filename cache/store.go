@@ -2,28 +2,38 @@ package cache
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	defaultPrefix = "iq"
-	keyVersion    = "1" // of the Redis keys; a new layout never meets an old one
 	// redisTimeout bounds one call, connecting included.
 	redisTimeout = 100 * time.Millisecond
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
-	// slack is read beyond the limit, so that a value over it is seen to be.
-	slack = 1
 )
 
 var errBusy = errors.New("too many writes to Redis at once")
+
+var (
+	// raiseScript is one INCR of an epoch that is kept for ARGV[1] ms.
+	raiseScript = redis.NewScript(`local e = redis.call('INCR', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return e`)
+	// announceScript numbers a purge and tells the nodes.
+	announceScript = redis.NewScript(`local n = redis.call('INCR', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+redis.call('PUBLISH', ARGV[2], n .. ' ' .. ARGV[3])
+return n`)
+	// restoreScript raises an epoch to ARGV[2] unless it is there already.
+	restoreScript = redis.NewScript(`local e = tonumber(redis.call('GET', KEYS[1]) or '0')
+if e < tonumber(ARGV[2]) then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1]) end
+return 0`)
+)
 
 // store is the Redis tier: plain values with an end, one slot per call. It is
 // safe for concurrent use.
@@ -37,39 +47,76 @@ func newStore(rdb redis.UniversalClient, prefix string) *store {
 	return &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", writes: make(chan struct{}, maxWrites)}
 }
 
-// accountKey starts every key of an account. The hash is in braces, so that a
-// cluster keeps all of the account in one slot; the account itself never
-// appears.
-func (s *store) accountKey(account string) string {
-	return s.prefix + "{" + hashOf(account) + "}:"
+// reading is what one call found about a list.
+type reading struct {
+	raw   []byte // nil: nothing there
+	epoch uint64 // the account's
+	lease bool   // readAndAcquire: it is ours now; readAndCheck: somebody has it
 }
 
-// entryKey is the name of a list.
-func (s *store) entryKey(k Key, fingerprint string) string {
-	return s.accountKey(k.Account) + k.Kind + ":" + fingerprint + ":" + hashOf(k.Account, k.Status, k.InquiryType)
-}
+// extra is what read does with the list's lease in the same round trip.
+type extra int
 
-// hashOf hashes its parts so that no two lists of parts run together.
-func hashOf(parts ...string) string {
-	var b []byte
-	for _, p := range parts {
-		b = binary.AppendUvarint(b, uint64(len(p)))
-		b = append(b, p...)
-	}
-	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
-}
+const (
+	readOnly extra = iota
+	readAndAcquire
+	readAndCheck
+)
 
-// get reads at most max+slack bytes of a value; what is longer is too big for
-// an entry, and the caller sees that by its length. Nothing there is no error.
-func (s *store) get(ctx context.Context, key string, max int) ([]byte, error) {
+// read reads a list with its account's epoch. At most limit+1 bytes are read;
+// what is longer is too big for an entry, and the caller sees that by its
+// length.
+func (s *store) read(ctx context.Context, n names, limit int, x extra) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return s.rdb.GetRange(ctx, key, 0, int64(max+slack-1)).Bytes()
+	p := s.rdb.Pipeline()
+	var won *redis.BoolCmd
+	var held *redis.IntCmd
+	switch x {
+	case readAndAcquire: // before the value: who gets the lease sees what the last holder stored
+		won = p.SetNX(ctx, n.lease, n.token, leaseLife)
+	case readAndCheck: // before the value: when nobody has it any more, its value is there
+		held = p.Exists(ctx, n.lease)
+	}
+	value := p.GetRange(ctx, n.entry, 0, int64(limit))
+	epoch := p.Get(ctx, n.epoch)
+	_, _ = p.Exec(ctx) // each command has its own error
+
+	var r reading
+	var err error
+	if r.epoch, err = number(epoch); err != nil {
+		return r, err
+	}
+	if won != nil {
+		r.lease, err = won.Val(), won.Err()
+	}
+	if held != nil {
+		r.lease, err = held.Val() > 0, held.Err()
+	}
+	if err != nil {
+		return r, err
+	}
+	if b, err := value.Bytes(); err == nil && len(b) > 0 {
+		r.raw = b // an error here is a value of another type: there is no entry
+	}
+	return r, nil
 }
 
-// put stores a value until ttl has passed.
-func (s *store) put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+// number reads a counter; one that is not there is 0.
+func number(cmd *redis.StringCmd) (uint64, error) {
+	v, err := cmd.Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(v, 10, 64)
+}
+
+// put stores a list until ttl has passed. If it was filled under a lease the
+// lease ends, and the nodes that wait are woken, in the same round trip.
+func (s *store) put(ctx context.Context, n names, value []byte, ttl time.Duration, leased bool) error {
 	select {
 	case s.writes <- struct{}{}:
 		defer func() { <-s.writes }()
@@ -78,5 +125,58 @@ func (s *store) put(ctx context.Context, key string, value []byte, ttl time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return s.rdb.Set(ctx, key, value, ttl).Err()
+	if !leased {
+		return s.rdb.Set(ctx, n.entry, value, ttl).Err()
+	}
+	p := s.rdb.Pipeline()
+	set := p.Set(ctx, n.entry, value, ttl)
+	// Not by its hash: in a pipeline nothing could load the script first.
+	releaseScript.Eval(ctx, p, []string{n.lease}, n.token, s.fillChannel(), n.entry)
+	_, _ = p.Exec(ctx) // a lease that stays has its own end
+	return set.Err()
+}
+
+// raise is the one INCR of a purge.
+func (s *store) raise(ctx context.Context, key string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	return raiseScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds()).Uint64()
+}
+
+func (s *store) announce(ctx context.Context, n notice) error {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	return announceScript.Run(ctx, s.rdb, []string{s.purgeKey()}, epochLife.Milliseconds(), s.purgeChannel(), n.String()).Err()
+}
+
+func (s *store) restore(ctx context.Context, key string, epoch uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	return restoreScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), epoch).Err()
+}
+
+// purges reads the number of the last purge, and after it the kinds' epochs: a
+// purge that is counted has raised its epoch already.
+func (s *store) purges(ctx context.Context) (seq uint64, kinds [kindCount]uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	p := s.rdb.Pipeline()
+	last := p.Get(ctx, s.purgeKey())
+	var cmds [kindCount]*redis.StringCmd
+	for i, kind := range kindNames {
+		cmds[i] = p.Get(ctx, s.epochKey(Scope{Kind: kind}))
+	}
+	_, _ = p.Exec(ctx) // each command has its own error
+	seq, err = number(last)
+	for i := range cmds {
+		var e error
+		if kinds[i], e = number(cmds[i]); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	return seq, kinds, err
+}
+
+func (s *store) subscribe(ctx context.Context) *redis.PubSub {
+	return s.rdb.Subscribe(ctx, s.purgeChannel(), s.fillChannel())
 }

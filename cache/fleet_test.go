@@ -1,0 +1,206 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistest"
+)
+
+// fleet is some nodes, each with its own client, over one Redis and one legacy.
+type fleet struct {
+	*legacy
+	srv   *redistest.Server
+	nodes []*Lists
+}
+
+func newFleet(t testing.TB, size int) *fleet {
+	t.Helper()
+	f := &fleet{legacy: &legacy{clock: newClock()}, srv: redistest.Start(t)}
+	for range size {
+		f.nodes = append(f.nodes, freshReader(t, openRedis(t, redisAt(f.srv.Addr)), f.legacy))
+	}
+	return f
+}
+
+// waiting counts the nodes whose flights wait for another node.
+func (f *fleet) waiting() (n int) {
+	for _, l := range f.nodes {
+		l.watcher.mu.Lock()
+		for _, w := range l.watcher.wakes {
+			n += w.waiting
+		}
+		l.watcher.mu.Unlock()
+	}
+	return n
+}
+
+func (f *fleet) settled() {
+	for _, l := range f.nodes {
+		settled(l)
+	}
+}
+
+func TestThreeNodesMakeOneFill(t *testing.T) {
+	f := newFleet(t, 3)
+	f.hold = make(chan struct{})
+	var mu sync.Mutex
+	outcomes := map[Outcome]int{}
+	var wg sync.WaitGroup
+	for i := range 300 {
+		wg.Go(func() {
+			r := mustGet(t, f.nodes[i%3], aKey)
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[r.Outcome]++
+			if body(r) != "buyer/acme/pending/ #1" {
+				t.Errorf("body %q", body(r))
+			}
+		})
+	}
+	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
+	close(f.hold)
+	wg.Wait()
+	if n := f.calls.Load(); n != 1 || outcomes[Miss] != 1 || outcomes[Miss]+outcomes[Collapsed]+outcomes[Hit] != 300 {
+		t.Errorf("%d fills, outcomes %v", n, outcomes)
+	}
+	f.settled()
+	if keys := f.srv.Do("KEYS", "*:lease"); keys != "*0" {
+		t.Errorf("leases left behind: %q", keys)
+	}
+}
+
+func TestALeaseWhoseNodeDiedIsWaitedForAndThenTaken(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	lease := l.redis.names(aKey, "").lease
+	f.srv.Do("SET", lease, "a dead node", "PX", "300")
+	r := mustGet(t, l, aKey)
+	if r.Outcome != Miss || f.calls.Load() != 1 {
+		t.Errorf("%s after %d fills", r.Outcome, f.calls.Load())
+	}
+}
+
+func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
+	srv := redistest.Start(t)
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now, redis: openRedis(t, redisAt(srv.Addr)), limit: 400 * time.Millisecond}.start(t)
+	lease := l.redis.names(aKey, "").lease
+	srv.Do("SET", lease, "a stuck node")
+	if r := mustGet(t, l, aKey); r.Outcome != Miss {
+		t.Errorf("outcome %s", r.Outcome)
+	}
+	settled(l)
+	if got := srv.Do("GET", lease); got != "$12\r\na stuck node" {
+		t.Errorf("another node's lease was touched: %q", got)
+	}
+}
+
+func TestASlowFillKeepsItsLease(t *testing.T) {
+	f := newFleet(t, 2)
+	f.hold = make(chan struct{})
+	results := make(chan Result, 2)
+	for _, l := range f.nodes {
+		go func() { results <- mustGet(t, l, aKey) }()
+	}
+	eventually(t, "one node waits", func() bool { return f.waiting() == 1 })
+	lease := f.nodes[0].redis.names(aKey, "").lease
+	start := time.Now()
+	eventually(t, "the lease outlives its life", func() bool {
+		if got := f.srv.Do("EXISTS", lease); got != ":1" {
+			t.Fatalf("the lease is gone after %s", time.Since(start))
+		}
+		return time.Since(start) > leaseLife+leaseLife/4
+	})
+	close(f.hold)
+	<-results
+	<-results
+	if n := f.calls.Load(); n != 1 {
+		t.Errorf("%d fills", n)
+	}
+}
+
+func TestAFailedFillFreesTheOthersAtOnce(t *testing.T) {
+	f := newFleet(t, 3)
+	f.hold = make(chan struct{})
+	f.failWith(errLegacy)
+	errs := make(chan error, 3)
+	for _, l := range f.nodes {
+		go func() { _, err := l.Get(t.Context(), aKey); errs <- err }()
+	}
+	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 })
+	close(f.hold)
+	for range 3 {
+		if err := <-errs; !errors.Is(err, errLegacy) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n := f.calls.Load(); n != 3 {
+		t.Errorf("%d fills, want one failure per node", n)
+	}
+	f.settled()
+}
+
+func TestAPanicUnderALeaseFreesTheOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	g := &legacy{clock: newClock()}
+	bad := setup{fill: panicking, now: g.clock.Now, redis: openRedis(t, redisAt(srv.Addr))}.start(t)
+	if _, err := bad.Get(t.Context(), aKey); !errors.Is(err, ErrFillPanicked) {
+		t.Fatalf("error %v", err)
+	}
+	settled(bad)
+	if keys := srv.Do("KEYS", "*:lease"); keys != "*0" {
+		t.Errorf("leases left behind: %q", keys)
+	}
+}
+
+func TestWithoutFleetCoalescingEachNodeFills(t *testing.T) {
+	f := newFleet(t, 2)
+	f.hold = make(chan struct{})
+	cfg := testConfig()
+	cfg.FleetCoalescing = false
+	done := make(chan Result, 2)
+	for _, l := range f.nodes {
+		if err := l.SetConfig(cfg); err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- mustGet(t, l, aKey) }()
+	}
+	eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
+	close(f.hold)
+	<-done
+	<-done
+}
+
+// BenchmarkStampede prints what a fleet of three nodes costs the legacy when
+// 500 callers on each ask for one key at once, at a legacy that takes 20 ms. It
+// supports waking the waiters by a message instead of letting them poll.
+func BenchmarkStampede(b *testing.B) {
+	for _, state := range []string{"cold", "expired"} {
+		b.Run(state, func(b *testing.B) {
+			f := newFleet(b, 3)
+			f.hold = nil
+			var waits []time.Duration
+			var calls int64
+			for n := 0; b.Loop(); n++ {
+				k := Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)}
+				if state == "expired" {
+					mustGet(b, f.nodes[n%3], k)
+					f.settled()
+					f.clock.add(time.Minute)
+				}
+				before := f.calls.Load()
+				f.hold = make(chan struct{})
+				time.AfterFunc(20*time.Millisecond, func() { close(f.hold) })
+				waits = append(waits, f.stampede(b, k)...)
+				f.settled()
+				f.hold = nil
+				calls += f.calls.Load() - before
+			}
+			report(b, calls, waits)
+		})
+	}
+}

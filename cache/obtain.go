@@ -1,0 +1,136 @@
+package cache
+
+import "context"
+
+// obtain walks a flight: a second look into the process, Redis, the lease of
+// the fleet, and the legacy.
+func (l *Lists) obtain(ctx context.Context, f *flight) {
+	defer l.release(f)                             // also when the fill ends the goroutine
+	f.fingerprint = l.opts.Fingerprint(f.key.Kind) // once: a reload meanwhile makes another list
+	f.best = f.have
+	if l.redis == nil {
+		f.cell = l.epochs.of(hashOf(f.key.Account))
+		if e := l.peek(f.kind, f.key); e.newerThan(f.have) && l.offer(ctx, f, e, TierLocal) {
+			return
+		}
+	} else if l.obtainShared(ctx, f) {
+		return
+	}
+	l.fill(ctx, f)
+}
+
+// obtainShared tries everything that Redis has to give; true: the flight is
+// settled.
+func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
+	f.names = l.redis.names(f.key, f.fingerprint)
+	f.cell = l.epochs.of(f.names.account)
+	if e := l.peek(f.kind, f.key); e.newerThan(f.have) {
+		if l.epochs.certain(e) && l.offer(ctx, f, e, TierLocal) {
+			return true
+		}
+		f.best = e
+	}
+	if l.epochs.kinds[f.kind].verified.Load() == 0 {
+		_ = l.poll(ctx) // at the very start; without Redis nothing is known, and that is counted
+	}
+	_, settled, err := l.look(ctx, f, readOnly)
+	if err != nil {
+		// What this node has cannot be confirmed. It is still served as the
+		// policy allows: trouble with Redis costs no request.
+		return f.best != nil && l.offer(ctx, f, f.best, TierLocal)
+	}
+	if settled {
+		return true
+	}
+	if l.policy.Load().coalesce {
+		l.contend(ctx, f)
+	}
+	return f.landed()
+}
+
+// look reads the list and its epoch, and settles the flight if that is enough.
+func (l *Lists) look(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
+	doubt := l.epochs.doubt.Load() // before the read: what is missed after it is not confirmed by it
+	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry, x)
+	if err != nil {
+		return r, false, err
+	}
+	if f.cell.learn(r.epoch, doubt) {
+		l.remind(ctx, f.names.epoch, f.cell.epoch.Load())
+	}
+	if f.best != nil && !l.epochs.current(f.kind, f.best) {
+		f.best = nil
+	}
+	return r, l.consider(ctx, f, r), nil
+}
+
+// consider serves the best entry there is, if the policy lets it be served
+// without waiting; true: the flight is settled.
+func (l *Lists) consider(ctx context.Context, f *flight, r reading) bool {
+	tier := TierLocal
+	if len(r.raw) > 0 {
+		e, err := l.believe(f, r.raw)
+		switch {
+		case err != nil && f.refused: // counted by an earlier read
+		case err != nil:
+			f.refused = true
+			l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
+			l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+		case e.newerThan(f.best):
+			f.best, tier = e, TierRedis
+		}
+	}
+	return f.best != nil && l.offer(ctx, f, f.best, tier)
+}
+
+// offer settles the flight with an entry that is there already, if the policy
+// lets it be served at once. A background flight wants nothing less than a
+// fresh one.
+func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) bool {
+	state := l.policy.Load().judge(f.kind, e, l.opts.Now()).state
+	if tier == TierRedis && state != unusable {
+		l.keep(e)
+	}
+	failing := l.backoff.failing(f.kind, f.key)
+	outcome := Hit
+	switch {
+	case state == fresh:
+		l.backoff.forget(f.key)
+		if f.waited && tier == TierRedis {
+			outcome = Collapsed
+		}
+	case f.background || state == unusable || (state == ifError && !failing):
+		return false
+	case failing:
+		outcome = StaleError
+	default:
+		outcome = StaleRevalidate
+	}
+	l.land(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
+	if state != fresh && l.backoff.due(f.kind, f.key, l.opts.Now()) {
+		l.refresh(ctx, f.kind, f.key, e)
+	}
+	return true
+}
+
+// fill asks the legacy and settles the flight with its answer.
+func (l *Lists) fill(ctx context.Context, f *flight) {
+	t := l.epochs.tag(f.kind, f.cell)
+	f.tag.Store(&t)
+	if f.leased {
+		defer l.keepLease(ctx, f)()
+	}
+	e, stored, err := l.fillAndStore(ctx, f, t)
+	if err != nil {
+		l.backoff.failed(f.kind, f.key, l.opts.Now())
+		l.land(f, func() { f.err, f.stale = err, f.best })
+		return
+	}
+	l.backoff.worked(f.kind, f.key)
+	if stored && l.redis != nil {
+		n, leased := f.names, f.leased
+		f.leased = false // ends with the write
+		l.wg.Go(func() { l.share(e, n, leased) })
+	}
+	l.land(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
+}

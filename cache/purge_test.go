@@ -1,0 +1,284 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistest"
+)
+
+var otherKey = Key{Kind: KindBuyer, Account: "globex"}
+
+// gone waits until the node serves k no longer from what it has, and returns
+// how long that took.
+func gone(t *testing.T, l *Lists, k Key) time.Duration {
+	t.Helper()
+	start := time.Now()
+	eventually(t, "the old list is not served", func() bool { _, ok := l.Lookup(k); return !ok })
+	return time.Since(start)
+}
+
+// warm fills keys on every node.
+func (f *fleet) warm(t *testing.T, keys ...Key) {
+	t.Helper()
+	// The first poll of each node puts all epochs in doubt once.
+	eventually(t, "every node has polled", func() bool {
+		for _, l := range f.nodes {
+			l.watcher.mu.Lock()
+			known := l.watcher.known && l.watcher.connected.Load()
+			l.watcher.mu.Unlock()
+			if !known {
+				return false
+			}
+		}
+		return true
+	})
+	for _, l := range f.nodes {
+		for _, k := range keys {
+			mustGet(t, l, k)
+			settled(l)
+			if _, ok := l.Lookup(k); !ok {
+				t.Fatalf("%v is not warm", k)
+			}
+		}
+	}
+}
+
+func TestAPurgeReachesEveryNodeAndSparesTheOthers(t *testing.T) {
+	tests := []struct {
+		name  string
+		scope Scope
+		gone  []Key
+		kept  []Key
+	}{
+		{"account", Scope{Account: "acme"}, []Key{aKey, {Kind: KindSeller, Account: "acme"}}, []Key{otherKey}},
+		{"kind", Scope{Kind: KindBuyer}, []Key{aKey, otherKey}, []Key{{Kind: KindSeller, Account: "acme"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFleet(t, 3)
+			f.warm(t, append(tt.gone, tt.kept...)...)
+			if _, err := f.nodes[0].Purge(t.Context(), tt.scope); err != nil {
+				t.Fatal(err)
+			}
+			for i, l := range f.nodes {
+				for _, k := range tt.gone {
+					t.Logf("node %d: gone after %s", i, gone(t, l, k))
+				}
+				for _, k := range tt.kept {
+					if _, ok := l.Lookup(k); !ok {
+						t.Errorf("node %d dropped %v", i, k)
+					}
+				}
+			}
+			before := f.calls.Load()
+			for _, l := range f.nodes {
+				for _, k := range tt.gone {
+					mustGet(t, l, k)
+				}
+				f.settled()
+			}
+			if n := f.calls.Load() - before; n != int64(len(tt.gone)) {
+				t.Errorf("%d fills after the purge, want one for each list", n)
+			}
+		})
+	}
+}
+
+// TestALostMessageHidesAPurgeForOnePoll raises the epoch and the number as a
+// purge does, but tells nobody.
+func TestALostMessageHidesAPurgeForOnePoll(t *testing.T) {
+	for _, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
+		f := newFleet(t, 2)
+		f.warm(t, aKey, otherKey)
+		s := f.nodes[0].redis
+		if _, err := s.raise(t.Context(), s.epochKey(scope)); err != nil {
+			t.Fatal(err)
+		}
+		f.srv.Do("INCR", s.purgeKey())
+		for i, l := range f.nodes {
+			t.Logf("%+v, node %d: in doubt after %s", scope, i, gone(t, l, aKey))
+		}
+		before := f.calls.Load()
+		if r := mustGet(t, f.nodes[1], aKey); r.Outcome != Miss {
+			t.Errorf("%+v: the old list was served as %s", scope, r.Outcome)
+		}
+		// Another account's list was in doubt, too, and is confirmed by one read.
+		if r := mustGet(t, f.nodes[1], otherKey); scope.Account != "" && (r.Outcome != Hit || f.calls.Load() != before+1) {
+			t.Errorf("another account's list was %s", r.Outcome)
+		}
+		f.settled()
+	}
+}
+
+func TestANodeThatWasCutOffLearnsOfAPurgeWhenItIsBack(t *testing.T) {
+	f := newFleet(t, 1)
+	cable := redistest.NewProxy(t, f.srv.Addr)
+	cut := freshReader(t, openRedis(t, redisAt(cable.Addr)), f.legacy)
+	f.nodes = append(f.nodes, cut)
+	f.warm(t, aKey)
+	cable.Cut()
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.nodes[0].Lookup(aKey); ok {
+		t.Error("the purging node still serves the old list")
+	}
+	eventually(t, "the node knows that it is cut off", func() bool { return cut.RedisState() == "down" })
+	if r, ok := cut.Lookup(aKey); !ok || r.Outcome != Hit {
+		t.Error("without Redis the policy alone decides, and it allows this list")
+	}
+	cable.Mend()
+	t.Logf("gone %s after the cable was mended", gone(t, cut, aKey))
+	if r := mustGet(t, cut, aKey); r.Outcome == StaleError || body(r) == "buyer/acme/pending/ #1" {
+		t.Errorf("the old list came back as %s", r.Outcome)
+	}
+	f.settled()
+}
+
+func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
+	f := newFleet(t, 2)
+	hold := make(chan struct{})
+	f.hold = hold
+	old := make(chan Result, 1)
+	go func() { old <- mustGet(t, f.nodes[0], aKey) }()
+	eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
+	if _, err := f.nodes[1].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first node has heard", func() bool {
+		c := f.nodes[0].epochs.known(hashOf("acme"))
+		return c != nil && c.epoch.Load() == 1
+	})
+	later := make(chan Result, 1)
+	go func() { later <- mustGet(t, f.nodes[0], aKey) }() // must not join the old flight
+	eventually(t, "the new flight has looked at the lease", func() bool { return f.waiting() >= 1 })
+	close(hold)
+	first, second := <-old, <-later
+	if body(first) == body(second) {
+		t.Errorf("who asked after the purge got %q, from a fill that began before", body(second))
+	}
+	f.settled()
+	for i, l := range f.nodes {
+		r := mustGet(t, l, aKey)
+		if body(r) == body(first) {
+			t.Errorf("node %d serves what was filled before the purge, as %s from %q", i, r.Outcome, r.Tier)
+		}
+	}
+	f.settled()
+}
+
+func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
+	for _, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
+		f := newFleet(t, 1)
+		f.warm(t, aKey)
+		if _, err := f.nodes[0].Purge(t.Context(), scope); err != nil {
+			t.Fatal(err)
+		}
+		mustGet(t, f.nodes[0], aKey)
+		settled(f.nodes[0])
+		f.srv.Do("FLUSHALL")
+		key := f.nodes[0].redis.epochKey(scope)
+		eventually(t, "Redis has the epoch again", func() bool {
+			_, _ = f.nodes[0].Get(t.Context(), aKey)
+			f.clock.add(25 * time.Second) // each look-up has to ask Redis
+			settled(f.nodes[0])
+			return f.srv.Do("GET", key) == "$1\r\n1"
+		})
+		if ttl := f.srv.Do("PTTL", key); ttl == ":-1" {
+			t.Error("the epoch has no end")
+		}
+	}
+}
+
+func TestAPurgeWithoutRedisWorksInTheProcess(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	mustGet(t, l, aKey)
+	mustGet(t, l, otherKey)
+	epoch, err := l.Purge(t.Context(), Scope{Account: "acme"})
+	if err != nil || epoch != 1 {
+		t.Fatalf("epoch %d, %v", epoch, err)
+	}
+	if _, ok := l.Lookup(aKey); ok {
+		t.Error("still served")
+	}
+	if _, ok := l.Lookup(otherKey); !ok {
+		t.Error("another account's list was dropped")
+	}
+	if r := mustGet(t, l, aKey); r.Outcome != Miss {
+		t.Errorf("outcome %s", r.Outcome)
+	}
+}
+
+func TestAPurgedListDoesNotStandInForAFailure(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	mustGet(t, l, aKey)
+	g.clock.add(15 * time.Second)
+	g.failWith(errLegacy)
+	if _, err := l.Purge(t.Context(), Scope{Kind: KindBuyer}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAPurgeThatRedisDidNotTakeIsAnErrorAndHoldsHere(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, aKey)
+	f.srv.Kill()
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err == nil {
+		t.Error("no error, and the fleet does not know")
+	}
+	if _, ok := f.nodes[0].Lookup(aKey); ok {
+		t.Error("this node still serves the old list")
+	}
+}
+
+func TestAPurgeWantsExactlyOneScope(t *testing.T) {
+	l := setup{fill: (&legacy{clock: newClock()}).fill}.start(t)
+	for _, s := range []Scope{{}, {Kind: KindBuyer, Account: "acme"}, {Kind: "admin"}} {
+		if _, err := l.Purge(t.Context(), s); err == nil {
+			t.Errorf("%+v was taken", s)
+		}
+	}
+}
+
+func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
+	e := newEpochs()
+	held := e.of("held")
+	for i := range 1000 {
+		e.of(fmt.Sprint("account-", i))
+	}
+	eventually(t, "only the held cell is left", func() bool {
+		runtime.GC()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.accounts) == 1
+	})
+	if e.of("held") != held {
+		t.Error("a held cell was replaced")
+	}
+}
+
+func FuzzParseNotice(f *testing.F) {
+	f.Add("7 kind buyer 3")
+	f.Add("8 account abc 1")
+	f.Add("x kind buyer 3")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, s string) {
+		n, ok := parseNotice(s)
+		if !ok {
+			return
+		}
+		again, ok := parseNotice(fmt.Sprint(n.Seq, " ", n))
+		if !ok || again != n {
+			t.Fatalf("%q became %+v, and that %+v", s, n, again)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package cache
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pollEvery bounds how long a lost message can hide a purge. With the time that
+// the breaker takes to let a poll through it stays under the promised second.
+const pollEvery = 250 * time.Millisecond
+
+// notice is one purge as it is told to the other nodes.
+type notice struct {
+	Seq     uint64 // of all purges of the fleet
+	Kind    string // or
+	Account string // hashed
+	Epoch   uint64
+}
+
+// String is the message; Redis puts the sequence number in front.
+func (n notice) String() string {
+	if n.Kind != "" {
+		return "kind " + n.Kind + " " + strconv.FormatUint(n.Epoch, 10)
+	}
+	return "account " + n.Account + " " + strconv.FormatUint(n.Epoch, 10)
+}
+
+// parseNotice reads "<seq> kind|account <name> <epoch>".
+func parseNotice(s string) (notice, bool) {
+	f := strings.Fields(s)
+	if len(s) > 256 || len(f) != 4 {
+		return notice{}, false
+	}
+	seq, err1 := strconv.ParseUint(f[0], 10, 64)
+	epoch, err2 := strconv.ParseUint(f[3], 10, 64)
+	n := notice{Seq: seq, Epoch: epoch}
+	switch f[1] {
+	case "kind":
+		n.Kind = f[2]
+	case "account":
+		n.Account = f[2]
+	default:
+		return notice{}, false
+	}
+	return n, err1 == nil && err2 == nil
+}
+
+// watcher hears of purges and of the fills of other nodes.
+type watcher struct {
+	connected atomic.Bool // messages arrive
+	mu        sync.Mutex
+	known     bool
+	last      uint64 // sequence number of the last purge heard of or polled
+	wakes     map[string]*wake
+}
+
+// wake is closed when another node has ended its fill of a key.
+type wake struct {
+	done    chan struct{}
+	waiting int
+}
+
+func newWatcher() *watcher { return &watcher{wakes: make(map[string]*wake)} }
+
+// await registers interest in a key's fill; forget must be called.
+func (w *watcher) await(key string) *wake {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.wakes[key]
+	if k == nil {
+		k = &wake{done: make(chan struct{})}
+		w.wakes[key] = k
+	}
+	k.waiting++
+	return k
+}
+
+func (w *watcher) forget(key string, k *wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k.waiting--; k.waiting == 0 && w.wakes[key] == k {
+		delete(w.wakes, key)
+	}
+}
+
+func (w *watcher) filled(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.wakes[key]; k != nil {
+		close(k.done)
+		delete(w.wakes, key)
+	}
+}
+
+// advance notes a purge's number and tells whether others were missed.
+func (w *watcher) advance(seq uint64, polled bool) (missed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case polled:
+		missed = !w.known || seq != w.last
+		w.known, w.last = true, seq
+	case w.known && seq == w.last+1:
+		w.last = seq
+	case seq > w.last:
+		missed, w.last = true, seq
+	}
+	return missed
+}
+
+// watch runs until the cache is closed: one goroutine polls, one listens.
+func (l *Lists) watch() {
+	l.watchers.Go(func() {
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		for {
+			_ = l.poll(probing(l.life)) // an error is counted, and the next tick is the retry
+			select {
+			case <-l.life.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	l.watchers.Go(func() {
+		sub := l.redis.subscribe(l.life)
+		defer func() { _ = sub.Close() }()
+		messages := sub.ChannelWithSubscriptions()
+		for {
+			select {
+			case <-l.life.Done():
+				return
+			case m, ok := <-messages:
+				if !ok {
+					return
+				}
+				l.hear(m)
+			}
+		}
+	})
+}
+
+// hear takes one message.
+func (l *Lists) hear(m any) {
+	switch m := m.(type) {
+	case *redis.Subscription:
+		l.watcher.connected.Store(m.Kind == "subscribe")
+	case *redis.Message:
+		if m.Channel == l.redis.fillChannel() {
+			l.watcher.filled(m.Payload)
+			return
+		}
+		n, ok := parseNotice(m.Payload)
+		if !ok {
+			l.opts.Logger.Warn("a purge message was not understood")
+			return
+		}
+		l.apply(n)
+	}
+}
+
+func (l *Lists) apply(n notice) {
+	if i, ok := indexOf(n.Kind); ok {
+		l.epochs.kinds[i].rise(n.Epoch)
+	} else if c := l.epochs.known(n.Account); c != nil {
+		c.rise(n.Epoch)
+	}
+	if l.watcher.advance(n.Seq, false) {
+		l.epochs.doubt.Add(1)
+	}
+}
+
+// poll reads the kinds' epochs and the number of the last purge. When it moved
+// without a message, every account's epoch is in doubt.
+func (l *Lists) poll(ctx context.Context) error {
+	seq, kinds, err := l.redis.purges(ctx)
+	if err != nil {
+		return err
+	}
+	if l.watcher.advance(seq, true) {
+		l.epochs.doubt.Add(1)
+	}
+	for i := range kinds {
+		if l.epochs.kinds[i].learn(kinds[i], l.epochs.doubt.Load()) {
+			l.remind(ctx, l.redis.epochKey(Scope{Kind: kindNames[i]}), l.epochs.kinds[i].epoch.Load())
+		}
+	}
+	return nil
+}
+
+// remind gives a purge back to a Redis that has lost it.
+func (l *Lists) remind(ctx context.Context, key string, epoch uint64) {
+	if err := l.redis.restore(ctx, key, epoch); err != nil {
+		l.opts.Logger.Warn("a purge that Redis has lost could not be given back", "error", err)
+		return
+	}
+	l.opts.Logger.Warn("Redis had lost a purge and has it back")
+}
