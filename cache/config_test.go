@@ -78,6 +78,14 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"many", func(c *RedisConfig) {
 			c.Addrs, c.Mode, c.DB, c.Prefix = []string{"localhost"}, "both", -1, "a{b"
 		}, []string{"addrs[0]", "db", "mode", "prefix"}},
+		{"cluster", func(c *RedisConfig) { c.Addrs = []string{"a:1", "b:1"} }, nil},
+		{"cluster with a database", func(c *RedisConfig) { c.Mode, c.DB = "cluster", 1 }, []string{"db"}},
+		{"sentinel", func(c *RedisConfig) { c.Addrs, c.MasterName = []string{"a:1", "b:1"}, "m" }, nil},
+		{"sentinel without a master", func(c *RedisConfig) { c.Mode = "sentinel" }, []string{"master_name"}},
+		{"single with sentinel's keys", func(c *RedisConfig) {
+			c.Mode, c.MasterName, c.SentinelUsername, c.Addrs = "single", "m", "u", []string{"a:1", "b:1"}
+		}, []string{"addrs", "master_name", "sentinel_username"}},
+		{"half a certificate", func(c *RedisConfig) { c.TLS.CertFile = "cert.pem" }, []string{"tls.cert_file"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,7 +15,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // go-redis prints each refused connection
+	goleak.VerifyTestMain(m)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // clock is a wall clock that tests set.
 type clock struct {

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,8 +15,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// The modes of a [RedisConfig].
 const (
-	redisDial     = 100 * time.Millisecond
+	modeAuto     = "auto"
+	modeSingle   = "single"
+	modeSentinel = "sentinel"
+	modeCluster  = "cluster"
+)
+
+const (
+	redisDial     = 150 * time.Millisecond // TLS included; the call itself gives up earlier
 	redisPoolWait = 80 * time.Millisecond
 	redisConns    = 64
 )
@@ -22,14 +32,18 @@ const (
 // RedisConfig is the `redis:` section. Without Addrs there is no Redis and the
 // cache stays in the process.
 type RedisConfig struct {
-	Addrs        []string `yaml:"addrs"` // host:port
-	Mode         string   `yaml:"mode"`  // auto, single, sentinel or cluster
-	MasterName   string   `yaml:"master_name"`
-	Username     string   `yaml:"username"`
-	PasswordFile string   `yaml:"password_file"`
-	TLS          RedisTLS `yaml:"tls"`
-	DB           int      `yaml:"db"`
-	Prefix       string   `yaml:"prefix"` // of every key
+	Addrs []string `yaml:"addrs"` // host:port of the server, of cluster nodes, or of sentinels
+	// Mode is auto, single, sentinel or cluster. Auto is sentinel with a
+	// master_name, cluster with several addresses, and single otherwise.
+	Mode                 string   `yaml:"mode"`
+	MasterName           string   `yaml:"master_name"` // sentinel's name of the master
+	Username             string   `yaml:"username"`
+	PasswordFile         string   `yaml:"password_file"`
+	SentinelUsername     string   `yaml:"sentinel_username"`
+	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
+	TLS                  RedisTLS `yaml:"tls"`
+	DB                   int      `yaml:"db"`     // not in a cluster
+	Prefix               string   `yaml:"prefix"` // of every key and channel
 }
 
 // RedisTLS says how to reach Redis over TLS. Any field set turns it on.
@@ -42,7 +56,7 @@ type RedisTLS struct {
 }
 
 // DefaultRedisConfig is no Redis.
-func DefaultRedisConfig() RedisConfig { return RedisConfig{Mode: "auto", Prefix: defaultPrefix} }
+func DefaultRedisConfig() RedisConfig { return RedisConfig{Mode: modeAuto, Prefix: defaultPrefix} }
 
 // Validate returns all problems joined; each has a method Field() string.
 func (c RedisConfig) Validate() error {
@@ -52,22 +66,8 @@ func (c RedisConfig) Validate() error {
 			p.add(fmt.Sprintf("addrs[%d]", i), "%q is not host:port", addr)
 		}
 	}
-	switch c.Mode {
-	case "", "auto", "single":
-		if len(c.Addrs) > 1 {
-			p.add("addrs", "more than one address is not supported yet")
-		}
-	case "sentinel", "cluster":
-		p.add("mode", "%s is not supported yet", c.Mode)
-	default:
-		p.add("mode", "must be auto, single, sentinel or cluster")
-	}
-	if c.MasterName != "" {
-		p.add("master_name", "not supported yet")
-	}
-	if c.TLS != (RedisTLS{}) {
-		p.add("tls", "not supported yet")
-	}
+	c.validateMode(&p)
+	c.TLS.validate(&p)
 	if c.DB < 0 {
 		p.add("db", "must not be negative")
 	}
@@ -75,6 +75,54 @@ func (c RedisConfig) Validate() error {
 		p.add("prefix", "must not be empty and hold no spaces or braces")
 	}
 	return p.err()
+}
+
+// mode is c.Mode with auto resolved.
+func (c RedisConfig) mode() string {
+	switch {
+	case c.Mode != "" && c.Mode != modeAuto:
+		return c.Mode
+	case c.MasterName != "":
+		return modeSentinel
+	case len(c.Addrs) > 1:
+		return modeCluster
+	}
+	return modeSingle
+}
+
+func (c RedisConfig) validateMode(p *problems) {
+	switch mode := c.mode(); mode {
+	case modeSingle:
+		if len(c.Addrs) > 1 {
+			p.add("addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
+		}
+	case modeSentinel:
+		if c.MasterName == "" {
+			p.add("master_name", "sentinels need the name of their master")
+		}
+	case modeCluster:
+		if c.DB > 0 {
+			p.add("db", "a cluster has database 0 only")
+		}
+	default:
+		p.add("mode", "must be auto, single, sentinel or cluster")
+		return
+	}
+	if c.mode() == modeSentinel {
+		return
+	}
+	for field, value := range map[string]string{"master_name": c.MasterName,
+		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile} {
+		if value != "" {
+			p.add(field, "is for mode sentinel only")
+		}
+	}
+}
+
+func (t RedisTLS) validate(p *problems) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		p.add("tls.cert_file", "cert_file and key_file belong together")
+	}
 }
 
 // OpenRedis returns a client for the section, tuned to fail fast: every call is
@@ -85,9 +133,9 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
-	password, err := readSecret(c.PasswordFile)
+	o, err := c.options()
 	if err != nil {
-		return nil, &fieldError{"password_file", err.Error()}
+		return nil, err
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -95,29 +143,59 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
-	return guard(redis.NewUniversalClient(c.options(password)), reg, log)
+	return guard(redis.NewUniversalClient(o), reg, log)
 }
 
-func (c RedisConfig) options(password string) *redis.UniversalOptions {
-	return &redis.UniversalOptions{
-		Addrs: c.Addrs, DB: c.DB, Username: c.Username, Password: password,
+// options reads the files that the section names.
+func (c RedisConfig) options() (*redis.UniversalOptions, error) {
+	var p problems
+	o := &redis.UniversalOptions{
+		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
+		Username: c.Username, Password: readSecret("password_file", c.PasswordFile, &p),
+		SentinelUsername:      c.SentinelUsername,
+		SentinelPassword:      readSecret("sentinel_password_file", c.SentinelPasswordFile, &p),
+		TLSConfig:             c.TLS.config(&p),
 		ContextTimeoutEnabled: true,
 		DialTimeout:           redisDial, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout,
 		PoolTimeout: redisPoolWait, PoolSize: redisConns, MaxActiveConns: redisConns,
-		MaxRetries: -1, DialerRetries: 1,
+		MaxRetries: -1, DialerRetries: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
+		MaxRedirects:             2, // a slot that has moved, and a master that has changed
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	return o, p.err()
+}
+
+// config is nil without TLS.
+func (t RedisTLS) config(p *problems) *tls.Config {
+	if t == (RedisTLS{}) {
+		return nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		c.RootCAs = x509.NewCertPool()
+		if pem := readSecret("tls.ca_file", t.CAFile, p); !c.RootCAs.AppendCertsFromPEM([]byte(pem)) {
+			p.add("tls.ca_file", "holds no PEM certificate")
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			p.add("tls.cert_file", "%v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
 }
 
 // readSecret reads a file without the newline that editors put at its end.
-func readSecret(path string) (string, error) {
+func readSecret(field, path string, p *problems) string {
 	if path == "" {
-		return "", nil
+		return ""
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		p.add(field, "%v", err)
 	}
-	return strings.TrimRight(string(b), "\r\n"), nil
+	return strings.TrimRight(string(b), "\r\n")
 }

@@ -5,6 +5,7 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -31,7 +32,9 @@ type Server struct {
 
 	t    testing.TB
 	bin  string
+	conf string // configuration file; empty: none
 	args []string
+	tls  *tls.Config // non-nil: speaks TLS only
 	cmd  *exec.Cmd
 	out  *output
 	gone chan struct{} // closed when the process has ended
@@ -42,16 +45,20 @@ type Server struct {
 // installed.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, "redis-server", append([]string{"--save", "", "--appendonly", "no"}, args...)...)
+	return start(t, &Server{bin: "redis-server", args: append(inMemory(), args...)})
 }
 
-func start(t testing.TB, bin string, args ...string) *Server {
+// inMemory turns off everything that a server keeps on disk.
+func inMemory() []string { return []string{"--save", "", "--appendonly", "no"} }
+
+// start launches a server on a free port.
+func start(t testing.TB, s *Server) *Server {
 	t.Helper()
-	path, err := exec.LookPath(bin)
+	path, err := exec.LookPath(s.bin)
 	if err != nil {
-		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", bin, err)
+		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", s.bin, err)
 	}
-	s := &Server{t: t, bin: path, args: args}
+	s.t, s.bin = t, path
 	for range startAttempts {
 		s.Addr = FreeAddr(t)
 		if err = s.launch(); err == nil {
@@ -59,7 +66,7 @@ func start(t testing.TB, bin string, args ...string) *Server {
 		}
 	}
 	if err != nil {
-		t.Fatalf("start %s: %v", bin, err)
+		t.Fatalf("start %s: %v", s.bin, err)
 	}
 	t.Cleanup(s.Kill)
 	return s
@@ -81,7 +88,16 @@ func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':'
 
 // launch starts the process and waits until it answers.
 func (s *Server) launch() error {
-	args := append([]string{"--bind", "127.0.0.1", "--port", s.Port(), "--dir", s.t.TempDir()}, s.args...)
+	args := []string{"--bind", "127.0.0.1", "--dir", s.t.TempDir()}
+	if s.conf != "" {
+		args = append([]string{s.conf}, args...)
+	}
+	if s.tls != nil {
+		args = append(args, "--port", "0", "--tls-port", s.Port())
+	} else {
+		args = append(args, "--port", s.Port())
+	}
+	args = append(args, s.args...)
 	s.out = &output{}
 	s.cmd = exec.Command(s.bin, args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
@@ -101,27 +117,30 @@ func (s *Server) launch() error {
 
 // await polls until the server speaks the protocol.
 func (s *Server) await() error {
+	return until(s.gone, s.answers)
+}
+
+// until polls a condition of another process; no clock of ours moves it.
+func until(gone <-chan struct{}, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
-		if s.answers() {
-			return nil
-		}
+	for !ok() {
 		select {
-		case <-s.gone:
+		case <-gone:
 			return errors.New("the process ended at once")
 		case <-ctx.Done():
-			return errors.New("no answer in time")
+			return errors.New("not ready in time")
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 // answers asks for a PING; any reply line, NOAUTH included, is an answer.
 func (s *Server) answers() bool {
-	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	c, err := s.dial()
 	if err != nil {
 		return false
 	}
@@ -132,6 +151,14 @@ func (s *Server) answers() bool {
 	}
 	n, err := c.Read(make([]byte, 64))
 	return err == nil && n > 0
+}
+
+func (s *Server) dial() (net.Conn, error) {
+	d := &net.Dialer{Timeout: time.Second}
+	if s.tls != nil {
+		return tls.DialWithDialer(d, "tcp", s.Addr, s.tls)
+	}
+	return d.Dial("tcp", s.Addr)
 }
 
 // Kill ends the process without warning. It may be called twice.
@@ -169,7 +196,7 @@ func (s *Server) signal(sig os.Signal) {
 // without its last line end.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
-	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	c, err := s.dial()
 	if err != nil {
 		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
 	}

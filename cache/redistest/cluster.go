@@ -1,0 +1,89 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const slots = 16384
+
+// Cluster is a Redis Cluster of masters without replicas. Slots whose master is
+// gone fail, the others go on.
+type Cluster struct {
+	Masters []*Server
+}
+
+// StartCluster runs a cluster of n masters and waits until it serves all slots.
+func StartCluster(t testing.TB, n int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	var buses []string
+	for range n {
+		_, bus, _ := net.SplitHostPort(FreeAddr(t)) // the default, port+10000, may not exist
+		c.Masters = append(c.Masters, Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+			"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf",
+		}, args...)...))
+		buses = append(buses, bus)
+	}
+	for i, s := range c.Masters {
+		first, last := i*slots/n, (i+1)*slots/n-1
+		s.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
+		s.Do("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), buses[i])
+	}
+	for _, s := range c.Masters {
+		if err := until(s.gone, func() bool {
+			info := s.Do("CLUSTER", "INFO")
+			return strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) &&
+				strings.Contains(info, fmt.Sprintf("cluster_size:%d", n))
+		}); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "INFO"))
+		}
+	}
+	return c
+}
+
+// Addrs lists all masters.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, s := range c.Masters {
+		addrs = append(addrs, s.Addr)
+	}
+	return addrs
+}
+
+// Sentinel is a master with one replica, watched by one sentinel.
+type Sentinel struct {
+	MasterName string
+	Sentinel   *Server
+	Master     *Server // at the start
+	Replica    *Server
+}
+
+// StartSentinel runs the three and waits until the sentinel knows the replica,
+// which it makes master soon after the master is killed.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	s := &Sentinel{MasterName: "lists", Master: Start(t, "--repl-diskless-sync-delay", "0")}
+	s.Replica = Start(t, "--replicaof", "127.0.0.1 "+s.Master.Port())
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]s 1\nsentinel down-after-milliseconds %[1]s 300\nsentinel failover-timeout %[1]s 2000\n",
+		s.MasterName, s.Master.Port())
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Sentinel = start(t, &Server{bin: "redis-sentinel", conf: conf})
+	if err := until(s.Sentinel.gone, func() bool {
+		return strings.Contains(s.Master.Do("INFO", "replication"), "state=online") &&
+			strings.Contains(s.Sentinel.Do("SENTINEL", "REPLICAS", s.MasterName), s.Replica.Port())
+	}); err != nil {
+		t.Fatalf("sentinel: %v\n%s", err, s.Sentinel.out)
+	}
+	return s
+}

@@ -1,0 +1,136 @@
+package cache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistest"
+)
+
+// shares tells whether a second node gets from Redis what a first one filled.
+func shares(t *testing.T, c RedisConfig, g *legacy, account string) bool {
+	t.Helper()
+	k := Key{Kind: KindBuyer, Account: account}
+	first := freshReader(t, openRedis(t, c), g)
+	mustGet(t, first, k)
+	settled(first)
+	second := freshReader(t, openRedis(t, c), g)
+	r := mustGet(t, second, k)
+	settled(second)
+	return r.Tier == TierRedis
+}
+
+func TestListsAndPurgesLiveInAClusterThatLosesAMaster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	c := DefaultRedisConfig()
+	c.Addrs = cluster.Addrs()
+	g := &legacy{clock: newClock()}
+	f := &fleet{legacy: g, nodes: []*Lists{freshReader(t, openRedis(t, c), g), freshReader(t, openRedis(t, c), g)}}
+	keys := make([]Key, 30) // over all slots
+	for i := range keys {
+		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i)}
+	}
+	f.warm(t, keys...)
+	if n := g.calls.Load(); n != int64(len(keys)) {
+		t.Errorf("%d fills of %d lists by two nodes", n, len(keys))
+	}
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Kind: KindBuyer}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "account-7"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("purged on the other node after %s", gone(t, f.nodes[1], keys[7]))
+
+	cluster.Masters[1].Kill()
+	var fromRedis int
+	for _, k := range keys {
+		start := time.Now()
+		mustGet(t, f.nodes[0], k)
+		t.Logf("%s with a master gone: %s", k.Account, time.Since(start))
+		f.settled()
+		if mustGet(t, f.nodes[1], k).Tier == TierRedis {
+			fromRedis++
+		}
+		f.settled()
+	}
+	if fromRedis == 0 {
+		t.Error("not one list came through the masters that are left")
+	}
+}
+
+func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
+	s := redistest.StartSentinel(t)
+	c := DefaultRedisConfig()
+	c.Addrs, c.MasterName = []string{s.Sentinel.Addr}, s.MasterName
+	g := &legacy{clock: newClock()}
+	if !shares(t, c, g, "before") {
+		t.Fatal("the list was not shared through the first master")
+	}
+	l := freshReader(t, openRedis(t, c), g)
+	mustGet(t, l, aKey)
+	settled(l)
+	s.Master.Kill()
+	start := time.Now()
+	n := 0
+	eventually(t, "the new master takes lists", func() bool {
+		n++
+		k := Key{Kind: KindBuyer, Account: fmt.Sprint("after-", n)}
+		mustGet(t, l, k) // never fails, master or not
+		settled(l)
+		return s.Replica.Do("EXISTS", l.redis.names(k, "").entry) == ":1"
+	})
+	t.Logf("lists are shared again %s after the master was killed; %d look-ups meanwhile", time.Since(start), n)
+	if _, err := l.Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Errorf("purge after the fail-over: %v", err)
+	}
+}
+
+func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
+	srv, files := redistest.StartTLS(t)
+	if got := srv.Do("ACL", "SETUSER", "gateway", "on", ">secret", "~iq:*", "&iq:*", "-@all",
+		"+@read", "+@write", "+@connection", "+@pubsub", "+@scripting"); got != "+OK" {
+		t.Fatal(got)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := redisAt(srv.Addr)
+	c.Username, c.PasswordFile = "gateway", password
+	c.TLS = RedisTLS{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
+	g := &legacy{clock: newClock()}
+	if !shares(t, c, g, "acme") {
+		t.Error("the list was not shared")
+	}
+	l := freshReader(t, openRedis(t, c), g)
+	if _, err := l.Purge(t.Context(), Scope{Kind: KindBuyer}); err != nil {
+		t.Errorf("purge: %v", err)
+	}
+	c.TLS.CAFile = ""
+	if shares(t, c, g, "other") {
+		t.Error("a server of an unknown CA was trusted")
+	}
+}
+
+func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
+	c := redisAt("127.0.0.1:1")
+	c.PasswordFile = "/nonexistent/password"
+	c.TLS = RedisTLS{CAFile: "/nonexistent/ca", CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"}
+	rdb, err := OpenRedis(c, nil, nil)
+	if rdb != nil {
+		t.Error("a client without its files")
+	}
+	got := map[string]bool{}
+	for _, f := range fields(t, err) {
+		got[f] = true
+	}
+	for _, want := range []string{"password_file", "tls.ca_file", "tls.cert_file"} {
+		if !got[want] {
+			t.Errorf("%s is not named in %v", want, err)
+		}
+	}
+}
