@@ -62,7 +62,14 @@ func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, erro
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 func (a *Authenticator) Authenticate(ctx context.Context, authorization []string) (Principal, error) {
-	grant, err := a.find(ctx, authorization)
+	return a.AuthenticateFrom(ctx, authorization, nil)
+}
+
+// AuthenticateFrom is Authenticate for a caller whose address is known. One
+// that keeps sending keys which a remote store has to look for in vain gets
+// ErrTooManyAttempts. A nil caller is not limited.
+func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (Principal, error) {
+	grant, err := a.find(ctx, authorization, from)
 	if err == nil {
 		err = a.judge(grant)
 	}
@@ -78,7 +85,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 }
 
 // find gets the grant of the key in the header, judging nothing but form.
-func (a *Authenticator) find(ctx context.Context, authorization []string) (*Grant, error) {
+func (a *Authenticator) find(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	key, err := bearer(authorization)
 	if err != nil {
 		return nil, err
@@ -87,8 +94,10 @@ func (a *Authenticator) find(ctx context.Context, authorization []string) (*Gran
 		return nil, &Denial{Reason: ReasonChecksum}
 	}
 	digest := a.hasher.Hash(key)
-	grant, err := a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key)})
+	grant, err := a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key), Caller: from})
 	switch {
+	case errors.Is(err, ErrTooManyAttempts):
+		return nil, err
 	case errors.Is(err, ErrUnknownKey):
 		return nil, &Denial{Reason: ReasonUnknown}
 	case err != nil:

@@ -1,6 +1,9 @@
 package auth
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // The outcomes of authentication and authorization other than success. Test
 // for them with errors.Is.
@@ -16,6 +19,10 @@ var (
 	// ErrUnavailable: the key store could not be asked and does not remember
 	// the key. It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
+	// ErrTooManyAttempts: the client has sent too many keys that do not exist.
+	// The error that matches it is a *TooManyAttempts. Only AuthenticateFrom
+	// returns it.
+	ErrTooManyAttempts = errors.New("too many unknown API keys were sent")
 	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
 	ErrWrongKind = errors.New("the API key is of the other kind")
 	// ErrInsufficientScope: the key lacks ScopeInquiriesRead (RFC 6750, 3.1).
@@ -50,3 +57,15 @@ func (d *Denial) Error() string { return ErrInvalidKey.Error() + ": " + d.Reason
 
 // Unwrap makes errors.Is(err, ErrInvalidKey) hold.
 func (d *Denial) Unwrap() error { return ErrInvalidKey }
+
+// TooManyAttempts says when a client that guesses keys may go on. It matches
+// ErrTooManyAttempts.
+type TooManyAttempts struct {
+	RetryAfter time.Duration // > 0
+}
+
+// Error says the same to everybody.
+func (e *TooManyAttempts) Error() string { return ErrTooManyAttempts.Error() }
+
+// Unwrap makes errors.Is(err, ErrTooManyAttempts) hold.
+func (e *TooManyAttempts) Unwrap() error { return ErrTooManyAttempts }

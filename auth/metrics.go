@@ -13,6 +13,7 @@ const (
 	resultMissing     = "missing"
 	resultMultiple    = "multiple"
 	resultUnavailable = "unavailable"
+	resultLimited     = "limited"
 	resultCanceled    = "canceled" // the caller left while the store was asked
 )
 
@@ -33,7 +34,7 @@ func newResults(reg prometheus.Registerer) (*results, error) {
 	}
 	r := &results{byName: make(map[string]prometheus.Counter)}
 	for _, name := range []string{
-		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled,
+		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked,
 	} {
 		r.byName[name] = vec.WithLabelValues(name)
@@ -63,6 +64,8 @@ func resultOf(err error) string {
 		return resultMissing
 	case errors.Is(err, ErrMultipleCredentials):
 		return resultMultiple
+	case errors.Is(err, ErrTooManyAttempts):
+		return resultLimited
 	case errors.As(err, &denial):
 		return denial.Reason
 	}

@@ -24,6 +24,14 @@ type Store interface {
 type Credential struct {
 	Digest Digest
 	Key    Secret
+	Caller Caller // who presents it; nil: not known, and not limited
+}
+
+// Caller is the other end of a request. Its address is asked for only when a
+// remote store has to look for a key that it does not remember.
+type Caller interface {
+	// ClientIP is the client's address with trusted proxies taken into account.
+	ClientIP() string
 }
 
 // Grant is what a key gives, flattened from the key's record and its account.

@@ -1,0 +1,141 @@
+package auth
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// grant makes a Grant of an introspection answer (RFC 7662, 2.2).
+//
+// ErrUnknownKey: the key is not active, or it is another service's: it says
+// not whose it is or of which kind. errGarbage: the answer is no JSON object
+// with `active`, or a claim is of an impossible type. Only what the claims say
+// in so many words is granted.
+func (c ClaimsConfig) grant(d Digest, body []byte) (*Grant, error) {
+	if !gjson.ValidBytes(body) {
+		return nil, fmt.Errorf("%w: it is no JSON", errGarbage)
+	}
+	answer := gjson.ParseBytes(body)
+	active := answer.Get("active")
+	switch {
+	case !answer.IsObject() || !active.IsBool():
+		return nil, fmt.Errorf("%w: it has no boolean `active`", errGarbage)
+	case !active.Bool():
+		return nil, ErrUnknownKey
+	}
+	r := claimReader{answer: answer}
+	g := &Grant{
+		Digest: d,
+		Principal: Principal{
+			Kind:       r.text(c.Kind),
+			Account:    r.text(c.Account),
+			KeyID:      r.text(c.KeyID),
+			Scopes:     r.scopes(c.Scope),
+			PaidAccess: r.paid(c.APIAccess),
+			Plan:       r.text(c.Plan),
+		},
+		ExpiresAt: r.time("exp"),
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	p := &g.Principal
+	if checkKind(p.Kind) != "" || checkID(p.Account) != "" {
+		return nil, fmt.Errorf("%w: the claims name no kind or no account", ErrUnknownKey)
+	}
+	if checkID(p.KeyID) != "" {
+		p.KeyID = "" // it is for logs only
+	}
+	if checkPlan(p.Plan) != "" {
+		return nil, fmt.Errorf("%w: claim %s is no plan's name", errGarbage, c.Plan)
+	}
+	return g, nil
+}
+
+// claimReader reads claims and keeps the first error.
+type claimReader struct {
+	answer gjson.Result
+	err    error
+}
+
+// claim is a member of the answer by its name, which may hold dots, or by a
+// path.
+func (r *claimReader) claim(name string) gjson.Result {
+	if name == "" {
+		return gjson.Result{}
+	}
+	var found gjson.Result
+	r.answer.ForEach(func(key, value gjson.Result) bool {
+		if key.Str == name {
+			found = value
+		}
+		return !found.Exists()
+	})
+	if found.Exists() {
+		return found
+	}
+	return r.answer.Get(name)
+}
+
+func (r *claimReader) fail(name, want string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: claim %s is not %s", errGarbage, name, want)
+	}
+}
+
+// text reads a string, or a number as it is written. Absent is empty.
+func (r *claimReader) text(name string) string {
+	v := r.claim(name)
+	switch v.Type {
+	case gjson.Null:
+		return ""
+	case gjson.String:
+		return v.Str
+	case gjson.Number:
+		return v.Raw
+	}
+	r.fail(name, "a string")
+	return ""
+}
+
+// scopes reads a string with blanks, or an array of strings.
+func (r *claimReader) scopes(name string) Scopes {
+	v := r.claim(name)
+	if !v.IsArray() {
+		return JoinScopes(strings.Fields(r.text(name)))
+	}
+	var tokens []string
+	for _, t := range v.Array() {
+		if t.Type != gjson.String {
+			r.fail(name, "a list of strings")
+			return ""
+		}
+		tokens = append(tokens, strings.Fields(t.Str)...)
+	}
+	return JoinScopes(tokens)
+}
+
+func (r *claimReader) paid(name string) bool {
+	v := r.claim(name)
+	if v.IsBool() {
+		return v.Bool()
+	}
+	return r.text(name) == AccessPaid
+}
+
+// time reads seconds since 1970. Absent means never.
+func (r *claimReader) time(name string) time.Time {
+	v := r.claim(name)
+	if v.Type == gjson.Null {
+		return time.Time{}
+	}
+	if v.Type != gjson.Number || v.Num <= 0 || v.Num > math.MaxInt32*1000.0 {
+		r.fail(name, "a time in seconds")
+		return time.Time{}
+	}
+	return time.Unix(int64(v.Num), 0).UTC()
+}

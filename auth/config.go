@@ -1,0 +1,225 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// Config is the `auth:` section: where keys come from, exactly one of the
+// three, and whether their digests have a pepper.
+type Config struct {
+	KeysFile      string               `yaml:"keys_file"`     // a FileStore
+	Redis         *RedisConfig         `yaml:"redis"`         // a RedisStore in the gateway's Redis
+	Introspection *IntrospectionConfig `yaml:"introspection"` // an IntrospectionStore
+	PepperFile    string               `yaml:"pepper_file"`   // empty: plain SHA-256
+}
+
+// RedisConfig is the `auth.redis:` section. `{}` means the defaults.
+type RedisConfig struct {
+	TTL         time.Duration  `yaml:"ttl"`          // how long a key is good without Redis being reached
+	NegativeTTL time.Duration  `yaml:"negative_ttl"` // how long an unknown key is not asked for again
+	Timeout     time.Duration  `yaml:"timeout"`      // of one look-up
+	Poll        time.Duration  `yaml:"poll"`         // how often the version is read, for what pub/sub loses
+	MaxKeys     int            `yaml:"max_keys"`     // how many keys are remembered
+	UnknownKeys AttemptsConfig `yaml:"unknown_keys"`
+}
+
+// IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
+type IntrospectionConfig struct {
+	URL              string         `yaml:"url"`                // https, or http on loopback
+	ClientID         string         `yaml:"client_id"`          // empty: no client authentication
+	ClientSecretFile string         `yaml:"client_secret_file"` // read once, at start
+	ClientAuth       string         `yaml:"client_auth"`        // basic (default) or post (RFC 6749, 2.3.1)
+	CAFile           string         `yaml:"ca_file"`            // PEM; empty: the system's
+	Timeout          time.Duration  `yaml:"timeout"`            // of one look-up
+	TTL              time.Duration  `yaml:"ttl"`                // how long an answer is good, never past exp
+	NegativeTTL      time.Duration  `yaml:"negative_ttl"`       // how long an inactive key is not asked for again
+	MaxKeys          int            `yaml:"max_keys"`           // how many keys are remembered
+	Claims           ClaimsConfig   `yaml:"claims"`
+	UnknownKeys      AttemptsConfig `yaml:"unknown_keys"`
+}
+
+// ClaimsConfig names the members of the introspection answer. A name that is
+// no member of the answer itself is read as a GJSON path.
+type ClaimsConfig struct {
+	Account   string `yaml:"account"`    // a string or a number
+	Kind      string `yaml:"kind"`       // buyer or seller
+	Scope     string `yaml:"scope"`      // a string with blanks, or an array
+	APIAccess string `yaml:"api_access"` // paid, or true
+	Plan      string `yaml:"plan"`       // a string; may be absent
+	KeyID     string `yaml:"key_id"`     // a string for logs; may be absent
+}
+
+// AttemptsConfig limits how many keys that do not exist one client address may
+// make the gateway look for. PerSecond 0 means no limit.
+type AttemptsConfig struct {
+	PerSecond float64 `yaml:"per_second"`
+	Burst     int     `yaml:"burst"`
+}
+
+// How the gateway authenticates itself at the introspection endpoint.
+const (
+	clientAuthBasic = "basic"
+	clientAuthPost  = "post"
+)
+
+// DefaultConfig has no source of keys: one must be chosen.
+func DefaultConfig() Config { return Config{} }
+
+// DefaultRedisConfig is what `redis: {}` means.
+func DefaultRedisConfig() RedisConfig {
+	return RedisConfig{
+		TTL: 30 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 250 * time.Millisecond,
+		Poll: 500 * time.Millisecond, MaxKeys: 100_000, UnknownKeys: defaultAttempts(),
+	}
+}
+
+// DefaultIntrospectionConfig is what is left out of `introspection:`.
+func DefaultIntrospectionConfig() IntrospectionConfig {
+	return IntrospectionConfig{
+		ClientAuth: clientAuthBasic, Timeout: 500 * time.Millisecond,
+		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, MaxKeys: 100_000,
+		Claims: ClaimsConfig{
+			Account: "sub", Kind: "kind", Scope: "scope", APIAccess: "api_access", Plan: "plan", KeyID: "jti",
+		},
+		UnknownKeys: defaultAttempts(),
+	}
+}
+
+func defaultAttempts() AttemptsConfig { return AttemptsConfig{PerSecond: 5, Burst: 50} }
+
+// UnmarshalYAML decodes over the defaults.
+func (c *RedisConfig) UnmarshalYAML(unmarshal func(any) error) error {
+	type plain RedisConfig
+	p := plain(DefaultRedisConfig())
+	if err := unmarshal(&p); err != nil {
+		return err
+	}
+	*c = RedisConfig(p)
+	return nil
+}
+
+// UnmarshalYAML decodes over the defaults.
+func (c *IntrospectionConfig) UnmarshalYAML(unmarshal func(any) error) error {
+	type plain IntrospectionConfig
+	p := plain(DefaultIntrospectionConfig())
+	if err := unmarshal(&p); err != nil {
+		return err
+	}
+	*c = IntrospectionConfig(p)
+	return nil
+}
+
+// fieldError is something wrong with a key of the configuration.
+type fieldError struct{ field, msg string }
+
+// Error says what is wrong and what to do, without the key.
+func (e *fieldError) Error() string { return e.msg }
+
+// Field is the key's path in the `auth:` section.
+func (e *fieldError) Field() string { return e.field }
+
+// Validate reports everything that is wrong; each joined error has a method
+// Field() with the key's path. It reads no file.
+func (c Config) Validate() error {
+	var errs fieldErrors
+	sources := 0
+	for _, set := range []bool{c.KeysFile != "", c.Redis != nil, c.Introspection != nil} {
+		if set {
+			sources++
+		}
+	}
+	switch {
+	case sources == 0:
+		errs.add("keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
+	case sources > 1:
+		errs.add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
+	}
+	if c.Redis != nil {
+		c.Redis.validate(&errs)
+	}
+	if c.Introspection != nil {
+		c.Introspection.validate(&errs)
+		if c.PepperFile != "" {
+			errs.add("pepper_file", "is of no use with introspection, which stores no digests: leave it out")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type fieldErrors []error
+
+func (e *fieldErrors) add(field, format string, args ...any) {
+	*e = append(*e, &fieldError{field, fmt.Sprintf(format, args...)})
+}
+
+// within checks that a duration lies in a range.
+func (e *fieldErrors) within(field string, d, least, most time.Duration) {
+	if d < least || d > most {
+		e.add(field, "is %v: use %v to %v", d, least, most)
+	}
+}
+
+// The bounds of times that decide how long a revoked key stays good.
+const (
+	maxTTL         = 10 * time.Minute
+	maxNegativeTTL = time.Minute
+	minTimeout     = 10 * time.Millisecond
+	maxTimeout     = 10 * time.Second
+	minPoll        = 50 * time.Millisecond
+	maxPoll        = 30 * time.Second
+)
+
+func (c RedisConfig) validate(errs *fieldErrors) {
+	errs.within("redis.ttl", c.TTL, time.Second, maxTTL)
+	errs.within("redis.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
+	errs.within("redis.timeout", c.Timeout, minTimeout, maxTimeout)
+	errs.within("redis.poll", c.Poll, minPoll, maxPoll)
+	validateMemory("redis", c.MaxKeys, c.UnknownKeys, errs)
+}
+
+func (c IntrospectionConfig) validate(errs *fieldErrors) {
+	c.validateURL(errs)
+	errs.within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)
+	errs.within("introspection.ttl", c.TTL, 0, maxTTL)
+	errs.within("introspection.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
+	validateMemory("introspection", c.MaxKeys, c.UnknownKeys, errs)
+	if c.ClientAuth != clientAuthBasic && c.ClientAuth != clientAuthPost {
+		errs.add("introspection.client_auth", "is %q: use %s or %s", c.ClientAuth, clientAuthBasic, clientAuthPost)
+	}
+	if (c.ClientID == "") != (c.ClientSecretFile == "") {
+		errs.add("introspection.client_id", "and client_secret_file belong together: set both or none")
+	}
+	for field, claim := range map[string]string{"account": c.Claims.Account, "kind": c.Claims.Kind, "scope": c.Claims.Scope, "api_access": c.Claims.APIAccess} {
+		if claim == "" {
+			errs.add("introspection.claims."+field, "is empty: name the member of the answer that holds it")
+		}
+	}
+}
+
+// validateURL insists on an encrypted way, since keys travel it.
+func (c IntrospectionConfig) validateURL(errs *fieldErrors) {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil || u.Host == "":
+		errs.add("introspection.url", "must be a URL such as https://id.example.com/oauth2/introspect")
+	case u.User != nil:
+		errs.add("introspection.url", "must not hold a user or a password: use client_id and client_secret_file")
+	case u.Scheme == "http" && !loopback(u.Hostname()), u.Scheme != "http" && u.Scheme != "https":
+		errs.add("introspection.url", "must begin with https://, as keys are sent there")
+	}
+}
+
+func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *fieldErrors) {
+	if maxKeys < 1 {
+		errs.add(section+".max_keys", "is %d: use 1 or more", maxKeys)
+	}
+	if a.PerSecond < 0 {
+		errs.add(section+".unknown_keys.per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
+	}
+	if a.PerSecond > 0 && a.Burst < 1 {
+		errs.add(section+".unknown_keys.burst", "is %d: use 1 or more", a.Burst)
+	}
+}

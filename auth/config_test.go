@@ -1,0 +1,103 @@
+package auth
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+func TestConfigYAML(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text  string
+		check func(Config) bool
+	}{
+		"file":  {"keys_file: keys.yaml\npepper_file: p", func(c Config) bool { return c.KeysFile == "keys.yaml" && c.PepperFile == "p" && c.Redis == nil }},
+		"redis": {"redis: {}", func(c Config) bool { return c.Redis != nil && *c.Redis == DefaultRedisConfig() }},
+		"redis with a ttl": {"redis: {ttl: 5s, unknown_keys: {per_second: 0}}", func(c Config) bool {
+			return c.Redis.TTL == 5*time.Second && c.Redis.UnknownKeys == AttemptsConfig{0, 50} && c.Redis.Poll == 500*time.Millisecond
+		}},
+		"introspection": {"introspection: {url: https://id.example.com/i, timeout: 300ms, claims: {account: org}}", func(c Config) bool {
+			want := DefaultIntrospectionConfig()
+			want.URL, want.Timeout, want.Claims.Account = "https://id.example.com/i", 300*time.Millisecond, "org"
+			return *c.Introspection == want
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := DefaultConfig()
+			if err := yaml.UnmarshalWithOptions([]byte(tt.text), &c, yaml.Strict()); err != nil {
+				t.Fatal(err)
+			}
+			if !tt.check(c) {
+				t.Errorf("decoded %+v", c)
+			}
+			if err := c.Validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, text := range []string{"redis: {tll: 5s}", "introspection: {claims: {acount: x}}", "keys: x", "redis: 5"} {
+		c := DefaultConfig()
+		if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err == nil {
+			t.Errorf("%s was accepted", text)
+		}
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	redis := func(change func(*RedisConfig)) Config {
+		c := DefaultRedisConfig()
+		change(&c)
+		return Config{Redis: &c}
+	}
+	intro := func(change func(*IntrospectionConfig)) Config {
+		c := DefaultIntrospectionConfig()
+		c.URL = "https://id.example.com/introspect"
+		change(&c)
+		return Config{Introspection: &c}
+	}
+	url := func(u string) Config { return intro(func(c *IntrospectionConfig) { c.URL = u }) }
+	rc, ic := DefaultRedisConfig(), DefaultIntrospectionConfig()
+	tests := map[string]struct {
+		cfg  Config
+		want []string // fields
+	}{
+		"file":             {Config{KeysFile: "k"}, nil},
+		"nothing":          {DefaultConfig(), []string{"keys_file"}},
+		"two":              {Config{KeysFile: "k", Redis: &rc}, []string{"keys_file"}},
+		"all, no URL":      {Config{KeysFile: "k", Redis: &rc, Introspection: &ic, PepperFile: "p"}, []string{"keys_file", "introspection.url", "pepper_file"}},
+		"redis ttl":        {redis(func(c *RedisConfig) { c.TTL = 0 }), []string{"redis.ttl"}},
+		"redis ttl long":   {redis(func(c *RedisConfig) { c.TTL = time.Hour }), []string{"redis.ttl"}},
+		"redis, all wrong": {Config{Redis: &RedisConfig{NegativeTTL: -1, UnknownKeys: AttemptsConfig{1, 0}}}, []string{"redis.ttl", "redis.negative_ttl", "redis.timeout", "redis.poll", "redis.max_keys", "redis.unknown_keys.burst"}},
+		"attempts":         {redis(func(c *RedisConfig) { c.UnknownKeys.PerSecond = -1 }), []string{"redis.unknown_keys.per_second"}},
+		"http":             {url("http://id.example.com/"), []string{"introspection.url"}},
+		"http to itself":   {url("http://127.0.0.1:9/"), nil},
+		"http to itself 6": {url("http://[::1]:9/"), nil},
+		"http localhost":   {url("http://localhost:9/"), nil},
+		"ftp":              {url("ftp://127.0.0.1/"), []string{"introspection.url"}},
+		"password":         {url("https://a:b@id.example.com/"), []string{"introspection.url"}},
+		"no URL":           {url("introspect"), []string{"introspection.url"}},
+		"not parsable":     {url("https://a b/%%"), []string{"introspection.url"}},
+		"half a client":    {intro(func(c *IntrospectionConfig) { c.ClientID = "x" }), []string{"introspection.client_id"}},
+		"client auth":      {intro(func(c *IntrospectionConfig) { c.ClientAuth = "jwt" }), []string{"introspection.client_auth"}},
+		"no claim":         {intro(func(c *IntrospectionConfig) { c.Claims.Kind = "" }), []string{"introspection.claims.kind"}},
+		"intro times":      {intro(func(c *IntrospectionConfig) { c.TTL, c.NegativeTTL, c.Timeout = -1, time.Hour, 0 }), []string{"introspection.timeout", "introspection.ttl", "introspection.negative_ttl"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			if err := tt.cfg.Validate(); err != nil {
+				for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+					got = append(got, e.(interface{ Field() string }).Field())
+					if e.Error() == "" {
+						t.Error("an error without a text")
+					}
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("problems with %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,244 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	// maxIntrospection bounds an answer, in bytes.
+	maxIntrospection = 64 << 10
+	// maxSecretFile bounds the read of a secret or a certificate file, in bytes.
+	maxSecretFile = 1 << 20
+
+	breakerWindow   = 10 * time.Second
+	breakerBuckets  = 10
+	breakerRequests = 10
+	breakerRatio    = 0.5
+	breakerOpenFor  = 5 * time.Second
+)
+
+// IntrospectionStore is a Store that asks an authorization server about each
+// key (RFC 7662). Answers are remembered for a time, never past their exp. It
+// is safe for concurrent use.
+type IntrospectionStore struct {
+	*remembered
+	cfg     IntrospectionConfig
+	secret  Secret
+	client  *resty.Client
+	breaker *gobreaker.CircuitBreaker[*Grant]
+	log     *slog.Logger
+}
+
+// NewIntrospectionStore reads the secret and the certificates that cfg names;
+// it does not call the server. Close ends it.
+func NewIntrospectionStore(cfg IntrospectionConfig, opts Options) (*IntrospectionStore, error) {
+	opts = opts.withDefaults()
+	s := &IntrospectionStore{cfg: cfg, log: opts.Logger}
+	secret, err := readSecret(cfg.ClientSecretFile)
+	if err != nil {
+		return nil, &fieldError{"introspection.client_secret_file", err.Error()}
+	}
+	s.secret = Secret(secret)
+	transport, err := cfg.transport()
+	if err != nil {
+		return nil, &fieldError{"introspection.ca_file", err.Error()}
+	}
+	// A client of its own without a cookie jar: a shared one would carry what
+	// one key's answer set into the next key's question.
+	s.client = resty.NewWithClient(&http.Client{Transport: transport}).
+		SetRedirectPolicy(resty.NoRedirectPolicy()).
+		SetRetryCount(0).
+		SetHeader("Accept", "application/json").
+		SetHeader("User-Agent", "inquiry-gateway").
+		SetDisableWarn(true).
+		SetLogger(quiet{})
+	if s.breaker, err = s.newBreaker(opts.Registerer); err != nil {
+		return nil, err
+	}
+	policy := memoryPolicy{ttl: cfg.TTL, negativeTTL: cfg.NegativeTTL, timeout: cfg.Timeout, maxKeys: cfg.MaxKeys, attempts: cfg.UnknownKeys}
+	if s.remembered, err = newRemembered("introspection", s.guarded, policy, opts); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close refuses further look-ups, waits for those under way, which end by
+// their own deadline, and closes the connections.
+func (s *IntrospectionStore) Close() {
+	s.close()
+	s.client.GetClient().CloseIdleConnections()
+}
+
+// transport allows no proxy by accident: keys go to the server and nowhere
+// else unless the environment says so.
+func (c IntrospectionConfig) transport() (*http.Transport, error) {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   32,
+		MaxConnsPerHost:       64,
+		IdleConnTimeout:       60 * time.Second,
+		TLSHandshakeTimeout:   c.Timeout,
+		ResponseHeaderTimeout: c.Timeout,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if c.CAFile == "" {
+		return t, nil
+	}
+	pem, err := readLimited(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no PEM certificate", c.CAFile)
+	}
+	t.TLSClientConfig.RootCAs = pool
+	return t, nil
+}
+
+// newBreaker opens when half of at least breakerRequests look-ups within
+// breakerWindow failed. Unknown keys are answers, not failures.
+func (s *IntrospectionStore) newBreaker(reg prometheus.Registerer) (*gobreaker.CircuitBreaker[*Grant], error) {
+	state := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "inquiry_gateway_auth_introspection_breaker_state",
+		Help: "Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.",
+	})
+	if err := register(reg, state); err != nil {
+		return nil, err
+	}
+	return gobreaker.NewCircuitBreaker[*Grant](gobreaker.Settings{
+		Interval:     breakerWindow,
+		BucketPeriod: breakerWindow / breakerBuckets,
+		Timeout:      breakerOpenFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return c.Requests >= breakerRequests && float64(c.TotalFailures) >= breakerRatio*float64(c.Requests)
+		},
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, ErrUnknownKey) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			state.Set(float64(to))
+			s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
+		},
+	}), nil
+}
+
+// guarded asks through the breaker.
+func (s *IntrospectionStore) guarded(ctx context.Context, c Credential) (*Grant, error) {
+	return s.breaker.Execute(func() (*Grant, error) { return s.introspect(ctx, c) })
+}
+
+// introspect asks about one key.
+func (s *IntrospectionStore) introspect(ctx context.Context, c Credential) (*Grant, error) {
+	form := url.Values{"token": {string(c.Key)}, "token_type_hint": {"access_token"}}
+	req := s.client.R().SetContext(ctx).SetDoNotParseResponse(true)
+	// Present but empty: asking twice does no harm, so net/http may repeat the
+	// request when a kept connection turns out to be closed. Nothing is sent.
+	req.Header["Idempotency-Key"] = []string{}
+	switch {
+	case s.cfg.ClientID == "":
+	case s.cfg.ClientAuth == clientAuthPost:
+		form.Set("client_id", s.cfg.ClientID)
+		form.Set("client_secret", string(s.secret))
+	default:
+		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
+		req.SetBasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(string(s.secret)))
+	}
+	res, err := req.SetFormDataFromValues(form).Post(s.cfg.URL)
+	if res != nil && res.RawBody() != nil {
+		defer res.RawBody().Close()
+	}
+	if err != nil {
+		return nil, bare(err)
+	}
+	if res.StatusCode() != http.StatusOK {
+		return nil, fmt.Errorf("the introspection endpoint answered with status %d", res.StatusCode())
+	}
+	if media, _, err := mime.ParseMediaType(res.Header().Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, fmt.Errorf("%w: it is no application/json", errGarbage)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.RawBody(), maxIntrospection+1))
+	if err != nil {
+		return nil, bare(err)
+	}
+	if len(body) > maxIntrospection {
+		return nil, fmt.Errorf("%w: it is longer than %d bytes", errGarbage, maxIntrospection)
+	}
+	return s.cfg.Claims.grant(c.Digest, body)
+}
+
+// bare strips the URL from an error of the HTTP client.
+func bare(err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		return ue.Err
+	}
+	return err
+}
+
+// quiet keeps resty from logging requests, whose bodies hold keys.
+type quiet struct{}
+
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Warnf(string, ...any)  {}
+func (quiet) Debugf(string, ...any) {}
+
+// readSecret reads a secret without the line end at its end; no path, no
+// secret.
+func readSecret(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	data, err := readLimited(path)
+	if err != nil {
+		return "", err
+	}
+	secret := bytes.TrimRight(data, "\r\n")
+	if len(secret) == 0 {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return string(secret), nil
+}
+
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxSecretFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxSecretFile)
+	}
+	return data, nil
+}
+
+// loopback reports whether a host can only be this machine.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}

@@ -1,0 +1,197 @@
+package auth
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const activeAnswer = `{"active":true,"sub":"acme","kind":"buyer","scope":"inquiries:read","api_access":"paid"}`
+
+func introspecting(t *testing.T, url string, change func(*IntrospectionConfig)) *IntrospectionStore {
+	t.Helper()
+	cfg := DefaultIntrospectionConfig()
+	cfg.URL, cfg.Timeout = url, 5*time.Second
+	if change != nil {
+		change(&cfg)
+	}
+	if err := (Config{Introspection: &cfg}).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewIntrospectionStore(cfg, Options{Now: fixedNow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func answer(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, text) // a client that left is not the test's business
+}
+
+func TestIntrospectionRequest(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, secret, "s:cret%\n")
+	for auth, check := range map[string]func(*http.Request) bool{
+		"none": func(r *http.Request) bool { return r.Header.Get("Authorization") == "" && len(r.PostForm) == 2 },
+		"basic": func(r *http.Request) bool {
+			user, pass, ok := r.BasicAuth()
+			return ok && user == "gate+way%2F1" && pass == "s%3Acret%25" && len(r.PostForm) == 2
+		},
+		"post": func(r *http.Request) bool {
+			return r.Header.Get("Authorization") == "" && r.PostFormValue("client_id") == "gate way/1" && r.PostFormValue("client_secret") == "s:cret%"
+		},
+	} {
+		t.Run(auth, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := r.ParseForm(); err != nil {
+					t.Error(err)
+				}
+				_, replayed := r.Header["Idempotency-Key"]
+				if r.Method != http.MethodPost || r.URL.RawQuery != "" || r.PostFormValue("token") != "k+&=" ||
+					r.PostFormValue("token_type_hint") != "access_token" || r.Header.Get("Accept") != "application/json" || replayed ||
+					r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.Header.Get("Cookie") != "" || !check(r) {
+					t.Errorf("asked with %v %v %v", r.URL, r.Header, r.PostForm)
+				}
+				http.SetCookie(w, &http.Cookie{Name: "session", Value: "of another key"})
+				answer(w, activeAnswer)
+			}))
+			defer server.Close()
+			s := introspecting(t, server.URL+"/introspect", func(c *IntrospectionConfig) {
+				if auth != "none" {
+					c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secret, auth
+				}
+			})
+			for range 2 {
+				if _, err := find(t, s, "k+&="); err != nil {
+					t.Fatal(err)
+				}
+				s.forgetAll()
+			}
+		})
+	}
+}
+
+func TestIntrospectionTrouble(t *testing.T) {
+	tests := map[string]http.HandlerFunc{
+		"500":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"401 to us":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		"redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
+		"login page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"no type": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, activeAnswer)
+		},
+		"empty":       func(w http.ResponseWriter, _ *http.Request) { answer(w, "") },
+		"not boolean": func(w http.ResponseWriter, _ *http.Request) { answer(w, `{"active":1}`) },
+		"too large": func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, `{"active":false,"x":"`+strings.Repeat("x", maxIntrospection)+`"}`)
+		},
+		"cut off": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			answer(w, activeAnswer)
+		},
+		"dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	}
+	for name, handler := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(handler)
+			defer server.Close()
+			s := introspecting(t, server.URL, nil)
+			g, err := find(t, s, "a-secret-key")
+			if g != nil || err == nil || errors.Is(err, ErrUnknownKey) {
+				t.Fatalf("%+v, %v", g, err)
+			}
+			if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
+				t.Errorf("tells too much: %v", err)
+			}
+		})
+	}
+}
+
+func TestIntrospectionBreaker(t *testing.T) {
+	calls, healthy := 0, false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		if !healthy {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		answer(w, `{"active":false}`)
+	}))
+	defer server.Close()
+	s := introspecting(t, server.URL, nil)
+	for i := range 3 * breakerRequests {
+		if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, ErrUnknownKey) {
+			t.Fatal(err)
+		}
+	}
+	if calls != breakerRequests {
+		t.Errorf("%d calls got through", calls)
+	}
+
+	calls, healthy = 0, true
+	s = introspecting(t, server.URL, nil)
+	for i := range 3 * breakerRequests {
+		if _, err := find(t, s, fmt.Sprint("k", i)); !errors.Is(err, ErrUnknownKey) {
+			t.Fatal(err)
+		}
+	}
+	if calls != 3*breakerRequests {
+		t.Errorf("unknown keys opened the breaker after %d calls", calls)
+	}
+}
+
+func TestIntrospectionOverTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, activeAnswer) }))
+	defer server.Close()
+	server.Config.ErrorLog = nil
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := find(t, introspecting(t, server.URL, func(c *IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
+		t.Errorf("with the authority: %v", err)
+	}
+	if _, err := find(t, introspecting(t, server.URL, nil), "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+		t.Errorf("without the authority: %v", err)
+	}
+}
+
+func TestNewIntrospectionStoreRefuses(t *testing.T) {
+	dir := t.TempDir()
+	empty, huge := filepath.Join(dir, "empty"), filepath.Join(dir, "huge")
+	writeFile(t, empty, "\n")
+	writeFile(t, huge, "")
+	if err := os.Truncate(huge, maxSecretFile+1); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change func(*IntrospectionConfig)
+		field  string
+	}{
+		"no secret":    {func(c *IntrospectionConfig) { c.ClientSecretFile = filepath.Join(dir, "none") }, "introspection.client_secret_file"},
+		"empty secret": {func(c *IntrospectionConfig) { c.ClientSecretFile = empty }, "introspection.client_secret_file"},
+		"huge secret":  {func(c *IntrospectionConfig) { c.ClientSecretFile = huge }, "introspection.client_secret_file"},
+		"no authority": {func(c *IntrospectionConfig) { c.CAFile = filepath.Join(dir, "none") }, "introspection.ca_file"},
+		"no PEM":       {func(c *IntrospectionConfig) { c.CAFile = empty }, "introspection.ca_file"},
+	} {
+		cfg := DefaultIntrospectionConfig()
+		tt.change(&cfg)
+		_, err := NewIntrospectionStore(cfg, Options{})
+		var fe interface{ Field() string }
+		if !errors.As(err, &fe) || fe.Field() != tt.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
