@@ -42,6 +42,8 @@ var (
 	ErrLayout = errors.New("this lay-out cannot be edited by the program, please edit the file by hand")
 )
 
+var errNothingToChange = errors.New("nothing to change: give api_access or a plan")
+
 // List returns what the file holds, in its order.
 func (f *KeysFile) List(context.Context) (Listing, error) {
 	data, err := readBounded(f.path)
@@ -104,7 +106,7 @@ func (f *KeysFile) SetAccount(ctx context.Context, c AccountChange) error {
 		changes = append(changes, setAccount(c.ID, fieldPlan, *c.Plan, func(a *Account) { a.Plan = *c.Plan }))
 	}
 	if len(changes) == 0 {
-		return errors.New("nothing to change: give api_access or a plan")
+		return errNothingToChange
 	}
 	return f.edit(ctx, changes...)
 }

@@ -1,0 +1,276 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/auth/internal/redistest"
+)
+
+func newRedisPair(t *testing.T, server *redistest.Server) (*RedisStore, *RedisKeys, *redis.Client) {
+	t.Helper()
+	client := server.Client()
+	cfg := DefaultRedisConfig()
+	cfg.Poll = 50 * time.Millisecond
+	cfg.NegativeTTL = 0
+	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store, NewRedisKeys(client, "iq", Hasher{}), client
+}
+
+// A revoke reaches every node by message, and also when the message is lost.
+func TestRevokeReachesEveryNode(t *testing.T) {
+	server := redistest.Start(t)
+	one, admin, client := newRedisPair(t, server)
+	two, _, _ := newRedisPair(t, server)
+	ctx := t.Context()
+	for _, id := range []string{"k1", "k2"} {
+		if err := admin.Add(ctx, testRecord(id), &paying); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoked := func(s *RedisStore, key string) bool {
+		g, err := find(t, s, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Revoked
+	}
+	for _, s := range []*RedisStore{one, two} {
+		if revoked(s, "k1") || revoked(s, "k2") {
+			t.Fatal("revoked from the start")
+		}
+	}
+	if err := admin.Revoke(ctx, "k1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*RedisStore{one, two} {
+		eventually(t, "the message is heard", func() bool { return revoked(s, "k1") })
+	}
+	before := value(t, two.dropped.WithLabelValues(causeVersion))
+	// What is left of a revoke whose message nobody hears.
+	if err := errors.Join(client.HSet(ctx, one.keys.key(digestOf("k2")), fieldRevoked, "1").Err(), client.Incr(ctx, one.keys.version()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the version is read", func() bool { return revoked(two, "k2") })
+	if value(t, two.dropped.WithLabelValues(causeVersion)) == before {
+		t.Error("the change was noticed otherwise than by the version")
+	}
+}
+
+func TestPlanChangeReachesNodes(t *testing.T) {
+	store, admin, _ := newRedisPair(t, redistest.Start(t))
+	ctx := t.Context()
+	if err := admin.Add(ctx, testRecord("k"), &Account{APIAccess: AccessNone}); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := find(t, store, "k"); err != nil || g.Principal.PaidAccess {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	pro := "pro"
+	if err := admin.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: AccessPaid, Plan: &pro}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the account has paid", func() bool {
+		g, err := find(t, store, "k")
+		return err == nil && g.Principal.PaidAccess && g.Principal.Plan == "pro"
+	})
+}
+
+// A Redis that comes back empty must not turn every key into an unknown one.
+func TestLostDataIsNoRefusal(t *testing.T) {
+	server := redistest.Start(t)
+	store, admin, _ := newRedisPair(t, server)
+	if _, err := find(t, store, "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+		t.Errorf("before anything was stored: %v", err)
+	}
+	if err := admin.Add(t.Context(), testRecord("k"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := find(t, store, "other"); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("an unknown key: %v", err)
+	}
+	server.Stop()
+	server.Restart()
+	eventually(t, "the store is asked again", func() bool {
+		_, err := find(t, store, "k")
+		return err != nil && strings.Contains(err.Error(), "no version")
+	})
+	if err := admin.Add(t.Context(), testRecord("k"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the key is good again", func() bool {
+		_, err := find(t, store, "k")
+		return err == nil
+	})
+}
+
+func TestHear(t *testing.T) {
+	digest := digestOf("k")
+	tests := map[string]struct {
+		known   version
+		message string
+		cause   string // "" : nothing is dropped
+		after   int64
+	}{
+		"key":                  {version{4, true}, "5 key " + digest, causeMessage, 5},
+		"account":              {version{4, true}, "5 account acme", causeMessage, 5},
+		"late":                 {version{5, true}, "5 key " + digest, "", 5},
+		"one was lost":         {version{4, true}, "6 key " + digest, causeGap, 6},
+		"nothing known yet":    {version{}, "6 key " + digest, causeGap, 6},
+		"another kind":         {version{4, true}, "5 plan pro", causeGap, 5},
+		"a broken digest":      {version{4, true}, "5 key abc", causeGap, 5},
+		"an account's absence": {version{4, true}, "5 account ", causeGap, 5},
+		"not understood":       {version{4, true}, "hello", causeGap, 4},
+		"empty":                {version{4, true}, "", causeGap, 4},
+		"negative":             {version{4, true}, "-1 key " + digest, causeGap, 4},
+	}
+	store, _, _ := newRedisPair(t, redistest.Start(t))
+	store.stop()
+	<-store.done // from here on the test is the watcher
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			store.known = tt.known
+			count := func(cause string) float64 { return value(t, store.dropped.WithLabelValues(cause)) }
+			before := map[string]float64{causeMessage: count(causeMessage), causeGap: count(causeGap)}
+			store.hear(tt.message)
+			for _, cause := range []string{causeMessage, causeGap} {
+				want := 0.0
+				if cause == tt.cause {
+					want = 1
+				}
+				if got := count(cause) - before[cause]; got != want {
+					t.Errorf("%s: dropped %v times, want %v", cause, got, want)
+				}
+			}
+			if store.known.n != tt.after {
+				t.Errorf("version %d, want %d", store.known.n, tt.after)
+			}
+		})
+	}
+}
+
+func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	store, admin, client := newRedisPair(t, server)
+	store.stop()
+	<-store.done
+	ctx := t.Context()
+	if err := admin.Add(ctx, testRecord("k"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	store.poll(ctx)
+	if _, err := find(t, store, "k"); err != nil {
+		t.Fatal(err)
+	}
+	remembered := func() bool {
+		_, ok := store.good.GetIfPresent(Hasher{}.Hash("k"))
+		return ok
+	}
+	store.poll(ctx)
+	if !remembered() {
+		t.Error("the same version made it forget")
+	}
+	if err := client.Set(ctx, store.keys.version(), "garbage", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	store.poll(ctx)
+	server.Stop()
+	store.poll(ctx)
+	if !remembered() {
+		t.Error("a failed read made it forget")
+	}
+	server.Restart()
+	store.poll(ctx)
+	if remembered() || store.known.n != 0 {
+		t.Error("a store that went back in time is believed to be the same")
+	}
+}
+
+func TestRedisGarbage(t *testing.T) {
+	store, admin, client := newRedisPair(t, redistest.Start(t))
+	ctx := t.Context()
+	if err := admin.SetAccount(ctx, AccountChange{ID: "acme", Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	record := store.keys.key(digestOf("k"))
+	good := map[string]any{fieldID: "k", fieldKind: KindBuyer, fieldAccount: "acme"}
+	tests := map[string]func() error{
+		"a string":       func() error { return errors.Join(client.Del(ctx, record).Err(), client.Set(ctx, record, "x", 0).Err()) },
+		"no kind":        func() error { return client.HDel(ctx, record, fieldKind).Err() },
+		"a strange kind": func() error { return client.HSet(ctx, record, fieldKind, "admin").Err() },
+		"a strange id":   func() error { return client.HSet(ctx, record, fieldID, "a b").Err() },
+		"no account":     func() error { return client.HSet(ctx, record, fieldAccount, "").Err() },
+		"a strange time": func() error { return client.HSet(ctx, record, fieldExpiresAt, "tomorrow").Err() },
+		"a long field":   func() error { return client.HSet(ctx, record, fieldScopes, strings.Repeat("x", maxRedisField+1)).Err() },
+		"strange access": func() error { return client.HSet(ctx, store.keys.account("acme"), fieldAPIAccess, "maybe").Err() },
+		"strange plan":   func() error { return client.HSet(ctx, store.keys.account("acme"), fieldPlan, "a b").Err() },
+		"account a string": func() error {
+			return errors.Join(client.Del(ctx, store.keys.account("acme")).Err(), client.Set(ctx, store.keys.account("acme"), "x", 0).Err())
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := errors.Join(
+				client.Del(ctx, record, store.keys.account("acme")).Err(),
+				client.HSet(ctx, record, good).Err(),
+				client.HSet(ctx, store.keys.account("acme"), fieldAPIAccess, AccessPaid).Err(),
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.forgetAll()
+			if _, err := find(t, store, "k"); err != nil {
+				t.Fatalf("a good record: %v", err)
+			}
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			store.forgetAll()
+			g, err := find(t, store, "k")
+			if g != nil || !errors.Is(err, errGarbage) || errors.Is(err, ErrUnknownKey) || strings.Contains(err.Error(), digestOf("k")[:8]) {
+				t.Errorf("%+v, %v", g, err)
+			}
+		})
+	}
+}
+
+// What counts as revoked, and what an account that is not there may do.
+func TestRedisRecordsOfOtherIssuers(t *testing.T) {
+	store, _, client := newRedisPair(t, redistest.Start(t))
+	ctx := t.Context()
+	if err := client.Incr(ctx, store.keys.version()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for mark, want := range map[string]bool{"": false, "0": false, "false": false, "1": true, "true": true, "yes": true, "2026-01-01": true} {
+		if err := client.HSet(ctx, store.keys.key(digestOf("k")), fieldID, "k", fieldKind, KindBuyer, fieldAccount, "ghost", fieldRevoked, mark).Err(); err != nil {
+			t.Fatal(err)
+		}
+		store.forgetAll()
+		g, err := find(t, store, "k")
+		if err != nil || g.Revoked != want || g.Principal.PaidAccess {
+			t.Errorf("%q: %+v, %v", mark, g, err)
+		}
+	}
+}
+
+func TestRedisStoreEndsWithRedisAway(t *testing.T) {
+	server := redistest.Start(t)
+	server.Stop()
+	store, _, _ := newRedisPair(t, server)
+	if _, err := find(t, store, "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+		t.Errorf("without Redis: %v", err)
+	}
+	store.Close()
+	if _, err := store.Find(context.Background(), credential("k")); !errors.Is(err, errClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}

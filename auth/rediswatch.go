@@ -1,0 +1,119 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Why remembered keys are dropped.
+const (
+	causeMessage    = "message"    // one key or account changed
+	causeGap        = "gap"        // a message was lost or not understood
+	causeVersion    = "version"    // the version read shows a change that no message told
+	causeSubscribed = "subscribed" // messages may have been lost before
+)
+
+// version is the last change that has been taken in.
+type version struct {
+	n  int64
+	ok bool // false: not known yet
+}
+
+// watch follows the changes of the store until the context ends.
+func (s *RedisStore) watch(ctx context.Context) {
+	sub := s.client.Subscribe(ctx, s.keys.changes())
+	defer sub.Close()
+	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second))
+	ticker := time.NewTicker(s.cfg.Poll)
+	defer ticker.Stop()
+	s.poll(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.poll(ctx)
+		case m := <-messages:
+			switch m := m.(type) {
+			case *redis.Subscription:
+				s.drop(causeSubscribed, s.forgetAll)
+			case *redis.Message:
+				s.hear(m.Payload)
+			}
+		}
+	}
+}
+
+// poll reads the version. While that fails nothing is dropped: known keys are
+// good within their time.
+func (s *RedisStore) poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	n, err := s.client.Get(ctx, s.keys.version()).Int64()
+	if errors.Is(err, redis.Nil) {
+		n, err = 0, nil // read tells an empty store from an unknown key
+	}
+	if err != nil {
+		return
+	}
+	switch {
+	case s.known.ok && n == s.known.n:
+		return
+	case s.known.ok && n < s.known.n:
+		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", s.known.n), slog.Int64("to", n))
+	}
+	s.known = version{n, true}
+	s.drop(causeVersion, s.forgetAll)
+}
+
+// hear takes a message in: "<version> key <digest>" or "<version> account
+// <id>". Anything else, or a version that does not follow the last one, means
+// that something was missed.
+func (s *RedisStore) hear(message string) {
+	n, what, id := parseChange(message)
+	switch {
+	case n > 0 && s.known.ok && n <= s.known.n:
+		return // a poll was faster
+	case n > 0 && s.known.ok && n == s.known.n+1:
+		s.known.n = n
+	default:
+		if n > 0 {
+			s.known = version{n, true}
+		}
+		s.drop(causeGap, s.forgetAll)
+		return
+	}
+	digest, err := ParseDigest(id)
+	switch {
+	case what == fieldAccount && id != "":
+		s.drop(causeMessage, func() { s.forgetAccount(id) })
+	case what == changedKey && err == nil:
+		s.drop(causeMessage, func() { s.forget(digest) })
+	default:
+		s.drop(causeGap, s.forgetAll)
+	}
+}
+
+const changedKey = "key"
+
+func parseChange(message string) (n int64, what, id string) {
+	number, rest, _ := strings.Cut(message, " ")
+	what, id, _ = strings.Cut(rest, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, "", ""
+	}
+	return n, what, id
+}
+
+func (s *RedisStore) drop(cause string, forget func()) {
+	forget()
+	s.taken.Set(float64(s.known.n))
+	s.dropped.WithLabelValues(cause).Inc()
+}

@@ -1,0 +1,318 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// caller is a Caller with an address.
+type caller string
+
+func (c caller) ClientIP() string { return string(c) }
+
+func newTestMemory(t *testing.T, c *clock, ask lookup) *remembered {
+	t.Helper()
+	r, err := newRemembered("test", ask, memoryPolicy{
+		ttl: 10 * time.Second, negativeTTL: 2 * time.Second, timeout: 20 * time.Second, maxKeys: 100,
+		attempts: AttemptsConfig{PerSecond: 1, Burst: 3},
+	}, Options{Now: c.now}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	return r
+}
+
+func credential(key string) Credential {
+	return Credential{Digest: Hasher{}.Hash(key), Key: Secret(key)}
+}
+
+func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
+
+// An answer that was on its way while its key was revoked is not remembered.
+func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
+	for name, forget := range map[string]func(*remembered){
+		"key":     func(r *remembered) { r.forget(credential("k").Digest) },
+		"account": func(r *remembered) { r.forgetAccount("acme") },
+		"all":     func(r *remembered) { r.forgetAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked, answer := make(chan bool), make(chan *Grant)
+			r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+				asked <- true
+				return <-answer, nil
+			})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := r.Find(t.Context(), credential("k")); err != nil {
+					t.Error(err)
+				}
+			})
+			<-asked
+			forget(r)
+			wg.Go(func() { // does not join the question of before
+				if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
+					t.Errorf("the old answer, %v", err)
+				}
+			})
+			<-asked
+			answer <- grantOf(credential("k"))
+			answer <- &Grant{Digest: credential("k").Digest, Revoked: true}
+			wg.Wait()
+			if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
+				t.Errorf("the old answer is remembered, %v", err)
+			}
+		})
+	}
+}
+
+// Which of two answers arrives first must not matter: the test above answers
+// the old question first or second as the scheduler likes, this one last.
+func TestForgottenAnswerThatComesLast(t *testing.T) {
+	answers := make(chan chan *Grant, 2)
+	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+		mine := make(chan *Grant)
+		answers <- mine
+		return <-mine, nil
+	})
+	var wg sync.WaitGroup
+	find := func() {
+		if _, err := r.Find(t.Context(), credential("k")); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Go(find)
+	first := <-answers
+	r.forgetAll()
+	wg.Go(find)
+	second := <-answers
+	second <- &Grant{Digest: credential("k").Digest, Revoked: true}
+	first <- grantOf(credential("k"))
+	wg.Wait()
+	if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
+		t.Errorf("the old answer is remembered, %v", err)
+	}
+}
+
+func TestForgetIsPrecise(t *testing.T) {
+	n := 0
+	r := newTestMemory(t, &clock{}, func(_ context.Context, c Credential) (*Grant, error) {
+		n++
+		g := grantOf(c)
+		g.Principal.Account = "account of " + string(c.Key)
+		return g, nil
+	})
+	find := func(key string) int {
+		t.Helper()
+		before := n
+		if _, err := r.Find(t.Context(), credential(key)); err != nil {
+			t.Fatal(err)
+		}
+		return n - before
+	}
+	find("a")
+	find("b")
+	r.forget(credential("a").Digest)
+	if find("a") != 1 || find("b") != 0 {
+		t.Error("forget forgets the wrong key")
+	}
+	r.forgetAccount("account of b")
+	if find("a") != 0 || find("b") != 1 {
+		t.Error("forgetAccount forgets the wrong account")
+	}
+	r.forgetAll()
+	if find("a") != 1 || find("b") != 1 {
+		t.Error("forgetAll forgets too little")
+	}
+}
+
+func TestRememberedTimes(t *testing.T) {
+	c := &clock{}
+	n := 0
+	exp := testNow.Add(4 * time.Second)
+	r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+		n++
+		switch cred.Key {
+		case "unknown":
+			return nil, ErrUnknownKey
+		case "down":
+			return nil, errors.New("refused")
+		case "expiring":
+			return &Grant{Digest: cred.Digest, ExpiresAt: exp}, nil
+		}
+		return grantOf(cred), nil
+	})
+	steps := []struct {
+		at  time.Duration
+		key string
+		ask int
+	}{
+		{0, "good", 1}, {0, "good", 0}, {0, "unknown", 1}, {0, "unknown", 0}, {0, "expiring", 1}, {0, "down", 1}, {0, "down", 1},
+		{2*time.Second - 1, "unknown", 0}, {2 * time.Second, "unknown", 1},
+		{4*time.Second - 1, "expiring", 0}, {4 * time.Second, "expiring", 1}, {6*time.Second - 1, "expiring", 0}, {6 * time.Second, "expiring", 1},
+		{10*time.Second - 1, "good", 0}, {10 * time.Second, "good", 1},
+	}
+	for _, s := range steps {
+		c.offset.Store(int64(s.at))
+		before := n
+		_, _ = r.Find(t.Context(), credential(s.key)) // only the questions count here
+		if n-before != s.ask {
+			t.Errorf("%v after the start %s was asked for %d times, want %d", s.at, s.key, n-before, s.ask)
+		}
+	}
+}
+
+func TestRememberedIsBounded(t *testing.T) {
+	r := newTestMemory(t, &clock{}, func(_ context.Context, c Credential) (*Grant, error) {
+		if c.Key[0] == 'g' {
+			return grantOf(c), nil
+		}
+		return nil, ErrUnknownKey
+	})
+	if _, err := r.Find(t.Context(), credential("good")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxUnknown + 2000 {
+		if _, err := r.Find(t.Context(), credential(fmt.Sprint("u", i))); !errors.Is(err, ErrUnknownKey) {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := r.good.GetIfPresent(credential("good").Digest); !ok {
+		t.Error("a flood of unknown keys pushed a good one out")
+	}
+	for i := range 1000 {
+		if _, err := r.Find(t.Context(), credential(fmt.Sprint("g", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.bad.CleanUp()
+	r.good.CleanUp()
+	if bad, good := r.bad.EstimatedSize(), r.good.EstimatedSize(); bad > maxUnknown || good > 100 {
+		t.Errorf("remembers %d unknown and %d good keys", bad, good)
+	}
+}
+
+func TestAttemptsAreLimitedPerClient(t *testing.T) {
+	c := &clock{}
+	r := newTestMemory(t, c, func(_ context.Context, c Credential) (*Grant, error) {
+		switch c.Key[0] {
+		case 'g':
+			return grantOf(c), nil
+		case 'd':
+			return nil, errors.New("refused")
+		}
+		return nil, ErrUnknownKey
+	})
+	a, err := NewAuthenticator(r, Hasher{}, Options{Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(from Caller, key string) error {
+		_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, from)
+		return err
+	}
+	guesser, other := caller("192.0.2.1"), caller("192.0.2.2")
+	for i := range 10 { // good keys and the store's failures cost nothing
+		if err := try(guesser, fmt.Sprint("good", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := try(guesser, "down"); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if err := try(guesser, fmt.Sprint("unknown", i)); !errors.Is(err, ErrInvalidKey) {
+			t.Fatal(err)
+		}
+	}
+	var tooMany *TooManyAttempts
+	if err := try(guesser, "unknown9"); !errors.As(err, &tooMany) || tooMany.RetryAfter != time.Second || errors.Is(err, ErrUnavailable) {
+		t.Fatalf("the fourth guess: %v", err)
+	}
+	if err := try(guesser, "good0"); err != nil {
+		t.Errorf("a remembered key: %v", err)
+	}
+	if err := try(guesser, "unknown0"); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("a remembered unknown key: %v", err)
+	}
+	if err := errors.Join(try(other, "good20"), try(nil, "good21")); err != nil {
+		t.Errorf("others: %v", err)
+	}
+	c.advance(time.Second)
+	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("a second later: %v", err)
+	}
+	if n := value(t, a.results.byName[resultLimited]); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for client, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "2001:db8:1:2::9%eth0": "2001:db8:1:2::/64",
+		"::ffff:192.0.2.1": "::ffff:192.0.2.1", "a name": "a name",
+	} {
+		if got := network(client); got != want {
+			t.Errorf("%s is %s, want %s", client, got, want)
+		}
+	}
+}
+
+func TestLookupsAreBounded(t *testing.T) {
+	release := make(chan bool)
+	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+		<-release
+		return nil, ErrUnknownKey
+	})
+	for i := range maxLookups {
+		if _, err := r.join(t.Context(), credential(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Find(t.Context(), credential("one more")); !errors.Is(err, errBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	close(release)
+	r.close()
+	if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	if len(r.flights) != 0 {
+		t.Errorf("%d questions are left", len(r.flights))
+	}
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) { panic("broken") })
+	for range 2 {
+		if _, err := r.Find(t.Context(), credential("k")); err == nil || errors.Is(err, ErrUnknownKey) {
+			t.Errorf("a panic became %v", err)
+		}
+	}
+}
+
+// BenchmarkRemembered supports the decision to remember whole grants by digest:
+// a key of a remote store must cost about what one of a file does.
+func BenchmarkRemembered(b *testing.B) {
+	r, err := newRemembered("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
+		memoryPolicy{ttl: time.Hour, timeout: time.Second, maxKeys: 1000}, Options{}.withDefaults())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.close()
+	a, err := NewAuthenticator(r, Hasher{}, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, header := context.Background(), []string{"Bearer an-opaque-key-from-another-issuer-0123456789"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.Authenticate(ctx, header); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
