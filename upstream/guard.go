@@ -18,9 +18,10 @@ const removed = "[removed]"
 //     with a digit not within a longer number;
 //   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
 type idSet struct {
-	uuids map[[16]byte]struct{}
-	heads map[[4]byte][]string // by the first four bytes, the longest id first
-	first [256]bool            // first bytes of the ids in heads
+	keys  [][16]byte            // the UUIDs
+	uuids map[[16]byte]struct{} // the same, once a text holds something of their shape
+	heads map[[4]byte][]string  // by the first four bytes, the longest id first
+	first [256]bool             // first bytes of the ids in heads
 	short map[string]struct{}
 }
 
@@ -39,15 +40,14 @@ func (set *idSet) add(v value) {
 }
 
 func (set *idSet) addString(id string) {
-	id = strings.TrimSpace(id)
-	if id == "" {
+	if id = strings.TrimSpace(id); id == "" || id == "{}" {
 		return
 	}
-	if key, n := uuidAt(strings.Trim(id, "{}")); n > 0 && n == len(strings.Trim(id, "{}")) {
-		if set.uuids == nil {
-			set.uuids = make(map[[16]byte]struct{}, 64)
-		}
-		set.uuids[key] = struct{}{}
+	if id[0] == '{' && id[len(id)-1] == '}' {
+		id = id[1 : len(id)-1]
+	}
+	if key, n := uuidAt(id); n > 0 && n == len(id) {
+		set.keys = append(set.keys, key)
 		return
 	}
 	if len(id) < 4 {
@@ -78,17 +78,30 @@ func (set *idSet) addLong(id string) {
 	}
 }
 
+// isUUID looks a key up. Most replies quote no id at all, so the set is made at
+// the first question.
+func (set *idSet) isUUID(key [16]byte) bool {
+	if len(set.uuids) == 0 {
+		set.uuids = make(map[[16]byte]struct{}, len(set.keys))
+		for _, k := range set.keys {
+			set.uuids[k] = struct{}{}
+		}
+	}
+	_, ok := set.uuids[key]
+	return ok
+}
+
 func (set *idSet) empty() bool {
-	return len(set.uuids) == 0 && len(set.heads) == 0 && len(set.short) == 0
+	return len(set.keys) == 0 && len(set.heads) == 0 && len(set.short) == 0
 }
 
 // clean gives the text without the ids, and how many there were.
 func (set *idSet) clean(s string) (string, int) {
 	uuids, long, short := 0, 0, 0
-	if len(set.uuids) > 0 && len(s) >= 32 {
+	if len(set.keys) > 0 && len(s) >= 32 {
 		// The known ones first: next to other digits only they can be told apart.
 		var others int
-		s, uuids = replaceSpans(s, uuidSpans(s, set.known))
+		s, uuids = replaceSpans(s, uuidSpans(s, set.isUUID))
 		s, others = replaceSpans(s, uuidSpans(s, anyUUID))
 		uuids += others
 	}
@@ -153,11 +166,6 @@ func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) [
 	return spans
 }
 
-func (set *idSet) known(key [16]byte) bool {
-	_, ok := set.uuids[key]
-	return ok
-}
-
 func anyUUID([16]byte) bool { return true }
 
 // uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
@@ -186,18 +194,23 @@ const dash = 0xff
 // hexDash is the value of a hexadecimal digit plus one, dash for a dash, 0 for
 // all other bytes.
 func hexDash(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0' + 1
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 11
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 11
-	case c == '-':
-		return dash
+	if c >= 0x80 {
+		return 0
 	}
-	return 0
+	return hexDashTable[c]
 }
+
+// hexDashTable has one byte for each ASCII character. A switch costs three
+// times as much, and every internal id of a reply goes through here.
+const hexDashTable = "" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\x00\x00" +
+	"\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x00\x00\x00\x00\x00\x00" +
+	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 func (set *idSet) longSpans(s string) (spans []span) {
 	for i := 0; i+4 <= len(s); {

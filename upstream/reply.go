@@ -20,6 +20,7 @@ type reply struct {
 	first     int        // the current record's first response
 	broken    violation  // of the current record's responses
 
+	size    int // of the reply in bytes
 	seen    int // records, those that were skipped or filtered included
 	skipped map[string]int
 	foreign int
@@ -53,6 +54,7 @@ func (r *reply) collect(body string) *Error {
 	if !utf8.ValidString(body) {
 		return invalid("json", "the reply is not UTF-8")
 	}
+	r.size = len(body)
 	r.clear(frameReply)
 	if err := r.parse(body, r.plan.root); err != nil {
 		return err
@@ -130,6 +132,11 @@ func (r *reply) record(v value) bool {
 	if r.want.Status != "" && inq.Status != r.want.Status ||
 		r.want.InquiryType != "" && (!inq.InquiryType.Valid || inq.InquiryType.String != r.want.InquiryType) {
 		return true
+	}
+	if cap(r.list) == 0 {
+		// Records of one list are much alike: make room for as many as the rest
+		// of the reply can hold.
+		r.list = make([]Inquiry, 0, min(r.size/len(v.raw)+1, r.plan.maxRecords))
 	}
 	r.list = append(r.list, inq)
 	return true
