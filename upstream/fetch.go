@@ -14,7 +14,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	if !ok {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "internal", Err: fmt.Errorf("unknown kind %q", want.Kind)}
 	}
-	values := vars{varAccount: want.Account}
+	values := vars{varAccount: {want.Account}}
 	var noStatus, noType bool
 	values[varStatus], noStatus = e.plan.byStatus.ask(want.Status)
 	values[varType], noType = e.plan.byType.ask(want.InquiryType)

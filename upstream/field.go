@@ -16,11 +16,17 @@ type Field struct {
 	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
 	Zone    string  `yaml:"zone"`   // of a time whose layout holds none: an IANA name; UTC when empty
 
-	Const         Default `yaml:"const"`
+	Const Default `yaml:"const"` // the field's value in every record; instead of a path
+	// Join puts the values of all paths, and the elements of arrays, into one
+	// text with this between them. Without it the first present path counts.
 	Join          Default `yaml:"join"`
-	TrimHTML      bool    `yaml:"trim_html"`
-	UnknownValues string  `yaml:"unknown_values"`
-	ValuesJoin    string  `yaml:"values_join"`
+	TrimHTML      bool    `yaml:"trim_html"`      // the legacy stores HTML: keep its text
+	Empty         string  `yaml:"empty"`          // keep (default) or missing: an empty string counts as missing
+	UnknownValues string  `yaml:"unknown_values"` // of a field with values: fail (default) or keep
+	// ValuesJoin says how a filter names several legacy values of one public
+	// value: joined by this text, or as a repeated parameter if it is "repeat".
+	// Empty: it does not, and the gateway filters.
+	ValuesJoin string `yaml:"values_join"`
 }
 
 // set tells whether the field is mapped at all.
@@ -44,6 +50,9 @@ func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	if v, ok := keys["default"]; ok && v == nil {
 		f.Default = Default{Set: true, Null: true}
+	}
+	if v, ok := keys["const"]; ok && v == nil {
+		f.Const = Default{Set: true, Null: true}
 	}
 	return nil
 }

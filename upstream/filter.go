@@ -1,12 +1,18 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Values of filtering.
 const (
 	filterUpstream = "upstream"
 	filterGateway  = "gateway"
 )
+
+// repeatValues is the values_join that repeats the parameter.
+const repeatValues = "repeat"
 
 // filter turns the public value of a query parameter into what the legacy is
 // asked for. Whatever it is asked for, the gateway keeps only the records whose
@@ -15,11 +21,12 @@ const (
 type filter struct {
 	field  *textPlan
 	sent   bool                // the request holds the placeholder
+	join   string              // of several legacy values
 	legacy map[string][]string // by public value; nil when the field has no values
 }
 
-func newFilter(field *textPlan, sent bool) filter {
-	f := filter{field: field, sent: sent}
+func newFilter(field *textPlan, join string, sent bool) filter {
+	f := filter{field: field, join: join, sent: sent}
 	if field.values != nil {
 		f.legacy = make(map[string][]string, len(field.values))
 		for legacy, public := range field.values {
@@ -32,30 +39,47 @@ func newFilter(field *textPlan, sent bool) filter {
 	return f
 }
 
-// ask gives the value to send, empty for none. impossible: no record can have
-// the wanted value, so there is nothing to ask for.
-func (f *filter) ask(want string) (send string, impossible bool) {
+// ask gives the values to send, none for no filter. impossible: no record can
+// have the wanted value, so there is nothing to ask for.
+func (f *filter) ask(want string) (send []string, impossible bool) {
 	if want == "" {
-		return "", false
+		return nil, false
+	}
+	if f.field.fixed.Set {
+		return nil, f.field.fixed.Value != want
 	}
 	// Records that get the value by default have something else, or nothing,
 	// in the legacy: no filter of the legacy finds them.
 	if f.field.def.Set && f.field.def.Value == want {
-		return "", false
+		return nil, false
 	}
-	if f.legacy == nil {
-		if f.sent {
-			send = want
-		}
-		return send, false
+	list := []string{want}
+	if f.legacy != nil {
+		list = f.legacyOf(want)
 	}
-	list := f.legacy[want]
-	if len(list) == 0 {
-		return "", true
+	switch {
+	case len(list) == 0:
+		return nil, true
+	case !f.sent || f.field.join.Set || f.field.html:
+		return nil, false // what the legacy has is not what the public value is made of
+	case len(list) == 1 || f.join == repeatValues:
+		return list, false
+	case f.join != "":
+		return []string{strings.Join(list, f.join)}, false
 	}
-	// Several legacy values do not fit into one parameter: the gateway filters.
-	if f.sent && len(list) == 1 {
-		send = list[0]
+	return nil, false // several values, and no way to name them: the gateway filters
+}
+
+// legacyOf gives the legacy values that a public value stands for.
+func (f *filter) legacyOf(public string) []string {
+	list := f.legacy[public]
+	if !f.field.keep {
+		return list
 	}
-	return send, false
+	// A value without an entry is kept, so it can be asked for by its own name,
+	// unless that name has an entry and never shows.
+	if _, translated := f.field.values[public]; !translated {
+		list = append(slices.Clip(list), public)
+	}
+	return list
 }

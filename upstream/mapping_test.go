@@ -166,23 +166,31 @@ func TestGatewayFilters(t *testing.T) {
 }
 
 func TestFilterAsk(t *testing.T) {
-	status := &textPlan{values: map[string]string{"N": "pending", "A": "answered", "C": "closed", "X": "closed"}}
+	values := map[string]string{"N": "pending", "A": "answered", "C": "closed", "X": "closed"}
+	status := &textPlan{values: values}
 	byDefault := &textPlan{values: map[string]string{"1": "refund"}, def: Default{Set: true, Value: "general"}}
 	free := &textPlan{}
+	keep := &textPlan{values: values, keep: true}
+	fixed := &textPlan{fixed: Default{Set: true, Value: "open"}}
+	joined := &textPlan{join: Default{Set: true}}
 	for _, tc := range []struct {
 		field      *textPlan
+		join       string
 		sent       bool
 		want, send string
 		impossible bool
 	}{
-		{status, true, "", "", false}, {status, true, "pending", "N", false}, {status, false, "pending", "", false},
-		{status, true, "N", "", true}, {status, false, "nosuch", "", true}, {status, true, "closed", "", false},
-		{byDefault, true, "general", "", false}, {byDefault, true, "refund", "1", false}, {byDefault, true, "x", "", true},
-		{free, true, "anything", "anything", false}, {free, false, "anything", "", false},
+		{status, "", true, "", "", false}, {status, "", true, "pending", "N", false}, {status, "", false, "pending", "", false},
+		{status, "", true, "N", "", true}, {status, "", false, "nosuch", "", true}, {status, "", true, "closed", "", false},
+		{status, ",", true, "closed", "C,X", false}, {status, "repeat", true, "closed", "C X", false}, {status, "repeat", false, "closed", "", false},
+		{byDefault, "", true, "general", "", false}, {byDefault, "", true, "refund", "1", false}, {byDefault, "", true, "x", "", true},
+		{free, "", true, "anything", "anything", false}, {free, "", false, "anything", "", false},
+		{keep, "", true, "other", "other", false}, {keep, "", true, "N", "", true}, {keep, ",", true, "closed", "C,X,closed", false},
+		{fixed, "", true, "open", "", false}, {fixed, "", true, "closed", "", true}, {joined, "", true, "a b", "", false},
 	} {
-		f := newFilter(tc.field, tc.sent)
-		if send, impossible := f.ask(tc.want); send != tc.send || impossible != tc.impossible {
-			t.Errorf("%q: got %q %v", tc.want, send, impossible)
+		f := newFilter(tc.field, tc.join, tc.sent)
+		if send, impossible := f.ask(tc.want); strings.Join(send, " ") != tc.send || impossible != tc.impossible {
+			t.Errorf("%q: got %q %v, want %q", tc.want, send, impossible, tc.send)
 		}
 	}
 }
@@ -201,14 +209,14 @@ func TestRequestURL(t *testing.T) {
 		{"a-1", "N&x", "http://h/base/a/a-1/b?lit=%5B%7Bx%7D%5D&q=owner%3Aa-1+state%3AN%26x&s=N%26x&z=fixed"},
 		{"a/../b", "", ""}, {"..", "", ""}, {".", "", ""}, {"", "", ""}, {"a b", "", ""},
 	} {
-		got, err := plan.url(vars{varAccount: tc.account, varStatus: tc.status})
+		got, err := plan.url(vars{varAccount: {tc.account}, varStatus: {tc.status}})
 		if got != tc.want || (err != nil) != (tc.want == "") {
 			t.Errorf("%q: %s %v", tc.account, got, err)
 		}
 	}
 	delete(cfg.Query, "q")
 	plan = compileRequest("buyer", cfg, p)
-	if got, _ := plan.url(vars{varAccount: "a/../b c?d"}); !strings.HasPrefix(got, "/a/a%2F..%2Fb%20c%3Fd/b?") {
+	if got, _ := plan.url(vars{varAccount: {"a/../b c?d"}}); !strings.HasPrefix(got, "/a/a%2F..%2Fb%20c%3Fd/b?") {
 		t.Errorf("escaped to %s", got)
 	}
 }

@@ -145,8 +145,20 @@ func (c *compiler) filters(cfg EndpointConfig) {
 	default:
 		c.add(c.prefix+".filtering", "%q is neither upstream nor gateway", cfg.Filtering)
 	}
-	c.plan.byStatus = newFilter(c.plan.status, sent && hasStatus)
-	c.plan.byType = newFilter(c.plan.inquiryType, sent && hasType)
+	c.repeatable(varStatus, cfg.Fields.Status.ValuesJoin)
+	c.repeatable(varType, cfg.Fields.InquiryType.ValuesJoin)
+	c.plan.byStatus = newFilter(c.plan.status, cfg.Fields.Status.ValuesJoin, sent && hasStatus)
+	c.plan.byType = newFilter(c.plan.inquiryType, cfg.Fields.InquiryType.ValuesJoin, sent && hasType)
+}
+
+// repeatable checks that a parameter that is to be repeated is nothing but the
+// value.
+func (c *compiler) repeatable(name, join string) {
+	for _, q := range c.plan.request.query {
+		if join == repeatValues && q.text.has(name, true) && !q.text.alone() {
+			c.add(c.prefix+".fields."+name+".values_join", "parameter %q holds more than {%s}, so it cannot be repeated for each value; give a separator", q.name, name)
+		}
+	}
 }
 
 // refuseLater names the keys that this version knows of but cannot obey.

@@ -1,6 +1,9 @@
 package upstream
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
@@ -23,14 +26,24 @@ func (c *compiler) fields(cfg FieldsConfig) {
 		if r := cfg.Responses; r.Items != "" || r.Fetch.Path != "" || r.Fields.Content.set() {
 			c.add(at+"responses", "a seller's record has no responses; remove the key")
 		}
-		if cfg.InquiryType.Default.Null {
-			c.add(at+"inquiry_type.default", "the inquiry_type of a seller's record is never null; give a text")
-		}
+		c.notNull(at, plan.inquiryType)
 	}
-	for _, t := range []*textPlan{plan.title, plan.status} {
-		if t.def.Null {
-			c.add(at+t.name+".default", "%s is never null; give a text", t.name)
-		}
+	for _, t := range []*textPlan{plan.title, plan.status, plan.content, plan.company} {
+		c.notNull(at, t)
+	}
+}
+
+// notNull refuses a null where the public record has a text in any case.
+func (c *compiler) notNull(at string, t *textPlan) {
+	if t == nil {
+		return
+	}
+	name := strings.Replace(t.name, "responses.", "responses.fields.", 1)
+	if t.def.Null {
+		c.add(at+name+".default", "%s is never null here; give a text", t.name)
+	}
+	if t.fixed.Null {
+		c.add(at+name+".const", "%s is never null here; give a text", t.name)
 	}
 }
 
@@ -68,17 +81,19 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	r.created = inner.time(at, "created_at", cfg.Fields.CreatedAt)
 	r.content.name, r.role.name, r.created.name = "responses.content", "responses.responder_type", "responses.created_at"
 	r.role.nullable = true
-	if r.content.def.Null {
-		c.add(at+"content.default", "the content of a response is never null; give a text")
-	}
+	c.notNull(at[:len(at)-len("responses.fields.")], r.content)
 }
 
 func (c *compiler) sources(field string, f Field) (list []source) {
-	if len(f.Path) == 0 {
+	if len(f.Path) == 0 && !f.Const.Set {
 		c.add(field, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
 	}
-	for _, path := range f.Path {
-		if c.path(field, path) {
+	for i, path := range f.Path {
+		name := field
+		if len(f.Path) > 1 {
+			name = index(field+".path", i)
+		}
+		if c.path(name, path) {
 			list = append(list, c.source(path))
 		}
 	}
@@ -87,27 +102,59 @@ func (c *compiler) sources(field string, f Field) (list []source) {
 
 func (c *compiler) text(at, name string, f Field) *textPlan {
 	field := at + name
-	c.later(field, f)
-	t := &textPlan{name: name, sources: c.sources(field, f), values: f.Values, def: f.Default}
-	if f.Format != "" || f.Zone != "" {
-		c.add(field, "format and zone are for times; remove them")
-	}
-	if f.Values != nil && len(f.Values) == 0 {
-		c.add(field+".values", "empty: no value would be accepted")
-	}
+	c.textKeys(field, f)
 	for legacy, public := range f.Values {
 		if public == "" {
 			c.add(field+".values."+legacy, "the public value is empty")
 		}
 	}
-	return t
+	return &textPlan{
+		name: name, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
+		html: f.TrimHTML, noEmpty: f.Empty == "missing", keep: f.UnknownValues == "keep",
+	}
+}
+
+// textKeys finds keys of a text field that contradict each other.
+func (c *compiler) textKeys(field string, f Field) {
+	if f.Format != "" || f.Zone != "" {
+		c.add(field, "format and zone are for times; remove them")
+	}
+	if f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set) {
+		c.add(field+".const", "a constant needs no path, values or default; remove the one or the others")
+	}
+	if f.Values != nil && len(f.Values) == 0 {
+		c.add(field+".values", "empty: no value would be accepted")
+	}
+	switch f.UnknownValues {
+	case "", "keep", "fail":
+	default:
+		c.add(field+".unknown_values", "%q is neither keep nor fail", f.UnknownValues)
+	}
+	switch f.Empty {
+	case "", "keep", "missing":
+	default:
+		c.add(field+".empty", "%q is neither keep nor missing", f.Empty)
+	}
+	if f.Values == nil && f.UnknownValues != "" {
+		c.add(field+".unknown_values", "there are no values that a value could be missing from; remove the key")
+	}
+	if f.Values == nil && f.ValuesJoin != "" {
+		c.add(field+".values_join", "there are no values to join; remove the key")
+	}
 }
 
 func (c *compiler) time(at, name string, f Field) *timePlan {
 	field := at + name
-	c.later(field, f)
-	if f.Values != nil {
-		c.add(field+".values", "values are for texts; remove the key")
+	for _, k := range []struct {
+		name string
+		used bool
+	}{
+		{"values", f.Values != nil}, {"const", f.Const.Set}, {"join", f.Join.Set}, {"trim_html", f.TrimHTML},
+		{"unknown_values", f.UnknownValues != ""}, {"values_join", f.ValuesJoin != ""}, {"empty", f.Empty != ""},
+	} {
+		if k.used {
+			c.add(field+"."+k.name, "%s is for texts; remove the key", k.name)
+		}
 	}
 	if f.Default.Set {
 		c.add(field+".default", "a time has no default: nobody can know when it was; remove the key")
@@ -126,21 +173,4 @@ func (c *compiler) time(at, name string, f Field) *timePlan {
 	}
 	t.sources = c.sources(field, f)
 	return t
-}
-
-// later refuses the keys of a field that cannot be obeyed yet.
-func (c *compiler) later(field string, f Field) {
-	for _, k := range []struct {
-		name string
-		used bool
-	}{
-		{"path", len(f.Path) > 1}, {"const", f.Const.Set}, {"join", f.Join.Set}, {"trim_html", f.TrimHTML},
-		{"unknown_values", f.UnknownValues != ""}, {"values_join", f.ValuesJoin != ""},
-	} {
-		if k.used && k.name == "path" {
-			c.add(field+".path", "a list of paths is not supported yet; give one")
-		} else if k.used {
-			c.add(field+"."+k.name, "not supported yet; remove the key")
-		}
-	}
 }

@@ -64,7 +64,7 @@ func (r *requestPlan) bindsAccount() bool {
 // url gives the address. It refuses an account that would be read as something
 // else than one value.
 func (r *requestPlan) url(values vars) (string, error) {
-	if err := r.checkAccount(values[varAccount]); err != nil {
+	if err := r.checkAccount(values.first(varAccount)); err != nil {
 		return "", err
 	}
 	path, _ := r.path.render(values, url.PathEscape)
@@ -73,17 +73,26 @@ func (r *requestPlan) url(values vars) (string, error) {
 	b.WriteString(path)
 	sep := byte('?')
 	for _, q := range r.query {
-		value, ok := q.text.render(values, func(s string) string { return s })
-		if !ok {
-			continue
+		for _, value := range q.values(values) {
+			b.WriteByte(sep)
+			b.WriteString(url.QueryEscape(q.name))
+			b.WriteByte('=')
+			b.WriteString(url.QueryEscape(value))
+			sep = '&'
 		}
-		b.WriteByte(sep)
-		b.WriteString(url.QueryEscape(q.name))
-		b.WriteByte('=')
-		b.WriteString(url.QueryEscape(value))
-		sep = '&'
 	}
 	return b.String(), nil
+}
+
+// values gives what the parameter is sent with: nothing if it is left out.
+func (q param) values(values vars) []string {
+	if q.text.alone() && len(values[q.text[0].name]) > 1 {
+		return values[q.text[0].name]
+	}
+	if value, ok := q.text.render(values, func(s string) string { return s }); ok {
+		return []string{value}
+	}
+	return nil
 }
 
 func (r *requestPlan) checkAccount(account string) error {

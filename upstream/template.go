@@ -6,8 +6,17 @@ import (
 	"strings"
 )
 
-// vars are the values of placeholders by name. An empty value is an absent one.
-type vars map[string]string
+// vars are the values of placeholders by name. No value, or an empty one, is an
+// absent one. Only a parameter that is nothing but the placeholder can have
+// several.
+type vars map[string][]string
+
+func (v vars) first(name string) string {
+	if list := v[name]; len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
 
 // The placeholders.
 const (
@@ -106,10 +115,10 @@ func (t template) render(values vars, escape func(string) string) (s string, ok 
 		case p.group > 0 && t.dropped(p.group, values):
 		case p.name == "":
 			b.WriteString(p.text)
-		case values[p.name] == "":
+		case values.first(p.name) == "":
 			return "", false
 		default:
-			b.WriteString(escape(values[p.name]))
+			b.WriteString(escape(values.first(p.name)))
 		}
 	}
 	return b.String(), b.Len() > 0
@@ -117,7 +126,7 @@ func (t template) render(values vars, escape func(string) string) (s string, ok 
 
 func (t template) dropped(group int, values vars) bool {
 	for _, p := range t {
-		if p.group == group && p.name != "" && values[p.name] == "" {
+		if p.group == group && p.name != "" && values.first(p.name) == "" {
 			return true
 		}
 	}

@@ -1,5 +1,11 @@
 package upstream
 
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
 // source is where in a record a value stands: in a slot of the frame that the
 // parser fills, or behind a path that only gjson understands.
 type source struct {
@@ -33,6 +39,11 @@ type textPlan struct {
 	values   map[string]string
 	def      Default
 	nullable bool
+	fixed    Default // const
+	join     Default
+	html     bool
+	noEmpty  bool // an empty string is a missing value
+	keep     bool // unknown values stay as they are
 }
 
 // Why a value cannot be accepted. These words go to logs and to probe, so they
@@ -50,18 +61,73 @@ const (
 
 // from maps the field of one record. why is empty when it can be accepted.
 func (t *textPlan) from(frame []value, record string) (s NullString, why string) {
-	v := firstOf(t.sources, frame, record)
+	if t.fixed.Set {
+		return NullString{t.fixed.Value, !t.fixed.Null}, ""
+	}
+	legacy, found, why := t.legacy(frame, record)
+	if found && t.html {
+		legacy = htmlText(legacy)
+	}
+	if t.noEmpty && legacy == "" {
+		found = false
+	}
 	switch {
-	case v.scalar():
-		return t.public(v.String())
-	case v.present():
-		return s, whyShape
+	case why != "":
+		return s, why
+	case found:
+		return t.public(legacy)
 	case t.def.Set && !t.def.Null:
 		return NullString{t.def.Value, true}, ""
 	case t.nullable:
 		return s, ""
 	}
 	return s, whyMissing
+}
+
+// legacy gives the text of the field as the legacy has it.
+func (t *textPlan) legacy(frame []value, record string) (s string, found bool, why string) {
+	if t.join.Set {
+		return t.joined(frame, record)
+	}
+	var v value
+	for _, source := range t.sources {
+		v = source.find(frame, record)
+		if v.present() && !(t.noEmpty && v.raw == `""`) {
+			break
+		}
+	}
+	switch {
+	case v.scalar():
+		return v.String(), true, ""
+	case v.present():
+		return "", false, whyShape
+	}
+	return "", false, ""
+}
+
+// joined puts all values of all paths together.
+func (t *textPlan) joined(frame []value, record string) (s string, found bool, why string) {
+	var parts []string
+	add := func(v value) {
+		switch {
+		case v.scalar() && !(t.noEmpty && v.raw == `""`):
+			parts = append(parts, v.String())
+		case v.present() && !v.scalar():
+			why = whyShape
+		}
+	}
+	for _, source := range t.sources {
+		v := source.find(frame, record)
+		if v.kind != array {
+			add(v)
+			continue
+		}
+		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
+			add(fromGJSON(item))
+			return true
+		})
+	}
+	return strings.Join(parts, t.join.Value), len(parts) > 0, why
 }
 
 // public translates a legacy value.
@@ -72,9 +138,12 @@ func (t *textPlan) public(legacy string) (s NullString, why string) {
 	if public, ok := t.values[legacy]; ok {
 		return NullString{public, true}, ""
 	}
+	if t.keep {
+		return NullString{legacy, true}, ""
+	}
 	return s, whyUnknown
 }
 
 // guarded tells whether the legacy decides on the text. Only then can an
 // internal id be in it.
-func (t *textPlan) guarded() bool { return t.values == nil }
+func (t *textPlan) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
