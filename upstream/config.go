@@ -61,11 +61,6 @@ type EndpointConfig struct {
 	Fields          FieldsConfig      `yaml:"fields"`
 }
 
-// PagingConfig is how a list that comes in several replies is put together.
-type PagingConfig struct {
-	Style string `yaml:"style"` // none
-}
-
 // FieldsConfig maps the public fields of a record. A buyer's record has no
 // company_name; a seller's has neither content nor responses.
 type FieldsConfig struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,49 +47,71 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	defer c.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID}
+	f.left.Store(c.maxBytes)
 	address, err := e.plan.request.url(values)
 	if err != nil {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
-	var body string
-	err = e.breaker.do(func() error {
-		return e.retried(limited, func() (err error) {
-			body, err = c.get(limited, ctx, address, want.RequestID)
-			return err
-		})
-	})
+	reply := newReply(e.plan, want)
+	err = f.list(limited, e.plan.paging, address, reply.take)
+	reply.sweep()
+	c.account(e, reply)
 	if err != nil {
 		return List{}, err
 	}
-	at := c.now()
-	reply := newReply(e.plan, want)
-	failed := reply.read(body)
-	c.account(e, reply)
-	if failed != nil {
-		return List{}, failed
-	}
-	return List{Inquiries: reply.list, AnsweredAt: at}, nil
+	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt}, nil
 }
 
-// get makes one request and reads the whole reply.
-func (c *Client) get(ctx, caller context.Context, address, requestID string) (string, error) {
-	r := c.http.R().SetContext(ctx).SetDoNotParseResponse(true)
-	if requestID != "" && validHeader("X-Request-Id", requestID) {
-		r.SetHeader("X-Request-Id", requestID)
+// fetcher makes the requests of one fetch. Its get may be called concurrently.
+type fetcher struct {
+	*Client
+	*endpoint
+	requestID  string
+	left       atomic.Int64 // bytes that all further replies together may have
+	answeredAt time.Time    // when the first reply was there: no part of the list is older
+}
+
+// answer is one good reply. Of its header only what paging is told to look at
+// is ever read.
+type answer struct {
+	body   string
+	header http.Header
+}
+
+// get makes one request, repeated if need be, unless the breaker is open.
+func (f *fetcher) get(ctx context.Context, address string) (a answer, err error) {
+	err = f.breaker.do(func() error {
+		return f.retried(ctx, func() (err error) {
+			a, err = f.once(ctx, address)
+			return err
+		})
+	})
+	if err == nil && f.left.Add(-int64(len(a.body))) < 0 {
+		err = invalid("too_large", "the replies have more than %d bytes together", f.maxBytes)
+	}
+	return a, err
+}
+
+// once makes one request and reads the whole reply.
+func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
+	r := f.http.R().SetContext(ctx).SetDoNotParseResponse(true)
+	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {
+		r.SetHeader("X-Request-Id", f.requestID)
 	}
 	resp, err := r.Execute(http.MethodGet, address)
 	if err != nil {
-		return "", classify(ctx, caller, err)
+		return answer{}, classify(ctx, err)
 	}
-	body, err := readBody(resp.RawResponse, c.maxBytes)
+	body, err := readBody(resp.RawResponse, f.maxBytes)
 	if err != nil {
-		return "", classify(ctx, caller, err)
+		return answer{}, classify(ctx, err)
 	}
-	return body, nil
+	return answer{body, resp.RawResponse.Header}, nil
 }
 
 // account counts what a reply contained and logs what an operator must know,
-// once per reply and without any of its content.
+// once per list and without any of its content.
 func (c *Client) account(e *endpoint, r *reply) {
 	for field, n := range r.skipped {
 		e.metrics.invalid[field].Add(float64(n))

@@ -7,6 +7,7 @@ import "strings"
 type endpointPlan struct {
 	kind      string
 	request   requestPlan
+	paging    pagingPlan
 	root      *node  // of a whole reply
 	items     string // path of the records if it is not simple
 	records   *node  // an array of records, for items
@@ -49,6 +50,7 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 	}}
 	c.refuseLater(cfg)
 	c.plan.request = compileRequest(kind, cfg, p)
+	c.plan.paging = compilePaging(kind+".paging", cfg.Paging, p)
 	c.records(cfg)
 	c.owner(cfg)
 	c.fields(cfg.Fields)
@@ -163,9 +165,6 @@ func (c *compiler) repeatable(name, join string) {
 
 // refuseLater names the keys that this version knows of but cannot obey.
 func (c *compiler) refuseLater(cfg EndpointConfig) {
-	if s := cfg.Paging.Style; s != "" && s != "none" {
-		c.add(c.prefix+".paging.style", "paging %q is not supported yet; use none", s)
-	}
 	if s := cfg.OnForeignRecord; s != "" && s != "fail" {
 		c.add(c.prefix+".on_foreign_record", "%q is not supported yet; use fail", s)
 	}

@@ -40,7 +40,7 @@ func newReply(plan *endpointPlan, want Request) *reply {
 	return r
 }
 
-// read maps a whole reply. The strings of the inquiries share memory with body.
+// read maps a list that is one reply.
 func (r *reply) read(body string) *Error {
 	if err := r.collect(body); err != nil {
 		return err
@@ -49,6 +49,17 @@ func (r *reply) read(body string) *Error {
 	return nil
 }
 
+// take is a sink for the pages of the list.
+func (r *reply) take(body string) (records int, err error) {
+	before := r.seen
+	if failed := r.collect(body); failed != nil {
+		return 0, failed
+	}
+	return r.seen - before, nil
+}
+
+// collect maps one reply and adds its records to the list. The strings of the
+// inquiries share memory with body.
 func (r *reply) collect(body string) *Error {
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
 	if !utf8.ValidString(body) {

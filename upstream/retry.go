@@ -93,17 +93,20 @@ func (e *endpoint) retried(ctx context.Context, call func() error) error {
 	}
 }
 
-// classify names what went wrong with a request. ctx is the one with the
-// deadline of the fetch, caller the one it was made from.
-func classify(ctx, caller context.Context, err error) *Error {
+// classify names what went wrong with a request made with ctx. A context that
+// was canceled means that nobody wants the reply any more: the caller left, or
+// another page of the same list failed first.
+func classify(ctx context.Context, err error) *Error {
 	var e *Error
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
+	// First, because net/http gives the cause of the cancellation as the error
+	// of the request, and that is the failure of another page.
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: context.Canceled}
 	case errors.As(err, &e):
 		return e
-	case caller.Err() != nil && errors.Is(caller.Err(), context.Canceled):
-		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: context.Canceled}
 	case ctx.Err() != nil:
 		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: ctx.Err()}
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -1,0 +1,249 @@
+package upstream
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pagedLegacy serves total records, size at a time at most, in every style.
+type pagedLegacy struct {
+	total, size int
+	lie         string // what it gets wrong
+}
+
+func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n }
+	size := l.size
+	if n := number("limit"); n > 0 {
+		size = min(size, n)
+	}
+	from := number("offset") + number("page")*size + number("cursor")
+	if l.lie == "ignores the parameter" {
+		from = 0
+	}
+	to := min(from+size, l.total)
+	var records []string
+	for i := from; i < to; i++ {
+		records = append(records, strings.Replace(goodTicket, "Late", fmt.Sprintf("no. %d", i), 1))
+	}
+	if l.lie == "loses one" && from > 0 && len(records) > 0 {
+		records = records[1:]
+	}
+	next, cursor, more := "null", "null", to < l.total
+	if more {
+		target := "http://" + r.Host + "/v2/tickets?customer=acme&cursor=" + fmt.Sprint(to)
+		switch l.lie {
+		case "another host":
+			target = "http://evil.test/v2/tickets?cursor=" + fmt.Sprint(to)
+		case "loop":
+			target = "http://" + r.Host + "/v2/tickets?customer=acme&cursor=0"
+			to = 0
+		case "relative":
+			target = "?customer=acme&cursor=" + fmt.Sprint(to)
+		}
+		next, cursor = strconv.Quote(target), strconv.Itoa(to)
+		w.Header().Add("Link", `<http://x/?a,b>; rel="prev"; title="a, b", <`+target+`>; rel="last next"`)
+	}
+	if l.lie == "fails later" && from > 0 {
+		status(500)(w, r)
+		return
+	}
+	w.Header().Set("X-Total-Count", strconv.Itoa(l.total))
+	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"more":%v,"total":%d,"pages":%d}`,
+		strings.Join(records, ","), next, cursor, more, l.total, (l.total+size-1)/size))(w, r)
+}
+
+func pagedFixture(t testing.TB, l pagedLegacy, paging string) *fixture {
+	t.Helper()
+	return newFixture(t, l.ServeHTTP, func(c *Config) {
+		section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  paging: "+paging, 1)
+		cfg := configFrom(t, section)
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		c.Buyer = cfg.Buyer
+		c.MaxRecords = 200
+	})
+}
+
+var pagings = []string{
+	"{style: page, param: page, total: total}",
+	"{style: page, param: page, total_pages: pages}",
+	"{style: page, param: page, total_header: X-Total-Count, concurrency: 2}",
+	"{style: page, param: page, more: more}",
+	"{style: page, param: page}",
+	"{style: page, param: page, size: 10, size_param: limit, ends_short: true}",
+	"{style: offset, param: offset, total: total}",
+	"{style: offset, param: offset, size: 1000, size_param: limit, total_header: x-total-count}",
+	"{style: offset, param: offset}",
+	"{style: cursor, param: cursor, cursor: cursor}",
+	"{style: cursor, param: cursor, cursor: cursor, more: more, size: 7, size_param: limit}",
+	"{style: next_url, next: next}",
+	"{style: link_header}",
+}
+
+func TestPagingReadsAll(t *testing.T) {
+	for _, paging := range pagings {
+		for _, total := range []int{0, 1, 9, 10, 11, 95} {
+			f := pagedFixture(t, pagedLegacy{total: total, size: 10}, paging)
+			list, err := f.Fetch(t.Context(), acme)
+			if err != nil || len(list.Inquiries) != total || list.AnsweredAt.IsZero() {
+				t.Errorf("%s: %d of %d records, %v", paging, len(list.Inquiries), total, err)
+				continue
+			}
+			for i, inq := range list.Inquiries {
+				if inq.Title != fmt.Sprintf("no. %d", i) {
+					t.Errorf("%s: record %d is %q", paging, i, inq.Title)
+					break
+				}
+			}
+		}
+	}
+}
+
+func TestPagingNextURLMayBeRelative(t *testing.T) {
+	f := pagedFixture(t, pagedLegacy{total: 25, size: 10, lie: "relative"}, "{style: next_url, next: next}")
+	if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
+		t.Errorf("%d records, %v", len(list.Inquiries), err)
+	}
+}
+
+func TestPagingRefuses(t *testing.T) {
+	next, offset := "{style: next_url, next: next}", "{style: offset, param: offset, total: total}"
+	for _, tc := range []struct {
+		lie, paging string
+		total       int
+		reason      string
+	}{
+		{"another host", next, 30, "paging"},
+		{"another host", "{style: link_header}", 30, "paging"},
+		{"loop", next, 30, "paging"},
+		{"loop", "{style: cursor, param: cursor, cursor: cursor}", 30, "paging"},
+		{"ignores the parameter", offset, 30, "paging"},
+		{"ignores the parameter", "{style: page, param: p}", 30, "paging"},
+		{"loses one", offset, 30, "paging"},
+		{"fails later", offset, 30, "status_5xx"},
+		{"fails later", next, 30, "status_5xx"},
+		{"", offset, 201, "too_many"},
+		{"", next, 201, "too_many"},
+		{"", "{style: page, param: page}", 201, "too_many"},
+		{"", "{style: page, param: page, max_pages: 3}", 50, "paging"},
+		{"", "{style: next_url, next: next, max_pages: 3}", 50, "paging"},
+		{"", "{style: offset, param: offset, total: total, max_pages: 3}", 50, "paging"},
+		{"", "{style: offset, param: offset, total: nosuch}", 50, "paging"},
+		{"", "{style: page, param: page, more: nosuch}", 50, "paging"},
+		{"", "{style: page, param: page, more: total}", 50, "paging"},
+		{"", "{style: cursor, param: cursor, cursor: result}", 50, "paging"},
+		{"", "{style: cursor, param: cursor, cursor: nosuch, more: more}", 50, "paging"},
+		{"", "{style: next_url, next: result}", 50, "paging"},
+	} {
+		f := pagedFixture(t, pagedLegacy{total: tc.total, size: 10, lie: tc.lie}, tc.paging)
+		list, err := f.Fetch(t.Context(), acme)
+		if err == nil || asError(err).Reason != tc.reason || list.Inquiries != nil {
+			t.Errorf("%s %s: %d records, %v, want %s", tc.lie, tc.paging, len(list.Inquiries), err, tc.reason)
+		}
+		if n := f.calls.Load(); n > 25 {
+			t.Errorf("%s %s: %d requests", tc.lie, tc.paging, n)
+		}
+	}
+}
+
+// The bytes of all pages count together, and the deadline is one for all.
+func TestPagingIsBounded(t *testing.T) {
+	f := pagedFixture(t, pagedLegacy{total: 100, size: 10}, "{style: next_url, next: next}")
+	f.maxBytes = 10_000
+	failed(t, f, t.Context(), FailureInvalid, "too_large")
+
+	slow := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("cursor") != "" {
+			<-r.Context().Done()
+			return
+		}
+		pagedLegacy{total: 100, size: 10}.ServeHTTP(w, r)
+	}, func(c *Config) {
+		c.Buyer.Paging = PagingConfig{Style: "next_url", Next: "next"}
+		c.Timeout = 50 * time.Millisecond
+	})
+	failed(t, slow, t.Context(), FailureTimeout, "timeout")
+}
+
+// One page that fails cancels the others; those cancellations are nobody's
+// fault.
+func TestPagingFailureCountsOnce(t *testing.T) {
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("page") {
+		case "0":
+			pagedLegacy{total: 100, size: 10}.ServeHTTP(w, r)
+		case "1":
+			status(500)(w, r)
+		default:
+			<-r.Context().Done()
+		}
+	}, func(c *Config) {
+		c.Buyer.Paging = PagingConfig{Style: "page", Param: "page", Total: "total"}
+		c.Breaker.MinRequests = 3
+	})
+	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	if f.BreakerState("buyer") != "closed" {
+		t.Error("canceled pages count against the legacy")
+	}
+}
+
+func TestPagingConfig(t *testing.T) {
+	for paging, wrong := range map[string]string{
+		"{style: pages}":                                      "style",
+		"{style: page}":                                       "param",
+		"{style: offset}":                                     "param",
+		"{style: cursor, param: c}":                           "cursor",
+		"{style: next_url}":                                   "next",
+		"{style: next_url, next: a..b}":                       "next",
+		"{style: link_header, next: a}":                       "next",
+		"{style: link_header, param: a}":                      "param",
+		"{style: none, size: 5, size_param: x}":               "size",
+		"{style: page, param: p, size: 5}":                    "size_param",
+		"{style: page, param: p, size_param: x}":              "size",
+		"{style: page, param: p, ends_short: true}":           "ends_short",
+		"{style: page, param: p, max_pages: -1}":              "max_pages",
+		"{style: offset, param: p, first: 1}":                 "first",
+		"{style: offset, param: p, total_pages: x}":           "total_pages",
+		"{style: next_url, next: a, size_param: q, size: -1}": "size",
+	} {
+		section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  paging: "+paging, 1)
+		if found := fieldsOf(t, configFrom(t, section).Validate()); found["buyer.paging."+wrong] == "" {
+			t.Errorf("%s: %v", paging, found)
+		}
+	}
+}
+
+func TestLinkNext(t *testing.T) {
+	for header, want := range map[string]string{
+		`</a>; rel="next"`: "/a", `</a>; rel=next`: "/a", `</a>;REL="Next"`: "/a", `</a>; rel="prev", </b>; rel="next"`: "/b",
+		`</a,b>; rel="next"`: "/a,b", `</a>; title="x, y"; rel="next"`: "/a", `</a>; rel="nextish"`: "", `</a>`: "", `garbage`: "", "": "", `<`: "", `>a<`: "",
+		`</a>; rel="first", </b>; rel="last next"`: "/b",
+	} {
+		if got := linkNext([]string{"", header}); got != want {
+			t.Errorf("%s: %q, want %q", header, got, want)
+		}
+	}
+}
+
+func FuzzNextURL(f *testing.F) {
+	for _, s := range []string{"/a", "//evil.test/", "http://h.test:80/x", "https://h.test/", `\\evil.test`, "http://u@h.test/", "?a"} {
+		f.Add(s, `<`+s+`>; rel="next"`)
+	}
+	f.Fuzz(func(t *testing.T, next, header string) {
+		_ = linkNext([]string{header})
+		got, err := sameHost("http://h.test/x?y=z", next)
+		if err == nil && got != "" && !slices.ContainsFunc([]string{"http://h.test/", "http://h.test:80/", "http://h.test?", "http://h.test:80?"}, func(p string) bool {
+			return strings.HasPrefix(strings.ToLower(got), p)
+		}) && !strings.EqualFold(got, "http://h.test") && !strings.EqualFold(got, "http://h.test:80") {
+			t.Errorf("%q leads to %q", next, got)
+		}
+	})
+}
