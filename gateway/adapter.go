@@ -105,7 +105,7 @@ func (g *Gateway) idOf(r *http.Request) string {
 // 304 can answer a caller who is not allowed.
 func (g *Gateway) authorized(kind string, h listHandler) handler {
 	return func(x *exchange) (reply, error) {
-		p, err := g.auth.Authenticate(x.request.Context(), x.request.Header["Authorization"])
+		p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], caller{g, x.request})
 		x.authTime = time.Since(x.begin)
 		if err != nil {
 			return reply{}, err
@@ -117,6 +117,16 @@ func (g *Gateway) authorized(kind string, h listHandler) handler {
 		return h(x, p)
 	}
 }
+
+// caller is the other end of a request as auth wants to know it; its address is
+// worked out only where it is asked for.
+type caller struct {
+	gateway *Gateway
+	request *http.Request
+}
+
+// ClientIP is the caller's address behind the trusted proxies.
+func (c caller) ClientIP() string { return c.gateway.clientAddress(c.request) }
 
 // list answers with the Principal's own list. The account comes from the key
 // alone; nothing in the request can name another.

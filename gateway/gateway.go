@@ -19,9 +19,10 @@ import (
 )
 
 // Authenticator turns the Authorization header's values, as received, into a
-// Principal. Its errors are the sentinels of package auth.
+// Principal. Its errors are the sentinels of package auth; who keeps guessing
+// from one address may be held back.
 type Authenticator interface {
-	Authenticate(ctx context.Context, authorization []string) (auth.Principal, error)
+	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (auth.Principal, error)
 }
 
 // Lists answers with the list that a key names. Lookup is the hot path: it

@@ -29,7 +29,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // program is tested with the real parts in cmd.
 type authFunc func() (auth.Principal, error)
 
-func (f authFunc) Authenticate(context.Context, []string) (auth.Principal, error) { return f() }
+func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (auth.Principal, error) {
+	return f()
+}
 
 type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
 
@@ -89,6 +91,7 @@ func TestErrorTable(t *testing.T) {
 	}{
 		{auth.ErrUnavailable, 503, "auth_unavailable", "2"},
 		{fmt.Errorf("redis: %w", auth.ErrUnavailable), 503, "auth_unavailable", "2"},
+		{&auth.TooManyAttempts{RetryAfter: 3 * time.Second}, 429, "rate_limited", "3"},
 		{auth.ErrMissingKey, 401, "missing_api_key", ""},
 		{auth.ErrMultipleCredentials, 400, "invalid_request", ""},
 		{auth.ErrInvalidKey, 401, "invalid_api_key", ""},

@@ -76,7 +76,10 @@ func problemOf(err error) problem {
 }
 
 func authProblem(err error) problem {
+	var attempts *auth.TooManyAttempts
 	switch {
+	case errors.As(err, &attempts):
+		return problem{Problem: v1.ProblemRateLimited(), header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
 		return problem{Problem: v1.ProblemMissingAPIKey(), header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -15,12 +15,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/upstream"
@@ -29,17 +30,19 @@ import (
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
 
-// app is the whole program, put together but not yet serving; run serves.
+// app is the whole program, put together but not yet serving; run serves. What
+// a reload replaces is in current; the rest lives as long as the process.
 type app struct {
-	cfg      config.Config
 	logger   *slog.Logger
 	public   *server
 	ops      *server
-	cert     *certificate // nil without TLS
-	keys     *auth.FileStore
-	lists    *cache.Lists
-	client   *upstream.Client
+	registry *prometheus.Registry  // of what lives as long as the process
 	redis    redis.UniversalClient // nil without Redis
+	lists    *cache.Lists
+	current  atomic.Pointer[generation]
+	reloads  *reloadMetrics
+	watcher  *watch.Watcher
+	changes  chan []string // files that changed; nil for any
 	draining atomic.Bool
 }
 
@@ -63,93 +66,79 @@ func (l listeners) close() error { return errors.Join(l.public.Close(), l.ops.Cl
 // newApp puts the parts together. On an error everything already opened is
 // closed again, the listeners included.
 func newApp(cfg config.Config, l listeners, logger *slog.Logger) (*app, error) {
-	a := &app{cfg: cfg, logger: logger}
-	registry := newRegistry()
-	err := a.build(l, registry)
-	if err != nil {
+	a := &app{logger: logger, registry: newRegistry()}
+	if err := a.build(cfg, l); err != nil {
 		return nil, errors.Join(err, l.close(), a.closeParts(context.Background()))
 	}
 	return a, nil
 }
 
-func (a *app) build(l listeners, registry *prometheus.Registry) error {
-	authenticator, err := a.buildAuth(registry)
-	if err != nil {
-		return err
-	}
-	if err := a.buildLists(registry); err != nil {
-		return err
-	}
-	proxies, err := parseProxies(a.cfg.Gateway.TrustedProxies)
-	if err != nil {
-		return err
-	}
-	handler := gateway.New(gateway.Options{
-		Auth:                    authenticator,
-		Lists:                   a.lists,
-		RequestTimeout:          a.cfg.RequestTimeout,
-		IgnoreUnknownParameters: a.cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
-		Docs:                    a.cfg.Gateway.Docs,
-		TrustedProxies:          proxies,
-		Logger:                  a.logger,
-		Registerer:              registry,
-	})
-	return a.buildServers(l, handler, registry)
-}
-
-func (a *app) buildAuth(registry *prometheus.Registry) (*auth.Authenticator, error) {
-	hasher, err := auth.ReadHasher(a.cfg.Auth.PepperFile)
-	if err != nil {
-		return nil, err
-	}
-	opts := auth.Options{Logger: a.logger, Registerer: registry}
-	if a.keys, err = auth.NewFileStore(a.cfg.Auth.KeysFile, hasher, opts); err != nil {
-		return nil, err
-	}
-	return auth.NewAuthenticator(a.keys, hasher, opts)
-}
-
-func (a *app) buildLists(registry *prometheus.Registry) error {
+func (a *app) build(cfg config.Config, l listeners) error {
 	var err error
-	if a.client, err = upstream.New(a.cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: registry, UserAgent: "inquiry-gateway/" + version,
+	a.reloads = newReloadMetrics(a.registry)
+	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
+		return err
+	}
+	if a.lists, err = cache.New(cfg.Cache, cache.Options{
+		Fill: gateway.NewFill(fetchFunc(func(ctx context.Context, r upstream.Request) (upstream.List, error) {
+			return a.current.Load().client.Fetch(ctx, r)
+		})),
+		FillTimeout: cfg.RequestTimeout,
+		Redis:       a.redis,
+		Prefix:      cfg.Redis.Prefix,
+		Fingerprint: func(kind string) string { return a.current.Load().client.Fingerprint(kind) },
+		Logger:      a.logger,
+		Registerer:  a.registry,
 	}); err != nil {
 		return err
 	}
-	if a.redis, err = cache.OpenRedis(a.cfg.Redis, registry, a.logger); err != nil {
+	gen, err := a.newGeneration(cfg)
+	if err != nil {
 		return err
 	}
-	a.lists, err = cache.New(a.cfg.Cache, cache.Options{
-		Fill:        gateway.NewFill(a.client),
-		FillTimeout: a.cfg.RequestTimeout,
-		Redis:       a.redis,
-		Prefix:      a.cfg.Redis.Prefix,
-		Fingerprint: a.client.Fingerprint,
-		Logger:      a.logger,
-		Registerer:  registry,
-	})
-	return err
+	a.current.Store(gen)
+	if err := a.buildServers(cfg, l); err != nil {
+		return err
+	}
+	return a.newWatcher()
 }
 
-func (a *app) buildServers(l listeners, handler http.Handler, registry *prometheus.Registry) error {
-	a.public = newServer(l.public, handler, a.cfg.RequestTimeout+writeSlack, a.logger)
-	if a.cfg.TLS.CertFile != "" {
-		var err error
-		if a.cert, err = loadCertificate(a.cfg.TLS.CertFile, a.cfg.TLS.KeyFile); err != nil {
-			return err
-		}
-		a.public.withTLS(a.cert)
+// fetchFunc is a gateway.Fetcher that finds its client at each call.
+type fetchFunc func(ctx context.Context, r upstream.Request) (upstream.List, error)
+
+// Fetch calls f.
+func (f fetchFunc) Fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
+	return f(ctx, r)
+}
+
+func (a *app) buildServers(cfg config.Config, l listeners) error {
+	a.public = newServer(l.public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.current.Load().public.ServeHTTP(w, r)
+	}), cfg.RequestTimeout+writeSlack, a.logger)
+	if cfg.TLS.CertFile != "" {
+		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	token, err := readToken(a.cfg.Ops.TokenFile)
+	token, err := readToken(cfg.Ops.TokenFile)
 	if err != nil {
 		return err
 	}
 	// Profiles take as long as they are asked to, so the ops listener's writes
 	// have no bound of their own.
 	a.ops = newServer(l.ops, ops.New(ops.Options{
-		Gatherer: registry, Ready: a.readiness, Token: token, Logger: a.logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Token: token, Logger: a.logger,
+		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
+			return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+		},
+		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.logger)
 	return nil
+}
+
+// gatherer joins the series of the process and of what runs now.
+func (a *app) gatherer() prometheus.Gatherer {
+	return prometheus.Gatherers{a.registry, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		return a.current.Load().registry.Gather()
+	})}
 }
 
 func newRegistry() *prometheus.Registry {
@@ -178,10 +167,11 @@ func readToken(file string) (string, error) {
 // readiness is ready or degraded as long as requests are welcome: with Redis or
 // the legacy system away there are still lists to serve, and errors that say so.
 func (a *app) readiness() ops.Readiness {
+	client := a.current.Load().client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{
 		"redis":           a.lists.RedisState(),
-		"upstream_buyer":  a.client.BreakerState("buyer"),
-		"upstream_seller": a.client.BreakerState("seller"),
+		"upstream_buyer":  client.BreakerState("buyer"),
+		"upstream_seller": client.BreakerState("seller"),
 	}}
 	if state.Parts["redis"] == "down" || state.Parts["upstream_buyer"] == "open" || state.Parts["upstream_seller"] == "open" {
 		state.Status = ops.StatusDegraded
@@ -210,8 +200,9 @@ func (a *app) run(ctx context.Context) error {
 
 func (a *app) stop() error {
 	a.draining.Store(true)
-	a.logger.Info("stopping", "grace", a.cfg.ShutdownGrace)
-	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.ShutdownGrace)
+	grace := a.current.Load().cfg.ShutdownGrace
+	a.logger.Info("stopping", "grace_seconds", grace.Seconds())
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := a.public.shutdown(ctx)
 	return errors.Join(err, a.closeParts(ctx), a.ops.shutdown(ctx))
@@ -223,28 +214,11 @@ func (a *app) closeParts(ctx context.Context) error {
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))
 	}
-	if a.client != nil {
-		a.client.Close()
+	if gen := a.current.Load(); gen != nil {
+		gen.close()
 	}
 	if a.redis != nil {
 		errs = append(errs, a.redis.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// parseProxies reads trusted_proxies: networks, or single addresses.
-func parseProxies(entries []string) ([]netip.Prefix, error) {
-	prefixes := make([]netip.Prefix, 0, len(entries))
-	for _, entry := range entries {
-		prefix, err := netip.ParsePrefix(entry)
-		if err != nil {
-			addr, addrErr := netip.ParseAddr(entry)
-			if addrErr != nil {
-				return nil, fmt.Errorf("gateway.trusted_proxies: %q is neither an address nor a network", entry)
-			}
-			prefix = netip.PrefixFrom(addr, addr.BitLen())
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, nil
 }

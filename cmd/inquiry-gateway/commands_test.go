@@ -105,7 +105,7 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 func TestBrokenKeysFileKeepsTheOldKeys(t *testing.T) {
 	p := start(t, setup{})
 	p.write("keys.yaml", "keys: [nonsense")
-	p.eventually("the mistake is logged", func() bool { return strings.Contains(p.logs.String(), "stays in force") })
+	p.eventually("the mistake is logged", func() bool { return strings.Contains(p.logs.String(), "keys file not reloaded") })
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
 		t.Errorf("the old key: %d", a.status)
 	}

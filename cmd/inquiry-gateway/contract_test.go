@@ -95,7 +95,7 @@ func openBreaker(p *program) {
 	fault(legacy.Fault{Name: legacy.FaultStatus})(p)
 	p.eventually("the breaker opens", func() bool {
 		p.get(buyerList, "buyer")
-		return p.app.client.BreakerState(legacy.KindBuyer) == "open"
+		return p.app.current.Load().client.BreakerState(legacy.KindBuyer) == "open"
 	})
 }
 
@@ -190,7 +190,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
 		{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}},
 	})
-	if err := p.app.keys.Reload(); err != nil {
+	if err := p.app.current.Load().keys.reload(); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ key, code string }{

@@ -65,7 +65,7 @@ func newKeys(p *program) map[string]string {
 	}
 	keys := map[string]string{}
 	p.writeKeys(callers)
-	if err := p.app.keys.Reload(); err != nil {
+	if err := p.app.current.Load().keys.reload(); err != nil {
 		p.t.Fatal(err)
 	}
 	for _, c := range callers {

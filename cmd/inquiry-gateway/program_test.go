@@ -40,6 +40,8 @@ type program struct {
 // setup is what a test wants to be different.
 type setup struct {
 	legacy legacy.Options
+	// prepare runs before the configuration is read.
+	prepare func(*program)
 	// yaml is put before the upstream section.
 	yaml string
 	// upstream replaces texts of the upstream section, in pairs.
@@ -82,6 +84,9 @@ func start(t *testing.T, s setup) *program {
 	p.writeKeys(sampleKeys())
 	mapping := strings.NewReplacer(append([]string{demoLegacyURL, upstream.URL}, s.upstream...)...).Replace(string(legacy.Mapping()))
 	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n"+s.yaml+"\n"+mapping)
+	if s.prepare != nil {
+		s.prepare(p)
+	}
 	p.run()
 	p.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 20 * time.Second}
 	t.Cleanup(func() {
@@ -205,7 +210,8 @@ func (p *program) eventually(what string, ok func() bool) {
 			return
 		}
 	}
-	p.t.Fatalf("not within 20 s: %s\n%s", what, p.logs)
+	logs := p.logs.String()
+	p.t.Fatalf("not within 20 s: %s; the last of the log:\n%s", what, logs[max(0, len(logs)-2000):])
 }
 
 // logBuffer keeps log records of many goroutines.

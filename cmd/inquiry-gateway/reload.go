@@ -5,74 +5,145 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 )
 
-// reloadable is something read from files that can be read again while serving.
-type reloadable struct {
-	what   string
-	files  []string
-	reload func() error
+// reloadMetrics tell whether what is written is what runs.
+type reloadMetrics struct {
+	total *prometheus.CounterVec // result
+	last  prometheus.Gauge
 }
 
-func (a *app) reloadables() []reloadable {
-	all := []reloadable{{"keys", []string{a.cfg.Auth.KeysFile}, a.keys.Reload}}
-	if a.cert != nil {
-		all = append(all, reloadable{"certificate", []string{a.cert.certFile, a.cert.keyFile}, a.cert.reload})
+func newReloadMetrics(reg prometheus.Registerer) *reloadMetrics {
+	m := &reloadMetrics{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "inquiry_gateway_config_reloads_total",
+			Help: "Reloads of the configuration by result; after a failed one the old configuration stays in force.",
+		}, []string{"result"}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "inquiry_gateway_config_last_reload_successful",
+			Help: "1 while what runs is what the file says, 0 after a reload that failed.",
+		}),
 	}
-	return all
+	m.total.WithLabelValues("ok")
+	m.total.WithLabelValues("failed")
+	m.last.Set(1)
+	reg.MustRegister(m.total, m.last)
+	return m
 }
 
-// watch reloads what changed when its files do, and everything on SIGHUP, until
-// ctx ends.
-func (a *app) watch(ctx context.Context) error {
-	var files []string
-	for _, r := range a.reloadables() {
-		files = append(files, r.files...)
-	}
-	watcher, err := watch.New(files, func(changed []string) {
-		a.reload("file change", func(r reloadable) bool {
-			return slices.ContainsFunc(r.files, func(f string) bool { return slices.Contains(changed, f) })
-		})
+// newWatcher notes what the files say now; watch does the rest. It comes right
+// after they were read, so that no change falls between.
+func (a *app) newWatcher() (err error) {
+	a.changes = make(chan []string, 1)
+	a.watcher, err = watch.New(a.current.Load().cfg.Files(), func(changed []string) {
+		select {
+		case a.changes <- changed:
+		default:
+			// One reload is waiting already, and reads the files when it comes to it.
+			// It must be a whole one, whatever it was about.
+			select {
+			case <-a.changes:
+			default:
+			}
+			a.changes <- nil
+		}
 	}, watch.Options{Logger: a.logger})
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { watcher.Run(ctx); return nil })
-	group.Go(func() error { a.onHangup(ctx); return nil })
-	return group.Wait()
+	return err
 }
 
-func (a *app) onHangup(ctx context.Context) {
+// watch reloads what changed when a file of the configuration does, and
+// everything on SIGHUP, until ctx ends.
+func (a *app) watch(ctx context.Context) error {
+	var retired sync.WaitGroup
+	defer retired.Wait()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
+	retired.Go(func() { a.watcher.Run(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case changed := <-a.changes:
+			if old := a.current.Load(); old.keys.reload != nil && slices.Equal(changed, []string{old.cfg.Auth.KeysFile}) {
+				a.reloadKeys(old)
+				continue
+			}
 		case <-hup:
-			a.reload("SIGHUP", func(reloadable) bool { return true })
+		}
+		if old := a.reload(); old != nil {
+			a.watcher.SetFiles(a.current.Load().cfg.Files())
+			retired.Go(func() { retire(ctx, old) })
 		}
 	}
 }
 
-// reload reads again what is chosen. What cannot be read is logged and the old
-// stays in force: a half-written file must not lock anybody out.
-func (a *app) reload(why string, chosen func(reloadable) bool) {
-	for _, r := range a.reloadables() {
-		if !chosen(r) {
-			continue
-		}
-		if err := r.reload(); err != nil {
-			a.logger.Error("reload failed; what was loaded before stays in force", "what", r.what, "why", why, "error", err)
-			continue
-		}
-		a.logger.Info("reloaded", "what", r.what, "why", why)
+// reloadKeys reads the keys file alone: a key made or revoked is no reason to
+// replace the connections to the legacy system.
+func (a *app) reloadKeys(gen *generation) {
+	if err := gen.keys.reload(); err != nil {
+		return // the store has said why, and counted it
 	}
+	a.logger.Info("keys reloaded")
+}
+
+// reload replaces the generation by what the file says now, and returns the old
+// one; nil where the old one stays, because there is no file or because of a
+// mistake: a half-written file must not lock anybody out.
+func (a *app) reload() *generation {
+	old := a.current.Load()
+	path := old.cfg.Path()
+	if path == "" {
+		return nil
+	}
+	next, err := a.load(path)
+	if err != nil {
+		a.reloads.total.WithLabelValues("failed").Inc()
+		a.reloads.last.Set(0)
+		a.logger.Error("configuration not reloaded; the old one stays in force", "error", err)
+		return nil
+	}
+	a.current.Store(next)
+	a.reloads.total.WithLabelValues("ok").Inc()
+	a.reloads.last.Set(1)
+	if keys := config.Restart(old.cfg, next.cfg); len(keys) > 0 {
+		a.logger.Warn("these keys take effect at the next start only", "keys", keys)
+	}
+	a.logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), next.cfg.Redacted()))
+	return old
+}
+
+// load makes a generation of the file. The cache keeps its lists and changes its
+// policy last, when nothing can fail any more.
+func (a *app) load(path string) (*generation, error) {
+	loaded, err := config.Load(path, config.Options{})
+	if err != nil {
+		return nil, err
+	}
+	next, err := a.newGeneration(loaded.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.lists.SetConfig(loaded.Config.Cache); err != nil {
+		next.close()
+		return nil, err
+	}
+	return next, nil
+}
+
+// retire closes a generation when its last request must be over.
+func retire(ctx context.Context, gen *generation) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(gen.cfg.RequestTimeout + writeSlack):
+	}
+	gen.close()
 }

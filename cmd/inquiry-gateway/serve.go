@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
@@ -88,15 +90,17 @@ func checkCommand() *cli.Command {
 	}
 }
 
-// checkParts reads the files that the configuration only names, as serve would.
-func checkParts(cfg config.Config) error {
-	a := &app{cfg: cfg, logger: slog.New(slog.DiscardHandler)}
-	if _, err := a.buildAuth(newRegistry()); err != nil {
+// checkParts builds everything that serve would build, short of listening, so
+// that what is in the named files is checked too.
+func checkParts(cfg config.Config) (err error) {
+	a := &app{logger: slog.New(slog.DiscardHandler), registry: newRegistry()}
+	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
+	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
-	if cfg.TLS.CertFile == "" {
-		return nil
+	gen, err := a.newGeneration(cfg)
+	if err == nil {
+		a.current.Store(gen)
 	}
-	_, err := loadCertificate(cfg.TLS.CertFile, cfg.TLS.KeyFile)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -66,10 +65,10 @@ func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, logge
 	}
 }
 
-// withTLS serves TLS with the certificate that cert holds at the handshake.
-func (s *server) withTLS(cert *certificate) {
+// withTLS serves TLS with the certificate that get gives at each handshake.
+func (s *server) withTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
 	s.tls = true
-	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get}
+	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}
 }
 
 // serve answers until shutdown is called; only then it returns nil.
@@ -100,29 +99,4 @@ func (s *server) url() string {
 		return "https://" + s.listener.Addr().String()
 	}
 	return "http://" + s.listener.Addr().String()
-}
-
-// certificate is a key pair read from two files, swapped whole by reload.
-type certificate struct {
-	certFile, keyFile string
-	current           atomic.Pointer[tls.Certificate]
-}
-
-func loadCertificate(certFile, keyFile string) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile}
-	return c, c.reload()
-}
-
-// reload reads both files again; on an error the pair that was good stays.
-func (c *certificate) reload() error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("tls: %w", err)
-	}
-	c.current.Store(&pair)
-	return nil
-}
-
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current.Load(), nil
 }

@@ -3,8 +3,10 @@
 package ops
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -25,6 +27,12 @@ type Options struct {
 	// everything but /livez and /readyz, which probes read and which say nothing
 	// of callers.
 	Token string
+	// Purge makes the lists of a kind or of an account unservable over the
+	// fleet and returns their new epoch. Nil: /ops/purge is not there.
+	Purge func(ctx context.Context, kind, account string) (uint64, error)
+	// Config gives the configuration that runs, secrets hidden, as YAML. Nil:
+	// /ops/config is not there.
+	Config func() string
 
 	Logger *slog.Logger // nil: slog.Default
 }
@@ -43,12 +51,23 @@ func New(opts Options) http.Handler {
 	guarded.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	guarded.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	guarded.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if opts.Purge != nil {
+		guarded.Handle("POST /ops/purge", purge(opts.Purge))
+	}
+	if opts.Config != nil {
+		guarded.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/yaml")
+			_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
+		})
+	}
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", livez)
 	mux.Handle("GET /readyz", readyz(opts.Ready))
 	mux.Handle("/", requireToken(opts.Token, guarded))
-	return mux
+	// A page of another origin must not be able to purge through the browser of
+	// somebody who may.
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // requireToken lets a request through that carries the token. Hashes are

@@ -16,7 +16,7 @@ func (doc *document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkTimes(c)
 	doc.checkGateway(c.Gateway)
-	doc.checkAuth(c)
+	doc.checkRateLimit(c)
 	doc.checkSections(c)
 }
 
@@ -72,10 +72,7 @@ func (doc *document) checkGateway(g Gateway) {
 	}
 }
 
-func (doc *document) checkAuth(c Config) {
-	if c.Auth.KeysFile == "" {
-		doc.wrong("auth", "has no source of keys; set auth.keys_file")
-	}
+func (doc *document) checkRateLimit(c Config) {
 	if c.RateLimit.PerSecond != 0 || c.RateLimit.Burst != 0 {
 		doc.wrong("rate_limit", "not supported yet; remove the section, or set its values to 0")
 	}

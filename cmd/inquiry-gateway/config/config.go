@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/upstream"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	RequestTimeout time.Duration `yaml:"request_timeout"` // of one public request, the legacy included
 	ShutdownGrace  time.Duration `yaml:"shutdown_grace"`  // for requests still running at a stop
 	Gateway        Gateway       `yaml:"gateway"`
-	Auth           Auth          `yaml:"auth"`
+	Auth           auth.Config   `yaml:"auth"`
 	RateLimit      RateLimit     `yaml:"rate_limit"`
 
 	Redis    cache.RedisConfig `yaml:"redis"`
@@ -60,11 +61,8 @@ const (
 	IgnoreUnknown = "ignore"
 )
 
-// Auth says where keys are looked up.
-type Auth struct {
-	KeysFile   string `yaml:"keys_file"`
-	PepperFile string `yaml:"pepper_file"` // set: keys are hashed with HMAC-SHA-256, else SHA-256
-}
+// defaultKeysFile is read where no other source of keys is chosen.
+const defaultKeysFile = "keys.yaml"
 
 // RateLimit is the rate of one account over the fleet; zero is off, and the
 // only value supported yet.
@@ -82,7 +80,7 @@ func Default() Config {
 		RequestTimeout: 5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
-		Auth:           Auth{KeysFile: "keys.yaml"},
+		Auth:           auth.Config{KeysFile: defaultKeysFile},
 		Redis:          cache.DefaultRedisConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
@@ -119,3 +117,6 @@ func Restart(running, next Config) []string {
 	}
 	return keys
 }
+
+// Path is the configuration file, absolute; empty where there is none.
+func (c Config) Path() string { return c.path }

@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// example gives the documented example without the capabilities that are not
-// built yet.
+// example gives the documented example.
 func example(t testing.TB) string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/example.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Replace(string(data), "fleet_coalescing: true", "fleet_coalescing: false", 1)
+	return string(data)
 }
 
 func TestExampleLoads(t *testing.T) {
@@ -97,7 +96,8 @@ func TestMistakesInTheExample(t *testing.T) {
 		{"too long", "pending: {ttl: 10s}", "pending: {ttl: 1000h}", "18:99: cache.buyer.by_status.pending.ttl: "},
 		{"redis", "addrs: []", "addrs: [localhost]", "15:17: redis.addrs[0]: "},
 		{"later", "jitter: 0.1", "goals: {}", "20:3: cache.goals: not supported yet: goals for the TTL advice; remove the key"},
-		{"not built yet", "fleet_coalescing: false", "fleet_coalescing: true", "22:21: cache.fleet_coalescing: not supported yet"},
+		{"two sources of keys", "  # introspection: {url: https://..., client_id: gw, client_secret_file: s, timeout: 500ms, ttl: 10s, negative_ttl: 2s,\n  #                 claims: {account: sub, kind: kind, scope: scope, api_access: api_access}}", "  introspection: {url: https://id.internal/introspect}", "9:14: auth.keys_file: more than one source of keys"},
+		{"keys in no Redis", "keys_file: keys.yaml\n  # redis: {}", "redis: {}", "9:3: auth.redis: keys cannot be in a Redis that is not there"},
 		{"no seller", "  seller:\n    path", "  sellers:\n    path", `52:3: upstream.sellers: unknown key; did you mean "seller"?`},
 	}
 	for _, tt := range tests {

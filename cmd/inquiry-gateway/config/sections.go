@@ -3,6 +3,10 @@ package config
 // checkSections lets the packages check their own sections, and looks for
 // contradictions between them and ours.
 func (doc *document) checkSections(c Config) {
+	doc.invalid("auth", c.Auth.Validate())
+	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
+		doc.wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
+	}
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
 	const needed = "base_url, buyer and seller"

@@ -74,7 +74,6 @@ func TestViolationsInHeaders(t *testing.T) {
 		"503 without Retry-After":      {with(failure(v1.ProblemUpstreamUnavailable()), "Retry-After"), "Retry-After"},
 		"Retry-After as a date":        {with(failure(v1.ProblemAuthUnavailable()), "Retry-After", "Sat, 21 Nov 2026 11:00:00 GMT"), "Retry-After"},
 		"Retry-After of 0":             {with(failure(v1.ProblemAuthUnavailable()), "Retry-After", "0"), "Retry-After"},
-		"429 without RateLimit":        {with(failure(v1.ProblemRateLimited()), "Ratelimit"), "RateLimit is missing"},
 		"401 without a challenge":      {with(failure(v1.ProblemInvalidAPIKey()), "Www-Authenticate"), "WWW-Authenticate is missing"},
 		"error= without a key":         {with(failure(v1.ProblemMissingAPIKey()), "Www-Authenticate", `Bearer realm="inquiries", error="invalid_token"`), "missing_api_key"},
 		"two headers, no challenge":    {with(failure(v1.ProblemInvalidRequest()), "Www-Authenticate"), "invalid_request"},

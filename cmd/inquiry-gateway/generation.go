@@ -1,0 +1,147 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway"
+	"inquiry-gateway/upstream"
+)
+
+// generation is everything that a reload replaces, as a whole: one configuration
+// and what is made of it. Its series have a registry of their own and begin at
+// zero with it, as at a restart.
+type generation struct {
+	cfg         config.Config
+	registry    *prometheus.Registry
+	keys        keySource
+	client      *upstream.Client
+	public      http.Handler
+	certificate *tls.Certificate // nil without TLS
+}
+
+// keySource is a store of keys with its care: reload reads it again where it is
+// a file, close ends what it runs.
+type keySource struct {
+	auth.Store
+	reload func() error
+	close  func()
+}
+
+// newGeneration builds the parts that cfg describes. On an error nothing of it is
+// left running.
+func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
+	gen = &generation{cfg: cfg, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			gen.close()
+		}
+	}()
+	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
+		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version,
+	}); err != nil {
+		return gen, err
+	}
+	authenticator, err := a.newAuthenticator(gen)
+	if err != nil {
+		return gen, err
+	}
+	proxies, err := parseProxies(cfg.Gateway.TrustedProxies)
+	if err != nil {
+		return gen, err
+	}
+	if gen.certificate, err = loadCertificate(cfg.TLS); err != nil {
+		return gen, err
+	}
+	gen.public = gateway.New(gateway.Options{
+		Auth:                    authenticator,
+		Lists:                   a.lists,
+		RequestTimeout:          cfg.RequestTimeout,
+		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
+		Docs:                    cfg.Gateway.Docs,
+		TrustedProxies:          proxies,
+		Logger:                  a.logger,
+		Registerer:              gen.registry,
+	})
+	return gen, nil
+}
+
+func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
+	hasher, err := auth.ReadHasher(gen.cfg.Auth.PepperFile)
+	if err != nil {
+		return nil, err
+	}
+	opts := auth.Options{Logger: a.logger, Registerer: gen.registry}
+	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
+		return nil, err
+	}
+	return auth.NewAuthenticator(gen.keys, hasher, opts)
+}
+
+// openKeys opens the one source of keys that the configuration names.
+func (a *app) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
+	switch {
+	case cfg.Auth.Introspection != nil:
+		s, err := auth.NewIntrospectionStore(*cfg.Auth.Introspection, opts)
+		if err != nil {
+			return keySource{}, err
+		}
+		return keySource{Store: s, close: s.Close}, nil
+	case cfg.Auth.Redis != nil:
+		s, err := auth.NewRedisStore(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		if err != nil {
+			return keySource{}, err
+		}
+		return keySource{Store: s, close: s.Close}, nil
+	}
+	s, err := auth.NewFileStore(cfg.Auth.KeysFile, hasher, opts)
+	if err != nil {
+		return keySource{}, err
+	}
+	return keySource{Store: s, reload: s.Reload}, nil
+}
+
+// close ends what the parts run by themselves. Requests that still use them
+// finish with what they have.
+func (gen *generation) close() {
+	if gen.keys.close != nil {
+		gen.keys.close()
+	}
+	if gen.client != nil {
+		gen.client.Close()
+	}
+}
+
+func loadCertificate(c config.TLS) (*tls.Certificate, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return &pair, nil
+}
+
+// parseProxies reads trusted_proxies: networks, or single addresses.
+func parseProxies(entries []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(entries))
+	for _, entry := range entries {
+		prefix, err := netip.ParsePrefix(entry)
+		if err != nil {
+			addr, addrErr := netip.ParseAddr(entry)
+			if addrErr != nil {
+				return nil, fmt.Errorf("gateway.trusted_proxies: %q is neither an address nor a network", entry)
+			}
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
