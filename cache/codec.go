@@ -105,7 +105,7 @@ func decode(raw []byte) (*Entry, error) {
 	if r.bad || len(r.rest) != 0 {
 		return nil, errTruncated
 	}
-	e.spread = spreadOf(Key{e.Kind, e.Account, e.Status, e.InquiryType}, answered)
+	e.spread = spreadOf(e.key(), answered)
 	return e, nil
 }
 

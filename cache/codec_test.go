@@ -136,7 +136,7 @@ func checkDecoded(t *testing.T, raw []byte) {
 	if n := len(e.Identity.Body) + len(e.Gzip.Body) + len(e.Zstd.Body); n > len(raw) {
 		t.Fatalf("%d bytes of bodies out of %d", n, len(raw))
 	}
-	if !e.belongsTo(Key{e.Kind, e.Account, e.Status, e.InquiryType}, e.fingerprint) || len(e.ETag) != 1 {
+	if !e.belongsTo(e.key(), e.fingerprint) || len(e.ETag) != 1 {
 		t.Fatalf("believed as %+v", e)
 	}
 }

@@ -31,7 +31,10 @@ type Config struct {
 	CompressMinBytes int64 `yaml:"compress_min_bytes"`
 	// MaxEntryBytes bounds one entry with its variants in either tier. A
 	// bigger list is served, but not stored.
-	MaxEntryBytes   int64  `yaml:"max_entry_bytes"`
+	MaxEntryBytes int64 `yaml:"max_entry_bytes"`
+	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
+	// entries in Redis are sealed by the first key and opened by any. A key may
+	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
 	SealingKeysFile string `yaml:"sealing_keys_file"`
 	// FleetCoalescing lets one node of the fleet fill a list while the others
 	// wait for it in Redis. It costs a miss one more call of Redis.
@@ -93,7 +96,7 @@ func (p *problems) add(field, format string, args ...any) {
 
 func (p problems) err() error { return errors.Join(p...) }
 
-// Validate returns all problems joined; each has a method Field() string with
+// Validate reads the sealing keys, if any, and returns all problems joined; each has a method Field() string with
 // the path of the key inside the section.
 func (c Config) Validate() error {
 	var p problems
@@ -111,12 +114,24 @@ func (c Config) Validate() error {
 	if c.CompressMinBytes < 0 {
 		p.add("compress_min_bytes", "must not be negative")
 	}
-	if c.SealingKeysFile != "" {
-		p.add("sealing_keys_file", "not supported yet")
+	if _, err := c.ring(); err != nil {
+		p = append(p, err)
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
 	return p.err()
+}
+
+// ring reads the sealing keys; nil without a file.
+func (c Config) ring() (*ring, error) {
+	if c.SealingKeysFile == "" {
+		return nil, nil
+	}
+	r, err := loadRing(c.SealingKeysFile)
+	if err != nil {
+		return nil, &fieldError{"sealing_keys_file", err.Error()}
+	}
+	return r, nil
 }
 
 func (c KindConfig) validate(path string, p *problems) {

@@ -114,7 +114,7 @@ max_entry_bytes: 1048576
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	p := newPolicy(c)
+	p := newPolicy(c, nil)
 	for _, tt := range []struct {
 		kind   kindIndex
 		status string

@@ -42,6 +42,8 @@ func (e *Entry) weight() uint32 {
 	return uint32(size + entryOverhead)
 }
 
+func (e *Entry) key() Key { return Key{e.Kind, e.Account, e.Status, e.InquiryType} }
+
 // belongsTo tells whether the entry is an answer to exactly this key under this
 // mapping. Every read from either tier asks it.
 func (e *Entry) belongsTo(k Key, fingerprint string) bool {

@@ -62,8 +62,7 @@ func (l *Lists) build(f *flight, o origin, c Content) (*Entry, error) {
 
 // keep puts an entry into the in-process tier unless a newer one is there.
 func (l *Lists) keep(e *Entry) {
-	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
-	l.local.Compute(k, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+	l.local.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old.newerThan(e) && old.fingerprint == e.fingerprint {
 			return old, otter.CancelOp
 		}
@@ -74,8 +73,13 @@ func (l *Lists) keep(e *Entry) {
 // believe decodes what Redis gave and holds it against the key, the epochs and
 // the clock.
 func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
-	if len(raw) > l.policy.Load().maxEntry {
+	p := l.policy.Load()
+	if len(raw) > p.maxEntry+sealOverhead {
 		return nil, errTooBig
+	}
+	raw, err := p.ring.open(raw, associated(f.key, f.fingerprint))
+	if err != nil {
+		return nil, err
 	}
 	e, err := decode(raw)
 	if err != nil {
@@ -109,7 +113,8 @@ func (l *Lists) share(e *Entry, n names, leased bool) {
 		}
 		return
 	}
-	err := l.redis.put(l.life, n, e.raw, ttl, leased)
+	sealed := l.policy.Load().ring.seal(e.raw, associated(e.key(), e.fingerprint))
+	err := l.redis.put(l.life, n, sealed, ttl, leased)
 	switch {
 	case err == nil:
 	case err == errBusy:

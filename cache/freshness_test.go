@@ -165,7 +165,7 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		cfg := testConfig()
 		cfg.Jitter = 0.5
 		answered := time.Unix(1_700_000_000, 0)
-		v := newPolicy(cfg).judge(0, &Entry{AnsweredAt: answered, spread: s}, answered)
+		v := newPolicy(cfg, nil).judge(0, &Entry{AnsweredAt: answered, spread: s}, answered)
 		if v.ttl > 10*time.Second || v.ttl < 5*time.Second {
 			t.Fatalf("ttl %s", v.ttl)
 		}

@@ -85,15 +85,15 @@ type Lists struct {
 // goroutines that listen for purges, which Close ends. Errors of the
 // configuration have a method Field() string.
 func New(cfg Config, opts Options) (*Lists, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	opts, err := opts.withDefaults()
+	p, err := compile(cfg)
 	if err != nil {
 		return nil, err
 	}
+	if opts, err = opts.withDefaults(); err != nil {
+		return nil, err
+	}
 	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), watcher: newWatcher()}
-	l.policy.Store(newPolicy(cfg))
+	l.policy.Store(p)
 	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, err
 	}
@@ -137,13 +137,15 @@ func (l *Lists) registerGauges() error {
 	)
 }
 
-// SetConfig swaps the policy whole; on an error the old one stays. Entries are
+// SetConfig swaps the policy whole and reads the sealing keys again; on an error
+// the old one stays. Entries are
 // kept: their age is compared with the new policy from the next look-up on.
 func (l *Lists) SetConfig(cfg Config) error {
-	if err := cfg.Validate(); err != nil {
+	p, err := compile(cfg)
+	if err != nil {
 		return err
 	}
-	l.policy.Store(newPolicy(cfg))
+	l.policy.Store(p)
 	l.local.SetMaximum(uint64(cfg.Local.MaxBytes))
 	return nil
 }
@@ -268,7 +270,7 @@ func (l *Lists) atOnce(ctx context.Context, i kindIndex, e *Entry, now time.Time
 	if state == unusable {
 		return "", false
 	}
-	k := Key{e.Kind, e.Account, e.Status, e.InquiryType}
+	k := e.key()
 	failing := l.backoff.failing(i, k)
 	if state == ifError && !failing {
 		return "", false

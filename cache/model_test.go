@@ -44,7 +44,7 @@ func (m *model) check(t *rapid.T, k Key, r Result) {
 	}
 	age := m.clock.Now().Sub(g.at)
 	i, _ := indexOf(k.Kind)
-	terms := newPolicy(m.cfg).of(i, k.Status)
+	terms := newPolicy(m.cfg, nil).of(i, k.Status)
 	allowed := map[Outcome]time.Duration{
 		Hit: terms.ttl, StaleRevalidate: terms.ttl + terms.swr,
 		StaleError: terms.lifetime(), Miss: time.Nanosecond, Collapsed: time.Nanosecond,

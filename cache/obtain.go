@@ -51,7 +51,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 // look reads the list and its epoch, and settles the flight if that is enough.
 func (l *Lists) look(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
 	doubt := l.epochs.doubt.Load() // before the read: what is missed after it is not confirmed by it
-	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry, x)
+	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry+sealOverhead, x)
 	if err != nil {
 		return r, false, err
 	}

@@ -29,13 +29,26 @@ func (c StatusConfig) over(base terms) terms {
 	return base
 }
 
+// compile validates a Config and reads its files.
+func compile(c Config) (*policy, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := c.ring()
+	if err != nil {
+		return nil, err
+	}
+	return newPolicy(c, r), nil
+}
+
 // policy is a Config compiled for look-ups. It is immutable.
 type policy struct {
 	kinds       [kindCount]kindPolicy
 	jitter      float64
 	compressMin int
 	maxEntry    int
-	coalesce    bool // across the fleet
+	coalesce    bool  // across the fleet
+	ring        *ring // nil: entries are not sealed
 }
 
 type kindPolicy struct {
@@ -43,8 +56,9 @@ type kindPolicy struct {
 	byStatus map[string]terms
 }
 
-func newPolicy(c Config) *policy {
+func newPolicy(c Config, r *ring) *policy {
 	return &policy{
+		ring:   r,
 		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
 		coalesce: c.FleetCoalescing,

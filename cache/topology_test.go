@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"inquiry-gateway/cache/redistest"
 )
 
@@ -73,6 +75,8 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 	l := freshReader(t, openRedis(t, c), g)
 	mustGet(t, l, aKey)
 	settled(l)
+	replica := redis.NewClient(&redis.Options{Addr: s.Replica.Addr})
+	defer func() { _ = replica.Close() }()
 	s.Master.Kill()
 	start := time.Now()
 	n := 0
@@ -81,7 +85,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint("after-", n)}
 		mustGet(t, l, k) // never fails, master or not
 		settled(l)
-		return s.Replica.Do("EXISTS", l.redis.names(k, "").entry) == ":1"
+		return replica.Exists(t.Context(), l.redis.names(k, "").entry).Val() == 1
 	})
 	t.Logf("lists are shared again %s after the master was killed; %d look-ups meanwhile", time.Since(start), n)
 	if _, err := l.Purge(t.Context(), Scope{Account: "acme"}); err != nil {

@@ -1,0 +1,144 @@
+package cache
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// A sealed entry is "IQS" version | key id (8) | nonce (12) | AES-256-GCM of the
+// encoded entry, with the key's parts as associated data: moved to another key
+// it does not open.
+const (
+	sealMagic    = "IQS\x01"
+	keyIDSize    = 8
+	nonceSize    = 12
+	gcmTag       = 16
+	sealOverhead = len(sealMagic) + keyIDSize + nonceSize + gcmTag
+	sealKeySize  = 32
+)
+
+// Why a sealed entry is refused; the text is the metric's label.
+var (
+	errUnsealed   = errors.New("unsealed")    // plain, though there is a ring
+	errSealed     = errors.New("sealed")      // sealed, and there is no ring
+	errUnknownKey = errors.New("unknown_key") // sealed by a key outside of the ring
+	errSealBroken = errors.New("seal_broken") // changed, cut, or moved from another key
+)
+
+type keyID [keyIDSize]byte
+
+// ring is a set of sealing keys: the first seals, all open. It is immutable.
+type ring struct {
+	first keyID
+	keys  map[keyID]cipher.AEAD
+}
+
+// loadRing reads a file with one key of 32 bytes per line, in base64 or hex.
+// Blank lines and lines that start with # are left out. No error shows a key.
+func loadRing(path string) (*ring, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &ring{keys: make(map[keyID]cipher.AEAD)}
+	for n, scan := 1, bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); n++ {
+		line := strings.TrimSpace(scan.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := r.add(line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if len(r.keys) == 0 {
+		return nil, errors.New("holds no key; make one with: openssl rand -base64 32")
+	}
+	return r, nil
+}
+
+func (r *ring) add(line string) error {
+	key, err := base64.StdEncoding.DecodeString(line)
+	if len(line) == hex.EncodedLen(sealKeySize) {
+		key, err = hex.DecodeString(line)
+	}
+	if err != nil || len(key) != sealKeySize {
+		return errors.New("is not 32 bytes in base64 or hex")
+	}
+	sum := sha256.Sum256(append([]byte("inquiry-gateway sealing key id\x00"), key...))
+	id := keyID(sum[:keyIDSize])
+	if _, twice := r.keys[id]; twice {
+		return errors.New("holds a key that an earlier line has already")
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return err
+	}
+	if r.keys[id], err = cipher.NewGCM(block); err != nil {
+		return err
+	}
+	if len(r.keys) == 1 {
+		r.first = id
+	}
+	return nil
+}
+
+// associated binds a seal to everything that names a list.
+func associated(k Key, fingerprint string) []byte {
+	var b []byte
+	for _, p := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType, fingerprint} {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
+	return b
+}
+
+// seal returns the sealed form of an encoded entry. Without a ring it is the
+// entry as it is.
+func (r *ring) seal(raw, ad []byte) []byte {
+	if r == nil {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)+sealOverhead)
+	out = append(out, sealMagic...)
+	out = append(out, r.first[:]...)
+	out = out[:len(out)+nonceSize]
+	nonce := out[len(out)-nonceSize:]
+	_, _ = rand.Read(nonce) // never fails
+	return r.keys[r.first].Seal(out, nonce, raw, ad)
+}
+
+// open undoes seal; the result shares no memory with sealed.
+func (r *ring) open(sealed, ad []byte) ([]byte, error) {
+	isSealed := bytes.HasPrefix(sealed, []byte(sealMagic))
+	switch {
+	case r == nil && isSealed:
+		return nil, errSealed
+	case r == nil:
+		return sealed, nil
+	case !isSealed:
+		return nil, errUnsealed
+	case len(sealed) < sealOverhead:
+		return nil, errTruncated
+	}
+	rest := sealed[len(sealMagic):]
+	aead, ok := r.keys[keyID(rest[:keyIDSize])]
+	if !ok {
+		return nil, errUnknownKey
+	}
+	rest = rest[keyIDSize:]
+	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], ad)
+	if err != nil {
+		return nil, errSealBroken
+	}
+	return raw, nil
+}
