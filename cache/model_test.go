@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,52 +14,89 @@ import (
 	"inquiry-gateway/cache/redistest"
 )
 
-// model knows every answer that the legacy ever gave, and when.
+// model knows every answer that the legacy ever gave, when, and what was purged
+// since.
 type model struct {
 	*legacy
-	given map[string]given // by body
-	cfg   Config
+	cfg Config
+
+	mu     sync.Mutex
+	given  map[string]given // by body
+	purged map[Scope]int64  // the last call of the legacy before the purge
 }
 
 type given struct {
-	key Key
-	at  time.Time
+	key  Key
+	at   time.Time
+	call int64
+}
+
+func newModel() *model {
+	return &model{legacy: &legacy{clock: newClock()}, cfg: testConfig(), given: map[string]given{}, purged: map[Scope]int64{}}
 }
 
 func (m *model) answer(ctx context.Context, k Key) (Content, error) {
 	c, err := m.fill(ctx, k)
-	if err == nil {
-		m.given[string(c.Body)] = given{k, c.AnsweredAt}
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := given{key: k, at: c.AnsweredAt}
+	if _, err := fmt.Sscanf(string(c.Body[strings.LastIndexByte(string(c.Body), '#'):]), "#%d", &g.call); err != nil {
+		return c, err
+	}
+	m.given[string(c.Body)] = g
+	return c, nil
 }
 
 // check holds one answer of the cache against what the legacy gave and what the
-// policy of today allows.
-func (m *model) check(t *rapid.T, k Key, r Result) {
+// policy of today and the purges allow.
+func (m *model) check(k Key, r Result) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	g, ok := m.given[body(r)]
-	if !ok {
-		t.Fatalf("%v got %q, which the legacy never said", k, body(r))
-	}
-	if g.key != k {
-		t.Fatalf("%v got the list of %v", k, g.key)
+	switch {
+	case !ok:
+		return fmt.Errorf("%v got %q, which the legacy never said", k, body(r))
+	case g.key != k:
+		return fmt.Errorf("%v got the list of %v", k, g.key)
+	case g.call <= max(m.purged[Scope{Kind: k.Kind}], m.purged[Scope{Account: k.Account}]):
+		return fmt.Errorf("%v got a purged list as %s from %q", k, r.Outcome, r.Tier)
 	}
 	age := m.clock.Now().Sub(g.at)
 	i, _ := indexOf(k.Kind)
 	terms := newPolicy(m.cfg, nil).of(i, k.Status)
 	allowed := map[Outcome]time.Duration{
 		Hit: terms.ttl, StaleRevalidate: terms.ttl + terms.swr,
-		StaleError: terms.lifetime(), Miss: time.Nanosecond, Collapsed: time.Nanosecond,
+		StaleError: terms.lifetime(), Miss: time.Nanosecond, Collapsed: max(terms.ttl, time.Nanosecond),
 	}[r.Outcome]
-	if age >= allowed || age < -maxSkew {
-		t.Fatalf("%v was served as %s at the age of %s; allowed are %s", k, r.Outcome, age, allowed)
+	switch {
+	case age >= allowed || age < -maxSkew:
+		return fmt.Errorf("%v was served as %s at the age of %s; allowed are %s", k, r.Outcome, age, allowed)
+	case r.Age != max(age, 0):
+		return fmt.Errorf("%v says it is %s old, and is %s", k, r.Age, age)
+	case r.Outcome == Hit && r.TTL <= 0, (r.Outcome == StaleError || r.Outcome == StaleRevalidate) && r.TTL > 0:
+		return fmt.Errorf("%v: %s with a ttl of %s", k, r.Outcome, r.TTL)
 	}
-	if r.Age != max(age, 0) {
-		t.Fatalf("%v says it is %s old, and is %s", k, r.Age, age)
+	return nil
+}
+
+func (m *model) failing() bool {
+	f := m.fail.Load()
+	return f != nil && *f != nil
+}
+
+// get asks one node and checks the answer.
+func (m *model) get(l *Lists, k Key) error {
+	r, err := l.Get(context.Background(), k)
+	if err == nil {
+		return m.check(k, r)
 	}
-	if (r.Outcome == Hit) != (r.TTL > 0) && r.Outcome != Miss {
-		t.Fatalf("%v: %s with a ttl of %s", k, r.Outcome, r.TTL)
+	if !m.failing() {
+		return fmt.Errorf("%v: an error with the legacy up: %w", k, err)
 	}
+	return nil
 }
 
 func drawKey(t *rapid.T) Key {
@@ -75,6 +114,7 @@ func drawConfig(t *rapid.T) Config {
 	}
 	c := testConfig()
 	c.Jitter = rapid.SampledFrom([]float64{0, 0.1, 0.9}).Draw(t, "jitter")
+	c.FleetCoalescing = rapid.Bool().Draw(t, "coalescing")
 	pending := seconds("pending ttl")
 	c.Buyer = KindConfig{TTL: seconds("ttl"), StaleWhileRevalidate: seconds("swr"), StaleIfError: seconds("sie"),
 		ByStatus: map[string]StatusConfig{"pending": {TTL: &pending}}}
@@ -82,74 +122,170 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// TestEveryBodyBelongsToTheKeyAndIsYoungEnough drives two nodes over one real
-// Redis with random look-ups, failures, policies and clock jumps.
-func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb := openRedis(t, redisAt(srv.Addr))
-	rapid.Check(t, func(t *rapid.T) {
-		if err := rdb.FlushAll(context.Background()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		m := &model{legacy: &legacy{clock: newClock()}, given: map[string]given{}, cfg: testConfig()}
-		nodes := []*Lists{newNode(t, m, rdb), newNode(t, m, rdb), newNode(t, m, nil)}
-		node := func(t *rapid.T) *Lists { return nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "node")] }
-		t.Repeat(map[string]func(*rapid.T){
-			"get": func(t *rapid.T) {
-				l, k := node(t), drawKey(t)
-				r, err := l.Get(context.Background(), k)
-				if err == nil {
-					m.check(t, k, r)
-				} else if f := m.fail.Load(); f == nil || *f == nil {
-					t.Fatalf("an error with the legacy up: %v", err)
-				}
-				settled(l)
-			},
-			"lookup": func(t *rapid.T) {
-				k := drawKey(t)
-				if r, ok := node(t).Lookup(k); ok {
-					m.check(t, k, r)
-				}
-			},
-			"time passes": func(t *rapid.T) {
-				m.clock.add(time.Duration(rapid.IntRange(0, 15000).Draw(t, "ms")) * time.Millisecond)
-			},
-			"clock set back": func(t *rapid.T) {
-				m.clock.add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
-			},
-			"legacy fails": func(*rapid.T) { m.failWith(errLegacy) },
-			"legacy works": func(*rapid.T) { m.failWith(nil) },
-			"reload": func(t *rapid.T) {
-				m.cfg = drawConfig(t)
-				for _, l := range nodes {
-					if err := l.SetConfig(m.cfg); err != nil {
-						t.Fatal(err)
-					}
-				}
-			},
-			"swap in Redis": func(t *rapid.T) {
-				s := nodes[0].redis
-				from, to := s.names(drawKey(t), "").entry, s.names(drawKey(t), "").entry
-				if from == to {
-					return
-				}
-				if err := rdb.Copy(context.Background(), from, to, 0, true).Err(); err != nil {
-					t.Fatal(fmt.Errorf("swap: %w", err))
-				}
-			},
-		})
-		for _, l := range nodes {
-			if err := l.Close(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
+// world is a fleet of two nodes over one real Redis, and a node on its own.
+type world struct {
+	*model
+	rdb     redis.UniversalClient
+	nodes   []*Lists
+	sealing string
+	stashed map[string]string // Redis values that may come back
 }
 
-func newNode(t *rapid.T, m *model, rdb redis.UniversalClient) *Lists {
-	l, err := New(m.cfg, Options{Fill: m.answer, Redis: rdb, Now: m.clock.Now})
+func (w *world) node(t *rapid.T) *Lists {
+	return w.nodes[rapid.IntRange(0, len(w.nodes)-1).Draw(t, "node")]
+}
+
+func (w *world) settled() {
+	for _, l := range w.nodes {
+		settled(l)
+	}
+}
+
+func (w *world) get(t *rapid.T) {
+	if err := w.model.get(w.node(t), drawKey(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.settled()
+}
+
+// burst asks all nodes at once.
+func (w *world) burst(t *rapid.T) {
+	var wg sync.WaitGroup
+	errs := make(chan error, 60)
+	for range rapid.IntRange(1, 20).Draw(t, "callers") {
+		k := drawKey(t)
+		for _, l := range w.nodes {
+			wg.Go(func() { errs <- w.model.get(l, k) })
+		}
+	}
+	wg.Wait()
+	w.settled()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) lookup(t *rapid.T) {
+	k := drawKey(t)
+	if r, ok := w.node(t).Lookup(k); ok {
+		if err := w.check(k, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// purge waits until the other node has heard, which the promise gives a second.
+func (w *world) purge(t *rapid.T) {
+	k := drawKey(t)
+	s := Scope{Kind: k.Kind}
+	if rapid.Bool().Draw(t, "account") {
+		s = Scope{Account: k.Account}
+	}
+	last := w.calls.Load()
+	for _, l := range []*Lists{w.nodes[0], w.nodes[2]} {
+		if _, err := l.Purge(context.Background(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.purged[s] = last
+	seq, _, err := w.nodes[0].redis.purges(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	deadline := time.Now().Add(5 * time.Second)
+	for tick := time.Tick(time.Millisecond); ; <-tick {
+		o := w.nodes[1].watcher
+		o.mu.Lock()
+		heard := o.known && o.last >= seq
+		o.mu.Unlock()
+		if heard {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the other node has not heard of the purge")
+		}
+	}
+}
+
+func (w *world) reload(t *rapid.T) {
+	w.cfg = drawConfig(t)
+	w.cfg.SealingKeysFile = w.sealing
+	for _, l := range w.nodes {
+		if err := l.SetConfig(w.cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// swap puts one list where another belongs.
+func (w *world) swap(t *rapid.T) {
+	s := w.nodes[0].redis
+	from, to := s.names(drawKey(t), "").entry, s.names(drawKey(t), "").entry
+	if from == to {
+		return
+	}
+	if err := w.rdb.Copy(context.Background(), from, to, 0, true).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stash and restore are a write to Redis that comes late, after whatever
+// happened between.
+func (w *world) stash(t *rapid.T) {
+	key := w.nodes[0].redis.names(drawKey(t), "").entry
+	w.stashed[key] = w.rdb.Get(context.Background(), key).Val()
+}
+
+func (w *world) restore(t *rapid.T) {
+	for key, value := range w.stashed {
+		if err := w.rdb.Set(context.Background(), key, value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEveryBodyBelongsToTheKeyAndIsYoungEnough drives the fleet with random
+// look-ups, purges, failures, policies, clock jumps and tampering.
+func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := openRedis(t, redisAt(srv.Addr))
+	ring := keyFile(t, 1)
+	prefix := 0
+	rapid.Check(t, func(t *rapid.T) {
+		prefix++
+		w := &world{model: newModel(), rdb: rdb, stashed: map[string]string{}}
+		if rapid.Bool().Draw(t, "sealing") {
+			w.sealing = ring
+		}
+		w.cfg.SealingKeysFile = w.sealing
+		for _, r := range []redis.UniversalClient{rdb, rdb, nil} {
+			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Prefix: fmt.Sprint("run", prefix)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.nodes = append(w.nodes, l)
+			defer func() { _ = l.Close(context.Background()) }()
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"get": w.get, "get too": w.get, "burst": w.burst, "lookup": w.lookup, "purge": w.purge, "reload": w.reload,
+			"swap in Redis": w.swap, "stash in Redis": w.stash, "restore in Redis": w.restore,
+			"time passes": func(t *rapid.T) {
+				w.clock.add(time.Duration(rapid.IntRange(0, 15000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"clock set back": func(t *rapid.T) {
+				w.clock.add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"legacy fails": func(*rapid.T) { w.failWith(errLegacy) },
+			"legacy works": func(*rapid.T) { w.failWith(nil) },
+			"Redis loses all": func(t *rapid.T) {
+				clear(w.stashed) // with the epochs gone too, nothing could tell them from new ones
+				if err := rdb.FlushAll(context.Background()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		})
+	})
 }

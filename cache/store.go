@@ -20,14 +20,19 @@ const (
 var errBusy = errors.New("too many writes to Redis at once")
 
 var (
-	// raiseScript is one INCR of an epoch that is kept for ARGV[1] ms.
-	raiseScript = redis.NewScript(`local e = redis.call('INCR', KEYS[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
+	// raiseScript is the INCR of an epoch, kept for ARGV[1] ms. It counts from
+	// the time in microseconds, so that an epoch which Redis has lost is never
+	// given out again.
+	raiseScript = redis.NewScript(`local e = math.max(tonumber(redis.call('GET', KEYS[1]) or '0') + 1, tonumber(ARGV[2]))
+e = string.format('%.0f', e)
+redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
 return e`)
-	// announceScript numbers a purge and tells the nodes.
-	announceScript = redis.NewScript(`local n = redis.call('INCR', KEYS[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
-redis.call('PUBLISH', ARGV[2], n .. ' ' .. ARGV[3])
+	// announceScript numbers a purge in the same way and tells the nodes, with
+	// the number before it: who does not know that one has missed a message.
+	announceScript = redis.NewScript(`local before = redis.call('GET', KEYS[1]) or '0'
+local n = string.format('%.0f', math.max(tonumber(before) + 1, tonumber(ARGV[2])))
+redis.call('SET', KEYS[1], n, 'PX', ARGV[1])
+redis.call('PUBLISH', ARGV[3], before .. ' ' .. n .. ' ' .. ARGV[4])
 return n`)
 	// restoreScript raises an epoch to ARGV[2] unless it is there already.
 	restoreScript = redis.NewScript(`local e = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -136,17 +141,18 @@ func (s *store) put(ctx context.Context, n names, value []byte, ttl time.Duratio
 	return set.Err()
 }
 
-// raise is the one INCR of a purge.
+// raise is the one write of a purge that matters: the next epoch.
 func (s *store) raise(ctx context.Context, key string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return raiseScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds()).Uint64()
+	return raiseScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), time.Now().UnixMicro()).Uint64()
 }
 
 func (s *store) announce(ctx context.Context, n notice) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return announceScript.Run(ctx, s.rdb, []string{s.purgeKey()}, epochLife.Milliseconds(), s.purgeChannel(), n.String()).Err()
+	return announceScript.Run(ctx, s.rdb, []string{s.purgeKey()},
+		epochLife.Milliseconds(), time.Now().UnixMicro(), s.purgeChannel(), n.String()).Err()
 }
 
 func (s *store) restore(ctx context.Context, key string, epoch uint64) error {

@@ -17,13 +17,14 @@ const pollEvery = 250 * time.Millisecond
 
 // notice is one purge as it is told to the other nodes.
 type notice struct {
-	Seq     uint64 // of all purges of the fleet
+	Before  uint64 // number of the fleet's purge before this one
+	Seq     uint64 // number of this one
 	Kind    string // or
 	Account string // hashed
 	Epoch   uint64
 }
 
-// String is the message; Redis puts the sequence number in front.
+// String is the message; Redis puts the two numbers in front.
 func (n notice) String() string {
 	if n.Kind != "" {
 		return "kind " + n.Kind + " " + strconv.FormatUint(n.Epoch, 10)
@@ -31,24 +32,28 @@ func (n notice) String() string {
 	return "account " + n.Account + " " + strconv.FormatUint(n.Epoch, 10)
 }
 
-// parseNotice reads "<seq> kind|account <name> <epoch>".
+// parseNotice reads "<before> <seq> kind|account <name> <epoch>".
 func parseNotice(s string) (notice, bool) {
 	f := strings.Fields(s)
-	if len(s) > 256 || len(f) != 4 {
+	if len(s) > 256 || len(f) != 5 {
 		return notice{}, false
 	}
-	seq, err1 := strconv.ParseUint(f[0], 10, 64)
-	epoch, err2 := strconv.ParseUint(f[3], 10, 64)
-	n := notice{Seq: seq, Epoch: epoch}
-	switch f[1] {
+	var n notice
+	for i, to := range map[int]*uint64{0: &n.Before, 1: &n.Seq, 4: &n.Epoch} {
+		var err error
+		if *to, err = strconv.ParseUint(f[i], 10, 64); err != nil {
+			return notice{}, false
+		}
+	}
+	switch f[2] {
 	case "kind":
-		n.Kind = f[2]
+		n.Kind = f[3]
 	case "account":
-		n.Account = f[2]
+		n.Account = f[3]
 	default:
 		return notice{}, false
 	}
-	return n, err1 == nil && err2 == nil
+	return n, true
 }
 
 // watcher hears of purges and of the fills of other nodes.
@@ -98,19 +103,21 @@ func (w *watcher) filled(key string) {
 	}
 }
 
-// advance notes a purge's number and tells whether others were missed.
-func (w *watcher) advance(seq uint64, polled bool) (missed bool) {
+// heard notes a message and tells whether others were missed.
+func (w *watcher) heard(n notice) (missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case polled:
-		missed = !w.known || seq != w.last
-		w.known, w.last = true, seq
-	case w.known && seq == w.last+1:
-		w.last = seq
-	case seq > w.last:
-		missed, w.last = true, seq
-	}
+	missed = n.Before != w.last && n.Seq != w.last // the latter: polled already
+	w.last = max(w.last, n.Seq)
+	return missed && w.known
+}
+
+// polled notes the number of the last purge and tells whether any was missed.
+func (w *watcher) polled(seq uint64) (missed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	missed = !w.known || seq != w.last
+	w.known, w.last = true, seq
 	return missed
 }
 
@@ -171,7 +178,7 @@ func (l *Lists) apply(n notice) {
 	} else if c := l.epochs.known(n.Account); c != nil {
 		c.rise(n.Epoch)
 	}
-	if l.watcher.advance(n.Seq, false) {
+	if l.watcher.heard(n) {
 		l.epochs.doubt.Add(1)
 	}
 }
@@ -183,7 +190,7 @@ func (l *Lists) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.watcher.advance(seq, true) {
+	if l.watcher.polled(seq) {
 		l.epochs.doubt.Add(1)
 	}
 	for i := range kinds {
