@@ -102,6 +102,12 @@ func (b *backoff) worked(i kindIndex, k Key) {
 	kb.attempt, kb.probing = attempt{}, false
 }
 
+// retryAt is when the key may be tried again; zero: it does not fail.
+func (b *backoff) retryAt(k Key) time.Time {
+	a, _ := b.keys.GetIfPresent(k)
+	return a.next
+}
+
 // forget clears the key alone: another node has filled it.
 func (b *backoff) forget(k Key) { b.keys.Invalidate(k) }
 

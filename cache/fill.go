@@ -8,6 +8,15 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
+// observedFill is fillAndStore under the eyes of the observer.
+func (l *Lists) observedFill(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
+	e, stored, err := l.fillAndStore(ctx, f, t)
+	if l.opts.Observer != nil {
+		l.opts.Observer.Filled(f.key, e, err)
+	}
+	return e, stored, err
+}
+
 // fillAndStore asks the legacy and puts the answer into the in-process tier. A
 // failure changes nothing there.
 func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {

@@ -26,6 +26,7 @@ type Options struct {
 	// way is another list. It is called on each look-up and must be cheap.
 	// Nil: one mapping for ever.
 	Fingerprint func(kind string) string
+	Observer    Observer // nil: nobody watches
 	Logger      *slog.Logger
 	Registerer  prometheus.Registerer
 	Now         func() time.Time
@@ -185,7 +186,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	r := Result{Entry: e, Outcome: Hit, Tier: TierLocal, Age: v.age, TTL: v.ttl}
-	l.metrics.served(i, r)
+	l.served(i, k, r)
 	return r, true
 }
 
@@ -202,7 +203,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 		l.metrics.failed(i)
 		return Result{}, err
 	}
-	l.metrics.served(i, r)
+	l.served(i, k, r)
 	return r, nil
 }
 

@@ -120,7 +120,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	if f.leased {
 		defer l.keepLease(ctx, f)()
 	}
-	e, stored, err := l.fillAndStore(ctx, f, t)
+	e, stored, err := l.observedFill(ctx, f, t)
 	if err != nil {
 		l.backoff.failed(f.kind, f.key, l.opts.Now())
 		l.land(f, func() { f.err, f.stale = err, f.best })

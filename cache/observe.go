@@ -1,0 +1,23 @@
+package cache
+
+// Observer watches what the cache does, for statistics. Its methods are called
+// from many goroutines, Looked on the hot path: they must be quick, never block
+// and never allocate. The key's strings may belong to a request and must be
+// copied to be kept.
+type Observer interface {
+	// Looked tells of a look-up that was answered with an entry.
+	Looked(k Key, r Result)
+	// Filled tells of a fill that has ended; e is nil when err is not.
+	Filled(k Key, e *Entry, err error)
+}
+
+// Size is what the entry takes in Redis, in bytes, before sealing.
+func (e *Entry) Size() int { return len(e.raw) }
+
+// served counts and shows a look-up that has an entry.
+func (l *Lists) served(i kindIndex, k Key, r Result) {
+	l.metrics.served(i, r)
+	if l.opts.Observer != nil {
+		l.opts.Observer.Looked(k, r)
+	}
+}
