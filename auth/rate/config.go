@@ -1,0 +1,140 @@
+package rate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Config is the `rate_limit:` section: the limit of an account, and those of
+// accounts on a plan. An account whose plan has no entry has the limit of the
+// section itself.
+type Config struct {
+	PerSecond float64         `yaml:"per_second"` // 0: no limit
+	Burst     int             `yaml:"burst"`      // 0: what PerSecond gives in a second
+	Plans     map[string]Plan `yaml:"plans"`
+}
+
+// Plan is the limit of the accounts on one plan.
+type Plan struct {
+	PerSecond float64 `yaml:"per_second"` // 0: no limit
+	Burst     int     `yaml:"burst"`      // 0: what PerSecond gives in a second
+}
+
+// DefaultConfig sets no limit.
+func DefaultConfig() Config { return Config{} }
+
+// The bounds of a limit.
+const (
+	minPerSecond = 0.001
+	maxPerSecond = 1e6
+	maxBurst     = 1_000_000
+)
+
+// fieldError is something wrong with a key of the configuration.
+type fieldError struct{ field, msg string }
+
+// Error says what is wrong and what to do, without the key.
+func (e *fieldError) Error() string { return e.msg }
+
+// Field is the key's path in the `rate_limit:` section.
+func (e *fieldError) Field() string { return e.field }
+
+// Validate reports everything that is wrong; each joined error has a method
+// Field() with the key's path.
+func (c Config) Validate() error {
+	errs := Plan{c.PerSecond, c.Burst}.problems("")
+	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
+		errs = append(errs, c.Plans[name].problems("plans."+name+".")...)
+	}
+	return errors.Join(errs...)
+}
+
+func (p Plan) problems(path string) []error {
+	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, &fieldError{path + field, fmt.Sprintf(format, args...)})
+	}
+	if p.PerSecond != 0 && !(p.PerSecond >= minPerSecond && p.PerSecond <= maxPerSecond) {
+		add("per_second", "is %v: use 0 (no limit) or %v to %v", p.PerSecond, minPerSecond, maxPerSecond)
+	}
+	if p.Burst < 0 || p.Burst > maxBurst {
+		add("burst", "is %d: use 0 (a second's worth) to %d", p.Burst, maxBurst)
+	}
+	if p.PerSecond == 0 && p.Burst > 0 {
+		add("burst", "has no meaning without per_second: set per_second, or leave burst out")
+	}
+	return errs
+}
+
+// DefaultPolicy is the name of the limit of accounts without a plan of their
+// own.
+const DefaultPolicy = "default"
+
+// Limit is a limit as it is applied. The zero Limit is no limit.
+type Limit struct {
+	Policy    string  // the plan's name, or DefaultPolicy
+	PerSecond float64 // how fast tokens come back
+	Burst     int     // how many there are at most
+	Batch     int     // how many a node takes at once at most, beyond requests that already wait
+}
+
+// Window is the time in which Burst tokens come back.
+func (l Limit) Window() time.Duration {
+	if l.PerSecond == 0 {
+		return 0
+	}
+	return time.Duration(float64(l.Burst) / l.PerSecond * float64(time.Second))
+}
+
+// interval is the time in which one token comes back.
+func (l Limit) interval() time.Duration {
+	return time.Duration(float64(time.Second) / l.PerSecond)
+}
+
+// pause is how long a node at least leaves Redis alone about an account that
+// has used its tokens up. They gather there meanwhile, and as the pause is much
+// shorter than the window, none is lost.
+func (l Limit) pause() time.Duration {
+	return min(max(l.Window()/4, time.Millisecond), 10*time.Millisecond)
+}
+
+// limit works out what a plan means. A lease is worth a tenth of the burst or
+// 50 ms of the rate, and never more than half of the burst, so that no node
+// can take everything.
+func (p Plan) limit(policy string) Limit {
+	if p.PerSecond == 0 {
+		return Limit{}
+	}
+	l := Limit{Policy: policy, PerSecond: p.PerSecond, Burst: p.Burst}
+	if l.Burst == 0 {
+		l.Burst = int(math.Ceil(p.PerSecond))
+	}
+	l.Batch = max(l.Burst/10, int(math.Ceil(p.PerSecond/20)))
+	l.Batch = max(1, min(l.Batch, l.Burst/2))
+	return l
+}
+
+// limits are all limits of a configuration. They never change.
+type limits struct {
+	standard Limit
+	plans    map[string]Limit
+}
+
+func newLimits(c Config) *limits {
+	l := &limits{standard: Plan{c.PerSecond, c.Burst}.limit(DefaultPolicy), plans: make(map[string]Limit, len(c.Plans))}
+	for name, p := range c.Plans {
+		l.plans[name] = p.limit(name)
+	}
+	return l
+}
+
+func (l *limits) of(plan string) Limit {
+	if limit, ok := l.plans[plan]; ok {
+		return limit
+	}
+	return l.standard
+}

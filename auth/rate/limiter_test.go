@@ -1,0 +1,438 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"inquiry-gateway/auth/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock is a time that tests move.
+type clock struct{ offset atomic.Int64 }
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func (c *clock) now() time.Time          { return start.Add(time.Duration(c.offset.Load())) }
+func (c *clock) advance(d time.Duration) { c.offset.Add(int64(d)) }
+
+type tester interface {
+	Helper()
+	Fatal(...any)
+	Cleanup(func())
+}
+
+func newLimiter(t tester, cfg Config, opts Options) *Limiter {
+	t.Helper()
+	l, err := New(cfg, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func value(t testing.TB, m prometheus.Metric) float64 {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+}
+
+// leases is how often Redis has been asked.
+func leases(t testing.TB, l *Limiter) (n float64) {
+	for _, c := range l.metrics.leases {
+		n += value(t, c)
+	}
+	return n
+}
+
+// eventually waits for something that another goroutine does.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestNoLimit(t *testing.T) {
+	l := newLimiter(t, Config{Plans: map[string]Plan{"basic": {PerSecond: 1}}}, Options{Redis: redistest.Start(t).Client()})
+	for range 1000 {
+		if d := l.Allow(t.Context(), "acme", ""); d != (Decision{Allowed: true}) {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if leases(t, l) != 0 || l.accounts.EstimatedSize() != 0 {
+		t.Error("an account without a limit costs something")
+	}
+}
+
+func TestAlone(t *testing.T) {
+	c := &clock{}
+	reg := prometheus.NewPedanticRegistry()
+	l := newLimiter(t, Config{PerSecond: 2, Burst: 3, Plans: map[string]Plan{"pro": {100, 200}}}, Options{Now: c.now, Registerer: reg})
+	ctx := t.Context()
+	want := func(name string, got, want Decision) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	d := Decision{Allowed: true, Policy: DefaultPolicy, Limit: 3, Window: 1500 * time.Millisecond, Remaining: 2, Reset: 500 * time.Millisecond}
+	want("first", l.Allow(ctx, "acme", ""), d)
+	l.Allow(ctx, "acme", "")
+	d.Remaining, d.Reset = 0, 1500*time.Millisecond
+	want("third", l.Allow(ctx, "acme", ""), d)
+	d.Allowed, d.RetryAfter = false, 500*time.Millisecond
+	want("fourth", l.Allow(ctx, "acme", ""), d)
+	if d := l.Allow(ctx, "other", ""); !d.Allowed {
+		t.Error("one account pays for another")
+	}
+	if d := l.Allow(ctx, "pro account", "pro"); !d.Allowed || d.Limit != 200 || d.Policy != "pro" {
+		t.Errorf("%+v", d)
+	}
+	c.advance(499 * time.Millisecond)
+	if d := l.Allow(ctx, "acme", ""); d.Allowed || d.RetryAfter < time.Millisecond || d.RetryAfter > 2*time.Millisecond {
+		t.Errorf("too early: %+v", d)
+	}
+	c.advance(time.Millisecond)
+	if d := l.Allow(ctx, "acme", ""); !d.Allowed {
+		t.Errorf("in time: %+v", d)
+	}
+	if n := value(t, l.metrics.decisions[0][0]); n != 2 {
+		t.Errorf("%v limited decisions of the node", n)
+	}
+	if value(t, l.metrics.fallback) != 0 {
+		t.Error("no Redis is no fallback")
+	}
+}
+
+func TestSetConfig(t *testing.T) {
+	c := &clock{}
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Now: c.now})
+	ctx := t.Context()
+	if !l.Allow(ctx, "acme", "").Allowed || l.Allow(ctx, "acme", "").Allowed {
+		t.Fatal("a burst of 1 is not 1")
+	}
+	if err := l.SetConfig(Config{PerSecond: -1}); err == nil {
+		t.Error("an invalid configuration was taken")
+	}
+	if d := l.Allow(ctx, "acme", ""); d.Allowed || d.Limit != 1 {
+		t.Errorf("after an invalid change: %+v", d)
+	}
+	if err := l.SetConfig(Config{PerSecond: 10, Burst: 5}); err != nil {
+		t.Fatal(err)
+	}
+	l.Allow(ctx, "acme", "") // the account takes the new limit over
+	c.advance(200 * time.Millisecond)
+	if d := l.Allow(ctx, "acme", ""); !d.Allowed || d.Limit != 5 || d.Remaining != 1 {
+		t.Errorf("after a change: %+v", d)
+	}
+	if err := l.SetConfig(DefaultConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Allow(ctx, "acme", ""); d != (Decision{Allowed: true}) {
+		t.Errorf("after the limit was taken away: %+v", d)
+	}
+	if _, err := New(Config{PerSecond: -1}, Options{}); err == nil {
+		t.Error("an invalid configuration was started with")
+	}
+}
+
+// Tokens that come back so slowly that the test cannot see it: whatever the
+// nodes do at the same time, the fleet passes the burst and no more.
+func TestFleetSharesOneBurst(t *testing.T) {
+	const nodes, burst = 3, 300
+	server := redistest.Start(t)
+	c := &clock{} // stands still: no lease lapses
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range nodes {
+		l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: burst}, Options{Redis: server.Client(), Prefix: "iq", Now: c.now})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					d := l.Allow(t.Context(), "acme", "")
+					if !d.Allowed {
+						if d.RetryAfter <= 0 || d.Limit != burst {
+							t.Errorf("%+v", d)
+						}
+						return
+					}
+					allowed.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	// A node may be left with a fraction of a token.
+	if n := allowed.Load(); n > burst || n < burst-nodes {
+		t.Errorf("%d requests passed a burst of %d", n, burst)
+	}
+}
+
+// What TestFleetSharesOneBurst cannot see: with tokens coming back, any window
+// stays within what the package promises. The windows are measured on the
+// clock of the test, so the bound holds however slow the machine is.
+func TestOvershootIsBounded(t *testing.T) {
+	server := redistest.Start(t)
+	const nodes = 3
+	cfg := Config{PerSecond: 2000, Burst: 400}
+	limit := newLimits(cfg).of("")
+	var mu sync.Mutex
+	var passed []time.Time
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range nodes {
+		l := newLimiter(t, cfg, Options{Redis: server.Client(), Prefix: "iq"})
+		for range 2 {
+			wg.Go(func() {
+				for range 4000 {
+					before := time.Now()
+					if l.Allow(t.Context(), "acme", "").Allowed {
+						mu.Lock()
+						passed = append(passed, before)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	whole := time.Since(begin).Seconds()
+	most := float64(limit.Burst) + limit.PerSecond*whole + nodes*float64(limit.Batch)
+	if float64(len(passed)) > most || len(passed) < limit.Burst/2 {
+		t.Errorf("%d requests passed in %.3f s; the bound is %.0f", len(passed), whole, most)
+	}
+}
+
+// One node's tokens at a time: leases never hold more than a batch beyond the
+// requests that wait, whatever happens.
+func TestLeasesHoldAtMostABatch(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	account := 0
+	rapid.Check(t, func(t *rapid.T) {
+		account++
+		id := fmt.Sprint("a", account)
+		cfg := Config{PerSecond: rapid.SampledFrom([]float64{1, 50, 1000}).Draw(t, "rate"), Burst: rapid.IntRange(1, 300).Draw(t, "burst")}
+		c := &clock{}
+		l, err := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		limit := l.limits.Load().of("")
+		allowed := 0
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if rapid.IntRange(0, 9).Draw(t, "pause") == 0 {
+				c.advance(time.Duration(rapid.IntRange(1, 1500).Draw(t, "ms")) * time.Millisecond)
+			}
+			d := l.Allow(context.Background(), id, "")
+			if d.Allowed {
+				allowed++
+			}
+			if d.Remaining < 0 || d.Remaining > limit.Burst || d.Reset < 0 || d.Allowed != (d.RetryAfter == 0) {
+				t.Fatalf("%+v", d)
+			}
+			a := l.account(id)
+			a.mu.Lock()
+			held := a.tokens
+			a.mu.Unlock()
+			if held > limit.Batch {
+				t.Fatalf("holds %d tokens of a batch of %d", held, limit.Batch)
+			}
+		}
+		if allowed == 0 {
+			t.Fatal("nothing passed")
+		}
+	})
+}
+
+func TestMostRequestsAskNobody(t *testing.T) {
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 10_000}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	const n = 5000
+	for i := range n {
+		if d := l.Allow(t.Context(), "acme", ""); !d.Allowed {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+	// Batches of 1,000 after a start from 1, renewed when half is spent.
+	if asked := leases(t, l); asked > 30 {
+		t.Errorf("%d requests asked Redis %v times", n, asked)
+	}
+}
+
+func TestDeniedAccountsAskNobody(t *testing.T) {
+	c := &clock{}
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Redis: redistest.Start(t).Client(), Now: c.now})
+	if !l.Allow(t.Context(), "acme", "").Allowed {
+		t.Fatal("the first request is limited")
+	}
+	for range 1000 {
+		if d := l.Allow(t.Context(), "acme", ""); d.Allowed || d.RetryAfter > time.Second {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if asked := leases(t, l); asked != 2 {
+		t.Errorf("asked Redis %v times", asked)
+	}
+}
+
+func TestManyCallersOnAColdAccount(t *testing.T) {
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 1000}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	var wg sync.WaitGroup
+	for range 500 {
+		wg.Go(func() {
+			if d := l.Allow(t.Context(), "acme", ""); !d.Allowed {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+	wg.Wait()
+	if asked := leases(t, l); asked > 50 {
+		t.Errorf("500 callers asked Redis %v times", asked)
+	}
+	if a := l.account("acme"); a.waiting != 0 {
+		t.Errorf("%d still wait", a.waiting)
+	}
+}
+
+func TestRedisAwayAndBack(t *testing.T) {
+	server := redistest.Start(t)
+	c := &clock{}
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: c.now})
+	ctx := t.Context()
+	if d := l.Allow(ctx, "acme", ""); !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	server.Stop()
+	allowed := 0
+	for range 20 {
+		if l.Allow(ctx, "acme", "").Allowed {
+			allowed++
+		}
+	}
+	if allowed != 9 {
+		t.Errorf("%d of 20 passed: the node's own view must know of what passed before", allowed)
+	}
+	if value(t, l.metrics.fallback) != 1 || value(t, l.metrics.leases[leaseFailed]) != 1 {
+		t.Errorf("fallback %v, asked in vain %v times", value(t, l.metrics.fallback), value(t, l.metrics.leases[leaseFailed]))
+	}
+	server.Restart()
+	c.advance(awayFor)
+	eventually(t, "the fleet's tokens count again", func() bool {
+		l.Allow(ctx, "another", "")
+		c.advance(awayFor)
+		return value(t, l.metrics.fallback) == 0
+	})
+	if d := l.Allow(ctx, "third", ""); !d.Allowed || value(t, l.metrics.decisions[1][1]) < 2 {
+		t.Errorf("%+v is not the fleet's decision", d)
+	}
+}
+
+// A Redis that hangs costs one request of the node a short wait per second.
+func TestRedisSlow(t *testing.T) {
+	server := redistest.Start(t)
+	c := &clock{}
+	l := newLimiter(t, Config{PerSecond: 1000, Burst: 1000}, Options{Redis: server.Client(), Now: c.now})
+	server.Pause()
+	defer server.Resume()
+	for range 500 {
+		if d := l.Allow(t.Context(), "acme", ""); !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if n := leases(t, l); n != 1 {
+		t.Errorf("asked %v times", n)
+	}
+}
+
+func TestCallerLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: (&clock{}).now})
+	server.Pause()
+	defer server.Resume()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d := l.Allow(ctx, "acme", ""); d.Limit != 10 {
+		t.Errorf("%+v", d)
+	}
+	a := l.account("acme")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting != 0 {
+		t.Errorf("%d still wait", a.waiting)
+	}
+}
+
+func TestGarbageInRedis(t *testing.T) {
+	client := redistest.Start(t).Client()
+	if err := client.Set(t.Context(), "rate:iq:acme", "garbage", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: client, Prefix: "iq", Now: (&clock{}).now})
+	allowed := 0
+	for range 10 {
+		if l.Allow(t.Context(), "acme", "").Allowed {
+			allowed++
+		}
+	}
+	if allowed != 2 {
+		t.Errorf("%d passed a burst of 2", allowed)
+	}
+}
+
+func TestAfterClose(t *testing.T) {
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	l.Close()
+	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || d.Remaining != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	l := newLimiter(t, Config{PerSecond: 1}, Options{})
+	for i := range maxAccounts + 20_000 {
+		l.Allow(t.Context(), fmt.Sprint(i), "")
+	}
+	l.accounts.CleanUp()
+	if n := l.accounts.EstimatedSize(); n > maxAccounts {
+		t.Errorf("keeps state of %d accounts", n)
+	}
+}
+
+// BenchmarkAllow supports the decision to lease tokens: a hit must not cost a
+// round trip to Redis, which is some 60 us.
+func BenchmarkAllow(b *testing.B) {
+	for name, opts := range map[string]Options{"node": {}, "fleet": {Redis: redistest.Start(b).Client()}} {
+		b.Run(name, func(b *testing.B) {
+			l := newLimiter(b, Config{PerSecond: maxPerSecond, Burst: maxBurst}, opts)
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Allow(ctx, "acme", "")
+			}
+		})
+	}
+}
