@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -84,8 +83,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	}
 	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
 		plan := compileEndpoint(kind, ec, &problems{})
-		plan.request.base = strings.TrimRight(cfg.BaseURL, "/")
-		plan.maxRecords = cfg.MaxRecords
+		plan.bind(cfg)
 		m := series.of(kind, plan.fieldNames())
 		c.endpoints[kind] = &endpoint{
 			plan: plan, metrics: m,

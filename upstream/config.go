@@ -76,14 +76,24 @@ type FieldsConfig struct {
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	Items  string               `yaml:"items"` // GJSON path, within a record, of the array
-	Fetch  FetchConfig          `yaml:"fetch"`
-	Fields ResponseFieldsConfig `yaml:"fields"`
+	Items       string               `yaml:"items"`        // GJSON path of the array, within a record, or within the reply to fetch
+	Fetch       FetchConfig          `yaml:"fetch"`        // without a path: the answers are within the record
+	InternalIDs []string             `yaml:"internal_ids"` // GJSON paths within an answer
+	Fields      ResponseFieldsConfig `yaml:"fields"`
 }
 
-// FetchConfig is a second request for the answers of an inquiry.
+// FetchConfig is a second request for the answers: one for each inquiry, or one
+// for a batch of them. All run within the timeout of the list.
 type FetchConfig struct {
-	Path string `yaml:"path"`
+	Path        string            `yaml:"path"`        // may hold {id} and {account}
+	Query       map[string]string `yaml:"query"`       // values may hold {id} or {ids}, and {account}
+	ID          string            `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
+	Concurrency int               `yaml:"concurrency"` // requests at a time; default 8
+	Paging      PagingConfig      `yaml:"paging"`
+
+	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
+	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat": the parameter is repeated
+	Key   string `yaml:"key"`   // GJSON path, within an answer, of the id of its inquiry; for batches
 }
 
 // ResponseFieldsConfig maps the fields of one answer.

@@ -54,7 +54,9 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
 	reply := newReply(e.plan, want)
-	err = f.list(limited, e.plan.paging, address, reply.take)
+	if err = f.list(limited, e.plan.paging, address, reply.take); err == nil {
+		err = f.secondCalls(limited, reply)
+	}
 	reply.sweep()
 	c.account(e, reply)
 	if err != nil {

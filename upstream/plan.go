@@ -24,13 +24,17 @@ type endpointPlan struct {
 	byType      filter
 	skipInvalid bool
 	maxRecords  int
+	second      bool // the replies are lists of responses
 }
 
 type responsesPlan struct {
 	items         source
-	list          *node // an array of responses, for an items path that is not simple
+	ids           []string // paths of internal ids that are not simple
+	list          *node    // an array of responses, for an items path that is not simple
 	content, role *textPlan
 	created       *timePlan
+	fetch         *fetchPlan // nil: the responses are within the record
+	key           []source   // of a response's inquiry, in a batch
 }
 
 // compiler builds a plan and collects what is wrong with the configuration.
@@ -49,14 +53,25 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip",
 	}}
 	c.refuseLater(cfg)
-	c.plan.request = compileRequest(kind, cfg, p)
+	c.plan.request = compileRequest(kind, cfg.Path, cfg.Query,
+		[]string{varAccount}, []string{varAccount, varStatus, varType}, p)
 	c.plan.paging = compilePaging(kind+".paging", cfg.Paging, p)
 	c.records(cfg)
 	c.owner(cfg)
 	c.fields(cfg.Fields)
-	c.internalIDs(cfg.InternalIDs)
+	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.filters(cfg)
 	return c.plan
+}
+
+// bind puts in what both endpoints share.
+func (p *endpointPlan) bind(cfg Config) {
+	p.request.base = strings.TrimRight(cfg.BaseURL, "/")
+	p.maxRecords = cfg.MaxRecords
+	if p.responses != nil && p.responses.fetch != nil {
+		p.responses.fetch.request.base = p.request.base
+		p.responses.fetch.reply.maxRecords = cfg.MaxRecords
+	}
 }
 
 // path checks a GJSON path and tells whether it can be used.
@@ -119,17 +134,18 @@ func (c *compiler) owner(cfg EndpointConfig) {
 	}
 }
 
-func (c *compiler) internalIDs(paths []string) {
+func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
 	for i, path := range paths {
-		if !c.path(index(c.prefix+".internal_ids", i), path) {
+		if !c.path(index(field, i), path) {
 			continue
 		}
 		if keys, ok := simplePath(path, true); ok {
-			c.root.at(keys, frameRecord).id = true
+			c.root.at(keys, c.frame).id = true
 		} else {
-			c.plan.ids = append(c.plan.ids, path)
+			complex = append(complex, path)
 		}
 	}
+	return complex
 }
 
 func (c *compiler) filters(cfg EndpointConfig) {
@@ -167,13 +183,5 @@ func (c *compiler) repeatable(name, join string) {
 func (c *compiler) refuseLater(cfg EndpointConfig) {
 	if s := cfg.OnForeignRecord; s != "" && s != "fail" {
 		c.add(c.prefix+".on_foreign_record", "%q is not supported yet; use fail", s)
-	}
-	if cfg.Fields.Responses.Fetch.Path != "" {
-		c.add(c.prefix+".fields.responses.fetch", "a second request for responses is not supported yet; use items")
-	}
-	for name := range cfg.Query {
-		if strings.ContainsAny(name, "{}") {
-			c.add(c.prefix+".query."+name, "a parameter's name cannot hold a placeholder")
-		}
 	}
 }

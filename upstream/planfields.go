@@ -23,7 +23,7 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	} else {
 		plan.company = c.text(at, "company_name", cfg.CompanyName)
 		c.none(at+"content", cfg.Content, "a seller's record has no content")
-		if r := cfg.Responses; r.Items != "" || r.Fetch.Path != "" || r.Fields.Content.set() {
+		if r := cfg.Responses; r.Items != "" || r.Fetch.used() || r.Fields.Content.set() {
 			c.add(at+"responses", "a seller's record has no responses; remove the key")
 		}
 		c.notNull(at, plan.inquiryType)
@@ -51,37 +51,6 @@ func (c *compiler) none(field string, f Field, why string) {
 	if f.set() {
 		c.add(field, "%s; remove the key", why)
 	}
-}
-
-func (c *compiler) responses(at string, cfg ResponsesConfig) {
-	at += "responses."
-	r := &responsesPlan{}
-	c.plan.responses = r
-	element := &node{frame: frameResponse}
-	items := &list{frame: frameResponse, done: (*reply).response}
-	switch keys, simple := simplePath(cfg.Items, false); {
-	case cfg.Items == "":
-		if cfg.Fetch.Path == "" {
-			c.add(at+"items", "missing: the GJSON path, within a record, of the array of responses")
-		}
-	case !c.path(at+"items", cfg.Items):
-	case simple:
-		n := c.root.at(keys, frameRecord)
-		n.list, n.each = items, element
-		r.items = source{slot: c.slot(n)}
-	default:
-		r.items = source{path: cfg.Items}
-		r.list = &node{list: items, each: element}
-	}
-	inner := *c
-	inner.root, inner.frame = element, frameResponse
-	at += "fields."
-	r.content = inner.text(at, "content", cfg.Fields.Content)
-	r.role = inner.text(at, "responder_type", cfg.Fields.ResponderType)
-	r.created = inner.time(at, "created_at", cfg.Fields.CreatedAt)
-	r.content.name, r.role.name, r.created.name = "responses.content", "responses.responder_type", "responses.created_at"
-	r.role.nullable = true
-	c.notNull(at[:len(at)-len("responses.fields.")], r.content)
 }
 
 func (c *compiler) sources(field string, f Field) (list []source) {

@@ -19,6 +19,8 @@ type reply struct {
 	responses []Response // of all records; each record has a part of it
 	first     int        // the current record's first response
 	broken    violation  // of the current record's responses
+	keys      []string   // of each response's inquiry, in a batch
+	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
 
 	size    int // of the reply in bytes
 	seen    int // records, those that were skipped or filtered included
@@ -149,6 +151,18 @@ func (r *reply) record(v value) bool {
 		// of the reply can hold.
 		r.list = make([]Inquiry, 0, min(r.size/len(v.raw)+1, r.plan.maxRecords))
 	}
+	return r.keep(inq, v.raw)
+}
+
+// keep adds an inquiry to the list.
+func (r *reply) keep(inq Inquiry, record string) bool {
+	if p := r.plan.responses; p != nil && p.fetch != nil {
+		id := firstOf(p.fetch.id, r.frames[frameRecord], record)
+		if textOf(id) == "" || !id.scalar() {
+			return r.refuse(violation{"responses", whyNoID})
+		}
+		r.fetchIDs = append(r.fetchIDs, id.String())
+	}
 	r.list = append(r.list, inq)
 	return true
 }
@@ -210,7 +224,7 @@ func (r *reply) inquiry(record string) (inq Inquiry, bad violation) {
 	if inq.CreatedAt, why = plan.created.from(frame, record); why != "" {
 		return inq, violation{plan.created.name, why}
 	}
-	if plan.responses != nil {
+	if plan.responses != nil && plan.responses.fetch == nil {
 		bad = r.readResponses(record)
 		inq.Responses = r.responses[r.first:len(r.responses):len(r.responses)]
 	}
@@ -234,6 +248,12 @@ func (r *reply) readResponses(record string) violation {
 
 // response is called by the parser after each response.
 func (r *reply) response(v value) bool {
+	if r.plan.second {
+		if r.seen++; r.seen > r.plan.maxRecords {
+			r.err = invalid("too_many", "more than %d responses", r.plan.maxRecords)
+			return false
+		}
+	}
 	if r.broken.why != "" {
 		return true
 	}
@@ -242,6 +262,9 @@ func (r *reply) response(v value) bool {
 		return true
 	}
 	plan, frame := r.plan.responses, r.frames[frameResponse]
+	for _, path := range plan.ids {
+		r.ids.add(lookup(v.raw, path))
+	}
 	content, why := plan.content.from(frame, v.raw)
 	if why != "" {
 		r.broken = violation{plan.content.name, why}
@@ -256,6 +279,9 @@ func (r *reply) response(v value) bool {
 	if why != "" {
 		r.broken = violation{plan.created.name, why}
 		return true
+	}
+	if plan.key != nil {
+		r.keys = append(r.keys, textOf(firstOf(plan.key, frame, v.raw)))
 	}
 	r.responses = append(r.responses, Response{Content: content.String, ResponderType: role, CreatedAt: at})
 	return true

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -20,24 +21,26 @@ type param struct {
 }
 
 // compileRequest reports what is wrong under the field's name. It gives a plan
-// in any case.
-func compileRequest(field string, cfg EndpointConfig, p *problems) requestPlan {
+// in any case. inPath and inQuery are the placeholders known there.
+func compileRequest(field, path string, query map[string]string, inPath, inQuery []string, p *problems) requestPlan {
 	var plan requestPlan
-	if !strings.HasPrefix(cfg.Path, "/") {
+	if !strings.HasPrefix(path, "/") {
 		p.add(field+".path", "the path must start with a slash; it is put after base_url")
 	}
-	if strings.ContainsAny(cfg.Path, "?#") {
+	if strings.ContainsAny(path, "?#") {
 		p.add(field+".path", "the path holds a query; put its parameters under query")
 	}
 	var err error
-	if plan.path, err = parseTemplate(cfg.Path, varAccount); err != nil {
+	if plan.path, err = parseTemplate(path, inPath...); err != nil {
 		p.add(field+".path", "%v", err)
 	}
-	for name, value := range cfg.Query {
-		text, err := parseTemplate(value, varAccount, varStatus, varType)
+	for name, value := range query {
+		text, err := parseTemplate(value, inQuery...)
 		switch {
 		case name == "":
 			p.add(field+".query", "a parameter without a name")
+		case strings.ContainsAny(name, "{}"):
+			p.add(field+".query."+name, "a parameter's name cannot hold a placeholder")
 		case err != nil:
 			p.add(field+".query."+name, "%v", err)
 		case text.has(varAccount, false) && (text.has(varStatus, false) || text.has(varType, false)):
@@ -61,11 +64,16 @@ func (r *requestPlan) bindsAccount() bool {
 		slices.ContainsFunc(r.query, func(q param) bool { return q.text.has(varAccount, false) })
 }
 
-// url gives the address. It refuses an account that would be read as something
-// else than one value.
+// url gives the address. It refuses an account or id that would be read as
+// something else than one value.
 func (r *requestPlan) url(values vars) (string, error) {
-	if err := r.checkAccount(values.first(varAccount)); err != nil {
-		return "", err
+	if values.first(varAccount) == "" {
+		return "", errors.New("the account is empty")
+	}
+	for _, name := range []string{varAccount, varID} {
+		if err := r.checkValue(name, values.first(name)); err != nil {
+			return "", err
+		}
 	}
 	path, _ := r.path.render(values, url.PathEscape)
 	var b strings.Builder
@@ -95,16 +103,13 @@ func (q param) values(values vars) []string {
 	return nil
 }
 
-func (r *requestPlan) checkAccount(account string) error {
-	if account == "" {
-		return fmt.Errorf("the account is empty")
-	}
-	if r.path.has(varAccount, true) && strings.Trim(account, ".") == "" {
-		return fmt.Errorf("the account is made of dots, which name another folder in a path")
+func (r *requestPlan) checkValue(name, value string) error {
+	if value != "" && r.path.has(name, true) && strings.Trim(value, ".") == "" {
+		return fmt.Errorf("the %s is made of dots, which name another folder in a path", name)
 	}
 	for _, q := range r.query {
-		if q.text.has(varAccount, true) && !q.text.alone() && strings.ContainsFunc(account, notInWord) {
-			return fmt.Errorf("the account holds a character that may mean something in the query language of parameter %q", q.name)
+		if q.text.has(name, true) && !q.text.alone() && strings.ContainsFunc(value, notInWord) {
+			return fmt.Errorf("the %s holds a character that may mean something in the query language of parameter %q", name, q.name)
 		}
 	}
 	return nil

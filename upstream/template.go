@@ -23,6 +23,8 @@ const (
 	varAccount = "account"
 	varStatus  = "status"
 	varType    = "inquiry_type"
+	varID      = "id"  // of an inquiry, for its responses
+	varIDs     = "ids" // of a batch of inquiries
 )
 
 // template is a text with placeholders in braces. A part in square brackets is

@@ -64,8 +64,7 @@ func planFrom(t testing.TB, section, kind string) *endpointPlan {
 		ec = cfg.Seller
 	}
 	plan := compileEndpoint(kind, ec, &problems{})
-	plan.request.base = cfg.BaseURL
-	plan.maxRecords = cfg.MaxRecords
+	plan.bind(cfg)
 	return plan
 }
 

@@ -56,6 +56,7 @@ const (
 	whyObject   = "not an object"
 	whyArray    = "not an array"
 	whyNoOwner  = "no owner"
+	whyNoID     = "no id to ask for the responses with"
 	whyStranger = "another owner than the account"
 )
 

@@ -1,0 +1,131 @@
+package upstream
+
+import "slices"
+
+// fetchPlan is the compiled second request for responses.
+type fetchPlan struct {
+	request     requestPlan
+	paging      pagingPlan
+	id          []source // within a record
+	batch       int      // inquiries per request; 0: one
+	join        string
+	concurrency int
+	reply       *endpointPlan // of a reply to it
+}
+
+func (f FetchConfig) used() bool {
+	return f.Path != "" || len(f.Query) > 0 || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
+}
+
+func (c *compiler) responses(at string, cfg ResponsesConfig) {
+	at += "responses."
+	r := &responsesPlan{}
+	c.plan.responses = r
+	element := &node{frame: frameResponse}
+	items := &list{frame: frameResponse, done: (*reply).response}
+	inner := *c
+	keys, simple := simplePath(cfg.Items, false)
+	switch {
+	case cfg.Items == "":
+		c.add(at+"items", "missing: the GJSON path of the array of responses")
+	case !c.path(at+"items", cfg.Items):
+	case cfg.Fetch.used():
+		inner.plan = c.second(at+"fetch", cfg, r, &node{list: items, each: element})
+	case simple:
+		n := c.root.at(keys, frameRecord)
+		n.list = items
+		if n.each != nil { // ids that lie deeper were met before
+			element = n.each
+		}
+		n.each = element
+		r.items = source{slot: c.slot(n)}
+	default:
+		r.items = source{path: cfg.Items}
+		r.list = &node{list: items, each: element}
+	}
+	inner.root, inner.frame = element, frameResponse
+	inner.response(at, cfg, r)
+}
+
+// response compiles what one response consists of.
+func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
+	r.ids = c.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	if cfg.Fetch.Key != "" && c.path(at+"fetch.key", cfg.Fetch.Key) {
+		r.key = []source{c.source(cfg.Fetch.Key)}
+	}
+	fields := at + "fields."
+	r.content = c.text(fields, "content", cfg.Fields.Content)
+	r.role = c.text(fields, "responder_type", cfg.Fields.ResponderType)
+	r.created = c.time(fields, "created_at", cfg.Fields.CreatedAt)
+	r.content.name, r.role.name, r.created.name = "responses.content", "responses.responder_type", "responses.created_at"
+	r.role.nullable = true
+	c.notNull(at[:len(at)-len("responses.")], r.content)
+}
+
+// second compiles the second request and gives the plan of its replies.
+func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, items *node) *endpointPlan {
+	f := cfg.Fetch
+	plan := &endpointPlan{kind: c.plan.kind, root: &node{}, records: items, responses: r, second: true}
+	if keys, simple := simplePath(cfg.Items, false); simple || cfg.Items == "@this" {
+		n := plan.root.at(keys, frameReply)
+		n.list, n.each = items.list, items.each
+		sub := *c
+		sub.plan = plan
+		plan.itemsSlot = sub.slot(n)
+	} else {
+		plan.items = cfg.Items
+	}
+	name := varID
+	if f.Batch > 0 {
+		name = varIDs
+	}
+	r.fetch = &fetchPlan{
+		request: compileRequest(field, f.Path, f.Query, []string{varAccount, name}, []string{varAccount, name}, c.problems),
+		paging:  compilePaging(field+".paging", f.Paging, c.problems),
+		batch:   f.Batch, join: f.Join, concurrency: f.Concurrency, reply: plan,
+	}
+	c.checkSecond(field, name, f, r.fetch)
+	if f.ID == "" {
+		c.add(field+".id", "missing: the GJSON path, within a record, of the id that the responses are asked for with")
+	} else if c.path(field+".id", f.ID) {
+		r.fetch.id = []source{c.source(f.ID)}
+	}
+	return plan
+}
+
+func (c *compiler) checkSecond(field, name string, f FetchConfig, plan *fetchPlan) {
+	if !plan.request.has(name) {
+		c.add(field+".path", "neither path nor query holds {%s}: every inquiry would get the same responses", name)
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"batch", f.Batch}, {"concurrency", f.Concurrency}} {
+		if n.value < 0 {
+			c.add(field+"."+n.name, "must not be negative")
+		}
+	}
+	if f.Batch > 0 && f.Key == "" {
+		c.add(field+".key", "missing: the GJSON path, within a response, of the id of its inquiry")
+	}
+	if f.Batch == 0 && f.Join != "" {
+		c.add(field+".join", "has no meaning without batch; remove it")
+	}
+	if f.Batch == 0 && f.Key != "" {
+		c.add(field+".key", "has no meaning without batch; remove it")
+	}
+	for _, q := range plan.request.query {
+		if f.Join == repeatValues && q.text.has(varIDs, true) && !q.text.alone() {
+			c.add(field+".join", "parameter %q holds more than {ids}, so it cannot be repeated for each id; give a separator", q.name)
+		}
+	}
+	if f.Join == repeatValues && slices.ContainsFunc(plan.request.path, func(p piece) bool { return p.name == varIDs }) {
+		c.add(field+".join", "a path cannot be repeated; give a separator")
+	}
+	if plan.join == "" {
+		plan.join = ","
+	}
+	if plan.concurrency == 0 {
+		plan.concurrency = 8
+	}
+}

@@ -1,0 +1,152 @@
+package upstream
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// commentLegacy serves tickets without responses, and the responses by a second
+// call in the way of several systems.
+type commentLegacy struct {
+	tickets int
+	most    atomic.Int64 // requests for responses at the same time
+	now     atomic.Int64
+	comment string // replaces the good one of ticket 2
+}
+
+func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body := func(id, ticket string) string {
+		if id == "2" && l.comment != "" {
+			return l.comment
+		}
+		return fmt.Sprintf(`{"author":"staff-%s9","ticket":%q,"text":"re %s, by staff-%s9","by":{"role":"C"},"at":"2026-01-01T00:00:00Z"}`, id, ticket, id, id)
+	}
+	if r.URL.Path == "/v2/tickets" {
+		var list []string
+		for i := range l.tickets {
+			list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("t-%d", i), "Late", fmt.Sprintf("no. %d staff-99", i)).Replace(goodTicket))
+		}
+		serveJSON(`{"result":{"items":[`+strings.Join(list, ",")+`]}}`)(w, r)
+		return
+	}
+	l.most.Store(max(l.most.Load(), l.now.Add(1)))
+	defer l.now.Add(-1)
+	var comments []string
+	if id, ok := strings.CutPrefix(r.URL.Path, "/v2/tickets/t-"); ok {
+		comments = append(comments, body(strings.TrimSuffix(id, "/comments"), ""))
+	} else {
+		ids := r.URL.Query()["ids"]
+		if len(ids) == 1 {
+			ids = strings.Split(ids[0], ",")
+		}
+		for i := range ids {
+			id := ids[len(ids)-1-i]
+			comments = append(comments, body(strings.TrimPrefix(id, "t-"), id))
+		}
+	}
+	serveJSON(`{"comments":[`+strings.Join(comments, ",")+`]}`)(w, r)
+}
+
+func secondFixture(t testing.TB, l *commentLegacy, fetch string, change func(*Config)) *fixture {
+	t.Helper()
+	section := strings.Replace(mappingYAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1)
+	return newFixture(t, l.ServeHTTP, func(c *Config) {
+		cfg := configFrom(t, section)
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		c.Buyer = cfg.Buyer
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+var fetches = map[string]string{
+	"each":   `{path: "/v2/tickets/{id}/comments", id: uuid, concurrency: 3}`,
+	"joined": `{path: /v2/comments, query: {ids: "{ids}"}, id: uuid, batch: 4, key: ticket}`,
+	"repeat": `{path: /v2/comments, query: {ids: "{ids}"}, id: uuid, batch: 4, key: ticket, join: repeat}`,
+}
+
+func TestSecondCalls(t *testing.T) {
+	for name, fetch := range fetches {
+		t.Run(name, func(t *testing.T) {
+			l := &commentLegacy{tickets: 10}
+			f := secondFixture(t, l, fetch, nil)
+			list, err := f.Fetch(t.Context(), acme)
+			if err != nil || len(list.Inquiries) != 10 {
+				t.Fatalf("%d inquiries, %v", len(list.Inquiries), err)
+			}
+			for i, inq := range list.Inquiries {
+				if len(inq.Responses) != 1 || inq.Responses[0].Content != fmt.Sprintf("re %d, by [removed]", i) || inq.Responses[0].ResponderType.String != "customer" {
+					t.Errorf("inquiry %d: %+v", i, inq.Responses)
+				}
+				if inq.Title != fmt.Sprintf("no. %d [removed]", i) {
+					t.Errorf("an id of a response stays in %q", inq.Title)
+				}
+			}
+			if want := map[string]int64{"each": 11}[name]; want != 0 && f.calls.Load() != want {
+				t.Errorf("%d requests", f.calls.Load())
+			} else if want == 0 && f.calls.Load() != 4 {
+				t.Errorf("%d requests", f.calls.Load())
+			}
+			if l.most.Load() > 3 {
+				t.Errorf("%d requests at the same time", l.most.Load())
+			}
+		})
+	}
+}
+
+func TestSecondCallsNobodyAsksFor(t *testing.T) {
+	l := &commentLegacy{tickets: 10}
+	f := secondFixture(t, l, fetches["each"], nil)
+	if list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "answered"}); err != nil || len(list.Inquiries) != 0 || f.calls.Load() != 1 {
+		t.Errorf("%d inquiries, %v, %d requests", len(list.Inquiries), err, f.calls.Load())
+	}
+}
+
+func TestSecondCallsFail(t *testing.T) {
+	for _, tc := range []struct{ fetch, comment, reason string }{
+		{"each", `{"text":1}`, "record"},
+		{"each", `7`, "record"},
+		{"each", `}`, "json"},
+		{"joined", `{"text":1}`, "record"},
+		{"joined", `{"ticket":"t-77","text":"x","at":"2026-01-01T00:00:00Z"}`, "record"},
+	} {
+		f := secondFixture(t, &commentLegacy{tickets: 5, comment: tc.comment}, fetches[tc.fetch], nil)
+		failed(t, f, t.Context(), FailureInvalid, tc.reason)
+	}
+	f := secondFixture(t, &commentLegacy{tickets: 5, comment: `{"text":1}`}, fetches["each"], func(c *Config) { c.Buyer.OnInvalidRecord = "skip" })
+	list, err := f.Fetch(t.Context(), acme)
+	if err != nil || len(list.Inquiries) != 4 || f.metric(t, "records_invalid_total", "responses.created_at") != 1 {
+		t.Errorf("%d inquiries, %v", len(list.Inquiries), err)
+	}
+	f = secondFixture(t, &commentLegacy{tickets: 5}, `{path: "/v2/nosuch/{id}", id: customer.nosuch}`, nil)
+	failed(t, f, t.Context(), FailureInvalid, "record")
+}
+
+func TestSecondCallConfig(t *testing.T) {
+	for fetch, where := range map[string]string{
+		`{path: "/v2/{id}"}`:                                                             "fetch.id",
+		`{path: "v2/{id}", id: uuid}`:                                                    "fetch.path",
+		`{path: "/v2", id: uuid}`:                                                        "fetch.path",
+		`{path: "/v2/{ids}", id: uuid}`:                                                  "fetch.path",
+		`{path: "/v2/{id}", id: "a..b"}`:                                                 "fetch.id",
+		`{path: "/v2/{ids}", id: uuid, batch: 5}`:                                        "fetch.key",
+		`{path: "/v2/{ids}", id: uuid, batch: -5}`:                                       "fetch.batch",
+		`{path: "/v2/{id}", id: uuid, join: ","}`:                                        "fetch.join",
+		`{path: "/v2/{id}", id: uuid, key: k}`:                                           "fetch.key",
+		`{path: "/v2/{ids}", id: uuid, batch: 5, key: k, join: repeat}`:                  "fetch.join",
+		`{path: "/v2", query: {q: "x {ids}"}, id: uuid, batch: 5, key: k, join: repeat}`: "fetch.join",
+		`{path: "/v2/{id}", id: uuid, paging: {style: nosuch}}`:                          "fetch.paging.style",
+		`{path: "/v2/{id}", query: {"a{id}": b}, id: uuid}`:                              "fetch.query.a{id}",
+	} {
+		section := strings.Replace(mappingYAML, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n", 1)
+		if found := fieldsOf(t, configFrom(t, section).Validate()); found["buyer.fields.responses."+where] == "" {
+			t.Errorf("%s: %v", fetch, found)
+		}
+	}
+}
