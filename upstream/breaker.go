@@ -64,7 +64,7 @@ func against(err error) bool {
 		return true
 	case FailureUpstream:
 		switch e.Reason {
-		case "status_2xx", "status_3xx", "status_4xx", "account":
+		case "status_2xx", "status_3xx", "status_4xx", "account", "auth":
 			return false
 		}
 		return true

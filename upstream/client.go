@@ -41,6 +41,7 @@ type Options struct {
 // Client fetches lists. It is safe for concurrent use.
 type Client struct {
 	http      *resty.Client
+	creds     credentials
 	endpoints map[string]*endpoint
 	timeout   time.Duration
 	maxBytes  int64
@@ -67,12 +68,21 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	client, transport, err := newHTTP(cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := newCredentials(cfg.Auth, cfg.Timeout, transport, opts.Now)
+	if err != nil {
+		return nil, err
+	}
 	series, err := newSeries(opts.Registerer)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		http:      newHTTP(cfg, opts.UserAgent),
+		http:      client,
+		creds:     creds,
 		endpoints: map[string]*endpoint{},
 		timeout:   cfg.Timeout,
 		maxBytes:  cfg.MaxResponseBytes,

@@ -19,19 +19,6 @@ type Config struct {
 	Seller           EndpointConfig    `yaml:"seller"`
 }
 
-// AuthConfig says how the gateway identifies itself to the legacy system.
-type AuthConfig struct {
-	Type string `yaml:"type"` // none
-}
-
-// TLSConfig is for a legacy system behind a private CA or one that asks for a
-// client certificate. Empty: the machine's roots, no certificate.
-type TLSConfig struct {
-	CAFile   string `yaml:"ca_file"`
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-}
-
 // RetryConfig bounds the repeats of a request that was refused or answered
 // with 502 or 503. Nothing else is ever repeated.
 type RetryConfig struct {

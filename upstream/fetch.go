@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -95,11 +96,38 @@ func (f *fetcher) get(ctx context.Context, address string) (a answer, err error)
 	return a, err
 }
 
-// once makes one request and reads the whole reply.
+// once makes one request and reads the whole reply. If the credentials may have
+// run out it tries again with new ones.
 func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
+	name, value, err := f.creds.header(ctx)
+	if err != nil {
+		return answer{}, authError(ctx, err)
+	}
+	a, err := f.send(ctx, address, name, value)
+	var status statusError
+	if !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
+		return a, err
+	}
+	if name, value, err = f.creds.header(ctx); err != nil {
+		return answer{}, authError(ctx, err)
+	}
+	return f.send(ctx, address, name, value)
+}
+
+func authError(ctx context.Context, err error) *Error {
+	if ctx.Err() != nil {
+		return classify(ctx, err)
+	}
+	return &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
+}
+
+func (f *fetcher) send(ctx context.Context, address, header, value string) (answer, error) {
 	r := f.http.R().SetContext(ctx).SetDoNotParseResponse(true)
 	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {
 		r.SetHeader("X-Request-Id", f.requestID)
+	}
+	if header != "" {
+		r.SetHeader(header, value)
 	}
 	resp, err := r.Execute(http.MethodGet, address)
 	if err != nil {

@@ -14,8 +14,8 @@ const via = "1.1 inquiry-gateway"
 // newHTTP builds the one client for the legacy system. It keeps nothing of a
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
 // and no repeats, which are decided in one place (see retry.go).
-func newHTTP(cfg Config, userAgent string) *resty.Client {
-	transport := &http.Transport{
+func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
+	t, err := newTransport(&http.Transport{
 		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ResponseHeaderTimeout:  cfg.Timeout,
@@ -25,21 +25,25 @@ func newHTTP(cfg Config, userAgent string) *resty.Client {
 		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // done here, with the limit applied to what comes out
+	}, cfg.TLS, opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	client := resty.NewWithClient(&http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	})
+	client := resty.NewWithClient(&http.Client{Transport: t, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})
 	client.SetHeaders(cfg.Headers)
 	client.SetHeader("Accept", "application/json")
 	client.SetHeader("Accept-Encoding", "gzip")
 	client.SetHeader("Via", via)
 	if client.Header.Get("User-Agent") == "" {
-		client.SetHeader("User-Agent", userAgent)
+		client.SetHeader("User-Agent", opts.UserAgent)
 	}
-	return client
+	return client, t, nil
 }
+
+// noRedirect makes a redirect an ordinary reply, which is then refused by its
+// status.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // silent keeps resty from writing to the standard error stream.
 type silent struct{}

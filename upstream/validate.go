@@ -39,12 +39,8 @@ func (c Config) check(p *problems) {
 	if r := c.Breaker.FailureRatio; !(r > 0 && r <= 1) {
 		p.add("breaker.failure_ratio", "must be above 0 and at most 1; 0.5 opens it when half of the requests fail")
 	}
-	if t := c.Auth.Type; t != "" && t != "none" {
-		p.add("auth.type", "%q is not supported yet; use none", t)
-	}
-	if c.TLS != (TLSConfig{}) {
-		p.add("tls", "not supported yet; leave the files empty")
-	}
+	c.Auth.check(p)
+	c.TLS.check(c.BaseURL, p)
 }
 
 func (c Config) checkAddress(p *problems) {
@@ -67,7 +63,9 @@ func (c Config) checkAddress(p *problems) {
 		case !validHeader(name, value):
 			p.add(field, "not a valid HTTP header")
 		case reserved(name):
-			p.add(field, "the gateway sets this header itself; remove it")
+			p.add(field, "the gateway sets this header itself; remove it (for credentials use auth)")
+		case http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header):
+			p.add(field, "auth sets this header; remove it here")
 		}
 	}
 }

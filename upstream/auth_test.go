@@ -1,0 +1,219 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// clock is a time that a test moves.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
+
+func secretIn(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	write(t, path, text)
+	return path
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	path := secretIn(t, "s3cr3t\n")
+	for _, tc := range []struct {
+		auth               AuthConfig
+		header, want, next string
+	}{
+		{AuthConfig{Type: "none"}, "Authorization", "", ""},
+		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: path}, "Authorization", "Basic Z3c6czNjcjN0", "Basic Z3c6bmV3MQ=="},
+		{AuthConfig{Type: "bearer", TokenFile: path}, "Authorization", "Bearer s3cr3t", "Bearer new1"},
+		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: path}, "X-Api-Key", "s3cr3t", "new1"},
+	} {
+		write(t, path, "s3cr3t\n")
+		var got string
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			got = r.Header.Get(tc.header)
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		}, func(c *Config) { c.Auth = tc.auth })
+		clock := &clock{}
+		if h, ok := f.creds.(*fixedHeader); ok {
+			h.secret.now = clock.now
+		}
+		fetch := func(want string) {
+			t.Helper()
+			if _, err := f.Fetch(t.Context(), acme); err != nil || got != want {
+				t.Errorf("%s: sent %q %v, want %q", tc.auth.Type, got, err, want)
+			}
+		}
+		fetch(tc.want)
+		write(t, path, "new1")
+		fetch(tc.want) // not looked at again within a second
+		clock.forward(2 * time.Second)
+		fetch(tc.next)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		clock.forward(2 * time.Second)
+		fetch(tc.next) // the last one stays good
+		if strings.Contains(f.log.String(), "s3cr3t") {
+			t.Error("the secret is in the log")
+		}
+	}
+}
+
+func TestSecretFileRefuses(t *testing.T) {
+	for text, says := range map[string]string{"": "empty", " \n": "empty", "a\nb": "one line", strings.Repeat("x", secretBytes+1): "bytes"} {
+		s := &secretFile{path: secretIn(t, text), now: time.Now}
+		if _, err := s.get(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.10q: %v", text, err)
+		}
+	}
+	cfg := configFrom(t, mappingYAML)
+	cfg.Auth = AuthConfig{Type: "bearer", TokenFile: filepath.Join(t.TempDir(), "none")}
+	_, err := New(cfg, Options{})
+	var field *fieldError
+	if !errors.As(err, &field) || field.Field() != "auth.token_file" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAuthConfig(t *testing.T) {
+	for auth, where := range map[string]string{
+		"{type: digest}": "auth.type", "{type: basic, username: a}": "auth.password_file", "{type: bearer, token_file: f, username: a}": "auth.username",
+		"{type: header, header: \"a b\", value_file: f}": "auth.header", "{username: a}": "auth.username",
+		"{type: oauth2_client_credentials, token_url: legacy, client_id: a, client_secret_file: f}": "auth.token_url",
+		"{type: oauth2_client_credentials, client_id: a, client_secret_file: f, params: {x: y}}":    "auth.token_url",
+	} {
+		if found := fieldsOf(t, configFrom(t, mappingYAML+"auth: "+auth+"\n").Validate()); found[where] == "" {
+			t.Errorf("%s: %v", auth, found)
+		}
+	}
+	found := fieldsOf(t, configFrom(t, mappingYAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n").Validate())
+	if found["headers.X-Key"] == "" {
+		t.Errorf("the same header twice: %v", found)
+	}
+}
+
+// tokenServer gives tokens t1, t2 and so on.
+type tokenServer struct {
+	*httptest.Server
+	count  atomic.Int64
+	status atomic.Int64
+	form   atomic.Value
+}
+
+func newTokenServer(t testing.TB, expires int) *tokenServer {
+	s := &tokenServer{}
+	s.status.Store(200)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := s.count.Add(1)
+		_ = r.ParseForm()
+		user, password, _ := r.BasicAuth()
+		s.form.Store(fmt.Sprint(user, password, r.Form.Get("grant_type"), r.Form.Get("scope"), r.Form.Get("audience")))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(s.status.Load()))
+		fmt.Fprintf(w, `{"access_token":"t%d","token_type":"bearer","expires_in":%d,"error_description":"s3cr3t"}`, n, expires)
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s
+}
+
+func oauthFixture(t testing.TB, s *tokenServer, serve http.HandlerFunc) *fixture {
+	t.Helper()
+	return newFixture(t, serve, func(c *Config) {
+		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, ClientID: "gw", ClientSecretFile: secretIn(t, "s3cr3t"),
+			Scopes: []string{"a", "b"}, Params: map[string]string{"audience": "legacy"}}
+	})
+}
+
+func TestOAuthTokenIsFetchedOnceForAll(t *testing.T) {
+	s := newTokenServer(t, 3600)
+	f := oauthFixture(t, s, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer t1" {
+			t.Errorf("sent %q", r.Header.Get("Authorization"))
+		}
+		serveJSON(`{"result":{"items":[]}}`)(w, r)
+	})
+	var wg sync.WaitGroup
+	for range 30 {
+		wg.Go(func() {
+			if _, err := f.Fetch(t.Context(), acme); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if s.count.Load() != 1 {
+		t.Errorf("%d token requests", s.count.Load())
+	}
+	if got := s.form.Load(); got != "gws3cr3tclient_credentialsa blegacy" {
+		t.Errorf("asked with %v", got)
+	}
+}
+
+func TestOAuthTokenRunsOut(t *testing.T) {
+	s := newTokenServer(t, 1) // shorter than the leeway, so good for one use
+	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
+	for i := range 3 {
+		if _, err := f.Fetch(t.Context(), acme); err != nil || s.count.Load() != int64(i+1) {
+			t.Errorf("%v after %d tokens", err, s.count.Load())
+		}
+	}
+}
+
+func TestOAuthRevokedToken(t *testing.T) {
+	s := newTokenServer(t, 3600)
+	f := oauthFixture(t, s, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer t1" {
+			status(401)(w, r)
+			return
+		}
+		serveJSON(`{"result":{"items":[]}}`)(w, r)
+	})
+	if _, err := f.Fetch(t.Context(), acme); err != nil || s.count.Load() != 2 || f.calls.Load() != 2 {
+		t.Errorf("%v after %d tokens and %d requests", err, s.count.Load(), f.calls.Load())
+	}
+	always := oauthFixture(t, s, status(401))
+	failed(t, always, t.Context(), FailureUpstream, "status_4xx")
+	if always.calls.Load() != 2 {
+		t.Errorf("%d requests", always.calls.Load())
+	}
+}
+
+func TestOAuthEndpointFails(t *testing.T) {
+	s := newTokenServer(t, 3600)
+	s.status.Store(400)
+	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
+	clock := &clock{}
+	f.creds.(*tokens).now = clock.now
+	e := failed(t, f, t.Context(), FailureUpstream, "auth")
+	if strings.Contains(e.Error(), "s3cr3t") || !strings.Contains(e.Error(), "400") {
+		t.Errorf("got %v", e)
+	}
+	asked := s.count.Load()
+	failed(t, f, t.Context(), FailureUpstream, "auth")
+	if s.count.Load() != asked || f.calls.Load() != 0 || f.BreakerState("buyer") != "closed" {
+		t.Errorf("%d more token requests, %d to the legacy, breaker %s", s.count.Load()-asked, f.calls.Load(), f.BreakerState("buyer"))
+	}
+	s.status.Store(200)
+	clock.forward(2 * time.Second)
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Error(err)
+	}
+}
