@@ -58,6 +58,7 @@ type endpoint struct {
 	budget      *budget
 	attempts    int
 	metrics     *metrics
+	drift       *drift
 	fingerprint string
 }
 
@@ -99,6 +100,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 			plan: plan, metrics: m,
 			breaker:     newBreaker(kind, cfg.Breaker, m, c.log),
 			budget:      newBudget(cfg.Retry.Budget),
+			drift:       &drift{kind: kind, counters: m.drift, log: c.log, now: c.now, paths: map[string]*shape{}},
 			attempts:    cfg.Retry.Attempts,
 			fingerprint: fingerprint(kind, cfg, ec),
 		}

@@ -44,7 +44,7 @@ type EndpointConfig struct {
 	Owner           string            `yaml:"owner"` // GJSON path, within a record, of the account it belongs to
 	Paging          PagingConfig      `yaml:"paging"`
 	OnInvalidRecord string            `yaml:"on_invalid_record"` // fail (default) or skip
-	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default)
+	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default) or drop
 	Fields          FieldsConfig      `yaml:"fields"`
 }
 

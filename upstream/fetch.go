@@ -55,10 +55,12 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
 	reply := newReply(e.plan, want)
+	reply.sampling = e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, reply.take); err == nil {
 		err = f.secondCalls(limited, reply)
 	}
 	reply.sweep()
+	e.drift.look(reply.samples)
 	c.account(e, reply)
 	if err != nil {
 		return List{}, err

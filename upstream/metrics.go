@@ -13,6 +13,7 @@ type metrics struct {
 	retries     map[string]prometheus.Counter // by reason
 	invalid     map[string]prometheus.Counter // by field
 	removed     map[string]prometheus.Counter // by field
+	drift       map[string]prometheus.Counter // by change
 	duration    prometheus.Observer
 	state       prometheus.Gauge
 	transitions map[gobreaker.State]prometheus.Counter
@@ -21,10 +22,10 @@ type metrics struct {
 
 // series are the vectors that both endpoints share.
 type series struct {
-	requests, retries, invalid, removed, transitions, foreign *prometheus.CounterVec
-	duration                                                  *prometheus.HistogramVec
-	state                                                     *prometheus.GaugeVec
-	inFlight                                                  prometheus.Gauge
+	requests, retries, invalid, removed, transitions, foreign, drift *prometheus.CounterVec
+	duration                                                         *prometheus.HistogramVec
+	state                                                            *prometheus.GaugeVec
+	inFlight                                                         prometheus.Gauge
 }
 
 const namespace, subsystem = "inquiry_gateway", "upstream"
@@ -42,6 +43,7 @@ func newSeries(reg prometheus.Registerer) (*series, error) {
 		removed:     counter("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "kind", "field"),
 		transitions: counter("breaker_transitions_total", "Changes of the circuit breaker by the state entered.", "kind", "to"),
 		foreign:     counter("foreign_records_total", "Legacy records of another account than the one asked for.", "kind"),
+		drift:       counter("drift_total", "Paths in the legacy's records that appeared, disappeared or changed their type.", "kind", "change"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
 			Help:                        "Time of a fetch from the legacy system, mapping included.",
@@ -57,7 +59,7 @@ func newSeries(reg prometheus.Registerer) (*series, error) {
 			Help: "Fetches from the legacy system that are under way.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.retries, s.invalid, s.removed, s.transitions, s.foreign, s.duration, s.state, s.inFlight} {
+	for _, c := range []prometheus.Collector{s.requests, s.retries, s.invalid, s.removed, s.transitions, s.foreign, s.drift, s.duration, s.state, s.inFlight} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("upstream: register metrics: %w", err)
 		}
@@ -81,6 +83,7 @@ func (s *series) of(kind string, fields []string) *metrics {
 		retries:     children(s.retries, "connect", "status_502", "status_503"),
 		invalid:     children(s.invalid, fields...),
 		removed:     children(s.removed, fields...),
+		drift:       children(s.drift, driftAppeared, driftDisappeared, driftType),
 		duration:    s.duration.WithLabelValues(kind),
 		state:       s.state.WithLabelValues(kind),
 		foreign:     s.foreign.WithLabelValues(kind),

@@ -22,6 +22,7 @@ type endpointPlan struct {
 	ids         []string // paths of internal ids that are not simple
 	byStatus    filter
 	byType      filter
+	dropForeign bool
 	skipInvalid bool
 	maxRecords  int
 	second      bool // the replies are lists of responses
@@ -50,9 +51,8 @@ type compiler struct {
 // added.
 func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan {
 	c := &compiler{problems: p, prefix: kind, plan: &endpointPlan{
-		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip",
+		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
-	c.refuseLater(cfg)
 	c.plan.request = compileRequest(kind, cfg.Path, cfg.Query,
 		[]string{varAccount}, []string{varAccount, varStatus, varType}, p)
 	c.plan.paging = compilePaging(kind+".paging", cfg.Paging, p)
@@ -123,6 +123,14 @@ func (c *compiler) records(cfg EndpointConfig) {
 }
 
 func (c *compiler) owner(cfg EndpointConfig) {
+	switch cfg.OnForeignRecord {
+	case "", "fail", "drop":
+	default:
+		c.add(c.prefix+".on_foreign_record", "%q is neither fail nor drop", cfg.OnForeignRecord)
+	}
+	if cfg.OnForeignRecord == "drop" && cfg.Owner == "" {
+		c.add(c.prefix+".on_foreign_record", "nothing tells a foreign record; name the owner's path, or remove the key")
+	}
 	if cfg.Owner == "" {
 		if !c.plan.request.bindsAccount() {
 			c.add(c.prefix+".owner", "nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
@@ -176,12 +184,5 @@ func (c *compiler) repeatable(name, join string) {
 		if join == repeatValues && q.text.has(name, true) && !q.text.alone() {
 			c.add(c.prefix+".fields."+name+".values_join", "parameter %q holds more than {%s}, so it cannot be repeated for each value; give a separator", q.name, name)
 		}
-	}
-}
-
-// refuseLater names the keys that this version knows of but cannot obey.
-func (c *compiler) refuseLater(cfg EndpointConfig) {
-	if s := cfg.OnForeignRecord; s != "" && s != "fail" {
-		c.add(c.prefix+".on_foreign_record", "%q is not supported yet; use fail", s)
 	}
 }

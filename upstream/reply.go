@@ -22,12 +22,14 @@ type reply struct {
 	keys      []string   // of each response's inquiry, in a batch
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
 
-	size    int // of the reply in bytes
-	seen    int // records, those that were skipped or filtered included
-	skipped map[string]int
-	foreign int
-	removed map[string]int // internal ids by field
-	err     *Error
+	size     int // of the reply in bytes
+	seen     int // records, those that were skipped or filtered included
+	skipped  map[string]int
+	foreign  int
+	sampling bool // keep the first records for drift
+	samples  []string
+	removed  map[string]int // internal ids by field
+	err      *Error
 }
 
 // violation is one reason why a record cannot be accepted. Its zero value is
@@ -132,11 +134,15 @@ func (r *reply) record(v value) bool {
 	if v.kind != object {
 		return r.refuse(violation{"record", whyObject})
 	}
+	if r.sampling && len(r.samples) < driftRecords {
+		r.samples = append(r.samples, v.raw)
+	}
 	for _, path := range r.plan.ids {
 		r.ids.add(lookup(v.raw, path))
 	}
 	if !r.owned(v.raw) {
-		return false
+		r.responses = r.responses[:r.first]
+		return r.plan.dropForeign
 	}
 	inq, bad := r.inquiry(v.raw)
 	if bad.why != "" {

@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Drift is one change in the shape of the legacy's records since the start.
+type Drift struct {
+	Path   string    `json:"path"` // within a record; # for the elements of an array
+	Change string    `json:"change"`
+	Type   string    `json:"type"` // of the value: the new one after a change
+	At     time.Time `json:"at"`
+}
+
+// The changes.
+const (
+	driftAppeared    = "appeared"
+	driftDisappeared = "disappeared"
+	driftType        = "type"
+)
+
+// Bounds: of paths that are kept, of changes that are remembered, of records
+// that are looked at in one reply, and of the time that it may take.
+const (
+	driftPaths   = 500
+	driftEvents  = 100
+	driftRecords = 20
+	driftShare   = 20 // one part in so many of one processor
+)
+
+// drift knows the paths in an endpoint's records. The first reply with records
+// says what is usual; what comes later is told once. It is safe for concurrent
+// use.
+type drift struct {
+	kind     string
+	counters map[string]prometheus.Counter
+	log      *slog.Logger
+	now      func() time.Time
+
+	mu      sync.Mutex
+	due     time.Time
+	records int // looked at
+	paths   map[string]*shape
+	events  []Drift
+}
+
+// shape is what is known of one path.
+type shape struct {
+	kinds   uint8 // bit per kind, null left out
+	records int   // that had it
+	last    int   // the number of the last record that had it
+	gone    bool
+}
+
+// wants tells whether the next reply should be looked at. It keeps the cost
+// small however many replies there are.
+func (d *drift) wants() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.now().Before(d.due)
+}
+
+// look compares records with what is known.
+func (d *drift) look(records []string) {
+	if len(records) == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	start := time.Now()
+	learning := d.records == 0
+	before := d.records
+	found := map[string][]string{}
+	for _, record := range records {
+		d.records++
+		walkShape(record, func(path []byte, k kind) {
+			if change := d.see(path, k, learning); change != "" {
+				found[change] = append(found[change], d.event(string(path), change, k))
+			}
+		})
+	}
+	for path, s := range d.paths {
+		if s.last <= before && s.records == before && !s.gone {
+			s.gone = true
+			found[driftDisappeared] = append(found[driftDisappeared], d.event(path, driftDisappeared, missing))
+		}
+	}
+	d.report(found)
+	d.due = d.now().Add(driftShare * time.Since(start))
+}
+
+// see notes a value and gives the change that it means, if any.
+func (d *drift) see(path []byte, k kind, learning bool) (change string) {
+	s := d.paths[string(path)]
+	if s == nil {
+		if len(d.paths) >= driftPaths {
+			return ""
+		}
+		s = &shape{}
+		d.paths[string(path)] = s
+		if !learning {
+			change = driftAppeared
+		}
+	}
+	if bit := uint8(1) << k; k > null && s.kinds&bit == 0 {
+		if s.kinds != 0 && !learning && change == "" {
+			change = driftType
+		}
+		s.kinds |= bit
+	}
+	if s.gone {
+		s.gone, change = false, driftAppeared
+	}
+	if s.last < d.records {
+		s.last = d.records
+		s.records++
+	}
+	return change
+}
+
+func (d *drift) event(path, change string, k kind) string {
+	if len(d.events) == driftEvents {
+		d.events = slices.Delete(d.events, 0, 1)
+	}
+	d.events = append(d.events, Drift{Path: path, Change: change, Type: k.String(), At: d.now()})
+	return path
+}
+
+// report counts each change and writes one line for each sort of it.
+func (d *drift) report(found map[string][]string) {
+	for change, paths := range found {
+		d.counters[change].Add(float64(len(paths)))
+		slices.Sort(paths)
+		more := len(paths)
+		paths = paths[:min(len(paths), 20)]
+		d.log.Warn("the shape of the legacy's records changed", "kind", d.kind, "change", change, "fields", more, "paths", strings.Join(paths, " "))
+	}
+}
+
+// String names a kind of value for people.
+func (k kind) String() string {
+	return [...]string{"missing", "null", "boolean", "number", "string", "object", "array"}[k]
+}
+
+// Drift gives the changes in the shape of a kind's records that were seen since
+// the start, the oldest first; at most the last hundred.
+func (c *Client) Drift(kind string) []Drift {
+	e, ok := c.endpoints[kind]
+	if !ok {
+		return nil
+	}
+	e.drift.mu.Lock()
+	defer e.drift.mu.Unlock()
+	return slices.Clone(e.drift.events)
+}

@@ -1,0 +1,65 @@
+package upstream
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Bounds on what is looked at of a record's shape.
+const (
+	shapeDepth = 8
+	shapeName  = 64
+)
+
+// walkShape calls visit with the path and kind of every value in a record that
+// is no object or array, or an empty one. Elements of arrays share one path with
+// a # in it. path is valid during the call only.
+func walkShape(record string, visit func(path []byte, k kind)) {
+	walkValue(make([]byte, 0, 128), fromGJSON(gjson.Parse(record)), 0, visit)
+}
+
+func walkValue(path []byte, v value, depth int, visit func([]byte, kind)) {
+	if v.kind != object && v.kind != array || depth == shapeDepth {
+		visit(path, v.kind)
+		return
+	}
+	empty := true
+	gjson.Parse(v.raw).ForEach(func(key, item gjson.Result) bool {
+		empty = false
+		next := path
+		if len(next) > 0 {
+			next = append(next, '.')
+		}
+		if v.kind == array {
+			next = append(next, each...)
+		} else {
+			next = append(next, shapeKey(key.Str)...)
+		}
+		walkValue(next, fromGJSON(item), depth+1, visit)
+		return true
+	})
+	if empty && len(path) > 0 {
+		visit(path, v.kind)
+	}
+}
+
+// shapeKey gives the name of a key. One that is itself data, such as an id in an
+// object that is keyed by ids, is not named: it would make a path of its own for
+// every record, and must not get into logs.
+func shapeKey(key string) string {
+	digits, words := 0, 0
+	for i := range len(key) {
+		switch c := key[i]; {
+		case isDigit(c):
+			digits++
+		case isHex(c) || c == '-':
+		default:
+			words++
+		}
+	}
+	if len(key) > shapeName || digits > 0 && (words == 0 || digits > 5) || strings.ContainsAny(key, "\r\n") {
+		return "*"
+	}
+	return key
+}
