@@ -114,6 +114,9 @@ func (g *Gateway) authorized(kind string, h listHandler) handler {
 		if err := p.Authorize(kind); err != nil {
 			return reply{}, err
 		}
+		if err := g.withinRate(x, p); err != nil {
+			return reply{}, err
+		}
 		return h(x, p)
 	}
 }
@@ -168,6 +171,7 @@ type reply struct {
 // would have; net/http leaves out its body.
 func (g *Gateway) write(w gin.ResponseWriter, x *exchange, rep reply) {
 	x.status = rep.status
+	x.rateHeaders(w.Header())
 	if rep.list != nil {
 		g.writeList(w, x, rep.list)
 		return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 )
 
@@ -23,9 +24,10 @@ type exchange struct {
 	// Filled on the way, written once at the end.
 	principal auth.Principal
 	authTime  time.Duration
-	list      cache.Result // zero: no list was looked up
-	cause     error        // of an error answer; never shown to the caller
-	problem   string       // public error code; empty for a success
+	rate      rate.Decision // zero: no limit applies
+	list      cache.Result  // zero: no list was looked up
+	cause     error         // of an error answer; never shown to the caller
+	problem   string        // public error code; empty for a success
 	status    int
 	bytes     int
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
 )
@@ -33,11 +34,19 @@ type Lists interface {
 	Get(ctx context.Context, k cache.Key) (cache.Result, error)
 }
 
+// Limiter says whether one more request of an account is within its rate. A
+// Decision without a policy means that no limit applies. It bounds by itself what
+// it may wait for.
+type Limiter interface {
+	Allow(ctx context.Context, account, plan string) rate.Decision
+}
+
 // Options are the parts and settings of a Gateway. Auth and Lists are needed;
 // every other zero value is usable.
 type Options struct {
 	Auth  Authenticator
 	Lists Lists
+	Rate  Limiter // nil: no limits
 
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
@@ -58,6 +67,7 @@ type Options struct {
 type Gateway struct {
 	auth           Authenticator
 	lists          Lists
+	rate           Limiter
 	requestTimeout time.Duration
 	ignoreUnknown  bool
 	proxies        proxies
@@ -82,6 +92,7 @@ func New(opts Options) *Gateway {
 	g := &Gateway{
 		auth:           opts.Auth,
 		lists:          opts.Lists,
+		rate:           opts.Rate,
 		requestTimeout: opts.RequestTimeout,
 		ignoreUnknown:  opts.IgnoreUnknownParameters,
 		proxies:        opts.TrustedProxies,

@@ -58,6 +58,7 @@ func (g *Gateway) refusal(x *exchange, err error) reply {
 // says no more than that.
 func problemOf(err error) problem {
 	var parameter *parameterError
+	var limited *rateError
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
@@ -67,6 +68,8 @@ func problemOf(err error) problem {
 	case errors.As(err, &parameter):
 		detail := "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
 		return problem{Problem: v1.ProblemInvalidParameter().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
+	case errors.As(err, &limited):
+		return problem{Problem: v1.ProblemRateLimited(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		return upstreamProblem(failure)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
@@ -39,10 +40,12 @@ type app struct {
 	registry *prometheus.Registry  // of what lives as long as the process
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
+	rate     *rate.Limiter
 	current  atomic.Pointer[generation]
 	reloads  *reloadMetrics
 	watcher  *watch.Watcher
 	changes  chan []string // files that changed; nil for any
+	hangup   chan os.Signal
 	draining atomic.Bool
 }
 
@@ -90,6 +93,9 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		Logger:      a.logger,
 		Registerer:  a.registry,
 	}); err != nil {
+		return err
+	}
+	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)
@@ -216,6 +222,9 @@ func (a *app) closeParts(ctx context.Context) error {
 	}
 	if gen := a.current.Load(); gen != nil {
 		gen.close()
+	}
+	if a.rate != nil {
+		a.rate.Close()
 	}
 	if a.redis != nil {
 		errs = append(errs, a.redis.Close())

@@ -62,6 +62,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 	gen.public = gateway.New(gateway.Options{
 		Auth:                    authenticator,
 		Lists:                   a.lists,
+		Rate:                    a.rate,
 		RequestTimeout:          cfg.RequestTimeout,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,

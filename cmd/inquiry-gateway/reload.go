@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -39,9 +40,12 @@ func newReloadMetrics(reg prometheus.Registerer) *reloadMetrics {
 	return m
 }
 
-// newWatcher notes what the files say now; watch does the rest. It comes right
-// after they were read, so that no change falls between.
+// newWatcher notes what the files say now, right after they were read, so that
+// no change falls between, and takes SIGHUP, which would end the process
+// otherwise; watch does the rest.
 func (a *app) newWatcher() (err error) {
+	a.hangup = make(chan os.Signal, 1)
+	signal.Notify(a.hangup, syscall.SIGHUP)
 	a.changes = make(chan []string, 1)
 	a.watcher, err = watch.New(a.current.Load().cfg.Files(), func(changed []string) {
 		select {
@@ -64,9 +68,7 @@ func (a *app) newWatcher() (err error) {
 func (a *app) watch(ctx context.Context) error {
 	var retired sync.WaitGroup
 	defer retired.Wait()
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+	defer signal.Stop(a.hangup)
 	retired.Go(func() { a.watcher.Run(ctx) })
 	for {
 		select {
@@ -77,7 +79,7 @@ func (a *app) watch(ctx context.Context) error {
 				a.reloadKeys(old)
 				continue
 			}
-		case <-hup:
+		case <-a.hangup:
 		}
 		if old := a.reload(); old != nil {
 			a.watcher.SetFiles(a.current.Load().cfg.Files())
@@ -121,8 +123,9 @@ func (a *app) reload() *generation {
 	return old
 }
 
-// load makes a generation of the file. The cache keeps its lists and changes its
-// policy last, when nothing can fail any more.
+// load makes a generation of the file. Cache and limiter keep what they know and
+// change their policies last, when nothing can fail any more: Load has checked
+// both.
 func (a *app) load(path string) (*generation, error) {
 	loaded, err := config.Load(path, config.Options{})
 	if err != nil {
@@ -132,7 +135,7 @@ func (a *app) load(path string) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.lists.SetConfig(loaded.Config.Cache); err != nil {
+	if err := errors.Join(a.lists.SetConfig(loaded.Config.Cache), a.rate.SetConfig(loaded.Config.RateLimit)); err != nil {
 		next.close()
 		return nil, err
 	}

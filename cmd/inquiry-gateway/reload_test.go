@@ -89,11 +89,10 @@ func TestReloadOfTheMapping(t *testing.T) {
 
 func TestHangupReloads(t *testing.T) {
 	p := start(t, setup{})
-	p.get(buyerList, "buyer") // the watch for the signal has begun with the program; a first answer shows it runs
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 	p.eventually("SIGHUP reloads", func() bool {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
 		return strings.Contains(p.logs.String(), "configuration reloaded")
 	})
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {

@@ -16,7 +16,6 @@ func (doc *document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkTimes(c)
 	doc.checkGateway(c.Gateway)
-	doc.checkRateLimit(c)
 	doc.checkSections(c)
 }
 
@@ -69,12 +68,6 @@ func (doc *document) checkGateway(g Gateway) {
 			at, _ := doc.root.locate(key)
 			doc.warn(at, key, "%s trusts every client to name its own address", proxy)
 		}
-	}
-}
-
-func (doc *document) checkRateLimit(c Config) {
-	if c.RateLimit.PerSecond != 0 || c.RateLimit.Burst != 0 {
-		doc.wrong("rate_limit", "not supported yet; remove the section, or set its values to 0")
 	}
 }
 

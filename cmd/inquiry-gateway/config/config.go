@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/upstream"
 )
@@ -26,7 +27,7 @@ type Config struct {
 	ShutdownGrace  time.Duration `yaml:"shutdown_grace"`  // for requests still running at a stop
 	Gateway        Gateway       `yaml:"gateway"`
 	Auth           auth.Config   `yaml:"auth"`
-	RateLimit      RateLimit     `yaml:"rate_limit"`
+	RateLimit      rate.Config   `yaml:"rate_limit"`
 
 	Redis    cache.RedisConfig `yaml:"redis"`
 	Cache    cache.Config      `yaml:"cache"`
@@ -63,13 +64,6 @@ const (
 
 // defaultKeysFile is read where no other source of keys is chosen.
 const defaultKeysFile = "keys.yaml"
-
-// RateLimit is the rate of one account over the fleet; zero is off, and the
-// only value supported yet.
-type RateLimit struct {
-	PerSecond float64 `yaml:"per_second"`
-	Burst     int     `yaml:"burst"`
-}
 
 // Default gives the configuration of an empty file. It is valid but for the
 // upstream section, which has no default.

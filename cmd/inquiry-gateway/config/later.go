@@ -7,7 +7,6 @@ import "slices"
 // a key taken without effect would be worse. Whoever builds one deletes its
 // line here.
 var later = []struct{ key, what string }{
-	{"rate_limit.plans", "rates by plan"},
 	{"cache.recheck", "background re-checks of cached lists"},
 	{"cache.goals", "goals for the TTL advice"},
 	{"canary", "canary callers"},

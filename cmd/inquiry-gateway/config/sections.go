@@ -7,6 +7,7 @@ func (doc *document) checkSections(c Config) {
 	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
 		doc.wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
 	}
+	doc.invalid("rate_limit", c.RateLimit.Validate())
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
 	const needed = "base_url, buyer and seller"
