@@ -46,9 +46,9 @@ func TestReloadChangesTheTTLOfCachedLists(t *testing.T) {
 	if n := p.system.Requests().Buyer; n != 1 {
 		t.Errorf("the legacy was asked %d times", n)
 	}
-	if logs := p.logs.String(); !strings.Contains(logs, `{"key":"cache.buyer.ttl","old":"1h","new":"2h"}`) {
-		t.Errorf("the log does not tell what changed: %s", logs)
-	}
+	p.eventually("the log tells what changed", func() bool {
+		return strings.Contains(p.logs.String(), `{"key":"cache.buyer.ttl","old":"1h","new":"2h"}`)
+	})
 	if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, "ttl: 2h") {
 		t.Errorf("/ops/config shows\n%s", shown)
 	}
@@ -62,9 +62,9 @@ func TestReloadWithAMistakeKeepsTheOldConfiguration(t *testing.T) {
 		metrics := string(p.ops("/metrics").body)
 		return strings.Contains(metrics, `inquiry_gateway_config_reloads_total{result="failed"} 1`) && strings.Contains(metrics, "inquiry_gateway_config_last_reload_successful 0")
 	})
-	if logs := p.logs.String(); !strings.Contains(logs, "gateway.yaml:4:1: request_timout: unknown key") {
-		t.Errorf("the log does not tell where: %s", logs)
-	}
+	p.eventually("the log tells where", func() bool {
+		return strings.Contains(p.logs.String(), "gateway.yaml:4:1: request_timout: unknown key")
+	})
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
 		t.Errorf("status %d", a.status)
 	}
