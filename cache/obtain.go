@@ -1,6 +1,13 @@
 package cache
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// redisSlow is how long one read may take for this flight to call Redis once
+// more. With the timeout of that call it bounds what a slow Redis adds.
+const redisSlow = 50 * time.Millisecond
 
 // obtain walks a flight: a second look into the process, Redis, the lease of
 // the fleet, and the legacy.
@@ -30,10 +37,14 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 		}
 		f.best = e
 	}
+	var err error
 	if l.epochs.kinds[f.kind].verified.Load() == 0 {
-		_ = l.poll(ctx) // at the very start; without Redis nothing is known, and that is counted
+		err = l.poll(ctx) // at the very start
 	}
-	_, settled, err := l.look(ctx, f, readOnly)
+	start, settled := time.Now(), false
+	if err == nil {
+		_, settled, err = l.look(ctx, f, readOnly)
+	}
 	if err != nil {
 		// What this node has cannot be confirmed. It is still served as the
 		// policy allows: trouble with Redis costs no request.
@@ -42,7 +53,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	if settled {
 		return true
 	}
-	if l.policy.Load().coalesce {
+	if l.policy.Load().coalesce && time.Since(start) < redisSlow {
 		l.contend(ctx, f)
 	}
 	return f.landed()
@@ -56,7 +67,8 @@ func (l *Lists) look(ctx context.Context, f *flight, x extra) (r reading, settle
 		return r, false, err
 	}
 	if f.cell.learn(r.epoch, doubt) {
-		l.remind(ctx, f.names.epoch, f.cell.epoch.Load())
+		key, epoch := f.names.epoch, f.cell.epoch.Load()
+		l.wg.Go(func() { l.remind(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
 		f.best = nil

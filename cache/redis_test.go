@@ -242,6 +242,32 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 	}
 }
 
+// TestASluggishRedisIsCalledOncePerMiss: calls that take long, but not so long
+// that they fail, do not open the breaker; they must not add up either.
+func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
+	srv := redistest.Start(t)
+	cable := redistest.NewProxy(t, srv.Addr)
+	rdb := openRedis(t, redisAt(cable.Addr))
+	g := &legacy{clock: newClock()}
+	l := freshReader(t, rdb, g)
+	mustGet(t, l, otherKey)
+	settled(l)
+	srv.Do("CONFIG", "RESETSTAT")
+	cable.Delay(redisSlow + redisSlow/4)
+	for n := range 5 {
+		start := time.Now()
+		if r := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)}); r.Outcome != Miss {
+			t.Fatalf("outcome %s", r.Outcome)
+		}
+		t.Logf("a miss took %s", time.Since(start))
+		settled(l)
+	}
+	// A lease would read the list a second time.
+	if stats := srv.Do("INFO", "commandstats"); !strings.Contains(stats, "cmdstat_getrange:calls=5,") {
+		t.Errorf("a sluggish Redis was not read once per miss:\n%s", stats)
+	}
+}
+
 func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 	srv := redistest.Start(t, "--requirepass", "right")
 	dir := t.TempDir()

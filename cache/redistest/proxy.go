@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy is a cable to a server that can be cut for one client alone. It is safe
@@ -17,6 +18,7 @@ type Proxy struct {
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	cut      bool
+	delay    time.Duration
 	conns    map[net.Conn]struct{}
 }
 
@@ -54,6 +56,13 @@ func (p *Proxy) Mend() {
 	p.cut = false
 }
 
+// Delay makes every answer of the server late, from the next one on.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
 func (p *Proxy) accept() {
 	for {
 		c, err := p.listener.Accept()
@@ -68,7 +77,7 @@ func (p *Proxy) accept() {
 			}
 			continue
 		}
-		p.wg.Go(func() { p.pipe(c, s) })
+		p.wg.Go(func() { p.pipe(late{c, p}, s) })
 		p.wg.Go(func() { p.pipe(s, c) })
 	}
 }
@@ -89,6 +98,25 @@ func (p *Proxy) pipe(to, from net.Conn) {
 	defer p.mu.Unlock()
 	for _, c := range []net.Conn{to, from} {
 		_ = c.Close()
+		if l, ok := c.(late); ok {
+			c = l.Conn
+		}
 		delete(p.conns, c)
 	}
+}
+
+// late is the client's end: what is written to it waits first.
+type late struct {
+	net.Conn
+	p *Proxy
+}
+
+func (l late) Write(b []byte) (int, error) {
+	l.p.mu.Lock()
+	d := l.p.delay
+	l.p.mu.Unlock()
+	if d > 0 {
+		<-time.After(d)
+	}
+	return l.Conn.Write(b)
 }
