@@ -15,9 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// MaxKeysFile is the largest keys file that is read, in bytes: some 80,000
-// keys. Who has more keeps them in Redis.
-const MaxKeysFile = 16 << 20
+// MaxKeysFile is the largest keys file that is read, in bytes: some 20,000
+// keys. Reading one takes a hundred times its size in memory for a moment; who
+// has more keys keeps them in Redis.
+const MaxKeysFile = 4 << 20
 
 // FileStore is a Store over a keys file. It never reads the file by itself:
 // whoever watches it calls Reload. It is safe for concurrent use.

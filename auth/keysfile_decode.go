@@ -196,7 +196,7 @@ func (d *keysDecoder) digest(it item) Digest {
 }
 
 func (d *keysDecoder) scopes(it item) []string {
-	var scopes []string
+	scopes := []string{}
 	seen := make(map[string]int)
 	for i, n := range d.items(it.fields[fieldScopes], it.sub(fieldScopes)) {
 		one := item{path: it.path, fields: map[string]ast.Node{fmt.Sprintf("%s[%d]", fieldScopes, i): n}}

@@ -220,7 +220,7 @@ func (r *RedisKeys) account(ctx context.Context, id string) (Account, error) {
 // List returns what the index names, sorted by id. Records that issuers wrote
 // without an entry in the index are not in it.
 func (r *RedisKeys) List(ctx context.Context) (Listing, error) {
-	var l Listing
+	l := Listing{Accounts: []Account{}, Keys: []KeyRecord{}}
 	ids, err := r.scan(func(cursor uint64) ([]string, uint64, error) {
 		return r.client.SScan(ctx, r.keys.accounts(), cursor, "", 500).Result()
 	})

@@ -274,3 +274,38 @@ func TestRedisStoreEndsWithRedisAway(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// In a cluster every command has to stay within a slot.
+func TestRedisCluster(t *testing.T) {
+	client := redistest.StartCluster(t)
+	cfg := DefaultRedisConfig()
+	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
+	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	admin := NewRedisKeys(client, "iq", Hasher{})
+	ctx := t.Context()
+	err = errors.Join(
+		admin.Add(ctx, testRecord("k1"), &paying),
+		admin.Rotate(ctx, "k1", testRecord("k2"), testNow),
+		admin.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: AccessPaid}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := find(t, store, "k2"); err != nil || !g.Principal.PaidAccess {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if err := admin.Revoke(ctx, "k2"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the revoke is heard", func() bool {
+		g, err := find(t, store, "k2")
+		return err == nil && g.Revoked
+	})
+	if l, err := admin.List(ctx); err != nil || len(l.Keys) != 2 || !l.Keys[1].Revoked {
+		t.Errorf("lists %+v, %v", l, err)
+	}
+}

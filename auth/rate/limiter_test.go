@@ -403,6 +403,18 @@ func TestGarbageInRedis(t *testing.T) {
 	}
 }
 
+func TestCluster(t *testing.T) {
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t), Prefix: "iq", Now: (&clock{}).now})
+	for i := range 60 {
+		if d := l.Allow(t.Context(), "acme", ""); d.Allowed != (i < 50) {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+	if n := value(t, l.metrics.leases[leaseFailed]); n != 0 {
+		t.Errorf("%v leases failed", n)
+	}
+}
+
 func TestAfterClose(t *testing.T) {
 	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
 	l.Close()

@@ -3,6 +3,7 @@ package redistest
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"os/exec"
@@ -22,19 +23,46 @@ const startTimeout = 20 * time.Second
 type Server struct {
 	Addr string // host:port; the same after Restart
 
-	t   testing.TB
-	dir string
-	cmd *exec.Cmd
+	t    testing.TB
+	dir  string
+	args []string
+	cmd  *exec.Cmd
 }
 
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return start(t)
+}
+
+// StartCluster starts a cluster of one server, which refuses what a cluster
+// refuses: commands over several slots.
+func StartCluster(t testing.TB) *redis.ClusterClient {
+	t.Helper()
+	s := start(t, "--cluster-enabled", "yes")
+	if err := s.Client().Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	for c.Set(ctx, "ready", 1, 0).Err() != nil { // the cluster is down until it has seen its slots
+		if ctx.Err() != nil {
+			t.Fatal("the cluster does not come up")
+		}
+		c.ReloadState(ctx)
+	}
+	return c
+}
+
+func start(t testing.TB, args ...string) *Server {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: l.Addr().String(), t: t, dir: t.TempDir()}
+	s := &Server{Addr: l.Addr().String(), t: t, dir: t.TempDir(), args: args}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +78,8 @@ func (s *Server) Restart() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd = exec.Command("redis-server", "--bind", host, "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no")
+	args := append([]string{"--bind", host, "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no"}, s.args...)
+	s.cmd = exec.Command("redis-server", args...)
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
