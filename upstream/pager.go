@@ -14,9 +14,7 @@ type sink func(body string) (records int, err error)
 
 // list reads all pages of a list, the first of which is at address.
 func (f *fetcher) list(ctx context.Context, p pagingPlan, address string, take sink) error {
-	if p.Size > 0 && p.SizeParam != "" {
-		address = withParam(address, p.SizeParam, strconv.Itoa(p.Size))
-	}
+	address = p.sized(address)
 	switch p.style {
 	case pagePage, pageOffset:
 		return f.numbered(ctx, p, address, take)
@@ -30,6 +28,14 @@ func (f *fetcher) list(ctx context.Context, p pagingPlan, address string, take s
 	f.answered()
 	_, err = take(a.body)
 	return err
+}
+
+// sized says how many records are wanted at a time.
+func (p *pagingPlan) sized(address string) string {
+	if p.Size > 0 && p.SizeParam != "" {
+		return withParam(address, p.SizeParam, strconv.Itoa(p.Size))
+	}
+	return address
 }
 
 // answered notes the time of the first reply.

@@ -14,6 +14,11 @@ type endpointPlan struct {
 	sizes     [frameCount]int
 	itemsSlot int
 
+	// The paths as they were written, for probe.
+	itemsPath  string
+	ownerPaths []string
+	idPaths    []string
+
 	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
 	created                                      *timePlan
 	responses                                    *responsesPlan
@@ -34,6 +39,8 @@ type responsesPlan struct {
 	list          *node    // an array of responses, for an items path that is not simple
 	content, role *textPlan
 	created       *timePlan
+	itemsPath     string     // as it was written, for probe
+	idPaths       []string   // likewise
 	fetch         *fetchPlan // nil: the responses are within the record
 	key           []source   // of a response's inquiry, in a batch
 }
@@ -60,6 +67,7 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 	c.owner(cfg)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
+	c.plan.idPaths = cfg.InternalIDs
 	c.filters(cfg)
 	return c.plan
 }
@@ -104,6 +112,7 @@ func (c *compiler) records(cfg EndpointConfig) {
 	element := &node{frame: frameRecord}
 	c.plan.records = &node{list: items, each: element}
 	c.root, c.frame = element, frameRecord
+	c.plan.itemsPath = cfg.Items
 	switch keys, simple := simplePath(cfg.Items, false); {
 	case cfg.Items == "":
 		c.add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
@@ -138,7 +147,7 @@ func (c *compiler) owner(cfg EndpointConfig) {
 		return
 	}
 	if c.path(c.prefix+".owner", cfg.Owner) {
-		c.plan.owner = []source{c.source(cfg.Owner)}
+		c.plan.owner, c.plan.ownerPaths = []source{c.source(cfg.Owner)}, []string{cfg.Owner}
 	}
 }
 

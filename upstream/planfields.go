@@ -78,7 +78,7 @@ func (c *compiler) text(at, name string, f Field) *textPlan {
 		}
 	}
 	return &textPlan{
-		name: name, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
+		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
 		html: f.TrimHTML, noEmpty: f.Empty == "missing", keep: f.UnknownValues == "keep",
 	}
 }
@@ -128,7 +128,7 @@ func (c *compiler) time(at, name string, f Field) *timePlan {
 	if f.Default.Set {
 		c.add(field+".default", "a time has no default: nobody can know when it was; remove the key")
 	}
-	t := &timePlan{name: name, format: f.Format}
+	t := &timePlan{name: name, paths: f.Path, format: f.Format}
 	if f.Format == "" {
 		t.format = "rfc3339"
 	}

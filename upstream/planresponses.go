@@ -7,6 +7,7 @@ type fetchPlan struct {
 	request     requestPlan
 	paging      pagingPlan
 	id          []source // within a record
+	idPath      string   // as it was written
 	batch       int      // inquiries per request; 0: one
 	join        string
 	concurrency int
@@ -19,7 +20,7 @@ func (f FetchConfig) used() bool {
 
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	at += "responses."
-	r := &responsesPlan{}
+	r := &responsesPlan{itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
 	c.plan.responses = r
 	element := &node{frame: frameResponse}
 	items := &list{frame: frameResponse, done: (*reply).response}
@@ -82,6 +83,7 @@ func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, i
 	r.fetch = &fetchPlan{
 		request: compileRequest(field, f.Path, f.Query, []string{varAccount, name}, []string{varAccount, name}, c.problems),
 		paging:  compilePaging(field+".paging", f.Paging, c.problems),
+		idPath:  f.ID,
 		batch:   f.Batch, join: f.Join, concurrency: f.Concurrency, reply: plan,
 	}
 	c.checkSecond(field, name, f, r.fetch)

@@ -20,6 +20,7 @@ type reply struct {
 	first     int        // the current record's first response
 	broken    violation  // of the current record's responses
 	keys      []string   // of each response's inquiry, in a batch
+	refused   violation  // why the last refused record was
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
 
 	size     int // of the reply in bytes
@@ -180,6 +181,7 @@ func (r *reply) refuse(bad violation) bool {
 		r.skipped = make(map[string]int)
 	}
 	r.skipped[bad.field]++
+	r.refused = bad
 	r.responses = r.responses[:r.first]
 	if r.plan.skipInvalid {
 		return true

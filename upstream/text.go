@@ -35,6 +35,7 @@ func firstOf(sources []source, frame []value, record string) (v value) {
 // textPlan maps a field that holds a string.
 type textPlan struct {
 	name     string
+	paths    []string // as they were written, for probe
 	sources  []source
 	values   map[string]string
 	def      Default

@@ -13,6 +13,7 @@ import (
 // timePlan reads a field that holds a time.
 type timePlan struct {
 	name    string
+	paths   []string // as they were written, for probe
 	sources []source
 	parse   func(s string) (time.Time, bool)
 	format  string // for messages

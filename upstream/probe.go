@@ -1,0 +1,348 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// Probe is what one reply looks like through the mapping, for a person who
+// writes or mends a configuration. Unlike everything else here it holds content
+// and internal ids: it is for the operator's screen, not for logs or callers.
+type Probe struct {
+	Kind     string        `json:"kind"`
+	Account  string        `json:"account"`
+	Request  *ProbeRequest `json:"request,omitempty"` // nil for a saved reply
+	Status   int           `json:"status,omitempty"`  // of the reply; 0: none came
+	Bytes    int           `json:"bytes"`
+	Took     time.Duration `json:"took_ns"`
+	Problem  string        `json:"problem,omitempty"`   // why the reply as a whole cannot be used
+	NextPage string        `json:"next_page,omitempty"` // where the list goes on; only the first page is probed
+
+	Items       int              `json:"items"` // records in the reply
+	Records     []ProbeRecord    `json:"records"`
+	Violations  []ProbeViolation `json:"violations"`
+	Owner       ProbeOwner       `json:"owner"`
+	InternalIDs []ProbeID        `json:"internal_ids"`
+	Unused      []ProbeUnused    `json:"unused"` // fields of the records that no part of the mapping looks at
+}
+
+// ProbeRequest is what was sent. Values of headers that may be secrets are
+// replaced by "(hidden)".
+type ProbeRequest struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+}
+
+// ProbeRecord shows one record field by field.
+type ProbeRecord struct {
+	Number int          `json:"number"` // from 1
+	Fields []ProbeField `json:"fields"`
+}
+
+// ProbeField is the way of one value.
+type ProbeField struct {
+	Field   string `json:"field"`
+	Path    string `json:"path"`   // the configured one that counted
+	Raw     string `json:"raw"`    // JSON as it came, shortened; empty: nothing there
+	Mapped  string `json:"mapped"` // as the public record has it; null for null
+	Problem string `json:"problem,omitempty"`
+}
+
+// ProbeViolation is one reason to refuse a record.
+type ProbeViolation struct {
+	Record  int    `json:"record"`
+	Field   string `json:"field"`
+	Problem string `json:"problem"`
+}
+
+// ProbeOwner is the outcome of the ownership check.
+type ProbeOwner struct {
+	Path    string `json:"path"` // empty: not checked
+	Matches int    `json:"matches"`
+	Missing []int  `json:"missing"` // numbers of records without an owner
+	Foreign []int  `json:"foreign"` // numbers of records of somebody else
+}
+
+// ProbeID is one configured path of internal ids.
+type ProbeID struct {
+	Path   string   `json:"path"`
+	Found  int      `json:"found"`
+	Quoted []string `json:"quoted"` // "record 3 content": texts that had one of its ids in them
+}
+
+// ProbeUnused is a path in the records.
+type ProbeUnused struct {
+	Path  string   `json:"path"`
+	Types []string `json:"types"`
+}
+
+// ProbeOptions choose what is probed.
+type ProbeOptions struct {
+	Sample  []byte // a saved reply; nil: one real request
+	Records int    // to show field by field; default 3
+}
+
+// Probe reads one reply, from the legacy or saved, and explains it. Filters are
+// sent but not applied. Neither breaker nor retries come into it. The error is
+// for a kind or account that makes no request; everything that is wrong with the
+// reply is in the result.
+func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*Probe, error) {
+	e, ok := c.endpoints[want.Kind]
+	if !ok {
+		return nil, errors.New("the kind must be buyer or seller")
+	}
+	p := &Probe{Kind: want.Kind, Account: want.Account, Owner: ProbeOwner{
+		Path: strings.Join(e.plan.ownerPaths, ", "), Missing: []int{}, Foreign: []int{},
+	}}
+	body := string(opts.Sample)
+	if opts.Sample == nil {
+		var err error
+		if body, err = c.probeRequest(ctx, e, want, p); err != nil {
+			return nil, err
+		}
+		if p.Problem != "" {
+			return p, nil
+		}
+	}
+	p.Bytes = len(body)
+	if opts.Records == 0 {
+		opts.Records = 3
+	}
+	x := newProber(p, e.plan, opts.Records)
+	x.read(body)
+	if opts.Sample == nil {
+		c.probeSecond(ctx, e, x)
+	}
+	return p, nil
+}
+
+// probeSecond makes the second request for the first inquiry, so that its
+// mapping can be seen, too.
+func (c *Client) probeSecond(ctx context.Context, e *endpoint, x *prober) {
+	if x.firstID == "" || len(x.Records) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	f := &fetcher{Client: c, endpoint: e}
+	f.left.Store(c.maxBytes)
+	p := e.plan.responses.fetch
+	field := ProbeField{Field: "responses", Path: p.idPath + " = " + x.firstID}
+	sub, err := f.secondCall(ctx, p, x.Account, []string{x.firstID})
+	switch {
+	case err != nil:
+		field.Problem = err.Error()
+	case sub.broken.why != "":
+		field.Field, field.Problem = sub.broken.field, sub.broken.why
+	default:
+		field.Mapped = summary(sub.responses)
+	}
+	if field.Problem != "" {
+		x.Violations = append(x.Violations, ProbeViolation{x.firstNumber, field.Field, field.Problem})
+	}
+	x.Records[0].Fields = append(x.Records[0].Fields, field)
+}
+
+// probeRequest makes the first request of a fetch.
+func (c *Client) probeRequest(ctx context.Context, e *endpoint, want Request, p *Probe) (string, error) {
+	values := vars{varAccount: {want.Account}}
+	values[varStatus], _ = e.plan.byStatus.ask(want.Status)
+	values[varType], _ = e.plan.byType.ask(want.InquiryType)
+	address, err := e.plan.request.url(values)
+	if err != nil {
+		return "", err
+	}
+	address = e.plan.paging.start(address)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	p.Request = &ProbeRequest{Method: http.MethodGet, URL: address, Headers: map[string]string{}}
+	for name, list := range c.http.Header {
+		p.Request.Headers[name] = shown(name, strings.Join(list, ", "))
+	}
+	if name, _, err := c.creds.header(ctx); err == nil && name != "" {
+		p.Request.Headers[http.CanonicalHeaderKey(name)] = hidden
+	}
+	start := time.Now()
+	a, err := (&fetcher{Client: c, endpoint: e, requestID: want.RequestID}).once(ctx, address)
+	p.Took = time.Since(start)
+	var status statusError
+	switch {
+	case errors.As(err, &status):
+		p.Status, p.Problem = int(status), err.Error()
+	case err != nil:
+		p.Problem = err.Error()
+	default:
+		p.Status = http.StatusOK
+		p.NextPage, _ = e.plan.paging.following(a, address)
+	}
+	return a.body, nil
+}
+
+const hidden = "(hidden)"
+
+// shown hides what may be a secret, which is every header that this package did
+// not make up itself.
+func shown(name, value string) string {
+	switch name {
+	case "Accept", "Accept-Encoding", "Via", "User-Agent":
+		return value
+	}
+	return hidden
+}
+
+// start gives the address of the first page.
+func (p *pagingPlan) start(address string) string {
+	address = p.sized(address)
+	if p.style == pagePage || p.style == pageOffset {
+		address = p.address(address, 0, 0)
+	}
+	return address
+}
+
+// following says for a person where the list goes on.
+func (p *pagingPlan) following(a answer, address string) (string, error) {
+	switch p.style {
+	case pageCursor, pageNext, pageLink:
+		return p.next(a, address, address)
+	}
+	return "", nil
+}
+
+// prober reads a reply record by record.
+type prober struct {
+	*Probe
+	plan    *endpointPlan
+	lenient *endpointPlan // the same, but nothing ends it early
+	want    Request
+	show    int
+
+	firstID     string // of the first record that can be mapped, for its second request
+	firstNumber int
+}
+
+func newProber(p *Probe, plan *endpointPlan, show int) *prober {
+	lenient := *plan
+	lenient.owner, lenient.skipInvalid = nil, true
+	p.Records, p.Violations, p.InternalIDs, p.Unused = []ProbeRecord{}, []ProbeViolation{}, []ProbeID{}, []ProbeUnused{}
+	return &prober{Probe: p, plan: plan, lenient: &lenient, want: Request{Kind: p.Kind, Account: p.Account}, show: show}
+}
+
+func (x *prober) read(body string) {
+	body = strings.TrimPrefix(body, "\ufeff")
+	if err := newReply(x.lenient, x.want).collect(body); err != nil {
+		x.Problem = err.Error()
+		return
+	}
+	items := lookup(body, x.plan.itemsPath)
+	var list []Inquiry
+	var numbers []int
+	shapes := map[string]uint8{}
+	gjson.Parse(items.raw).ForEach(func(_, item gjson.Result) bool {
+		x.Items++
+		if inq, ok := x.record(item.Raw); ok {
+			list, numbers = append(list, inq), append(numbers, x.Items)
+		}
+		walkShape(item.Raw, func(path []byte, k kind) { shapes[string(path)] |= 1 << k })
+		return true
+	})
+	x.quotes(list, numbers, items.raw)
+	x.unused(shapes)
+}
+
+// record maps one record and notes everything about it.
+func (x *prober) record(raw string) (Inquiry, bool) {
+	if !strings.HasPrefix(raw, "{") {
+		x.violate("record", whyObject)
+		return Inquiry{}, false
+	}
+	r := newReply(x.lenient, x.want)
+	if err := r.parse("["+raw+"]", x.lenient.records); err != nil {
+		x.violate("record", err.Error())
+		return Inquiry{}, false
+	}
+	x.checkOwner(r, raw)
+	fields := x.fields(r, raw)
+	if x.Items <= x.show {
+		x.Records = append(x.Records, ProbeRecord{x.Items, fields})
+	}
+	for _, f := range fields {
+		if f.Problem != "" {
+			x.violate(f.Field, f.Problem)
+		}
+	}
+	if len(r.list) == 0 {
+		return Inquiry{}, false
+	}
+	if x.firstID == "" && len(r.fetchIDs) > 0 {
+		x.firstID, x.firstNumber = r.fetchIDs[0], x.Items
+	}
+	return r.list[0], true
+}
+
+func (x *prober) violate(field, problem string) {
+	x.Violations = append(x.Violations, ProbeViolation{x.Items, field, problem})
+}
+
+func (x *prober) checkOwner(r *reply, raw string) {
+	if x.plan.owner == nil {
+		return
+	}
+	v := firstOf(x.plan.owner, r.frames[frameRecord], raw)
+	switch {
+	case !v.present() || !v.scalar():
+		x.Owner.Missing = append(x.Owner.Missing, x.Items)
+	case v.String() == x.want.Account:
+		x.Owner.Matches++
+	default:
+		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
+	}
+}
+
+// quotes finds the texts that had ids in them.
+func (x *prober) quotes(list []Inquiry, numbers []int, items string) {
+	for _, path := range x.plan.idPaths {
+		id := ProbeID{Path: path, Quoted: []string{}}
+		var set idSet
+		gjson.Parse(items).ForEach(func(_, item gjson.Result) bool {
+			v := lookup(item.Raw, path)
+			id.Found += countIDs(v)
+			set.add(v)
+			return true
+		})
+		for i := range list {
+			one := &reply{plan: x.plan, ids: set, list: []Inquiry{cloneInquiry(list[i])}}
+			one.sweep()
+			for field := range one.removed {
+				id.Quoted = append(id.Quoted, "record "+itoa(numbers[i])+" "+field)
+			}
+		}
+		slices.Sort(id.Quoted)
+		x.InternalIDs = append(x.InternalIDs, id)
+	}
+}
+
+func cloneInquiry(inq Inquiry) Inquiry {
+	inq.Responses = slices.Clone(inq.Responses)
+	return inq
+}
+
+func countIDs(v value) (n int) {
+	switch v.kind {
+	case text, number:
+		return 1
+	case array, object:
+		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
+			n += countIDs(fromGJSON(item))
+			return true
+		})
+	case missing, null, boolean:
+	}
+	return n
+}
