@@ -36,12 +36,13 @@ type BreakerConfig struct {
 
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
-	Path            string            `yaml:"path"`      // may hold {account}
-	Query           map[string]string `yaml:"query"`     // values may hold {account}, {status}, {inquiry_type}
-	Filtering       string            `yaml:"filtering"` // upstream (default) or gateway
-	Items           string            `yaml:"items"`     // GJSON path of the array of records
+	Path            string            `yaml:"path"`           // may hold {account}
+	Query           map[string]string `yaml:"query"`          // values may hold {account}, {status}, {inquiry_type}
+	Filtering       string            `yaml:"filtering"`      // upstream (default) or gateway
+	Items           string            `yaml:"items"`          // GJSON path of the array of records
+	ItemsOptional   bool              `yaml:"items_optional"` // a reply with nothing at items is an empty list
 	InternalIDs     []string          `yaml:"internal_ids"`
-	Owner           string            `yaml:"owner"` // GJSON path, within a record, of the account it belongs to
+	Owner           Paths             `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
 	Paging          PagingConfig      `yaml:"paging"`
 	OnInvalidRecord string            `yaml:"on_invalid_record"` // fail (default) or skip
 	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default) or drop
@@ -63,10 +64,11 @@ type FieldsConfig struct {
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	Items       string               `yaml:"items"`        // GJSON path of the array, within a record, or within the reply to fetch
-	Fetch       FetchConfig          `yaml:"fetch"`        // without a path: the answers are within the record
-	InternalIDs []string             `yaml:"internal_ids"` // GJSON paths within an answer
-	Fields      ResponseFieldsConfig `yaml:"fields"`
+	Items         string               `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
+	ItemsOptional bool                 `yaml:"items_optional"` // likewise, for the reply to fetch
+	Fetch         FetchConfig          `yaml:"fetch"`          // without a path: the answers are within the record
+	InternalIDs   []string             `yaml:"internal_ids"`   // GJSON paths within an answer
+	Fields        ResponseFieldsConfig `yaml:"fields"`
 }
 
 // FetchConfig is a second request for the answers: one for each inquiry, or one

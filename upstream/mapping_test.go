@@ -113,6 +113,37 @@ func TestMapItems(t *testing.T) {
 	}
 }
 
+func TestItemsMayBeMissing(t *testing.T) {
+	section := strings.Replace(mappingYAML, "items: result.items", "items: result.items\n  items_optional: true", 1)
+	for body, reason := range map[string]string{`{"result":{}}`: "", `{}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":7}}`: "items"} {
+		r, err := mapBuyer(t, section, body, Request{})
+		if reason == "" && (err != nil || len(r.list) != 0) || reason != "" && (err == nil || err.Reason != reason) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestItemsInAnObject(t *testing.T) {
+	section := strings.Replace(mappingYAML, "items: result.items", `items: "result.items|@values"`, 1)
+	r, err := mapBuyer(t, section, `{"result":{"items":{"k1":`+goodTicket+`,"k2":`+goodTicket+`}}}`, Request{})
+	if err != nil || len(r.list) != 2 || len(r.list[1].Responses) != 1 {
+		t.Errorf("%+v %v", r.list, err)
+	}
+	if r, err = mapBuyer(t, section, `{"result":{"items":{}}}`, Request{}); err != nil || len(r.list) != 0 {
+		t.Errorf("%+v %v", r.list, err)
+	}
+}
+
+func TestOwnerInSeveralPlaces(t *testing.T) {
+	section := strings.Replace(mappingYAML, "owner: customer.id", "owner: [customer.id.value, customer.id]", 1)
+	for owner, ok := range map[string]bool{`"acme"`: true, `{"value":"acme"}`: true, `{"value":"zorg"}`: false, `{"x":"acme"}`: false, `null`: false} {
+		_, err := mapBuyer(t, section, `{"result":{"items":[`+strings.Replace(goodTicket, `"id":"acme"`, `"id":`+owner, 1)+`]}}`, Request{})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", owner, err)
+		}
+	}
+}
+
 func TestSkipInvalid(t *testing.T) {
 	section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  on_invalid_record: skip", 1)
 	bad := strings.Replace(goodTicket, `"subject":"Late",`, "", 1)

@@ -13,6 +13,7 @@ type endpointPlan struct {
 	records   *node  // an array of records, for items
 	sizes     [frameCount]int
 	itemsSlot int
+	noItems   bool // nothing at items means an empty list
 
 	// The paths as they were written, for probe.
 	itemsPath  string
@@ -112,7 +113,7 @@ func (c *compiler) records(cfg EndpointConfig) {
 	element := &node{frame: frameRecord}
 	c.plan.records = &node{list: items, each: element}
 	c.root, c.frame = element, frameRecord
-	c.plan.itemsPath = cfg.Items
+	c.plan.itemsPath, c.plan.noItems = cfg.Items, cfg.ItemsOptional
 	switch keys, simple := simplePath(cfg.Items, false); {
 	case cfg.Items == "":
 		c.add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
@@ -137,17 +138,21 @@ func (c *compiler) owner(cfg EndpointConfig) {
 	default:
 		c.add(c.prefix+".on_foreign_record", "%q is neither fail nor drop", cfg.OnForeignRecord)
 	}
-	if cfg.OnForeignRecord == "drop" && cfg.Owner == "" {
+	if cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0 {
 		c.add(c.prefix+".on_foreign_record", "nothing tells a foreign record; name the owner's path, or remove the key")
 	}
-	if cfg.Owner == "" {
-		if !c.plan.request.bindsAccount() {
-			c.add(c.prefix+".owner", "nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
-		}
-		return
+	if len(cfg.Owner) == 0 && !c.plan.request.bindsAccount() {
+		c.add(c.prefix+".owner", "nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
 	}
-	if c.path(c.prefix+".owner", cfg.Owner) {
-		c.plan.owner, c.plan.ownerPaths = []source{c.source(cfg.Owner)}, []string{cfg.Owner}
+	c.plan.ownerPaths = cfg.Owner
+	for i, path := range cfg.Owner {
+		field := c.prefix + ".owner"
+		if len(cfg.Owner) > 1 {
+			field = index(field, i)
+		}
+		if c.path(field, path) {
+			c.plan.owner = append(c.plan.owner, c.source(path))
+		}
 	}
 }
 

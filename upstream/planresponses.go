@@ -24,6 +24,9 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	c.plan.responses = r
 	element := &node{frame: frameResponse}
 	items := &list{frame: frameResponse, done: (*reply).response}
+	if cfg.ItemsOptional && !cfg.Fetch.used() {
+		c.add(at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
+	}
 	inner := *c
 	keys, simple := simplePath(cfg.Items, false)
 	switch {
@@ -66,7 +69,7 @@ func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 // second compiles the second request and gives the plan of its replies.
 func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, items *node) *endpointPlan {
 	f := cfg.Fetch
-	plan := &endpointPlan{kind: c.plan.kind, root: &node{}, records: items, responses: r, second: true}
+	plan := &endpointPlan{kind: c.plan.kind, root: &node{}, records: items, responses: r, second: true, noItems: cfg.ItemsOptional}
 	if keys, simple := simplePath(cfg.Items, false); simple || cfg.Items == "@this" {
 		n := plan.root.at(keys, frameReply)
 		n.list, n.each = items.list, items.each

@@ -92,6 +92,9 @@ func (r *reply) checkItems(items value) *Error {
 	case array:
 		return nil
 	case missing:
+		if r.plan.noItems {
+			return nil
+		}
 		return invalid("items", "the reply has nothing at the path of items")
 	}
 	return invalid("items", "the value at the path of items is not an array")

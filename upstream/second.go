@@ -53,6 +53,9 @@ func (f *fetcher) secondCall(ctx context.Context, p *fetchPlan, account string, 
 			values[varIDs] = []string{strings.Join(ids, p.join)}
 		}
 		for _, id := range ids {
+			if err := p.request.checkValue(varIDs, id); err != nil {
+				return nil, invalid("record", "the id of a record cannot be sent: %v", err)
+			}
 			if p.join != repeatValues && strings.Contains(id, p.join) {
 				return nil, invalid("record", "the id of a record holds the separator of the batch")
 			}
