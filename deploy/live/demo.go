@@ -1,0 +1,155 @@
+package live
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Demo is a running `inquiry-gateway demo`: the gateway, the sample legacy
+// system, and sample keys.
+type Demo struct {
+	Public, Ops, Legacy string // URLs without a path
+	Config              string // path of the configuration file
+
+	t       testing.TB
+	callers []caller
+}
+
+// caller is one of the demo's sample keys with the list it is for.
+type caller struct{ key, list string }
+
+var (
+	demoReady = regexp.MustCompile(`(?s)gateway +(http://\S+).*\nops +(http://\S+).*\nlegacy system +(http://\S+).*\nconfiguration +(\S+)\n.*Ctrl-C`)
+	demoCurl  = regexp.MustCompile(`Bearer (\S+)' 'http://[^/]+(/[^'?]+)'`)
+	serving   = regexp.MustCompile(`"msg":"serving".*"ops":"(http://[^"]+)"`)
+)
+
+// maxBody bounds what is read of any answer.
+const maxBody = 16 << 20
+
+// StartDemo runs the demo with a Redis.
+func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
+	t.Helper()
+	p := Start(t, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
+	m := p.Await(demoReady)
+	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4]}
+	for _, c := range demoCurl.FindAllStringSubmatch(m[0], -1) {
+		d.callers = append(d.callers, caller{c[1], c[2]})
+	}
+	if len(d.callers) < 6 {
+		t.Fatalf("%d sample keys in\n%s", len(d.callers), m[0])
+	}
+	return d
+}
+
+// StartNode runs another gateway with the demo's configuration, keys, legacy
+// system and Redis, and returns the URLs of its two listeners.
+func (d *Demo) StartNode(binary string) (public, ops string) {
+	d.t.Helper()
+	text, err := os.ReadFile(d.Config)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	config := string(text)
+	for _, url := range []string{d.Public, d.Ops} {
+		config = strings.Replace(config, strings.TrimPrefix(url, "http://"), "127.0.0.1:0", 1)
+	}
+	file := filepath.Join(filepath.Dir(d.Config), "node.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	p := Start(d.t, nil, binary, "serve", "-c", file)
+	ops = p.Await(serving)[1]
+	return p.Await(regexp.MustCompile(`"listen":"(http://[^"]+)"`))[1], ops
+}
+
+// Call sends every sample key to the list it is for, at a gateway's URL, with a
+// query such as "status=pending".
+func (d *Demo) Call(public, query string) {
+	d.t.Helper()
+	for _, c := range d.callers {
+		d.request(http.MethodGet, public+c.list+"?"+query, c.key)
+	}
+}
+
+// Exercise makes the gateway meet all that it counts: callers of every kind,
+// mistakes of callers, and a legacy system that misbehaves and recovers. Lists
+// that have once been asked for are cached, so each step asks for others.
+func (d *Demo) Exercise() {
+	d.t.Helper()
+	d.Call(d.Public, "")
+	d.Call(d.Public, "")
+	d.Call(d.Public, "status=pending")
+	d.Call(d.Public, "no_such_parameter=1")
+	for _, key := range []string{"", "unknown", "iqb_0000000000000000000000000000000000000"} {
+		d.request(http.MethodGet, d.Public+d.callers[0].list, key)
+	}
+	d.request(http.MethodPost, d.Public+d.callers[0].list, d.callers[0].key)
+	for _, path := range []string{"/nowhere", "/docs", "/openapi.json"} {
+		d.request(http.MethodGet, d.Public+path, "")
+	}
+	d.fault("fault=wrong_owner&kind=buyer", "status=answered")
+	d.fault("fault=missing_field&kind=buyer", "status=closed")
+	d.fault("fault=status&status=503", "inquiry_type=refund")
+}
+
+// fault makes the legacy system misbehave for one round of calls.
+func (d *Demo) fault(fault, query string) {
+	d.t.Helper()
+	d.request(http.MethodPut, d.Legacy+"/admin/fault?"+fault, "")
+	d.Call(d.Public, query)
+	d.request(http.MethodDelete, d.Legacy+"/admin/fault", "")
+}
+
+func (d *Demo) request(method, url, key string) {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), method, url, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	fetch(d.t, r)
+}
+
+// client does not outlive a test's last request for long: its connections are
+// not kept.
+func client() *http.Client {
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
+// Get reads a page that has to answer 200.
+func Get(t testing.TB, url string) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, body := fetch(t, r)
+	if status != http.StatusOK {
+		t.Fatalf("%s: %d %s", url, status, body)
+	}
+	return body
+}
+
+func fetch(t testing.TB, r *http.Request) (int, []byte) {
+	t.Helper()
+	resp, err := client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", r.URL, err))
+	}
+	return resp.StatusCode, body
+}

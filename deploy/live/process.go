@@ -1,0 +1,137 @@
+// Package live runs the real program and a real Prometheus for the tests of the
+// rules, the dashboard and the runbook, so that they are held against what is
+// exposed and not against what somebody remembers.
+package live
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 30 * time.Second
+	pollEvery    = 5 * time.Millisecond
+)
+
+// Tool is the path of a program from a Debian package. The test fails where it
+// is not installed.
+func Tool(t testing.TB, program, debianPackage string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("this test needs %s: run .ci/packages, or install Debian's package %s (%v)", program, debianPackage, err)
+	}
+	return path
+}
+
+// Build builds the gateway and returns the binary's path.
+func Build(t testing.TB) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// Process is a program that runs until the test ends. Its methods fail the test
+// on an error.
+type Process struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	out  *output
+	gone chan struct{} // closed when the process has ended
+}
+
+// Start runs a program with further environment variables. It is asked to stop
+// when the test ends, and killed where it does not.
+func Start(t testing.TB, env []string, name string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, cmd: exec.Command(name, args...), out: &output{}, gone: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() { _ = p.cmd.Wait(); close(p.gone) }() // how it ended is in its output
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *Process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	select {
+	case <-p.gone:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.gone
+		p.t.Errorf("%s did not stop when asked to", p.cmd.Path)
+	}
+}
+
+// Await waits until the output has a match and returns its groups.
+func (p *Process) Await(pattern *regexp.Regexp) []string {
+	p.t.Helper()
+	var match []string
+	Eventually(p.t, func() string {
+		if match = pattern.FindStringSubmatch(p.out.String()); match != nil {
+			return ""
+		}
+		select {
+		case <-p.gone:
+			p.t.Fatalf("%s ended:\n%s", p.cmd.Path, p.out)
+		default:
+		}
+		return "no " + pattern.String() + " in\n" + p.out.String()
+	})
+	return match
+}
+
+// Eventually waits until check has no complaint, or ends the test with the last.
+func Eventually(t testing.TB, check func() string) {
+	t.Helper()
+	deadline := time.NewTimer(startTimeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		complaint := check()
+		if complaint == "" {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("not within %s: %s", startTimeout, complaint)
+		case <-tick.C:
+		}
+	}
+}
+
+// output keeps what a process prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}

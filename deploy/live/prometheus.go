@@ -1,0 +1,108 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/cache/redistest"
+)
+
+// Job is the value of the label job that StartPrometheus gives its target.
+const Job = "inquiry-gateway"
+
+// Prometheus is a running server that scrapes a gateway four times a second and
+// evaluates rules as often.
+type Prometheus struct {
+	URL string
+
+	t testing.TB
+}
+
+const prometheusConfig = `
+global: {scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}
+rule_files: [%s]
+scrape_configs:
+  - job_name: %s
+    static_configs: [{targets: [%q]}]
+`
+
+// listening is logged by Prometheus once its port is open.
+var listening = regexp.MustCompile(`Server is ready to receive web requests`)
+
+// StartPrometheus runs Debian's Prometheus in a temporary folder.
+func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	for i, file := range ruleFiles {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ruleFiles[i] = fmt.Sprintf("%q", path)
+	}
+	config := fmt.Sprintf(prometheusConfig, strings.Join(ruleFiles, ", "), Job, strings.TrimPrefix(ops, "http://"))
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := redistest.FreeAddr(t)
+	p := Start(t, nil, Tool(t, "prometheus", "prometheus"),
+		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	p.Await(listening)
+	return &Prometheus{URL: "http://" + address, t: t}
+}
+
+// Series is one series of an answer; numbers of both an instant and a range
+// vector are left out.
+type Series struct {
+	Metric map[string]string
+}
+
+// Query asks for the value of an expression now.
+func (p *Prometheus) Query(expr string) ([]Series, error) {
+	p.t.Helper()
+	var data struct{ Result []Series }
+	err := p.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
+	return data.Result, err
+}
+
+// RuleHealth is the state of one rule by its last evaluation.
+type RuleHealth struct{ Name, Health, LastError string }
+
+// Rules tells how the rules are.
+func (p *Prometheus) Rules() ([]RuleHealth, error) {
+	p.t.Helper()
+	var data struct{ Groups []struct{ Rules []RuleHealth } }
+	err := p.get("/api/v1/rules", &data)
+	var rules []RuleHealth
+	for _, g := range data.Groups {
+		rules = append(rules, g.Rules...)
+	}
+	return rules, err
+}
+
+func (p *Prometheus) get(path string, data any) error {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.URL+path, nil)
+	if err != nil {
+		return err
+	}
+	_, body := fetch(p.t, r)
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("%w in %.200s", err, body)
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", answer.Status, answer.Error)
+	}
+	return nil
+}

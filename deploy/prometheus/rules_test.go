@@ -1,0 +1,104 @@
+package prometheus_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/deploy/live"
+)
+
+const runbook = "../runbook.md"
+
+func ruleFiles() []string { return []string{"recording.yaml", "alerts.yaml"} }
+
+func testFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("tests/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests of rules: %v", err)
+	}
+	return files
+}
+
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), live.Tool(t, "promtool", "prometheus"), args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestRulesAreValid(t *testing.T) {
+	promtool(t, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, ruleFiles()...)...)
+}
+
+func TestRules(t *testing.T) {
+	promtool(t, append([]string{"test", "rules"}, testFiles(t)...)...)
+}
+
+// TestEveryAlertIsTested asks of promtool's tests that each alert is seen both
+// to fire and to be quiet, so that none can be always or never true.
+func TestEveryAlertIsTested(t *testing.T) {
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for _, file := range testFiles(t) {
+		var content struct {
+			Tests []struct {
+				Alerts []struct {
+					Name     string `yaml:"alertname"`
+					Expected []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, &content); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, test := range content.Tests {
+			for _, a := range test.Alerts {
+				fires[a.Name] = fires[a.Name] || len(a.Expected) > 0
+				quiet[a.Name] = quiet[a.Name] || len(a.Expected) == 0
+			}
+		}
+	}
+	for _, r := range live.Rules(t, "alerts.yaml") {
+		if !fires[r.Alert] || !quiet[r.Alert] {
+			t.Errorf("%s: a test sees it fire: %t, be quiet: %t", r.Alert, fires[r.Alert], quiet[r.Alert])
+		}
+		delete(fires, r.Alert)
+	}
+	for name := range fires {
+		t.Errorf("there is a test of %s, which is no alert", name)
+	}
+}
+
+// TestRunbook asks for one chapter per alert, and for no chapter without one.
+func TestRunbook(t *testing.T) {
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chapters := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "## InquiryGateway"); ok {
+			chapters[strings.ToLower("InquiryGateway"+title)] = true
+		}
+	}
+	for _, r := range live.Rules(t, "alerts.yaml") {
+		anchor, ok := strings.CutPrefix(r.Annotations["runbook"], "deploy/runbook.md#")
+		if !ok || anchor != strings.ToLower(r.Alert) || !chapters[anchor] {
+			t.Errorf("%s points to %q, and there is such a chapter: %t", r.Alert, r.Annotations["runbook"], chapters[anchor])
+		}
+		delete(chapters, anchor)
+	}
+	for chapter := range chapters {
+		t.Errorf("the chapter %s is of no alert", chapter)
+	}
+}

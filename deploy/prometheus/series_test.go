@@ -1,0 +1,136 @@
+package prometheus_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/deploy/live"
+)
+
+const (
+	readme    = "../../README.md"
+	dashboard = "../grafana/inquiry-gateway.json"
+)
+
+var update = flag.Bool("update", false, "write the table of metrics into README.md")
+
+// TestSeries holds rules, dashboard, runbook and README against what the running
+// program exposes.
+func TestSeries(t *testing.T) {
+	exposed := exposedFamilies(t)
+	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
+	t.Run("are in README.md", func(t *testing.T) { checkTable(t, exposed) })
+}
+
+// exposedFamilies runs everything and makes it count: a metric with labels
+// appears with its first event.
+func exposedFamilies(t *testing.T) map[string]live.Family {
+	t.Helper()
+	binary, redis := live.Build(t), redistest.Start(t)
+	demo := live.StartDemo(t, binary, redis.Addr)
+	demo.Exercise()
+	// A second node meets garbage where the first has stored its lists, and then
+	// a Redis that is gone.
+	redis.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('SET', key, 'garbage') end return 1", "0")
+	public, ops := demo.StartNode(binary)
+	demo.Call(public, "")
+	redis.Kill()
+	demo.Call(public, "inquiry_type=delivery")
+	var families map[string]live.Family
+	live.Eventually(t, func() string { // lists are stored after they are served
+		families = live.Families(live.Scrape(t, demo.Ops), live.Scrape(t, ops))
+		for _, name := range []string{"cache_refused_entries_total", "cache_unstored_total"} {
+			if _, ok := families[live.Prefix+name]; !ok {
+				return name + " is not exposed"
+			}
+		}
+		return ""
+	})
+	return families
+}
+
+// checkNames looks for every metric that is named anywhere.
+func checkNames(t *testing.T, exposed map[string]live.Family) {
+	known := map[string]bool{"up": true} // Prometheus' own
+	for name := range exposed {
+		known[name] = true
+	}
+	for _, r := range live.Rules(t, ruleFiles()...) {
+		known[r.Record] = true
+	}
+	checked := 0
+	for _, file := range append(ruleFiles(), dashboard, runbook) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range live.Selectors(string(text)) {
+			if !known[live.FamilyOf(exposed, s.Name)] {
+				t.Errorf("%s names %s, which nothing exposes", file, s.Name)
+			}
+			checked++
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d names found", checked)
+	}
+}
+
+const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->\n"
+
+// checkTable compares the README's table with what is exposed; -update writes it.
+func checkTable(t *testing.T, exposed map[string]live.Family) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, opened := strings.Cut(string(text), begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !opened || !closed {
+		t.Fatalf("README.md has no table between %q and %q", begin, end)
+	}
+	want := metricsTable(exposed)
+	if table == want {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(readme, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("the table in README.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
+}
+
+func metricsTable(exposed map[string]live.Family) string {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(exposed)) {
+		if f := exposed[name]; strings.HasPrefix(name, live.Prefix) {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, f.Type, strings.Join(f.Labels, ", "), f.Help)
+		}
+	}
+	return b.String()
+}
+
+// difference lists the lines that only one of two texts has.
+func difference(have, want string) string {
+	var b strings.Builder
+	for line := range strings.Lines(have) {
+		if !strings.Contains(want, line) {
+			b.WriteString("- " + line)
+		}
+	}
+	for line := range strings.Lines(want) {
+		if !strings.Contains(have, line) {
+			b.WriteString("+ " + line)
+		}
+	}
+	return b.String()
+}
