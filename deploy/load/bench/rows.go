@@ -21,11 +21,18 @@ const (
 )
 
 const (
-	connections     = 64
-	missConnections = 16
-	headerBytes     = 1200 // more than any answer's header
-	oneClientKey    = "one key, 64 connections with one stream each: h2load cannot choose among keys"
+	connections  = 64
+	headerBytes  = 1200 // more than any answer's header
+	oneClientKey = "one key, 64 connections with one stream each: h2load cannot choose among keys"
 )
+
+// missConnections are fewer for long lists: more would only wait for each other.
+func missConnections(records int) int {
+	if records < 1000 {
+		return 16
+	}
+	return 4
+}
 
 // wrkOf loads an address with all keys and filters. header gives each filter's
 // further request headers; nil for none.
@@ -181,7 +188,7 @@ func (s *stand) missRows(ctx context.Context) ([]*row, error) {
 			return nil, err
 		}
 		s.gatewayRow(r, p, groupMisses, "")
-		if r.load, err = s.wrkOf(n.name, "http://"+p.addr, missConnections, nil); err != nil {
+		if r.load, err = s.wrkOf(n.name, "http://"+p.addr, missConnections(m.records), nil); err != nil {
 			return nil, err
 		}
 		rows = append(rows, r)
@@ -191,5 +198,5 @@ func (s *stand) missRows(ctx context.Context) ([]*row, error) {
 
 func (s *stand) replySize(ctx context.Context, records int) (string, error) {
 	_, body, err := s.get(ctx, fmt.Sprintf("http://%s/r%d/v2/tickets?customer=%s", s.backend.addr, records, account(0)), "")
-	return fmt.Sprintf("%d connections; the legacy's reply has %s", missConnections, report.Bytes(float64(len(body)))), err
+	return fmt.Sprintf("%d connections; the legacy's reply has %s", missConnections(records), report.Bytes(float64(len(body)))), err
 }

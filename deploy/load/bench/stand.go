@@ -14,7 +14,7 @@ import (
 )
 
 // hitRecords is how many records a list of about 10 KB has.
-const hitRecords = 22
+const hitRecords = 26
 
 // stand is everything that runs: the servers under load and what they need.
 type stand struct {
@@ -68,7 +68,7 @@ func newStand(ctx context.Context, dir string, keys int) (*stand, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stand{dir: dir, crew: &crew{dir: dir}, fixture: f, client: newClient(), bodies: map[string]string{}, etags: map[string]string{}}
+	s := &stand{dir: dir, crew: &crew{dir: dir}, fixture: f, client: newClient(warmers), bodies: map[string]string{}, etags: map[string]string{}}
 	return s, errors.Join(os.MkdirAll(s.bin(""), 0o700), s.build(ctx))
 }
 
