@@ -10,14 +10,15 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 REDOCLY     := @redocly/cli@2.77.0
 OPENAPI     := gateway/v1/openapi.yaml
 
-# How long `make fuzz` spends on each target, and `make bench` on each benchmark.
+# How long `make fuzz` spends on each target, and `make microbench` on each benchmark.
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 BENCH     ?= .
+BENCHFLAGS ?=
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench fuzz lint fmt vet staticcheck openapi
+.PHONY: help build run test bench microbench fuzz lint fmt vet staticcheck openapi
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +33,10 @@ test: ## run all tests under the race detector (installs Redis and Chromium wher
 	@.ci/packages
 	go test -race -timeout 10m $(PKG)
 
-bench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
+bench: ## measure what a request costs, against bare net/http, nginx and Varnish (BENCHFLAGS=-quick)
+	go run ./deploy/load/bench $(BENCHFLAGS)
+
+microbench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) $(PKG)
 
 fuzz: ## fuzz every target for FUZZTIME each
