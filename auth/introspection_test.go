@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -153,9 +154,10 @@ func TestIntrospectionBreaker(t *testing.T) {
 }
 
 func TestIntrospectionOverTLS(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, activeAnswer) }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, activeAnswer) }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
+	server.StartTLS()
 	defer server.Close()
-	server.Config.ErrorLog = nil
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)

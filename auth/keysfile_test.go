@@ -159,6 +159,7 @@ func TestKeysFileRefuses(t *testing.T) {
 		"bad kind":         {with(func(k *KeyRecord) { k.Kind = "admin" }), nil, "kind is"},
 		"bad scope":        {with(func(k *KeyRecord) { k.Scopes = []string{"x"} }), nil, "scopes scope is"},
 		"scope twice":      {with(func(k *KeyRecord) { k.Scopes = []string{ScopeInquiriesRead, ScopeInquiriesRead} }), nil, "twice"},
+		"far future":       {with(func(k *KeyRecord) { k.ExpiresAt = testNow.AddDate(9000, 0, 0) }), nil, "expires_at is after"},
 		"no such key":      {func(f *KeysFile) error { return f.Revoke(ctx, "nothing") }, ErrNoSuchKey, "nothing"},
 		"account unknown":  {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "x", APIAccess: AccessPaid}) }, ErrNoSuchAccount, ""},
 		"account access":   {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: "free"}) }, nil, "api_access is"},

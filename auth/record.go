@@ -123,6 +123,14 @@ func checkScopes(scopes []string) string {
 	return ""
 }
 
+// checkExpiry refuses times that RFC 3339 cannot write.
+func checkExpiry(t time.Time) string {
+	if t.UTC().Year() > 9999 {
+		return "is after the year 9999: leave it out for a key that never expires"
+	}
+	return ""
+}
+
 func checkPlan(plan string) string {
 	if plan == "" {
 		return ""
@@ -137,6 +145,7 @@ func (r KeyRecord) validate() error {
 		[2]string{"kind", checkKind(r.Kind)},
 		[2]string{"account", checkID(r.Account)},
 		[2]string{"scopes", checkScopes(r.Scopes)},
+		[2]string{"expires_at", checkExpiry(r.ExpiresAt)},
 	)
 }
 

@@ -33,68 +33,43 @@ func credential(key string) Credential {
 
 func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
 
-// An answer that was on its way while its key was revoked is not remembered.
+// An answer that was on its way while its key was revoked is not remembered,
+// whether it arrives before or after the answer to a later question.
 func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 	for name, forget := range map[string]func(*remembered){
 		"key":     func(r *remembered) { r.forget(credential("k").Digest) },
 		"account": func(r *remembered) { r.forgetAccount("acme") },
 		"all":     func(r *remembered) { r.forgetAll() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			asked, answer := make(chan bool), make(chan *Grant)
-			r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
-				asked <- true
-				return <-answer, nil
-			})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				if _, err := r.Find(t.Context(), credential("k")); err != nil {
-					t.Error(err)
+		for _, order := range [][]int{{0, 1}, {1, 0}} {
+			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
+				asked := make(chan chan *Grant)
+				r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+					mine := make(chan *Grant)
+					asked <- mine
+					return <-mine, nil
+				})
+				var wg sync.WaitGroup
+				ask := func(revoked bool) chan *Grant {
+					wg.Go(func() {
+						if g, err := r.Find(t.Context(), credential("k")); err != nil || g.Revoked != revoked {
+							t.Errorf("another question's answer, %v", err)
+						}
+					})
+					return <-asked
 				}
-			})
-			<-asked
-			forget(r)
-			wg.Go(func() { // does not join the question of before
+				questions := []chan *Grant{ask(false)}
+				forget(r)
+				questions = append(questions, ask(true)) // does not join the question of before
+				for _, i := range order {
+					questions[i] <- &Grant{Digest: credential("k").Digest, Revoked: i == 1}
+				}
+				wg.Wait()
 				if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
-					t.Errorf("the old answer, %v", err)
+					t.Errorf("the old answer is remembered, %v", err)
 				}
 			})
-			<-asked
-			answer <- grantOf(credential("k"))
-			answer <- &Grant{Digest: credential("k").Digest, Revoked: true}
-			wg.Wait()
-			if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
-				t.Errorf("the old answer is remembered, %v", err)
-			}
-		})
-	}
-}
-
-// Which of two answers arrives first must not matter: the test above answers
-// the old question first or second as the scheduler likes, this one last.
-func TestForgottenAnswerThatComesLast(t *testing.T) {
-	answers := make(chan chan *Grant, 2)
-	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
-		mine := make(chan *Grant)
-		answers <- mine
-		return <-mine, nil
-	})
-	var wg sync.WaitGroup
-	find := func() {
-		if _, err := r.Find(t.Context(), credential("k")); err != nil {
-			t.Error(err)
 		}
-	}
-	wg.Go(find)
-	first := <-answers
-	r.forgetAll()
-	wg.Go(find)
-	second := <-answers
-	second <- &Grant{Digest: credential("k").Digest, Revoked: true}
-	first <- grantOf(credential("k"))
-	wg.Wait()
-	if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
-		t.Errorf("the old answer is remembered, %v", err)
 	}
 }
 
