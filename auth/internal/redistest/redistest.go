@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package redistest runs a real redis-server for tests.
 package redistest
 
