@@ -38,8 +38,7 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 			rep = g.refusal(x, err)
 		}
 		g.write(c.Writer, x, rep)
-		series.observe(x)
-		g.log(x, endpoint)
+		g.end(x, series)
 	}
 }
 
@@ -55,8 +54,7 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 		defer g.metrics.inFlight.Dec()
 		h.ServeHTTP(c.Writer, c.Request)
 		x.status, x.bytes = c.Writer.Status(), max(c.Writer.Size(), 0)
-		series.observe(x)
-		g.log(x, endpoint)
+		g.end(x, series)
 	}
 }
 
@@ -68,6 +66,13 @@ func (g *Gateway) begin(c *gin.Context) *exchange {
 	h["X-Request-Id"] = []string{x.id}
 	h["X-Content-Type-Options"] = g.headers.nosniff
 	return x
+}
+
+// end counts the exchange and leaves its record.
+func (g *Gateway) end(x *exchange, s *series) {
+	x.duration = time.Since(x.begin)
+	s.observe(x)
+	g.log(x, s.endpoint)
 }
 
 // run calls the handler and turns a panic into an error: nothing has been
@@ -129,7 +134,7 @@ type caller struct {
 }
 
 // ClientIP is the caller's address behind the trusted proxies.
-func (c caller) ClientIP() string { return c.gateway.clientAddress(c.request) }
+func (c caller) ClientIP() string { return c.gateway.clientAddress(c.request).String() }
 
 // list answers with the Principal's own list. The account comes from the key
 // alone; nothing in the request can name another.
@@ -211,11 +216,20 @@ func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Resu
 	g.send(w, x, variant.Body)
 }
 
-// send writes the status and the body. A caller that is gone is noted as such;
-// there is nobody left to tell.
+// send writes the status and the body, in one write where the connection can
+// hold back. A caller that is gone is noted as such; there is nobody left to
+// tell.
 func (g *Gateway) send(w gin.ResponseWriter, x *exchange, body []byte) {
 	w.WriteHeader(x.status)
+	conn := joinedOf(x.request)
+	if conn != nil {
+		conn.hold()
+	}
 	n, err := w.Write(body)
+	if conn != nil {
+		w.Flush()
+		err = errors.Join(err, conn.release())
+	}
 	x.bytes = n
 	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
 		x.status, x.cause = statusClientClosedRequest, err

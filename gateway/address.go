@@ -30,10 +30,10 @@ func peer(r *http.Request) netip.Addr {
 
 // clientAddress is the nearest address on the way that is not a trusted proxy:
 // what a stranger wrote into X-Forwarded-For stands left of it and is not read.
-func (g *Gateway) clientAddress(r *http.Request) string {
+func (g *Gateway) clientAddress(r *http.Request) netip.Addr {
 	addr := peer(r)
 	if len(g.proxies) == 0 || !g.proxies.trust(addr) {
-		return addr.String()
+		return addr
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
@@ -46,5 +46,5 @@ func (g *Gateway) clientAddress(r *http.Request) string {
 			break
 		}
 	}
-	return addr.String()
+	return addr
 }

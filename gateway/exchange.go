@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -30,6 +29,7 @@ type exchange struct {
 	problem   string        // public error code; empty for a success
 	status    int
 	bytes     int
+	duration  time.Duration
 }
 
 // statusClientClosedRequest is logged and counted where the caller left before
@@ -63,52 +63,4 @@ func withRequestID(ctx context.Context, id string) context.Context {
 func requestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
-}
-
-// log writes the exchange's one record. Who asked is said by account and key
-// id; never the key, a filter's records or an id of the legacy system.
-func (g *Gateway) log(x *exchange, endpoint string) {
-	level := slog.LevelInfo
-	if x.status >= http.StatusInternalServerError {
-		level = slog.LevelError
-	}
-	if !g.logger.Enabled(context.Background(), level) {
-		return
-	}
-	attrs := make([]slog.Attr, 0, 18)
-	attrs = append(attrs,
-		slog.String("request_id", x.id),
-		slog.String("method", methodLabel(x.request.Method)),
-		slog.String("endpoint", endpoint),
-		slog.Int("status", x.status),
-		seconds("duration_seconds", time.Since(x.begin)),
-		slog.Int("bytes", x.bytes),
-		slog.String("client_address", g.clientAddress(x.request)),
-	)
-	if x.principal.Account != "" {
-		attrs = append(attrs, slog.String("account", x.principal.Account), slog.String("key_id", x.principal.KeyID), seconds("auth_seconds", x.authTime))
-	}
-	if x.list.Outcome != "" {
-		attrs = append(attrs, slog.String("cache", string(x.list.Outcome)), slog.String("tier", x.list.Tier),
-			seconds("age_seconds", x.list.Age), seconds("list_seconds", x.list.Wait))
-	}
-	if x.problem != "" {
-		attrs = append(attrs, slog.String("error_code", x.problem))
-	}
-	if x.cause != nil {
-		attrs = append(attrs, slog.String("cause", x.cause.Error()))
-	}
-	g.logger.LogAttrs(context.Background(), level, "request", attrs...)
-}
-
-func seconds(key string, d time.Duration) slog.Attr { return slog.Float64(key, d.Seconds()) }
-
-// methodLabel bounds what a caller can put into logs.
-func methodLabel(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
-		return method
-	}
-	return "other"
 }

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -59,6 +60,10 @@ type Options struct {
 	// headers are believed.
 	TrustedProxies []netip.Prefix
 
+	// RequestLog gets one JSON line per request, each in one Write, which must be
+	// safe for concurrent use and must not keep the bytes. Nil: no such log.
+	RequestLog io.Writer
+
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // nil: a registry of its own
 }
@@ -71,6 +76,8 @@ type Gateway struct {
 	requestTimeout time.Duration
 	ignoreUnknown  bool
 	proxies        proxies
+	requestLog     io.Writer
+	records        *records
 	logger         *slog.Logger
 	metrics        *metrics
 	headers        *headers
@@ -96,6 +103,8 @@ func New(opts Options) *Gateway {
 		requestTimeout: opts.RequestTimeout,
 		ignoreUnknown:  opts.IgnoreUnknownParameters,
 		proxies:        opts.TrustedProxies,
+		requestLog:     opts.RequestLog,
+		records:        newRecords(),
 		logger:         opts.Logger,
 		metrics:        newMetrics(opts.Registerer),
 		headers:        newHeaders(),

@@ -59,7 +59,7 @@ type bench struct {
 
 func newBench(opts Options) bench {
 	b := bench{logs: &bytes.Buffer{}, registry: prometheus.NewRegistry()}
-	opts.Logger, opts.Registerer = slog.New(slog.NewJSONHandler(b.logs, nil)), b.registry
+	opts.Logger, opts.RequestLog, opts.Registerer = slog.New(slog.NewJSONHandler(b.logs, nil)), b.logs, b.registry
 	if opts.Auth == nil {
 		opts.Auth = authFunc(buyer)
 	}

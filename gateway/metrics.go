@@ -18,6 +18,8 @@ type metrics struct {
 	duration *prometheus.HistogramVec // endpoint, cache
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
+
+	logErrors prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -47,7 +49,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Handlers that panicked; each is a bug.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics)
+	m.logErrors = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "inquiry_gateway_log_errors_total",
+		Help: "Log records of requests that could not be written.",
+	})
+	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics, m.logErrors)
 	return m
 }
 
@@ -78,5 +84,5 @@ func (s *series) observe(x *exchange) {
 	if x.problem != "" {
 		s.metrics.errors.WithLabelValues(s.endpoint, x.problem).Inc()
 	}
-	s.duration[x.list.Outcome].Observe(time.Since(x.begin).Seconds())
+	s.duration[x.list.Outcome].Observe(x.duration.Seconds())
 }

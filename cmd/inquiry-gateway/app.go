@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,6 +36,7 @@ const writeSlack = 10 * time.Second
 // a reload replaces is in current; the rest lives as long as the process.
 type app struct {
 	logger   *slog.Logger
+	requests io.Writer // of one line per request
 	public   *server
 	ops      *server
 	registry *prometheus.Registry  // of what lives as long as the process
@@ -67,9 +69,10 @@ func openListeners(cfg config.Config) (listeners, error) {
 func (l listeners) close() error { return errors.Join(l.public.Close(), l.ops.Close()) }
 
 // newApp puts the parts together. On an error everything already opened is
-// closed again, the listeners included.
-func newApp(cfg config.Config, l listeners, logger *slog.Logger) (*app, error) {
-	a := &app{logger: logger, registry: newRegistry()}
+// closed again, the listeners included. logger and requests write to the same
+// log; requests gets the records of requests.
+func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Writer) (*app, error) {
+	a := &app{logger: logger, requests: requests, registry: newRegistry()}
 	if err := a.build(cfg, l); err != nil {
 		return nil, errors.Join(err, l.close(), a.closeParts(context.Background()))
 	}

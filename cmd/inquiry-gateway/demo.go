@@ -70,12 +70,14 @@ func (d *demo) run(ctx context.Context) error {
 }
 
 func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, callers []caller) error {
-	logger := newLogger(d.errOut)
+	out := newLogWriter(d.errOut)
+	defer out.Close()
+	logger := newLogger(out)
 	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.close())
 	}
-	a, err := newApp(loaded.Config, l, logger)
+	a, err := newApp(loaded.Config, l, logger, out)
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}

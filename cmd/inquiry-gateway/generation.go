@@ -67,6 +67,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          proxies,
+		RequestLog:              a.requests,
 		Logger:                  a.logger,
 		Registerer:              gen.registry,
 	})

@@ -107,7 +107,7 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = newApp(loaded.Config, l, slog.New(slog.NewJSONHandler(p.logs, nil))); err != nil {
+	if p.app, err = newApp(loaded.Config, l, slog.New(slog.NewJSONHandler(p.logs, nil)), p.logs); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

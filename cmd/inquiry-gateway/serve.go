@@ -28,7 +28,9 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			cfg, logger := loaded.Config, newLogger(c.Root().ErrWriter)
+			out := newLogWriter(c.Root().ErrWriter)
+			defer out.Close()
+			cfg, logger := loaded.Config, newLogger(out)
 			for _, warning := range loaded.Warnings {
 				logger.Warn("configuration", "warning", warning.Error())
 			}
@@ -36,7 +38,7 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			a, err := newApp(cfg, l, logger)
+			a, err := newApp(cfg, l, logger, out)
 			if err != nil {
 				return err
 			}

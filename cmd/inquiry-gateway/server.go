@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"inquiry-gateway/gateway"
 )
 
 // Bounds of a connection that no configuration needs to change: the public
@@ -51,9 +53,10 @@ func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, logge
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &server{
-		listener: l,
+		listener: gateway.JoinWrites(l),
 		http: &http.Server{
 			Handler:           h,
+			ConnContext:       gateway.ConnContext,
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,

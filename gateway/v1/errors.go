@@ -32,11 +32,11 @@ func AppendErrors(dst []byte, errs ...Error) []byte {
 }
 
 func appendError(dst []byte, e *Error) []byte {
-	dst = appendString(append(dst, `{"id":`...), e.ID)
-	dst = appendString(append(dst, `,"status":`...), e.Status)
-	dst = appendString(append(dst, `,"code":`...), e.Code)
-	dst = appendString(append(dst, `,"title":`...), e.Title)
-	dst = appendString(append(dst, `,"detail":`...), e.Detail)
+	dst = AppendString(append(dst, `{"id":`...), e.ID)
+	dst = AppendString(append(dst, `,"status":`...), e.Status)
+	dst = AppendString(append(dst, `,"code":`...), e.Code)
+	dst = AppendString(append(dst, `,"title":`...), e.Title)
+	dst = AppendString(append(dst, `,"detail":`...), e.Detail)
 	return append(appendSource(dst, e.Source), '}')
 }
 
@@ -45,9 +45,9 @@ func appendSource(dst []byte, s *Source) []byte {
 	case s == nil:
 		return dst
 	case s.Parameter != "":
-		return append(appendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
+		return append(AppendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
 	case s.Header != "":
-		return append(appendString(append(dst, `,"source":{"header":`...), s.Header), '}')
+		return append(AppendString(append(dst, `,"source":{"header":`...), s.Header), '}')
 	}
 	return dst
 }

@@ -48,7 +48,7 @@ func appendJSON(dst []byte, node any) ([]byte, error) {
 		return appendArray(dst, v)
 	case string:
 
-		return appendString(dst, v), nil
+		return AppendString(dst, v), nil
 	default:
 		scalar, err := json.Marshal(v)
 		return append(dst, scalar...), err
@@ -61,7 +61,7 @@ func appendObject(dst []byte, members yaml.MapSlice) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, fmt.Sprint(m.Key))
+		dst = AppendString(dst, fmt.Sprint(m.Key))
 		var err error
 		if dst, err = appendJSON(append(dst, ':'), m.Value); err != nil {
 			return nil, err

@@ -23,13 +23,13 @@ func appendNullString(dst []byte, s upstream.NullString) []byte {
 	if !s.Valid {
 		return append(dst, `null`...)
 	}
-	return appendString(dst, s.String)
+	return AppendString(dst, s.String)
 }
 
-// appendString appends s as a JSON string (RFC 8259, section 7), byte for byte
+// AppendString appends s as a JSON string (RFC 8259, section 7), byte for byte
 // as encoding/json does with HTML escaping off: each byte that is not part of
 // valid UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	if !utf8.ValidString(s) {
 		return append(appendRepaired(dst, s), '"')

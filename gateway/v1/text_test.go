@@ -19,7 +19,7 @@ func repaired(s string) string {
 
 func checkString(t *testing.T, s string) {
 	t.Helper()
-	out := appendString(nil, s)
+	out := AppendString(nil, s)
 	if !utf8.Valid(out) || !json.Valid(out) {
 		t.Fatalf("%q became %q: not valid", s, out)
 	}
@@ -51,6 +51,6 @@ func FuzzString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := string(b)
 		checkString(t, s)
-		wantJSON(t, appendString(nil, s), s)
+		wantJSON(t, AppendString(nil, s), s)
 	})
 }

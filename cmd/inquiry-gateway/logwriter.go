@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// logDelay is how long a line may wait for others before it is written out.
+	logDelay = 100 * time.Millisecond
+	// logFull is how much may wait where the reader of the log does not keep up;
+	// what comes on top is dropped, which whoever writes it is told.
+	logFull = 1 << 20
+	// logEnough is written out at once.
+	logEnough = 64 << 10
+)
+
+var errLogFull = errors.New("the log is not read as fast as it is written")
+
+// logWriter gathers lines and writes them out together, because a system call
+// per line would cost a hit more than its look-up. A line about an error goes
+// out at once. It is safe for concurrent use; a slow reader of the log holds up
+// nobody but the goroutine that writes out.
+type logWriter struct {
+	out   io.Writer
+	wake  chan struct{} // capacity 1
+	ended chan struct{}
+	done  chan struct{}
+
+	mu    sync.Mutex
+	lines []byte
+	spare []byte // the buffer that is not in use
+}
+
+func newLogWriter(out io.Writer) *logWriter {
+	w := &logWriter{out: out, wake: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// Write takes one line, whole or not at all.
+func (w *logWriter) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	if len(w.lines)+len(line) > logFull {
+		w.mu.Unlock()
+		return 0, errLogFull
+	}
+	w.lines = append(w.lines, line...)
+	size := len(w.lines)
+	w.mu.Unlock()
+	if size >= logEnough || urgent(line) {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	return len(line), nil
+}
+
+// urgent looks where slog's JSON has the level.
+func urgent(line []byte) bool {
+	return bytes.Contains(line[:min(len(line), 80)], []byte(`"level":"ERROR"`))
+}
+
+func (w *logWriter) run() {
+	defer close(w.done)
+	tick := time.NewTicker(logDelay)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-w.wake:
+		case <-w.ended:
+			w.flush()
+			return
+		}
+		w.flush()
+	}
+}
+
+// flush is run's alone. Where the log cannot be written there is nowhere to say
+// so; the lines are gone.
+func (w *logWriter) flush() {
+	w.mu.Lock()
+	lines := w.lines
+	w.lines = w.spare[:0]
+	w.mu.Unlock()
+	if len(lines) > 0 {
+		_, _ = w.out.Write(lines)
+	}
+	w.mu.Lock()
+	w.spare = lines
+	w.mu.Unlock()
+}
+
+// Close writes out what waits. Nothing may be written afterwards.
+func (w *logWriter) Close() error {
+	close(w.ended)
+	<-w.done
+	return nil
+}

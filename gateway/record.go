@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	v1 "inquiry-gateway/gateway/v1"
+)
+
+// records are the buffers that log records are written in.
+type records struct{ pool sync.Pool }
+
+func newRecords() *records {
+	return &records{sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}}
+}
+
+// log writes the exchange's one record, in one Write. Who asked is said by
+// account and key id; never the key, a filter's records or an id of the legacy
+// system.
+func (g *Gateway) log(x *exchange, endpoint string) {
+	if g.requestLog == nil {
+		return
+	}
+	buf := g.records.pool.Get().(*[]byte)
+	*buf = g.appendRecord((*buf)[:0], x, endpoint)
+	if _, err := g.requestLog.Write(*buf); err != nil {
+		g.metrics.logErrors.Inc()
+	}
+	g.records.pool.Put(buf)
+}
+
+// appendRecord appends the record as the line that slog's JSONHandler would
+// write of the same attributes. It is written by hand because every hit pays
+// for it: slog takes four times as long.
+func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
+	level := slog.LevelInfo
+	if x.status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	b = append(b, `{"time":"`...)
+	b = x.begin.Add(x.duration).AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","level":"`...)
+	b = append(b, level.String()...)
+	b = append(b, `","msg":"request","request_id":"`...)
+	b = append(b, x.id...) // of a harmless alphabet, taken over or made
+	b = append(b, `","method":"`...)
+	b = append(b, methodLabel(x.request.Method)...)
+	b = append(b, `","endpoint":"`...)
+	b = append(b, endpoint...)
+	b = append(b, `","status":`...)
+	b = strconv.AppendInt(b, int64(x.status), 10)
+	b = appendSeconds(b, "duration_seconds", x.duration)
+	b = append(b, `,"bytes":`...)
+	b = strconv.AppendInt(b, int64(x.bytes), 10)
+	b = append(b, `,"client_address":"`...)
+	b = g.clientAddress(x.request).AppendTo(b)
+	b = append(b, '"')
+	if x.principal.Account != "" {
+		b = appendText(b, "account", x.principal.Account)
+		b = appendText(b, "key_id", x.principal.KeyID)
+		b = appendSeconds(b, "auth_seconds", x.authTime)
+	}
+	if x.list.Outcome != "" {
+		b = appendText(b, "cache", string(x.list.Outcome))
+		b = appendText(b, "tier", x.list.Tier)
+		b = appendSeconds(b, "age_seconds", x.list.Age)
+		b = appendSeconds(b, "list_seconds", x.list.Wait)
+	}
+	if x.problem != "" {
+		b = appendText(b, "error_code", x.problem)
+	}
+	if x.cause != nil {
+		b = appendText(b, "cause", x.cause.Error())
+	}
+	return append(b, '}', '\n')
+}
+
+func appendText(b []byte, key, value string) []byte {
+	b = append(b, ',', '"')
+	b = append(b, key...)
+	b = append(b, '"', ':')
+	return v1.AppendString(b, value)
+}
+
+// appendSeconds appends a duration in seconds to the microsecond.
+func appendSeconds(b []byte, key string, d time.Duration) []byte {
+	b = append(b, ',', '"')
+	b = append(b, key...)
+	b = append(b, '"', ':')
+	micros := max(d.Microseconds(), 0)
+	b = strconv.AppendInt(b, micros/1e6, 10)
+	b = append(b, '.')
+	rest := micros % 1e6
+	for unit := int64(1e5); unit > 0; unit /= 10 {
+		b = append(b, byte('0'+rest/unit%10))
+	}
+	return b
+}
+
+// methodLabel bounds what a caller can put into logs.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
+		return method
+	}
+	return "other"
+}
