@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
@@ -49,6 +50,18 @@ func TestAnEntryUnderAForeignKeyIsRefusedCountedAndFilledAgain(t *testing.T) {
 	}
 	if n := counter(t, l.metrics.refused.WithLabelValues(TierLocal, "foreign")); n != 1 {
 		t.Errorf("%v refused entries counted", n)
+	}
+}
+
+func TestALateAnswerDoesNotReplaceANewerOne(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	old := mustGet(t, l, aKey).Entry
+	g.clock.add(30 * time.Second)
+	newer := body(mustGet(t, l, aKey))
+	l.keep(old)
+	if r, ok := l.Lookup(aKey); !ok || body(r) != newer {
+		t.Error("the older answer is served now")
 	}
 }
 

@@ -99,6 +99,22 @@ func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
+func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
+	f := newFleet(t, 1)
+	f.hold = make(chan struct{})
+	done := make(chan Result, 1)
+	go func() { done <- mustGet(t, f.nodes[0], aKey) }()
+	eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
+	lease := f.nodes[0].redis.names(aKey, "").lease
+	f.srv.Do("SET", lease, "another node", "PX", "60000")
+	close(f.hold)
+	<-done
+	f.settled()
+	if got := f.srv.Do("GET", lease); got != "$12\r\nanother node" {
+		t.Errorf("the lease is now %q", got)
+	}
+}
+
 func TestASlowFillKeepsItsLease(t *testing.T) {
 	f := newFleet(t, 2)
 	f.hold = make(chan struct{})

@@ -161,7 +161,9 @@ func isOutage(err error) bool {
 type hook struct{ g *guarded }
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return orBroken(next(ctx, network, addr)) // no sentinel knows the master, for one
+	}
 }
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -230,6 +230,25 @@ func TestAPurgedListDoesNotStandInForAFailure(t *testing.T) {
 	}
 }
 
+func TestAPurgeDuringAFailingFillLeavesNothingToStandIn(t *testing.T) {
+	g := &legacy{clock: newClock()}
+	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	mustGet(t, l, aKey)
+	g.clock.add(30 * time.Second) // good for stale_if_error only
+	g.failWith(errLegacy)
+	g.hold = make(chan struct{})
+	failed := make(chan error, 1)
+	go func() { _, err := l.Get(t.Context(), aKey); failed <- err }()
+	eventually(t, "the fill runs", func() bool { return g.calls.Load() == 2 })
+	if _, err := l.Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	close(g.hold)
+	if err := <-failed; !errors.Is(err, errLegacy) {
+		t.Errorf("error %v; the purged list stood in", err)
+	}
+}
+
 func TestAPurgeThatRedisDidNotTakeIsAnErrorAndHoldsHere(t *testing.T) {
 	f := newFleet(t, 1)
 	f.warm(t, aKey)

@@ -137,6 +137,7 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if err != nil {
 		return nil, err
 	}
+	o.Dialer = dialer(o.TLSConfig)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

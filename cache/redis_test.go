@@ -237,6 +237,13 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 			t.Fatalf("with the breaker open a pipeline got %v", err)
 		}
 	}
+	// Half-open is the prober's alone: no request is the one to try.
+	eventually(t, "the prober has tried a few times", func() bool {
+		if err := rdb.Get(ctx, "k").Err(); err != errRedisSkipped {
+			t.Fatalf("while the prober tries a call got %v", err)
+		}
+		return counter(t, g.metrics.operations.WithLabelValues("ping", "timeout")) >= 3
+	})
 	if n := counter(t, g.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
 		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)
 	}
@@ -265,6 +272,22 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 	// A lease would read the list a second time.
 	if stats := srv.Do("INFO", "commandstats"); !strings.Contains(stats, "cmdstat_getrange:calls=5,") {
 		t.Errorf("a sluggish Redis was not read once per miss:\n%s", stats)
+	}
+}
+
+// TestALongOutageDoesNotDelayTheReturn makes more failed connections than the
+// pool is large; go-redis on its own would then look again once a second.
+func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := openRedis(t, redisAt(srv.Addr))
+	srv.Kill()
+	ctx := probing(t.Context())
+	for range 2 * redisConns {
+		_ = rdb.(*guarded).UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err()
+	}
+	srv.Restart()
+	if err := rdb.(*guarded).UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err(); err != nil {
+		t.Errorf("the first call after the return: %v", err)
 	}
 }
 
