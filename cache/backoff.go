@@ -35,7 +35,8 @@ type attempt struct {
 type kindBackoff struct {
 	mu sync.Mutex
 	attempt
-	probing bool // a refresh was let through since the last failure
+	last    time.Time // of the failures
+	probing bool      // a refresh was let through since then
 }
 
 func newBackoff() (*backoff, error) {
@@ -87,6 +88,7 @@ func (b *backoff) failed(i kindIndex, k Key, now time.Time) {
 	kb := &b.kinds[i]
 	kb.mu.Lock()
 	defer kb.mu.Unlock()
+	kb.last = now
 	if kb.failures >= endpointFailures && !kb.probing && now.Before(kb.next) {
 		return // of the same burst: a hundred calls that fail together are one round
 	}
@@ -108,8 +110,17 @@ func (b *backoff) retryAt(k Key) time.Time {
 	return a.next
 }
 
-// forget clears the key alone: another node has filled it.
-func (b *backoff) forget(k Key) { b.keys.Invalidate(k) }
+// relieved takes an answer that another node got: the key is well, and the
+// endpoint, too, if that was after it failed here.
+func (b *backoff) relieved(i kindIndex, k Key, answered time.Time) {
+	kb := &b.kinds[i]
+	kb.mu.Lock()
+	defer kb.mu.Unlock()
+	b.keys.Invalidate(k)
+	if answered.After(kb.last) {
+		kb.attempt, kb.probing = attempt{}, false
+	}
+}
 
 func (a attempt) again(now time.Time) attempt {
 	a.failures++

@@ -1,8 +1,10 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +175,27 @@ func TestAPanicUnderALeaseFreesTheOthers(t *testing.T) {
 	}
 }
 
+func TestListsThatAreNeverStoredAreNotWaitedFor(t *testing.T) {
+	f := newFleet(t, 2)
+	f.hold = make(chan struct{})
+	cfg := testConfig()
+	cfg.Buyer = KindConfig{}
+	done := make(chan Result, 2)
+	for _, l := range f.nodes {
+		if err := l.SetConfig(cfg); err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- mustGet(t, l, aKey) }()
+	}
+	eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
+	close(f.hold)
+	for range 2 {
+		if r := <-done; r.Stored || r.Outcome != Miss {
+			t.Errorf("%s, stored %t", r.Outcome, r.Stored)
+		}
+	}
+}
+
 func TestWithoutFleetCoalescingEachNodeFills(t *testing.T) {
 	f := newFleet(t, 2)
 	f.hold = make(chan struct{})
@@ -219,4 +242,40 @@ func BenchmarkStampede(b *testing.B) {
 			report(b, calls, waits)
 		})
 	}
+}
+
+// BenchmarkTiers is what a look-up costs by where it ends: in the process, in
+// Redis, and at a legacy that costs nothing. It supports the in-process tier in
+// front of Redis.
+func BenchmarkTiers(b *testing.B) {
+	f := newFleet(b, 1)
+	l := f.nodes[0]
+	page := strings.Repeat(`{"title":"Order 4711","status":"pending","created_at":"2026-06-01T09:30:00.000Z"},`, 125) // 10 KB
+	l.opts.Fill = func(context.Context, Key) (Content, error) {
+		return Content{Body: []byte(page), AnsweredAt: f.clock.Now()}, nil
+	}
+	b.Run("local", func(b *testing.B) {
+		mustGet(b, l, aKey)
+		b.ReportAllocs()
+		for b.Loop() {
+			mustGet(b, l, aKey)
+		}
+	})
+	f.settled()
+	b.Run("redis", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.local.Invalidate(aKey)
+			if r := mustGet(b, l, aKey); r.Tier != TierRedis {
+				b.Fatalf("%s from %q", r.Outcome, r.Tier)
+			}
+		}
+	})
+	b.Run("fill", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			mustGet(b, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)})
+		}
+		f.settled()
+	})
 }

@@ -113,6 +113,25 @@ func TestAFailingEndpointSparesOtherStaleKeysTheWait(t *testing.T) {
 	}
 }
 
+func TestAnotherNodesAnswerEndsTheBackOff(t *testing.T) {
+	c := newClock()
+	b, err := newBackoff()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range endpointFailures {
+		b.failed(0, aKey, c.Now())
+	}
+	b.relieved(0, otherKey, c.Now().Add(-time.Second))
+	if !b.failing(0, aKey) || !b.failing(0, otherKey) {
+		t.Error("an answer from before the failure ended the endpoint's back-off")
+	}
+	b.relieved(0, aKey, c.Now().Add(time.Second))
+	if b.failing(0, aKey) || b.failing(0, otherKey) || !b.due(0, aKey, c.Now()) {
+		t.Error("still backing off after the legacy answered another node")
+	}
+}
+
 func TestBackOffGrowsAndStopsGrowing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(-5, 1000).Draw(t, "failures")

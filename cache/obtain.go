@@ -53,8 +53,8 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	if settled {
 		return true
 	}
-	if l.policy.Load().coalesce && time.Since(start) < redisSlow {
-		l.contend(ctx, f)
+	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < redisSlow {
+		l.contend(ctx, f) // not for lists that are never stored: nobody would find one
 	}
 	return f.landed()
 }
@@ -107,7 +107,7 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 	outcome := Hit
 	switch {
 	case state == fresh:
-		l.backoff.forget(f.key)
+		l.backoff.relieved(f.kind, f.key, e.AnsweredAt)
 		if f.waited && tier == TierRedis {
 			outcome = Collapsed
 		}
