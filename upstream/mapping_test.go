@@ -59,7 +59,7 @@ func TestMapRefuses(t *testing.T) {
 		{"unknown status", `"state":"N"`, `"state":"Z"`, "record", "status: a value that has no entry"},
 		{"bad time", `"2026-03-01 09:30:00"`, `"2026-02-30 09:30:00"`, "record", "created_at: not a time"},
 		{"time null", `"2026-03-01 09:30:00"`, `null`, "record", "created_at: missing"},
-		{"replies no array", `"replies":[{`, `"replies":{"x":1},"other":[{`, "record", "responses: not an array"},
+		{"replies no array", `"replies":[{`, `"replies":{"x":1},"other":[{`, "record", "responses: not the array"},
 		{"reply no object", `"replies":[{`, `"replies":[5,{`, "record", "responses: not an object"},
 		{"reply content", `"text":"On its way"`, `"text":null`, "record", "responses.content: missing"},
 		{"reply role", `"role":"S"`, `"role":"X"`, "record", "responses.responder_type: a value"},
@@ -124,13 +124,25 @@ func TestItemsMayBeMissing(t *testing.T) {
 }
 
 func TestItemsInAnObject(t *testing.T) {
-	section := strings.Replace(mappingYAML, "items: result.items", `items: "result.items|@values"`, 1)
-	r, err := mapBuyer(t, section, `{"result":{"items":{"k1":`+goodTicket+`,"k2":`+goodTicket+`}}}`, Request{})
-	if err != nil || len(r.list) != 2 || len(r.list[1].Responses) != 1 {
-		t.Errorf("%+v %v", r.list, err)
+	quoting := strings.Replace(goodTicket, "Where is it?", "as k-0002 said", 1)
+	for _, items := range []string{`"result.items|@values"`, `result.items.@values`, `"result|items|@values"`} {
+		section := strings.NewReplacer("items: result.items", "items: "+items, "[uuid, ", `["@key", uuid, `, "items: replies", `items: "replies.@values"`).Replace(mappingYAML)
+		replies := strings.NewReplacer(`"replies":[`, `"replies":{"0":`, `]}`, `}}`)
+		body := `{"result":{"items":{"k-0001":` + replies.Replace(quoting) + `,"k-0002":` + replies.Replace(goodTicket) + `}}}`
+		r, err := mapBuyer(t, section, body, Request{})
+		if err != nil || len(r.list) != 2 || len(r.list[1].Responses) != 1 || r.list[0].Content != "as [removed] said" {
+			t.Errorf("%s: %+v %v", items, r.list, err)
+		}
+		for body, reason := range map[string]string{`{"result":{"items":{}}}`: "", `{"result":{}}`: "items", `{"error":"x"}`: "items", `{"result":{"items":[]}}`: "items", `{"result":{"items":{"a":1}}}`: "record"} {
+			r, err = mapBuyer(t, section, body, Request{})
+			if reason == "" && (err != nil || len(r.list) != 0) || reason != "" && (err == nil || err.Reason != reason) {
+				t.Errorf("%s, %s: %+v %v", items, body, r.list, err)
+			}
+		}
 	}
-	if r, err = mapBuyer(t, section, `{"result":{"items":{}}}`, Request{}); err != nil || len(r.list) != 0 {
-		t.Errorf("%+v %v", r.list, err)
+	section := strings.Replace(mappingYAML, "[uuid, ", `["@key", uuid, `, 1)
+	if found := fieldsOf(t, configFrom(t, section).Validate()); found["buyer.internal_ids"] == "" {
+		t.Errorf("keys of an array: %v", found)
 	}
 }
 

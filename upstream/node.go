@@ -20,7 +20,9 @@ type kid struct {
 
 // list marks an array whose elements are records or responses.
 type list struct {
-	frame int // of the elements
+	frame int  // of the elements
+	keyed bool // the items are the members of an object
+	keyID bool // whose keys are internal ids
 	done  func(r *reply, element value) bool
 }
 

@@ -117,7 +117,12 @@ func (p *parser) object(n *node, depth int) bool {
 			return p.fail("duplicate name in an object")
 		}
 		p.space()
-		if !p.value(n.child(key), depth) {
+		if n != nil && n.list != nil && n.list.keyed {
+			ok = p.member(n, key, depth)
+		} else {
+			ok = p.value(n.child(key), depth)
+		}
+		if !ok {
 			return false
 		}
 		more, ok := p.next('}')
@@ -179,7 +184,10 @@ func (p *parser) array(n *node, depth int) bool {
 	var child *node
 	var items *list
 	if n != nil {
-		child, items = n.each, n.list
+		child = n.each
+	}
+	if n != nil && n.list != nil && !n.list.keyed {
+		items = n.list
 	}
 	p.pos++
 	p.space()
@@ -202,6 +210,14 @@ func (p *parser) array(n *node, depth int) bool {
 			return ok
 		}
 	}
+}
+
+// member parses a record that stands in an object under a key.
+func (p *parser) member(n *node, key string, depth int) bool {
+	if n.list.keyID {
+		p.into.ids.addString(key)
+	}
+	return p.item(n.each, n.list, depth)
 }
 
 // item parses an element of a list and tells the reply about it.

@@ -1,6 +1,9 @@
 package upstream
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // endpointPlan is the compiled mapping of one endpoint. It is read-only and
 // shared by all requests.
@@ -13,6 +16,7 @@ type endpointPlan struct {
 	records   *node  // an array of records, for items
 	sizes     [frameCount]int
 	itemsSlot int
+	keyed     bool // the items are the members of an object
 	noItems   bool // nothing at items means an empty list
 
 	// The paths as they were written, for probe.
@@ -35,6 +39,7 @@ type endpointPlan struct {
 }
 
 type responsesPlan struct {
+	keyed         bool // the items are the members of an object
 	items         source
 	ids           []string // paths of internal ids that are not simple
 	list          *node    // an array of responses, for an items path that is not simple
@@ -108,22 +113,43 @@ func (c *compiler) source(path string) source {
 	return source{path: path}
 }
 
+// keyPath stands among internal ids for the key under which a record is found.
+const keyPath = "@key"
+
+// itemsOf splits @values off the end of a path. gjson makes an empty array of
+// it where nothing is, and then a reply that is an error would be an empty list.
+func itemsOf(path string) (base string, keyed bool) {
+	base, keyed = strings.CutSuffix(path, "@values")
+	switch {
+	case !keyed:
+		return path, false
+	case base == "":
+		return "@this", true
+	}
+	return base[:len(base)-1], true
+}
+
 func (c *compiler) records(cfg EndpointConfig) {
-	items := &list{frame: frameRecord, done: (*reply).record}
+	path, keyed := itemsOf(cfg.Items)
+	items := &list{frame: frameRecord, done: (*reply).record, keyed: keyed, keyID: slices.Contains(cfg.InternalIDs, keyPath)}
+	if items.keyID && !keyed {
+		c.add(c.prefix+".internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
+	}
 	element := &node{frame: frameRecord}
 	c.plan.records = &node{list: items, each: element}
 	c.root, c.frame = element, frameRecord
 	c.plan.itemsPath, c.plan.noItems = cfg.Items, cfg.ItemsOptional
-	switch keys, simple := simplePath(cfg.Items, false); {
+	c.plan.keyed = keyed
+	switch keys, simple := simplePath(path, false); {
 	case cfg.Items == "":
 		c.add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	case !c.path(c.prefix+".items", cfg.Items):
-	case simple || cfg.Items == "@this":
+	case simple || path == "@this":
 		n := c.plan.root.at(keys, frameReply)
 		n.list, n.each = items, element
 		c.plan.itemsSlot = c.slot(n)
 	default:
-		c.plan.items = cfg.Items
+		c.plan.items = path
 	}
 	switch cfg.OnInvalidRecord {
 	case "", "fail", "skip":
@@ -158,7 +184,7 @@ func (c *compiler) owner(cfg EndpointConfig) {
 
 func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
 	for i, path := range paths {
-		if !c.path(index(field, i), path) {
+		if path == keyPath || !c.path(index(field, i), path) {
 			continue
 		}
 		if keys, ok := simplePath(path, true); ok {

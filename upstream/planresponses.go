@@ -20,15 +20,19 @@ func (f FetchConfig) used() bool {
 
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	at += "responses."
-	r := &responsesPlan{itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
+	path, keyed := itemsOf(cfg.Items)
+	r := &responsesPlan{keyed: keyed, itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
 	c.plan.responses = r
 	element := &node{frame: frameResponse}
-	items := &list{frame: frameResponse, done: (*reply).response}
+	items := &list{frame: frameResponse, done: (*reply).response, keyed: keyed, keyID: slices.Contains(cfg.InternalIDs, keyPath)}
 	if cfg.ItemsOptional && !cfg.Fetch.used() {
 		c.add(at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	}
+	if items.keyID && !keyed {
+		c.add(at+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
+	}
 	inner := *c
-	keys, simple := simplePath(cfg.Items, false)
+	keys, simple := simplePath(path, false)
 	switch {
 	case cfg.Items == "":
 		c.add(at+"items", "missing: the GJSON path of the array of responses")
@@ -44,7 +48,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		n.each = element
 		r.items = source{slot: c.slot(n)}
 	default:
-		r.items = source{path: cfg.Items}
+		r.items = source{path: path}
 		r.list = &node{list: items, each: element}
 	}
 	inner.root, inner.frame = element, frameResponse
@@ -70,14 +74,16 @@ func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, items *node) *endpointPlan {
 	f := cfg.Fetch
 	plan := &endpointPlan{kind: c.plan.kind, root: &node{}, records: items, responses: r, second: true, noItems: cfg.ItemsOptional}
-	if keys, simple := simplePath(cfg.Items, false); simple || cfg.Items == "@this" {
+	path, keyed := itemsOf(cfg.Items)
+	plan.keyed = keyed
+	if keys, simple := simplePath(path, false); simple || path == "@this" {
 		n := plan.root.at(keys, frameReply)
 		n.list, n.each = items.list, items.each
 		sub := *c
 		sub.plan = plan
 		plan.itemsSlot = sub.slot(n)
 	} else {
-		plan.items = cfg.Items
+		plan.items = path
 	}
 	name := varID
 	if f.Batch > 0 {

@@ -308,6 +308,9 @@ func (x *prober) checkOwner(r *reply, raw string) {
 // quotes finds the texts that had ids in them.
 func (x *prober) quotes(list []Inquiry, numbers []int, items string) {
 	for _, path := range x.plan.idPaths {
+		if path == keyPath {
+			continue
+		}
 		id := ProbeID{Path: path, Quoted: []string{}}
 		var set idSet
 		gjson.Parse(items).ForEach(func(_, item gjson.Result) bool {

@@ -77,7 +77,7 @@ func (r *reply) collect(body string) *Error {
 	}
 	if r.plan.items != "" {
 		items := lookup(body, r.plan.items)
-		if items.kind == array {
+		if items.kind == r.plan.itemsKind() {
 			if err := r.parse(items.raw, r.plan.records); err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (r *reply) collect(body string) *Error {
 
 func (r *reply) checkItems(items value) *Error {
 	switch items.kind {
-	case array:
+	case r.plan.itemsKind():
 		return nil
 	case missing:
 		if r.plan.noItems {
@@ -97,7 +97,17 @@ func (r *reply) checkItems(items value) *Error {
 		}
 		return invalid("items", "the reply has nothing at the path of items")
 	}
-	return invalid("items", "the value at the path of items is not an array")
+	return invalid("items", "the value at the path of items is no %s", r.plan.itemsKind())
+}
+
+// itemsKind is what the value that holds the records has to be.
+func (p *endpointPlan) itemsKind() kind { return listKind(p.keyed) }
+
+func listKind(keyed bool) kind {
+	if keyed {
+		return object
+	}
+	return array
 }
 
 func (r *reply) parse(s string, n *node) *Error {
@@ -246,10 +256,10 @@ func (r *reply) inquiry(record string) (inq Inquiry, bad violation) {
 func (r *reply) readResponses(record string) violation {
 	plan := r.plan.responses
 	v := plan.items.find(r.frames[frameRecord], record)
-	if v.present() && v.kind != array {
-		return violation{"responses", whyArray}
+	if v.present() && v.kind != listKind(plan.keyed) {
+		return violation{"responses", whyList}
 	}
-	if plan.list != nil && v.kind == array {
+	if plan.list != nil && v.present() {
 		if err := r.parse(v.raw, plan.list); err != nil {
 			return violation{"responses", "the path of items makes no valid JSON"}
 		}

@@ -55,7 +55,7 @@ const (
 	whyUnknown  = "a value that has no entry in values"
 	whyTime     = "not a time in the configured format"
 	whyObject   = "not an object"
-	whyArray    = "not an array"
+	whyList     = "not the array, or the object, that items says"
 	whyNoOwner  = "no owner"
 	whyNoID     = "no id to ask for the responses with"
 	whyStranger = "another owner than the account"
