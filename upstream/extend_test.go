@@ -88,7 +88,7 @@ func TestFieldContradictions(t *testing.T) {
 
 func TestRepeatedParameter(t *testing.T) {
 	p := &problems{}
-	plan := compileRequest("buyer", "/x", map[string]string{"s": "{status}", "q": "is:{status}"}, nil, []string{varStatus}, p)
+	plan := requestSpec{"/x", map[string]string{"s": "{status}", "q": "is:{status}"}, nil, []string{varStatus}}.compile("buyer", p)
 	got, err := plan.url(vars{varAccount: {"a"}, varStatus: {"C", "X"}})
 	if err != nil || got != "/x?q=is%3AC&s=C&s=X" {
 		t.Errorf("%s %v", got, err)

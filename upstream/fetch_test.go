@@ -154,14 +154,10 @@ func status(code int) http.HandlerFunc {
 	}
 }
 
-func TestFetchFailures(t *testing.T) {
+// badReplies is every way a legacy can answer wrongly.
+func badReplies() []badReply {
 	head := `{"result":{"items":[`
-	for _, tc := range []struct {
-		name    string
-		serve   http.HandlerFunc
-		failure Failure
-		reason  string
-	}{
+	return []badReply{
 		{"500", status(500), FailureUpstream, "status_5xx"},
 		{"504", status(504), FailureUpstream, "status_5xx"},
 		{"404", status(404), FailureUpstream, "status_4xx"},
@@ -217,7 +213,18 @@ func TestFetchFailures(t *testing.T) {
 			w.Header().Set("X-Huge", strings.Repeat("x", 200_000))
 			serveJSON(head+"]}}")(w, r)
 		}, FailureUpstream, "read"},
-	} {
+	}
+}
+
+type badReply struct {
+	name    string
+	serve   http.HandlerFunc
+	failure Failure
+	reason  string
+}
+
+func TestFetchFailures(t *testing.T) {
+	for _, tc := range badReplies() {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, tc.serve, func(c *Config) { c.MaxResponseBytes, c.MaxRecords = 50_000, 30 })
 			e := failed(t, f, t.Context(), tc.failure, tc.reason)

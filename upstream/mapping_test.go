@@ -242,7 +242,7 @@ func TestRequestURL(t *testing.T) {
 	cfg := EndpointConfig{Path: "/a/{account}/b", Query: map[string]string{
 		"z": "fixed", "s": "{status}", "q": "owner:{account}[ state:{status}]", "lit": "[[{{x}}]]"}}
 	p := &problems{}
-	plan := compileRequest("buyer", cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType}, p)
+	plan := requestSpec{cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType}}.compile("buyer", p)
 	if p.err() != nil {
 		t.Fatal(p.err())
 	}
@@ -258,7 +258,7 @@ func TestRequestURL(t *testing.T) {
 		}
 	}
 	delete(cfg.Query, "q")
-	plan = compileRequest("buyer", cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType}, p)
+	plan = requestSpec{cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType}}.compile("buyer", p)
 	if got, _ := plan.url(vars{varAccount: {"a/../b c?d"}}); !strings.HasPrefix(got, "/a/a%2F..%2Fb%20c%3Fd/b?") {
 		t.Errorf("escaped to %s", got)
 	}

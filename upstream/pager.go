@@ -12,22 +12,39 @@ import (
 // sink takes a reply of the list in order. It gives the number of its records.
 type sink func(body string) (records int, err error)
 
+// pager reads one list.
+type pager struct {
+	*fetcher
+	pagingPlan
+	base    string // address of the list
+	take    sink
+	records int // taken so far
+}
+
 // list reads all pages of a list, the first of which is at address.
 func (f *fetcher) list(ctx context.Context, p pagingPlan, address string, take sink) error {
-	address = p.sized(address)
+	l := &pager{fetcher: f, pagingPlan: p, base: p.sized(address), take: take}
 	switch p.style {
 	case pagePage, pageOffset:
-		return f.numbered(ctx, p, address, take)
+		return l.numbered(ctx)
 	case pageCursor, pageNext, pageLink:
-		return f.chained(ctx, p, address, take)
+		return l.chained(ctx)
 	}
-	a, err := f.get(ctx, address)
-	if err != nil {
-		return err
-	}
-	f.answered()
-	_, err = take(a.body)
+	_, _, err := l.page(ctx, l.base)
 	return err
+}
+
+// page reads one page and gives the number of its records.
+func (l *pager) page(ctx context.Context, address string) (a answer, n int, err error) {
+	if a, err = l.get(ctx, address); err != nil {
+		return a, 0, err
+	}
+	if l.answeredAt.IsZero() {
+		l.answeredAt = l.now()
+	}
+	n, err = l.take(a.body)
+	l.records += n
+	return a, n, err
 }
 
 // sized says how many records are wanted at a time.
@@ -36,13 +53,6 @@ func (p *pagingPlan) sized(address string) string {
 		return withParam(address, p.SizeParam, strconv.Itoa(p.Size))
 	}
 	return address
-}
-
-// answered notes the time of the first reply.
-func (f *fetcher) answered() {
-	if f.answeredAt.IsZero() {
-		f.answeredAt = f.now()
-	}
 }
 
 func withParam(address, name, value string) string {
@@ -54,21 +64,17 @@ func withParam(address, name, value string) string {
 }
 
 // chained reads pages each of which names the next one.
-func (f *fetcher) chained(ctx context.Context, p pagingPlan, first string, take sink) error {
-	seen := map[string]bool{first: true}
-	for address, n := first, 1; ; n++ {
-		if n > p.MaxPages {
-			return pagingError("the list has more than %d pages", p.MaxPages)
+func (l *pager) chained(ctx context.Context) error {
+	seen := map[string]bool{l.base: true}
+	for address, n := l.base, 1; ; n++ {
+		if n > l.MaxPages {
+			return pagingError("the list has more than %d pages", l.MaxPages)
 		}
-		a, err := f.get(ctx, address)
+		a, _, err := l.page(ctx, address)
 		if err != nil {
 			return err
 		}
-		f.answered()
-		if _, err := take(a.body); err != nil {
-			return err
-		}
-		next, err := p.next(a, first, address)
+		next, err := l.next(a, l.base, address)
 		if err != nil || next == "" {
 			return err
 		}
@@ -117,111 +123,23 @@ func textOf(v value) string {
 	return v.String()
 }
 
-// sameHost resolves the address of a next page. Another host would get the
-// gateway's credentials, and could say anything in the legacy's name.
-func sameHost(current, next string) (string, error) {
-	if next == "" {
-		return "", nil
-	}
-	base, err := url.Parse(current)
-	if err != nil {
-		return "", pagingError("the page's own address cannot be read")
-	}
-	u, err := base.Parse(next)
-	if err != nil {
-		return "", pagingError("the next page's URL cannot be read")
-	}
-	if !strings.EqualFold(u.Scheme, base.Scheme) || !strings.EqualFold(hostPort(u), hostPort(base)) || u.User != nil {
-		return "", pagingError("the next page's URL leads to another host")
-	}
-	u.Fragment = ""
-	return u.String(), nil
-}
-
-func hostPort(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	if strings.EqualFold(u.Scheme, "https") {
-		return u.Host + ":443"
-	}
-	return u.Host + ":80"
-}
-
-// linkNext finds the target of the link with relation next (RFC 8288).
-func linkNext(headers []string) string {
-	for _, h := range headers {
-		for h != "" {
-			open := strings.IndexByte(h, '<')
-			end := strings.IndexByte(h, '>')
-			if open < 0 || end < open {
-				break
-			}
-			target := h[open+1 : end]
-			params, rest := linkParams(h[end+1:])
-			if isNext(params) {
-				return target
-			}
-			h = rest
-		}
-	}
-	return ""
-}
-
-// linkParams splits off the parameters of one link; commas within quotation
-// marks belong to them.
-func linkParams(s string) (params, rest string) {
-	quoted := false
-	for i := range len(s) {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == ',' && !quoted:
-			return s[:i], s[i+1:]
-		}
-	}
-	return s, ""
-}
-
-func isNext(params string) bool {
-	for param := range strings.SplitSeq(params, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "rel") {
-			continue
-		}
-		for rel := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(value), `"`)) {
-			if strings.EqualFold(rel, "next") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // numbered reads pages whose addresses can be computed.
-func (f *fetcher) numbered(ctx context.Context, p pagingPlan, base string, take sink) error {
-	a, err := f.get(ctx, p.address(base, 0, 0))
+func (l *pager) numbered(ctx context.Context) error {
+	first, n, err := l.page(ctx, l.address(l.base, 0, 0))
 	if err != nil {
 		return err
 	}
-	f.answered()
-	n, err := take(a.body)
-	if err != nil {
-		return err
+	if !l.tellsEnd() {
+		return l.untilEnd(ctx, first, n)
 	}
-	if !p.tellsEnd() {
-		return f.untilEnd(ctx, p, base, take, a, n)
-	}
-	pages, total, err := p.end(a, n)
+	pages, err := l.pages(first, n)
 	switch {
 	case err != nil:
 		return err
-	case total > f.plan.maxRecords:
-		return invalid("too_many", "the list has %d records, more than %d", total, f.plan.maxRecords)
-	case pages > p.MaxPages:
-		return pagingError("the list has %d pages, more than %d", pages, p.MaxPages)
+	case pages > l.MaxPages:
+		return pagingError("the list has %d pages, more than %d", pages, l.MaxPages)
 	}
-	return f.rest(ctx, p, base, take, firstPage{a.body, n, pages, total})
+	return l.rest(ctx, first, pages)
 }
 
 // address gives the address of a page by its index and the records before it.
@@ -236,93 +154,106 @@ func (p *pagingPlan) tellsEnd() bool {
 	return p.Total != "" || p.TotalHeader != "" || p.TotalPages != ""
 }
 
-// end gives the number of pages, and of records if the legacy tells it. records
-// is how many the first page has: a legacy may send fewer than were asked for.
-func (p *pagingPlan) end(a answer, records int) (pages, total int, err error) {
-	told := a.header.Get(p.TotalHeader)
+// told gives what the legacy says of the list's length: records, or pages if
+// only those are told.
+func (p *pagingPlan) told(a answer) (int, error) {
+	text := a.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
-		told = textOf(lookup(a.body, p.Total))
+		text = textOf(lookup(a.body, p.Total))
 	case p.TotalHeader == "":
-		told = textOf(lookup(a.body, p.TotalPages))
+		text = textOf(lookup(a.body, p.TotalPages))
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(told))
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 0 {
+		return 0, pagingError("the reply does not tell how long the list is")
+	}
+	return n, nil
+}
+
+func (p *pagingPlan) tellsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
+
+// pages gives the number of pages. A page has as many records as the first: a
+// legacy may send fewer than were asked for.
+func (l *pager) pages(first answer, size int) (int, error) {
+	told, err := l.told(first)
 	switch {
-	case err != nil || n < 0:
-		return 0, 0, pagingError("the reply does not tell how long the list is")
-	case p.Total == "" && p.TotalHeader == "":
-		return max(n, 1), 0, nil
-	case n <= records:
-		return 1, n, nil
-	case records == 0:
-		return 0, 0, pagingError("the list has %d records but its first page has none", n)
+	case err != nil:
+		return 0, err
+	case !l.tellsRecords():
+		return max(told, 1), nil
+	case told > l.plan.maxRecords:
+		return 0, invalid("too_many", "the list has %d records, more than %d", told, l.plan.maxRecords)
+	case told <= size:
+		return 1, nil
+	case size == 0:
+		return 0, pagingError("the list has %d records but its first page has none", told)
 	}
-	return (n + records - 1) / records, n, nil
+	return (told + size - 1) / size, nil
 }
 
-type firstPage struct {
-	body    string
-	records int
-	pages   int // in all
-	total   int // records in all, 0 if not told
-}
-
-// rest reads the pages after the first at the same time and takes them in order.
-func (f *fetcher) rest(ctx context.Context, p pagingPlan, base string, take sink, first firstPage) error {
-	answers := make([]answer, first.pages-1)
+// rest reads the pages after the first at the same time and takes them in
+// order. The length must be the same on all of them, or the list has changed in
+// between, and records may have moved from one page to another unseen.
+func (l *pager) rest(ctx context.Context, first answer, pages int) error {
+	answers := make([]answer, pages-1)
+	size := l.records
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(p.Concurrency)
+	group.SetLimit(l.Concurrency)
 	for i := range answers {
 		group.Go(func() (err error) {
-			answers[i], err = f.get(ctx, p.address(base, i+1, (i+1)*first.records))
+			answers[i], err = l.get(ctx, l.address(l.base, i+1, (i+1)*size))
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	records := first.records
+	length, err := l.told(first)
+	if err != nil {
+		return err
+	}
 	for i, a := range answers {
-		n, err := take(a.body)
+		n, err := l.take(a.body)
 		if err != nil {
 			return err
 		}
-		if n > 0 && a.body == first.body {
-			return pagingError("page %d is the first page again; does the legacy know parameter %q?", i+2, p.Param)
+		l.records += n
+		told, err := l.told(a)
+		switch {
+		case err != nil:
+			return err
+		case told != length:
+			return pagingError("the list changed while it was read: page %d tells another length than the first", i+2)
+		case n > 0 && a.body == first.body:
+			return pagingError("page %d is the first page again; does the legacy know parameter %q?", i+2, l.Param)
+		case n == 0 && i < len(answers)-1:
+			return pagingError("page %d of %d is empty", i+2, pages)
 		}
-		if n == 0 && i < len(answers)-1 {
-			return pagingError("page %d of %d is empty", i+2, first.pages)
-		}
-		records += n
 	}
-	if records < first.total {
-		return pagingError("%d records were announced, %d came", first.total, records)
+	if l.tellsRecords() && l.records < length {
+		return pagingError("%d records were announced, %d came", length, l.records)
 	}
 	return nil
 }
 
 // untilEnd reads page after page until one is the last.
-func (f *fetcher) untilEnd(ctx context.Context, p pagingPlan, base string, take sink, a answer, n int) error {
-	records := n
+func (l *pager) untilEnd(ctx context.Context, a answer, n int) error {
 	for page := 1; ; page++ {
-		last, err := p.last(a, n)
+		last, err := l.last(a, n)
 		if err != nil || last {
 			return err
 		}
-		if page >= p.MaxPages {
-			return pagingError("the list has more than %d pages", p.MaxPages)
+		if page >= l.MaxPages {
+			return pagingError("the list has more than %d pages", l.MaxPages)
 		}
 		before := a.body
-		if a, err = f.get(ctx, p.address(base, page, records)); err != nil {
-			return err
-		}
-		if n, err = take(a.body); err != nil {
+		if a, n, err = l.page(ctx, l.address(l.base, page, l.records)); err != nil {
 			return err
 		}
 		if n > 0 && a.body == before {
-			return pagingError("page %d is the page before again; does the legacy know parameter %q?", page+1, p.Param)
+			return pagingError("page %d is the page before again; does the legacy know parameter %q?", page+1, l.Param)
 		}
-		records += n
 	}
 }
 

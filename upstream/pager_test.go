@@ -54,6 +54,9 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status(500)(w, r)
 		return
 	}
+	if l.lie == "grows" && from > 0 {
+		l.total += size
+	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(l.total))
 	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"more":%v,"total":%d,"pages":%d}`,
 		strings.Join(records, ","), next, cursor, more, l.total, (l.total+size-1)/size))(w, r)
@@ -128,6 +131,8 @@ func TestPagingRefuses(t *testing.T) {
 		{"ignores the parameter", offset, 30, "paging"},
 		{"ignores the parameter", "{style: page, param: p}", 30, "paging"},
 		{"loses one", offset, 30, "paging"},
+		{"grows", offset, 30, "paging"},
+		{"grows", "{style: page, param: page, total_pages: pages}", 30, "paging"},
 		{"fails later", offset, 30, "status_5xx"},
 		{"fails later", next, 30, "status_5xx"},
 		{"", offset, 201, "too_many"},

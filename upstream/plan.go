@@ -66,8 +66,9 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 	c := &compiler{problems: p, prefix: kind, plan: &endpointPlan{
 		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
-	c.plan.request = compileRequest(kind, cfg.Path, cfg.Query,
-		[]string{varAccount}, []string{varAccount, varStatus, varType}, p)
+	c.plan.request = requestSpec{
+		cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType},
+	}.compile(kind, p)
 	c.plan.paging = compilePaging(kind+".paging", cfg.Paging, p)
 	c.records(cfg)
 	c.owner(cfg)

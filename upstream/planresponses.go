@@ -89,8 +89,9 @@ func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, i
 	if f.Batch > 0 {
 		name = varIDs
 	}
+	known := []string{varAccount, name}
 	r.fetch = &fetchPlan{
-		request: compileRequest(field, f.Path, f.Query, []string{varAccount, name}, []string{varAccount, name}, c.problems),
+		request: requestSpec{f.Path, f.Query, known, known}.compile(field, c.problems),
 		paging:  compilePaging(field+".paging", f.Paging, c.problems),
 		idPath:  f.ID,
 		batch:   f.Batch, join: f.Join, concurrency: f.Concurrency, reply: plan,

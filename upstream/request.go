@@ -20,22 +20,30 @@ type param struct {
 	text template
 }
 
-// compileRequest reports what is wrong under the field's name. It gives a plan
-// in any case. inPath and inQuery are the placeholders known there.
-func compileRequest(field, path string, query map[string]string, inPath, inQuery []string, p *problems) requestPlan {
+// requestSpec is a request as it is configured, with the placeholders that are
+// known in each of its parts.
+type requestSpec struct {
+	path            string
+	query           map[string]string
+	inPath, inQuery []string
+}
+
+// compile reports what is wrong under the field's name. It gives a plan in any
+// case.
+func (r requestSpec) compile(field string, p *problems) requestPlan {
 	var plan requestPlan
-	if !strings.HasPrefix(path, "/") {
+	if !strings.HasPrefix(r.path, "/") {
 		p.add(field+".path", "the path must start with a slash; it is put after base_url")
 	}
-	if strings.ContainsAny(path, "?#") {
+	if strings.ContainsAny(r.path, "?#") {
 		p.add(field+".path", "the path holds a query; put its parameters under query")
 	}
 	var err error
-	if plan.path, err = parseTemplate(path, inPath...); err != nil {
+	if plan.path, err = parseTemplate(r.path, r.inPath...); err != nil {
 		p.add(field+".path", "%v", err)
 	}
-	for name, value := range query {
-		text, err := parseTemplate(value, inQuery...)
+	for name, value := range r.query {
+		text, err := parseTemplate(value, r.inQuery...)
 		switch {
 		case name == "":
 			p.add(field+".query", "a parameter without a name")

@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"net/url"
+	"strings"
+)
+
+// sameHost resolves the address of a next page. Another host would get the
+// gateway's credentials, and could say anything in the legacy's name.
+func sameHost(current, next string) (string, error) {
+	if next == "" {
+		return "", nil
+	}
+	base, err := url.Parse(current)
+	if err != nil {
+		return "", pagingError("the page's own address cannot be read")
+	}
+	u, err := base.Parse(next)
+	if err != nil {
+		return "", pagingError("the next page's URL cannot be read")
+	}
+	if !strings.EqualFold(u.Scheme, base.Scheme) || !strings.EqualFold(hostPort(u), hostPort(base)) || u.User != nil {
+		return "", pagingError("the next page's URL leads to another host")
+	}
+	u.Fragment = ""
+	return u.String(), nil
+}
+
+func hostPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if strings.EqualFold(u.Scheme, "https") {
+		return u.Host + ":443"
+	}
+	return u.Host + ":80"
+}
+
+// linkNext finds the target of the link with relation next (RFC 8288).
+func linkNext(headers []string) string {
+	for _, h := range headers {
+		for h != "" {
+			open := strings.IndexByte(h, '<')
+			end := strings.IndexByte(h, '>')
+			if open < 0 || end < open {
+				break
+			}
+			target := h[open+1 : end]
+			params, rest := linkParams(h[end+1:])
+			if isNext(params) {
+				return target
+			}
+			h = rest
+		}
+	}
+	return ""
+}
+
+// linkParams splits off the parameters of one link; commas within quotation
+// marks belong to them.
+func linkParams(s string) (params, rest string) {
+	quoted := false
+	for i := range len(s) {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == ',' && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+func isNext(params string) bool {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+			continue
+		}
+		for rel := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(value), `"`)) {
+			if strings.EqualFold(rel, "next") {
+				return true
+			}
+		}
+	}
+	return false
+}
