@@ -23,7 +23,7 @@ type list struct {
 	frame int  // of the elements
 	keyed bool // the items are the members of an object
 	keyID bool // whose keys are internal ids
-	done  func(r *reply, element value) bool
+	done  func(r *reply, element *frame) bool
 }
 
 // frames: each level has its own slots, emptied for every element.
@@ -33,6 +33,30 @@ const (
 	frameResponse
 	frameCount
 )
+
+// frame holds the values of one element. Its slots are offsets, so that filling
+// and clearing them costs the garbage collector nothing.
+type frame struct {
+	text   string // that the slots point into
+	slots  []slot
+	record string // the whole element
+}
+
+// slot is where a value stands. Its zero value is a missing one.
+type slot struct {
+	from, to int32
+	kind     kind
+	esc      bool
+}
+
+func (s slot) of(text string) value {
+	return value{raw: text[s.from:s.to], kind: s.kind, esc: s.esc}
+}
+
+func (f *frame) value(i int) value { return f.slots[i].of(f.text) }
+
+// isObject tells whether the element is one.
+func (f *frame) isObject() bool { return f.record[0] == '{' }
 
 // child finds the node for a key. It works on nil, because most of a reply is
 // not asked for.

@@ -53,8 +53,7 @@ func (p *parser) value(n *node, depth int) bool {
 	if p.pos >= len(p.s) {
 		return p.fail("the text ends where a value is expected")
 	}
-	start := p.pos
-	v := value{}
+	v := slot{from: int32(p.pos)}
 	ok := true
 	switch c := p.s[p.pos]; c {
 	case '"':
@@ -80,8 +79,8 @@ func (p *parser) value(n *node, depth int) bool {
 		ok = p.number()
 	}
 	if ok && n != nil && (n.id || len(n.slots) > 0) {
-		v.raw = p.s[start:p.pos]
-		p.into.capture(n, v)
+		v.to = int32(p.pos)
+		p.into.capture(n, v, p.s)
 	}
 	return ok
 }
@@ -224,9 +223,7 @@ func (p *parser) item(n *node, l *list, depth int) bool {
 	if !p.value(n, depth) {
 		return false
 	}
-	v := value{raw: p.s[start:p.pos], kind: array}
-	if v.raw[0] == '{' {
-		v.kind = object
-	}
-	return l.done(p.into, v)
+	f := &p.into.frames[l.frame]
+	f.record = p.s[start:p.pos]
+	return l.done(p.into, f)
 }

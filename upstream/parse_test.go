@@ -29,10 +29,10 @@ func treeGet(t failer, doc, path string) (v value, simple bool) {
 	c := &compiler{plan: plan, root: plan.root}
 	slot := c.slot(plan.root.at(keys, frameReply))
 	r := newReply(plan, Request{})
-	if err := r.parse(doc, plan.root); err != nil {
+	if err := r.parse(doc, plan.root, frameReply); err != nil {
 		t.Fatalf("valid document refused: %v\n%s", err, doc)
 	}
-	return r.frames[frameReply][slot], true
+	return r.frames[frameReply].value(slot), true
 }
 
 // sameAsGJSON compares a value with gjson's answer to the same path.

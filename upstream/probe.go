@@ -33,7 +33,10 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 			return p, nil
 		}
 	}
-	p.Bytes = len(body)
+	if p.Bytes = len(body); int64(p.Bytes) > c.maxBytes {
+		p.Problem = invalid("too_large", "the reply has more than %d bytes", c.maxBytes).Error()
+		return p, nil
+	}
 	if opts.Records == 0 {
 		opts.Records = 3
 	}
@@ -185,11 +188,11 @@ func (x *prober) record(raw string) (Inquiry, bool) {
 		return Inquiry{}, false
 	}
 	r := newReply(x.lenient, x.want)
-	if err := r.parse("["+raw+"]", x.lenient.records); err != nil {
+	if err := r.parse("["+raw+"]", x.lenient.records, frameRecord); err != nil {
 		x.violate("record", err.Error())
 		return Inquiry{}, false
 	}
-	x.checkOwner(r, raw)
+	x.checkOwner(r)
 	fields := x.fields(r, raw)
 	if x.Items <= x.show {
 		x.Records = append(x.Records, ProbeRecord{x.Items, fields})
@@ -212,11 +215,11 @@ func (x *prober) violate(field, problem string) {
 	x.Violations = append(x.Violations, ProbeViolation{x.Items, field, problem})
 }
 
-func (x *prober) checkOwner(r *reply, raw string) {
+func (x *prober) checkOwner(r *reply) {
 	if x.plan.owner == nil {
 		return
 	}
-	v := firstOf(x.plan.owner, r.frames[frameRecord], raw)
+	v := firstOf(x.plan.owner, &r.frames[frameRecord])
 	switch {
 	case !v.present() || !v.scalar():
 		x.Owner.Missing = append(x.Owner.Missing, x.Items)

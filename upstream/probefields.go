@@ -15,24 +15,24 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 // fields shows every public field of one record.
 func (x *prober) fields(r *reply, raw string) []ProbeField {
-	frame := r.frames[frameRecord]
+	frame := &r.frames[frameRecord]
 	var list []ProbeField
 	for _, t := range []*textPlan{x.plan.title, x.plan.content, x.plan.status, x.plan.inquiryType, x.plan.company} {
 		if t != nil {
-			list = append(list, probeText(t, frame, raw))
+			list = append(list, probeText(t, frame))
 		}
 	}
-	list = append(list, probeTime(x.plan.created, frame, raw))
+	list = append(list, probeTime(x.plan.created, frame))
 	if p := x.plan.responses; p != nil && p.fetch == nil {
 		list = append(list, x.responses(r, p, raw))
 	}
 	return list
 }
 
-func probeText(t *textPlan, frame []value, record string) ProbeField {
+func probeText(t *textPlan, frame *frame) ProbeField {
 	f := ProbeField{Field: t.name}
-	f.Path, f.Raw = whichPath(t.paths, record)
-	s, why := t.from(frame, record)
+	f.Path, f.Raw = whichPath(t.paths, frame.record)
+	s, why := t.from(frame)
 	f.Problem = why
 	switch {
 	case why != "":
@@ -47,10 +47,10 @@ func probeText(t *textPlan, frame []value, record string) ProbeField {
 	return f
 }
 
-func probeTime(t *timePlan, frame []value, record string) ProbeField {
+func probeTime(t *timePlan, frame *frame) ProbeField {
 	f := ProbeField{Field: t.name}
-	f.Path, f.Raw = whichPath(t.paths, record)
-	at, why := t.from(frame, record)
+	f.Path, f.Raw = whichPath(t.paths, frame.record)
+	at, why := t.from(frame)
 	if f.Problem = why; why == "" {
 		f.Mapped = at.Format("2006-01-02T15:04:05.000Z07:00")
 	}

@@ -13,7 +13,7 @@ type reply struct {
 	account string
 	want    Request
 
-	frames    [frameCount][]value
+	frames    [frameCount]frame
 	ids       idSet
 	list      []Inquiry
 	responses []Response // of all records; each record has a part of it
@@ -40,7 +40,7 @@ type violation struct{ field, why string }
 func newReply(plan *endpointPlan, want Request) *reply {
 	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}}
 	for i, n := range plan.sizes {
-		r.frames[i] = make([]value, n)
+		r.frames[i].slots = make([]slot, n)
 	}
 	return r
 }
@@ -72,19 +72,19 @@ func (r *reply) collect(body string) *Error {
 	}
 	r.size = len(body)
 	r.clear(frameReply)
-	if err := r.parse(body, r.plan.root); err != nil {
+	if err := r.parse(body, r.plan.root, frameReply); err != nil {
 		return err
 	}
 	if r.plan.items != "" {
 		items := lookup(body, r.plan.items)
 		if items.kind == r.plan.itemsKind() {
-			if err := r.parse(items.raw, r.plan.records); err != nil {
+			if err := r.parse(items.raw, r.plan.records, frameRecord); err != nil {
 				return err
 			}
 		}
 		return r.checkItems(items)
 	}
-	return r.checkItems(r.frames[frameReply][r.plan.itemsSlot])
+	return r.checkItems(r.frames[frameReply].value(r.plan.itemsSlot))
 }
 
 func (r *reply) checkItems(items value) *Error {
@@ -110,7 +110,11 @@ func listKind(keyed bool) kind {
 	return array
 }
 
-func (r *reply) parse(s string, n *node) *Error {
+// parse reads a text whose elements begin with the given frame.
+func (r *reply) parse(s string, n *node, first int) *Error {
+	for i := first; i < frameCount; i++ {
+		r.frames[i].text = s
+	}
 	p := parser{s: s, into: r}
 	if p.document(n) {
 		return nil
@@ -122,43 +126,43 @@ func (r *reply) parse(s string, n *node) *Error {
 }
 
 // capture is called by the parser for every value that a node wants.
-func (r *reply) capture(n *node, v value) {
-	for _, slot := range n.slots {
-		r.frames[n.frame][slot] = v
+func (r *reply) capture(n *node, v slot, text string) {
+	for _, i := range n.slots {
+		r.frames[n.frame].slots[i] = v
 	}
 	if n.id {
-		r.ids.add(v)
+		r.ids.add(v.of(text))
 	}
 }
 
 // clear is called by the parser before each element of a list.
 func (r *reply) clear(frame int) {
-	clear(r.frames[frame])
+	clear(r.frames[frame].slots)
 	if frame == frameRecord {
 		r.first, r.broken = len(r.responses), violation{}
 	}
 }
 
 // record is called by the parser after each record.
-func (r *reply) record(v value) bool {
+func (r *reply) record(f *frame) bool {
 	if r.seen++; r.seen > r.plan.maxRecords {
 		r.err = invalid("too_many", "more than %d records", r.plan.maxRecords)
 		return false
 	}
-	if v.kind != object {
+	if !f.isObject() {
 		return r.refuse(violation{"record", whyObject})
 	}
 	if r.sampling && len(r.samples) < driftRecords {
-		r.samples = append(r.samples, v.raw)
+		r.samples = append(r.samples, f.record)
 	}
 	for _, path := range r.plan.ids {
-		r.ids.add(lookup(v.raw, path))
+		r.ids.add(lookup(f.record, path))
 	}
-	if !r.owned(v.raw) {
+	if !r.owned(f) {
 		r.responses = r.responses[:r.first]
 		return r.plan.dropForeign
 	}
-	inq, bad := r.inquiry(v.raw)
+	inq, bad := r.inquiry(f)
 	if bad.why != "" {
 		return r.refuse(bad)
 	}
@@ -169,15 +173,15 @@ func (r *reply) record(v value) bool {
 	if cap(r.list) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
-		r.list = make([]Inquiry, 0, min(r.size/len(v.raw)+1, r.plan.maxRecords))
+		r.list = make([]Inquiry, 0, min(r.size/len(f.record)+1, r.plan.maxRecords))
 	}
-	return r.keep(inq, v.raw)
+	return r.keep(inq, f)
 }
 
 // keep adds an inquiry to the list.
-func (r *reply) keep(inq Inquiry, record string) bool {
+func (r *reply) keep(inq Inquiry, f *frame) bool {
 	if p := r.plan.responses; p != nil && p.fetch != nil {
-		id := firstOf(p.fetch.id, r.frames[frameRecord], record)
+		id := firstOf(p.fetch.id, f)
 		if textOf(id) == "" || !id.scalar() {
 			return r.refuse(violation{"responses", whyNoID})
 		}
@@ -203,11 +207,11 @@ func (r *reply) refuse(bad violation) bool {
 	return false
 }
 
-func (r *reply) owned(record string) bool {
+func (r *reply) owned(f *frame) bool {
 	if r.plan.owner == nil {
 		return true
 	}
-	v := firstOf(r.plan.owner, r.frames[frameRecord], record)
+	v := firstOf(r.plan.owner, f)
 	why := whyStranger
 	switch {
 	case !v.present() || !v.scalar():
@@ -221,13 +225,13 @@ func (r *reply) owned(record string) bool {
 }
 
 // inquiry maps one record.
-func (r *reply) inquiry(record string) (inq Inquiry, bad violation) {
-	plan, frame := r.plan, r.frames[frameRecord]
+func (r *reply) inquiry(f *frame) (inq Inquiry, bad violation) {
+	plan := r.plan
 	str := func(t *textPlan) (s NullString) {
 		if t == nil || bad.why != "" {
 			return s
 		}
-		s, why := t.from(frame, record)
+		s, why := t.from(f)
 		if why != "" {
 			bad = violation{t.name, why}
 		}
@@ -242,25 +246,25 @@ func (r *reply) inquiry(record string) (inq Inquiry, bad violation) {
 		return inq, bad
 	}
 	var why string
-	if inq.CreatedAt, why = plan.created.from(frame, record); why != "" {
+	if inq.CreatedAt, why = plan.created.from(f); why != "" {
 		return inq, violation{plan.created.name, why}
 	}
 	if plan.responses != nil && plan.responses.fetch == nil {
-		bad = r.readResponses(record)
+		bad = r.readResponses(f)
 		inq.Responses = r.responses[r.first:len(r.responses):len(r.responses)]
 	}
 	return inq, bad
 }
 
 // readResponses finishes what the parser began when it passed the array.
-func (r *reply) readResponses(record string) violation {
+func (r *reply) readResponses(f *frame) violation {
 	plan := r.plan.responses
-	v := plan.items.find(r.frames[frameRecord], record)
+	v := plan.items.find(f)
 	if v.present() && v.kind != listKind(plan.keyed) {
 		return violation{"responses", whyList}
 	}
 	if plan.list != nil && v.present() {
-		if err := r.parse(v.raw, plan.list); err != nil {
+		if err := r.parse(v.raw, plan.list, frameResponse); err != nil {
 			return violation{"responses", "the path of items makes no valid JSON"}
 		}
 	}
@@ -268,7 +272,7 @@ func (r *reply) readResponses(record string) violation {
 }
 
 // response is called by the parser after each response.
-func (r *reply) response(v value) bool {
+func (r *reply) response(f *frame) bool {
 	if r.plan.second {
 		if r.seen++; r.seen > r.plan.maxRecords {
 			r.err = invalid("too_many", "more than %d responses", r.plan.maxRecords)
@@ -278,39 +282,42 @@ func (r *reply) response(v value) bool {
 	if r.broken.why != "" {
 		return true
 	}
-	if v.kind != object {
+	if !f.isObject() {
 		r.broken = violation{"responses", whyObject}
 		return true
 	}
-	plan, frame := r.plan.responses, r.frames[frameResponse]
+	plan := r.plan.responses
 	for _, path := range plan.ids {
-		r.ids.add(lookup(v.raw, path))
+		r.ids.add(lookup(f.record, path))
 	}
-	content, why := plan.content.from(frame, v.raw)
+	content, why := plan.content.from(f)
 	if why != "" {
 		r.broken = violation{plan.content.name, why}
 		return true
 	}
-	role, why := plan.role.from(frame, v.raw)
+	role, why := plan.role.from(f)
 	if why != "" {
 		r.broken = violation{plan.role.name, why}
 		return true
 	}
-	at, why := plan.created.from(frame, v.raw)
+	at, why := plan.created.from(f)
 	if why != "" {
 		r.broken = violation{plan.created.name, why}
 		return true
 	}
 	if plan.key != nil {
-		r.keys = append(r.keys, textOf(firstOf(plan.key, frame, v.raw)))
+		r.keys = append(r.keys, textOf(firstOf(plan.key, f)))
+	}
+	if cap(r.responses) == 0 {
+		r.responses = make([]Response, 0, max(1, cap(r.list)))
 	}
 	r.responses = append(r.responses, Response{Content: content.String, ResponderType: role, CreatedAt: at})
 	return true
 }
 
 // from maps the field of one record. why is empty when it can be accepted.
-func (t *timePlan) from(frame []value, record string) (at time.Time, why string) {
-	v := firstOf(t.sources, frame, record)
+func (t *timePlan) from(f *frame) (at time.Time, why string) {
+	v := firstOf(t.sources, f)
 	switch {
 	case !v.present():
 		return at, whyMissing

@@ -14,18 +14,18 @@ type source struct {
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
-func (s source) find(frame []value, record string) value {
+func (s source) find(f *frame) value {
 	if s.path != "" {
-		return lookup(record, s.path)
+		return lookup(f.record, s.path)
 	}
-	return frame[s.slot]
+	return f.value(s.slot)
 }
 
 // firstOf gives the first value that is there and not null; if there is none,
 // the last one.
-func firstOf(sources []source, frame []value, record string) (v value) {
+func firstOf(sources []source, f *frame) (v value) {
 	for _, s := range sources {
-		if v = s.find(frame, record); v.present() {
+		if v = s.find(f); v.present() {
 			return v
 		}
 	}
@@ -62,11 +62,11 @@ const (
 )
 
 // from maps the field of one record. why is empty when it can be accepted.
-func (t *textPlan) from(frame []value, record string) (s NullString, why string) {
+func (t *textPlan) from(f *frame) (s NullString, why string) {
 	if t.fixed.Set {
 		return NullString{t.fixed.Value, !t.fixed.Null}, ""
 	}
-	legacy, found, why := t.legacy(frame, record)
+	legacy, found, why := t.legacy(f)
 	if found && t.html {
 		legacy = htmlText(legacy)
 	}
@@ -87,13 +87,13 @@ func (t *textPlan) from(frame []value, record string) (s NullString, why string)
 }
 
 // legacy gives the text of the field as the legacy has it.
-func (t *textPlan) legacy(frame []value, record string) (s string, found bool, why string) {
+func (t *textPlan) legacy(f *frame) (s string, found bool, why string) {
 	if t.join.Set {
-		return t.joined(frame, record)
+		return t.joined(f)
 	}
 	var v value
 	for _, source := range t.sources {
-		v = source.find(frame, record)
+		v = source.find(f)
 		if v.present() && !(t.noEmpty && v.raw == `""`) {
 			break
 		}
@@ -108,7 +108,7 @@ func (t *textPlan) legacy(frame []value, record string) (s string, found bool, w
 }
 
 // joined puts all values of all paths together.
-func (t *textPlan) joined(frame []value, record string) (s string, found bool, why string) {
+func (t *textPlan) joined(f *frame) (s string, found bool, why string) {
 	var parts []string
 	add := func(v value) {
 		switch {
@@ -119,7 +119,7 @@ func (t *textPlan) joined(frame []value, record string) (s string, found bool, w
 		}
 	}
 	for _, source := range t.sources {
-		v := source.find(frame, record)
+		v := source.find(f)
 		if v.kind != array {
 			add(v)
 			continue

@@ -27,6 +27,9 @@ func (c Config) check(p *problems) {
 	}
 	positive("timeout", c.Timeout > 0, "2s")
 	positive("max_response_bytes", c.MaxResponseBytes > 0, "16MiB")
+	if c.MaxResponseBytes > 1<<30 {
+		p.add("max_response_bytes", "must be at most 1GiB; the whole list is kept in memory")
+	}
 	positive("max_records", c.MaxRecords > 0, "10000")
 	positive("max_concurrent", c.MaxConcurrent > 0, "64")
 	positive("retry.attempts", c.Retry.Attempts > 0, "2; 1 means no repeat")
