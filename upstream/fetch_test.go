@@ -341,8 +341,30 @@ func TestFingerprint(t *testing.T) {
 	if a.Fingerprint("x") != "" || a.BreakerState("x") != "" {
 		t.Error("unknown kinds have neither")
 	}
-	if _, err := New(configFrom(t, mappingYAML), Options{Registerer: a.reg}); err == nil {
-		t.Error("the same series registered twice")
+}
+
+// A reloaded configuration makes a second client beside the first; both count.
+func TestTwoClientsShareTheSeries(t *testing.T) {
+	f := newFixture(t, serveJSON(`{"result":{"items":[]}}`), nil)
+	cfg := configFrom(t, mappingYAML)
+	cfg.BaseURL = f.endpoints["buyer"].plan.request.base
+	second, err := New(cfg, Options{Registerer: f.reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(second.Close)
+	for _, c := range []*Client{f.Client, second} {
+		if _, err := c.Fetch(t.Context(), acme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.metric(t, "requests_total", "buyer", "ok"); n != 2 {
+		t.Errorf("%v counted", n)
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "inquiry_gateway_upstream_in_flight", Help: "Something else."}))
+	if _, err := New(cfg, Options{Registerer: reg}); err == nil {
+		t.Error("a series of somebody else's with the same name was accepted")
 	}
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,12 +60,28 @@ func newSeries(reg prometheus.Registerer) (*series, error) {
 			Help: "Fetches from the legacy system that are under way.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.retries, s.invalid, s.removed, s.transitions, s.foreign, s.drift, s.duration, s.state, s.inFlight} {
-		if err := reg.Register(c); err != nil {
-			return nil, fmt.Errorf("upstream: register metrics: %w", err)
-		}
+	err := errors.Join(
+		register(reg, &s.requests), register(reg, &s.retries), register(reg, &s.invalid), register(reg, &s.removed),
+		register(reg, &s.transitions), register(reg, &s.foreign), register(reg, &s.drift),
+		register(reg, &s.duration), register(reg, &s.state), register(reg, &s.inFlight),
+	)
+	return s, err
+}
+
+// register makes a series known. If it is already, by a client made before from
+// another version of the configuration, that one is counted on.
+func register[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
+	err := reg.Register(*c)
+	var known prometheus.AlreadyRegisteredError
+	if !errors.As(err, &known) {
+		return err
 	}
-	return s, nil
+	old, ok := known.ExistingCollector.(C)
+	if !ok {
+		return fmt.Errorf("upstream: register metrics: %w", err)
+	}
+	*c = old
+	return nil
 }
 
 // of resolves the label values of one kind, so that all series exist from the
