@@ -117,6 +117,33 @@ func mapWithStdlib(b *testing.B, body string) int {
 	return len(reply.Result.Items)
 }
 
+// BenchmarkGuardSequence supports the decision to keep ids by first bytes and
+// length: ids in sequence, as ticket systems number them, must not make the
+// search slower the more there are.
+func BenchmarkGuardSequence(b *testing.B) {
+	text := strings.Repeat("As said in INC0004711 and INC9999999, the parcel 0104 is late. ", 8)
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			ids := make([]string, n)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("INC%07d", i+4000)
+			}
+			report := cpu(b)
+			for b.Loop() {
+				set := idSet{}
+				for _, id := range ids {
+					set.addString(id)
+				}
+				for range n {
+					set.clean(text)
+				}
+			}
+			report()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
+		})
+	}
+}
+
 // BenchmarkFetch is a whole fetch over loopback: the client's and the fixture
 // server's work together, so the client's part is less.
 func BenchmarkFetch(b *testing.B) {

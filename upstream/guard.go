@@ -20,8 +20,9 @@ const removed = "[removed]"
 type idSet struct {
 	keys  [][16]byte            // the UUIDs
 	uuids map[[16]byte]struct{} // the same, once a text holds something of their shape
-	heads map[[4]byte][]string  // by the first four bytes, the longest id first
-	first [256]bool             // first bytes of the ids in heads
+	long  map[string]struct{}
+	heads map[[4]byte][]int // by the first four bytes, the lengths of the long ids, the longest first
+	first [256]bool         // first bytes of the long ids
 	short map[string]struct{}
 }
 
@@ -60,21 +61,28 @@ func (set *idSet) addString(id string) {
 	set.addLong(id)
 }
 
+// longest bounds what of an id is compared. The rest of a longer one goes with
+// its start.
+const longest = 256
+
+// addLong keeps ids by their first bytes and length. Ids that are numbered in
+// sequence share both, so neither adding nor finding one may cost more the more
+// there are.
 func (set *idSet) addLong(id string) {
-	if set.heads == nil {
-		set.heads = make(map[[4]byte][]string, 64)
+	if set.long == nil {
+		set.long, set.heads = make(map[string]struct{}, 64), make(map[[4]byte][]int)
 	}
+	id = id[:min(len(id), longest)]
+	if _, known := set.long[id]; known {
+		return
+	}
+	set.long[id] = struct{}{}
+	set.first[id[0]] = true
 	head := [4]byte{id[0], id[1], id[2], id[3]}
-	list := set.heads[head]
-	at, found := slices.BinarySearchFunc(list, id, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
+	lengths := set.heads[head]
+	at, found := slices.BinarySearchFunc(lengths, len(id), func(a, b int) int { return b - a })
 	if !found {
-		set.heads[head] = slices.Insert(list, at, id)
-		set.first[id[0]] = true
+		set.heads[head] = slices.Insert(lengths, at, len(id))
 	}
 }
 
@@ -230,15 +238,18 @@ func (set *idSet) longSpans(s string) (spans []span) {
 
 // longAt gives the length of the id that stands at i, 0 for none.
 func (set *idSet) longAt(s string, i int) int {
-	for _, id := range set.heads[[4]byte{s[i], s[i+1], s[i+2], s[i+3]}] {
-		if !strings.HasPrefix(s[i:], id) {
+	for _, n := range set.heads[[4]byte{s[i], s[i+1], s[i+2], s[i+3]}] {
+		end := i + n
+		if end > len(s) {
 			continue
 		}
-		end := i + len(id)
-		if i > 0 && isDigit(id[0]) && isDigit(s[i-1]) || end < len(s) && isDigit(s[end-1]) && isDigit(s[end]) {
+		if _, known := set.long[s[i:end]]; !known {
 			continue
 		}
-		return len(id)
+		if i > 0 && isDigit(s[i]) && isDigit(s[i-1]) || end < len(s) && isDigit(s[end-1]) && isDigit(s[end]) {
+			continue
+		}
+		return n
 	}
 	return 0
 }

@@ -43,6 +43,8 @@ func TestGuardCleans(t *testing.T) {
 		{"7", "7 of 2017, no. 7", "[removed] of 2017, no. [removed]", 2},
 		{"a-1", "xa-1 a-1 a-12", "xa-1 [removed] a-12", 1},
 		{"7", "7번", "7번", 0},
+		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]" + strings.Repeat("x", 44), 1},
+		{"INC001 INC0012 INC00123x", "INC00123x INC0012 INC001", "[removed] [removed] [removed]", 3},
 	} {
 		got, n := idsOf(strings.Fields(tc.ids)...).clean(tc.in)
 		if got != tc.want || n != tc.n {

@@ -111,10 +111,8 @@ func (r *reply) dropBroken(broken []violation) error {
 func (set *idSet) merge(other *idSet) {
 	set.keys = append(set.keys, other.keys...)
 	set.uuids = nil
-	for _, list := range other.heads {
-		for _, id := range list {
-			set.addLong(id)
-		}
+	for id := range other.long {
+		set.addLong(id)
 	}
 	for id := range other.short {
 		set.addString(id)
