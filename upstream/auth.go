@@ -44,6 +44,8 @@ type credentials interface {
 	refused(value string) bool
 }
 
+// check reports keys that a type of credentials needs and lacks, or that it
+// would ignore: an ignored secret is a mistake somebody will look for.
 func (a AuthConfig) check(p *problems) {
 	needs := map[string][]string{
 		authNone: nil, authBasic: {"username", "password_file"}, authBearer: {"token_file"}, authHeader: {"header", "value_file"},
@@ -78,6 +80,7 @@ func (a AuthConfig) check(p *problems) {
 	}
 }
 
+// keys tells by YAML name which keys are set.
 func (a AuthConfig) keys() map[string]bool {
 	return map[string]bool{
 		"username": a.Username != "", "password_file": a.PasswordFile != "", "token_file": a.TokenFile != "",
@@ -114,6 +117,7 @@ func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, now fun
 	return noCredentials{}, nil
 }
 
+// noCredentials is for a legacy that trusts the network.
 type noCredentials struct{}
 
 func (noCredentials) header(context.Context) (string, string, error) { return "", "", nil }
@@ -126,6 +130,7 @@ type fixedHeader struct {
 	format func(secret string) string
 }
 
+// header reads the secret anew if its file has changed.
 func (h *fixedHeader) header(context.Context) (string, string, error) {
 	v, err := h.secret.get()
 	if err != nil {
@@ -134,4 +139,5 @@ func (h *fixedHeader) header(context.Context) (string, string, error) {
 	return h.name, h.format(v), nil
 }
 
+// refused has nothing better to offer: the file is read again anyway.
 func (h *fixedHeader) refused(string) bool { return false }

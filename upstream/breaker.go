@@ -22,6 +22,8 @@ type breaker struct {
 // buckets is the resolution of the rolling window.
 const buckets = 10
 
+// newBreaker gives a closed breaker whose changes show in the metrics and the
+// log.
 func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *breaker {
 	b := &breaker{}
 	m.state.Set(0)

@@ -108,6 +108,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	return c, nil
 }
 
+// withDefaults makes zero options usable.
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -128,6 +129,9 @@ func (o Options) withDefaults() Options {
 // another list, so that caches of an older version are not believed.
 const mappingVersion = 1
 
+// fingerprint covers the whole endpoint rather than a list of keys that
+// matter: a key that is forgotten there would serve stale mappings after a
+// change.
 func fingerprint(kind string, cfg Config, ec EndpointConfig) string {
 	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
 	if err != nil { // strings, numbers and maps of strings only

@@ -124,6 +124,8 @@ func (d *drift) see(path []byte, k kind, learning bool) (change string) {
 	return change
 }
 
+// event remembers a change, at the cost of the oldest one, and gives the path
+// back.
 func (d *drift) event(path, change string, k kind) string {
 	if len(d.events) == driftEvents {
 		d.events = slices.Delete(d.events, 0, 1)

@@ -61,6 +61,7 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
+// invalid makes the error for a reply that came but cannot be accepted.
 func invalid(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
 }

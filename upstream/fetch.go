@@ -116,6 +116,8 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 	return f.send(ctx, address, name, value)
 }
 
+// authError is for credentials that cannot be had. It does not count for the
+// breaker: the legacy was not asked.
 func authError(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
 		return classify(ctx, err)
@@ -123,6 +125,8 @@ func authError(ctx context.Context, err error) *Error {
 	return &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
 }
 
+// send makes one request with the given credentials and reads the whole
+// reply.
 func (f *fetcher) send(ctx context.Context, address, header, value string) (answer, error) {
 	r := f.http.R().SetContext(ctx).SetDoNotParseResponse(true)
 	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {

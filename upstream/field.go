@@ -69,6 +69,7 @@ func (p *Paths) UnmarshalYAML(unmarshal func(any) error) error {
 	return p.from(raw)
 }
 
+// from takes one path or a list of them as YAML gave it.
 func (p *Paths) from(raw any) error {
 	list, ok := raw.([]any)
 	if !ok {
@@ -111,6 +112,8 @@ func (d *Default) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
+// scalar writes a YAML scalar as the text that it stands for, because paths,
+// defaults and values are often numbers.
 func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

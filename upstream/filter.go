@@ -25,6 +25,8 @@ type filter struct {
 	legacy map[string][]string // by public value; nil when the field has no values
 }
 
+// newFilter turns a field's values round. sent: the request has a place for
+// it.
 func newFilter(field *textPlan, join string, sent bool) filter {
 	f := filter{field: field, join: join, sent: sent}
 	if field.values != nil {

@@ -40,6 +40,7 @@ func (set *idSet) add(v value) {
 	}
 }
 
+// addString finds out which of the three sorts of id it is.
 func (set *idSet) addString(id string) {
 	if id = strings.TrimSpace(id); id == "" || id == "{}" {
 		return
@@ -99,6 +100,7 @@ func (set *idSet) isUUID(key [16]byte) bool {
 	return ok
 }
 
+// empty tells whether there is nothing to look for.
 func (set *idSet) empty() bool {
 	return len(set.keys) == 0 && len(set.heads) == 0 && len(set.short) == 0
 }
@@ -122,8 +124,11 @@ func (set *idSet) clean(s string) (string, int) {
 	return s, uuids + long + short
 }
 
+// span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 
+// replaceSpans gives the text with the spans taken out, and their number. The
+// spans are in order and do not overlap.
 func replaceSpans(s string, spans []span) (string, int) {
 	if len(spans) == 0 {
 		return s, 0
@@ -162,6 +167,8 @@ func uuidSpans(s string, wanted func([16]byte) bool) (spans []span) {
 	return spans
 }
 
+// uuidsWithin tries every position, because digits next to an id hide where
+// it begins.
 func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) []span {
 	for from < len(s) {
 		if key, n := uuidAt(s[from:]); n > 0 && wanted(key) {
@@ -174,6 +181,7 @@ func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) [
 	return spans
 }
 
+// anyUUID wants every one.
 func anyUUID([16]byte) bool { return true }
 
 // uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
@@ -220,6 +228,7 @@ const hexDashTable = "" +
 	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
+// longSpans finds the ids of four characters or more.
 func (set *idSet) longSpans(s string) (spans []span) {
 	for i := 0; i+4 <= len(s); {
 		n := 0
@@ -254,6 +263,7 @@ func (set *idSet) longAt(s string, i int) int {
 	return 0
 }
 
+// shortSpans finds the ids of up to three characters, as whole words.
 func (set *idSet) shortSpans(s string) (spans []span) {
 	for i := 0; i < len(s); {
 		n := 0

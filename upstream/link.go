@@ -26,6 +26,8 @@ func sameHost(current, next string) (string, error) {
 	return u.String(), nil
 }
 
+// hostPort adds the port that a scheme implies, so that the same host in two
+// notations is the same.
 func hostPort(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host
@@ -71,6 +73,8 @@ func linkParams(s string) (params, rest string) {
 	return s, ""
 }
 
+// isNext tells whether one of a link's relations is next. Relations are
+// case-insensitive, and several share one parameter.
 func isNext(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")

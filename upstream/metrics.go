@@ -31,6 +31,7 @@ type series struct {
 
 const namespace, subsystem = "inquiry_gateway", "upstream"
 
+// newSeries makes the vectors and registers them.
 func newSeries(reg prometheus.Registerer) (*series, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -13,6 +13,7 @@ type node struct {
 	id      bool   // the value is an internal id
 }
 
+// kid is the node under one key. There are few, so a list beats a map.
 type kid struct {
 	key  string
 	node *node
@@ -49,10 +50,12 @@ type slot struct {
 	esc      bool
 }
 
+// of gives the value out of the text that the slot points into.
 func (s slot) of(text string) value {
 	return value{raw: text[s.from:s.to], kind: s.kind, esc: s.esc}
 }
 
+// value gives what is in a slot.
 func (f *frame) value(i int) value { return f.slots[i].of(f.text) }
 
 // isObject tells whether the element is one.
@@ -80,6 +83,7 @@ func (n *node) at(keys []string, frame int) *node {
 	return n
 }
 
+// step gives the node under one key, made where it is missing.
 func (n *node) step(key string, frame int) *node {
 	if key == each {
 		if n.each == nil {

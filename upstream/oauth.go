@@ -33,6 +33,8 @@ type tokens struct {
 	pending chan struct{} // closed when the request under way has ended
 }
 
+// header gives the token, waiting for a new one if need be, but no longer
+// than the context allows.
 func (t *tokens) header(ctx context.Context) (name, value string, err error) {
 	for waited := false; ; waited = true {
 		t.mu.Lock()
@@ -77,6 +79,8 @@ func (t *tokens) refresh(ctx context.Context, done chan struct{}) {
 	close(done)
 }
 
+// request gets a token from the token endpoint. Its errors hold nothing of
+// the reply.
 func (t *tokens) request(ctx context.Context) (token *oauth2.Token, err error) {
 	defer func() {
 		if r := recover(); r != nil { // in a goroutine of ours it would end the process

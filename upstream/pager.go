@@ -55,6 +55,7 @@ func (p *pagingPlan) sized(address string) string {
 	return address
 }
 
+// withParam adds a parameter to an address that may have some already.
 func withParam(address, name, value string) string {
 	sep := "?"
 	if strings.Contains(address, "?") {
@@ -116,6 +117,7 @@ func (p *pagingPlan) next(a answer, first, current string) (string, error) {
 	return withParam(first, p.Param, textOf(v)), nil
 }
 
+// textOf gives the text of a value; a missing one and null have none.
 func textOf(v value) string {
 	if !v.present() {
 		return ""
@@ -150,6 +152,7 @@ func (p *pagingPlan) address(base string, page, records int) string {
 	return withParam(base, p.Param, strconv.Itoa(p.First+page))
 }
 
+// tellsEnd tells whether the first reply says how long the list is.
 func (p *pagingPlan) tellsEnd() bool {
 	return p.Total != "" || p.TotalHeader != "" || p.TotalPages != ""
 }
@@ -171,6 +174,7 @@ func (p *pagingPlan) told(a answer) (int, error) {
 	return n, nil
 }
 
+// tellsRecords tells whether that length counts records, not pages.
 func (p *pagingPlan) tellsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
 // pages gives the number of pages. A page has as many records as the first: a
@@ -266,6 +270,8 @@ func (p *pagingPlan) last(a answer, n int) (bool, error) {
 	return n == 0 || p.EndsShort && n < p.Size, nil
 }
 
+// more reads the truth value that says whether another page follows. Anything
+// else there is an error: guessed, it would cut the list short.
 func (p *pagingPlan) more(a answer) (bool, error) {
 	switch v := lookup(a.body, p.More); {
 	case v.kind == boolean:

@@ -53,6 +53,7 @@ const (
 	defaultConcurrency = 4
 )
 
+// compilePaging reports keys that a style needs and lacks, or would ignore.
 func compilePaging(field string, cfg PagingConfig, p *problems) pagingPlan {
 	plan := pagingPlan{PagingConfig: cfg, style: cfg.Style}
 	if plan.style == "" {
@@ -85,6 +86,7 @@ func compilePaging(field string, cfg PagingConfig, p *problems) pagingPlan {
 	return plan
 }
 
+// checkNumbers reports sizes that contradict each other.
 func (p *pagingPlan) checkNumbers(field string, probs *problems) {
 	for _, n := range []struct {
 		name  string
@@ -127,12 +129,14 @@ func pagingKeys(style string) (keys []string, known bool) {
 	return strings.Fields(all), true
 }
 
+// pagingKey is one key of the section.
 type pagingKey struct {
 	name string
 	set  bool
 	path string // if it is a GJSON path
 }
 
+// keys lists what is set.
 func (c PagingConfig) keys() []pagingKey {
 	return []pagingKey{
 		{"size", c.Size != 0, ""}, {"size_param", c.SizeParam != "", ""}, {"param", c.Param != "", ""}, {"first", c.First != 0, ""},
@@ -142,6 +146,7 @@ func (c PagingConfig) keys() []pagingKey {
 	}
 }
 
+// pagingError is for a list that cannot be read whole.
 func pagingError(format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: "paging", Err: fmt.Errorf(format, args...)}
 }

@@ -17,6 +17,8 @@ type parser struct {
 	err  *Error
 }
 
+// fail notes the first mistake. It gives false, so that callers can return
+// it. The text names a position and nothing of the content.
 func (p *parser) fail(what string) bool {
 	if p.err == nil {
 		p.err = invalid("json", "%s at byte %d", what, p.pos)
@@ -37,6 +39,7 @@ func (p *parser) document(n *node) bool {
 	return true
 }
 
+// space skips the four characters that RFC 8259 calls white space.
 func (p *parser) space() {
 	for p.pos < len(p.s) {
 		switch p.s[p.pos] {
@@ -85,6 +88,7 @@ func (p *parser) value(n *node, depth int) bool {
 	return ok
 }
 
+// literal parses true, false or null.
 func (p *parser) literal(word string) bool {
 	if !strings.HasPrefix(p.s[p.pos:], word) {
 		return p.fail("unknown word")
@@ -93,6 +97,8 @@ func (p *parser) literal(word string) bool {
 	return true
 }
 
+// object parses an object. What it holds is checked even where no node wants
+// it: half a check would let the other half through.
 func (p *parser) object(n *node, depth int) bool {
 	if depth > maxDepth {
 		return p.fail("nested too deeply")
@@ -173,6 +179,7 @@ func (p *parser) next(end byte) (more, ok bool) {
 	return true, true
 }
 
+// array parses an array, whose elements may be the items of a list.
 func (p *parser) array(n *node, depth int) bool {
 	if depth > maxDepth {
 		return p.fail("nested too deeply")

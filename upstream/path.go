@@ -59,6 +59,7 @@ func simplePath(path string, hashes bool) ([]string, bool) {
 	return keys, true
 }
 
+// plainByte tells whether a byte of a key means nothing but itself to gjson.
 func plainByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		c == '_' || c == '-' || c == '$' || c == ' ' || c == '/' || c >= 0x80
@@ -119,6 +120,7 @@ func checkSegment(s string) (int, error) {
 	return plainSegment(s)
 }
 
+// plainSegment checks a part that is a key or a pattern.
 func plainSegment(s string) (int, error) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -135,6 +137,7 @@ func plainSegment(s string) (int, error) {
 	return len(s), nil
 }
 
+// checkModifier checks a part that starts with @, and its argument.
 func checkModifier(s string) (int, error) {
 	n := strings.IndexAny(s, ".|:")
 	if n < 0 {
@@ -161,6 +164,7 @@ func checkModifier(s string) (int, error) {
 	return n + m, nil
 }
 
+// segmentEnd checks that a part ends where its brackets do.
 func segmentEnd(s string, n int) (int, error) {
 	if n < len(s) && s[n] != '.' && s[n] != '|' {
 		return 0, fmt.Errorf("%q is followed by %q where a dot is expected", s[:n], s[n:])

@@ -19,6 +19,8 @@ func walkShape(record string, visit func(path []byte, k kind)) {
 	walkValue(make([]byte, 0, 128), fromGJSON(gjson.Parse(record)), 0, visit)
 }
 
+// walkValue appends to path in place; siblings overwrite each other's part of
+// it.
 func walkValue(path []byte, v value, depth int, visit func([]byte, kind)) {
 	if v.kind != object && v.kind != array || depth == shapeDepth {
 		visit(path, v.kind)

@@ -38,6 +38,8 @@ type endpointPlan struct {
 	second      bool // the replies are lists of responses
 }
 
+// responsesPlan is the compiled mapping of the answers, wherever they come
+// from.
 type responsesPlan struct {
 	keyed         bool // the items are the members of an object
 	items         source
@@ -130,6 +132,8 @@ func itemsOf(path string) (base string, keyed bool) {
 	return base[:len(base)-1], true
 }
 
+// records compiles where the records are. Their node is made first: fields,
+// owner and ids hang on it.
 func (c *compiler) records(cfg EndpointConfig) {
 	path, keyed := itemsOf(cfg.Items)
 	items := &list{frame: frameRecord, done: (*reply).record, keyed: keyed, keyID: slices.Contains(cfg.InternalIDs, keyPath)}
@@ -159,6 +163,8 @@ func (c *compiler) records(cfg EndpointConfig) {
 	}
 }
 
+// owner compiles the ownership check, and refuses a request that asks for
+// everybody's records without one.
 func (c *compiler) owner(cfg EndpointConfig) {
 	switch cfg.OnForeignRecord {
 	case "", "fail", "drop":
@@ -183,6 +189,7 @@ func (c *compiler) owner(cfg EndpointConfig) {
 	}
 }
 
+// internalIDs puts the simple paths into the tree and gives the others back.
 func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
 	for i, path := range paths {
 		if path == keyPath || !c.path(index(field, i), path) {
@@ -197,6 +204,8 @@ func (c *compiler) internalIDs(field string, paths []string) (complex []string) 
 	return complex
 }
 
+// filters compiles both filters, and refuses a configuration in which one
+// would silently not be applied.
 func (c *compiler) filters(cfg EndpointConfig) {
 	sent := cfg.Filtering != filterGateway
 	hasStatus, hasType := c.plan.request.has(varStatus), c.plan.request.has(varType)

@@ -5,6 +5,7 @@ import (
 	"strings"
 )
 
+// index names an item of a list in messages.
 func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
 // fields compiles what each kind's records consist of, and refuses the rest.
@@ -47,12 +48,15 @@ func (c *compiler) notNull(at string, t *textPlan) {
 	}
 }
 
+// none refuses a field that this kind's public record does not have: it would
+// never be seen.
 func (c *compiler) none(field string, f Field, why string) {
 	if f.set() {
 		c.add(field, "%s; remove the key", why)
 	}
 }
 
+// sources compiles the paths of a field.
 func (c *compiler) sources(field string, f Field) (list []source) {
 	if len(f.Path) == 0 && !f.Const.Set {
 		c.add(field, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
@@ -69,6 +73,7 @@ func (c *compiler) sources(field string, f Field) (list []source) {
 	return list
 }
 
+// text compiles a field that holds a string.
 func (c *compiler) text(at, name string, f Field) *textPlan {
 	field := at + name
 	c.textKeys(field, f)
@@ -112,6 +117,7 @@ func (c *compiler) textKeys(field string, f Field) {
 	}
 }
 
+// time compiles a field that holds a time.
 func (c *compiler) time(at, name string, f Field) *timePlan {
 	field := at + name
 	for _, k := range []struct {

@@ -14,10 +14,14 @@ type fetchPlan struct {
 	reply       *endpointPlan // of a reply to it
 }
 
+// used tells whether any key of the section is set, so that one that lacks
+// its path is found, not ignored.
 func (f FetchConfig) used() bool {
 	return f.Path != "" || len(f.Query) > 0 || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
 }
 
+// responses compiles the answers: within the record, or behind a second
+// request.
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	at += "responses."
 	path, keyed := itemsOf(cfg.Items)
@@ -105,6 +109,8 @@ func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, i
 	return plan
 }
 
+// checkSecond reports what would make the second request mean something else
+// than it says.
 func (c *compiler) checkSecond(field, name string, f FetchConfig, plan *fetchPlan) {
 	if !plan.request.has(name) {
 		c.add(field+".path", "neither path nor query holds {%s}: every inquiry would get the same responses", name)

@@ -152,6 +152,8 @@ type prober struct {
 	firstNumber int
 }
 
+// newProber prepares a plan that goes on where the real one stops, because a
+// person wants to see every mistake at once.
 func newProber(p *Probe, plan *endpointPlan, show int) *prober {
 	lenient := *plan
 	lenient.owner, lenient.skipInvalid = nil, true
@@ -159,6 +161,7 @@ func newProber(p *Probe, plan *endpointPlan, show int) *prober {
 	return &prober{Probe: p, plan: plan, lenient: &lenient, want: Request{Kind: p.Kind, Account: p.Account}, show: show}
 }
 
+// read explains a whole reply.
 func (x *prober) read(body string) {
 	body = strings.TrimPrefix(body, "\ufeff")
 	if err := newReply(x.lenient, x.want).collect(body); err != nil {
@@ -211,10 +214,12 @@ func (x *prober) record(raw string) (Inquiry, bool) {
 	return r.list[0], true
 }
 
+// violate notes a reason to refuse the record that is being read.
 func (x *prober) violate(field, problem string) {
 	x.Violations = append(x.Violations, ProbeViolation{x.Items, field, problem})
 }
 
+// checkOwner notes whose record it is, by its number only.
 func (x *prober) checkOwner(r *reply) {
 	if x.plan.owner == nil {
 		return
@@ -256,11 +261,14 @@ func (x *prober) quotes(list []Inquiry, numbers []int, items string) {
 	}
 }
 
+// cloneInquiry keeps the guard from changing what the next path of ids is
+// tried on.
 func cloneInquiry(inq Inquiry) Inquiry {
 	inq.Responses = slices.Clone(inq.Responses)
 	return inq
 }
 
+// countIDs counts the single values in a value.
 func countIDs(v value) (n int) {
 	switch v.kind {
 	case text, number:

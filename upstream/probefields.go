@@ -29,6 +29,7 @@ func (x *prober) fields(r *reply, raw string) []ProbeField {
 	return list
 }
 
+// probeText shows the way of a text.
 func probeText(t *textPlan, frame *frame) ProbeField {
 	f := ProbeField{Field: t.name}
 	f.Path, f.Raw = whichPath(t.paths, frame.record)
@@ -47,6 +48,7 @@ func probeText(t *textPlan, frame *frame) ProbeField {
 	return f
 }
 
+// probeTime shows the way of a time, in the notation of the public record.
 func probeTime(t *timePlan, frame *frame) ProbeField {
 	f := ProbeField{Field: t.name}
 	f.Path, f.Raw = whichPath(t.paths, frame.record)
@@ -57,6 +59,7 @@ func probeTime(t *timePlan, frame *frame) ProbeField {
 	return f
 }
 
+// responses shows the answers of a record as one field.
 func (x *prober) responses(r *reply, p *responsesPlan, raw string) ProbeField {
 	f := ProbeField{Field: "responses"}
 	f.Path, f.Raw = whichPath([]string{p.itemsPath}, raw)
@@ -126,6 +129,7 @@ func (x *prober) unused(shapes map[string]uint8) {
 	slices.SortFunc(x.Unused, func(a, b ProbeUnused) int { return strings.Compare(a.Path, b.Path) })
 }
 
+// below tells whether a path is another one or lies within it.
 func below(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
 }

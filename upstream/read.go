@@ -49,6 +49,8 @@ func readBody(resp *http.Response, max int64) (string, error) {
 	return body, err
 }
 
+// checkHead refuses everything but a 200 with JSON: a login page with 200
+// would otherwise be an empty list to some decoders.
 func checkHead(resp *http.Response) error {
 	if resp.StatusCode != http.StatusOK {
 		return &Error{

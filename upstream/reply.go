@@ -37,6 +37,7 @@ type reply struct {
 // none.
 type violation struct{ field, why string }
 
+// newReply prepares the mapping of one list.
 func newReply(plan *endpointPlan, want Request) *reply {
 	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}}
 	for i, n := range plan.sizes {
@@ -87,6 +88,7 @@ func (r *reply) collect(body string) *Error {
 	return r.checkItems(r.frames[frameReply].value(r.plan.itemsSlot))
 }
 
+// checkItems tells an empty list from a reply that is no list.
 func (r *reply) checkItems(items value) *Error {
 	switch items.kind {
 	case r.plan.itemsKind():
@@ -103,6 +105,7 @@ func (r *reply) checkItems(items value) *Error {
 // itemsKind is what the value that holds the records has to be.
 func (p *endpointPlan) itemsKind() kind { return listKind(p.keyed) }
 
+// listKind is object for the members of one, else array.
 func listKind(keyed bool) kind {
 	if keyed {
 		return object
@@ -207,6 +210,8 @@ func (r *reply) refuse(bad violation) bool {
 	return false
 }
 
+// owned compares a record's owner with the account, byte by byte: accounts
+// that differ in case are two accounts.
 func (r *reply) owned(f *frame) bool {
 	if r.plan.owner == nil {
 		return true

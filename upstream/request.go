@@ -15,6 +15,7 @@ type requestPlan struct {
 	query []param
 }
 
+// param is one parameter of the query.
 type param struct {
 	name string
 	text template
@@ -111,6 +112,7 @@ func (q param) values(values vars) []string {
 	return nil
 }
 
+// checkValue refuses what escaping cannot make harmless.
 func (r *requestPlan) checkValue(name, value string) error {
 	if value != "" && r.path.has(name, true) && strings.Trim(value, ".") == "" {
 		return fmt.Errorf("the %s is made of dots, which name another folder in a path", name)

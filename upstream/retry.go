@@ -24,6 +24,7 @@ const (
 	budgetMax   = 10
 )
 
+// newBudget gives a bucket with a few tokens; without a ratio there are none.
 func newBudget(ratio float64) *budget {
 	b := &budget{ratio: ratio}
 	if ratio > 0 {
@@ -32,12 +33,14 @@ func newBudget(ratio float64) *budget {
 	return b
 }
 
+// deposit is called once for every request, whether it is repeated or not.
 func (b *budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens = min(b.tokens+b.ratio, max(budgetMax, b.tokens))
 }
 
+// withdraw takes the token for one repeat, if there is one.
 func (b *budget) withdraw() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -80,10 +80,13 @@ func escapeLen(s string) int {
 	return 0
 }
 
+// isHex tells whether a byte is a hexadecimal digit.
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
+// number parses by the grammar of RFC 8259 and keeps the text: no conversion,
+// no digits lost.
 func (p *parser) number() bool {
 	if p.s[p.pos] == '-' {
 		p.pos++
@@ -111,6 +114,7 @@ func (p *parser) number() bool {
 	return true
 }
 
+// digits skips digits and tells whether there was one.
 func (p *parser) digits() bool {
 	start := p.pos
 	for p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {

@@ -22,6 +22,7 @@ type stamp struct {
 	size     int64
 }
 
+// stampOf gives the version of a file.
 func stampOf(path string) (stamp, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -61,6 +62,8 @@ func (s *secretFile) get() (string, error) {
 	return s.value, nil
 }
 
+// read gives the secret and the version it was read from. The version is
+// taken first: a change in between is seen the next time.
 func (s *secretFile) read() (string, stamp, error) {
 	version, err := stampOf(s.path)
 	if err != nil {

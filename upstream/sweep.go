@@ -22,6 +22,7 @@ func (r *reply) sweep() {
 	}
 }
 
+// cleanText cleans one text and counts what was in it under the field's name.
 func (r *reply) cleanText(t *textPlan, s *string) {
 	if t == nil || !t.guarded() || *s == "" {
 		return

@@ -11,6 +11,7 @@ import (
 // several.
 type vars map[string][]string
 
+// first gives the value of a placeholder, or the first of several.
 func (v vars) first(name string) string {
 	if list := v[name]; len(list) > 0 {
 		return list[0]
@@ -39,6 +40,8 @@ type piece struct {
 	group int    // of the bracketed part; 0: none
 }
 
+// parseTemplate compiles a text. known are the placeholders that have a
+// meaning here; every other one is an error, not a text.
 func parseTemplate(s string, known ...string) (template, error) {
 	var t template
 	var literal strings.Builder
@@ -126,6 +129,7 @@ func (t template) render(values vars, escape func(string) string) (s string, ok 
 	return b.String(), b.Len() > 0
 }
 
+// dropped tells whether a bracketed part is left out.
 func (t template) dropped(group int, values vars) bool {
 	for _, p := range t {
 		if p.group == group && p.name != "" && values.first(p.name) == "" {

@@ -74,6 +74,8 @@ func checkLayout(layout string) (hasZone bool, err error) {
 	return same.Format(layout) != text, nil
 }
 
+// parseRFC3339 leaves it to package time, which is as fast for this one
+// layout.
 func parseRFC3339(s string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, s)
 	return inRange(t.UTC(), err == nil)
@@ -164,6 +166,8 @@ func layoutParser(layout string, loc *time.Location) func(string) (time.Time, bo
 	}
 }
 
+// fixedField is a number of fixed width in a layout: where, how wide, and
+// which part of the time.
 type fixedField struct{ at, width, part int }
 
 // fixedFields takes a layout apart if it holds nothing but numbers of fixed

@@ -24,6 +24,7 @@ type TLSConfig struct {
 	KeyFile  string `yaml:"key_file"`
 }
 
+// check reports files that could not have an effect.
 func (t TLSConfig) check(baseURL string, p *problems) {
 	switch {
 	case t == TLSConfig{}:
@@ -59,6 +60,7 @@ func (t TLSConfig) load() (*tls.Config, error) {
 	return cfg, nil
 }
 
+// readFile reads a file of at most 1 MiB.
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -72,6 +74,7 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
+// stamps gives the versions of all files together.
 func (t TLSConfig) stamps() []stamp {
 	var list []stamp
 	for _, path := range []string{t.CAFile, t.CertFile, t.KeyFile} {
@@ -98,6 +101,7 @@ type transport struct {
 	checked time.Time
 }
 
+// newTransport reads the files once, so that wrong ones are known at start.
 func newTransport(base *http.Transport, files TLSConfig, opts Options) (*transport, error) {
 	t := &transport{files: files, base: base, now: opts.Now, log: opts.Logger, current: base}
 	if files == (TLSConfig{}) {
@@ -140,6 +144,9 @@ func (t *transport) use() *http.Transport {
 	return t.current
 }
 
+// reload makes a new transport if a file has changed. Files are written one
+// after the other, so a pair may not fit for a moment: then the old ones
+// stay, and the next change is tried.
 func (t *transport) reload() {
 	version := t.files.stamps()
 	if slices.Equal(version, t.version) {

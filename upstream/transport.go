@@ -32,7 +32,9 @@ func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
 	client := resty.NewWithClient(&http.Client{Transport: t, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})
 	client.SetHeaders(cfg.Headers)
-	client.SetHeader("Accept", "application/json")
+	if client.Header.Get("Accept") == "" { // some want their own media type to be named
+		client.SetHeader("Accept", "application/json")
+	}
 	client.SetHeader("Accept-Encoding", "gzip")
 	client.SetHeader("Via", via)
 	if client.Header.Get("User-Agent") == "" {

@@ -56,6 +56,7 @@ func pair(high rune, s string) (rune, string) {
 	return utf8.RuneError, s
 }
 
+// hex4 reads the four digits after \u, which the parser has checked.
 func hex4(s string) (r rune) {
 	for i := range 4 {
 		r = r<<4 | rune(hexDash(s[i])-1)

@@ -18,6 +18,7 @@ func (c Config) Validate() error {
 	return p.err()
 }
 
+// check reports what is wrong outside of the two endpoints.
 func (c Config) check(p *problems) {
 	c.checkAddress(p)
 	positive := func(field string, ok bool, example string) {
@@ -46,6 +47,7 @@ func (c Config) check(p *problems) {
 	c.TLS.check(c.BaseURL, p)
 }
 
+// checkAddress checks where requests go and what they carry.
 func (c Config) checkAddress(p *problems) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -73,6 +75,8 @@ func (c Config) checkAddress(p *problems) {
 	}
 }
 
+// validHeader tells whether name and value can be sent (RFC 9110, 5.1 and
+// 5.5). net/http would refuse the others, but only with the first request.
 func validHeader(name, value string) bool {
 	if name == "" || strings.ContainsAny(value, "\r\n\x00") {
 		return false
@@ -88,7 +92,7 @@ func validHeader(name, value string) bool {
 // reserved names the headers whose meaning this package depends on.
 func reserved(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
-	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Cookie", "Host", "Transfer-Encoding", "Via", "X-Request-Id", "Range", "If-None-Match", "If-Modified-Since":
+	case "Accept-Encoding", "Connection", "Content-Length", "Cookie", "Host", "Transfer-Encoding", "Via", "X-Request-Id", "Range", "If-None-Match", "If-Modified-Since":
 		return true
 	case "Authorization", "Proxy-Authorization":
 		return true

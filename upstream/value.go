@@ -14,6 +14,8 @@ type value struct {
 	esc  bool // a string with a backslash in it
 }
 
+// kind is what sort of JSON value it is. The order matters: see present and
+// scalar.
 type kind uint8
 
 const (
@@ -47,6 +49,7 @@ func (v value) String() string {
 // lookup evaluates a path that is not simple.
 func lookup(raw, path string) value { return fromGJSON(gjson.Get(raw, path)) }
 
+// fromGJSON takes over what gjson found.
 func fromGJSON(r gjson.Result) value {
 	v := value{raw: r.Raw}
 	switch r.Type {
