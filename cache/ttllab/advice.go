@@ -1,0 +1,119 @@
+package ttllab
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// The goals that an Advice can be about: the configuration's keys.
+const (
+	GoalUpstream = "max_upstream_per_second"
+	GoalOutdated = "max_outdated"
+)
+
+// Advice is one TTL for one kind, the other kinds staying as they are.
+type Advice struct {
+	Goal string `json:"goal"` // GoalUpstream or GoalOutdated
+	// TTL in seconds; 0: no candidate meets the goal, and Reason says so.
+	TTL    float64 `json:"ttl_seconds"`
+	Reason string  `json:"reason"` // a sentence for a person
+}
+
+// doubt is how many standard errors worse than estimated a candidate may be and
+// still meet a goal: 95 % of the time it really does.
+const doubt = 1.645
+
+func (e Estimate) atWorst() float64 { return e.Value + doubt*e.StdErr }
+
+// advise answers each goal for one kind: the shortest TTL within the upstream
+// budget, which is what the other kinds leave of it at today's TTLs, and the
+// longest within the staleness goal.
+func (r *Report) advise(i int) []Advice {
+	k := &r.Kinds[i]
+	advice := []Advice{}
+	if len(k.Candidates) == 0 {
+		return advice
+	}
+	if r.Goals.MaxUpstreamPerSecond > 0 {
+		left := r.Goals.MaxUpstreamPerSecond
+		for j := range r.Kinds {
+			if j != i {
+				left -= r.Kinds[j].today()
+			}
+		}
+		advice = append(advice, k.shortest(left))
+	}
+	if r.Goals.MaxOutdated > 0 {
+		advice = append(advice, k.longest(r.Goals.MaxOutdated))
+	}
+	return advice
+}
+
+// shortest looks for the TTL from which on every longer one is within budget too.
+func (k *KindReport) shortest(budget float64) Advice {
+	a := Advice{Goal: GoalUpstream}
+	for c := len(k.Candidates) - 1; c >= 0 && k.Candidates[c].Upstream.atWorst() <= budget; c-- {
+		a.TTL = k.Candidates[c].TTL
+		a.Reason = fmt.Sprintf("%s is the shortest TTL that keeps the %s lists within %.3g requests/s (estimated %.3g)",
+			short(a.TTL), k.Kind, budget, k.Candidates[c].Upstream.Value)
+	}
+	switch {
+	case budget <= 0:
+		a.Reason = "the other kinds use up the whole budget at their present TTLs"
+	case a.TTL == 0:
+		a.Reason = fmt.Sprintf("no TTL up to 24h keeps the %s lists within %.3g requests/s", k.Kind, budget)
+	}
+	return a
+}
+
+// longest looks for the TTL up to which every shorter one meets the goal too.
+func (k *KindReport) longest(goal float64) Advice {
+	a := Advice{Goal: GoalOutdated}
+	if k.Candidates[0].Outdated == nil {
+		a.Reason = "no list was seen twice yet, so it is not known how often they change"
+		return a
+	}
+	for c := 0; c < len(k.Candidates) && k.Candidates[c].Outdated.atWorst() <= goal; c++ {
+		a.TTL = k.Candidates[c].TTL
+		a.Reason = fmt.Sprintf("%s is the longest TTL with at most %.3g %% of the answers outdated (estimated %.3g %%)",
+			short(a.TTL), 100*goal, 100*k.Candidates[c].Outdated.Value)
+	}
+	if a.TTL == 0 {
+		a.Reason = fmt.Sprintf("even a TTL of 1s leaves more than %.3g %% of the answers outdated, or that cannot be ruled out yet", 100*goal)
+		if k.StaleWhileRevalidate > 0 {
+			a.Reason += "; a shorter stale_while_revalidate helps"
+		}
+	}
+	return a
+}
+
+// today is the upstream rate at today's TTL: between two candidates, on a line
+// over the logarithm of the TTL; below the first, what is really counted.
+func (k *KindReport) today() float64 {
+	if len(k.Candidates) == 0 || k.TTL < k.Candidates[0].TTL {
+		return k.FillsPerSecond
+	}
+	for c := 1; c < len(k.Candidates); c++ {
+		low, high := k.Candidates[c-1], k.Candidates[c]
+		if k.TTL <= high.TTL {
+			part := math.Log(k.TTL/low.TTL) / math.Log(high.TTL/low.TTL)
+			return low.Upstream.Value + part*(high.Upstream.Value-low.Upstream.Value)
+		}
+	}
+	return k.Candidates[len(k.Candidates)-1].Upstream.Value
+}
+
+// short writes seconds as 90s, 5m or 24h.
+func short(seconds float64) string {
+	d := time.Duration(math.Round(seconds * 1e9))
+	switch {
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 10*time.Minute:
+		return fmt.Sprintf("%gs", math.Round(seconds*1000)/1000)
+	}
+	return d.String()
+}

@@ -1,0 +1,262 @@
+package ttllab
+
+import (
+	"math"
+	"time"
+)
+
+// redisOverhead is what one entry takes in Redis beside its value: the key's
+// name of about 90 bytes, and Redis' own records for a key with an end.
+const redisOverhead = 200
+
+// sample is a copy of what a kind's shards hold at one moment.
+type sample struct {
+	keys            []watched
+	pi              []float64
+	lookups, fills  float64 // of all keys
+	first           int64   // 0: no look-up yet
+	halfLife        int64
+	distinct        float64
+	cached, answers float64
+	ages            [candidateCount][ageBuckets]float64
+}
+
+func (lab *kindLab) sample(now int64) *sample {
+	m := &sample{}
+	for i := range lab.shards {
+		lab.shards[i].addTo(m, now)
+	}
+	return m
+}
+
+func (s *shard) addTo(m *sample, now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance(now)
+	m.halfLife = s.halfLife
+	m.lookups += s.lookups + float64(s.seen.Load())
+	m.fills += s.fills + float64(s.filled.Load())
+	if s.first != 0 && (m.first == 0 || s.first < m.first) {
+		m.first = s.first
+	}
+	pi := s.rate()
+	m.keys = append(m.keys, s.keys...)
+	for range s.keys {
+		m.pi = append(m.pi, pi)
+	}
+	m.distinct += float64(len(s.keys)) / pi
+	m.cached += s.cached / pi
+	m.answers += s.answers / pi
+	for c := range s.ages {
+		for b, n := range s.ages[c] {
+			m.ages[c][b] += float64(n) / pi
+		}
+	}
+}
+
+// seconds is the observed time, aged like the counts.
+func (m *sample) seconds(now int64) float64 {
+	if m.first == 0 || now <= m.first {
+		return 0
+	}
+	if m.halfLife == 0 {
+		return float64(now-m.first) * 1e-9
+	}
+	var sum float64
+	end := now
+	for weight := 1.0; end > m.first && weight > 1e-9; weight /= 2 {
+		begin := max((end-1)/m.halfLife*m.halfLife, m.first)
+		sum += weight * float64(end-begin) * 1e-9
+		end = begin
+	}
+	return sum
+}
+
+// Report computes the report as of now. It takes some tens of milliseconds and
+// holds no lock for longer than it takes to copy one shard.
+func (e *Estimator) Report(now time.Time) Report {
+	goals := *e.goals.Load()
+	r := Report{To: now, Goals: Goals(goals)}
+	for _, lab := range e.kinds {
+		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
+	}
+	for i := range r.Kinds {
+		r.Kinds[i].Advice = r.advise(i)
+	}
+	return r
+}
+
+func (lab *kindLab) report(now int64) KindReport {
+	rules := lab.rules.Load()
+	m := lab.sample(now)
+	k := KindReport{
+		Kind: lab.name, TTL: rules.policy.TTL.Seconds(), StaleWhileRevalidate: rules.policy.StaleWhileRevalidate.Seconds(),
+		Observed: m.seconds(now), WatchedKeys: len(m.keys), Keys: m.distinct, Candidates: []Candidate{},
+	}
+	if k.Observed > 0 {
+		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed
+	}
+	k.Served = lab.checks.share(m)
+	if len(m.keys) == 0 || k.Observed == 0 {
+		return k
+	}
+	c := newComputer(m, rules, now)
+	k.Changes = c.changes()
+	since := float64(now-m.first) * 1e-9
+	for i := range candidates {
+		row := c.candidate(i, k.Observed)
+		row.Current = i == rules.nearest()
+		row.Settled = since >= 2*row.TTL
+		k.Candidates = append(k.Candidates, row)
+	}
+	return k
+}
+
+// computer turns a sample into figures.
+type computer struct {
+	m     *sample
+	rules *rules
+	now   int64
+	fit   *regression
+	pool  pooled
+	rates []float64 // changes per second, by key
+	more  float64   // the rates' factor one standard error up
+	size  float64   // of an entry whose size is not known
+	y     []float64
+}
+
+func newComputer(m *sample, r *rules, now int64) *computer {
+	c := &computer{m: m, rules: r, now: now, rates: make([]float64, len(m.keys)), y: make([]float64, len(m.keys))}
+	x := make([][2]float64, len(m.keys))
+	all := make([]looks, len(m.keys))
+	sized := 0
+	for i := range m.keys {
+		k := &m.keys[i]
+		x[i] = [2]float64{k.lookups, k.fills}
+		all[i] = k.looks
+		if k.bytes > 0 {
+			sized++
+			c.size += float64(k.bytes)
+		}
+	}
+	c.size /= float64(max(sized, 1))
+	c.fit = newRegression(m.pi, x, [2]float64{m.lookups, m.fills})
+	c.pool = pool(all)
+	for i := range m.keys {
+		c.rates[i] = m.keys[i].looks.rateOf(c.pool.rate)
+	}
+	if c.pool.rate > 0 {
+		c.more = 1 + c.pool.stdErr/c.pool.rate
+	}
+	return c
+}
+
+// sum estimates the total of a per-key figure over all keys.
+func (c *computer) sum(of func(i int, k *watched) float64) Estimate {
+	for i := range c.m.keys {
+		c.y[i] = of(i, &c.m.keys[i])
+	}
+	return c.fit.total(c.y)
+}
+
+func (e Estimate) over(d float64) Estimate {
+	if d <= 0 {
+		return Estimate{}
+	}
+	return Estimate{e.Value / d, e.StdErr / d}
+}
+
+func (c *computer) changes() Changes {
+	mean := c.sum(func(i int, k *watched) float64 { return c.rates[i] * k.lookups }).over(c.m.lookups)
+	relative := 0.0
+	if c.pool.rate > 0 {
+		relative = c.pool.stdErr / c.pool.rate * mean.Value
+	} else {
+		relative = c.pool.stdErr
+	}
+	return Changes{
+		PerHour: Estimate{mean.Value * 3600, math.Hypot(mean.StdErr, relative) * 3600},
+		Looks:   c.pool.looks, Changes: c.pool.changes,
+	}
+}
+
+func (c *computer) candidate(i int, observed float64) Candidate {
+	row := Candidate{TTL: candidates[i].Seconds(), P99Age: c.p99(i)}
+	waits := c.sum(func(_ int, k *watched) float64 { return float64(k.cells[i].waits) }).over(c.m.lookups)
+	row.HitRatio = Estimate{min(max(1-waits.Value, 0), 1), waits.StdErr}
+	row.Upstream = c.sum(func(_ int, k *watched) float64 { return float64(k.cells[i].fetches) }).over(observed)
+	row.MeanAge = c.sum(func(_ int, k *watched) float64 { return k.cells[i].age }).over(c.m.lookups)
+	row.RedisBytes = c.sum(func(_ int, k *watched) float64 { return c.bytes(i, k) })
+	if c.pool.looks > 0 {
+		row.Outdated = c.outdated(i)
+	}
+	return row
+}
+
+func (c *computer) bytes(i int, k *watched) float64 {
+	if c.now-k.cells[i].fill >= c.rules.lifetime(i) {
+		return 0
+	}
+	if k.bytes == 0 {
+		return c.size + redisOverhead
+	}
+	return float64(k.bytes) + redisOverhead
+}
+
+func (c *computer) outdated(i int) *Estimate {
+	at := func(scale float64) Estimate {
+		return c.sum(func(j int, k *watched) float64 {
+			return k.cells[i].outdated(k.lookups, c.rates[j]*scale)
+		}).over(c.m.lookups)
+	}
+	e := at(1)
+	e.Value = min(e.Value, 1)
+	byRate := 0.0
+	if c.pool.rate > 0 {
+		byRate = at(c.more).Value - e.Value
+	} else { // nothing has changed yet: what one error more would do
+		byRate = c.sum(func(_ int, k *watched) float64 {
+			return k.cells[i].outdated(k.lookups, c.pool.stdErr)
+		}).over(c.m.lookups).Value
+	}
+	e.StdErr = math.Hypot(e.StdErr, byRate)
+	return &e
+}
+
+// p99 is the age that 99 % of the answers do not exceed.
+func (c *computer) p99(i int) float64 {
+	var total float64
+	for _, n := range c.m.ages[i] {
+		total += n
+	}
+	below := 0.0
+	for b, n := range c.m.ages[i] {
+		if n > 0 && below+n >= 0.99*total {
+			part := (0.99*total - below) / n
+			return (float64(b) + part) / ageBuckets * float64(c.rules.maxAge(i)) * 1e-9
+		}
+		below += n
+	}
+	return 0
+}
+
+// share is the indicator "served outdated". Re-checks are drawn from answers out
+// of the cache; those that were filled for the caller cannot be outdated.
+func (c *checks) share(m *sample) Served {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Served{Checks: int(c.checked)}
+	if c.checked == 0 || m.answers == 0 {
+		return s
+	}
+	cached := m.cached / m.answers
+	n, p := float64(c.checked), float64(c.outdated)/float64(c.checked)
+	const z = 1.96
+	mid := (p + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	s.Outdated, s.Low, s.High = p*cached, max(mid-half, 0)*cached, min(mid+half, 1)*cached
+	if c.outdated > 0 {
+		s.OutdatedFor = c.seconds / float64(c.outdated)
+	}
+	return s
+}

@@ -1,0 +1,187 @@
+package ttllab
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// keptChanges per key are enough: the rate of one key is drawn towards that
+	// of its kind anyway, and the newest changes tell of today.
+	keptChanges = 16
+	// priorChanges is how strongly it is drawn there, in changes seen.
+	priorChanges = 0.5
+	// shortestLook is how much later a body must be seen again to tell anything.
+	shortestLook = 100 * time.Millisecond
+
+	slowest = 1e-10 // changes per second, one in 300 years
+	fastest = 1e3
+)
+
+// looks is what the intervals between two looks at a body have shown. Of those
+// without a change only the sum matters to the likelihood, so the newest changes
+// tell all.
+type looks struct {
+	kept  [keptChanges]change
+	count uint32 // of all changes ever; the newest is at count-1 modulo keptChanges
+	since stretch
+}
+
+// stretch is a row of looks that saw no change.
+type stretch struct {
+	seconds float64
+	looks   uint32
+}
+
+// change is an interval in which the body changed, and the stretch before it.
+type change struct {
+	seconds float64
+	before  stretch
+}
+
+func (l *looks) add(seconds float64, changed bool) {
+	if !changed {
+		l.since.seconds += seconds
+		l.since.looks++
+		return
+	}
+	l.kept[l.count%keptChanges] = change{seconds, l.since}
+	l.since = stretch{}
+	l.count++
+}
+
+// all returns the changes that are kept, in no order.
+func (l *looks) all() []change { return l.kept[:min(l.count, keptChanges)] }
+
+// quiet sums up the looks without a change.
+func (l *looks) quiet() stretch {
+	sum := l.since
+	for _, c := range l.all() {
+		sum.seconds += c.before.seconds
+		sum.looks += c.before.looks
+	}
+	return sum
+}
+
+// observe takes in a body that was seen, if it is newer than what was known.
+func (k *watched) observe(s sighting) (changed bool) {
+	if s.at <= k.known.at {
+		return false
+	}
+	if k.known.at != 0 {
+		changed = s.body != k.known.body
+		if !changed && s.at-k.known.at < int64(shortestLook) {
+			return false // the same answer, its moment taken from a log
+		}
+		k.looks.add(float64(s.at-k.known.at)*1e-9, changed)
+	}
+	k.known = s
+	return changed
+}
+
+// pooled is what all looks of a kind say together.
+type pooled struct {
+	rate           float64 // changes per second
+	stdErr         float64
+	looks, changes int
+}
+
+// pool estimates one rate from the looks of many keys. With Poisson changes the
+// probability of "changed" after t seconds is 1-exp(-rate t); the rate of the
+// greatest likelihood solves sum over changed t/(exp(rate t)-1) = sum over
+// unchanged t (Cho and Garcia-Molina 2003, 4.3). Half an unchanged look of mean
+// length is added: for looks at even intervals that is exactly their correction
+// -log((n-x+0.5)/(n+0.5)), which removes most of the bias of few looks and keeps
+// the rate finite where every look saw a change.
+func pool(keys []looks) pooled {
+	var p pooled
+	var quiet, total float64
+	var changed []change
+	for i := range keys {
+		q := keys[i].quiet()
+		quiet += q.seconds
+		p.looks += int(q.looks)
+		changed = append(changed, keys[i].all()...)
+	}
+	total = quiet
+	for _, c := range changed {
+		total += c.seconds
+	}
+	p.changes = len(changed)
+	p.looks += p.changes
+	if p.looks == 0 || total == 0 {
+		return p
+	}
+	if p.changes == 0 {
+		p.stdErr = 1 / total // of a rate that would have shown one change
+		return p
+	}
+	quiet += 0.5 * total / float64(p.looks)
+	p.rate = solve(func(rate float64) float64 { return score(changed, rate) - quiet })
+	p.stdErr = 1 / math.Sqrt(information(changed, p.rate))
+	return p
+}
+
+// rateOf is the rate of one key, drawn towards its kind's by a gamma prior with
+// that mean: with no looks it is the kind's, with many its own.
+func (l *looks) rateOf(kind float64) float64 {
+	quiet := l.quiet()
+	if kind <= 0 || l.count == 0 && quiet.looks == 0 {
+		return kind
+	}
+	pull := quiet.seconds + priorChanges/kind
+	if l.count == 0 {
+		return priorChanges / pull
+	}
+	return solve(func(rate float64) float64 { return score(l.all(), rate) + priorChanges/rate - pull })
+}
+
+func score(changed []change, rate float64) float64 {
+	var sum float64
+	for _, c := range changed {
+		sum += c.seconds / math.Expm1(rate*c.seconds)
+	}
+	return sum
+}
+
+// information is Fisher's, as observed: less the second derivative of the
+// likelihood's logarithm.
+func information(changed []change, rate float64) float64 {
+	var sum float64
+	for _, c := range changed {
+		x := rate * c.seconds
+		sum -= c.seconds * c.seconds / (math.Expm1(x) * math.Expm1(-x))
+	}
+	return sum
+}
+
+// solve finds where a falling function of the rate is zero, within a millionth.
+func solve(f func(rate float64) float64) float64 {
+	low, high := math.Log(slowest), math.Log(fastest)
+	for high-low > 1e-6 {
+		mid := (low + high) / 2
+		if f(math.Exp(mid)) > 0 {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return math.Exp((low + high) / 2)
+}
+
+// outdated is the expected number of outdated answers of one candidate's cache
+// of one key: an answer of age a is outdated with probability 1-exp(-rate a).
+// Of the ages only number, sum and sum of squares are kept; a gamma distribution
+// of the same mean and variance stands in for them. For ages spread evenly up to
+// a TTL, the usual case, that is right to about 0.01.
+func (c *cell) outdated(answers, rate float64) float64 {
+	if answers <= 0 || rate <= 0 || c.age <= 0 {
+		return 0
+	}
+	mean := c.age / answers
+	spread := c.ageSq/answers - mean*mean // variance
+	if spread <= 1e-6*mean*mean {
+		return -answers * math.Expm1(-rate*mean)
+	}
+	return -answers * math.Expm1(-mean*mean/spread*math.Log1p(rate*spread/mean))
+}

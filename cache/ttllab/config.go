@@ -1,0 +1,65 @@
+package ttllab
+
+import (
+	"errors"
+	"fmt"
+)
+
+const maxBudget = 1000 // re-checks per second; more is no sample any longer
+
+// Config is the part of the `cache:` section that belongs to the lab. Its zero
+// value is usable: no re-checks, no goals.
+type Config struct {
+	Recheck RecheckConfig `yaml:"recheck"`
+	Goals   GoalsConfig   `yaml:"goals"`
+}
+
+// RecheckConfig bounds what the lab may ask of the legacy for its own sake.
+type RecheckConfig struct {
+	// BudgetPerSecond is how many cached lists per second, over all kinds, may be
+	// compared with the legacy. 0 turns re-checks off.
+	BudgetPerSecond float64 `yaml:"budget_per_second"`
+}
+
+// GoalsConfig is what the advice aims at. Zero: no such goal.
+type GoalsConfig struct {
+	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
+	// get for all kinds together.
+	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second"`
+	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
+	// what the legacy would say at that moment.
+	MaxOutdated float64 `yaml:"max_outdated"`
+}
+
+// DefaultConfig allows one re-check per second and has no goals.
+func DefaultConfig() Config {
+	return Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}
+}
+
+// fieldError is one problem of a configuration.
+type fieldError struct{ field, msg string }
+
+func (e *fieldError) Error() string { return e.msg }
+
+// Field gives the key's path inside its section.
+func (e *fieldError) Field() string { return e.field }
+
+// Validate returns all problems joined; each has a method Field() string with
+// the path of the key inside the `cache:` section.
+func (c Config) Validate() error {
+	var problems []error
+	for _, v := range []struct {
+		field      string
+		value, max float64
+		what       string
+	}{
+		{"recheck.budget_per_second", c.Recheck.BudgetPerSecond, maxBudget, "re-checks per second; 0 turns them off"},
+		{"goals.max_upstream_per_second", c.Goals.MaxUpstreamPerSecond, 1e9, "requests per second; leave it out for no goal"},
+		{"goals.max_outdated", c.Goals.MaxOutdated, 1, "a share of answers, such as 0.01; leave it out for no goal"},
+	} {
+		if !(v.value >= 0 && v.value <= v.max) { // also refuses NaN
+			problems = append(problems, &fieldError{v.field, fmt.Sprintf("must be between 0 and %g: %s", v.max, v.what)})
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,195 @@
+package ttllab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultKeys     = 4096
+	maxKeys         = 1 << 20
+	defaultHalfLife = 12 * time.Hour
+)
+
+// Kind is one group of lists that has a TTL of its own: a kind of the gateway,
+// or the lists of one status where that status has its own ttl.
+type Kind struct {
+	Name   string
+	Policy Policy
+}
+
+// Options are what an Estimator is built from.
+type Options struct {
+	// Kinds are addressed by their index in all calls. At least one.
+	Kinds []Kind
+	// Keys bounds the watched keys of each kind. 0: 4,096. It is rounded up to a
+	// multiple of 64.
+	Keys int
+	// HalfLife is the time after which what was counted counts half, so that the
+	// figures follow the traffic. 0: 12 h; negative: nothing is ever forgotten.
+	HalfLife time.Duration
+	// RecheckPerSecond is the budget of Next. 0: it never proposes a key.
+	RecheckPerSecond float64
+	// Goals is what the advice aims at.
+	Goals GoalsConfig
+}
+
+// Estimator watches the look-ups and fills of a cache. All methods are safe for
+// concurrent use. Calls that name an unknown kind do nothing.
+type Estimator struct {
+	kinds []*kindLab
+	goals atomic.Pointer[GoalsConfig]
+
+	mu     sync.Mutex // guards the budget; taken before a shard's lock
+	budget bucket
+	dice   uint64
+}
+
+// kindLab is the lab of one kind.
+type kindLab struct {
+	name    string
+	rules   atomic.Pointer[rules]
+	latency atomic.Int64 // how long the legacy takes, ns, smoothed
+	checks  checks
+	shards  [shardCount]shard
+}
+
+// New builds an Estimator. It starts no goroutine.
+func New(o Options) (*Estimator, error) {
+	if len(o.Kinds) == 0 {
+		return nil, errors.New("ttllab: Options.Kinds is empty")
+	}
+	if o.Keys < 0 || o.Keys > maxKeys {
+		return nil, fmt.Errorf("ttllab: Options.Keys must be between 0 and %d", maxKeys)
+	}
+	if o.Keys == 0 {
+		o.Keys = defaultKeys
+	}
+	if o.HalfLife == 0 {
+		o.HalfLife = defaultHalfLife
+	}
+	e := &Estimator{dice: 1}
+	for _, k := range o.Kinds {
+		lab := &kindLab{name: k.Name}
+		lab.rules.Store(newRules(k.Policy))
+		for i := range lab.shards {
+			lab.shards[i].init((o.Keys+shardCount-1)/shardCount, max(o.HalfLife, 0))
+		}
+		e.kinds = append(e.kinds, lab)
+	}
+	e.SetConfig(Config{Recheck: RecheckConfig{BudgetPerSecond: o.RecheckPerSecond}, Goals: o.Goals})
+	return e, nil
+}
+
+// Index returns the index of the kind with this name, or -1.
+func (e *Estimator) Index(name string) int {
+	for i, k := range e.kinds {
+		if k.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// SetConfig swaps the budget and the goals.
+func (e *Estimator) SetConfig(c Config) {
+	e.goals.Store(&c.Goals)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.budget.rate = c.Recheck.BudgetPerSecond
+}
+
+// SetPolicy tells that the real cache has another policy for this kind from now
+// on. What was counted is kept.
+func (e *Estimator) SetPolicy(kind int, p Policy) {
+	lab := e.lab(kind)
+	if lab == nil {
+		return
+	}
+	r := newRules(p)
+	old := lab.rules.Swap(r)
+	if old.swr == r.swr {
+		return
+	}
+	for i := range lab.shards {
+		lab.shards[i].forgetAges() // the buckets mean other ages now
+	}
+}
+
+func (e *Estimator) lab(kind int) *kindLab {
+	if kind < 0 || kind >= len(e.kinds) {
+		return nil
+	}
+	return e.kinds[kind]
+}
+
+// Lookup tells of one look-up, whatever came of it. It is to be called once per
+// request, with a hash of everything that names the list; equal lists must have
+// equal hashes for as long as the Estimator lives. It allocates only while new
+// keys join the sample.
+func (e *Estimator) Lookup(kind int, key uint64, now time.Time) {
+	lab := e.lab(kind)
+	if lab == nil {
+		return
+	}
+	h := mix(key)
+	s := &lab.shards[h%shardCount]
+	s.seen.Add(1)
+	if h>>shardBits >= s.threshold.Load() {
+		return
+	}
+	s.lookup(h, now.UnixNano(), lab)
+}
+
+// Fill is one body that the cache has got.
+type Fill struct {
+	Key        uint64        // the same hash as in Lookup
+	AnsweredAt time.Time     // when the legacy's answer was complete
+	Took       time.Duration // how long the legacy took; 0: unknown
+	Body       uint64        // a hash of the body; equal bodies, equal hashes
+	Bytes      int           // of the stored entry, variants included; 0: unknown
+	// Shared says that another node asked the legacy and this one took the entry
+	// from Redis.
+	Shared bool
+	// Ref comes back from Next, to fetch the same list by. It is kept for watched
+	// keys only, and must not change. Nil: this key is never proposed.
+	Ref any
+}
+
+// Filled tells of a fill, a background refresh, or an entry taken from Redis.
+func (e *Estimator) Filled(kind int, f Fill) {
+	lab := e.lab(kind)
+	if lab == nil {
+		return
+	}
+	if !f.Shared {
+		lab.smooth(f.Took)
+	}
+	h := mix(f.Key)
+	s := &lab.shards[h%shardCount]
+	if !f.Shared {
+		s.filled.Add(1)
+	}
+	if h>>shardBits < s.threshold.Load() {
+		s.fill(h, f)
+	}
+}
+
+// smooth is an exponential average. Two fills at once may lose one of them, which
+// an average forgives.
+func (lab *kindLab) smooth(took time.Duration) {
+	const weight = 0.05
+	old := lab.latency.Load()
+	if took <= 0 {
+		return
+	}
+	if old == 0 {
+		lab.latency.Store(int64(took))
+		return
+	}
+	lab.latency.Store(int64(math.Round(float64(old) + weight*(float64(took)-float64(old)))))
+}

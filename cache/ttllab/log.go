@@ -1,0 +1,204 @@
+package ttllab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	maxLine     = 64 << 10
+	maxLogKey   = 256
+	maxBadLines = 10
+
+	maxAgeSeconds  = 30 * 24 * 3600
+	maxWaitSeconds = 3600
+	// lateness is by how much a line may be older than the newest before it.
+	// Lines are written when a request ends, and nodes' clocks differ.
+	lateness = 5 * time.Second
+)
+
+// LogLine is one look-up in a log: a JSON object on a line of its own. Fields
+// that are not named here are ignored, so the gateway's whole record will do.
+type LogLine struct {
+	Time time.Time `json:"time"` // when the answer went out, RFC 3339
+	Kind string    `json:"kind"` // a name of Options.Kinds
+	// Key is anything that is the same for equal lists and for no others, up to
+	// 256 bytes. A line without one is no look-up.
+	Key string `json:"key"`
+	// Cache is the outcome: "miss" is a fill, every other word is not.
+	Cache string  `json:"cache"`
+	Age   float64 `json:"age_seconds"`  // of the list, when it was answered
+	Wait  float64 `json:"list_seconds"` // for a fill: how long it took
+	// ETag is anything that changes with the body. Empty: nothing is learnt about
+	// changes from this line.
+	ETag  string `json:"etag"`
+	Bytes int    `json:"bytes"` // of the list; 0 unknown, as for a 304
+}
+
+// LogSummary tells what became of the lines of a log.
+type LogSummary struct {
+	Lines   int `json:"lines"`
+	Lookups int `json:"lookups"`
+	Skipped int `json:"skipped"` // JSON objects without a key: other records
+	// Late lines are more than 5 s older than a line before them, and were left
+	// out: sort the log by time.
+	Late     int       `json:"late"`
+	Bad      int       `json:"bad"`
+	FirstBad []BadLine `json:"first_bad"` // at most 10
+}
+
+// BadLine is a line that could not be used.
+type BadLine struct {
+	Line   int    `json:"line"` // from 1
+	Reason string `json:"reason"`
+}
+
+// FromLog computes the report from a log of look-ups, oldest first. It reads the
+// log once and holds one line at a time besides the sample. Unless
+// Options.HalfLife says otherwise, all of the log counts the same. Lines that
+// cannot be used are counted in the report's Log; an error is one of the Options
+// or of reading, and what was read until then is in the report.
+func FromLog(in io.Reader, o Options) (Report, error) {
+	if o.HalfLife == 0 {
+		o.HalfLife = -1
+	}
+	e, err := New(o)
+	if err != nil {
+		return Report{}, err
+	}
+	l := logReader{lab: e, sum: LogSummary{FirstBad: []BadLine{}}}
+	err = l.read(bufio.NewReaderSize(in, maxLine))
+	r := e.Report(l.newest)
+	r.Log = &l.sum
+	return r, err
+}
+
+type logReader struct {
+	lab    *Estimator
+	newest time.Time
+	sum    LogSummary
+}
+
+func (l *logReader) read(in *bufio.Reader) error {
+	for {
+		line, err := in.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) { // to the end of the line
+			_, err = in.ReadSlice('\n')
+		}
+		if tooLong || len(line) > 0 {
+			l.sum.Lines++
+			l.line(line, tooLong)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", l.sum.Lines+1, err)
+		}
+	}
+}
+
+func (l *logReader) line(raw []byte, tooLong bool) {
+	if tooLong {
+		l.bad("longer than 64 KiB")
+		return
+	}
+	var line LogLine
+	if err := json.Unmarshal(raw, &line); err != nil {
+		l.bad(reason(err))
+		return
+	}
+	if line.Key == "" {
+		l.sum.Skipped++
+		return
+	}
+	kind := l.lab.Index(line.Kind)
+	if problem := line.problem(kind); problem != "" {
+		l.bad(problem)
+		return
+	}
+	if line.Time.Before(l.newest.Add(-lateness)) {
+		l.sum.Late++
+		return
+	}
+	if line.Time.After(l.newest) {
+		l.newest = line.Time
+	}
+	l.sum.Lookups++
+	l.feed(kind, &line)
+}
+
+func (l *logReader) bad(reason string) {
+	l.sum.Bad++
+	if len(l.sum.FirstBad) < maxBadLines {
+		l.sum.FirstBad = append(l.sum.FirstBad, BadLine{l.sum.Lines, reason})
+	}
+}
+
+func reason(err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("no JSON: %v at byte %d", syntax, syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Sprintf("%q must not be a %s", kind.Field, kind.Value)
+	}
+	return "no JSON object, or no RFC 3339 time"
+}
+
+// problem says what makes a line unusable; empty if nothing does.
+func (l *LogLine) problem(kind int) string {
+	switch {
+	case kind < 0:
+		return `"kind" is not one of the configured kinds`
+	case len(l.Key) > maxLogKey:
+		return fmt.Sprintf(`"key" is longer than %d bytes`, maxLogKey)
+	case l.Time.Year() < 1990 || l.Time.Year() > 2200:
+		return `"time" is missing or not between 1990 and 2200`
+	case l.Cache == "":
+		return `"cache" is missing`
+	case !(l.Age >= 0 && l.Age <= maxAgeSeconds):
+		return `"age_seconds" must be between 0 and 30 days`
+	case !(l.Wait >= 0 && l.Wait <= maxWaitSeconds):
+		return `"list_seconds" must be between 0 and 1 hour`
+	case l.Bytes < 0:
+		return `"bytes" is negative`
+	}
+	return ""
+}
+
+// feed tells the estimator what the cache would have told it. A line is written
+// at the end of a request; the look-up was at its beginning.
+func (l *logReader) feed(kind int, line *LogLine) {
+	key := hashText(line.Key)
+	wait := duration(line.Wait)
+	l.lab.Lookup(kind, key, line.Time.Add(-wait))
+	if line.ETag == "" {
+		return
+	}
+	f := Fill{
+		Key: key, AnsweredAt: line.Time.Add(-duration(line.Age)),
+		Body: hashText(line.ETag), Bytes: line.Bytes, Shared: line.Cache != "miss",
+	}
+	if !f.Shared {
+		f.Took = wait
+	}
+	l.lab.Filled(kind, f)
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// hashText is FNV-1a.
+func hashText(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}

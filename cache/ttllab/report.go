@@ -1,0 +1,78 @@
+package ttllab
+
+import "time"
+
+// Report is what would have happened at other TTLs, as of To. It is a copy and
+// belongs to the caller.
+type Report struct {
+	To    time.Time    `json:"to"`
+	Kinds []KindReport `json:"kinds"`
+	Goals Goals        `json:"goals"`
+	Log   *LogSummary  `json:"log,omitempty"` // of FromLog
+}
+
+// Goals is what the advice aims at; 0 is no goal.
+type Goals struct {
+	MaxUpstreamPerSecond float64 `json:"max_upstream_per_second"`
+	MaxOutdated          float64 `json:"max_outdated"`
+}
+
+// KindReport is the report of one kind.
+type KindReport struct {
+	Kind                 string  `json:"kind"`
+	TTL                  float64 `json:"ttl_seconds"` // today's
+	StaleWhileRevalidate float64 `json:"stale_while_revalidate_seconds"`
+	// Observed is the time that the figures cover. Older parts count less: each
+	// half-life halves them.
+	Observed         float64 `json:"observed_seconds"`
+	LookupsPerSecond float64 `json:"lookups_per_second"` // all, counted
+	FillsPerSecond   float64 `json:"fills_per_second"`   // all of this node at today's TTL, counted
+	WatchedKeys      int     `json:"watched_keys"`
+	Keys             float64 `json:"keys"` // distinct ones, estimated
+
+	Changes    Changes     `json:"changes"`
+	Served     Served      `json:"served"`
+	Candidates []Candidate `json:"candidates"` // ascending by TTL; empty before the first look-up
+	Advice     []Advice    `json:"advice"`     // one per goal
+}
+
+// Changes is how often lists change.
+type Changes struct {
+	// PerHour is the rate of a list as answers meet it: each list counts as often
+	// as it is asked for.
+	PerHour Estimate `json:"per_hour"`
+	Looks   int      `json:"looks"`   // pairs of bodies compared, back to the 16th last change of each key
+	Changes int      `json:"changes"` // of these: differing ones
+}
+
+// Served is what re-checks say about the answers that were really given.
+type Served struct {
+	Checks int `json:"checks"` // since the start
+	// Outdated is the share of all answers that differed from what the legacy
+	// said at that moment; Low and High bound it with 95 % confidence (Wilson).
+	Outdated float64 `json:"outdated"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+	// OutdatedFor is how long those had differed, on average, in seconds, if
+	// changes come at random within the time since the fill.
+	OutdatedFor float64 `json:"outdated_for_seconds"`
+}
+
+// Candidate is what one TTL would have done.
+type Candidate struct {
+	TTL      float64  `json:"ttl_seconds"`
+	HitRatio Estimate `json:"hit_ratio"`           // share of answers that did not wait for the legacy
+	Upstream Estimate `json:"upstream_per_second"` // requests to the legacy, refreshes included
+	MeanAge  Estimate `json:"mean_age_seconds"`    // over all answers
+	P99Age   float64  `json:"p99_age_seconds"`     // to within 1/64 of the largest possible age
+	// Outdated is the chance that an answer differs from what the legacy would
+	// say. Its error includes that of the rate of change. Null: no list was seen
+	// twice yet.
+	Outdated   *Estimate `json:"outdated"`
+	RedisBytes Estimate  `json:"redis_bytes"` // as of now, keys and Redis' own overhead included
+	// Current marks the candidate nearest to today's TTL.
+	Current bool `json:"current"`
+	// Settled: at least two TTLs were observed. Before that the start, when
+	// everything was a miss, still weighs.
+	Settled bool `json:"settled"`
+}

@@ -1,0 +1,93 @@
+package ttllab
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	candidateCount = 24
+	ageBuckets     = 64
+)
+
+// candidates are the TTLs that are simulated, ascending. They are round numbers,
+// so that today's TTL is likely to be among them.
+var candidates = [candidateCount]time.Duration{
+	1 * time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second,
+	20 * time.Second, 30 * time.Second, 45 * time.Second, 1 * time.Minute, 90 * time.Second, 2 * time.Minute,
+	3 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	1 * time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// Candidates returns the TTLs that are simulated, ascending.
+func Candidates() []time.Duration { return append([]time.Duration(nil), candidates[:]...) }
+
+// Policy is what the real cache does today with one kind of list. The
+// candidates take the place of TTL; the rest holds for all of them.
+type Policy struct {
+	TTL                  time.Duration // today's
+	StaleWhileRevalidate time.Duration // how long after its ttl a list is served while one refresh runs
+	StaleIfError         time.Duration // only decides how long an entry stays in Redis
+	Jitter               float64       // the share, 0 to 1, by which a ttl is shortened at most
+}
+
+// rules are a Policy compiled for the simulation: nanoseconds, and per candidate
+// what would otherwise be computed on each look-up. They are immutable.
+type rules struct {
+	policy Policy
+	ttl    [candidateCount]int64
+	jitter [candidateCount]float64 // most that is taken off a ttl, nanoseconds
+	bucket [candidateCount]float64 // age buckets per nanosecond
+	swr    int64
+}
+
+func newRules(p Policy) *rules {
+	p.TTL, p.StaleWhileRevalidate, p.StaleIfError = max(p.TTL, 0), max(p.StaleWhileRevalidate, 0), max(p.StaleIfError, 0)
+	p.Jitter = min(max(p.Jitter, 0), 1)
+	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate)}
+	for c, ttl := range candidates {
+		r.ttl[c] = int64(ttl)
+		r.jitter[c] = p.Jitter * float64(ttl)
+		r.bucket[c] = ageBuckets / float64(r.maxAge(c))
+	}
+	return r
+}
+
+// maxAge is the age that no answer reaches.
+func (r *rules) maxAge(c int) int64 { return r.ttl[c] + r.swr }
+
+// fresh is how long a list filled at this moment is fresh. Like the real cache's
+// its jitter is fixed by the key and the fill, though not to the same value.
+func (r *rules) fresh(c int, key uint64, fill int64) int64 {
+	if r.jitter[c] == 0 {
+		return r.ttl[c]
+	}
+	spread := float64(mix(key^uint64(fill))>>11) / (1 << 53)
+	return r.ttl[c] - int64(r.jitter[c]*spread)
+}
+
+// lifetime is how long after the legacy's answer an entry stays in Redis.
+func (r *rules) lifetime(c int) int64 {
+	return r.ttl[c] + int64(max(r.policy.StaleWhileRevalidate, r.policy.StaleIfError))
+}
+
+// nearest is the candidate closest to today's TTL, by ratio.
+func (r *rules) nearest() int {
+	best, distance := 0, math.Inf(1)
+	for c, ttl := range candidates {
+		if d := math.Abs(math.Log(float64(ttl) / float64(max(r.policy.TTL, 1)))); d < distance {
+			best, distance = c, d
+		}
+	}
+	return best
+}
+
+// mix is the finalizer of MurmurHash3: it spreads a hash of any quality over all
+// bits, without collisions.
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
