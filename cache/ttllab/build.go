@@ -17,6 +17,7 @@ type sample struct {
 	first           int64   // 0: no look-up yet
 	halfLife        int64
 	distinct        float64
+	watched         int // distinct keys among keys
 	cached, answers float64
 	ages            [candidateCount][ageBuckets]float64
 }
@@ -34,21 +35,33 @@ func (s *shard) addTo(m *sample, now int64) {
 	defer s.mu.Unlock()
 	s.advance(now)
 	m.halfLife = s.halfLife
-	m.lookups += s.lookups + float64(s.seen.Load())
-	m.fills += s.fills + float64(s.filled.Load())
+	lookups, fills := s.totals()
+	m.lookups += lookups
+	m.fills += fills
 	if s.first != 0 && (m.first == 0 || s.first < m.first) {
 		m.first = s.first
 	}
-	pi := s.rate()
-	m.keys = append(m.keys, s.keys...)
-	for range s.keys {
+	m.distinct += float64(len(s.sample.keys)) / s.rate()
+	m.watched += len(s.sample.keys)
+	for i := range s.hot.keys {
+		if _, both := s.sample.index[s.hot.keys[i].hash]; !both {
+			m.watched++
+		}
+	}
+	m.add(&s.sample, s.rate())
+	m.add(&s.hot, 1)
+}
+
+// add takes in a stratum whose keys are included with probability pi.
+func (m *sample) add(set *stratum, pi float64) {
+	m.keys = append(m.keys, set.keys...)
+	for range set.keys {
 		m.pi = append(m.pi, pi)
 	}
-	m.distinct += float64(len(s.keys)) / pi
-	m.cached += s.cached / pi
-	m.answers += s.answers / pi
-	for c := range s.ages {
-		for b, n := range s.ages[c] {
+	m.cached += set.cached / pi
+	m.answers += set.answers / pi
+	for c := range set.ages {
+		for b, n := range set.ages[c] {
 			m.ages[c][b] += float64(n) / pi
 		}
 	}
@@ -91,7 +104,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	m := lab.sample(now)
 	k := KindReport{
 		Kind: lab.name, TTL: rules.policy.TTL.Seconds(), StaleWhileRevalidate: rules.policy.StaleWhileRevalidate.Seconds(),
-		Observed: m.seconds(now), WatchedKeys: len(m.keys), Keys: m.distinct, Candidates: []Candidate{},
+		Observed: m.seconds(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
 	}
 	if k.Observed > 0 {
 		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed

@@ -138,11 +138,10 @@ func (e *Estimator) Lookup(kind int, key uint64, now time.Time) {
 	}
 	h := mix(key)
 	s := &lab.shards[h%shardCount]
-	s.seen.Add(1)
-	if h>>shardBits >= s.threshold.Load() {
-		return
+	drawn := s.seen.Add(1)%drawEvery == 0
+	if drawn || s.wants(h) {
+		s.lookup(h, drawn, now.UnixNano(), lab)
 	}
-	s.lookup(h, now.UnixNano(), lab)
 }
 
 // Fill is one body that the cache has got.
@@ -174,7 +173,7 @@ func (e *Estimator) Filled(kind int, f Fill) {
 	if !f.Shared {
 		s.filled.Add(1)
 	}
-	if h>>shardBits < s.threshold.Load() {
+	if s.wants(h) {
 		s.fill(h, f)
 	}
 }

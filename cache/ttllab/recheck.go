@@ -15,14 +15,14 @@ type pick struct {
 	of     uint64 // how many it was drawn from
 }
 
-// consider lets a look-up take part in the draw. It needs the lock.
-func (s *shard) consider(k *watched, now int64) {
+// consider lets a look-up take part in the draw.
+func (p *pick) consider(k *watched, now int64) {
 	if k.ref == nil {
 		return
 	}
-	s.pick.of++
-	if dice := mix(k.hash ^ uint64(now) ^ s.pick.of<<32); dice%s.pick.of == 0 {
-		s.pick.hash, s.pick.served, s.pick.ref = k.hash, k.served, k.ref
+	p.of++
+	if dice := mix(k.hash ^ uint64(now) ^ p.of<<32); dice%p.of == 0 {
+		p.hash, p.served, p.ref = k.hash, k.served, k.ref
 	}
 }
 
@@ -71,14 +71,16 @@ func (e *Estimator) Next(now time.Time) (Recheck, bool) {
 	var chosen Recheck
 	for i, lab := range e.kinds {
 		for j := range lab.shards {
-			p, weight := lab.shards[j].draw()
-			if weight == 0 {
-				continue
-			}
-			total += weight
-			e.dice++
-			if float64(mix(e.dice^p.hash)>>11)/(1<<53)*total < weight {
-				chosen = Recheck{i, p.ref, time.Unix(0, p.served.at), p.hash, p.served.body}
+			picks, weights := lab.shards[j].takePicks()
+			for n, p := range picks {
+				if p.of == 0 {
+					continue
+				}
+				total += weights[n]
+				e.dice++
+				if float64(mix(e.dice^p.hash)>>11)/(1<<53)*total < weights[n] {
+					chosen = Recheck{i, p.ref, time.Unix(0, p.served.at), p.hash, p.served.body}
+				}
 			}
 		}
 	}
@@ -89,13 +91,14 @@ func (e *Estimator) Next(now time.Time) (Recheck, bool) {
 	return chosen, true
 }
 
-// draw takes the shard's pick and the number of look-ups that it stands for.
-func (s *shard) draw() (pick, float64) {
+// takePicks takes the picks of the shard's strata and the number of look-ups
+// that each stands for.
+func (s *shard) takePicks() (picks [2]pick, weights [2]float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.pick
-	s.pick = pick{}
-	return p, float64(p.of) / s.rate()
+	picks = [2]pick{s.sample.pick, s.hot.pick}
+	s.sample.pick, s.hot.pick = pick{}, pick{}
+	return picks, [2]float64{float64(picks[0].of) / s.rate(), float64(picks[1].of)}
 }
 
 // checks sums up the re-checks of one kind.
@@ -121,11 +124,10 @@ func (e *Estimator) Rechecked(r Recheck, answeredAt time.Time, body uint64) {
 func (s *shard) recheck(h uint64, now sighting) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, ok := s.index[h]
-	if !ok {
+	k, _ := s.find(h)
+	if k == nil {
 		return 0
 	}
-	k := &s.keys[i]
 	k.observe(now)
 	return pool([]looks{k.looks}).rate
 }

@@ -21,24 +21,33 @@ const (
 // makes it a sample by itself: the keys of the lowest ranks (a bottom-k sample).
 type shard struct {
 	// Written on every look-up, so kept off the line of the rest.
-	seen      atomic.Uint64 // look-ups since the last aging, watched or not
+	seen      atomic.Uint64 // look-ups since the start, watched or not
 	filled    atomic.Uint64 // fills since then
-	threshold atomic.Uint64 // keys of this rank and above are not watched
-	_         [40]byte
+	threshold atomic.Uint64 // keys of this rank and above are not in the sample
+	hotBits   [hotWords]atomic.Uint64
 
 	mu       sync.Mutex
-	quota    int
+	quota    [2]int // of the sample and of the hot keys
 	halfLife int64
-	epoch    int64 // number of half-lives since 1970; 0: no look-up yet
-	first    int64 // the first look-up, Unix ns
-	keys     []watched
-	index    map[uint64]int32 // by hash
-	lookups  float64          // aged counts of seen and filled
+	epoch    int64   // number of half-lives since 1970; 0: no look-up yet
+	first    int64   // the first look-up, Unix ns
+	lookups  float64 // aged count of seen, up to the last aging
 	fills    float64
-	answers  float64 // look-ups of watched keys, aged
-	cached   float64 // of these: answered by an entry of the real cache
-	pick     pick
-	ages     [candidateCount][ageBuckets]uint32
+	counted  [2]uint64 // seen and filled at the last aging
+	sample   stratum
+	hot      stratum
+	drawn    [drawnKept]uint64 // hashes, newest at draws-1 modulo drawnKept
+	draws    uint64
+}
+
+// stratum is a set of watched keys that all stand for the same number of keys.
+type stratum struct {
+	keys    []watched
+	index   map[uint64]int32 // by hash
+	answers float64          // look-ups, aged
+	cached  float64          // of these: answered by an entry of the real cache
+	pick    pick
+	ages    [candidateCount][ageBuckets]uint32
 }
 
 // watched is one key of the sample.
@@ -73,77 +82,93 @@ type cell struct {
 }
 
 func (s *shard) init(quota int, halfLife time.Duration) {
-	s.quota, s.halfLife = quota, int64(halfLife)
-	s.index = make(map[uint64]int32)
+	hot := quota / 4
+	s.quota, s.halfLife = [2]int{quota - hot, hot}, int64(halfLife)
+	s.sample.index, s.hot.index = map[uint64]int32{}, map[uint64]int32{}
 	s.threshold.Store(everyRank)
 }
 
-// rate is the share of keys that is watched. It needs the lock.
+// rate is the share of keys that is in the sample. It needs the lock.
 func (s *shard) rate() float64 { return float64(s.threshold.Load()) / float64(everyRank) }
 
-func (s *shard) lookup(h uint64, now int64, lab *kindLab) {
+// wants tells, without the lock, whether a key may be watched.
+func (s *shard) wants(h uint64) bool {
+	return h>>shardBits < s.threshold.Load() || s.maybeHot(h)
+}
+
+// find returns a watched key and its stratum, or nil.
+func (s *shard) find(h uint64) (*watched, *stratum) {
+	for _, set := range [...]*stratum{&s.hot, &s.sample} {
+		if i, ok := set.index[h]; ok {
+			return &set.keys[i], set
+		}
+	}
+	return nil, nil
+}
+
+func (s *shard) lookup(h uint64, drawn bool, now int64, lab *kindLab) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
-	k := s.admit(h)
-	if k == nil {
-		return
-	}
 	if s.first == 0 {
 		s.first = now
 	}
 	r := lab.rules.Load()
+	if drawn && s.drawnTwice(h) {
+		s.promote(h, now, r)
+	}
+	k, set := s.find(h)
+	if k == nil {
+		if k = s.admit(h); k == nil {
+			return
+		}
+		set = &s.sample
+	}
 	k.lookups++
 	k.last = max(k.last, now)
-	s.answers++
+	set.answers++
 	if k.served.at != 0 && now-k.served.at < int64(r.policy.TTL)+r.swr {
-		s.cached++
-		s.consider(k, now)
+		set.cached++
+		set.pick.consider(k, now)
 	}
-	k.simulate(r, now, lab.latency.Load(), &s.ages)
+	k.simulate(r, now, lab.latency.Load(), &set.ages)
 }
 
-// admit returns the state of a key, taking it into the sample if it belongs
-// there. When the sample is full the key of the highest rank leaves, and the
-// threshold falls to that rank, so that it cannot come back half counted.
+// admit takes a key into the sample if it belongs there. When the sample is full
+// the key of the highest rank leaves, and the threshold falls to that rank, so
+// that it cannot come back half counted.
 func (s *shard) admit(h uint64) *watched {
-	if i, ok := s.index[h]; ok {
-		return &s.keys[i]
-	}
 	rank := h >> shardBits
 	if rank >= s.threshold.Load() {
-		return nil // it fell between the caller's look and the lock
+		return nil
 	}
-	if len(s.keys) < s.quota {
-		s.keys = append(s.keys, watched{hash: h})
-		s.index[h] = int32(len(s.keys) - 1)
-		return &s.keys[len(s.keys)-1]
+	set := &s.sample
+	if len(set.keys) < s.quota[0] {
+		return set.add(watched{hash: h})
 	}
 	top := 0
-	for i := range s.keys {
-		if s.keys[i].hash>>shardBits > s.keys[top].hash>>shardBits {
+	for i := range set.keys {
+		if set.keys[i].hash > set.keys[top].hash {
 			top = i
 		}
 	}
-	if highest := s.keys[top].hash >> shardBits; rank < highest {
-		s.threshold.Store(highest)
-		delete(s.index, s.keys[top].hash)
-		s.keys[top] = watched{hash: h}
-		s.index[h] = int32(top)
-		return &s.keys[top]
+	highest := set.keys[top].hash >> shardBits
+	if rank >= highest {
+		s.threshold.Store(rank)
+		return nil
 	}
-	s.threshold.Store(rank)
-	return nil
+	s.threshold.Store(highest)
+	set.drop(top)
+	return set.add(watched{hash: h})
 }
 
 func (s *shard) fill(h uint64, f Fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, ok := s.index[h]
-	if !ok {
+	k, _ := s.find(h)
+	if k == nil {
 		return
 	}
-	k := &s.keys[i]
 	if !f.Shared {
 		k.fills++
 	}
@@ -171,29 +196,57 @@ func (s *shard) advance(now int64) {
 	}
 	steps := int(min(epoch-s.epoch, 64))
 	s.epoch = epoch
-	s.age(steps)
+	f := math.Ldexp(1, -steps)
+	lookups, fills := s.totals()
+	s.lookups, s.fills = lookups*f, fills*f
+	s.counted = [2]uint64{s.seen.Load(), s.filled.Load()}
 	idle := max(int64(candidates[candidateCount-1])+s.halfLife, forgetAfter*s.halfLife)
-	for i := 0; i < len(s.keys); {
-		if now-s.keys[i].last > idle {
-			s.drop(i)
-			continue
-		}
-		s.keys[i].scale(math.Ldexp(1, -steps))
-		i++
-	}
+	s.sample.age(steps, now-idle)
+	s.hot.age(steps, now-idle)
+	s.markHot()
 }
 
-// age halves the counts of the shard, not those of its keys.
-func (s *shard) age(steps int) {
+// totals counts the look-ups and fills of all keys, aged.
+func (s *shard) totals() (lookups, fills float64) {
+	return s.lookups + float64(s.seen.Load()-s.counted[0]), s.fills + float64(s.filled.Load()-s.counted[1])
+}
+
+func (set *stratum) add(k watched) *watched {
+	set.keys = append(set.keys, k)
+	set.index[k.hash] = int32(len(set.keys) - 1)
+	return &set.keys[len(set.keys)-1]
+}
+
+// drop takes the last key into the place of key i.
+func (set *stratum) drop(i int) {
+	delete(set.index, set.keys[i].hash)
+	last := len(set.keys) - 1
+	if i != last {
+		set.keys[i] = set.keys[last]
+		set.index[set.keys[i].hash] = int32(i)
+	}
+	set.keys[last] = watched{} // lets go of its Ref
+	set.keys = set.keys[:last]
+}
+
+// age halves all counts so many times, and drops the keys that nobody looked up
+// since then.
+func (set *stratum) age(steps int, since int64) {
 	f := math.Ldexp(1, -steps)
-	s.lookups = (s.lookups + float64(s.seen.Swap(0))) * f
-	s.fills = (s.fills + float64(s.filled.Swap(0))) * f
-	s.answers *= f
-	s.cached *= f
-	for c := range s.ages {
-		for b := range s.ages[c] {
-			s.ages[c][b] >>= min(steps, 31)
+	set.answers *= f
+	set.cached *= f
+	for c := range set.ages {
+		for b := range set.ages[c] {
+			set.ages[c][b] >>= min(steps, 31)
 		}
+	}
+	for i := 0; i < len(set.keys); {
+		if set.keys[i].last < since {
+			set.drop(i)
+			continue
+		}
+		set.keys[i].scale(f)
+		i++
 	}
 }
 
@@ -209,20 +262,8 @@ func (k *watched) scale(f float64) {
 	}
 }
 
-// drop takes the last key into the place of key i.
-func (s *shard) drop(i int) {
-	delete(s.index, s.keys[i].hash)
-	last := len(s.keys) - 1
-	if i != last {
-		s.keys[i] = s.keys[last]
-		s.index[s.keys[i].hash] = int32(i)
-	}
-	s.keys[last] = watched{} // lets go of its Ref
-	s.keys = s.keys[:last]
-}
-
 func (s *shard) forgetAges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ages = [candidateCount][ageBuckets]uint32{}
+	s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
 }

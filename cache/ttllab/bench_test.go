@@ -1,0 +1,95 @@
+package ttllab
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The lab sits on the hit path: a look-up must cost at most 1 us and allocate
+// nothing, on average and in parallel too.
+
+func full(b *testing.B, keys int) *Estimator {
+	b.Helper()
+	e := newLab(b, 0, Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, Jitter: 0.1})
+	for range 2 {
+		for key := range uint64(keys) {
+			e.Lookup(0, mix(key), start)
+		}
+	}
+	return e
+}
+
+func bench(b *testing.B, keys int) {
+	e := full(b, keys)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 8, uint64(keys-1))
+	trace := make([]uint64, 1<<16)
+	for i := range trace {
+		trace[i] = mix(zipf.Uint64())
+	}
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			e.Lookup(0, trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
+			i++
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		var offset atomic.Uint64
+		b.RunParallel(func(pb *testing.PB) {
+			i := offset.Add(7919)
+			for pb.Next() {
+				e.Lookup(0, trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
+				i++
+			}
+		})
+	})
+}
+
+// Every key is watched: the dearest case.
+func BenchmarkLookupFewKeys(b *testing.B) { bench(b, 2500) }
+
+// One key in twenty is watched.
+func BenchmarkLookupManyKeys(b *testing.B) { bench(b, 100_000) }
+
+// A key that is not watched.
+func BenchmarkLookupUnwatched(b *testing.B) {
+	e := full(b, 1_000_000)
+	var key uint64
+	for key = 0; e.kinds[0].shards[mix(key)%shardCount].wants(mix(key)); key++ {
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			e.Lookup(0, key, start)
+		}
+	})
+}
+
+func BenchmarkReport(b *testing.B) {
+	e := full(b, 100_000)
+	for i := range uint64(100_000) {
+		e.Filled(0, Fill{Key: mix(i), AnsweredAt: start, Body: 1})
+		e.Filled(0, Fill{Key: mix(i), AnsweredAt: start.Add(time.Minute), Body: i % 3})
+	}
+	for b.Loop() {
+		e.Report(start.Add(time.Hour))
+	}
+}
+
+func TestLookupsDoNotAllocate(t *testing.T) {
+	e := newLab(t, 0, Policy{TTL: time.Second, Jitter: 0.1})
+	for key := range uint64(50_000) {
+		e.Lookup(0, key, start)
+	}
+	n := uint64(0)
+	if got := testing.AllocsPerRun(20_000, func() {
+		e.Lookup(0, n%50_000, at(time.Duration(n)*time.Millisecond))
+		n++
+	}); got != 0 {
+		t.Errorf("%g allocations per look-up", got)
+	}
+}
