@@ -20,8 +20,9 @@ func main() {
 	cert, key := flag.String("cert", "", "certificate `FILE`"), flag.String("key", "", "its key's `FILE`")
 	control := flag.String("control", "", "`HOST:PORT` of /debug/pprof; empty: none")
 	bodies := flag.String("bodies", "", "JSON `FILE`: raw query to body")
+	keys := flag.String("keys", "", "JSON `FILE` with API keys as names: each has copies of the bodies of its own; empty: all share them")
 	flag.Parse()
-	h, err := newHandler(*bodies)
+	h, err := newHandler(*bodies, *keys)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,28 +61,58 @@ type answer struct {
 	length []string
 }
 
-func newHandler(file string) (http.Handler, error) {
+// answers are by raw query.
+type answers map[string]answer
+
+func newAnswers(bodies map[string]string) answers {
+	a := make(answers, len(bodies))
+	for query, body := range bodies {
+		a[query] = answer{[]byte(body), []string{strconv.Itoa(len(body))}}
+	}
+	return a
+}
+
+func newHandler(bodiesFile, keysFile string) (http.Handler, error) {
+	bodies, err := readMap(bodiesFile)
+	if err != nil {
+		return nil, err
+	}
+	shared := newAnswers(bodies)
+	if keysFile == "" {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, shared) }), nil
+	}
+	keys, err := readMap(keysFile)
+	if err != nil {
+		return nil, err
+	}
+	own := make(map[string]answers, len(keys))
+	for key := range keys {
+		own["Bearer "+key] = newAnswers(bodies)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serve(w, r, own[r.Header.Get("Authorization")])
+	}), nil
+}
+
+func serve(w http.ResponseWriter, r *http.Request, from answers) {
+	a, ok := from[r.URL.RawQuery]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h["Content-Type"], h["Content-Length"] = jsonType, a.length
+	_, _ = w.Write(a.body) // a caller that left is not a concern
+}
+
+// jsonType is shared by all answers and never changed.
+var jsonType = []string{"application/json; charset=utf-8"}
+
+func readMap(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var bodies map[string]string
-	if err := json.Unmarshal(text, &bodies); err != nil {
-		return nil, err
-	}
-	answers := make(map[string]answer, len(bodies))
-	for query, body := range bodies {
-		answers[query] = answer{[]byte(body), []string{strconv.Itoa(len(body))}}
-	}
-	contentType := []string{"application/json; charset=utf-8"}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, ok := answers[r.URL.RawQuery]
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		h := w.Header()
-		h["Content-Type"], h["Content-Length"] = contentType, a.length
-		_, _ = w.Write(a.body) // a caller that left is not a concern
-	}), nil
+	var m map[string]string
+	return m, json.Unmarshal(text, &m)
 }

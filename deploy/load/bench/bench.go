@@ -90,8 +90,7 @@ func (s *stand) base(ctx context.Context) (*process, error) {
 	return hit, s.startBare(ctx)
 }
 
-// profile writes a CPU profile of one gateway under nine hits to one miss or
-// so, which is what a deployed one does.
+// profile writes a CPU profile of one gateway under hits.
 func (s *stand) profile(ctx context.Context, o options) error {
 	hit, err := s.base(ctx)
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *stand) profile(ctx context.Context, o options) error {
 	}
 	group, loaded := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		_, err := rows[1].load(loaded, o.duration+2*time.Second)
+		_, err := rows[2].load(loaded, o.duration+2*time.Second)
 		return err
 	})
 	group.Go(func() error { return s.save(loaded, hit, o) })

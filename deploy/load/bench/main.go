@@ -57,7 +57,7 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.out, "out", "deploy/load/results", "`FOLDER` to write to")
 	flags.BoolVar(&o.peers, "peers", true, "measure nginx and Varnish too, where installed")
 	flags.BoolVar(&o.growth, "growth", true, "measure how costs grow with keys, lists and nodes")
-	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile of the gateway under hits and misses to `FILE`, for go build -pgo")
+	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile of the gateway under hits to `FILE`, for go tool pprof and go build -pgo")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -28,7 +28,8 @@ type stand struct {
 
 	backend, origin *process // the legacy's replies; finished bytes for peers
 	bare            *process
-	bareTLS         string // address
+	bareCopies      *process // with a body of its own for each list
+	bareTLS         string   // address
 	redis           *process
 }
 
@@ -123,18 +124,27 @@ func (s *stand) learnBodies(ctx context.Context, gateway string) error {
 	return os.WriteFile(s.fixture.path("bodies.json"), text, 0o600)
 }
 
+// startBare runs the bare handler twice: with four bodies that are always in
+// the processor's caches, and with a copy for each list, which cost what memory
+// costs, as lists in a cache do.
 func (s *stand) startBare(ctx context.Context) error {
-	addrs, err := freeAddrs(2)
+	addrs, err := freeAddrs(3)
 	if err != nil {
 		return err
 	}
 	s.bareTLS = addrs[0]
-	s.bare, err = s.startSimple(ctx, "bare", "bare", "-bodies", s.fixture.path("bodies.json"), "-control", addrs[1],
+	bodies := s.fixture.path("bodies.json")
+	s.bare, err = s.startSimple(ctx, "bare", "bare", "-bodies", bodies, "-control", addrs[1],
 		"-tls-listen", s.bareTLS, "-cert", s.fixture.path("cert.pem"), "-key", s.fixture.path("key.pem"))
-	if err == nil {
-		s.bare.ops = addrs[1]
+	if err != nil {
+		return err
 	}
-	return err
+	s.bareCopies, err = s.startSimple(ctx, "bare-copies", "bare", "-bodies", bodies, "-control", addrs[2], "-keys", s.fixture.path("accounts.json"))
+	if err != nil {
+		return err
+	}
+	s.bare.ops, s.bareCopies.ops = addrs[1], addrs[2]
+	return nil
 }
 
 // sameBytes holds a server's answers against the gateway's.
