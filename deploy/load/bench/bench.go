@@ -131,13 +131,10 @@ func write(run report.Run, o options) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	own := func(r report.Row) bool {
-		return r.Group == groupMisses || len(r.Name) >= 3 && (r.Name[:3] == "hit" || r.Name == "304")
-	}
 	files := map[string]func(io.Writer) error{
 		"RESULTS.md":   func(w io.Writer) error { return report.Markdown(w, run, "chart.svg") },
 		"results.json": func(w io.Writer) error { return report.JSON(w, run) },
-		"chart.svg":    func(w io.Writer) error { return report.SVG(w, run, own) },
+		"chart.svg":    func(w io.Writer) error { return report.SVG(w, run) },
 	}
 	for name, fill := range files {
 		var text bytes.Buffer

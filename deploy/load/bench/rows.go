@@ -107,7 +107,7 @@ func (s *stand) bareRow(name, group string, p *process) *row {
 }
 
 func (s *stand) gatewayRow(r *row, p *process, group, base string) {
-	r.Group, r.Base = group, base
+	r.Group, r.Base, r.Own = group, base, true
 	r.servers, r.golang, r.gateway = []*process{p}, p, p
 }
 

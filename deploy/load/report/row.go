@@ -24,6 +24,7 @@ type Go struct {
 type Row struct {
 	Name    string   `json:"name"`
 	Group   string   `json:"group"`
+	Own     bool     `json:"own,omitempty"`  // the gateway's, not one that it is compared with
 	Base    string   `json:"base,omitempty"` // name of the row that this one is compared with
 	Note    string   `json:"note,omitempty"`
 	Helper  string   `json:"helper,omitempty"`  // who else works for a request

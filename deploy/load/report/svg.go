@@ -44,12 +44,12 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 
 // SVG draws the CPU time per request of every row as bars, one panel for each
 // group with a scale of its own, with whiskers from the lowest to the highest
-// round. own tells the gateway's rows from those it is compared with.
-func SVG(w io.Writer, r Run, own func(Row) bool) error {
+// round.
+func SVG(w io.Writer, r Run) error {
 	var panels strings.Builder
 	y := margin
 	for _, group := range r.groups() {
-		y = panel(&panels, r, group, panelAt{y, own})
+		y = panel(&panels, r, group, y)
 	}
 	height := y + margin
 	var b strings.Builder
@@ -64,19 +64,14 @@ func SVG(w io.Writer, r Run, own func(Row) bool) error {
 	return err
 }
 
-type panelAt struct {
-	y   int
-	own func(Row) bool
-}
-
-// panel draws one group and returns where the next one starts.
-func panel(b *strings.Builder, r Run, group string, at panelAt) int {
-	fmt.Fprintf(b, `<text class="title" x="%d" y="%d">%s: CPU per request</text>`+"\n", margin, at.y+18, html.EscapeString(group))
-	y := at.y + headHeight - rowHeight/2
+// panel draws one group from y on and returns where the next one starts.
+func panel(b *strings.Builder, r Run, group string, y int) int {
+	fmt.Fprintf(b, `<text class="title" x="%d" y="%d">%s: CPU per request</text>`+"\n", margin, y+18, html.EscapeString(group))
+	y += headHeight - rowHeight/2
 	rows := r.of(group)
 	scale := barsWidth / highest(rows)
 	for _, row := range rows {
-		drawBar(b, row, r.row(row.Base), bar{y, scale, at.own(row)})
+		drawBar(b, row, r.row(row.Base), bar{y, scale})
 		y += rowHeight
 	}
 	return y + rowHeight/2
@@ -93,7 +88,6 @@ func highest(rows []Row) float64 {
 type bar struct {
 	y     int
 	scale float64
-	own   bool
 }
 
 func drawBar(b *strings.Builder, row, base Row, at bar) {
@@ -105,7 +99,7 @@ func drawBar(b *strings.Builder, row, base Row, at bar) {
 		return
 	}
 	s, class := row.CPU(), "other"
-	if at.own {
+	if row.Own {
 		class = "ours"
 	}
 	x := func(v float64) float64 { return float64(left) + v*at.scale }
