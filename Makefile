@@ -18,7 +18,7 @@ BENCHFLAGS ?=
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench microbench fuzz lint fmt vet staticcheck openapi
+.PHONY: help build run test bench microbench fuzz lint fmt vet staticcheck openapi helm
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ fuzz: ## fuzz every target for FUZZTIME each
 		done; \
 	done
 
-lint: fmt vet staticcheck openapi ## check formatting, vet, staticcheck and the OpenAPI document
+lint: fmt vet staticcheck openapi helm ## check formatting, vet, staticcheck, the OpenAPI document and the chart
 
 fmt: ## fail where gofmt would change a file
 	@unformatted=$$(gofmt -s -l .); \
@@ -61,3 +61,7 @@ staticcheck: ## run staticcheck
 
 openapi: ## lint the OpenAPI document
 	REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes $(REDOCLY) lint --config gateway/v1/redocly.yaml $(OPENAPI)
+
+helm: ## lint and render the Helm chart (builds helm: minutes the first time)
+	go vet -tags helm ./deploy/helm
+	go test -tags helm -timeout 15m ./deploy/helm

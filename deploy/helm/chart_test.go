@@ -1,0 +1,162 @@
+//go:build helm
+
+// Package helm_test renders the chart with helm itself. Building helm takes
+// minutes where it has not been built before, so these tests have a tag of their
+// own: make helm runs them.
+package helm_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/upstream/legacy"
+)
+
+const (
+	helmModule = "helm.sh/helm/v3/cmd/helm@v3.18.0"
+	buildLimit = 10 * time.Minute
+	chart      = "inquiry-gateway"
+	kubernetes = "1.33.0" // helm built from its module knows no newer version than 1.20 by itself
+	mountPoint = "/etc/inquiry-gateway"
+)
+
+func TestChart(t *testing.T) {
+	h := buildHelm(t)
+	t.Run("lint", func(t *testing.T) {
+		for _, values := range []string{"minimal", "full"} {
+			if out, err := h.run("lint", "--strict", chart, "--kube-version", kubernetes, "-f", "testdata/"+values+".yaml"); err != nil {
+				t.Errorf("%s: %v\n%s", values, err, out)
+			}
+		}
+	})
+	t.Run("minimal", func(t *testing.T) { checkMinimal(t, h.template(t, "minimal", kubernetes)) })
+	full := h.template(t, "full", kubernetes)
+	t.Run("full", func(t *testing.T) { checkFull(t, full) })
+	t.Run("configuration", func(t *testing.T) { checkConfiguration(t, full) })
+	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
+	t.Run("old Kubernetes", func(t *testing.T) {
+		if pod := h.template(t, "minimal", "1.29.0").pod(t); pod.Containers[0].Lifecycle != nil {
+			t.Error("a pause before the stop is asked of a version that has none")
+		}
+	})
+}
+
+// helm is the path of its binary.
+type helm string
+
+func buildHelm(t *testing.T) helm {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), buildLimit)
+	defer cancel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(ctx, "go", "install", helmModule)
+	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", helmModule, err, out)
+	}
+	return helm(filepath.Join(dir, "helm"))
+}
+
+func (h helm) run(args ...string) (string, error) {
+	out, err := exec.Command(string(h), args...).CombinedOutput()
+	return string(out), err
+}
+
+func (h helm) template(t *testing.T, values, kubeVersion string) manifests {
+	t.Helper()
+	args := []string{"template", "acme", chart, "--namespace", "inquiries", "-f", "testdata/" + values + ".yaml", "--kube-version", kubeVersion}
+	cmd := exec.Command(string(h), args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return parse(t, string(out))
+}
+
+// checkRefusals leaves out what the chart needs and reads what it says.
+func checkRefusals(t *testing.T, h helm) {
+	for set, want := range map[string]string{
+		"config=":                    "config is required",
+		"ops.existingSecret=":        "ops.existingSecret is required",
+		"networkPolicy.enabled=true": "networkPolicy.egress is required",
+		"replicas=none":              "replicas",
+		"image.digest=latest":        "image.digest",
+		"keys.secret=x":              "secret",
+	} {
+		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%s", set, err, out)
+		}
+	}
+}
+
+// checkConfiguration hands the rendered file to the program, with the Secrets
+// where they are mounted.
+func checkConfiguration(t *testing.T, m manifests) {
+	files := map[string]string{
+		"ops/token": "token\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
+		"keys/keys.yaml": "accounts: []\nkeys: []\n",
+	}
+	config := m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"]
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(config, mountPoint+"/"+name) {
+			t.Errorf("the configuration does not name %s", name)
+		}
+	}
+	config = strings.ReplaceAll(config, mountPoint, dir) + "\n" + string(legacy.Mapping())
+	file := filepath.Join(dir, "gateway.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(live.Build(t), "check", "-c", file)
+	cmd.Env = append(os.Environ(), "REDIS_ADDR=redis:6379")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, config)
+	}
+	mounted := map[string]bool{}
+	for _, v := range m.pod(t).Containers[0].VolumeMounts {
+		mounted[v.MountPath] = true
+	}
+	for _, path := range regexp.MustCompile(mountPoint+`/[a-z/]+/`).FindAllString(m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"], -1) {
+		if !mounted[strings.TrimSuffix(path, "/")] {
+			t.Errorf("nothing is mounted at %s: %v", path, slices.Sorted(maps.Keys(mounted)))
+		}
+	}
+}
+
+// parse reads the documents that helm prints.
+func parse(t *testing.T, text string) manifests {
+	t.Helper()
+	var m manifests
+	for _, part := range regexp.MustCompile(`(?m)^---\n`).Split(text, -1) {
+		var o object
+		if err := yaml.Unmarshal([]byte(part), &o); err != nil {
+			t.Fatalf("%v in\n%s", err, part)
+		}
+		if o.Kind != "" {
+			m = append(m, o)
+		}
+	}
+	return m
+}
