@@ -28,8 +28,12 @@ type caller struct{ key, list string }
 var (
 	demoReady = regexp.MustCompile(`(?s)gateway +(http://\S+).*\nops +(http://\S+).*\nlegacy system +(http://\S+).*\nconfiguration +(\S+)\n.*Ctrl-C`)
 	demoCurl  = regexp.MustCompile(`Bearer (\S+)' 'http://[^/]+(/[^'?]+)'`)
+	listens   = regexp.MustCompile(`"listen":"(http://[^"]+)"`)
 	serving   = regexp.MustCompile(`"msg":"serving".*"ops":"(http://[^"]+)"`)
 )
+
+// demoAuth is the line of the demo's configuration that names its keys.
+const demoAuth = "auth: {keys_file: keys.yaml}"
 
 // maxBody bounds what is read of any answer.
 const maxBody = 16 << 20
@@ -49,9 +53,10 @@ func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
 	return d
 }
 
-// StartNode runs another gateway with the demo's configuration, keys, legacy
-// system and Redis, and returns the URLs of its two listeners.
-func (d *Demo) StartNode(binary string) (public, ops string) {
+// StartNode runs another gateway with the demo's configuration, legacy system and
+// Redis, and returns the URLs of its two listeners. auth is the section of that
+// name; "" takes the demo's keys.
+func (d *Demo) StartNode(binary, auth string) (public, ops string) {
 	d.t.Helper()
 	text, err := os.ReadFile(d.Config)
 	if err != nil {
@@ -61,13 +66,20 @@ func (d *Demo) StartNode(binary string) (public, ops string) {
 	for _, url := range []string{d.Public, d.Ops} {
 		config = strings.Replace(config, strings.TrimPrefix(url, "http://"), "127.0.0.1:0", 1)
 	}
-	file := filepath.Join(filepath.Dir(d.Config), "node.yaml")
+	if auth != "" {
+		config = strings.Replace(config, demoAuth, auth, 1)
+	}
+	if strings.Contains(config, demoAuth) == (auth != "") {
+		d.t.Fatalf("the demo's configuration has no line %q", demoAuth)
+	}
+	file := filepath.Join(d.t.TempDir(), "gateway.yaml")
+	config = strings.ReplaceAll(config, ": keys.yaml", ": "+filepath.Join(filepath.Dir(d.Config), "keys.yaml"))
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 	p := Start(d.t, nil, binary, "serve", "-c", file)
 	ops = p.Await(serving)[1]
-	return p.Await(regexp.MustCompile(`"listen":"(http://[^"]+)"`))[1], ops
+	return p.Await(listens)[1], ops
 }
 
 // Call sends every sample key to the list it is for, at a gateway's URL, with a

@@ -5,10 +5,12 @@ package live
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,8 +18,8 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 30 * time.Second
+	startTimeout = time.Minute
+	stopTimeout  = time.Minute
 	pollEvery    = 5 * time.Millisecond
 )
 
@@ -35,6 +37,7 @@ func Tool(t testing.TB, program, debianPackage string) string {
 // Build builds the gateway and returns the binary's path.
 func Build(t testing.TB) string {
 	t.Helper()
+	noteSources(t)
 	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -42,6 +45,30 @@ func Build(t testing.TB) string {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// noteSources looks at every file that the program is built from. go test
+// remembers which files a test has looked at, and runs it again when one of
+// them changes; of what the compiler reads in another process it knows nothing.
+func noteSources(t testing.TB) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatalf("find the module: %v", err)
+	}
+	root := strings.TrimSpace(string(out))
+	for _, part := range []string{"auth", "cache", "cmd", "gateway", "upstream", "go.mod"} {
+		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			_, err = os.Stat(path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Process is a program that runs until the test ends. Its methods fail the test

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"inquiry-gateway/cache/redistest"
 )
 
 // Job is the value of the label job that StartPrometheus gives its target.
@@ -33,8 +31,9 @@ scrape_configs:
     static_configs: [{targets: [%q]}]
 `
 
-// listening is logged by Prometheus once its port is open.
-var listening = regexp.MustCompile(`Server is ready to receive web requests`)
+// listening is what Prometheus logs once it answers: the port it was given, and
+// that it has read everything.
+var listening = regexp.MustCompile(`(?s)"?Listening on"? address=(\S+).*Server is ready to receive web requests`)
 
 // StartPrometheus runs Debian's Prometheus in a temporary folder.
 func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus {
@@ -51,11 +50,9 @@ func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus 
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := redistest.FreeAddr(t)
 	p := Start(t, nil, Tool(t, "prometheus", "prometheus"),
-		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	p.Await(listening)
-	return &Prometheus{URL: "http://" + address, t: t}
+		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
+	return &Prometheus{URL: "http://" + p.Await(listening)[1], t: t}
 }
 
 // Series is one series of an answer; numbers of both an instant and a range
@@ -78,7 +75,9 @@ type RuleHealth struct{ Name, Health, LastError string }
 // Rules tells how the rules are.
 func (p *Prometheus) Rules() ([]RuleHealth, error) {
 	p.t.Helper()
-	var data struct{ Groups []struct{ Rules []RuleHealth } }
+	var data struct {
+		Groups []struct{ Rules []RuleHealth }
+	}
 	err := p.get("/api/v1/rules", &data)
 	var rules []RuleHealth
 	for _, g := range data.Groups {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,23 @@ func promtool(t *testing.T, args ...string) {
 
 func TestRulesAreValid(t *testing.T) {
 	promtool(t, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, ruleFiles()...)...)
+}
+
+func TestExampleConfiguration(t *testing.T) {
+	promtool(t, "check", "config", "--syntax-only", "prometheus.yaml")
+	text, err := os.ReadFile("prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content struct {
+		Files []string `yaml:"rule_files"`
+	}
+	if err := yaml.Unmarshal(text, &content); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(content.Files, ruleFiles()) {
+		t.Errorf("it loads %v, there are %v", content.Files, ruleFiles())
+	}
 }
 
 func TestRules(t *testing.T) {

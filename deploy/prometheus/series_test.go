@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,28 +26,31 @@ var update = flag.Bool("update", false, "write the table of metrics into README.
 // TestSeries holds rules, dashboard, runbook and README against what the running
 // program exposes.
 func TestSeries(t *testing.T) {
-	exposed := exposedFamilies(t)
+	binary := live.Build(t)
+	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
+	t.Run("and so are the runbook's commands", func(t *testing.T) { checkCommands(t, binary) })
 	t.Run("are in README.md", func(t *testing.T) { checkTable(t, exposed) })
 }
 
 // exposedFamilies runs everything and makes it count: a metric with labels
 // appears with its first event.
-func exposedFamilies(t *testing.T) map[string]live.Family {
+func exposedFamilies(t *testing.T, binary string) map[string]live.Family {
 	t.Helper()
-	binary, redis := live.Build(t), redistest.Start(t)
+	redis := redistest.Start(t)
 	demo := live.StartDemo(t, binary, redis.Addr)
 	demo.Exercise()
 	// A second node meets garbage where the first has stored its lists, and then
 	// a Redis that is gone.
 	redis.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('SET', key, 'garbage') end return 1", "0")
-	public, ops := demo.StartNode(binary)
+	public, second := demo.StartNode(binary, "")
 	demo.Call(public, "")
+	pages := otherKeyStores(t, demo, binary)
 	redis.Kill()
 	demo.Call(public, "inquiry_type=delivery")
 	var families map[string]live.Family
 	live.Eventually(t, func() string { // lists are stored after they are served
-		families = live.Families(live.Scrape(t, demo.Ops), live.Scrape(t, ops))
+		families = live.Families(append(pages, live.Scrape(t, demo.Ops), live.Scrape(t, second))...)
 		for _, name := range []string{"cache_refused_entries_total", "cache_unstored_total"} {
 			if _, ok := families[live.Prefix+name]; !ok {
 				return name + " is not exposed"
@@ -53,6 +59,25 @@ func exposedFamilies(t *testing.T) map[string]live.Family {
 		return ""
 	})
 	return families
+}
+
+// otherKeyStores reads what nodes expose whose keys are not in a file. Nobody
+// answers at the address of the authorization server.
+func otherKeyStores(t *testing.T, demo *live.Demo, binary string) [][]byte {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var pages [][]byte
+	for _, auth := range []string{
+		"auth: {redis: {}}",
+		fmt.Sprintf("auth: {introspection: {url: 'http://127.0.0.1:9/', client_id: gateway, client_secret_file: %s}}", secret),
+	} {
+		_, ops := demo.StartNode(binary, auth)
+		pages = append(pages, live.Scrape(t, ops))
+	}
+	return pages
 }
 
 // checkNames looks for every metric that is named anywhere.
@@ -79,6 +104,32 @@ func checkNames(t *testing.T, exposed map[string]live.Family) {
 	}
 	if checked < 100 {
 		t.Errorf("only %d names found", checked)
+	}
+}
+
+var command = regexp.MustCompile("`inquiry-gateway ([a-z]+)([^`]*)`")
+
+// checkCommands asks the program about each command and flag that the runbook
+// names.
+func checkCommands(t *testing.T, binary string) {
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := command.FindAllStringSubmatch(string(text), -1)
+	if len(found) < 3 {
+		t.Errorf("only %d commands found", len(found))
+	}
+	for _, m := range found {
+		help, err := exec.CommandContext(t.Context(), binary, m[1], "--help").CombinedOutput()
+		if err != nil || !strings.Contains(string(help), "inquiry-gateway "+m[1]) {
+			t.Errorf("%s: there is no such command: %v", m[0], err)
+		}
+		for _, word := range strings.Fields(m[2]) {
+			if strings.HasPrefix(word, "-") && !strings.Contains(string(help), word) {
+				t.Errorf("%s: there is no flag %s", m[0], word)
+			}
+		}
 	}
 }
 
