@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,16 +86,28 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := freshReader(t, openRedis(t, redisAt(srv.Addr)), g)
 	mustGet(t, l, Key{KindSeller, "acme-ltd", "pending", "delivery"})
+	for _, s := range []Scope{{Kind: KindSeller}, {Account: "acme-ltd"}} {
+		if _, err := l.Purge(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAdvice(t, l.opts.Redis, newClock())
+	if err := a.Opened(t.Context(), KindBuyer, a.opts.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.store.acquireProbe(t.Context(), KindBuyer); err != nil {
+		t.Fatal(err)
+	}
 	settled(l)
 	plain := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer func() { _ = plain.Close() }()
 	keys, err := plain.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) == 0 {
+	if err != nil || len(keys) != 6 { // list, two epochs, number of purges, advice, probe
 		t.Fatalf("keys %v, %v", keys, err)
 	}
 	for _, k := range keys {
 		ttl := plain.PTTL(t.Context(), k).Val()
-		if ttl <= 0 || ttl > 70*time.Second {
+		if ttl <= 0 || ttl > epochLife {
 			t.Errorf("%s lives for %s", k, ttl)
 		}
 		for _, secret := range []string{"acme", "pending", "delivery"} {
@@ -246,6 +260,40 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 	})
 	if n := counter(t, g.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
 		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)
+	}
+}
+
+// TestAStalledRedisUnderLoadFailsNobody lets many callers run into a stopped
+// server at once; that they all end is seen by the leak check, too.
+func TestAStalledRedisUnderLoadFailsNobody(t *testing.T) {
+	srv := redistest.Start(t)
+	g := &legacy{clock: newClock()}
+	l := freshReader(t, openRedis(t, redisAt(srv.Addr)), g)
+	mustGet(t, l, aKey)
+	settled(l)
+	srv.Pause()
+	defer srv.Resume()
+	var wg sync.WaitGroup
+	var worst atomic.Int64
+	for n := range 3000 {
+		wg.Go(func() {
+			start := time.Now()
+			r := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)})
+			if r.Outcome != Miss || !r.Stored {
+				t.Errorf("%s, stored %t", r.Outcome, r.Stored)
+			}
+			for took := int64(time.Since(start)); ; {
+				if old := worst.Load(); took <= old || worst.CompareAndSwap(old, took) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	settled(l)
+	t.Logf("the slowest of 3,000 callers took %s", time.Duration(worst.Load()))
+	if n := g.calls.Load(); n != 3001 {
+		t.Errorf("%d fills", n)
 	}
 }
 
