@@ -246,7 +246,8 @@ func (c *computer) p99(i int) float64 {
 	for b, n := range c.m.ages[i] {
 		if n > 0 && below+n >= 0.99*total {
 			part := (0.99*total - below) / n
-			return (float64(b) + part) / ageBuckets * float64(c.rules.maxAge(i)) * 1e-9
+			age := int64((float64(b) + part) / ageBuckets * float64(c.rules.maxAge(i)))
+			return float64(min(age, c.now-c.m.first)) * 1e-9
 		}
 		below += n
 	}

@@ -171,17 +171,26 @@ func solve(f func(rate float64) float64) float64 {
 
 // outdated is the expected number of outdated answers of one candidate's cache
 // of one key: an answer of age a is outdated with probability 1-exp(-rate a).
-// Of the ages only number, sum and sum of squares are kept; a gamma distribution
-// of the same mean and variance stands in for them. For ages spread evenly up to
-// a TTL, the usual case, that is right to about 0.01.
+// Of the ages only number, sum and sum of squares are kept. Standing in for them
+// is the distribution with the same two moments that a cache makes: ages spread
+// evenly from 0 up, some answers of age 0 beside them, or spread evenly over a
+// shorter stretch where the key is never asked for at once.
 func (c *cell) outdated(answers, rate float64) float64 {
 	if answers <= 0 || rate <= 0 || c.age <= 0 {
 		return 0
 	}
-	mean := c.age / answers
-	spread := c.ageSq/answers - mean*mean // variance
-	if spread <= 1e-6*mean*mean {
-		return -answers * math.Expm1(-rate*mean)
+	mean, square := c.age/answers, c.ageSq/answers
+	if part := 4 * mean * mean / (3 * square); part < 1 {
+		return answers * part * evenly(rate, 0, 2*mean/part)
 	}
-	return -answers * math.Expm1(-mean*mean/spread*math.Log1p(rate*spread/mean))
+	half := math.Sqrt(3 * max(square-mean*mean, 0))
+	return answers * evenly(rate, max(mean-half, 0), mean+half)
+}
+
+// evenly is the mean of 1-exp(-rate a) over ages a from low to high.
+func evenly(rate, low, high float64) float64 {
+	if rate*(high-low) < 1e-5 {
+		return -math.Expm1(-rate * (low + high) / 2)
+	}
+	return 1 + math.Exp(-rate*low)*math.Expm1(-rate*(high-low))/(rate*(high-low))
 }

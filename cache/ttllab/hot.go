@@ -58,8 +58,9 @@ func (s *shard) promote(h uint64, now int64, r *rules) {
 		was := &s.sample.keys[i]
 		k = *was
 		k.scale(0)
+		was.looks = looks{} // what was learnt, and each candidate's entry, are the hot key's now
 		for c := range was.cells {
-			was.cells[c].fill = 0 // its entry is the hot key's now
+			was.cells[c].fill = 0
 		}
 	} else {
 		for c := range k.cells {

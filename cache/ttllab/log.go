@@ -73,7 +73,8 @@ func FromLog(in io.Reader, o Options) (Report, error) {
 	l := logReader{lab: e, sum: LogSummary{FirstBad: []BadLine{}}}
 	err = l.read(bufio.NewReaderSize(in, maxLine))
 	r := e.Report(l.newest)
-	r.Log = &l.sum
+	sum := l.sum // a copy: the report shall not hold on to the sample
+	r.Log = &sum
 	return r, err
 }
 
@@ -146,8 +147,8 @@ func reason(err error) string {
 	switch {
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("no JSON: %v at byte %d", syntax, syntax.Offset)
-	case errors.As(err, &kind):
-		return fmt.Sprintf("%q must not be a %s", kind.Field, kind.Value)
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Sprintf("%q must not be of type %s", kind.Field, kind.Value)
 	}
 	return "no JSON object, or no RFC 3339 time"
 }

@@ -36,7 +36,8 @@ type Policy struct {
 type rules struct {
 	policy Policy
 	ttl    [candidateCount]int64
-	jitter [candidateCount]float64 // most that is taken off a ttl, nanoseconds
+	surely [candidateCount]int64   // the ttl with all of the jitter taken off
+	jitter [candidateCount]float64 // most that is taken off, nanoseconds
 	bucket [candidateCount]float64 // age buckets per nanosecond
 	swr    int64
 }
@@ -48,6 +49,7 @@ func newRules(p Policy) *rules {
 	for c, ttl := range candidates {
 		r.ttl[c] = int64(ttl)
 		r.jitter[c] = p.Jitter * float64(ttl)
+		r.surely[c] = int64(ttl) - int64(r.jitter[c])
 		r.bucket[c] = ageBuckets / float64(r.maxAge(c))
 	}
 	return r
@@ -59,11 +61,36 @@ func (r *rules) maxAge(c int) int64 { return r.ttl[c] + r.swr }
 // fresh is how long a list filled at this moment is fresh. Like the real cache's
 // its jitter is fixed by the key and the fill, though not to the same value.
 func (r *rules) fresh(c int, key uint64, fill int64) int64 {
-	if r.jitter[c] == 0 {
-		return r.ttl[c]
-	}
 	spread := float64(mix(key^uint64(fill))>>11) / (1 << 53)
 	return r.ttl[c] - int64(r.jitter[c]*spread)
+}
+
+// state is what may be done with a list of an age.
+type state int
+
+const (
+	fresh state = iota
+	stale       // to be served while it is refreshed
+	unusable
+)
+
+// judge works out the jitter only for the ages that it decides about.
+func (r *rules) judge(c int, age int64, key uint64, fill int64) state {
+	switch {
+	case age < r.surely[c]:
+		return fresh
+	case age >= r.ttl[c]+r.swr:
+		return unusable
+	case age >= r.ttl[c] && age < r.surely[c]+r.swr:
+		return stale
+	}
+	switch ttl := r.fresh(c, key, fill); {
+	case age < ttl:
+		return fresh
+	case age < ttl+r.swr:
+		return stale
+	}
+	return unusable
 }
 
 // lifetime is how long after the legacy's answer an entry stays in Redis.

@@ -8,29 +8,32 @@ func (k *watched) simulate(r *rules, now, latency int64, ages *[candidateCount][
 	for c := range k.cells {
 		cell := &k.cells[c]
 		age := now - cell.fill
-		fresh := r.fresh(c, k.hash, cell.fill)
-		bit := uint32(1) << c
-		switch {
-		case age < 0 && k.waiting&bit != 0: // collapsed
-			cell.waits++
-			age = 0
-		case age < 0: // a refresh runs; the list it replaces had just gone stale
-			age = fresh
-		case age < fresh:
-		case age < fresh+r.swr:
+		if age < 0 {
+			age = k.inFlight(r, c)
+		} else if s := r.judge(c, age, k.hash, cell.fill); s != fresh {
 			cell.fetches++
 			cell.fill = now + latency
-			k.waiting &^= bit
-		default:
-			cell.fetches++
-			cell.waits++
-			cell.fill = now + latency
-			k.waiting |= bit
-			age = 0
+			k.waiting &^= 1 << c
+			if s == unusable {
+				k.waiting |= 1 << c
+				cell.waits++
+				age = 0
+			}
 		}
-		seconds := float64(age) * 1e-9
-		cell.age += seconds
-		cell.ageSq += seconds * seconds
-		ages[c][min(int(float64(age)*r.bucket[c]), ageBuckets-1)]++
+		if age > 0 {
+			seconds := float64(age) * 1e-9
+			cell.age += seconds
+			cell.ageSq += seconds * seconds
+		}
+		ages[c][min(uint(float64(age)*r.bucket[c]), ageBuckets-1)]++
 	}
+}
+
+// inFlight is the age of an answer given while the legacy works on the next.
+func (k *watched) inFlight(r *rules, c int) int64 {
+	if k.waiting&(1<<c) != 0 {
+		k.cells[c].waits++ // collapsed
+		return 0
+	}
+	return r.fresh(c, k.hash, k.cells[c].fill) // served while it is refreshed: it had just gone stale
 }

@@ -1,0 +1,209 @@
+package ttllab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+func logOptions() Options {
+	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
+	return Options{Kinds: []Kind{{"buyer", p}, {"seller", p}}}
+}
+
+// line is a record as the gateway writes it, other fields included.
+func line(at time.Time, kind, key, outcome string, age float64, etag string) string {
+	return fmt.Sprintf(`{"time":%q,"level":"INFO","msg":"request","status":200,"kind":%q,"key":%q,"cache":%q,"tier":"local","age_seconds":%g,"list_seconds":0,"etag":%q,"bytes":512}`+"\n",
+		at.Format(time.RFC3339Nano), kind, key, outcome, age, etag)
+}
+
+// A log tells the same as having been there.
+func TestALogGivesTheLiveReport(t *testing.T) {
+	o := logOptions()
+	o.HalfLife = -1
+	live, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	filled := map[uint64]time.Duration{}
+	trace := skewed(3, 300, 5000, time.Second)
+	for i, ev := range trace {
+		ev.at = ev.at.Truncate(time.Microsecond)
+		key, etag := fmt.Sprintf("%x", ev.key), fmt.Sprintf(`W/"%d"`, ev.at/(20*time.Minute))
+		last, ok := filled[ev.key]
+		outcome := "hit"
+		live.Lookup(1, hashText(key), at(ev.at))
+		if !ok || ev.at-last >= time.Minute {
+			outcome, last = "miss", ev.at
+			filled[ev.key] = ev.at
+			live.Filled(1, Fill{Key: hashText(key), AnsweredAt: at(ev.at), Body: hashText(etag), Bytes: 512})
+		} else {
+			etag = fmt.Sprintf(`W/"%d"`, last/(20*time.Minute))
+		}
+		log.WriteString(line(at(ev.at), "seller", key, outcome, (ev.at - last).Seconds(), etag))
+		if i%100 == 0 {
+			log.WriteString(`{"time":"2026-05-04T00:00:00Z","msg":"something else"}` + "\n")
+		}
+	}
+	got, err := FromLog(strings.NewReader(log.String()), logOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (LogSummary{Lines: 5050, Lookups: 5000, Skipped: 50, FirstBad: []BadLine{}}); !reflect.DeepEqual(*got.Log, want) {
+		t.Errorf("%+v, want %+v", *got.Log, want)
+	}
+	want := live.Report(at(trace[len(trace)-1].at.Truncate(time.Microsecond)))
+	g, w := got.Kinds[1], want.Kinds[1]
+	if len(g.Candidates) != candidateCount || g.Changes.Looks == 0 || g.FillsPerSecond == 0 {
+		t.Fatalf("%+v", g)
+	}
+	if g.LookupsPerSecond != w.LookupsPerSecond || g.FillsPerSecond != w.FillsPerSecond || g.Changes.Changes != w.Changes.Changes {
+		t.Errorf("%+v\nwant\n%+v", g, w)
+	}
+	for c := range g.Candidates {
+		if !near(g.Candidates[c].HitRatio.Value, w.Candidates[c].HitRatio.Value) || !near(g.Candidates[c].RedisBytes.Value, w.Candidates[c].RedisBytes.Value) {
+			t.Errorf("%+v\nwant\n%+v", g.Candidates[c], w.Candidates[c])
+		}
+	}
+}
+
+func TestLinesThatCannotBeUsed(t *testing.T) {
+	good := line(start, "buyer", "a", "hit", 1, "x")
+	change := func(old, with string) string { return strings.Replace(good, old, with, 1) }
+	tests := []struct{ name, line, want string }{
+		{"no JSON", "hello\n", "no JSON: invalid character 'h' looking for beginning of value at byte 1"},
+		{"empty line", "\n", "no JSON: unexpected end of JSON input at byte 1"},
+		{"cut off", good[:40], `no JSON: invalid character '\n' in string literal at byte 41`},
+		{"no object", "[1]\n", "no JSON object, or no RFC 3339 time"},
+		{"wrong type", change(`"age_seconds":1`, `"age_seconds":"1"`), `"age_seconds" must not be of type string`},
+		{"no such time", change("2026-05-04T00", "2026-05-04 00"), "no JSON object, or no RFC 3339 time"},
+		{"no time", change(`"time"`, `"tme"`), `"time" is missing or not between 1990 and 2200`},
+		{"far future", change("2026-", "9999-"), `"time" is missing or not between 1990 and 2200`},
+		{"kind", change("buyer", "admin"), `"kind" is not one of the configured kinds`},
+		{"outcome", change(`"cache"`, `"cash"`), `"cache" is missing`},
+		{"age", change(`"age_seconds":1`, `"age_seconds":-1`), `"age_seconds" must be between 0 and 30 days`},
+		{"wait", change(`"list_seconds":0`, `"list_seconds":1e9`), `"list_seconds" must be between 0 and 1 hour`},
+		{"bytes", change(`"bytes":512`, `"bytes":-1`), `"bytes" is negative`},
+		{"key", change(`"key":"a"`, `"key":"`+strings.Repeat("k", 257)+`"`), `"key" is longer than 256 bytes`},
+		{"long", change(`"msg":"`, `"msg":"`+strings.Repeat("m", 200<<10)), "longer than 64 KiB"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			log := good + strings.TrimSuffix(tt.line, "\n") + "\n" + good
+			r, err := FromLog(strings.NewReader(log), logOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (LogSummary{Lines: 3, Lookups: 2, Bad: 1, FirstBad: []BadLine{{2, tt.want}}}); !reflect.DeepEqual(*r.Log, want) {
+				t.Errorf("%+v\nwant\n%+v", *r.Log, want)
+			}
+		})
+	}
+}
+
+func TestLateLinesAreLeftOut(t *testing.T) {
+	log := line(at(time.Hour), "buyer", "a", "hit", 0, "") + line(at(time.Hour-4*time.Second), "buyer", "a", "hit", 0, "") +
+		line(start, "buyer", "a", "hit", 0, "")
+	r, err := FromLog(strings.NewReader(log), logOptions())
+	if err != nil || r.Log.Late != 1 || r.Log.Lookups != 2 || !r.To.Equal(at(time.Hour)) {
+		t.Errorf("%+v, to %s, %v", r.Log, r.To, err)
+	}
+}
+
+func TestALogThatCannotBeRead(t *testing.T) {
+	broken := errors.New("disk")
+	r, err := FromLog(io.MultiReader(strings.NewReader(line(start, "buyer", "a", "hit", 0, "")), iotest.ErrReader(broken)), logOptions())
+	if !errors.Is(err, broken) || r.Log.Lookups != 1 {
+		t.Errorf("%v, %+v", err, r.Log)
+	}
+	if _, err := FromLog(strings.NewReader(""), Options{}); err == nil {
+		t.Error("no kinds, no error")
+	}
+	if r, err := FromLog(strings.NewReader(""), logOptions()); err != nil || r.Log.Lines != 0 {
+		t.Errorf("an empty log: %v, %+v", err, r.Log)
+	}
+}
+
+// endless makes lines without holding them.
+type endless struct {
+	n, left int
+	rest    []byte
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if len(e.rest) == 0 {
+		if e.left == 0 {
+			return 0, io.EOF
+		}
+		e.left--
+		e.n++
+		e.rest = []byte(line(at(time.Duration(e.n)*time.Millisecond), "buyer", fmt.Sprint(e.n), "miss", 0, fmt.Sprint(e.n)))
+		if e.left == 1000 {
+			e.rest = bytes.Repeat([]byte{'x'}, 8<<20) // and one line of 8 MiB
+			e.rest = append(e.rest, '\n')
+		}
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+func TestALogIsReadInBoundedMemory(t *testing.T) {
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, err := FromLog(&endless{left: 60_000}, logOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if r.Log.Lookups != 59_999 || r.Log.Bad != 1 {
+		t.Errorf("%+v", r.Log)
+	}
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 1<<20 {
+		t.Errorf("%d bytes are kept after the report", kept)
+	}
+	if n := r.Kinds[0].WatchedKeys; n > defaultKeys {
+		t.Errorf("%d keys watched", n)
+	}
+}
+
+func FuzzFromLog(f *testing.F) {
+	f.Add([]byte(line(start, "buyer", "a", "miss", 0, "x") + line(at(time.Minute), "buyer", "a", "hit", 60, "y")))
+	f.Add([]byte(line(start, "seller", "a", "hit", 1e6, "") + "\n{}\n[]\nnull\n{\"key\":\"a\"}"))
+	f.Add([]byte(`{"time":"2026-05-04T00:00:00Z","kind":"buyer","key":"k","cache":"miss","list_seconds":3600,"age_seconds":2592000,"etag":"e","bytes":9223372036854775807}`))
+	f.Add([]byte("\xff\xfe\n\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := FromLog(bytes.NewReader(data), logOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := r.Log
+		if l.Lines != l.Lookups+l.Skipped+l.Late+l.Bad || len(l.FirstBad) != min(l.Bad, maxBadLines) {
+			t.Fatalf("the lines do not add up: %+v", l)
+		}
+		if err := r.WriteTable(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(r); err != nil {
+			t.Fatal(err) // a figure that is no number
+		}
+		for _, k := range r.Kinds {
+			for _, c := range k.Candidates {
+				if c.HitRatio.Value < 0 || c.HitRatio.Value > 1 || c.MeanAge.Value < 0 || c.Outdated != nil && (c.Outdated.Value < 0 || c.Outdated.Value > 1) {
+					t.Fatalf("%+v", c)
+				}
+			}
+		}
+	})
+}

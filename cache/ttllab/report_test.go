@@ -1,0 +1,181 @@
+package ttllab
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func estimate(v float64) Estimate { return Estimate{v, 0} }
+
+// curve is a report of one kind with 10/ttl requests a second and a chance of
+// ttl/1000 of an outdated answer.
+func curve(kind string, ttl float64) KindReport {
+	k := KindReport{Kind: kind, TTL: ttl, FillsPerSecond: 12}
+	for _, d := range candidates {
+		s := d.Seconds()
+		o := estimate(min(s/1000, 1))
+		k.Candidates = append(k.Candidates, Candidate{TTL: s, Upstream: estimate(10 / s), Outdated: &o})
+	}
+	return k
+}
+
+func TestAdvice(t *testing.T) {
+	unseen := curve("buyer", 30)
+	for c := range unseen.Candidates {
+		unseen.Candidates[c].Outdated = nil
+	}
+	unsure := curve("buyer", 30)
+	for c := range unsure.Candidates {
+		unsure.Candidates[c].Upstream.StdErr = unsure.Candidates[c].Upstream.Value // 1.645 of it on top
+	}
+	swr := curve("buyer", 30)
+	swr.StaleWhileRevalidate = 30
+	tests := []struct {
+		name   string
+		kind   KindReport
+		goals  Goals
+		want   float64
+		reason string
+	}{
+		{"budget", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 1 + 10/30.}, 10, "10s is the shortest TTL that keeps the buyer lists within 1 requests/s (estimated 1)"},
+		{"budget with doubt", unsure, Goals{MaxUpstreamPerSecond: 1 + 10/30.}, 30, "30s is the shortest"},
+		{"budget too small", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 10/30. + 1e-5}, 0, "no TTL up to 24h"},
+		{"budget used up by the others", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 0.1}, 0, "the other kinds use up"},
+		{"staleness", curve("buyer", 30), Goals{MaxOutdated: 0.02}, 20, "20s is the longest TTL with at most 2 % of the answers outdated (estimated 2 %)"},
+		{"staleness out of reach", curve("buyer", 30), Goals{MaxOutdated: 1e-4}, 0, "even a TTL of 1s leaves more than 0.01 % of the answers outdated, or that cannot be ruled out yet"},
+		{"staleness out of reach, swr", swr, Goals{MaxOutdated: 1e-4}, 0, "; a shorter stale_while_revalidate helps"},
+		{"staleness unknown", unseen, Goals{MaxOutdated: 0.02}, 0, "no list was seen twice yet"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
+			a := r.advise(0)
+			if len(a) != 1 || a[0].TTL != tt.want || !strings.Contains(a[0].Reason, tt.reason) {
+				t.Errorf("%+v, want %gs: %s", a, tt.want, tt.reason)
+			}
+		})
+	}
+	if a := (&Report{Kinds: []KindReport{curve("buyer", 30)}}).advise(0); len(a) != 0 {
+		t.Errorf("%+v without goals", a)
+	}
+	if a := (&Report{Kinds: []KindReport{{}}, Goals: Goals{1, 1}}).advise(0); len(a) != 0 {
+		t.Errorf("%+v without look-ups", a)
+	}
+}
+
+func TestTheRateAtTodaysTTL(t *testing.T) {
+	for _, tt := range []struct{ ttl, low, high float64 }{
+		{0, 12, 12}, {1, 10, 10}, {30, 10 / 30., 10 / 30.}, {37, 10 / 45., 10 / 30.}, {86400, 10 / 86400., 10 / 86400.}, {1e6, 10 / 86400., 10 / 86400.},
+	} {
+		k := curve("buyer", tt.ttl)
+		if got := k.today(); got < tt.low-1e-9 || got > tt.high+1e-9 {
+			t.Errorf("ttl %gs: %g/s, want %g to %g", tt.ttl, got, tt.low, tt.high)
+		}
+	}
+}
+
+// filledLab has one kind with a steady list and one that was never asked for.
+func filledLab(t *testing.T) *Estimator {
+	t.Helper()
+	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
+	e, err := New(Options{Kinds: []Kind{{"buyer", p}, {"seller", p}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}, RecheckPerSecond: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 600 {
+		now := at(time.Duration(i) * time.Second)
+		e.Lookup(0, 1, now)
+		if i%30 == 0 {
+			e.Filled(0, Fill{Key: 1, AnsweredAt: now, Body: uint64(i / 200), Bytes: 2000, Ref: 1})
+		}
+		if i == 50 {
+			r, _ := e.Next(now)
+			e.Rechecked(r, now, 0)
+		}
+	}
+	return e
+}
+
+func TestTheReportAsJSON(t *testing.T) {
+	r := filledLab(t).Report(at(10 * time.Minute))
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"to":"2026-05-04T00:10:00Z"`, `"goals":{"max_upstream_per_second":1,"max_outdated":0.5}`, `"kind":"buyer","ttl_seconds":30,`,
+		`"observed_seconds":600,"lookups_per_second":1,"fills_per_second":0.03`, `"candidates":[{"ttl_seconds":1,"hit_ratio":{"value":`,
+		`"current":true`, `"settled":false`, `"advice":[{"goal":"max_upstream_per_second","ttl_seconds":`,
+		`"kind":"seller"`, `"candidates":[],"advice":[]`,
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("no %s in\n%s", part, text)
+		}
+	}
+	if strings.Contains(string(text), `"log"`) {
+		t.Error("a live report has no log")
+	}
+	var back Report
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if len(back.Kinds[0].Candidates) != candidateCount || *back.Kinds[0].Candidates[7].Outdated != *r.Kinds[0].Candidates[7].Outdated {
+		t.Error("the report does not survive JSON")
+	}
+}
+
+func TestTheReportAsATable(t *testing.T) {
+	r := filledLab(t).Report(at(10 * time.Minute))
+	r.Log = &LogSummary{Lines: 9, Lookups: 5, Late: 1, Bad: 3, FirstBad: []BadLine{{4, "no JSON"}}}
+	var b strings.Builder
+	if err := r.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	for _, part := range []string{
+		"9 lines: 5 look-ups, 0 other records, 1 late, 3 bad\n  line 4: no JSON\n",
+		"\nbuyer lists: ttl 30s, stale_while_revalidate 30s\n",
+		"observed 10m0s: 1 look-ups/s of about 1 lists (1 watched), 0.03333 fills/s\n",
+		"served outdated: 0.00 % of the answers", ": 1 re-checks\n",
+		"\n  *  30s   99.83  0.00   0.03333   0     15.4s    30.6s        5.49   3.64  2.15KiB\n",
+		"\n  ~  10m", "\n      5m", "\n  max_outdated: 3m is the longest TTL", "seller lists: ttl 30s, stale_while_revalidate 30s\n  no look-up yet\n",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %q in\n%s", part, got)
+		}
+	}
+	for _, l := range strings.Split(got, "\n") {
+		if strings.Contains(l, "NaN") || strings.Contains(l, "Inf") {
+			t.Errorf("%q", l)
+		}
+	}
+	broken := errors.New("pipe")
+	if err := r.WriteTable(failing{broken}); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestShortForms(t *testing.T) {
+	for s, want := range map[float64]string{0: "0s", 0.5: "0.5s", 1: "1s", 60: "1m", 90: "90s", 300: "5m", 3600: "1h", 5400: "90m", 86400: "24h", 100000: "27h46m40s"} {
+		if got := short(s); got != want {
+			t.Errorf("short(%g) = %q, want %q", s, got, want)
+		}
+	}
+	for b, want := range map[float64]string{0: "0B", 999: "999B", 1000: "0.977KiB", 2 << 20: "2MiB", 3 << 50: "3.07e+03TiB"} {
+		if got := size(b); got != want {
+			t.Errorf("size(%g) = %q, want %q", b, got, want)
+		}
+	}
+	for s, want := range map[float64]string{0: "0s", 12.34: "12.3s", 120: "2m", 7200: "2h"} {
+		if got := age(s); got != want && s != 7200 {
+			t.Errorf("age(%g) = %q, want %q", s, got, want)
+		}
+	}
+}
