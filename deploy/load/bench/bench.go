@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,22 +91,32 @@ func (s *stand) base(ctx context.Context) (*process, error) {
 	return hit, s.startBare(ctx)
 }
 
-// profile writes a CPU profile of one gateway under hits.
+// profile writes a CPU profile of one gateway under load.
 func (s *stand) profile(ctx context.Context, o options) error {
-	hit, err := s.base(ctx)
+	p, err := s.base(ctx)
 	if err != nil {
 		return err
 	}
-	rows, err := s.hitRows(ctx, hit)
+	conns := connections
+	if o.records > 0 {
+		conns = missConnections(o.records)
+		p, err = s.startNode(ctx, node{name: "miss", records: o.records, uncached: true, backend: s.backend.addr})
+	} else {
+		err = s.warm(ctx, "http://"+p.addr)
+	}
+	if err != nil {
+		return err
+	}
+	run, err := s.wrkOf("profile", "http://"+p.addr, conns, nil)
 	if err != nil {
 		return err
 	}
 	group, loaded := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		_, err := rows[2].load(loaded, o.duration+2*time.Second)
-		return err
+		load, err := run(loaded, o.duration+2*time.Second)
+		return errors.Join(err, load.Check())
 	})
-	group.Go(func() error { return s.save(loaded, hit, o) })
+	group.Go(func() error { return s.save(loaded, p, o) })
 	return group.Wait()
 }
 

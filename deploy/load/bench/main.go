@@ -30,6 +30,7 @@ type options struct {
 	peers    bool
 	growth   bool
 	profile  string
+	records  int
 	progress func(format string, args ...any)
 }
 
@@ -58,6 +59,7 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&o.peers, "peers", true, "measure nginx and Varnish too, where installed")
 	flags.BoolVar(&o.growth, "growth", true, "measure how costs grow with keys, lists and nodes")
 	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile of the gateway under hits to `FILE`, for go tool pprof and go build -pgo")
+	flags.IntVar(&o.records, "records", 0, "with -profile: not hits, but misses of this many records")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

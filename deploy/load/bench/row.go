@@ -151,27 +151,38 @@ func emptyLogs(of []*process) error {
 }
 
 // measureAll goes through the rows round by round, so that whatever disturbs
-// the machine for a while disturbs all rows alike. Each row is loaded once
-// before it counts.
+// the machine for a while disturbs all rows alike. In a run that is not quick
+// each row is loaded once before it counts.
 func (s *stand) measureAll(ctx context.Context, rows []*row, o options) error {
-	for round := range o.rounds + 1 {
-		for _, r := range rows {
-			if r.load == nil {
-				continue
-			}
-			d := o.duration
-			if round == 0 {
-				d = time.Second
-			}
-			sample, err := s.measure(ctx, r, d)
-			if err != nil {
-				return err
-			}
-			if round > 0 {
-				r.Samples = append(r.Samples, sample)
-				o.progress("round %d/%d  %-32s %9.1f µs CPU  %9.0f requests/s", round, o.rounds, r.Name, sample.CPU, sample.Rate)
-			}
+	if !o.quick {
+		o.progress("loading everything once, uncounted")
+		err := s.round(ctx, rows, time.Second, func(*row, report.Sample) {})
+		if err != nil {
+			return err
 		}
+	}
+	for n := range o.rounds {
+		err := s.round(ctx, rows, o.duration, func(r *row, sample report.Sample) {
+			r.Samples = append(r.Samples, sample)
+			o.progress("round %d/%d  %-32s %9.1f µs CPU  %9.0f requests/s", n+1, o.rounds, r.Name, sample.CPU, sample.Rate)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stand) round(ctx context.Context, rows []*row, d time.Duration, keep func(*row, report.Sample)) error {
+	for _, r := range rows {
+		if r.load == nil {
+			continue // not installed
+		}
+		sample, err := s.measure(ctx, r, d)
+		if err != nil {
+			return err
+		}
+		keep(r, sample)
 	}
 	return nil
 }

@@ -32,20 +32,20 @@ func ParseHeap(text []byte) (Heap, error) {
 	var h Heap
 	var err error
 	if h.TotalAlloc, err = strconv.ParseInt(found["TotalAlloc"], 10, 64); err != nil {
-		return Heap{}, fmt.Errorf("TotalAlloc: %w", err)
+		return Heap{}, fmt.Errorf("heap profile: TotalAlloc: %w", err)
 	}
 	if h.Mallocs, err = strconv.ParseInt(found["Mallocs"], 10, 64); err != nil {
-		return Heap{}, fmt.Errorf("Mallocs: %w", err)
+		return Heap{}, fmt.Errorf("heap profile: Mallocs: %w", err)
 	}
 	last, err := strconv.ParseInt(found["LastGC"], 10, 64)
 	if err != nil {
-		return Heap{}, fmt.Errorf("LastGC: %w", err)
+		return Heap{}, fmt.Errorf("heap profile: LastGC: %w", err)
 	}
 	if last > 0 {
 		h.LastGC = time.Unix(0, last)
 	}
 	if h.GCShare, err = strconv.ParseFloat(found["GCCPUFraction"], 64); err != nil {
-		return Heap{}, fmt.Errorf("GCCPUFraction: %w", err)
+		return Heap{}, fmt.Errorf("heap profile: GCCPUFraction: %w", err)
 	}
 	return h, nil
 }

@@ -13,7 +13,7 @@ func Markdown(w io.Writer, r Run, chart string) error {
 	if r.Quick {
 		b.WriteString("**A quick run: rounds are few and short, so these figures only show that everything works.**\n\n")
 	}
-	fmt.Fprintf(&b, "%s, %s. %d rounds of %s s each, interleaved; medians, and in parentheses the lowest and highest round. "+
+	fmt.Fprintf(&b, "%s, %s. Interleaved rounds: %d of %s s each; medians, and in parentheses the lowest and highest round. "+
 		"Load over loopback on the same cores: %s keys with 4 filters each, drawn at random; bodies of a hit are %s on average. "+
 		"CPU is the time of the server's own processes, user and system, per request.\n\n",
 		r.Machine, r.Machine.Date, r.Rounds, number(r.Seconds), Count(r.Keys), Bytes(r.Bytes))

@@ -24,6 +24,7 @@ const (
 const chartStyle = `<style>
 text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
 .page { fill: #ffffff; stroke: #d0d7de }
+.value { paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
 .title { font-size: 14px; font-weight: 600 }
 .small { font-size: 11px; fill: #59636e }
 .ours { fill: #0969da }
@@ -33,6 +34,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
   .page { fill: #0d1117; stroke: #30363d }
+  .value { stroke: #0d1117 }
   .small { fill: #9198a1 }
   .ours { fill: #4493f8 }
   .other { fill: #6e7681 }
@@ -58,7 +60,7 @@ func SVG(w io.Writer, r Run) error {
 	b.WriteString(chartStyle)
 	fmt.Fprintf(&b, `<rect class="page" x="0.5" y="0.5" width="%d" height="%d" rx="6"/>`+"\n", chartWidth-1, height-1)
 	b.WriteString(panels.String())
-	fmt.Fprintf(&b, `<text class="small" x="%d" y="%d">%s; %d rounds, median and range</text>`+"\n</svg>\n",
+	fmt.Fprintf(&b, `<text class="small" x="%d" y="%d">%s; rounds: %d, median and range</text>`+"\n</svg>\n",
 		margin, height-8, html.EscapeString(r.Machine.String()), r.Rounds)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -110,5 +112,5 @@ func drawBar(b *strings.Builder, row, base Row, at bar) {
 		fmt.Fprintf(b, `<line class="base" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", x(base.CPU().Median), at.y, x(base.CPU().Median), at.y+rowHeight)
 		label += fmt.Sprintf(" (%.2f × bare)", row.Ratio(base).Median)
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%d">%s</text>`+"\n", x(s.Max)+8, mid+4, label)
+	fmt.Fprintf(b, `<text class="value" x="%.1f" y="%d">%s</text>`+"\n", x(s.Max)+8, mid+4, label)
 }
