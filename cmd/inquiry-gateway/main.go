@@ -51,9 +51,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func newCommand() *cli.Command {
 	root := &cli.Command{
-		Name:           "inquiry-gateway",
-		Usage:          "a read-only gateway in front of an existing inquiry system",
-		Commands:       []*cli.Command{serveCommand(), demoCommand(), legacyCommand(), checkCommand(), keysCommand(), healthCommand(), versionCommand()},
+		Name:  "inquiry-gateway",
+		Usage: "a read-only gateway in front of an existing inquiry system",
+		Commands: []*cli.Command{
+			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(), keysCommand(), healthCommand(), versionCommand(),
+		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}
 	strict(root)

@@ -66,11 +66,14 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
 		Usage: "say what is wrong with a configuration, by file, line and key",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			configFlag(),
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
-		},
-		Action: func(_ context.Context, c *cli.Command) error {
+		}, checkFurtherFlags()...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := checkFurtherUse(c); err != nil {
+				return err
+			}
 			file := c.String("config")
 			loaded, err := config.Load(file, config.Options{})
 			if err != nil {
@@ -86,8 +89,10 @@ func checkCommand() *cli.Command {
 			if c.Bool("print") {
 				fmt.Fprint(out, loaded.Config.Redacted())
 			}
-			_, err = fmt.Fprintf(out, "%s: good\n", file)
-			return err
+			if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
+				return err
+			}
+			return checkFurther(ctx, c, loaded.Config)
 		},
 	}
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+// checkFurtherFlags are those of check that ask more than the file.
+func checkFurtherFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
+		&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
+		&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
+		&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
+		tokenFileFlag("with --against: "),
+	}
+}
+
+// checkFurtherUse refuses flags that cannot be meant, before anything is done.
+func checkFurtherUse(c *cli.Command) error {
+	accounts := c.String("buyer") != "" && c.String("seller") != ""
+	switch {
+	case c.Bool("live") && !accounts:
+		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
+	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):
+		return usagef("--buyer and --seller are asked for with --live only")
+	case c.String("against") == "" && c.String("token-file") != "":
+		return usagef("--token-file is sent with --against only")
+	}
+	return nil
+}
+
+func checkFurther(ctx context.Context, c *cli.Command, cfg config.Config) error {
+	var live, against error
+	if c.Bool("live") {
+		live = checkLive(ctx, cfg, c.String("buyer"), c.String("seller"), c.Root().Writer)
+	}
+	if url := c.String("against"); url != "" {
+		against = checkAgainst(ctx, cfg, opsTarget{url: url, tokenFile: c.String("token-file")}, c.Root().Writer)
+	}
+	return errors.Join(live, against)
+}
+
+// checkAgainst compares what the file says with what runs. Values that are
+// hidden on either side cannot be compared.
+func checkAgainst(ctx context.Context, cfg config.Config, target opsTarget, out io.Writer) error {
+	ops, err := target.open()
+	if err != nil {
+		return err
+	}
+	running, err := ops.get(ctx, "/ops/config")
+	if err != nil {
+		return err
+	}
+	changes := config.Diff(string(running), cfg.Redacted())
+	if len(changes) == 0 {
+		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", target.url)
+		return err
+	}
+	rows := [][]string{{"KEY", "RUNNING", "FILE"}}
+	for _, change := range changes {
+		rows = append(rows, []string{change.Key, orElse(change.Old, "-"), orElse(change.New, "-")})
+	}
+	if err := writeTable(out, rows); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s runs something else: %s, hidden values not compared", target.url, plural(len(changes), "difference"))
+}

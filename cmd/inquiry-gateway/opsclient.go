@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+// Bounds of one question to a running gateway.
+const (
+	opsTimeout  = 10 * time.Second
+	maxOpsReply = 4 << 20
+)
+
+// opsTarget is the ops listener of a running gateway.
+type opsTarget struct {
+	url       string
+	tokenFile string // empty: no token is sent
+}
+
+func tokenFileFlag(when string) *cli.StringFlag {
+	return &cli.StringFlag{Name: "token-file", Usage: when + "the `FILE` with the token of that listener"}
+}
+
+// opsFlags name the gateway that a command talks to.
+func opsFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
+		&cli.StringFlag{Name: "ops", Usage: "talk to the ops listener at `URL`"},
+		tokenFileFlag("with --ops: "),
+		&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+	}
+}
+
+// opsOf finds the ops listener that the flags mean.
+func opsOf(c *cli.Command) (*opsClient, error) {
+	file, address, token := c.String("config"), c.String("ops"), c.String("token-file")
+	switch {
+	case (file == "") == (address == ""):
+		return nil, usagef("which gateway? give -c CONFIGURATION or --ops URL")
+	case file != "" && token != "":
+		return nil, usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
+	case address != "":
+		return opsTarget{address, token}.open()
+	}
+	loaded, err := config.Load(file, mappingOnly())
+	if err != nil {
+		return nil, err
+	}
+	target, err := opsTargetOf(loaded.Config)
+	if err != nil {
+		return nil, err
+	}
+	return target.open()
+}
+
+// opsTargetOf is where a program on the same machine reaches the ops listener.
+func opsTargetOf(cfg config.Config) (opsTarget, error) {
+	host, port, err := net.SplitHostPort(cfg.Ops.Listen)
+	if err != nil {
+		return opsTarget{}, err
+	}
+	if port == "0" {
+		return opsTarget{}, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", cfg.Ops.Listen)
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return opsTarget{"http://" + net.JoinHostPort(host, port), cfg.Ops.TokenFile}, nil
+}
+
+// opsClient asks one ops listener.
+type opsClient struct {
+	base, token string
+	http        *http.Client
+}
+
+// open reads the token. Nothing is asked yet.
+func (t opsTarget) open() (*opsClient, error) {
+	u, err := url.Parse(t.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", t.url)
+	}
+	token, err := readToken(t.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return &opsClient{strings.TrimRight(t.url, "/"), token, &http.Client{
+		Timeout: opsTimeout,
+		// The token is for this listener only, and one connection is enough.
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func (o *opsClient) get(ctx context.Context, path string) ([]byte, error) {
+	return o.do(ctx, http.MethodGet, path, nil)
+}
+
+func (o *opsClient) post(ctx context.Context, path string, body any) ([]byte, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return o.do(ctx, http.MethodPost, path, text)
+}
+
+// do returns the body of a 200. A 400 is wrong use: the listener says of what.
+func (o *opsClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if o.token != "" {
+		r.Header.Set("Authorization", "Bearer "+o.token)
+	}
+	res, err := o.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the gateway's ops listener does not answer: %w", err)
+	}
+	defer res.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
+	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
+	case err != nil:
+		return nil, fmt.Errorf("%s%s: %w", o.base, path, err)
+	case res.StatusCode == http.StatusBadRequest:
+		return nil, usageError{errors.New(text)}
+	case res.StatusCode == http.StatusUnauthorized:
+		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", o.base)
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %s: %s", o.base, res.Status, text)
+	case len(reply) > maxOpsReply:
+		return nil, fmt.Errorf("%s%s answers more than %d bytes", o.base, path, maxOpsReply)
+	}
+	return reply, nil
+}

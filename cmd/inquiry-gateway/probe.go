@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream"
+)
+
+// mappingOnly is for commands that need no callers: the keys file of a new
+// installation may come later.
+func mappingOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file"}} }
+
+func probeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "probe",
+		Usage: "show what one reply of the legacy system looks like through the mapping",
+		Description: "Makes one real request, or reads a saved reply, and shows for the first records each field's path,\n" +
+			"raw and mapped value, and every reason why the gateway would refuse the list. What it prints holds\n" +
+			"contents and internal ids: it is for your screen, not for a log. Fails (exit code 1) where the gateway\n" +
+			"would answer with an error.",
+		Flags: []cli.Flag{
+			configFlag(),
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
+			&cli.StringFlag{Name: "account", Usage: "the `ID` whose list is asked for", Required: true},
+			&cli.StringFlag{Name: "status", Usage: "send this filter"},
+			&cli.StringFlag{Name: "inquiry-type", Usage: "send this filter"},
+			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead of asking"},
+			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
+			&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+		},
+		Action: runProbe,
+	}
+}
+
+func runProbe(ctx context.Context, c *cli.Command) error {
+	if kind := c.String("kind"); kind != "buyer" && kind != "seller" {
+		return usagef("--kind is %q; give buyer or seller", kind)
+	}
+	if c.String("account") == "" || c.Int("records") < 1 {
+		return usagef("--account wants an id, --records 1 or more")
+	}
+	loaded, err := config.Load(c.String("config"), mappingOnly())
+	if err != nil {
+		return err
+	}
+	p, err := openProbe(loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer p.client.Close()
+	opts := upstream.ProbeOptions{Records: c.Int("records")}
+	if file := c.String("sample"); file != "" {
+		if opts.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
+			return err
+		}
+	}
+	seen, err := p.probe(ctx, upstream.Request{
+		Kind: c.String("kind"), Account: c.String("account"), Status: c.String("status"), InquiryType: c.String("inquiry-type"),
+	}, opts)
+	if err != nil {
+		return err
+	}
+	out := c.Root().Writer
+	if c.Bool("json") {
+		err = json.NewEncoder(out).Encode(seen)
+	} else {
+		err = writeProbe(out, seen)
+	}
+	return errors.Join(err, seen.failure())
+}
+
+// prober asks the legacy system of one configuration.
+type prober struct {
+	client    *upstream.Client
+	endpoints map[string]upstream.EndpointConfig
+}
+
+func openProbe(cfg config.Config) (prober, error) {
+	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
+	return prober{client, map[string]upstream.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
+}
+
+// probed is a Probe with what the gateway would make of it.
+type probed struct {
+	*upstream.Probe
+	Verdict string `json:"verdict"` // good, or refused: the caller would get an error
+	Reason  string `json:"reason,omitempty"`
+	LeftOut int    `json:"left_out"` // records that break a rule and are dropped, as the configuration says
+}
+
+// The verdicts of a probe.
+const (
+	verdictGood    = "good"
+	verdictRefused = "refused"
+)
+
+func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.ProbeOptions) (probed, error) {
+	seen, err := p.client.Probe(ctx, want, opts)
+	if err != nil {
+		return probed{}, err
+	}
+	if seen.Request != nil {
+		seen.Request.URL = hideSecretParameters(seen.Request.URL)
+	}
+	result := probed{Probe: seen, Verdict: verdictGood}
+	result.judge(p.endpoints[want.Kind])
+	return result, nil
+}
+
+// judge applies the two rules that decide whether a bad record costs the list.
+func (p *probed) judge(cfg upstream.EndpointConfig) {
+	strangers := map[int]bool{}
+	for _, n := range slices.Concat(p.Owner.Foreign, p.Owner.Missing) {
+		strangers[n] = true
+	}
+	broken := map[int]bool{}
+	for _, v := range p.Violations {
+		if !strangers[v.Record] { // those are not even mapped
+			broken[v.Record] = true
+		}
+	}
+	switch {
+	case p.Problem != "":
+		p.Reason = p.Problem
+	case len(strangers) > 0 && cfg.OnForeignRecord != "drop":
+		p.Reason = plural(len(strangers), "record") + " of another account or of none"
+	case len(broken) > 0 && cfg.OnInvalidRecord != "skip":
+		p.Reason = plural(len(broken), "record") + " that the mapping cannot accept"
+	default:
+		p.LeftOut = len(broken) + len(strangers)
+		return
+	}
+	p.Verdict = verdictRefused
+}
+
+// failure is the error of a command whose probe found a list that would be
+// refused.
+func (p probed) failure() error {
+	if p.Verdict == verdictGood {
+		return nil
+	}
+	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
+}
+
+// readSample reads a saved reply of at most limit bytes, as the gateway would.
+func readSample(file string, limit int64) ([]byte, error) {
+	in := io.Reader(os.Stdin)
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("--sample: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("--sample %s: %w", file, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("--sample %s is larger than upstream.max_response_bytes (%d): the gateway would refuse it", file, limit)
+	}
+	if data == nil {
+		data = []byte{} // nil would mean: ask
+	}
+	return data, nil
+}
+
+// checkLive probes one list of each kind.
+func checkLive(ctx context.Context, cfg config.Config, buyer, seller string, out io.Writer) error {
+	p, err := openProbe(cfg)
+	if err != nil {
+		return err
+	}
+	defer p.client.Close()
+	var errs []error
+	for _, want := range []upstream.Request{{Kind: "buyer", Account: buyer}, {Kind: "seller", Account: seller}} {
+		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s %s: %s, %s in %s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond))
+		if seen.Verdict != verdictGood {
+			errs = append(errs, writeViolations(out, seen.Probe))
+		}
+		errs = append(errs, seen.failure())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/upstream/legacy"
+)
+
+func TestProbeShowsOneReply(t *testing.T) {
+	p := start(t, setup{})
+	file := filepath.Join(p.dir, "gateway.yaml")
+	out, errOut, code := command(t, "probe", "-c", file, "--kind", "buyer", "--account", legacy.BuyerTypical, "--status", "pending", "--records", "1")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	for _, want := range []string{
+		`asked +GET http://\S+/v2/tickets\?\S*customer=acme\S*state=N`, `answered +status 200`, `(?m)^ +title +subject +"`,
+		`owner: customer.id: \d+ of this account, foreign none`, `(?m)^ +uuid +\d+`, `NOT MAPPED`, `good: the gateway would serve`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "record 2\n") {
+		t.Error("more records than asked for")
+	}
+
+	out, _, code = command(t, "probe", "-c", file, "--kind", "seller", "--account", legacy.SellerTypical, "--json")
+	var seen struct {
+		Items   int
+		Verdict string
+		Request struct{ URL string }
+	}
+	if err := json.Unmarshal([]byte(out), &seen); err != nil || code != 0 || seen.Items == 0 || seen.Verdict != verdictGood || seen.Request.URL == "" {
+		t.Errorf("exit code %d, %v: %.300s", code, err, out)
+	}
+}
+
+// A reply that the gateway would refuse is exit code 1, with the reason.
+func TestProbeFailsWhereTheGatewayWould(t *testing.T) {
+	p := start(t, setup{})
+	file := filepath.Join(p.dir, "gateway.yaml")
+	const record = `{"uuid":"u1","no":1,"subject":%s,"body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":%s},"replies":null}`
+	sample := func(subject, owner string) string {
+		return `{"result":{"items":[` + strings.NewReplacer(`%s,"body"`, subject+`,"body"`, `{"id":%s}`, `{"id":`+owner+`}`).Replace(record) + `]}}`
+	}
+	for _, tc := range []struct {
+		name, reply, drop string
+		code              int
+		says              string
+	}{
+		{"good", sample(`"s"`, `"acme"`), "", 0, "good: the gateway would serve"},
+		{"escapes", sample(`"\u001b[31mred"`, `"acme"`), "", 0, `\x1b[31mred`},
+		{"foreign", sample(`"s"`, `"other"`), "", 1, "1 record of another account or of none"},
+		{"foreign dropped", sample(`null`, `"other"`), "on_foreign_record: drop", 0, "1 record left out"},
+		{"no title", sample(`null`, `"acme"`), "", 1, "title"},
+		{"no title, skipped", sample(`null`, `"acme"`), "on_invalid_record: skip", 0, "1 record left out"},
+		{"HTML", `<html>`, "", 1, "refuse"},
+		{"empty", ``, "", 1, "refuse"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p.write("reply.json", tc.reply)
+			conf := file
+			if tc.drop != "" {
+				conf = filepath.Join(p.dir, "lenient.yaml")
+				p.write("lenient.yaml", "auth: {keys_file: keys.yaml}\n"+strings.Replace(string(legacy.Mapping()), "on_invalid_record: fail", tc.drop, 1))
+			}
+			out, errOut, code := command(t, "probe", "-c", conf, "--kind", "buyer", "--account", "acme", "--sample", filepath.Join(p.dir, "reply.json"))
+			if code != tc.code || !strings.Contains(out+errOut, tc.says) || strings.Contains(out, "\x1b") {
+				t.Errorf("exit code %d, want %d and %q:\n%s%s", code, tc.code, tc.says, out, errOut)
+			}
+		})
+	}
+	if p.system.Requests().Buyer != 0 {
+		t.Error("a saved reply asked the legacy system")
+	}
+}
+
+// Nothing that a request to the legacy system carries for its eyes only is shown.
+func TestProbeHidesSecrets(t *testing.T) {
+	p := start(t, setup{prepare: func(p *program) { p.write("token", "s3cret-token") }, upstream: []string{
+		"upstream:\n", "upstream:\n  headers: {X-Tenant: s3cret-header}\n  auth: {type: bearer, token_file: token}\n",
+		"query: {customer: \"{account}\"", "query: {api_key: s3cret-key, customer: \"{account}\"",
+	}})
+	for _, format := range []string{"--json=false", "--json"} {
+		out, errOut, code := command(t, "probe", "-c", filepath.Join(p.dir, "gateway.yaml"), "--kind", "buyer", "--account", "acme", format)
+		if code != 0 || strings.Contains(out+errOut, "s3cret") || strings.Count(out, "(hidden)") != 3 {
+			t.Errorf("exit code %d:\n%.600s%s", code, out, errOut)
+		}
+	}
+}
+
+func TestProbeWrongUse(t *testing.T) {
+	p := start(t, setup{})
+	file := filepath.Join(p.dir, "gateway.yaml")
+	for _, tc := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"probe", "-c", file, "--kind", "admin", "--account", "a"}, 2, "buyer or seller"},
+		{[]string{"probe", "-c", file, "--kind", "buyer"}, 2, "account"},
+		{[]string{"probe", "-c", file, "--kind", "buyer", "--account", ""}, 2, "--account"},
+		{[]string{"probe", "-c", file, "--kind", "buyer", "--account", "a", "--sample", "/does/not/exist"}, 1, "/does/not/exist"},
+		{[]string{"check", "-c", file, "--live"}, 2, "--buyer ID and --seller ID"},
+		{[]string{"check", "-c", file, "--buyer", "a"}, 2, "--live"},
+		{[]string{"check", "-c", file, "--token-file", "a"}, 2, "--against"},
+		{[]string{"check", "-c", file, "--against", "nonsense"}, 2, "http://127.0.0.1:9090"},
+		{[]string{"check", "-c", file, "--against", "http://127.0.0.1:1"}, 1, "does not answer"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			if out, errOut, code := command(t, tc.args...); code != tc.code || !strings.Contains(errOut, tc.says) {
+				t.Errorf("exit code %d, want %d and %q: %s%s", code, tc.code, tc.says, out, errOut)
+			}
+		})
+	}
+}
+
+func TestCheckLive(t *testing.T) {
+	p := start(t, setup{})
+	args := []string{"check", "-c", filepath.Join(p.dir, "gateway.yaml"), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical}
+	if out, errOut, code := command(t, args...); code != 0 || strings.Count(out, ": good, ") != 2 {
+		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	}
+	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Kind: legacy.KindSeller, Code: http.StatusServiceUnavailable}); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := command(t, args...); code != 1 || !strings.Contains(out, "buyer acme: good") || !strings.Contains(errOut, "seller "+legacy.SellerTypical) || !strings.Contains(errOut, "503") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
+func TestCheckAgainstWhatRuns(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}}"})
+	file := filepath.Join(p.dir, "gateway.yaml")
+	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.ops.url()); code != 0 || !strings.Contains(out, "runs what the file says") {
+		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	}
+	p.write("next.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\ncache: {buyer: {ttl: 2h}}\n"+
+		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.app.current.Load().cfg.Upstream.BaseURL, 1))
+	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.ops.url())
+	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}

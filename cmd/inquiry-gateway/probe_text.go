@@ -1,0 +1,222 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"inquiry-gateway/upstream"
+)
+
+const (
+	maxShownRunes      = 60 // of one value in a table
+	maxShownViolations = 20
+)
+
+// writeProbe prints a probe for a person. Everything that came from the legacy
+// system is made printable: it must not be able to steer the terminal.
+func writeProbe(out io.Writer, p probed) error {
+	writeExchange(out, p.Probe)
+	for _, r := range p.Records {
+		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
+		rows := [][]string{{"FIELD", "PATH", "RAW", "MAPPED"}}
+		for _, f := range r.Fields {
+			mapped := orElse(cut(f.Mapped), "(empty)")
+			if f.Problem != "" {
+				mapped = "! " + f.Problem
+			}
+			rows = append(rows, []string{f.Field, f.Path, orElse(cut(f.Raw), "-"), mapped})
+		}
+		if err := writeTable(out, rows); err != nil {
+			return err
+		}
+	}
+	if err := writeFindings(out, p.Probe); err != nil {
+		return err
+	}
+	if p.LeftOut > 0 {
+		fmt.Fprintf(out, "\n%s left out, as on_foreign_record and on_invalid_record say\n", plural(p.LeftOut, "record"))
+	}
+	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, orElse(printable(p.Reason), "the gateway would serve this list"))
+	return err
+}
+
+// writeExchange prints what was asked and what came.
+func writeExchange(out io.Writer, p *upstream.Probe) {
+	fmt.Fprintf(out, "%s %s\n", p.Kind, printable(p.Account))
+	if p.Request != nil {
+		fmt.Fprintf(out, "  asked     %s %s\n", p.Request.Method, printable(p.Request.URL))
+		for _, name := range slices.Sorted(maps.Keys(p.Request.Headers)) {
+			fmt.Fprintf(out, "            %s: %s\n", name, printable(p.Request.Headers[name]))
+		}
+		fmt.Fprintf(out, "  answered  %s in %s\n", orElse(statusText(p.Status), "not at all"), p.Took.Round(time.Millisecond))
+	}
+	fmt.Fprintf(out, "  found     %s in %d bytes\n", plural(p.Items, "record"), p.Bytes)
+	if p.NextPage != "" {
+		fmt.Fprintf(out, "  goes on   %s (only this first page is shown)\n", printable(hideSecretParameters(p.NextPage)))
+	}
+	if p.Problem != "" {
+		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
+	}
+}
+
+func statusText(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return "status " + strconv.Itoa(status)
+}
+
+// writeFindings prints what concerns all records.
+func writeFindings(out io.Writer, p *upstream.Probe) error {
+	if err := writeViolations(out, p); err != nil {
+		return err
+	}
+	switch o := p.Owner; {
+	case p.Items == 0:
+	case o.Path == "":
+		fmt.Fprint(out, "\nowner: not checked; set owner to the path of the account in a record\n")
+	default:
+		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
+	}
+	if len(p.InternalIDs) > 0 {
+		rows := [][]string{{"INTERNAL IDS", "FOUND", "QUOTED IN (cut out there)"}}
+		for _, id := range p.InternalIDs {
+			rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), orElse(strings.Join(id.Quoted, ", "), "nothing")})
+		}
+		fmt.Fprintln(out)
+		if err := writeTable(out, rows); err != nil {
+			return err
+		}
+	}
+	if len(p.Unused) == 0 {
+		return nil
+	}
+	rows := [][]string{{"NOT MAPPED", "TYPES"}}
+	for _, u := range p.Unused {
+		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
+	}
+	fmt.Fprintln(out)
+	return writeTable(out, rows)
+}
+
+func writeViolations(out io.Writer, p *upstream.Probe) error {
+	if len(p.Violations) == 0 {
+		return nil
+	}
+	rows := [][]string{{"RECORD", "FIELD", "PROBLEM"}}
+	for _, v := range p.Violations[:min(len(p.Violations), maxShownViolations)] {
+		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, v.Problem})
+	}
+	fmt.Fprintln(out)
+	if err := writeTable(out, rows); err != nil {
+		return err
+	}
+	if more := len(p.Violations) - maxShownViolations; more > 0 {
+		fmt.Fprintf(out, "and %d more; --json shows all\n", more)
+	}
+	return nil
+}
+
+// writeTable prints rows in columns, the first row as their heading.
+func writeTable(out io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		shown := make([]string, len(row))
+		for i, cell := range row {
+			shown[i] = printable(cell)
+		}
+		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
+	}
+	return w.Flush()
+}
+
+// printable escapes what is no visible character.
+func printable(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		escaped := strconv.QuoteRune(r)
+		b.WriteString(escaped[1 : len(escaped)-1])
+	}
+	return b.String()
+}
+
+// cut shortens a value for a table.
+func cut(s string) string { return cutAt(s, maxShownRunes) }
+
+// cutAt shortens a text to n characters.
+func cutAt(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "..."
+		}
+	}
+	return s
+}
+
+func numbers(list []int) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	const most = 10
+	shown := make([]string, 0, most)
+	for _, n := range list[:min(len(list), most)] {
+		shown = append(shown, strconv.Itoa(n))
+	}
+	text := "in " + strings.Join(shown, ", ")
+	if len(list) > most {
+		text += fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return text
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// plural counts things whose name takes an s.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// secretParameter matches names of query parameters that carry credentials. The
+// configuration should have them in headers or files, but not every legacy
+// system lets it.
+var secretParameter = regexp.MustCompile(`(?i)passw|secret|token|credential|signature|^sig$|api[-_.]?key|^key$`)
+
+func hideSecretParameters(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.RawQuery == "" {
+		return address
+	}
+	pairs := strings.Split(u.RawQuery, "&")
+	for i, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil && secretParameter.MatchString(plain) {
+			pairs[i] = name + "=(hidden)"
+		}
+	}
+	u.RawQuery = strings.Join(pairs, "&")
+	return u.String()
+}
