@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"inquiry-gateway/cache/ttllab"
 )
 
 const (
@@ -39,6 +41,9 @@ type Config struct {
 	// FleetCoalescing lets one node of the fleet fill a list while the others
 	// wait for it in Redis. It costs a miss one more call of Redis.
 	FleetCoalescing bool `yaml:"fleet_coalescing"`
+	// Lab is what the TTL lab may ask of the legacy, which by default is nothing,
+	// and what its advice aims at.
+	Lab ttllab.Config `yaml:",inline"`
 }
 
 // LocalConfig is the in-process tier.
@@ -119,6 +124,9 @@ func (c Config) Validate() error {
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
+	if err := c.Lab.Validate(); err != nil {
+		p = append(p, err)
+	}
 	return p.err()
 }
 
@@ -161,4 +169,29 @@ func (t terms) validate(path string, p *problems) {
 	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
 		p.add(path+".ttl", "together with its stale window it must not be above 168h")
 	}
+}
+
+// LabKinds are the groups of lists that have a ttl of their own, for the TTL
+// lab: the kinds by name, and each status that overrides its kind's as
+// "buyer status=pending".
+func (c Config) LabKinds() []ttllab.Kind {
+	var kinds []ttllab.Kind
+	for _, k := range []struct {
+		name   string
+		config KindConfig
+	}{{KindBuyer, c.Buyer}, {KindSeller, c.Seller}} {
+		base := k.config.terms()
+		kinds = append(kinds, ttllab.Kind{Name: k.name, Policy: base.lab(c.Jitter)})
+		for _, status := range slices.Sorted(maps.Keys(k.config.ByStatus)) {
+			kinds = append(kinds, ttllab.Kind{Name: LabKind(k.name, status), Policy: k.config.ByStatus[status].over(base).lab(c.Jitter)})
+		}
+	}
+	return kinds
+}
+
+// LabKind is the lab's name of the lists of one status.
+func LabKind(kind, status string) string { return kind + " status=" + status }
+
+func (t terms) lab(jitter float64) ttllab.Policy {
+	return ttllab.Policy{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie, Jitter: jitter}
 }

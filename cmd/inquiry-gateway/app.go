@@ -42,6 +42,8 @@ type app struct {
 	registry *prometheus.Registry  // of what lives as long as the process
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
+	advice   *cache.Advice
+	lab      *lab
 	rate     *rate.Limiter
 	current  atomic.Pointer[generation]
 	reloads  *reloadMetrics
@@ -85,6 +87,15 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
+	if a.advice, err = cache.NewAdvice(cache.AdviceOptions{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {
+		return err
+	}
+	if a.lab, err = newLab(cfg.Cache); err != nil {
+		return err
+	}
+	if err = a.lab.register(a.registry); err != nil {
+		return err
+	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill: gateway.NewFill(fetchFunc(func(ctx context.Context, r upstream.Request) (upstream.List, error) {
 			return a.current.Load().client.Fetch(ctx, r)
@@ -112,7 +123,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	return a.newWatcher()
 }
 
-// fetchFunc is a gateway.Fetcher that finds its client at each call.
+// fetchFunc makes a gateway.Fetcher of a function.
 type fetchFunc func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
 // Fetch calls f.
@@ -139,6 +150,7 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 			return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		},
 		Config: func() string { return a.current.Load().cfg.Redacted() },
+		TTL:    func() any { return a.lab.report() },
 	}), 0, a.logger)
 	return nil
 }
@@ -191,6 +203,12 @@ func (a *app) readiness() ops.Readiness {
 	return state
 }
 
+// legacyHealthy says whether the legacy can bear a question of ours.
+func (a *app) legacyHealthy() bool {
+	client := a.current.Load().client
+	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
+}
+
 // run serves until ctx ends, then stops in order: no new requests, those under
 // way to their end, background refreshes, connections, and the ops listener
 // last, so that the stop itself can be watched.
@@ -199,6 +217,10 @@ func (a *app) run(ctx context.Context) error {
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
 	group.Go(func() error { return a.watch(ctx) })
+	group.Go(func() error {
+		a.lab.recheck(ctx, gateway.NewFill(fetchFunc(a.fetch)), a.current.Load().cfg.RequestTimeout, a.legacyHealthy)
+		return nil
+	})
 	a.logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", version)
 	group.Go(func() error {
 		<-ctx.Done()
@@ -225,6 +247,9 @@ func (a *app) closeParts(ctx context.Context) error {
 	}
 	if gen := a.current.Load(); gen != nil {
 		gen.close()
+	}
+	if a.advice != nil {
+		a.advice.Close()
 	}
 	if a.rate != nil {
 		a.rate.Close()

@@ -33,6 +33,8 @@ type Options struct {
 	// Config gives the configuration that runs, secrets hidden, as YAML. Nil:
 	// /ops/config is not there.
 	Config func() string
+	// TTL gives the TTL lab's what-if report, for JSON. Nil: /ops/ttl is not there.
+	TTL func() any
 
 	Logger *slog.Logger // nil: slog.Default
 }
@@ -53,6 +55,9 @@ func New(opts Options) http.Handler {
 	guarded.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	if opts.Purge != nil {
 		guarded.Handle("POST /ops/purge", purge(opts.Purge))
+	}
+	if opts.TTL != nil {
+		guarded.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, opts.TTL()) })
 	}
 	if opts.Config != nil {
 		guarded.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {

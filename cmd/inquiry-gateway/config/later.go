@@ -7,8 +7,6 @@ import "slices"
 // a key taken without effect would be worse. Whoever builds one deletes its
 // line here.
 var later = []struct{ key, what string }{
-	{"cache.recheck", "background re-checks of cached lists"},
-	{"cache.goals", "goals for the TTL advice"},
 	{"canary", "canary callers"},
 	{"log", "settings of the log"},
 }
