@@ -63,6 +63,11 @@ type Options struct {
 	// RequestLog gets one JSON line per request, each in one Write, which must be
 	// safe for concurrent use and must not keep the bytes. Nil: no such log.
 	RequestLog io.Writer
+	// SampleHits keeps one of so many records of fresh hits; 0 and 1 keep all.
+	SampleHits int
+	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
+	// hash of the list's name, and the entity tag.
+	LogListKeys bool
 
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // nil: a registry of its own
@@ -78,6 +83,8 @@ type Gateway struct {
 	proxies        proxies
 	requestLog     io.Writer
 	records        *records
+	sampleHits     uint64
+	logListKeys    bool
 	logger         *slog.Logger
 	metrics        *metrics
 	headers        *headers
@@ -105,6 +112,8 @@ func New(opts Options) *Gateway {
 		proxies:        opts.TrustedProxies,
 		requestLog:     opts.RequestLog,
 		records:        newRecords(),
+		sampleHits:     uint64(max(opts.SampleHits, 1)),
+		logListKeys:    opts.LogListKeys,
 		logger:         opts.Logger,
 		metrics:        newMetrics(opts.Registerer),
 		headers:        newHeaders(),

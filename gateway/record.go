@@ -1,12 +1,17 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
 )
 
@@ -21,7 +26,7 @@ func newRecords() *records {
 // account and key id; never the key, a filter's records or an id of the legacy
 // system.
 func (g *Gateway) log(x *exchange, endpoint string) {
-	if g.requestLog == nil {
+	if g.requestLog == nil || !g.sampled(x) {
 		return
 	}
 	buf := g.records.pool.Get().(*[]byte)
@@ -30,6 +35,12 @@ func (g *Gateway) log(x *exchange, endpoint string) {
 		g.metrics.logErrors.Inc()
 	}
 	g.records.pool.Put(buf)
+}
+
+// sampled says whether the exchange gets a record: everything but a fresh hit
+// does, and of those one in sampleHits.
+func (g *Gateway) sampled(x *exchange) bool {
+	return g.sampleHits == 1 || x.list.Outcome != cache.Hit || x.problem != "" || rand.Uint64N(g.sampleHits) == 0
 }
 
 // appendRecord appends the record as the line that slog's JSONHandler would
@@ -68,6 +79,9 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 		b = appendText(b, "tier", x.list.Tier)
 		b = appendSeconds(b, "age_seconds", x.list.Age)
 		b = appendSeconds(b, "list_seconds", x.list.Wait)
+		if g.logListKeys {
+			b = appendListKey(b, x.list.Entry)
+		}
 	}
 	if x.problem != "" {
 		b = appendText(b, "error_code", x.problem)
@@ -76,6 +90,22 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 		b = appendText(b, "cause", x.cause.Error())
 	}
 	return append(b, '}', '\n')
+}
+
+// appendListKey names a list so that equal ones can be told from others, without
+// saying which it is.
+func appendListKey(b []byte, e *cache.Entry) []byte {
+	name := make([]byte, 0, 128)
+	for _, part := range [...]string{e.Kind, e.Account, e.Status, e.InquiryType} {
+		name = binary.AppendUvarint(name, uint64(len(part)))
+		name = append(name, part...)
+	}
+	sum := sha256.Sum256(name)
+	b = appendText(b, "kind", e.Kind)
+	b = append(b, `,"key":"`...)
+	b = hex.AppendEncode(b, sum[:8])
+	b = append(b, '"')
+	return appendText(b, "etag", e.ETag[0])
 }
 
 func appendText(b []byte, key, value string) []byte {

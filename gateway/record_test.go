@@ -57,6 +57,34 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 	})
 }
 
+// Hits are sampled; whatever else happens always has its record.
+func TestSampledHits(t *testing.T) {
+	b := newBench(Options{SampleHits: 100, LogListKeys: true, Lists: warm{entryOf("acme")}})
+	const n = 5000
+	for range n {
+		b.get()
+	}
+	if got := bytes.Count(b.logs.Bytes(), []byte("\n")); got < 1 || got > n/20 {
+		t.Errorf("%d of %d hits have a record", got, n)
+	}
+	line, _, _ := bytes.Cut(b.logs.Bytes(), []byte("\n"))
+	var record struct{ Kind, Key, ETag string }
+	if err := json.Unmarshal(line, &record); err != nil || record.Kind != "buyer" || len(record.Key) != 16 || record.ETag != `W/"x"` {
+		t.Errorf("%v, %+v", err, record)
+	}
+	if bytes.Contains([]byte(record.Key), []byte("acme")) {
+		t.Error("the key names the account")
+	}
+	b.logs.Reset()
+	for range 10 {
+		r := httptest.NewRequest(http.MethodGet, "/nowhere", nil)
+		b.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if got := bytes.Count(b.logs.Bytes(), []byte("\n")); got != 10 {
+		t.Errorf("%d of 10 errors have a record", got)
+	}
+}
+
 func parsed(t *rapid.T, line []byte) map[string]any {
 	var m map[string]any
 	if err := json.Unmarshal(line, &m); err != nil {

@@ -68,6 +68,8 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          proxies,
 		RequestLog:              a.requests,
+		SampleHits:              cfg.Log.SampleHits,
+		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
 		Logger:                  a.logger,
 		Registerer:              gen.registry,
 	})

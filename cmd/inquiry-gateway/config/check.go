@@ -16,7 +16,17 @@ func (doc *document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkTimes(c)
 	doc.checkGateway(c.Gateway)
+	doc.checkLog(c.Log)
 	doc.checkSections(c)
+}
+
+func (doc *document) checkLog(l Log) {
+	if l.SampleHits < 0 {
+		doc.wrong("log.sample_hits", "wants 0 or more: one of so many records of hits is kept")
+	}
+	if l.AccessKeys != "" && l.AccessKeys != LogHashedKeys {
+		doc.wrong("log.access_keys", "wants %s, or nothing, got %q", LogHashedKeys, shorten(l.AccessKeys))
+	}
 }
 
 func (doc *document) checkListeners(c Config) {

@@ -29,6 +29,7 @@ type Config struct {
 	Auth           auth.Config   `yaml:"auth"`
 	RateLimit      rate.Config   `yaml:"rate_limit"`
 
+	Log      Log               `yaml:"log"`
 	Redis    cache.RedisConfig `yaml:"redis"`
 	Cache    cache.Config      `yaml:"cache"`
 	Upstream upstream.Config   `yaml:"upstream"`
@@ -55,6 +56,19 @@ type Gateway struct {
 	Docs              bool     `yaml:"docs"`               // serve /docs and /openapi.json
 	TrustedProxies    []string `yaml:"trusted_proxies"`    // addresses or CIDRs whose X-Forwarded-For is believed
 }
+
+// Log is what the log has of requests.
+type Log struct {
+	// SampleHits keeps one of so many records of fresh hits; errors, misses and
+	// stale answers always have one. 0 and 1: all.
+	SampleHits int `yaml:"sample_hits"`
+	// AccessKeys is LogHashedKeys to log what the TTL lab needs to read the log
+	// later: kind, a hash of the list's name, and the entity tag. Empty: not.
+	AccessKeys string `yaml:"access_keys"`
+}
+
+// LogHashedKeys is the one value of log.access_keys besides none.
+const LogHashedKeys = "hashed"
 
 // What to do with a query parameter that the API does not know.
 const (

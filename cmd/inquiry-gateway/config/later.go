@@ -8,7 +8,6 @@ import "slices"
 // line here.
 var later = []struct{ key, what string }{
 	{"canary", "canary callers"},
-	{"log", "settings of the log"},
 }
 
 // refuseLater reports those keys and takes them out of the tree.
