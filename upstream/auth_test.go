@@ -14,11 +14,17 @@ import (
 	"time"
 )
 
-// clock is a time that a test moves.
-type clock struct{ offset atomic.Int64 }
+// clock is a time that only a test moves.
+type clock struct{ at atomic.Int64 }
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
-func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Now().UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
+func (c *clock) forward(d time.Duration) { c.at.Add(int64(d)) }
 
 func secretIn(t testing.TB, text string) string {
 	t.Helper()
@@ -51,7 +57,7 @@ func TestCredentials(t *testing.T) {
 			got = r.Header.Get(tc.header)
 			serveJSON(`{"result":{"items":[]}}`)(w, r)
 		}, func(c *Config) { c.Auth = tc.auth })
-		clock := &clock{}
+		clock := newClock()
 		if h, ok := f.creds.(*fixedHeader); ok {
 			h.secret.now = clock.now
 		}
@@ -200,7 +206,7 @@ func TestOAuthEndpointFails(t *testing.T) {
 	s := newTokenServer(t, 3600)
 	s.status.Store(400)
 	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
-	clock := &clock{}
+	clock := newClock()
 	f.creds.(*tokens).now = clock.now
 	e := failed(t, f, t.Context(), FailureUpstream, "auth")
 	if strings.Contains(e.Error(), "s3cr3t") || !strings.Contains(e.Error(), "400") {

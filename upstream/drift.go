@@ -31,7 +31,7 @@ const (
 	driftPaths   = 500
 	driftEvents  = 100
 	driftRecords = 20
-	driftShare   = 20 // one part in so many of one processor
+	driftShare   = 100 // one part in so many of one processor
 )
 
 // drift knows the paths in an endpoint's records. The first reply with records

@@ -93,7 +93,7 @@ func TestDriftOfAFetch(t *testing.T) {
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		serveJSON(`{"result":{"items":[`+record+`]}}`)(w, r)
 	}, nil)
-	clock := &clock{}
+	clock := newClock()
 	f.endpoints["buyer"].drift.now = clock.now
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Fatal(err)

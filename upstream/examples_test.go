@@ -23,10 +23,11 @@ func exampleConfig(t testing.TB, name string) Config {
 		t.Fatal(err)
 	}
 	file := struct {
-		Listen   string
-		Ops      map[string]string
-		Auth     map[string]string
-		Upstream Config
+		Listen         string
+		RequestTimeout string `yaml:"request_timeout"`
+		Ops            map[string]string
+		Auth           map[string]string
+		Upstream       Config
 	}{Upstream: DefaultConfig()}
 	if err := yaml.UnmarshalWithOptions(doc, &file, yaml.Strict()); err != nil {
 		t.Fatal(err)

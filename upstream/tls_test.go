@@ -106,7 +106,7 @@ func TestTLSWithReload(t *testing.T) {
 	write(t, files.CAFile, ca.pem)
 	client("one")
 	f := newFixture(t, nil, func(c *Config) { c.BaseURL, c.TLS = srv.URL, files })
-	clock := &clock{}
+	clock := newClock()
 	f.http.GetClient().Transport.(*transport).now = clock.now
 	title := func(want string) {
 		t.Helper()
