@@ -56,6 +56,25 @@ func TestGuardCleans(t *testing.T) {
 	}
 }
 
+// The short way of reading a UUID finds what the long one finds.
+func TestUUID36(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(
+			rapid.StringMatching(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`),
+			rapid.StringMatching(`[0-9a-gA-G-]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f@-]{12}`),
+			rapid.StringN(36, 36, 36), rapid.String(),
+		).Draw(t, "s")
+		key, ok := uuid36(s)
+		want, n := uuidAt(s)
+		if ok && (n != 36 || key != want) {
+			t.Fatalf("%q: %x, want %x", s, key, want)
+		}
+		if !ok && n == 36 && len(s) == 36 && strings.Count(s, "-") == 4 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+			t.Fatalf("%q is one", s)
+		}
+	})
+}
+
 // Wherever a UUID or a longer id stands in whatever text, it is gone after.
 func TestGuardFindsEveryPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -39,8 +39,16 @@ func (p *parser) document(n *node) bool {
 	return true
 }
 
-// space skips the four characters that RFC 8259 calls white space.
+// space skips white space. Compact replies have none, so that is seen inline.
 func (p *parser) space() {
+	if p.pos < len(p.s) && p.s[p.pos] > ' ' {
+		return
+	}
+	p.skipSpace()
+}
+
+// skipSpace skips the four characters that RFC 8259 calls white space.
+func (p *parser) skipSpace() {
 	for p.pos < len(p.s) {
 		switch p.s[p.pos] {
 		case ' ', '\t', '\r', '\n':

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -24,7 +25,7 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	} else {
 		plan.company = c.text(at, "company_name", cfg.CompanyName)
 		c.none(at+"content", cfg.Content, "a seller's record has no content")
-		if r := cfg.Responses; r.Items != "" || r.Fetch.used() || r.Fields.Content.set() {
+		if !reflect.DeepEqual(cfg.Responses, ResponsesConfig{}) {
 			c.add(at+"responses", "a seller's record has no responses; remove the key")
 		}
 		c.notNull(at, plan.inquiryType)

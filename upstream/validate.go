@@ -67,6 +67,8 @@ func (c Config) checkAddress(p *problems) {
 		switch {
 		case !validHeader(name, value):
 			p.add(field, "not a valid HTTP header")
+		case strings.Contains(value, "{"+varAccount+"}") || strings.Contains(value, "{"+varStatus+"}") || strings.Contains(value, "{"+varType+"}"):
+			p.add(field, "placeholders have a meaning in path and query only; a header is the same for every request")
 		case reserved(name):
 			p.add(field, "the gateway sets this header itself; remove it (for credentials use auth)")
 		case http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header):
