@@ -161,13 +161,13 @@ func TestALogIsReadInBoundedMemory(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r, err := FromLog(&endless{left: 60_000}, logOptions())
+	r, err := FromLog(&endless{left: 12_000}, logOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if r.Log.Lookups != 59_999 || r.Log.Bad != 1 {
+	if r.Log.Lookups != 11_999 || r.Log.Bad != 1 {
 		t.Errorf("%+v", r.Log)
 	}
 	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 1<<20 {
