@@ -149,8 +149,9 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
 			return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		},
-		Config: func() string { return a.current.Load().cfg.Redacted() },
-		TTL:    func() any { return a.lab.report() },
+		Config:  func() string { return a.current.Load().cfg.Redacted() },
+		TTL:     func() any { return a.lab.report() },
+		Explain: a.explain,
 	}), 0, a.logger)
 	return nil
 }

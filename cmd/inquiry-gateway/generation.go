@@ -18,12 +18,13 @@ import (
 // and what is made of it. Its series have a registry of their own and begin at
 // zero with it, as at a restart.
 type generation struct {
-	cfg         config.Config
-	registry    *prometheus.Registry
-	keys        keySource
-	client      *upstream.Client
-	public      http.Handler
-	certificate *tls.Certificate // nil without TLS
+	cfg           config.Config
+	registry      *prometheus.Registry
+	keys          keySource
+	authenticator *auth.Authenticator
+	client        *upstream.Client
+	public        http.Handler
+	certificate   *tls.Certificate // nil without TLS
 }
 
 // keySource is a store of keys with its care: reload reads it again where it is
@@ -48,8 +49,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}); err != nil {
 		return gen, err
 	}
-	authenticator, err := a.newAuthenticator(gen)
-	if err != nil {
+	if gen.authenticator, err = a.newAuthenticator(gen); err != nil {
 		return gen, err
 	}
 	proxies, err := parseProxies(cfg.Gateway.TrustedProxies)
@@ -60,7 +60,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		return gen, err
 	}
 	gen.public = gateway.New(gateway.Options{
-		Auth:                    authenticator,
+		Auth:                    gen.authenticator,
 		Lists:                   a.lists,
 		Rate:                    a.rate,
 		RequestTimeout:          cfg.RequestTimeout,
@@ -85,7 +85,7 @@ func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
 	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
 		return nil, err
 	}
-	return auth.NewAuthenticator(gen.keys, hasher, opts)
+	return auth.NewAuthenticator(gen.keys.Store, hasher, opts)
 }
 
 // openKeys opens the one source of keys that the configuration names.

@@ -54,7 +54,8 @@ func newCommand() *cli.Command {
 		Name:  "inquiry-gateway",
 		Usage: "a read-only gateway in front of an existing inquiry system",
 		Commands: []*cli.Command{
-			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(), keysCommand(), healthCommand(), versionCommand(),
+			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(),
+			keysCommand(), purgeCommand(), explainCommand(), healthCommand(), versionCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}

@@ -36,6 +36,10 @@ type Options struct {
 	// TTL gives the TTL lab's what-if report, for JSON. Nil: /ops/ttl is not there.
 	TTL func() any
 
+	// Explain says what a request would get now, and why. Nil: /ops/explain is
+	// not there.
+	Explain func(ctx context.Context, want ExplainRequest) (Explanation, error)
+
 	Logger *slog.Logger // nil: slog.Default
 }
 
@@ -58,6 +62,9 @@ func New(opts Options) http.Handler {
 	}
 	if opts.TTL != nil {
 		guarded.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, opts.TTL()) })
+	}
+	if opts.Explain != nil {
+		guarded.Handle("GET /ops/explain", explain(opts.Explain))
 	}
 	if opts.Config != nil {
 		guarded.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/gateway/ops"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "explain",
+		Usage: "say what a request for one list would get from the running gateway now, and why",
+		Flags: append(opsFlags(),
+			&cli.StringFlag{Name: "key-id", Usage: "the request of the key with this `ID` (keys list shows them)"},
+			&cli.StringFlag{Name: "account", Usage: "without a key: the account's `ID`"},
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller; with --key-id the key's own if left out"},
+			&cli.StringFlag{Name: "status", Usage: "the request's filter"},
+			&cli.StringFlag{Name: "inquiry-type", Usage: "the request's filter"},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			gateway, err := opsOf(c)
+			if err != nil {
+				return err
+			}
+			query := url.Values{}
+			for parameter, flag := range map[string]string{"key_id": "key-id", "account": "account", "kind": "kind", "status": "status", "inquiry_type": "inquiry-type"} {
+				if c.IsSet(flag) {
+					query.Set(parameter, c.String(flag))
+				}
+			}
+			body, err := gateway.get(ctx, "/ops/explain?"+query.Encode())
+			if err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			if c.Bool("json") {
+				_, err = out.Write(body)
+				return err
+			}
+			var x ops.Explanation
+			if err := json.Unmarshal(body, &x); err != nil {
+				return fmt.Errorf("the answer is not that of an ops listener: %w", err)
+			}
+			return writeExplanation(out, x)
+		},
+	}
+}
+
+// writeExplanation prints an explanation for a person, the outcome first.
+func writeExplanation(out io.Writer, x ops.Explanation) error {
+	fmt.Fprintf(out, "%s: %d%s %s\n%s\n\n", x.Prediction.Outcome, x.Prediction.HTTPStatus, spaced(x.Prediction.Code), describeList(x), printable(x.Prediction.Text))
+	rows := [][]string{}
+	if x.Access != nil {
+		rows = append(rows, accessRows(x.Access, x.RateLimit)...)
+	}
+	rows = append(rows, cacheRows(x.Cache)...)
+	rows = append(rows, []string{"legacy", "breaker " + x.Upstream.Breaker})
+	for _, d := range x.Upstream.Drift {
+		rows = append(rows, []string{"drift", fmt.Sprintf("%s %s (%s) at %s", d.Path, d.Change, d.Type, d.At.UTC().Format(time.RFC3339))})
+	}
+	return writeTable(out, rows)
+}
+
+func describeList(x ops.Explanation) string {
+	text := "the list of " + x.Kind + " " + printable(x.Account)
+	for _, filter := range [][2]string{{"status", x.Status}, {"inquiry_type", x.InquiryType}} {
+		if filter[1] != "" {
+			text += ", " + filter[0] + "=" + filter[1]
+		}
+	}
+	return text
+}
+
+func accessRows(a *ops.Access, r *ops.RateLimitState) [][]string {
+	rows := [][]string{
+		{"key", a.KeyID + ": " + a.Verdict + ", " + strconv.Itoa(a.HTTPStatus) + spaced(a.Code)},
+		{"", a.KeyKind + " key, scopes " + orElse(strings.Join(a.Scopes, " "), "none") + ", paid access " + yesNo(a.PaidAccess) + ", plan " + orElse(a.Plan, "none")},
+	}
+	if r != nil && r.PerSecond > 0 {
+		rows = append(rows, []string{"rate", fmt.Sprintf("%g per second, burst %d, by %s; not looked at", r.PerSecond, r.Burst, r.From)})
+	}
+	return rows
+}
+
+func cacheRows(s ops.CacheState) [][]string {
+	entry := "nothing in either tier"
+	if s.Tier != "" {
+		entry = fmt.Sprintf("%s, age %s, ttl left %s, %d bytes", s.Tier, seconds(s.AgeSeconds), seconds(s.LeftSeconds), s.Bytes)
+	}
+	rows := [][]string{
+		{"cache", entry},
+		{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
+			seconds(s.TTLSeconds), s.Policy, seconds(s.JitterSeconds), seconds(s.StaleWhileRevalidateSeconds), seconds(s.StaleIfErrorSeconds))},
+		{"key parts", fmt.Sprintf("kind %s (epoch %d), account %s (epoch %d), status %q, inquiry_type %q, mapping %s",
+			s.Key.Kind, s.Key.KindEpoch, s.Key.Account, s.Key.AccountEpoch, s.Key.Status, s.Key.InquiryType, s.Key.Mapping)},
+		{"redis", s.Redis},
+	}
+	if s.Refused != "" {
+		rows = append(rows, []string{"", "its entry was refused: " + s.Refused})
+	}
+	if s.Unconfirmed {
+		rows = append(rows, []string{"", "a purge may have been missed: Redis is asked before anything is served"})
+	}
+	if s.InFlight {
+		rows = append(rows, []string{"fill", "under way on this node"})
+	}
+	if s.Failing {
+		last := "the last one failed"
+		if s.RetryAt != nil {
+			last += "; not tried again before " + s.RetryAt.Format(time.RFC3339)
+		}
+		rows = append(rows, []string{"fill", last})
+	}
+	return rows
+}
+
+// seconds prints a duration as configurations write it.
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+func spaced(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " " + s
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

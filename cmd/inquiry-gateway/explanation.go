@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/upstream"
+)
+
+// explain composes what the parts say of a request that nobody makes. Nothing is
+// filled, spent or counted by it.
+func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
+	gen := a.current.Load()
+	x := ops.Explanation{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
+	if want.KeyID != "" {
+		who, denied := gen.authenticator.ByID(ctx, want.KeyID)
+		if err := unexplained(denied); err != nil {
+			return x, err
+		}
+		if x.Account = who.Account; x.Kind == "" {
+			x.Kind = who.Kind
+		}
+		if denied == nil {
+			denied = who.Authorize(x.Kind)
+		}
+		x.Access = accessOf(want.KeyID, who, denied)
+		x.RateLimit = rateLimitOf(gen.cfg, who.Plan)
+	}
+	seen, err := a.lists.Explain(ctx, cache.Key{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
+	if err != nil {
+		return x, err
+	}
+	x.Cache = cacheState(seen, gen.client.Fingerprint(x.Kind))
+	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}}
+	for _, d := range gen.client.Drift(x.Kind) {
+		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
+	}
+	x.Prediction = predict(x.Access, seen, x.Upstream.Breaker)
+	return x, nil
+}
+
+// unexplained is the error that leaves nothing to explain; a Denial is an
+// explanation.
+func unexplained(err error) error {
+	switch {
+	case err == nil || errors.Is(err, auth.ErrInvalidKey):
+		return nil
+	case errors.Is(err, auth.ErrNoSuchKey):
+		return fmt.Errorf("%w: %w", ops.ErrNothingToExplain, err)
+	case errors.Is(err, auth.ErrNoKeyIDs):
+		return fmt.Errorf("%w: %w; give account and kind instead of a key's id", ops.ErrCannotExplain, err)
+	}
+	return err
+}
+
+// accessOf says what authorization answers, as the caller would see it, and the
+// reason, which the caller is not told.
+func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
+	access := &ops.Access{
+		KeyID: keyID, Verdict: "allowed", HTTPStatus: http.StatusOK,
+		KeyKind: who.Kind, Scopes: who.Scopes.List(), PaidAccess: who.PaidAccess, Plan: who.Plan,
+	}
+	if access.Scopes == nil {
+		access.Scopes = []string{}
+	}
+	if denied != nil {
+		problem := gateway.ProblemOf(denied)
+		access.Verdict, access.Reason, access.HTTPStatus, access.Code = "refused", denied.Error(), problem.Status, problem.Code
+	}
+	return access
+}
+
+func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
+	if p, ok := cfg.RateLimit.Plans[plan]; ok && plan != "" {
+		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.Burst}
+	}
+	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
+}
+
+func cacheState(x cache.Explanation, mapping string) ops.CacheState {
+	return ops.CacheState{
+		Outcome: string(x.Outcome), Tier: x.Tier, AnsweredAt: moment(x.AnsweredAt),
+		AgeSeconds: x.Age.Seconds(), LeftSeconds: x.TTL.Seconds(), Bytes: x.Bytes,
+		Policy: x.Policy, TTLSeconds: x.PolicyTTL.Seconds(), JitterSeconds: x.JitterShorten.Seconds(),
+		StaleWhileRevalidateSeconds: x.WhileRefresh.Seconds(), StaleIfErrorSeconds: x.IfError.Seconds(),
+		Key: ops.KeyParts{
+			Kind: x.Key.Kind, Account: x.Key.Account, Status: x.Key.Status, InquiryType: x.Key.InquiryType,
+			KindEpoch: x.KindEpoch, AccountEpoch: x.AccountEpoch, Mapping: mapping,
+		},
+		Unconfirmed: x.Unconfirmed, Refused: x.Refused, Redis: x.Redis,
+		InFlight: x.InFlight, Failing: x.Failing, RetryAt: moment(x.RetryAt),
+	}
+}
+
+// moment leaves out what never was.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// predict puts the verdicts together in the order in which a request meets them.
+// The rate is not among them: looking at it would spend it.
+func predict(access *ops.Access, x cache.Explanation, breaker string) ops.Prediction {
+	if access != nil && access.Code != "" {
+		return ops.Prediction{Outcome: "refused", HTTPStatus: access.HTTPStatus, Code: access.Code, Text: "authorization refuses the key before any look-up: " + access.Reason}
+	}
+	served := func(outcome cache.Outcome, text string) ops.Prediction {
+		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
+	}
+	stale := x.Tier != "" && x.Age < x.PolicyTTL-x.JitterShorten+x.IfError
+	switch {
+	case x.Outcome == cache.Hit:
+		return served(cache.Hit, "served from the cache: the list is fresh")
+	case x.Outcome == cache.StaleRevalidate:
+		return served(cache.StaleRevalidate, "served stale at once, and refreshed in the background")
+	case x.Outcome == cache.StaleError, breaker == "open" && stale:
+		return served(cache.StaleError, "served stale, because the legacy system fails")
+	case breaker == "open":
+		p := gateway.ProblemOf(&upstream.Error{Failure: upstream.FailureUnavailable})
+		return ops.Prediction{Outcome: "unavailable", HTTPStatus: p.Status, Code: p.Code, Text: "the breaker is open, and the cache has nothing that may be served"}
+	case x.Outcome == cache.Collapsed:
+		return served(cache.Collapsed, "waits for the fill that is under way")
+	case stale:
+		return served(cache.Miss, "asks the legacy system; where that fails, the stale list is served")
+	}
+	return served(cache.Miss, "asks the legacy system; where that fails, the caller gets its error")
+}

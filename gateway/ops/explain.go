@@ -1,0 +1,206 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// maxExplainValue bounds each parameter of a question, in bytes.
+const maxExplainValue = 128
+
+// Errors of Options.Explain; any other one is 502.
+var (
+	// ErrNothingToExplain is 404: there is no such key.
+	ErrNothingToExplain = errors.New("there is nothing to explain")
+	// ErrCannotExplain is 501: a part cannot answer such a question.
+	ErrCannotExplain = errors.New("this cannot be explained")
+)
+
+// ExplainRequest asks what a request for one list would get now. It names
+// either a key, whose account and kind are then used, or an account and a kind.
+type ExplainRequest struct {
+	KeyID       string
+	Account     string
+	Kind        string // buyer or seller; with KeyID empty for the key's own
+	Status      string // the filter; empty: none
+	InquiryType string // the filter; empty: none
+}
+
+// Explanation is the answer: no secret, no content. Durations are in seconds.
+type Explanation struct {
+	Kind        string          `json:"kind"`
+	Account     string          `json:"account"`
+	Status      string          `json:"status,omitempty"`
+	InquiryType string          `json:"inquiry_type,omitempty"`
+	Access      *Access         `json:"access,omitempty"` // with a key
+	Prediction  Prediction      `json:"prediction"`
+	Cache       CacheState      `json:"cache"`
+	Upstream    UpstreamState   `json:"upstream"`
+	RateLimit   *RateLimitState `json:"rate_limit,omitempty"` // with a key
+}
+
+// Access is what authorization says of a key.
+type Access struct {
+	KeyID      string   `json:"key_id"`
+	Verdict    string   `json:"verdict"` // allowed or refused
+	Reason     string   `json:"reason,omitempty"`
+	HTTPStatus int      `json:"http_status"`
+	Code       string   `json:"code,omitempty"` // of the error; empty when allowed
+	KeyKind    string   `json:"key_kind"`
+	Scopes     []string `json:"scopes"`
+	PaidAccess bool     `json:"paid_access"`
+	Plan       string   `json:"plan,omitempty"`
+}
+
+// Prediction is what the request would get, as far as it can be known without
+// asking the legacy system.
+type Prediction struct {
+	Outcome    string `json:"outcome"` // refused, unavailable, or as in Cache-Status: hit, miss, ...
+	HTTPStatus int    `json:"http_status"`
+	Code       string `json:"code,omitempty"`
+	Text       string `json:"text"`
+}
+
+// CacheState is what the cache has of the list, and the policy for it.
+type CacheState struct {
+	Outcome     string     `json:"outcome"`        // of a look-up now
+	Tier        string     `json:"tier,omitempty"` // local or redis; empty: in neither
+	AnsweredAt  *time.Time `json:"answered_at,omitempty"`
+	AgeSeconds  float64    `json:"age_seconds"`
+	LeftSeconds float64    `json:"ttl_left_seconds"` // negative when stale
+	Bytes       int        `json:"bytes"`            // with all variants
+
+	Policy                      string  `json:"policy"` // the configuration key the times come from
+	TTLSeconds                  float64 `json:"ttl_seconds"`
+	JitterSeconds               float64 `json:"jitter_seconds"` // taken off this entry's ttl
+	StaleWhileRevalidateSeconds float64 `json:"stale_while_revalidate_seconds"`
+	StaleIfErrorSeconds         float64 `json:"stale_if_error_seconds"`
+
+	Key         KeyParts   `json:"key"`
+	Unconfirmed bool       `json:"unconfirmed"`             // a purge may have been missed; Redis is asked first
+	Refused     string     `json:"refused_entry,omitempty"` // why an entry in Redis was not believed
+	Redis       string     `json:"redis"`                   // off, ok or down
+	InFlight    bool       `json:"in_flight"`               // a fill or refresh runs on this node
+	Failing     bool       `json:"failing"`                 // the last fill failed
+	RetryAt     *time.Time `json:"retry_at,omitempty"`      // no refresh before
+}
+
+// KeyParts is everything that decides which entry a request finds.
+type KeyParts struct {
+	Kind         string `json:"kind"`
+	Account      string `json:"account"`
+	Status       string `json:"status"`
+	InquiryType  string `json:"inquiry_type"`
+	KindEpoch    uint64 `json:"kind_epoch"`
+	AccountEpoch uint64 `json:"account_epoch"`
+	Mapping      string `json:"mapping"` // fingerprint of the configured mapping
+}
+
+// UpstreamState is how the legacy system is seen for this kind.
+type UpstreamState struct {
+	Breaker string  `json:"breaker"` // closed, half-open or open
+	Drift   []Drift `json:"drift"`   // changes in the shape of its records since the start
+}
+
+// Drift is one such change.
+type Drift struct {
+	Path   string    `json:"path"`
+	Change string    `json:"change"` // appeared, disappeared or type
+	Type   string    `json:"type"`
+	At     time.Time `json:"at"`
+}
+
+// RateLimitState is the limit that counts for the account.
+type RateLimitState struct {
+	From      string  `json:"from"`       // the configuration key it comes from
+	PerSecond float64 `json:"per_second"` // 0: no limit
+	Burst     int     `json:"burst"`
+}
+
+// explain answers GET /ops/explain.
+func explain(do func(context.Context, ExplainRequest) (Explanation, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		want, err := explainRequest(r.URL.RawQuery)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		x, err := do(r.Context(), want)
+		switch {
+		case errors.Is(err, ErrNothingToExplain):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		case errors.Is(err, ErrCannotExplain):
+			http.Error(w, err.Error(), http.StatusNotImplemented)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		default:
+			answer(w, x)
+		}
+	}
+}
+
+// explainRequest is as strict as the public API: a filter that is dropped would
+// explain another list.
+func explainRequest(query string) (ExplainRequest, error) {
+	var want ExplainRequest
+	fields := map[string]*string{
+		"key_id": &want.KeyID, "account": &want.Account, "kind": &want.Kind, "status": &want.Status, "inquiry_type": &want.InquiryType,
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return want, fmt.Errorf("the query cannot be read: %w", err)
+	}
+	for name, given := range values {
+		field, known := fields[name]
+		switch {
+		case !known:
+			return want, fmt.Errorf("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", cutParameter(name))
+		case len(given) > 1:
+			return want, fmt.Errorf("parameter %s was sent twice", name)
+		case given[0] == "" || len(given[0]) > maxExplainValue:
+			return want, fmt.Errorf("parameter %s wants 1 to %d bytes", name, maxExplainValue)
+		}
+		*field = given[0]
+	}
+	return want, want.check()
+}
+
+func (want ExplainRequest) check() error {
+	switch {
+	case want.KeyID == "" && (want.Account == "" || want.Kind == ""):
+		return errors.New("send either key_id, or account and kind")
+	case want.KeyID != "" && want.Account != "":
+		return errors.New("send either key_id or account: a key has its own account")
+	case want.Kind != "" && want.Kind != "buyer" && want.Kind != "seller":
+		return errors.New("kind must be buyer or seller")
+	}
+	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
+		if !filterValue(value) {
+			return fmt.Errorf("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
+		}
+	}
+	return nil
+}
+
+// filterValue tells whether the public API takes the value, or none was given.
+func filterValue(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return len(s) <= 64
+}
+
+func cutParameter(name string) string {
+	const most = 32
+	if len(name) <= most {
+		return name
+	}
+	return name[:most] + "..."
+}
