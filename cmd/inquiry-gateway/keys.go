@@ -26,58 +26,31 @@ const maxKeyLine = 4096
 func keysCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "keys",
-		Usage: "make, list and revoke the API keys of a keys file",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "take keys_file and pepper_file from the configuration `FILE`"},
-			&cli.StringFlag{Name: "file", Usage: "the keys `FILE`, where there is no configuration yet"},
-			&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the pepper `FILE`, if keys are hashed with HMAC"},
-			&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+		Usage: "make, list, rotate and revoke API keys, in a keys file or in Redis",
+		Flags: keyStoreFlags(),
+		Commands: []*cli.Command{
+			keysNewCommand(), keysHashCommand(), keysListCommand(), keysRotateCommand(), keysRevokeCommand(),
 		},
-		Commands: []*cli.Command{keysNewCommand(), keysHashCommand(), keysListCommand(), keysRevokeCommand()},
 	}
-}
-
-// keysFile finds the keys file and the way keys are hashed: from a
-// configuration, or named by hand.
-func keysFile(c *cli.Command) (*auth.KeysFile, auth.Hasher, error) {
-	file, pepper := c.String("file"), c.String("pepper-file")
-	switch conf := c.String("config"); {
-	case conf != "" && (file != "" || pepper != ""):
-		return nil, auth.Hasher{}, usagef("-c and --file name two keys files; give one of them")
-	case conf != "":
-		loaded, err := config.Load(conf, config.Options{MayMiss: []string{"auth.keys_file"}})
-		if err != nil {
-			return nil, auth.Hasher{}, err
-		}
-		file, pepper = loaded.Config.Auth.KeysFile, loaded.Config.Auth.PepperFile
-	case file == "":
-		return nil, auth.Hasher{}, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
-	}
-	hasher, err := auth.ReadHasher(pepper)
-	return auth.NewKeysFile(file, hasher), hasher, err
 }
 
 func keysNewCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "new",
-		Usage: "make a key, append its hash to the keys file and show the key this once",
+		Usage: "make a key, store its hash and show the key this once",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
 			&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
 			&cli.StringFlag{Name: "id", Usage: "the key's `ID` in logs and commands (default: a new one)"},
 			&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
 			&cli.StringFlag{Name: "expires", Usage: "when it ends: a `TIME` such as 2027-01-31T00:00:00Z, or from now on: 720h (default: never)"},
-			&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if the file has none of that id"},
+			&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
 		},
 		Action: keysNew,
 	}
 }
 
 func keysNew(ctx context.Context, c *cli.Command) error {
-	file, hasher, err := keysFile(c)
-	if err != nil {
-		return err
-	}
 	expires, err := parseExpiry(c.String("expires"), time.Now())
 	if err != nil {
 		return err
@@ -86,38 +59,45 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	record := auth.KeyRecord{
-		ID: c.String("id"), Digest: hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
-		Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
-	}
-	if record.ID == "" {
-		record.ID = newKeyID()
-	}
-	var create *auth.Account
-	if access := c.String("api-access"); access != "" {
-		create = &auth.Account{ID: record.Account, APIAccess: access}
-	}
-	err = file.Add(ctx, record, create)
-	if errors.Is(err, auth.ErrNoSuchAccount) {
-		return fmt.Errorf("%w; add it to the file, or give --api-access paid to make it now", err)
-	}
-	if err != nil {
-		return err
-	}
-	return showKey(c, key, record)
+	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+		record := auth.KeyRecord{
+			ID: c.String("id"), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
+			Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
+		}
+		if record.ID == "" {
+			record.ID = newKeyID()
+		}
+		var create *auth.Account
+		if access := c.String("api-access"); access != "" {
+			create = &auth.Account{ID: record.Account, APIAccess: access}
+		}
+		err := store.Add(ctx, record, create)
+		if errors.Is(err, auth.ErrNoSuchAccount) {
+			return fmt.Errorf("%w; add it with accounts set, or give --api-access paid to make it now", err)
+		}
+		if err != nil {
+			return err
+		}
+		return showKey(c, key, record, nil)
+	})
 }
 
-// showKey prints the key; it is kept nowhere, so this is the only time.
-func showKey(c *cli.Command, key string, record auth.KeyRecord) error {
+// showKey prints the key; it is kept nowhere, so this is the only time. old is
+// the key that it follows, or nil.
+func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
 	out := c.Root().Writer
 	if c.Bool("json") {
 		return json.NewEncoder(out).Encode(struct {
 			Key string `json:"key"`
 			auth.KeyRecord
-		}{key, record})
+			Old *auth.KeyRecord `json:"old,omitempty"`
+		}{key, record, old})
 	}
-	_, err := fmt.Fprintf(out, "%s\n\nkey %s of %s %s. It is shown this once: only its hash is kept.\n", key, record.ID, record.Kind, record.Account)
-	return err
+	fmt.Fprintf(out, "%s\n\nkey %s of %s %s. It is shown this once: only its hash is kept.\n", key, record.ID, record.Kind, record.Account)
+	if old != nil {
+		fmt.Fprintf(out, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 func newKeyID() string {
@@ -153,34 +133,44 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 func keysHashCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "hash",
-		Usage: "read a key from standard input and print its hash as the keys file wants it",
+		Usage: "read a key from standard input and print its hash as the key store wants it",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Present() {
 				return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")
 			}
-			hasher := auth.Hasher{}
-			if c.String("config") != "" || c.String("file") != "" || c.String("pepper-file") != "" {
-				var err error
-				if hasher, err = hasherOf(c); err != nil {
-					return err
-				}
+			hasher, err := hasherOf(c)
+			if err != nil {
+				return err
 			}
 			key, err := readKey(os.Stdin)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.Root().Writer, "%s: %s\n", hasher.Field(), hasher.Hash(key).Hex())
+			field, hash := hasher.Field(), hasher.Hash(key).Hex()
+			if c.Bool("json") {
+				return json.NewEncoder(c.Root().Writer).Encode(map[string]string{field: hash})
+			}
+			_, err = fmt.Fprintf(c.Root().Writer, "%s: %s\n", field, hash)
 			return err
 		},
 	}
 }
 
+// hasherOf needs no key store: without a configuration and a pepper it is plain
+// SHA-256.
 func hasherOf(c *cli.Command) (auth.Hasher, error) {
-	if c.String("config") == "" {
-		return auth.ReadHasher(c.String("pepper-file"))
+	pepper, conf := c.String("pepper-file"), c.String("config")
+	if conf == "" {
+		return auth.ReadHasher(pepper)
 	}
-	_, hasher, err := keysFile(c)
-	return hasher, err
+	if pepper != "" {
+		return auth.Hasher{}, usagef("-c has auth.pepper_file; leave --pepper-file out")
+	}
+	loaded, err := config.Load(conf, mappingOnly())
+	if err != nil {
+		return auth.Hasher{}, err
+	}
+	return auth.ReadHasher(loaded.Config.Auth.PepperFile)
 }
 
 func readKey(r io.Reader) (string, error) {
@@ -200,19 +190,17 @@ func keysListCommand() *cli.Command {
 		Name:  "list",
 		Usage: "list keys and their states, never the keys themselves",
 		Action: func(ctx context.Context, c *cli.Command) error {
-			file, _, err := keysFile(c)
-			if err != nil {
-				return err
-			}
-			listing, err := file.List(ctx)
-			if err != nil {
-				return err
-			}
-			out := c.Root().Writer
-			if c.Bool("json") {
-				return json.NewEncoder(out).Encode(listing)
-			}
-			return writeKeys(out, listing, time.Now())
+			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+				listing, err := store.List(ctx)
+				if err != nil {
+					return err
+				}
+				out := c.Root().Writer
+				if c.Bool("json") {
+					return json.NewEncoder(out).Encode(listing)
+				}
+				return writeKeys(out, listing, time.Now())
+			})
 		},
 	}
 }
@@ -237,21 +225,26 @@ func writeKeys(out io.Writer, listing auth.Listing, now time.Time) error {
 func keysRevokeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "revoke",
-		Usage:     "mark a key as revoked; it stays in the file, so that its use is recognised",
+		Usage:     "mark a key as revoked; it stays known, so that its use is recognised",
 		ArgsUsage: "KEY-ID",
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() != 1 {
 				return usagef("which key? keys revoke KEY-ID; keys list shows the ids")
 			}
-			file, _, err := keysFile(c)
-			if err != nil {
+			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+				id, out := c.Args().First(), c.Root().Writer
+				if err := store.Revoke(ctx, id); err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					return json.NewEncoder(out).Encode(struct {
+						ID      string `json:"id"`
+						Revoked bool   `json:"revoked"`
+					}{id, true})
+				}
+				_, err := fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
 				return err
-			}
-			if err := file.Revoke(ctx, c.Args().First()); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.Root().Writer, "key %s is revoked; running gateways see it within seconds\n", c.Args().First())
-			return err
+			})
 		},
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // a legacy system's zone must be known in an image without zone files
 
+	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
 
@@ -22,6 +24,8 @@ const (
 )
 
 func main() {
+	// A command says itself what went wrong; serve has a log for the rest.
+	redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
@@ -55,7 +59,7 @@ func newCommand() *cli.Command {
 		Usage: "a read-only gateway in front of an existing inquiry system",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(),
-			keysCommand(), purgeCommand(), explainCommand(), healthCommand(), versionCommand(),
+			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), versionCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/auth"
+)
+
+func accountsCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "accounts",
+		Usage:    "list and change the accounts that keys belong to",
+		Flags:    keyStoreFlags(),
+		Commands: []*cli.Command{accountsListCommand(), accountsSetCommand()},
+	}
+}
+
+func accountsSetCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "set",
+		Usage:     "change what an account has paid for or its plan; an account that is not there is added with --api-access",
+		ArgsUsage: "ACCOUNT-ID",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "api-access", Usage: "paid or none"},
+			&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			change, err := accountChange(c)
+			if err != nil {
+				return err
+			}
+			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+				err := store.SetAccount(ctx, change)
+				if errors.Is(err, auth.ErrNoSuchAccount) {
+					return fmt.Errorf("%w; give --api-access to add it", err)
+				}
+				if err != nil {
+					return err
+				}
+				return showAccount(ctx, c, store, change.ID)
+			})
+		},
+	}
+}
+
+func accountChange(c *cli.Command) (auth.AccountChange, error) {
+	if c.NArg() != 1 {
+		return auth.AccountChange{}, usagef("which account? accounts set ACCOUNT-ID --api-access paid|none [--plan NAME]")
+	}
+	change := auth.AccountChange{ID: c.Args().First(), APIAccess: c.String("api-access")}
+	switch change.APIAccess {
+	case auth.AccessPaid, auth.AccessNone:
+		change.Create = true
+	case "":
+		if !c.IsSet("plan") {
+			return change, usagef("nothing to change: give --api-access paid|none or --plan NAME")
+		}
+	default:
+		return change, usagef("--api-access is %q; give paid or none", change.APIAccess)
+	}
+	if c.IsSet("plan") {
+		plan := c.String("plan")
+		change.Plan = &plan
+	}
+	return change, nil
+}
+
+// showAccount prints the account as the store has it now.
+func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string) error {
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range listing.Accounts {
+		if a.ID != id {
+			continue
+		}
+		out := c.Root().Writer
+		if c.Bool("json") {
+			return json.NewEncoder(out).Encode(a)
+		}
+		_, err = fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, orElse(a.Plan, "none"), store.when)
+		return err
+	}
+	return fmt.Errorf("account %s: %w", printable(id), auth.ErrNoSuchAccount)
+}
+
+func accountsListCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list the accounts",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+				listing, err := store.List(ctx)
+				if err != nil {
+					return err
+				}
+				out := c.Root().Writer
+				if c.Bool("json") {
+					return json.NewEncoder(out).Encode(listing.Accounts)
+				}
+				return writeAccounts(out, listing)
+			})
+		},
+	}
+}
+
+func writeAccounts(out io.Writer, listing auth.Listing) error {
+	keys := map[string]int{}
+	for _, k := range listing.Keys {
+		keys[k.Account]++
+	}
+	rows := [][]string{{"ID", "API ACCESS", "PLAN", "KEYS"}}
+	for _, a := range listing.Accounts {
+		rows = append(rows, []string{a.ID, a.APIAccess, orElse(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
+	}
+	return writeTable(out, rows)
+}

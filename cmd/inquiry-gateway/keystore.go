@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+// keyCommandTimeout bounds a change of keys, the wait for another writer of the
+// file included.
+const keyCommandTimeout = 30 * time.Second
+
+// keyWriter changes keys.
+type keyWriter interface {
+	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
+	Revoke(ctx context.Context, id string) error
+	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) error
+}
+
+// keyReader shows keys, never what callers send.
+type keyReader interface {
+	Get(ctx context.Context, id string) (auth.KeyRecord, error)
+	List(ctx context.Context) (auth.Listing, error)
+}
+
+// accountWriter changes accounts.
+type accountWriter interface {
+	SetAccount(ctx context.Context, c auth.AccountChange) error
+}
+
+// keyStore is where the keys of a gateway are kept: a keys file or Redis.
+type keyStore struct {
+	keyWriter
+	keyReader
+	accountWriter
+	hasher auth.Hasher
+	when   string // running gateways see a change
+	close  func() error
+}
+
+func keyStoreFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`: its keys file or its Redis"},
+		&cli.StringFlag{Name: "file", Usage: "the keys `FILE`, where there is no configuration yet"},
+		&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the pepper `FILE`, if keys are hashed with HMAC"},
+		&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+	}
+}
+
+// openKeyStore finds the keys that the flags mean.
+func openKeyStore(c *cli.Command) (*keyStore, error) {
+	file, pepper := c.String("file"), c.String("pepper-file")
+	switch conf := c.String("config"); {
+	case conf != "" && (file != "" || pepper != ""):
+		return nil, usagef("-c and --file name two keys files; give one of them")
+	case conf != "":
+		loaded, err := config.Load(conf, mappingOnly())
+		if err != nil {
+			return nil, err
+		}
+		return keyStoreOf(loaded.Config)
+	case file == "":
+		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
+	}
+	return openKeysFile(file, pepper)
+}
+
+func keyStoreOf(cfg config.Config) (*keyStore, error) {
+	switch {
+	case cfg.Auth.Introspection != nil:
+		return nil, usagef("the keys of this gateway are made by %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
+	case cfg.Auth.Redis == nil:
+		return openKeysFile(cfg.Auth.KeysFile, cfg.Auth.PepperFile)
+	}
+	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cache.OpenRedis(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	keys := auth.NewRedisKeys(client, cfg.Redis.Prefix, hasher)
+	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
+	return &keyStore{keys, keys, keys, hasher, when, client.Close}, nil
+}
+
+func openKeysFile(file, pepper string) (*keyStore, error) {
+	hasher, err := auth.ReadHasher(pepper)
+	if err != nil {
+		return nil, err
+	}
+	keys := auth.NewKeysFile(file, hasher)
+	return &keyStore{keys, keys, keys, hasher, "within a second", func() error { return nil }}, nil
+}
+
+// withKeys runs do with the store that the flags mean.
+func withKeys(ctx context.Context, c *cli.Command, do func(context.Context, *keyStore) error) error {
+	store, err := openKeyStore(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyCommandTimeout)
+	defer cancel()
+	err = do(ctx, store)
+	if closing := store.close(); err == nil {
+		err = closing
+	}
+	return err
+}
