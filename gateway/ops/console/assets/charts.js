@@ -4,7 +4,7 @@ window.consoleCharts = (() => {
   "use strict";
 
   const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4]]; // as .s0 to .s5 in console.css
-  const height = 180;
+  const height = 170;
   const history = 15 * 60;
   const states = ["closed", "half-open", "open"];
   const stateHeight = [0.12, 0.45, 0.85]; // of a lane: what is wrong is tall
@@ -48,7 +48,7 @@ window.consoleCharts = (() => {
     const data = () => [shared.t, ...names.map((n, i) => (lanes ? shape(shared[n], i) : shared[n]))];
     const range = {
       state: () => [0, names.length],
-      ratio: () => [0, 1],
+      ratio: (u, low) => [Math.min(0.9, Math.floor((low ?? 0) * 10) / 10), 1], // a drop of some percent must be seen
       count: (u, low, high) => [0, Math.max(4, (high ?? 0) * 1.1)],
       rate: (u, low, high) => [0, Math.max(0.1, (high ?? 0) * 1.1)],
       seconds: (u, low, high) => [0, Math.max(0.001, (high ?? 0) * 1.1)],
@@ -64,7 +64,7 @@ window.consoleCharts = (() => {
       scales: { x: { time: true, range: () => { const end = shared.t.at(-1) ?? Date.now() / 1000; return [end - history, end]; } }, y: { range } },
       cursor: { sync: { key: "time" }, drag: { x: false, y: false }, y: false, points: { show: false } },
       series: [{}, ...series],
-      axes: [axis({ values: (u, ticks) => ticks.map((t) => clock(t).slice(0, 5)), space: 70 }), y],
+      axes: [axis({ size: 30, values: (u, ticks) => ticks.map((t) => clock(t).slice(0, 5)), space: 70 }), y],
       hooks: { setCursor: [readout(box, (i) => clock(shared.t[i]) + "  " + names.map((n, c) => labels[c] + " " + write(unit, shared[n][i])).join(", "))] },
     }), data(), box);
     return { plot, box, redraw: () => plot.setData(data()) };
@@ -111,7 +111,7 @@ window.consoleCharts = (() => {
       cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
       series: [{}, line(0, "share"), line(1, "fetches"), line(2, "share")],
       axes: [
-        axis({ splits: () => [1, 5, 30, 120, 600, 3600, 21600, 86400], filter: (u, s) => s, values: (u, ticks) => ticks.map(ttlName) }),
+        axis({ size: 30, splits: () => [1, 5, 30, 120, 600, 3600, 21600, 86400], filter: (u, s) => s, values: (u, ticks) => ticks.map(ttlName) }),
         axis({ scale: "share", size: 50, values: (u, ticks) => ticks.map((v) => write("ratio", v)) }),
         axis({ scale: "fetches", side: 1, size: 60, grid: { show: false }, values: (u, ticks) => ticks.map((v) => write("rate", v)) }),
       ],

@@ -1,0 +1,292 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// explanation has the shape of an answer, nested and with all types.
+type explanation struct {
+	Verdict string         `json:"verdict"`
+	Key     map[string]any `json:"key"`
+	Scopes  []string       `json:"scopes"`
+	Retry   *string        `json:"retry_at"`
+	Paid    bool           `json:"paid_access"`
+}
+
+// served is a console on a server as the ops listener is one: with a guard
+// against other origins, a read timeout, and no write timeout.
+type served struct {
+	base    string
+	console *Console
+	feed    *feed
+	purged  func() []string
+}
+
+func serve(t *testing.T, token string) *served {
+	t.Helper()
+	s := &served{feed: newFeed()}
+	var mu sync.Mutex
+	var purged []string
+	s.purged = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), purged...)
+	}
+	at, top := &clock{}, NewTopAccounts(64)
+	for i := range 3000 {
+		top.Filled(fmt.Sprintf("account-%d", i%7*(i%3)))
+	}
+	c, err := New(Options{
+		Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, Sessions: NewSessions(token, nil), Now: at.now, TTL: sampleReport,
+		Explain: func(_ context.Context, q url.Values) (any, error) {
+			if q.Get("account") == "" && q.Get("key_id") == "" {
+				return nil, errors.New("give key_id, or kind and account")
+			}
+			return explanation{"would be answered from the cache", map[string]any{"account": q.Get("account"), "kind": q.Get("kind"), "epoch": 7}, []string{"inquiries:read"}, nil, true}, nil
+		},
+		Purge: func(_ context.Context, kind, account string) (uint64, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			purged = append(purged, kind+"|"+account)
+			return 42, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.console = c
+	remember(c, s.feed, at)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	mux := http.NewServeMux()
+	mux.Handle("/", c.Handler())
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.feed.registry, promhttp.HandlerOpts{}))
+	server := httptest.NewUnstartedServer(http.NewCrossOriginProtection().Handler(mux))
+	server.Config.ReadTimeout = 2 * time.Second // streams must outlive it
+	server.Start()
+	s.base = server.URL
+	t.Cleanup(func() { cancel(); <-done; server.Close() })
+	return s
+}
+
+func sampleReport() any {
+	var r ttlReport
+	for _, kind := range kinds {
+		k := ttlKind{Kind: kind, TTL: 30, Observed: 5400, PerSecond: 214, WatchedKeys: 4096}
+		for _, ttl := range []float64{1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400} {
+			hit := ttl / (ttl + 6)
+			k.Candidates = append(k.Candidates, ttlCandidate{
+				TTL: ttl, HitRatio: ttlEstimate{hit, .002}, Upstream: ttlEstimate{214 * (1 - hit), .4}, MeanAge: ttlEstimate{ttl / 2.2, 0}, P99Age: ttl * .99,
+				Outdated: &ttlEstimate{ttl / (ttl + 4000), .001}, Current: ttl == 30, Settled: ttl < 3000,
+			})
+		}
+		k.Advice = []ttlAdvice{{"max_upstream_per_second", 120, "120s is the shortest TTL that keeps the lists within 12 requests/s (estimated 10.2)"}, {"max_outdated", 20, "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}}
+		r.Kinds = append(r.Kinds, k)
+	}
+	return r
+}
+
+// browser starts Debian's Chromium; complaints tells what it complained about,
+// and which addresses outside base it asked for.
+func browser(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	binary, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	t.Cleanup(cancel)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	complaints, err = listen(ctx, base)
+	if err == nil {
+		err = watch(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, complaints
+}
+
+// listen collects what the console, the browser's log and the network show.
+func listen(ctx context.Context, base string) (complaints func() []string, err error) {
+	var mu sync.Mutex
+	var found []string
+	complain := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, s)
+	}
+	err = chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			complain(fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
+		case *runtime.EventExceptionThrown:
+			complain("exception: " + e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			complain("log: " + e.Entry.Text + " " + e.Entry.URL)
+		case *network.EventRequestWillBeSent:
+			if u, err := url.Parse(e.Request.URL); err != nil || !strings.HasPrefix(u.String(), base+"/") {
+				complain("request: " + e.Request.URL)
+			}
+		}
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), found...)
+	}, err
+}
+
+// watch turns on what listen listens to, and records what the
+// Content-Security-Policy refuses from the first moment of each page.
+func watch(ctx context.Context) error {
+	const script = `window.refused = []; document.addEventListener("securitypolicyviolation", e => window.refused.push(e.violatedDirective + " " + e.blockedURI + " " + e.sourceFile + ":" + e.lineNumber))`
+	_, errScript := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	_, errLog := chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	_, errRuntime := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
+	_, errNetwork := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	return errors.Join(errScript, errLog, errRuntime, errNetwork)
+}
+
+// colors makes the page believe that the person prefers light or dark.
+func colors(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}
+
+// into keeps the value of an action.
+func into[T any](dst *T, action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		v, err := action(ctx, tab)
+		*dst = v
+		return err
+	})
+}
+
+// until waits for a condition in the page.
+func until(condition string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := chromedp.Poll[bool](condition)(ctx, tab)
+		return err
+	})
+}
+
+// screenshot saves what the browser shows, if the environment variable
+// SCREENSHOTS names a folder for pictures.
+func screenshot(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		folder := os.Getenv("SCREENSHOTS")
+		if folder == "" {
+			return nil
+		}
+		picture, err := chromedp.FullScreenshot(100)(ctx, tab)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	})
+}
+
+const overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
+
+// At the widths of a desk and of a telephone, light and dark, the page draws its
+// charts, shows what /metrics says, and stays silent.
+func TestConsoleInABrowser(t *testing.T) {
+	for _, width := range []int64{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			t.Run(fmt.Sprint(scheme, width), func(t *testing.T) { lookAt(t, width, scheme) })
+		}
+	}
+}
+
+func lookAt(t *testing.T, width int64, scheme string) {
+	s := serve(t, "")
+	ctx, complaints := browser(t, s.base)
+	var shown map[string]string
+	var refused []string
+	var wide int
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(width, 900), colors(scheme),
+		chromedp.Navigate(s.base+"/"),
+		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.getElementById("status").textContent === "Live"`),
+		until(`performance.now() > 3500`), // longer than the server's read timeout: the stream must outlive it
+		until(`document.getElementById("status").textContent === "Live"`),
+		screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
+		into(&shown, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
+		into(&wide, chromedp.Evaluate[int](overflow)),
+		into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+	)
+	if err != nil {
+		t.Fatalf("%v; the browser complained: %q", err, complaints())
+	}
+	sameAsMetrics(t, s.base, shown)
+	if len(refused) > 0 || len(complaints()) > 0 {
+		t.Errorf("policy violations %q, complaints %q", refused, complaints())
+	}
+	if wide > 0 {
+		t.Errorf("the page is %d pixels wider than the screen", wide)
+	}
+}
+
+// sameAsMetrics holds every series of the page against the text of /metrics, and
+// the other way round.
+func sameAsMetrics(t *testing.T, base string, shown map[string]string) {
+	t.Helper()
+	response, err := http.Get(base + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		said[name] = value
+	}
+	if len(shown) < 20 {
+		t.Errorf("the page shows only %d series", len(shown))
+	}
+	for series, value := range shown {
+		if want, number := said[series], json.Number(value); want != value {
+			if a, err := number.Float64(); err != nil || fmt.Sprint(a) != fmt.Sprint(json.Number(want)) {
+				t.Errorf("the page says %s %s, /metrics says %q", series, value, want)
+			}
+		}
+	}
+}
