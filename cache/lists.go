@@ -186,7 +186,8 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	r := Result{Entry: e, Outcome: Hit, Tier: TierLocal, Age: v.age, TTL: v.ttl}
-	l.served(i, k, r)
+	l.metrics.served(i, r)
+	l.looked(k)
 	return r, true
 }
 
@@ -198,12 +199,13 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if !ok {
 		return Result{}, ErrUnknownKind
 	}
+	l.looked(k)
 	r, err := l.get(ctx, i, k)
 	if err != nil {
 		l.metrics.failed(i)
 		return Result{}, err
 	}
-	l.served(i, k, r)
+	l.metrics.served(i, r)
 	return r, nil
 }
 

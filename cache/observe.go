@@ -5,8 +5,9 @@ package cache
 // and never allocate. The key's strings may belong to a request and must be
 // copied to be kept.
 type Observer interface {
-	// Looked tells of a look-up that was answered with an entry.
-	Looked(k Key, r Result)
+	// Looked tells of a look-up: of a hit when it is served, of any other before
+	// the fill that it may begin, so that the order is that of the events.
+	Looked(k Key)
 	// Filled tells of a fill that has ended; e is nil when err is not.
 	Filled(k Key, e *Entry, err error)
 }
@@ -14,10 +15,9 @@ type Observer interface {
 // Size is what the entry takes in Redis, in bytes, before sealing.
 func (e *Entry) Size() int { return len(e.raw) }
 
-// served counts and shows a look-up that has an entry.
-func (l *Lists) served(i kindIndex, k Key, r Result) {
-	l.metrics.served(i, r)
+// looked tells the observer.
+func (l *Lists) looked(k Key) {
 	if l.opts.Observer != nil {
-		l.opts.Observer.Looked(k, r)
+		l.opts.Observer.Looked(k)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -26,8 +27,12 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/upstream"
 )
+
+// topAccounts is how many accounts the console can tell apart by their load.
+const topAccounts = 256
 
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
@@ -44,6 +49,8 @@ type app struct {
 	lists    *cache.Lists
 	advice   *cache.Advice
 	lab      *lab
+	accounts *console.TopAccounts
+	console  *console.Console
 	rate     *rate.Limiter
 	current  atomic.Pointer[generation]
 	reloads  *reloadMetrics
@@ -84,6 +91,7 @@ func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Wri
 func (a *app) build(cfg config.Config, l listeners) error {
 	var err error
 	a.reloads = newReloadMetrics(a.registry)
+	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
@@ -97,9 +105,8 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
-		Fill: gateway.NewFill(fetchFunc(func(ctx context.Context, r upstream.Request) (upstream.List, error) {
-			return a.current.Load().client.Fetch(ctx, r)
-		})),
+		Fill:        gateway.NewFill(fetchFunc(a.fetch)),
+		Observer:    observers{a.lab, a.accounts},
 		FillTimeout: cfg.RequestTimeout,
 		Redis:       a.redis,
 		Prefix:      cfg.Redis.Prefix,
@@ -138,20 +145,37 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 	if cfg.TLS.CertFile != "" {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
+	return a.buildOps(cfg, l)
+}
+
+func (a *app) buildOps(cfg config.Config, l listeners) error {
 	token, err := readToken(cfg.Ops.TokenFile)
 	if err != nil {
 		return err
 	}
-	// Profiles take as long as they are asked to, so the ops listener's writes
-	// have no bound of their own.
-	a.ops = newServer(l.ops, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Token: token, Logger: a.logger,
-		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
-			return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+	sessions := console.NewSessions(token, nil)
+	ttl := func() any { return a.lab.report() }
+	purge := func(ctx context.Context, kind, account string) (uint64, error) {
+		return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+	}
+	if a.console, err = console.New(console.Options{
+		Gatherer: a.gatherer(), Sessions: sessions, TTL: ttl, Purge: purge, TopAccounts: a.accounts, Version: version,
+		Explain: func(ctx context.Context, parameters url.Values) (any, error) {
+			want, err := ops.ParseExplainRequest(parameters.Encode())
+			if err != nil {
+				return nil, err
+			}
+			return a.explain(ctx, want)
 		},
-		Config:  func() string { return a.current.Load().cfg.Redacted() },
-		TTL:     func() any { return a.lab.report() },
-		Explain: a.explain,
+	}); err != nil {
+		return err
+	}
+	// Profiles and the console's stream take as long as they are asked to, so the
+	// ops listener's writes have no bound of their own.
+	a.ops = newServer(l.ops, ops.New(ops.Options{
+		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: sessions, Console: a.console.Handler(), Logger: a.logger,
+		Purge: purge, TTL: ttl, Explain: a.explain,
+		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.logger)
 	return nil
 }
@@ -218,6 +242,7 @@ func (a *app) run(ctx context.Context) error {
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
 	group.Go(func() error { return a.watch(ctx) })
+	group.Go(func() error { a.console.Run(ctx); return nil })
 	group.Go(func() error {
 		a.lab.recheck(ctx, gateway.NewFill(fetchFunc(a.fetch)), a.current.Load().cfg.RequestTimeout, a.legacyHealthy)
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/gateway/ops/console"
 )
 
 // recheckEvery is how often the lab is asked whether it wants a list compared.
@@ -85,7 +86,7 @@ func (k *labKinds) index(key cache.Key) int {
 }
 
 // Looked tells the lab of a look-up.
-func (l *lab) Looked(key cache.Key, _ cache.Result) {
+func (l *lab) Looked(key cache.Key) {
 	k := l.current.Load()
 	k.estimator.Lookup(k.index(key), maphash.Comparable(l.seed, key), time.Now())
 }
@@ -101,6 +102,19 @@ func (l *lab) Filled(key cache.Key, e *cache.Entry, err error) {
 		Body: maphash.Bytes(l.seed, e.Identity.Body), Bytes: e.Size(),
 		Ref: cache.Key{Kind: e.Kind, Account: e.Account, Status: e.Status, InquiryType: e.InquiryType},
 	})
+}
+
+// observers are told of what the cache does: the lab of everything, the console
+// of the accounts that the legacy works for.
+type observers struct {
+	*lab
+	accounts *console.TopAccounts
+}
+
+// Filled counts a fill whether it worked or not: the legacy has worked for it.
+func (o observers) Filled(key cache.Key, e *cache.Entry, err error) {
+	o.lab.Filled(key, e, err)
+	o.accounts.Filled(key.Account)
 }
 
 // report is the what-if table as of now.

@@ -124,7 +124,7 @@ type RateLimitState struct {
 // explain answers GET /ops/explain.
 func explain(do func(context.Context, ExplainRequest) (Explanation, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		want, err := explainRequest(r.URL.RawQuery)
+		want, err := ParseExplainRequest(r.URL.RawQuery)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -143,9 +143,10 @@ func explain(do func(context.Context, ExplainRequest) (Explanation, error)) http
 	}
 }
 
-// explainRequest is as strict as the public API: a filter that is dropped would
+// ParseExplainRequest reads the query of GET /ops/explain, as strictly as the
+// public API reads its own: a filter that is dropped would
 // explain another list.
-func explainRequest(query string) (ExplainRequest, error) {
+func ParseExplainRequest(query string) (ExplainRequest, error) {
 	var want ExplainRequest
 	fields := map[string]*string{
 		"key_id": &want.KeyID, "account": &want.Account, "kind": &want.Kind, "status": &want.Status, "inquiry_type": &want.InquiryType,

@@ -4,16 +4,15 @@ package ops
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"inquiry-gateway/gateway/ops/console"
 )
 
 // Options are the parts of the ops listener.
@@ -23,10 +22,11 @@ type Options struct {
 	// Ready tells the state that /readyz answers with. It must be safe for
 	// concurrent use and quick: probes call it every few seconds.
 	Ready func() Readiness
-	// Token, where it is not empty, must be sent as a bearer token for
-	// everything but /livez and /readyz, which probes read and which say nothing
-	// of callers.
-	Token string
+	// Sessions guard everything but /livez and /readyz, which probes read and
+	// which say nothing of callers. Nil lets everybody in.
+	Sessions *console.Sessions
+	// Console is the page at "/"; it asks for the token by itself. Nil: none.
+	Console http.Handler
 	// Purge makes the lists of a kind or of an account unservable over the
 	// fleet and returns their new epoch. Nil: /ops/purge is not there.
 	Purge func(ctx context.Context, kind, account string) (uint64, error)
@@ -76,23 +76,20 @@ func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", livez)
 	mux.Handle("GET /readyz", readyz(opts.Ready))
-	mux.Handle("/", requireToken(opts.Token, guarded))
+	mux.Handle("/", requireToken(opts.Sessions, guarded))
+	if opts.Console != nil {
+		mux.Handle("/{$}", opts.Console)
+		mux.Handle("/console/", opts.Console)
+	}
 	// A page of another origin must not be able to purge through the browser of
 	// somebody who may.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// requireToken lets a request through that carries the token. Hashes are
-// compared, so the time taken tells neither the token nor its length.
-func requireToken(token string, next http.Handler) http.Handler {
-	if token == "" {
-		return next
-	}
-	want := sha256.Sum256([]byte(token))
+// requireToken lets in who carries the token or is signed in at the console.
+func requireToken(sessions *console.Sessions, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimLeft(given, " ")))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		if !sessions.Authorized(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ops"`)
 			http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
 			return

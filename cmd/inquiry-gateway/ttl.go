@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+func ttlCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "ttl",
+		Usage: "say what another ttl would do: from a running gateway, or from a log",
+		Flags: append(opsFlags(),
+			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input), written with log.access_keys: hashed, by the policy of -c or the default"},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			report, err := ttlReport(ctx, c)
+			if err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			if c.Bool("json") {
+				return json.NewEncoder(out).Encode(report)
+			}
+			return report.WriteTable(out)
+		},
+	}
+}
+
+func ttlReport(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
+	if c.String("log") != "" {
+		return ttlFromLog(c)
+	}
+	gateway, err := opsOf(c)
+	if err != nil {
+		return ttllab.Report{}, err
+	}
+	body, err := gateway.get(ctx, "/ops/ttl")
+	if err != nil {
+		return ttllab.Report{}, err
+	}
+	var report ttllab.Report
+	if err := json.Unmarshal(body, &report); err != nil {
+		return ttllab.Report{}, fmt.Errorf("the answer is not that of an ops listener: %w", err)
+	}
+	return report, nil
+}
+
+// ttlFromLog reads a log by kind: a line does not say whether its status has a
+// ttl of its own.
+func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
+	if c.String("ops") != "" {
+		return ttllab.Report{}, usagef("--log reads a file and --ops asks a gateway; give one of them")
+	}
+	policy := cache.DefaultConfig()
+	if file := c.String("config"); file != "" {
+		loaded, err := config.Load(file, mappingOnly())
+		if err != nil {
+			return ttllab.Report{}, err
+		}
+		policy = loaded.Config.Cache
+	}
+	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
+	in := os.Stdin
+	if name := c.String("log"); name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return ttllab.Report{}, err
+		}
+		defer f.Close()
+		in = f
+	}
+	report, err := ttllab.FromLog(in, ttllab.Options{Kinds: policy.LabKinds(), Goals: policy.Lab.Goals})
+	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
+		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
+	}
+	return report, err
+}

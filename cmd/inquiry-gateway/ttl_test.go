@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/cache/ttllab"
+)
+
+// The lab's table, asked of the running gateway and computed from its log, and
+// both tell of the same requests.
+func TestTTL(t *testing.T) {
+	p := start(t, setup{yaml: "log: {access_keys: hashed}\ncache: {goals: {max_outdated: 0.05}, buyer: {by_status: {pending: {ttl: 5s}}}}"})
+	for range 50 {
+		p.get(buyerList, "buyer")
+		p.get(buyerList+"?status=pending", "other-buyer")
+	}
+	out, errOut, code := command(t, "ttl", "--ops", p.app.ops.url(), "--json")
+	var live ttllab.Report
+	if err := json.Unmarshal([]byte(out), &live); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, errOut)
+	}
+	if len(live.Kinds) != 3 || live.Kinds[1].Kind != "buyer status=pending" || live.Kinds[1].TTL != 5 || len(live.Kinds[0].Candidates) != 24 {
+		t.Errorf("live: %.600s", out)
+	}
+	if got := live.Goals.MaxOutdated; got != 0.05 {
+		t.Errorf("the goal is %v", got)
+	}
+	if out, _, code := command(t, "ttl", "--ops", p.app.ops.url()); code != 0 || !strings.Contains(out, "buyer status=pending") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	p.write("requests.log", p.logs.String())
+	out, errOut, code = command(t, "ttl", "--log", filepath.Join(p.dir, "requests.log"), "--json")
+	var logged ttllab.Report
+	if err := json.Unmarshal([]byte(out), &logged); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, errOut)
+	}
+	if logged.Log == nil || logged.Log.Lookups != 100 || logged.Log.Bad != 0 {
+		t.Errorf("log: %+v", logged.Log)
+	}
+	if logged.Kinds[0].Keys != 2 {
+		t.Errorf("%v keys in the log, want 2", logged.Kinds[0].Keys)
+	}
+	p.write("empty.log", "")
+	if _, errOut, code := command(t, "ttl", "--log", filepath.Join(p.dir, "empty.log")); code != 1 || !strings.Contains(errOut, "access_keys") {
+		t.Errorf("an empty log: %d %s", code, errOut)
+	}
+}
+
+// A list that was served and has changed since is noticed by the re-checks.
+func TestRechecksNoticeOutdatedLists(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}"})
+	p.get(buyerList, "buyer")
+	if !p.system.Answer("acme") {
+		t.Fatal("the list cannot change")
+	}
+	p.eventually("an outdated list is counted", func() bool {
+		if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+			t.Fatalf("status %d", a.status)
+		}
+		metrics := string(p.ops("/metrics").body)
+		return strings.Contains(metrics, `inquiry_gateway_cache_rechecks_total{kind="buyer",result="outdated"}`) &&
+			!strings.Contains(metrics, `inquiry_gateway_cache_rechecks_total{kind="buyer",result="outdated"} 0`)
+	})
+}
