@@ -23,7 +23,7 @@ const (
 // Error is the only error that Fetch returns.
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
-// breaker_open, bulkhead_full, connect, truncated, read, timeout, canceled,
+// breaker_open, bulkhead_full, connect, tls, truncated, read, timeout, canceled,
 // status_2xx to status_5xx, media_type, encoding, json, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {

@@ -2,9 +2,11 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -103,6 +105,8 @@ func classify(ctx context.Context, err error) *Error {
 	var e *Error
 	var dial *net.OpError
 	var timeout net.Error
+	var cert *tls.CertificateVerificationError
+	var alert tls.AlertError
 	switch {
 	// First, because net/http gives the cause of the cancellation as the error
 	// of the request, and that is the failure of another page.
@@ -114,6 +118,8 @@ func classify(ctx context.Context, err error) *Error {
 		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: ctx.Err()}
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: redact(err)}
+	case errors.As(err, &cert) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch):
+		return &Error{Failure: FailureUpstream, Reason: "tls", Err: redact(err)}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &Error{Failure: FailureUpstream, Reason: "connect", Err: redact(err)}
 	case isCutOff(err):

@@ -128,9 +128,9 @@ func TestTLSWithReload(t *testing.T) {
 	title("third one")
 	write(t, files.CAFile, newAuthority(t, "other").pem+"\n")
 	clock.forward(2 * time.Second)
-	if _, err := f.Fetch(t.Context(), acme); err == nil || asError(err).Failure != FailureUpstream {
-		t.Errorf("a legacy of another authority was believed: %v", err)
-	}
+	failed(t, f, t.Context(), FailureUpstream, "tls")
+	plain := newFixture(t, serveJSON("{}"), func(c *Config) { c.BaseURL = strings.Replace(c.BaseURL, "http:", "https:", 1) })
+	failed(t, plain, t.Context(), FailureUpstream, "tls")
 }
 
 func TestTLSConfig(t *testing.T) {
