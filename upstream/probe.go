@@ -105,7 +105,7 @@ func (c *Client) probeRequest(ctx context.Context, e *endpoint, want Request, p 
 		p.Problem = err.Error()
 	default:
 		p.Status = http.StatusOK
-		p.NextPage, _ = e.plan.paging.following(a, address)
+		p.NextPage = e.plan.paging.following(a, address)
 	}
 	return a.body, nil
 }
@@ -131,13 +131,26 @@ func (p *pagingPlan) start(address string) string {
 	return address
 }
 
-// following says for a person where the list goes on.
-func (p *pagingPlan) following(a answer, address string) (string, error) {
-	switch p.style {
-	case pageCursor, pageNext, pageLink:
-		return p.next(a, address, address)
+// following says for a person where the list goes on, or why it cannot.
+func (p *pagingPlan) following(a answer, address string) (next string) {
+	var err error
+	switch {
+	case p.style == pageCursor || p.style == pageNext || p.style == pageLink:
+		next, err = p.next(a, address, address)
+	case p.tellsEnd():
+		var told int
+		told, err = p.told(a)
+		next = itoa(told) + " pages in all"
+		if p.tellsRecords() {
+			next = itoa(told) + " records in all"
+		}
+	case p.style == pagePage || p.style == pageOffset:
+		return "until a page is the last"
 	}
-	return "", nil
+	if err != nil {
+		return "nowhere: " + err.Error()
+	}
+	return next
 }
 
 // prober reads a reply record by record.

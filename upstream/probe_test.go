@@ -120,6 +120,26 @@ func TestProbeLiveFailures(t *testing.T) {
 	}
 }
 
+func TestProbeSaysHowTheListGoesOn(t *testing.T) {
+	for _, tc := range []struct{ paging, lie, want string }{
+		{"{style: page, param: page, total: total}", "", "30 records in all"},
+		{"{style: page, param: page, total_pages: pages}", "", "3 pages in all"},
+		{"{style: page, param: page}", "", "until a page is the last"},
+		{"{style: next_url, next: next}", "", "cursor=10"},
+		{"{style: next_url, next: next}", "another host", "nowhere: "},
+		{"{style: page, param: page, total: nosuch}", "", "nowhere: "},
+	} {
+		p, err := pagedFixture(t, pagedLegacy{total: 30, size: 10, lie: tc.lie}, tc.paging).Probe(t.Context(), acme, ProbeOptions{})
+		if err != nil || !strings.Contains(p.NextPage, tc.want) {
+			t.Errorf("%s %s: %q %v", tc.paging, tc.lie, p.NextPage, err)
+		}
+	}
+	p, err := newFixture(t, serveJSON(probeBody), nil).Probe(t.Context(), acme, ProbeOptions{})
+	if err != nil || p.NextPage != "" {
+		t.Errorf("without pages: %q %v", p.NextPage, err)
+	}
+}
+
 func TestProbeSecondCall(t *testing.T) {
 	f := secondFixture(t, &commentLegacy{tickets: 2}, fetches["each"], nil)
 	p, err := f.Probe(t.Context(), acme, ProbeOptions{})

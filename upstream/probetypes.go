@@ -13,7 +13,7 @@ type Probe struct {
 	Bytes    int           `json:"bytes"`
 	Took     time.Duration `json:"took_ns"`
 	Problem  string        `json:"problem,omitempty"`   // why the reply as a whole cannot be used
-	NextPage string        `json:"next_page,omitempty"` // where the list goes on; only the first page is probed
+	NextPage string        `json:"next_page,omitempty"` // where the list goes on, or why it cannot; only the first page is probed
 
 	Items       int              `json:"items"` // records in the reply
 	Records     []ProbeRecord    `json:"records"`
