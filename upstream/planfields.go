@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 )
 
@@ -25,7 +24,7 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	} else {
 		plan.company = c.text(at, "company_name", cfg.CompanyName)
 		c.none(at+"content", cfg.Content, "a seller's record has no content")
-		if !reflect.DeepEqual(cfg.Responses, ResponsesConfig{}) {
+		if cfg.Responses.used() {
 			c.add(at+"responses", "a seller's record has no responses; remove the key")
 		}
 		c.notNull(at, plan.inquiryType)

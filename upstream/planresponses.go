@@ -14,6 +14,14 @@ type fetchPlan struct {
 	reply       *endpointPlan // of a reply to it
 }
 
+// used tells whether any key of the section says something. Empty lists do not:
+// a configuration that is written out in full has them.
+func (r ResponsesConfig) used() bool {
+	f := r.Fields
+	return r.Items != "" || r.ItemsOptional || len(r.InternalIDs) > 0 || r.Fetch.used() ||
+		f.Content.set() || f.ResponderType.set() || f.CreatedAt.set()
+}
+
 // used tells whether any key of the section is set, so that one that lacks
 // its path is found, not ignored.
 func (f FetchConfig) used() bool {
