@@ -31,30 +31,37 @@ func (s *shard) markHot() {
 	}
 }
 
-// drawnTwice takes a draw and tells whether it makes the key hot. Which keys are
-// drawn does not depend on their ranks, so the sample stays one of all others.
-func (s *shard) drawnTwice(h uint64) bool {
+// draw is a look-up that was drawn.
+type draw struct {
+	hash uint64
+	at   int64 // Unix ns
+}
+
+// draw takes a draw and tells whether it makes the key hot, and when the key was
+// drawn before. Which keys are drawn does not depend on their ranks, so the
+// sample stays one of all others.
+func (s *shard) draw(d draw) (last int64, twice bool) {
 	if len(s.hot.keys) >= s.quota[1] {
-		return false
+		return 0, false
 	}
-	twice := false
 	for i := range min(s.draws, drawnKept) {
-		twice = twice || s.drawn[i] == h
+		if s.drawn[i].hash == d.hash {
+			last, twice = max(last, s.drawn[i].at), true
+		}
 	}
-	s.drawn[s.draws%drawnKept] = h
+	s.drawn[s.draws%drawnKept] = d
 	s.draws++
-	return twice
+	return last, twice
 }
 
 // promote makes a key a hot one. If it was in the sample it brings its state
-// along. Else that is not known. The key being hot, each candidate's cache is
-// likely to hold it: filled at any moment of the last TTL, or since the start.
-func (s *shard) promote(h uint64, now int64, r *rules) {
-	if _, ok := s.hot.index[h]; ok {
+// along.
+func (s *shard) promote(d draw, last int64, r *rules) {
+	if _, ok := s.hot.index[d.hash]; ok {
 		return
 	}
-	k := watched{hash: h}
-	if i, ok := s.sample.index[h]; ok {
+	k := watched{hash: d.hash}
+	if i, ok := s.sample.index[d.hash]; ok {
 		was := &s.sample.keys[i]
 		k = *was
 		k.scale(0)
@@ -63,14 +70,25 @@ func (s *shard) promote(h uint64, now int64, r *rules) {
 			was.cells[c].fill = 0
 		}
 	} else {
-		for c := range k.cells {
-			k.cells[c].fill = s.first
-			if r.ttl[c] <= now-s.first {
-				phase := float64(mix(h+uint64(c))>>11) / (1 << 53)
-				k.cells[c].fill = now - int64(float64(r.ttl[c])*phase)
-			}
-		}
+		k.guess(r, d.at, drawEvery/float64(max(d.at-last, 1)), s.first)
 	}
 	s.hot.add(k)
 	s.markHot()
+}
+
+// guess makes up each candidate's cache of a key that has not been watched: at
+// this many look-ups per nanosecond it is likely to hold the list, filled at any
+// moment of the last TTL, or since the start.
+func (k *watched) guess(r *rules, now int64, rate float64, first int64) {
+	for c := range k.cells {
+		expected := rate * float64(r.maxAge(c))
+		dice := mix(k.hash + uint64(c))
+		switch {
+		case float64(dice>>32)/(1<<32) > expected/(1+expected): // not held
+		case r.ttl[c] > now-first:
+			k.cells[c].fill = first
+		default:
+			k.cells[c].fill = now - int64(float64(r.ttl[c])*float64(uint32(dice))/(1<<32))
+		}
+	}
 }

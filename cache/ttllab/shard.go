@@ -36,7 +36,7 @@ type shard struct {
 	counted  [2]uint64 // seen and filled at the last aging
 	sample   stratum
 	hot      stratum
-	drawn    [drawnKept]uint64 // hashes, newest at draws-1 modulo drawnKept
+	drawn    [drawnKept]draw // newest at draws-1 modulo drawnKept
 	draws    uint64
 }
 
@@ -114,8 +114,10 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, lab *kindLab) {
 		s.first = now
 	}
 	r := lab.rules.Load()
-	if drawn && s.drawnTwice(h) {
-		s.promote(h, now, r)
+	if drawn {
+		if last, twice := s.draw(draw{h, now}); twice {
+			s.promote(draw{h, now}, last, r)
+		}
 	}
 	k, set := s.find(h)
 	if k == nil {

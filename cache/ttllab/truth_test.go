@@ -144,17 +144,17 @@ func scenarios() []scenario {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	return []scenario{
 		{"bursts, every key watched",
-			shape{seed: 1, keys: 3000, lookups: 20000, span: h, skew: 1.2, bursts: 0.05},
+			shape{seed: 1, keys: 3000, lookups: 12000, span: h, skew: 1.2, bursts: 0.05},
 			ttllab.Policy{TTL: 30 * s, StaleWhileRevalidate: 30 * s, StaleIfError: 10 * m, Jitter: 0.1}, 4096,
 			[]time.Duration{2 * s, 5 * m, h}},
-		{"daily wave and bursts, a third of the keys watched",
-			shape{seed: 2, keys: 15000, lookups: 30000, span: 24 * h, skew: 1.05, wave: 0.9, bursts: 0.02},
+		{"daily wave and bursts, half of the keys watched",
+			shape{seed: 2, keys: 15000, lookups: 20000, span: 24 * h, skew: 1.05, wave: 0.9, bursts: 0.02},
 			ttllab.Policy{TTL: 5 * m, StaleIfError: 10 * m}, 3072,
 			[]time.Duration{10 * s, h, 6 * h}},
-		{"hot keys, long refresh window, half of the keys watched",
-			shape{seed: 3, keys: 10000, lookups: 30000, span: 3 * h, skew: 1.2, wave: 0.5, bursts: 0.01},
-			ttllab.Policy{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m, Jitter: 0.3}, 3072,
-			[]time.Duration{5 * s, 10 * m, 2 * h}},
+		{"hot keys, long refresh window, two thirds of the keys watched",
+			shape{seed: 3, keys: 10000, lookups: 16000, span: 2 * h, skew: 1.2, wave: 0.5, bursts: 0.01},
+			ttllab.Policy{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m, Jitter: 0.3}, 2304,
+			[]time.Duration{5 * s, 10 * m, h}},
 	}
 }
 
