@@ -155,8 +155,9 @@ func newComputer(m *sample, r *rules, now int64) *computer {
 	c.size /= float64(max(sized, 1))
 	c.fit = newRegression(m.pi, x, [2]float64{m.lookups, m.fills})
 	c.pool = pool(all)
+	kind := typical(all, c.pool.rate)
 	for i := range m.keys {
-		c.rates[i] = m.keys[i].looks.rateOf(c.pool.rate)
+		c.rates[i] = all[i].rateOf(kind)
 	}
 	if c.pool.rate > 0 {
 		c.more = 1 + c.pool.stdErr/c.pool.rate

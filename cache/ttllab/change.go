@@ -53,6 +53,9 @@ func (l *looks) add(seconds float64, changed bool) {
 // all returns the changes that are kept, in no order.
 func (l *looks) all() []change { return l.kept[:min(l.count, keptChanges)] }
 
+// seen tells whether the body was ever seen twice.
+func (l *looks) seen() bool { return l.count > 0 || l.since.looks > 0 }
+
 // quiet sums up the looks without a change.
 func (l *looks) quiet() stretch {
 	sum := l.since
@@ -126,7 +129,7 @@ func pool(keys []looks) pooled {
 // that mean: with no looks it is the kind's, with many its own.
 func (l *looks) rateOf(kind float64) float64 {
 	quiet := l.quiet()
-	if kind <= 0 || l.count == 0 && quiet.looks == 0 {
+	if kind <= 0 || !l.seen() {
 		return kind
 	}
 	pull := quiet.seconds + priorChanges/kind
@@ -134,6 +137,29 @@ func (l *looks) rateOf(kind float64) float64 {
 		return priorChanges / pull
 	}
 	return solve(func(rate float64) float64 { return score(l.all(), rate) + priorChanges/rate - pull })
+}
+
+// typical is the mean rate of the keys of a kind. Lists differ in how often they
+// change, and then one rate for all looks together is too low: the restless ones
+// show no more than one change per look. So each key is given its own, and the
+// mean that they are drawn to is moved to theirs (expectation maximisation for
+// the mean of the gamma prior).
+func typical(keys []looks, kind float64) float64 {
+	const rounds = 6
+	for range rounds {
+		var sum float64
+		n := 0
+		for i := range keys {
+			if keys[i].seen() {
+				sum += keys[i].rateOf(kind)
+				n++
+			}
+		}
+		if n > 0 {
+			kind = sum / float64(n)
+		}
+	}
+	return kind
 }
 
 func score(changed []change, rate float64) float64 {

@@ -169,3 +169,20 @@ func TestBodiesAreComparedOnlyForwards(t *testing.T) {
 		}
 	}
 }
+
+// Lists that differ a hundredfold: one rate for all looks is far too low, the
+// mean of the keys' own is not.
+func TestRestlessListsAreNotLostInTheMean(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	keys := make([]looks, 2000)
+	var truth float64
+	for i := range keys {
+		rate := 1e-5 * math.Pow(100, r.Float64())
+		truth += rate / float64(len(keys))
+		keys[i] = observed(r, rate, 10, func() float64 { return 8000 * r.ExpFloat64() })
+	}
+	one := pool(keys).rate
+	if got := typical(keys, one); one > 0.8*truth || math.Abs(got/truth-1) > 0.15 {
+		t.Errorf("mean rate %.3g from keys, %.3g from all looks together, is %.3g", got, one, truth)
+	}
+}

@@ -30,11 +30,12 @@
 // come when callers and TTLs make them. Counting changes over time would
 // therefore be biased low; the rate is the maximum likelihood estimate for
 // irregular looks of Cho and Garcia-Molina, "Estimating Frequency of Change",
-// ACM TOIT 3(3), 2003, 4.3, with their correction for few looks. What stays: it
-// takes changes to come at random and independently of the look-ups, a change
-// that was taken back is not seen, and lists that change many times per look
-// give no more than a lower bound. Re-checks look sooner than the TTL does and
-// so narrow that gap.
+// ACM TOIT 3(3), 2003, 4.3, with their correction for few looks; each list gets
+// its own, drawn towards the mean of its kind while its looks are few. What
+// stays: it takes changes to come at random and independently of the look-ups, a
+// change that was taken back is not seen, and lists that change many times per
+// look give no more than a lower bound. Re-checks look sooner than the TTL does
+// and so narrow that gap.
 //
 // # What it does not know
 //

@@ -66,8 +66,8 @@ type Candidate struct {
 	MeanAge  Estimate `json:"mean_age_seconds"`    // over all answers
 	P99Age   float64  `json:"p99_age_seconds"`     // to within 1/64 of the largest possible age
 	// Outdated is the chance that an answer differs from what the legacy would
-	// say. Its error includes that of the rate of change. Null: no list was seen
-	// twice yet.
+	// say. Its error includes that of the kind's rate of change, not that of how
+	// it differs from list to list. Null: no list was seen twice yet.
 	Outdated   *Estimate `json:"outdated"`
 	RedisBytes Estimate  `json:"redis_bytes"` // as of now, keys and Redis' own overhead included
 	// Current marks the candidate nearest to today's TTL.
