@@ -140,7 +140,7 @@ func TestTheReportAsATable(t *testing.T) {
 		"\nbuyer lists: ttl 30s, stale_while_revalidate 30s\n",
 		"observed 10m0s: 1 look-ups/s of about 1 lists (1 watched), 0.03333 fills/s\n",
 		"served outdated: 0.00 % of the answers", ": 1 re-checks\n",
-		"\n  *  30s   99.83  0.00   0.03333   0     15.4s    30.6s        5.49   3.64  2.15KiB\n",
+		"\n  *  30s   99.83  0.00   0.03333   0     15.4s    30.6s        5.52   3.66  2.15KiB\n",
 		"\n  ~  10m", "\n      5m", "\n  max_outdated: 3m is the longest TTL", "seller lists: ttl 30s, stale_while_revalidate 30s\n  no look-up yet\n",
 	} {
 		if !strings.Contains(got, part) {

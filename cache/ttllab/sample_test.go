@@ -32,7 +32,7 @@ func watch(e *Estimator, trace []event, ttl time.Duration, salt uint64) []Candid
 // their standard errors say: within a factor of two in a trace as short and as
 // skewed as this one, where the hot keys are found late and the rest is a tenth.
 func TestStandardErrorsAreHonest(t *testing.T) {
-	const salts, keys, slack = 40, 2000, 0.01
+	const salts, keys, slack = 25, 2000, 0.01
 	trace := skewed(1, keys, 15000, 800*time.Millisecond)
 	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
 	truth := watch(newLab(t, 2*keys, p), trace, p.TTL, 0)

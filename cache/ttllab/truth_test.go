@@ -172,6 +172,7 @@ const (
 func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
 			trace, world := sc.shape.trace(), newWorld(sc.shape, 0.05, 5)
 			lab, err := ttllab.New(ttllab.Options{Kinds: []ttllab.Kind{{Name: "buyer", Policy: sc.policy}}, Keys: sc.keys, HalfLife: -1})
 			if err != nil {
