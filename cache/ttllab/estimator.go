@@ -26,8 +26,8 @@ type Kind struct {
 type Options struct {
 	// Kinds are addressed by their index in all calls. At least one.
 	Kinds []Kind
-	// Keys bounds the watched keys of each kind. 0: 4,096. It is rounded up to a
-	// multiple of 64.
+	// Keys bounds the watched keys of each kind, a quarter of them hot ones. 0:
+	// 4,096. It is rounded up to a multiple of 64.
 	Keys int
 	// HalfLife is the time after which what was counted counts half, so that the
 	// figures follow the traffic. 0: 12 h; negative: nothing is ever forgotten.

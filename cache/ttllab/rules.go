@@ -77,10 +77,10 @@ const (
 // judge works out the jitter only for the ages that it decides about.
 func (r *rules) judge(c int, age int64, key uint64, fill int64) state {
 	switch {
+	case age < 0 || age >= r.ttl[c]+r.swr:
+		return unusable
 	case age < r.surely[c]:
 		return fresh
-	case age >= r.ttl[c]+r.swr:
-		return unusable
 	case age >= r.ttl[c] && age < r.surely[c]+r.swr:
 		return stale
 	}

@@ -1,5 +1,12 @@
 package ttllab
 
+import "time"
+
+// farAhead is how far in the future a fill may lie and still be taken for one
+// that runs. Beyond, the clock was set back, and like the real cache no candidate
+// believes what it holds.
+const farAhead = int64(time.Minute)
+
 // simulate plays one look-up through all candidates, by the rules of the real
 // cache: fresh is served; stale within stale_while_revalidate is served while one
 // refresh runs; else the caller waits, and so does everyone who comes before the
@@ -8,7 +15,7 @@ func (k *watched) simulate(r *rules, now, latency int64, ages *[candidateCount][
 	for c := range k.cells {
 		cell := &k.cells[c]
 		age := now - cell.fill
-		if age < 0 {
+		if age < 0 && age > -farAhead {
 			age = k.inFlight(r, c)
 		} else if s := r.judge(c, age, k.hash, cell.fill); s != fresh {
 			cell.fetches++

@@ -133,6 +133,17 @@ func TestTheLegacysLatencyIsPartOfTheSimulation(t *testing.T) {
 	}
 }
 
+func TestAClockThatIsSetBackMakesAMiss(t *testing.T) {
+	e := newLab(t, 0, Policy{TTL: time.Minute})
+	for _, d := range []time.Duration{2 * time.Hour, time.Hour, time.Hour + 500*time.Millisecond} {
+		e.Lookup(0, 1, at(d))
+	}
+	row := e.Report(at(3 * time.Hour)).Kinds[0].Candidates[0]
+	if !near(row.HitRatio.Value, 1.0/3) {
+		t.Errorf("hit ratio %v, want a hit after two misses", row.HitRatio)
+	}
+}
+
 func TestUnknownKindsAreIgnored(t *testing.T) {
 	e := newLab(t, 0, Policy{})
 	for _, kind := range []int{-1, 2} {
