@@ -8,9 +8,9 @@ import (
 )
 
 func TestListsHaveTheLengthAndTheBuyerAskedFor(t *testing.T) {
-	l := newLists(0)
+	l := newLists(1000, 0)
 	for _, state := range []string{"", "N", "A", "C"} {
-		for _, n := range []int{0, 20, 5000} {
+		for _, n := range []int{0, 20, 200} {
 			body, ok := l.body(n, `a "buyer"`, state)
 			if !ok {
 				t.Fatalf("no list of %d in state %q", n, state)

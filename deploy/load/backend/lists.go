@@ -13,9 +13,6 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// inquiries are enough for 5,000 in the rarest state, which a quarter are in.
-const inquiries = 22_000
-
 // lists gives out the legacy system's records under any buyer's name.
 type lists struct {
 	latency time.Duration
@@ -30,7 +27,7 @@ type template struct {
 	state   string
 }
 
-func newLists(latency time.Duration) *lists {
+func newLists(inquiries int, latency time.Duration) *lists {
 	l := &lists{latency: latency, records: make(map[string][]json.RawMessage), parts: make(map[template][][]byte)}
 	// With no more than the buyers that always exist, all but a few inquiries
 	// are the busy one's.

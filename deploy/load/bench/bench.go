@@ -37,6 +37,7 @@ func (s *stand) bench(ctx context.Context, o options) error {
 		if run.Growth, err = s.growth(ctx, o); err != nil {
 			return err
 		}
+		run.Growth = append([]report.Table{missTable(rows)}, run.Growth...)
 	}
 	return write(run, o)
 }

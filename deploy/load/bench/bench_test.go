@@ -206,3 +206,13 @@ func TestResultsAreWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestMissTableHasTheSlope(t *testing.T) {
+	miss := func(records int, cpu float64) *row {
+		return &row{records: records, Row: report.Row{Samples: []report.Sample{{CPU: cpu}}}}
+	}
+	table := missTable([]*row{miss(0, 7), miss(20, 140), miss(1000, 2100), {records: 5000}})
+	if len(table.Rows) != 2 || table.Rows[1][2] != "2.1 µs" || !strings.Contains(table.Text, "2.0 µs per record") {
+		t.Errorf("%v: %s", table.Rows, table.Text)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -56,4 +57,20 @@ func cpuTime() time.Duration {
 		return 0 // fails for bad arguments only
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// missTable shows how the rows of misses grow with the list.
+func missTable(rows []*row) report.Table {
+	t := report.Table{Title: "Growth: records in a missed list", Header: []string{"records", "CPU per request", "CPU per record"}}
+	var x, y []float64
+	for _, r := range rows {
+		if r.records == 0 || len(r.Samples) == 0 {
+			continue
+		}
+		cpu := r.CPU().Median
+		x, y = append(x, float64(r.records)), append(y, cpu)
+		t.Rows = append(t.Rows, []string{report.Count(r.records), report.Number(cpu) + " µs", report.Number(cpu/float64(r.records)) + " µs"})
+	}
+	t.Text = fmt.Sprintf("From the table of misses. Slope: %s µs per record.", report.Number(report.Slope(x, y)))
+	return t
 }

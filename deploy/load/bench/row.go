@@ -20,6 +20,7 @@ type row struct {
 	golang  *process   // the server, if it can tell what a Go program can
 	gateway *process   // the server, if it has the gateway's metrics
 	origin  *process   // a peer's backend, which must not be asked for a hit
+	records int        // of a miss with everything on
 	bytes   [2]float64 // bounds of a whole answer's mean size
 	// check looks at what the gateway counted during the load.
 	check func(grown measure.Series, requests float64) error
