@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -93,9 +94,16 @@ func openProbe(cfg config.Config) (prober, error) {
 // probed is a Probe with what the gateway would make of it.
 type probed struct {
 	*upstream.Probe
-	Verdict string `json:"verdict"` // good, or refused: the caller would get an error
-	Reason  string `json:"reason,omitempty"`
-	LeftOut int    `json:"left_out"` // records that break a rule and are dropped, as the configuration says
+	Violations []violation `json:"violations"`
+	Verdict    string      `json:"verdict"` // good, or refused: the caller would get an error
+	Reason     string      `json:"reason,omitempty"`
+	LeftOut    int         `json:"left_out"` // records that break a rule and are dropped, as the configuration says
+}
+
+// violation tells the value that broke a rule, too.
+type violation struct {
+	upstream.ProbeViolation
+	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
 }
 
 // The verdicts of a probe.
@@ -105,6 +113,8 @@ const (
 )
 
 func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.ProbeOptions) (probed, error) {
+	show := opts.Records
+	opts.Records = math.MaxInt // every record may have a value to tell of
 	seen, err := p.client.Probe(ctx, want, opts)
 	if err != nil {
 		return probed{}, err
@@ -112,9 +122,29 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	if seen.Request != nil {
 		seen.Request.URL = hideSecretParameters(seen.Request.URL)
 	}
-	result := probed{Probe: seen, Verdict: verdictGood}
+	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
+	seen.Records = seen.Records[:min(len(seen.Records), show)]
 	result.judge(p.endpoints[want.Kind])
 	return result, nil
+}
+
+// violations joins what is wrong with the values it is about.
+func violations(p *upstream.Probe) []violation {
+	type place struct {
+		record int
+		field  string
+	}
+	raw := map[place]string{}
+	for _, r := range p.Records {
+		for _, f := range r.Fields {
+			raw[place{r.Number, f.Field}] = f.Raw
+		}
+	}
+	list := []violation{}
+	for _, v := range p.Violations {
+		list = append(list, violation{v, raw[place{v.Record, v.Field}]})
+	}
+	return list
 }
 
 // judge applies the two rules that decide whether a bad record costs the list.
@@ -191,7 +221,7 @@ func checkLive(ctx context.Context, cfg config.Config, buyer, seller string, out
 		}
 		fmt.Fprintf(out, "%s %s: %s, %s in %s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond))
 		if seen.Verdict != verdictGood {
-			errs = append(errs, writeViolations(out, seen.Probe))
+			errs = append(errs, writeViolations(out, seen.Violations))
 		}
 		errs = append(errs, seen.failure())
 	}

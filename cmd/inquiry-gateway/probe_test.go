@@ -59,6 +59,7 @@ func TestProbeFailsWhereTheGatewayWould(t *testing.T) {
 		{"foreign", sample(`"s"`, `"other"`), "", 1, "1 record of another account or of none"},
 		{"foreign dropped", sample(`null`, `"other"`), "on_foreign_record: drop", 0, "1 record left out"},
 		{"no title", sample(`null`, `"acme"`), "", 1, "title"},
+		{"unknown status", strings.Replace(sample(`"s"`, `"acme"`), `"N"`, `"X"`, 1), "", 1, `status  "X"`},
 		{"no title, skipped", sample(`null`, `"acme"`), "on_invalid_record: skip", 0, "1 record left out"},
 		{"HTML", `<html>`, "", 1, "refuse"},
 		{"empty", ``, "", 1, "refuse"},

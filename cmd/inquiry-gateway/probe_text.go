@@ -39,7 +39,7 @@ func writeProbe(out io.Writer, p probed) error {
 			return err
 		}
 	}
-	if err := writeFindings(out, p.Probe); err != nil {
+	if err := writeFindings(out, p); err != nil {
 		return err
 	}
 	if p.LeftOut > 0 {
@@ -76,8 +76,8 @@ func statusText(status int) string {
 }
 
 // writeFindings prints what concerns all records.
-func writeFindings(out io.Writer, p *upstream.Probe) error {
-	if err := writeViolations(out, p); err != nil {
+func writeFindings(out io.Writer, p probed) error {
+	if err := writeViolations(out, p.Violations); err != nil {
 		return err
 	}
 	switch o := p.Owner; {
@@ -108,19 +108,19 @@ func writeFindings(out io.Writer, p *upstream.Probe) error {
 	return writeTable(out, rows)
 }
 
-func writeViolations(out io.Writer, p *upstream.Probe) error {
-	if len(p.Violations) == 0 {
+func writeViolations(out io.Writer, list []violation) error {
+	if len(list) == 0 {
 		return nil
 	}
-	rows := [][]string{{"RECORD", "FIELD", "PROBLEM"}}
-	for _, v := range p.Violations[:min(len(p.Violations), maxShownViolations)] {
-		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, v.Problem})
+	rows := [][]string{{"RECORD", "FIELD", "RAW", "PROBLEM"}}
+	for _, v := range list[:min(len(list), maxShownViolations)] {
+		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, orElse(cut(v.Raw), "-"), v.Problem})
 	}
 	fmt.Fprintln(out)
 	if err := writeTable(out, rows); err != nil {
 		return err
 	}
-	if more := len(p.Violations) - maxShownViolations; more > 0 {
+	if more := len(list) - maxShownViolations; more > 0 {
 		fmt.Fprintf(out, "and %d more; --json shows all\n", more)
 	}
 	return nil
