@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -88,9 +89,9 @@ func writeFindings(out io.Writer, p probed) error {
 		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
 	}
 	if len(p.InternalIDs) > 0 {
-		rows := [][]string{{"INTERNAL IDS", "FOUND", "QUOTED IN (cut out there)"}}
+		rows := [][]string{{"INTERNAL IDS", "FOUND", "CUT OUT OF"}}
 		for _, id := range p.InternalIDs {
-			rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), orElse(strings.Join(id.Quoted, ", "), "nothing")})
+			rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)})
 		}
 		fmt.Fprintln(out)
 		if err := writeTable(out, rows); err != nil {
@@ -183,6 +184,29 @@ func numbers(list []int) string {
 		text += fmt.Sprintf(" and %d more", len(list)-most)
 	}
 	return text
+}
+
+// quoted shows the first texts that quote an id, such as "record 3 content", in
+// the order of the records.
+func quoted(texts []string) string {
+	if len(texts) == 0 {
+		return "no text"
+	}
+	const most = 4
+	texts = slices.Clone(texts)
+	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(recordOf(a), recordOf(b)) })
+	shown := strings.Join(texts[:min(len(texts), most)], ", ")
+	if more := len(texts) - most; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown
+}
+
+func recordOf(text string) (n int) {
+	if words := strings.Fields(text); len(words) > 1 {
+		n, _ = strconv.Atoi(words[1]) // no number sorts first
+	}
+	return n
 }
 
 func orElse(s, otherwise string) string {
