@@ -132,8 +132,9 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 
 func keysHashCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "hash",
-		Usage: "read a key from standard input and print its hash as the key store wants it",
+		Name:      "hash",
+		Usage:     "read a key from standard input and print its hash as the key store wants it",
+		ArgsUsage: "< FILE",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Present() {
 				return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")

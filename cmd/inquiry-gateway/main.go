@@ -67,8 +67,9 @@ func newCommand() *cli.Command {
 	return root
 }
 
-// strict has a command and all below it answer wrong use with a usageError, and
-// a group that is called without one of its commands with its help.
+// strict has a command and all below it answer wrong use with a usageError, an
+// argument that it does not take included, and a group that is called without one
+// of its commands with its help.
 func strict(c *cli.Command) {
 	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
 	if len(c.Commands) > 0 {
@@ -77,6 +78,14 @@ func strict(c *cli.Command) {
 				return usagef("unknown command %q; see %s --help", c.Args().First(), c.FullName())
 			}
 			return cli.ShowSubcommandHelp(c)
+		}
+	}
+	if act := c.Action; len(c.Commands) == 0 && c.ArgsUsage == "" {
+		c.Action = func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usagef("%s takes no argument %q; see %s --help", c.FullName(), c.Args().First(), c.FullName())
+			}
+			return act(ctx, c)
 		}
 	}
 	for _, sub := range c.Commands {
