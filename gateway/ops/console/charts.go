@@ -50,8 +50,10 @@ func charts() []chart {
 			{"inflight.upstream", "legacy", func(s span) float64 { return s.gauge("inflight.upstream") }}}},
 		{"refusals", "Refused callers", "Requests per second that were over an account's rate, or whose key was not accepted.", unitRate, []column{
 			rate("limited", "rate limited", "limited"), rate("refused", "not authenticated", "refused")}},
-		{"records", "Drift and foreign records", "Per second: changes in the legacy's records, records of another account, records the mapping refused.", unitRate, []column{
-			rate("drift", "drift", perKind("drift")...), rate("foreign", "foreign", perKind("foreign")...), rate("invalid", "refused by the mapping", perKind("invalid")...)}},
+		{"rediscalls", "Redis call time", "How long calls of Redis took.", unitSeconds, []column{
+			quantile("redis.p50", "median", .5, "redis"), quantile("redis.p99", "99th percentile", .99, "redis")}},
+		{"records", "Drift and foreign records", "How many within ten seconds: changes in the shape of the legacy's records, records of another account, records the mapping refused.", unitCount, []column{
+			increase("drift", "drift"), increase("foreign", "foreign"), increase("invalid", "refused by the mapping")}},
 	}
 	for _, outcome := range lookupOutcomes {
 		list[0].Lines = append(list[0].Lines, rate("lookups."+outcome, outcomeLabels[outcome], perKind("lookups."+outcome)...))
@@ -89,6 +91,11 @@ func columns() []column {
 
 func rate(id, label string, counters ...string) column {
 	return column{id, label, func(s span) float64 { return s.rate(counters...) }}
+}
+
+// increase is over both kinds.
+func increase(id, label string) column {
+	return column{id, label, func(s span) float64 { return s.increase(perKind(id)...) }}
 }
 
 func quantile(id, label string, q float64, histograms ...string) column {
