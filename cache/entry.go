@@ -20,6 +20,7 @@ type Entry struct {
 	fingerprint string  // of the mapping that made the body
 	tag         tag     // epochs when the fill began
 	cell        *cell   // the account's epoch in this process
+	doubt       uint64  // of this process when the fill began; 0 if read from Redis
 	spread      float64 // share of the jitter that shortens the ttl, in [0,1)
 	raw         []byte  // the encoded form that all bodies point into
 }

@@ -85,8 +85,12 @@ func (e *epochs) current(i kindIndex, x *Entry) bool {
 	return x.cell != nil && x.tag.kind == e.kinds[i].epoch.Load() && x.tag.account == x.cell.epoch.Load()
 }
 
-// certain tells whether this node can have missed no purge of the entry.
-func (e *epochs) certain(x *Entry) bool { return x.cell.verified.Load() == e.doubt.Load() }
+// certain tells whether this node has no reason to think that it missed a purge
+// of the entry: Redis has confirmed the account since, or the fill began since.
+func (e *epochs) certain(x *Entry) bool {
+	doubt := e.doubt.Load()
+	return x.doubt == doubt || x.cell.verified.Load() == doubt
+}
 
 // tag is what a fill that begins now belongs to.
 func (e *epochs) tag(i kindIndex, c *cell) tag {

@@ -20,7 +20,7 @@ func (l *Lists) observedFill(ctx context.Context, f *flight, t tag) (*Entry, boo
 // fillAndStore asks the legacy and puts the answer into the in-process tier. A
 // failure changes nothing there.
 func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
-	start := time.Now()
+	start, doubt := time.Now(), l.epochs.doubt.Load()
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
@@ -31,6 +31,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
 		return nil, false, err
 	}
+	e.doubt = doubt
 	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
 	if c.NoStore {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillNoStore).Inc()

@@ -297,7 +297,9 @@ func (l *Lists) standIn(i kindIndex, a, b *Entry, err error) (Result, error) {
 	if a == nil || !l.epochs.current(i, a) || l.policy.Load().judge(i, a, l.opts.Now()).state == unusable {
 		return Result{}, err
 	}
-	return l.result(i, a, StaleError, tier), nil
+	r := l.result(i, a, StaleError, tier)
+	r.TTL = min(r.TTL, 0) // young by its age, but in doubt: nobody should count on it
+	return r, nil
 }
 
 func (l *Lists) result(i kindIndex, e *Entry, o Outcome, tier string) Result {

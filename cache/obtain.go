@@ -46,9 +46,9 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 		_, settled, err = l.look(ctx, f, readOnly)
 	}
 	if err != nil {
-		// What this node has cannot be confirmed. It is still served as the
-		// policy allows: trouble with Redis costs no request.
-		return f.best != nil && l.offer(ctx, f, f.best, TierLocal)
+		// Without Redis the policy alone decides. What may have been purged is
+		// filled again, and stands in only if that fails.
+		return f.best != nil && l.epochs.certain(f.best) && l.offer(ctx, f, f.best, TierLocal)
 	}
 	if settled {
 		return true

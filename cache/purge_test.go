@@ -140,6 +140,42 @@ func TestANodeThatWasCutOffLearnsOfAPurgeWhenItIsBack(t *testing.T) {
 	f.settled()
 }
 
+// TestListsFilledWithoutRedisAreServedFromTheHotPath: nobody could confirm
+// their account, and nothing says that a purge was missed.
+func TestListsFilledWithoutRedisAreServedFromTheHotPath(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, otherKey)
+	f.srv.Kill()
+	mustGet(t, f.nodes[0], aKey)
+	for _, k := range []Key{aKey, otherKey} {
+		if _, ok := f.nodes[0].Lookup(k); !ok {
+			t.Errorf("%v is not served", k)
+		}
+	}
+	f.settled()
+}
+
+// TestAListInDoubtIsFilledAgainWithoutRedis: a purge was missed, and Redis is
+// gone before it could say which.
+func TestAListInDoubtIsFilledAgainWithoutRedis(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, aKey, otherKey)
+	l := f.nodes[0]
+	f.srv.Kill()
+	l.doubt()
+	if r := mustGet(t, l, aKey); r.Outcome != Miss {
+		t.Errorf("a list in doubt was served as %s", r.Outcome)
+	}
+	if _, ok := l.Lookup(aKey); !ok {
+		t.Error("the new list is in doubt, too")
+	}
+	f.failWith(errLegacy)
+	if r := mustGet(t, l, otherKey); r.Outcome != StaleError {
+		t.Errorf("with Redis and the legacy gone a list in doubt was %s", r.Outcome)
+	}
+	f.settled()
+}
+
 func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 	f := newFleet(t, 2)
 	hold := make(chan struct{})

@@ -103,22 +103,25 @@ func (w *watcher) filled(key string) {
 	}
 }
 
-// heard notes a message and tells whether others were missed.
-func (w *watcher) heard(n notice) (missed bool) {
+// heard notes a message, and calls missed first if others were missed.
+func (w *watcher) heard(n notice, missed func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	missed = n.Before != w.last && n.Seq != w.last // the latter: polled already
+	if w.known && n.Before != w.last && n.Seq != w.last { // the latter: polled already
+		missed()
+	}
 	w.last = max(w.last, n.Seq)
-	return missed && w.known
 }
 
-// polled notes the number of the last purge and tells whether any was missed.
-func (w *watcher) polled(seq uint64) (missed bool) {
+// polled notes the number of the last purge, and calls missed first if it is
+// not the one heard of.
+func (w *watcher) polled(seq uint64, missed func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	missed = !w.known || seq != w.last
+	if !w.known || seq != w.last {
+		missed()
+	}
 	w.known, w.last = true, seq
-	return missed
 }
 
 // watch runs until the cache is closed: one goroutine polls, one listens.
@@ -178,10 +181,11 @@ func (l *Lists) apply(n notice) {
 	} else if c := l.epochs.known(n.Account); c != nil {
 		c.rise(n.Epoch)
 	}
-	if l.watcher.heard(n) {
-		l.epochs.doubt.Add(1)
-	}
+	l.watcher.heard(n, l.doubt)
 }
+
+// doubt puts the epochs of all accounts in doubt.
+func (l *Lists) doubt() { l.epochs.doubt.Add(1) }
 
 // poll reads the kinds' epochs and the number of the last purge. When it moved
 // without a message, every account's epoch is in doubt.
@@ -190,14 +194,12 @@ func (l *Lists) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.watcher.polled(seq) {
-		l.epochs.doubt.Add(1)
-	}
 	for i := range kinds {
 		if l.epochs.kinds[i].learn(kinds[i], l.epochs.doubt.Load()) {
 			l.remind(ctx, l.redis.epochKey(Scope{Kind: kindNames[i]}), l.epochs.kinds[i].epoch.Load())
 		}
 	}
+	l.watcher.polled(seq, l.doubt) // after the kinds: the number stands for all that it counts
 	return nil
 }
 
