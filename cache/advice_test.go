@@ -54,7 +54,7 @@ func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
 	c := newClock()
 	var nodes []*Advice
 	for range 3 {
-		nodes = append(nodes, newAdvice(t, openRedis(t, redisAt(srv.Addr)), c))
+		nodes = append(nodes, newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c))
 	}
 	eventually(t, "all nodes listen", func() bool { return srv.Do("PUBSUB", "NUMSUB", "iq:1:advice") == "*2\r\n$11\r\niq:1:advice\r\n:3" })
 	if n := len(enterAll(t, nodes)); n != 60 {
@@ -104,7 +104,7 @@ func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
 func TestAProbeThatNeverReportsIsForgotten(t *testing.T) {
 	srv := redistest.Start(t)
 	c := newClock()
-	a := newAdvice(t, openRedis(t, redisAt(srv.Addr)), c)
+	a := newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c)
 	if err := a.Opened(t.Context(), KindBuyer, c.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +126,11 @@ func TestAdviceIsCappedAndReachesNodesThatStartLater(t *testing.T) {
 	srv := redistest.Start(t)
 	c := newClock()
 	c.now = time.Now() // Redis forgets by the real time
-	a := newAdvice(t, openRedis(t, redisAt(srv.Addr)), c)
+	a := newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c)
 	if err := a.Opened(t.Context(), KindBuyer, c.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	late := newAdvice(t, openRedis(t, redisAt(srv.Addr)), c)
+	late := newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c)
 	heeds(t, late, false)
 	_, wait, _ := late.Enter(t.Context(), KindBuyer)
 	if wait > 10*time.Second {
@@ -141,7 +141,7 @@ func TestAdviceIsCappedAndReachesNodesThatStartLater(t *testing.T) {
 func TestWithoutRedisEachNodeIsOnItsOwn(t *testing.T) {
 	srv := redistest.Start(t)
 	c := newClock()
-	cut := newAdvice(t, openRedis(t, redisAt(srv.Addr)), c)
+	cut := newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c)
 	alone := newAdvice(t, nil, c)
 	srv.Kill()
 	if err := cut.Opened(t.Context(), KindBuyer, c.Now().Add(time.Second)); err == nil {

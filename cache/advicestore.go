@@ -29,7 +29,7 @@ redis.call('PUBLISH', ARGV[3], ARGV[4])
 return 0`)
 
 func (s *store) advise(ctx context.Context, kind string, until time.Time, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var ms int64
 	if !until.IsZero() {
@@ -40,7 +40,7 @@ func (s *store) advise(ctx context.Context, kind string, until time.Time, ttl ti
 }
 
 func (s *store) advice(ctx context.Context, kind string) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	n, err := s.rdb.Get(ctx, s.adviceKey(kind)).Int64()
 	if errors.Is(err, redis.Nil) {
@@ -50,7 +50,7 @@ func (s *store) advice(ctx context.Context, kind string) (time.Time, error) {
 }
 
 func (s *store) acquireProbe(ctx context.Context, kind string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.rdb.SetNX(ctx, s.probeKey(kind), rand.Text(), probeLife).Result()
 }

@@ -76,8 +76,8 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"default", func(*RedisConfig) {}, nil},
 		{"single", func(c *RedisConfig) { c.Addrs = []string{"127.0.0.1:6379"} }, nil},
 		{"many", func(c *RedisConfig) {
-			c.Addrs, c.Mode, c.DB, c.Prefix = []string{"localhost"}, "both", -1, "a{b"
-		}, []string{"addrs[0]", "db", "mode", "prefix"}},
+			c.Addrs, c.Mode, c.DB, c.Prefix, c.Timeout = []string{"localhost"}, "both", -1, "a{b", time.Minute
+		}, []string{"addrs[0]", "db", "mode", "prefix", "timeout"}},
 		{"cluster", func(c *RedisConfig) { c.Addrs = []string{"a:1", "b:1"} }, nil},
 		{"cluster with a database", func(c *RedisConfig) { c.Mode, c.DB = "cluster", 1 }, []string{"db"}},
 		{"sentinel", func(c *RedisConfig) { c.Addrs, c.MasterName = []string{"a:1", "b:1"}, "m" }, nil},

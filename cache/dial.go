@@ -12,14 +12,14 @@ import (
 // go-redis counts failed dials, and after as many as its pool is large it tries
 // no more than once a second; a node whose Redis is back must not wait for
 // that.
-func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: redisDial}
+func dialer(config *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout}
 	dial := plain.DialContext
 	if config != nil {
 		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, redisDial)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		return orBroken(dial(ctx, network, addr))
 	}

@@ -23,9 +23,15 @@ func newFleet(t testing.TB, size int) *fleet {
 	t.Helper()
 	f := &fleet{legacy: &legacy{clock: newClock()}, srv: redistest.Start(t)}
 	for range size {
-		f.nodes = append(f.nodes, freshReader(t, openRedis(t, redisAt(f.srv.Addr)), f.legacy))
+		f.nodes = append(f.nodes, freshReader(t, openRedis(t, patient(redisAt(f.srv.Addr))), f.legacy))
 	}
 	return f
+}
+
+// patient gives a busy machine the time that production would not.
+func patient(c RedisConfig) RedisConfig {
+	c.Timeout = 4 * time.Second
+	return c
 }
 
 // waiting counts the nodes whose flights wait for another node.

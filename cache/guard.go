@@ -30,6 +30,7 @@ var errRedisSkipped = errors.New("redis is skipped: its breaker is open")
 // Redis that may still be stalled.
 type guarded struct {
 	redis.UniversalClient
+	timeout time.Duration // of one call
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	metrics *redisMetrics
 	tripped chan struct{} // capacity 1
@@ -38,8 +39,8 @@ type guarded struct {
 	wg      sync.WaitGroup
 }
 
-func guard(rdb redis.UniversalClient, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
-	g := &guarded{UniversalClient: rdb, tripped: make(chan struct{}, 1), closing: make(chan struct{})}
+func guard(rdb redis.UniversalClient, timeout time.Duration, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
+	g := &guarded{UniversalClient: rdb, timeout: timeout, tripped: make(chan struct{}, 1), closing: make(chan struct{})}
 	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name: "redis", MaxRequests: 1, Timeout: breakerOpen,
 		Interval: breakerWindow, BucketPeriod: breakerBucket,
@@ -71,6 +72,9 @@ func guard(rdb redis.UniversalClient, reg prometheus.Registerer, log *slog.Logge
 // Down tells whether requests are kept away from Redis.
 func (g *guarded) Down() bool { return g.breaker.State() != gobreaker.StateClosed }
 
+// CallTimeout is how long one call may take.
+func (g *guarded) CallTimeout() time.Duration { return g.timeout }
+
 // Close ends the prober and the client.
 func (g *guarded) Close() error {
 	g.once.Do(func() { close(g.closing) })
@@ -93,7 +97,7 @@ func (g *guarded) probe() {
 				return
 			case <-tick.C:
 			}
-			ctx, cancel := context.WithTimeout(probing(context.Background()), redisTimeout)
+			ctx, cancel := context.WithTimeout(probing(context.Background()), g.timeout)
 			_ = g.UniversalClient.Ping(ctx).Err() // the breaker hears of it
 			cancel()
 		}

@@ -115,14 +115,14 @@ func (l *Lists) release(f *flight) {
 }
 
 func (s *store) renew(ctx context.Context, n names) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	held, err := renewScript.Run(ctx, s.rdb, []string{n.lease}, n.token, leaseLife.Milliseconds()).Int()
 	return held == 1, err
 }
 
 func (s *store) release(ctx context.Context, n names) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return releaseScript.Run(ctx, s.rdb, []string{n.lease}, n.token, s.fillChannel(), n.entry).Err()
 }

@@ -273,9 +273,9 @@ func (w *world) restore(t *rapid.T) {
 // look-ups, purges, failures, policies, clock jumps and tampering.
 func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, redisAt(srv.Addr))
+	rdb := openRedis(t, patient(redisAt(srv.Addr)))
 	cable := redistest.NewProxy(t, srv.Addr) // of the second node
-	cut := openRedis(t, redisAt(cable.Addr))
+	cut := openRedis(t, patient(redisAt(cable.Addr)))
 	ring := keyFile(t, 1)
 	prefix := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// redisSlow is how long one read may take for this flight to call Redis once
-// more. With the timeout of that call it bounds what a slow Redis adds.
-const redisSlow = 50 * time.Millisecond
-
 // obtain walks a flight: a second look into the process, Redis, the lease of
 // the fleet, and the legacy.
 func (l *Lists) obtain(ctx context.Context, f *flight) {
@@ -53,7 +49,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	if settled {
 		return true
 	}
-	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < redisSlow {
+	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.slow() {
 		l.contend(ctx, f) // not for lists that are never stored: nobody would find one
 	}
 	return f.landed()

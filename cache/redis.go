@@ -24,9 +24,11 @@ const (
 )
 
 const (
-	redisDial     = 150 * time.Millisecond // TLS included; the call itself gives up earlier
-	redisPoolWait = 80 * time.Millisecond
-	redisConns    = 64
+	redisTimeout    = 100 * time.Millisecond // unless configured
+	maxRedisTimeout = 5 * time.Second
+	redisDial       = 150 * time.Millisecond // TLS included; the call itself gives up earlier
+	redisPoolWait   = 80 * time.Millisecond
+	redisConns      = 64
 )
 
 // RedisConfig is the `redis:` section. Without Addrs there is no Redis and the
@@ -43,7 +45,10 @@ type RedisConfig struct {
 	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
 	TLS                  RedisTLS `yaml:"tls"`
 	DB                   int      `yaml:"db"`     // not in a cluster
-	Prefix               string   `yaml:"prefix"` // of every key and channel
+	Prefix               string   `yaml:"prefix"` // of every key and channel; empty: iq
+	// Timeout bounds one call, connecting included. A miss waits for Redis no
+	// longer than one and a half of it, whatever Redis does. 0: 100ms.
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 // RedisTLS says how to reach Redis over TLS. Any field set turns it on.
@@ -56,7 +61,9 @@ type RedisTLS struct {
 }
 
 // DefaultRedisConfig is no Redis.
-func DefaultRedisConfig() RedisConfig { return RedisConfig{Mode: modeAuto, Prefix: defaultPrefix} }
+func DefaultRedisConfig() RedisConfig {
+	return RedisConfig{Mode: modeAuto, Prefix: defaultPrefix, Timeout: redisTimeout}
+}
 
 // Validate returns all problems joined; each has a method Field() string.
 func (c RedisConfig) Validate() error {
@@ -68,11 +75,14 @@ func (c RedisConfig) Validate() error {
 	}
 	c.validateMode(&p)
 	c.TLS.validate(&p)
+	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxRedisTimeout) {
+		p.add("timeout", "must be between 1ms and 5s")
+	}
 	if c.DB < 0 {
 		p.add("db", "must not be negative")
 	}
-	if c.Prefix == "" || strings.ContainsAny(c.Prefix, "{} \r\n") {
-		p.add("prefix", "must not be empty and hold no spaces or braces")
+	if strings.ContainsAny(c.Prefix, "{} \r\n") {
+		p.add("prefix", "must hold no spaces or braces")
 	}
 	return p.err()
 }
@@ -133,18 +143,21 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
+	if c.Timeout == 0 {
+		c.Timeout = redisTimeout
+	}
 	o, err := c.options()
 	if err != nil {
 		return nil, err
 	}
-	o.Dialer = dialer(o.TLSConfig)
+	o.Dialer = dialer(o.TLSConfig, o.DialTimeout)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
-	return guard(redis.NewUniversalClient(o), reg, log)
+	return guard(redis.NewUniversalClient(o), c.Timeout, reg, log)
 }
 
 // options reads the files that the section names.
@@ -157,7 +170,7 @@ func (c RedisConfig) options() (*redis.UniversalOptions, error) {
 		SentinelPassword:      readSecret("sentinel_password_file", c.SentinelPasswordFile, &p),
 		TLSConfig:             c.TLS.config(&p),
 		ContextTimeoutEnabled: true,
-		DialTimeout:           redisDial, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout,
+		DialTimeout:           max(redisDial, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
 		PoolTimeout: redisPoolWait, PoolSize: redisConns, MaxActiveConns: redisConns,
 		MaxRetries: -1, DialerRetries: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
 		MaxRedirects:             2, // a slot that has moved, and a master that has changed

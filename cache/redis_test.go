@@ -308,7 +308,7 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 	mustGet(t, l, otherKey)
 	settled(l)
 	srv.Do("CONFIG", "RESETSTAT")
-	cable.Delay(redisSlow + redisSlow/4)
+	cable.Delay(redisTimeout * 5 / 8)
 	for n := range 5 {
 		start := time.Now()
 		if r := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)}); r.Outcome != Miss {

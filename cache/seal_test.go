@@ -115,7 +115,7 @@ func TestKeyFilesAreCheckedAndNeverShown(t *testing.T) {
 
 func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, redisAt(srv.Addr))
+	rdb := openRedis(t, patient(redisAt(srv.Addr)))
 	g := &legacy{clock: newClock()}
 	node := func(keys ...byte) *Lists {
 		cfg := testConfig()

@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// redisTimeout bounds one call, connecting included.
-	redisTimeout = 100 * time.Millisecond
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -43,14 +41,23 @@ return 0`)
 // store is the Redis tier: plain values with an end, one slot per call. It is
 // safe for concurrent use.
 type store struct {
-	rdb    redis.UniversalClient
-	prefix string
-	writes chan struct{}
+	rdb     redis.UniversalClient
+	prefix  string
+	timeout time.Duration // of one call
+	writes  chan struct{}
 }
 
 func newStore(rdb redis.UniversalClient, prefix string) *store {
-	return &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", writes: make(chan struct{}, maxWrites)}
+	s := &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", timeout: redisTimeout, writes: make(chan struct{}, maxWrites)}
+	if c, ok := rdb.(interface{ CallTimeout() time.Duration }); ok {
+		s.timeout = c.CallTimeout()
+	}
+	return s
 }
+
+// slow is how long one read may take for a flight to call Redis once more. With
+// the timeout of that call it bounds what a slow Redis adds.
+func (s *store) slow() time.Duration { return s.timeout / 2 }
 
 // reading is what one call found about a list.
 type reading struct {
@@ -72,7 +79,7 @@ const (
 // what is longer is too big for an entry, and the caller sees that by its
 // length.
 func (s *store) read(ctx context.Context, n names, limit int, x extra) (reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	p := s.rdb.Pipeline()
 	var won *redis.BoolCmd
@@ -128,7 +135,7 @@ func (s *store) put(ctx context.Context, n names, value []byte, ttl time.Duratio
 	default:
 		return errBusy
 	}
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if !leased {
 		return s.rdb.Set(ctx, n.entry, value, ttl).Err()
@@ -143,20 +150,20 @@ func (s *store) put(ctx context.Context, n names, value []byte, ttl time.Duratio
 
 // raise is the one write of a purge that matters: the next epoch.
 func (s *store) raise(ctx context.Context, key string) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return raiseScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), time.Now().UnixMicro()).Uint64()
 }
 
 func (s *store) announce(ctx context.Context, n notice) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return announceScript.Run(ctx, s.rdb, []string{s.purgeKey()},
 		epochLife.Milliseconds(), time.Now().UnixMicro(), s.purgeChannel(), n.String()).Err()
 }
 
 func (s *store) restore(ctx context.Context, key string, epoch uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return restoreScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), epoch).Err()
 }
@@ -164,7 +171,7 @@ func (s *store) restore(ctx context.Context, key string, epoch uint64) error {
 // purges reads the number of the last purge, and after it the kinds' epochs: a
 // purge that is counted has raised its epoch already.
 func (s *store) purges(ctx context.Context) (seq uint64, kinds [kindCount]uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	p := s.rdb.Pipeline()
 	last := p.Get(ctx, s.purgeKey())
