@@ -2,6 +2,23 @@
 // on purpose. It never looks into a body. A look-up goes through the
 // in-process tier, then Redis, then the fill, and a list's age is counted from
 // the moment the legacy system answered, whichever tier it went through.
+//
+// What holds, and for how long:
+//   - A purge hides older lists here at once and on other nodes when its message
+//     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
+//     was cut off from Redis learns of it within a second of being back. Until
+//     then its lists age by the policy.
+//   - If Redis loses a purge with its memory, a node that still holds lists of
+//     the account, or of the kind, gives it back at its next read. One that was
+//     cut off during the purge, and finds Redis empty, has nobody to ask.
+//   - One node fills a key for the fleet. When it dies the others find out within
+//     a second; they wait no longer than half of the fill's deadline.
+//   - A slow Redis adds at most one and a half of its timeout to a miss, and
+//     nothing to a hit of the in-process tier. Once its breaker is open only a
+//     prober calls it.
+//
+// Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
+// @connection, @pubsub and @scripting.
 package cache
 
 import (
