@@ -75,6 +75,12 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	if x = p.explained(append(list, "--status", "pending")...); x.Prediction.Outcome != "miss" || x.Cache.Policy != "cache.buyer.by_status.pending" || x.Cache.TTLSeconds != 10 || x.Cache.Key.Status != "pending" {
 		t.Errorf("filtered: %+v", x)
 	}
+	if x = p.explained(append(list, "--status", "unheard-of")...); x.Prediction.HTTPStatus != http.StatusOK || !strings.Contains(x.Prediction.Text, "without asking") {
+		t.Errorf("a value that cannot be: %+v", x.Prediction)
+	}
+	if a := p.get(buyerList+"?status=unheard-of", "buyer"); a.status != http.StatusOK || p.system.Requests().Buyer != 1 {
+		t.Errorf("the request for it: %d, and the legacy was asked %d times", a.status, p.system.Requests().Buyer)
+	}
 	out, errOut, code := command(t, "purge", "--ops", p.app.ops.url(), "--account", legacy.BuyerTypical)
 	if code != 0 || !strings.Contains(out, "epoch 1") {
 		t.Fatalf("purge: %d %s%s", code, out, errOut)

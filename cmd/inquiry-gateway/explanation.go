@@ -43,7 +43,10 @@ func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	for _, d := range gen.client.Drift(x.Kind) {
 		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
 	}
-	x.Prediction = predict(x.Access, seen, x.Upstream.Breaker)
+	impossible := gen.client.Impossible(upstream.Request{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
+	if x.Prediction = predict(seen, x.Upstream.Breaker, impossible); x.Access != nil && x.Access.Code != "" {
+		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
+	}
 	return x, nil
 }
 
@@ -109,12 +112,9 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// predict puts the verdicts together in the order in which a request meets them.
-// The rate is not among them: looking at it would spend it.
-func predict(access *ops.Access, x cache.Explanation, breaker string) ops.Prediction {
-	if access != nil && access.Code != "" {
-		return ops.Prediction{Outcome: "refused", HTTPStatus: access.HTTPStatus, Code: access.Code, Text: "authorization refuses the key before any look-up: " + access.Reason}
-	}
+// predict says what an authorized request gets. The rate does not come into it:
+// looking at it would spend it.
+func predict(x cache.Explanation, breaker string, impossible bool) ops.Prediction {
 	served := func(outcome cache.Outcome, text string) ops.Prediction {
 		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
 	}
@@ -126,6 +126,8 @@ func predict(access *ops.Access, x cache.Explanation, breaker string) ops.Predic
 		return served(cache.StaleRevalidate, "served stale at once, and refreshed in the background")
 	case x.Outcome == cache.StaleError, breaker == "open" && stale:
 		return served(cache.StaleError, "served stale, because the legacy system fails")
+	case impossible:
+		return served(cache.Miss, "an empty list, without asking: no record can have these filter values")
 	case breaker == "open":
 		p := gateway.ProblemOf(&upstream.Error{Failure: upstream.FailureUnavailable})
 		return ops.Prediction{Outcome: "unavailable", HTTPStatus: p.Status, Code: p.Code, Text: "the breaker is open, and the cache has nothing that may be served"}

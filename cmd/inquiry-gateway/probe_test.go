@@ -30,6 +30,9 @@ func TestProbeShowsOneReply(t *testing.T) {
 		t.Error("more records than asked for")
 	}
 
+	if out, _, code = command(t, "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--status", "unheard-of"); code != 0 || !strings.Contains(out, "does not ask") {
+		t.Errorf("a value that cannot be: exit code %d: %s", code, out)
+	}
 	out, _, code = command(t, "probe", "-c", file, "--kind", "seller", "--account", legacy.SellerTypical, "--json")
 	var seen struct {
 		Items   int

@@ -46,6 +46,9 @@ func writeProbe(out io.Writer, p probed) error {
 	if p.LeftOut > 0 {
 		fmt.Fprintf(out, "\n%s left out, as on_foreign_record and on_invalid_record say\n", plural(p.LeftOut, "record"))
 	}
+	if p.Unasked {
+		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
+	}
 	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, orElse(printable(p.Reason), "the gateway would serve this list"))
 	return err
 }
