@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ErrNoKeyIDs: the source of keys cannot find a key by its id. Only the keys
+// ErrNoKeyIDs means that the source of keys cannot find a key by its id. Only the keys
 // file and Redis can.
 var ErrNoKeyIDs = errors.New("this source of keys cannot find a key by its id")
 

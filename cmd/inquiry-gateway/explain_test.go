@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -87,6 +88,30 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	}
 	if x = p.explained(list...); x.Prediction.Outcome != "miss" || x.Cache.Key.AccountEpoch != 1 {
 		t.Errorf("purged: %+v", x)
+	}
+}
+
+// A list that another node has filled is found in Redis, and its entry there is
+// what explain tells of.
+func TestExplainSeesBothTiers(t *testing.T) {
+	address := redistest.Start(t).Addr
+	shared := setup{yaml: `redis: {addrs: ["` + address + `"]}`}
+	one := start(t, shared)
+	shared.prepare = func(p *program) { p.write("gateway.yaml", one.read("gateway.yaml")) } // one legacy system
+	other := start(t, shared)
+	if a := one.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Fatalf("status %d", a.status)
+	}
+	list := []string{"--account", legacy.BuyerTypical, "--kind", "buyer"}
+	if x := one.explained(list...); x.Cache.Tier != "local" || x.Cache.Redis != "ok" {
+		t.Errorf("the node that filled it: %+v", x.Cache)
+	}
+	other.eventually("the entry is in Redis", func() bool { return other.explained(list...).Cache.Tier == "redis" })
+	if x := other.explained(list...); x.Prediction.Outcome != "hit" || x.Cache.Bytes == 0 {
+		t.Errorf("the other node: %+v %+v", x.Prediction, x.Cache)
+	}
+	if got := other.get(buyerList, "buyer").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") {
+		t.Errorf("the request: %s", got)
 	}
 }
 
