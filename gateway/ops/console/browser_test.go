@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -196,11 +197,30 @@ func into[T any](dst *T, action chromedp.Action[T]) chromedp.Action[chromedp.Voi
 	})
 }
 
-// until waits for a condition in the page.
+// keep runs once what came before it is done.
+func keep(do func()) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(context.Context, *chromedp.Target) error {
+		do()
+		return nil
+	})
+}
+
+// until waits for a condition, in this page or in the one it leads to: while one
+// page goes and the next comes there is nothing to ask.
 func until(condition string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := chromedp.Poll[bool](condition)(ctx, tab)
-		return err
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if ok, err := chromedp.Evaluate[bool](`document.readyState === "complete" && Boolean(`+condition+`)`)(ctx, tab); ok && err == nil {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("%w: never %s", ctx.Err(), condition)
+			}
+		}
 	})
 }
 
@@ -261,8 +281,7 @@ func lookAt(t *testing.T, width int64, scheme string) {
 	}
 }
 
-// sameAsMetrics holds every series of the page against the text of /metrics, and
-// the other way round.
+// sameAsMetrics holds every series of the page against the text of /metrics.
 func sameAsMetrics(t *testing.T, base string, shown map[string]string) {
 	t.Helper()
 	response, err := http.Get(base + "/metrics")
@@ -274,19 +293,38 @@ func sameAsMetrics(t *testing.T, base string, shown map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		said[name] = value
-	}
+	compare(t, string(text), shown)
+}
+
+// compare holds what the page shows against Prometheus' text format, and that
+// no counter or gauge of the gateway's is missing that is not 0.
+func compare(t *testing.T, text string, shown map[string]string) {
+	t.Helper()
 	if len(shown) < 20 {
 		t.Errorf("the page shows only %d series", len(shown))
 	}
+	said, histograms := map[string]float64{}, []string{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 4 && fields[1] == "TYPE" && fields[3] == "histogram" {
+			histograms = append(histograms, fields[2])
+		}
+		cut := strings.LastIndex(line, " ")
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[cut+1:]), 64)
+		if !strings.HasPrefix(line, prefix) || err != nil || slices.ContainsFunc(histograms, func(h string) bool { return strings.HasPrefix(line, h) }) {
+			continue
+		}
+		said[line[:cut]] = value
+	}
 	for series, value := range shown {
-		if want, number := said[series], json.Number(value); want != value {
-			if a, err := number.Float64(); err != nil || fmt.Sprint(a) != fmt.Sprint(json.Number(want)) {
-				t.Errorf("the page says %s %s, /metrics says %q", series, value, want)
-			}
+		got, err := strconv.ParseFloat(value, 64)
+		if want, ok := said[series]; err != nil || !ok || got != want {
+			t.Errorf("the page says %s %s, /metrics says %v", series, value, want)
+		}
+	}
+	for series, value := range said {
+		if _, ok := shown[series]; !ok && value != 0 {
+			t.Errorf("the page lacks %s %v", series, value)
 		}
 	}
 }

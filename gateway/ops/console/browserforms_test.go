@@ -1,0 +1,88 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// press follows a link or a button with the keyboard: a pointer might miss what
+// moves while charts are drawn.
+func press(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent("\r"))
+}
+
+// With a token: sign in with the keyboard alone, explain, purge after a
+// question, sign out.
+func TestFormsInABrowser(t *testing.T) {
+	s := serve(t, "s3cret")
+	ctx, complaints := browser(t, s.base)
+	var wrong, answer, question, epoch string
+	var refused, narrow []int
+	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {
+		var refusedNow []string
+		var wide int
+		return chromedp.Steps(
+			into(&wide, chromedp.Evaluate[int](overflow)),
+			into(&refusedNow, chromedp.Evaluate[[]string](`window.refused`)),
+			keep(func() { refused = append(refused, len(refusedNow)); *dst = append(*dst, wide) }),
+		)
+	}
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(390, 900), colors("dark"),
+		chromedp.Navigate(s.base+"/"),
+		screenshot("login-dark-390"), measure(&narrow),
+		until(`document.activeElement.id === "token"`),
+		chromedp.KeyEvent("not the token\r"),
+		until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
+		into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
+		chromedp.KeyEvent("s3cret\r"),
+		until(`document.querySelector("#status.on")`),
+		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
+		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
+		press(`#explain button`),
+		until(`document.getElementById("answer")`),
+		into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
+		screenshot("explained-dark-390"), measure(&narrow),
+		press(`main > p > a`),
+		until(`document.querySelector("#status.on")`),
+		chromedp.EmulateViewport(1280, 900), colors("light"),
+		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
+		until(`document.querySelector("button.danger")`),
+		into(&question, chromedp.Text(chromedp.CSS(`h1`))),
+		screenshot("confirm-light-1280"), measure(&narrow),
+	)
+	if err == nil && len(s.purged()) > 0 {
+		t.Errorf("purged before the question was answered: %q", s.purged())
+	}
+	if err == nil {
+		err = chromedp.Do(ctx,
+			press(`button.danger`),
+			until(`document.getElementById("epoch")`),
+			into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
+			screenshot("purged-light-1280"), measure(&narrow),
+			press(`header form button`),
+			until(`document.getElementById("token")`),
+		)
+	}
+	if err != nil {
+		t.Fatalf("%v; the browser complained: %q", err, complaints())
+	}
+	if !strings.Contains(wrong, "not the token") || !strings.Contains(answer, "would be answered from the cache") || !strings.Contains(question, "account acme?") || epoch != "42" {
+		t.Errorf("wrong token: %q, explained: %q, question: %q, epoch %q", wrong, answer, question, epoch)
+	}
+	if got := s.purged(); len(got) != 1 || got[0] != "|acme" {
+		t.Errorf("purged %q", got)
+	}
+	for i := range narrow {
+		if narrow[i] > 0 || refused[i] > 0 {
+			t.Errorf("page %d is %d pixels too wide, with %d violations of its policy", i, narrow[i], refused[i])
+		}
+	}
+	for _, c := range complaints() {
+		if !strings.Contains(c, "401 (Unauthorized)") { // the pages that ask for the token
+			t.Errorf("complaint %q", c)
+		}
+	}
+}
