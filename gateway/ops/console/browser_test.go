@@ -44,6 +44,7 @@ type served struct {
 	console *Console
 	feed    *feed
 	purged  func() []string
+	stop    func() // ends Run
 }
 
 func serve(t *testing.T, token string) *served {
@@ -90,7 +91,8 @@ func serve(t *testing.T, token string) *served {
 	server.Config.ReadTimeout = 2 * time.Second // streams must outlive it
 	server.Start()
 	s.base = server.URL
-	t.Cleanup(func() { cancel(); <-done; server.Close() })
+	s.stop = func() { cancel(); <-done }
+	t.Cleanup(func() { s.stop(); server.Close() })
 	return s
 }
 

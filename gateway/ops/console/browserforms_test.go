@@ -86,3 +86,51 @@ func TestFormsInABrowser(t *testing.T) {
 		}
 	}
 }
+
+// When things go wrong the page says so, in words; it can be held still, and it
+// says when its own figures are old.
+func TestTroubleInABrowser(t *testing.T) {
+	s := serve(t, "")
+	ctx, complaints := browser(t, s.base)
+	s.feed.gauge("upstream_breaker_state", 2, "buyer")
+	s.feed.gauge("redis_breaker_state", 2)
+	s.feed.count("upstream_foreign_records_total", 3, "seller")
+	s.feed.count("upstream_requests_total", 40, "seller", "timeout")
+	s.feed.count("http_requests_total", 12, "buyer_inquiries", "503")
+	s.feed.count("cache_lookups_total", 400, "buyer", "stale-error", "local")
+	var found []string
+	var held, later string
+	const total = `document.querySelector('[data-series^="inquiry_gateway_http_panics_total"]')`
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(1280, 900), colors("dark"),
+		chromedp.Navigate(s.base+"/"),
+		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 4`),
+		into(&found, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#findings li")].map(e => e.innerText)`)),
+		screenshot("trouble-dark-1280"),
+		chromedp.EmulateViewport(390, 900), colors("light"),
+		screenshot("trouble-light-390"),
+		press(`#pause`),
+		until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
+		keep(func() { s.feed.count("http_panics_total", 5) }),
+		until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
+		into(&held, chromedp.Evaluate[string](`String(`+total+`)`)),
+		press(`#pause`),
+		until(total+`?.textContent === "5"`),
+		into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
+		keep(s.stop),
+		until(`document.querySelector("#status.lost")`),
+		screenshot("lost-light-390"),
+	)
+	if err != nil {
+		t.Fatalf("%v; the browser complained: %q", err, complaints())
+	}
+	all := strings.Join(found, "\n")
+	for _, want := range []string{"Problem", "breaker of the buyer lists is open", "Redis is down", "seller records of another account: 3", "12 answers 5xx", "Notice"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	if held != "null" || later != "Live" {
+		t.Errorf("held still it changed to %s; afterwards it is %q", held, later)
+	}
+}

@@ -36,15 +36,21 @@ type point struct {
 // charts are all there are, in the order of the page.
 func charts() []chart {
 	list := []chart{
-		{"traffic", "Traffic by cache outcome", "Look-ups per second. Stale after an error means that the legacy system is failing and callers get an older list.", unitRate, nil},
+		{"traffic", "Traffic by cache outcome",
+			"Look-ups per second. Stale after an error means that the legacy system is failing and callers get an older list.",
+			unitRate, nil},
 		{"hits", "Hit ratio", "Share of look-ups answered at once: hits, and stale lists that are refreshed in the background.", unitRatio, nil},
 		{"age", "Age served", "How old the lists were that callers got, counted from the legacy system's answer.", unitSeconds, quantiles("age")},
 		{"latency", "Legacy latency", "How long fetches from the legacy system took, mapping included.", unitSeconds, quantiles("fetch")},
-		{"fetches", "Legacy fetches by result", "Fetches per second. Unavailable: the breaker or the limit of concurrent fetches kept them away.", unitRate, nil},
+		{"fetches", "Legacy fetches by result",
+			"Fetches per second. Unavailable: the breaker or the limit of concurrent fetches kept them away.",
+			unitRate, nil},
 		{"breakers", "Breakers", "A low bar is closed, which is good; a half one half-open; a full one open.", unitState, breakers()},
 		{"answers", "Answer time", "From a request's header to the answer's last byte.", unitSeconds, []column{
 			quantile("answer.p50", "median", .5, "answer"), quantile("answer.p99", "99th percentile", .99, "answer")}},
-		{"redis", "Redis calls by result", "Calls per second. Skipped: the breaker in front of Redis is open, and the gateway does without.", unitRate, nil},
+		{"redis", "Redis calls by result",
+			"Calls per second. Skipped: the breaker in front of Redis is open, and the gateway does without.",
+			unitRate, nil},
 		{"inflight", "In flight", "Requests being answered, and fetches from the legacy system under way.", unitCount, []column{
 			{"inflight.public", "callers", func(s span) float64 { return s.gauge("inflight.public") }},
 			{"inflight.upstream", "legacy", func(s span) float64 { return s.gauge("inflight.upstream") }}}},
@@ -52,8 +58,10 @@ func charts() []chart {
 			rate("limited", "rate limited", "limited"), rate("refused", "not authenticated", "refused")}},
 		{"rediscalls", "Redis call time", "How long calls of Redis took.", unitSeconds, []column{
 			quantile("redis.p50", "median", .5, "redis"), quantile("redis.p99", "99th percentile", .99, "redis")}},
-		{"records", "Drift and foreign records", "How many within ten seconds: changes in the shape of the legacy's records, records of another account, records the mapping refused.", unitCount, []column{
-			increase("drift", "drift"), increase("foreign", "foreign"), increase("invalid", "refused by the mapping")}},
+		{"records", "Drift and foreign records",
+			"How many within ten seconds: changes in the shape of the legacy's records, records of another account, records the mapping refused.",
+			unitCount, []column{
+				increase("drift", "drift"), increase("foreign", "foreign"), increase("invalid", "refused by the mapping")}},
 	}
 	for _, outcome := range lookupOutcomes {
 		list[0].Lines = append(list[0].Lines, rate("lookups."+outcome, outcomeLabels[outcome], perKind("lookups."+outcome)...))

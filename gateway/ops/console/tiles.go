@@ -1,6 +1,9 @@
 package console
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // tile is one large figure.
 type tile struct {
@@ -22,16 +25,43 @@ const (
 func (s span) tiles() []tile {
 	fetches := s.increase(perKind("fetches.ok")...) + s.failedFetches()
 	return []tile{
-		{ID: "requests", Label: "Look-ups", Value: format(s.rate(allLookups()...), unitRate), Note: "answers 5xx: " + format(s.rate("answers.5"), unitRate), Level: worseIf(s.increase("answers.5") > 0, levelBad), Chart: "traffic"},
-		{ID: "hits", Label: "Hit ratio", Value: format(s.hitRatio(kinds[:]...), unitRatio), Note: perKindNote(s.hitRatio, unitRatio), Chart: "hits"},
-		{ID: "age", Label: "Age served", Value: format(s.quantile(.5, perKind("age")...), unitSeconds), Note: "99 of 100 below " + format(s.quantile(.99, perKind("age")...), unitSeconds), Chart: "age"},
-		{ID: "fetches", Label: "Legacy fetches", Value: format(ratio(fetches, s.seconds()), unitRate), Note: "failed: " + format(ratio(s.failedFetches(), fetches), unitRatio), Level: worseIf(s.failedFetches() > 0, levelWarn), Chart: "fetches"},
-		{ID: "latency", Label: "Legacy latency", Value: format(s.quantile(.5, perKind("fetch")...), unitSeconds), Note: "99 of 100 below " + format(s.quantile(.99, perKind("fetch")...), unitSeconds), Chart: "latency"},
+		{
+			ID: "requests", Label: "Look-ups", Chart: "traffic", Value: format(s.rate(allLookups()...), unitRate),
+			Note: "answers 5xx: " + format(s.rate("answers.5"), unitRate), Level: worseIf(s.increase("answers.5") > 0, levelBad),
+		},
+		{
+			ID: "hits", Label: "Hit ratio", Chart: "hits", Value: format(s.hitRatio(kinds[:]...), unitRatio),
+			Note: perKindNote(s.hitRatio, unitRatio),
+		},
+		s.timeTile("age", "Age served", "age", perKind("age")...),
+		{
+			ID: "fetches", Label: "Legacy fetches", Chart: "fetches", Value: format(ratio(fetches, s.seconds()), unitRate),
+			Note: "failed: " + format(ratio(s.failedFetches(), fetches), unitRatio), Level: worseIf(s.failedFetches() > 0, levelWarn),
+		},
+		s.timeTile("latency", "Legacy latency", "latency", perKind("fetch")...),
 		s.breakerTile(),
 		s.redisTile(),
-		{ID: "inflight", Label: "In flight", Value: format(s.gauge("inflight.public"), unitCount), Note: "to the legacy system: " + format(s.gauge("inflight.upstream"), unitCount), Chart: "inflight"},
-		{ID: "limited", Label: "Rate limited", Value: format(s.rate("limited"), unitRate), Note: "not authenticated: " + format(s.rate("refused"), unitRate), Chart: "refusals"},
-		{ID: "records", Label: "Drift", Value: format(s.increase(perKind("drift")...), unitCount), Note: "foreign records: " + format(s.increase(perKind("foreign")...), unitCount), Level: worseIf(s.increase(perKind("foreign")...) > 0, levelBad), Chart: "records"},
+		{
+			ID: "inflight", Label: "In flight", Chart: "inflight", Value: format(s.gauge("inflight.public"), unitCount),
+			Note: "to the legacy system: " + format(s.gauge("inflight.upstream"), unitCount),
+		},
+		{
+			ID: "limited", Label: "Rate limited", Chart: "refusals", Value: format(s.rate("limited"), unitRate),
+			Note: "not authenticated: " + format(s.rate("refused"), unitRate), Level: worseIf(s.increase("limited") > 0, levelWarn),
+		},
+		{
+			ID: "records", Label: "Drift", Chart: "records", Value: format(s.increase(perKind("drift")...), unitCount),
+			Note:  "foreign records: " + format(s.increase(perKind("foreign")...), unitCount),
+			Level: cmp.Or(worseIf(s.increase(perKind("foreign")...) > 0, levelBad), worseIf(s.increase(perKind("drift")...) > 0, levelWarn)),
+		},
+	}
+}
+
+// timeTile shows the median of histograms, and the 99th percentile beside it.
+func (s span) timeTile(id, label, chart string, histograms ...string) tile {
+	return tile{
+		ID: id, Label: label, Chart: chart, Value: format(s.quantile(.5, histograms...), unitSeconds),
+		Note: "99 of 100 below " + format(s.quantile(.99, histograms...), unitSeconds),
 	}
 }
 

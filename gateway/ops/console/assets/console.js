@@ -76,7 +76,7 @@
     });
     source.addEventListener("point", (e) => {
       const point = JSON.parse(e.data);
-      if (!shared || point === null) return;
+      if (!shared || point === null || point.t <= (shared.t.at(-1) ?? 0)) return;
       for (const name of Object.keys(shared)) {
         shared[name].push(point[name] ?? null);
         if (shared[name].length > kept) shared[name].shift();
