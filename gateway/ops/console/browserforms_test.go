@@ -125,7 +125,7 @@ func TestTroubleInABrowser(t *testing.T) {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}
 	all := strings.Join(found, "\n")
-	for _, want := range []string{"Problem", "breaker of the buyer lists is open", "Redis is down", "seller records of another account: 3", "12 answers 5xx", "Notice"} {
+	for _, want := range []string{"Problem", "breaker of the buyer lists is open", "Redis is down", "seller records of another account within a quarter of an hour: 3.", "answers 5xx within a minute: 12.", "Notice"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}

@@ -26,14 +26,14 @@ func TestFindings(t *testing.T) {
 		"stale":             {func(f *feed) { f.count("cache_lookups_total", 2, "buyer", "stale-error", "local") }, levelWarn, "older buyer lists"},
 		"foreign":           {func(f *feed) { f.count("upstream_foreign_records_total", 1, "seller") }, levelBad, "seller records of another account"},
 		"drift":             {func(f *feed) { f.count("upstream_drift_total", 1, "buyer", "type") }, levelWarn, "changed their shape"},
-		"invalid":           {func(f *feed) { f.count("upstream_records_invalid_total", 3, "buyer", "title") }, levelWarn, "refused 3 fields"},
+		"invalid":           {func(f *feed) { f.count("upstream_records_invalid_total", 3, "buyer", "title") }, levelWarn, "Fields refused within a minute: 3."},
 		"redis down":        {func(f *feed) { f.gauge("redis_breaker_state", 2) }, levelBad, "Redis is down"},
-		"redis fails":       {func(f *feed) { f.count("redis_operations_total", 4, "get", "timeout") }, levelWarn, "4 calls of Redis failed"},
-		"5xx":               {func(f *feed) { f.count("http_requests_total", 5, "buyer_inquiries", "502") }, levelBad, "5 answers 5xx"},
+		"redis fails":       {func(f *feed) { f.count("redis_operations_total", 4, "get", "timeout") }, levelWarn, "Redis that failed within a minute: 4."},
+		"5xx":               {func(f *feed) { f.count("http_requests_total", 5, "buyer_inquiries", "502") }, levelBad, "answers 5xx within a minute: 5."},
 		"key store":         {func(f *feed) { f.count("auth_requests_total", 1, "unavailable") }, levelBad, "key store"},
-		"limited":           {func(f *feed) { f.count("rate_limit_decisions_total", 9, "limited", "node") }, levelWarn, "9 requests were over"},
+		"limited":           {func(f *feed) { f.count("rate_limit_decisions_total", 9, "limited", "node") }, levelWarn, "over their account's rate within a minute: 9."},
 		"reload":            {func(f *feed) { f.gauge("config_last_reload_successful", 0) }, levelWarn, "last reload"},
-		"panic":             {func(f *feed) { f.count("http_panics_total", 1) }, levelBad, "1 handlers panicked"},
+		"panic":             {func(f *feed) { f.count("http_panics_total", 1) }, levelBad, "Handlers panicked"},
 	} {
 		s := newSteps()
 		for kind := range 2 { // the series of both kinds exist from the start

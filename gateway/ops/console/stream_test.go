@@ -49,7 +49,9 @@ func TestStream(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.Run(ctx) }()
-	server := httptest.NewServer(c.Handler())
+	server := httptest.NewUnstartedServer(c.Handler())
+	server.Config.ReadTimeout = 50 * time.Millisecond // a stream must outlive it
+	server.Start()
 	defer server.Close()
 	response, err := http.Get(server.URL + "/console/stream")
 	if err != nil {

@@ -50,8 +50,9 @@ func (s span) tiles() []tile {
 			Note: "not authenticated: " + format(s.rate("refused"), unitRate), Level: worseIf(s.increase("limited") > 0, levelWarn),
 		},
 		{
-			ID: "records", Label: "Drift", Chart: "records", Value: format(s.increase(perKind("drift")...), unitCount),
-			Note:  "foreign records: " + format(s.increase(perKind("foreign")...), unitCount),
+			ID: "records", Label: "Foreign and drift", Chart: "records",
+			Value: format(s.increase(perKind("foreign")...), unitCount) + " / " + format(s.increase(perKind("drift")...), unitCount),
+			Note:  "foreign records / changes in shape",
 			Level: cmp.Or(worseIf(s.increase(perKind("foreign")...) > 0, levelBad), worseIf(s.increase(perKind("drift")...) > 0, levelWarn)),
 		},
 	}

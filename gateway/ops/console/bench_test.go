@@ -1,0 +1,34 @@
+package console
+
+import "testing"
+
+// What the console costs a gateway that nobody looks at: one sample a second.
+// It decides that the sampler may run always.
+func BenchmarkSample(b *testing.B) {
+	f := newFeed()
+	for n := range 10 {
+		f.second(n)
+	}
+	c, err := New(Options{Gatherer: f.registry})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.sampler.take()
+	}
+}
+
+// What an open page costs on top of it, each second.
+func BenchmarkParts(b *testing.B) {
+	f := newFeed()
+	c, err := New(Options{Gatherer: f.registry})
+	if err != nil {
+		b.Fatal(err)
+	}
+	remember(c, f, &clock{})
+	b.ReportAllocs()
+	for b.Loop() {
+		event("parts", c.parts(1))
+	}
+}
