@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // ttlReport is the part of the what-if report that is shown, by the names that
@@ -47,7 +48,7 @@ type ttlAdvice struct {
 
 // ttlView is one kind's part of the page.
 type ttlView struct {
-	Kind, TTL, Observed, PerSecond string
+	Kind, ID, TTL, Observed, PerSecond string
 	WatchedKeys                    int
 	Rows                           []ttlRow
 	Advice                         []adviceView
@@ -82,14 +83,15 @@ func (c *Console) ttl(w http.ResponseWriter, r *http.Request) {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			answer.Parts[part+"-"+v.Kind] = b.String()
+			answer.Parts[part+"-"+v.ID] = b.String()
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the browser left; nobody to tell
 }
 
-// ttlViews asks for the report. Its kinds are those of the page, in its order.
+// ttlViews asks for the report. A kind is whatever has a TTL of its own: buyer,
+// seller, and the statuses of either that are configured.
 func (c *Console) ttlViews() ([]ttlView, ttlReport, error) {
 	var report ttlReport
 	body, err := json.Marshal(c.opts.TTL())
@@ -100,20 +102,14 @@ func (c *Console) ttlViews() ([]ttlView, ttlReport, error) {
 		return nil, ttlReport{}, fmt.Errorf("console: the TTL report: %w", err)
 	}
 	var views []ttlView
-	for _, kind := range kinds {
-		k := ttlKind{Kind: kind}
-		for _, reported := range report.Kinds {
-			if reported.Kind == kind {
-				k = reported
-			}
-		}
+	for _, k := range report.Kinds {
 		views = append(views, k.view())
 	}
 	return views, report, nil
 }
 
 func (k ttlKind) view() ttlView {
-	v := ttlView{Kind: k.Kind, TTL: shortTTL(k.TTL), Observed: duration(k.Observed), PerSecond: format(k.PerSecond, unitRate), WatchedKeys: k.WatchedKeys}
+	v := ttlView{Kind: k.Kind, ID: idOf(k.Kind), TTL: shortTTL(k.TTL), Observed: duration(k.Observed), PerSecond: format(k.PerSecond, unitRate), WatchedKeys: k.WatchedKeys}
 	advised := map[float64]bool{}
 	for _, a := range k.Advice {
 		advised[a.TTL] = true
@@ -135,6 +131,16 @@ func (k ttlKind) view() ttlView {
 		v.Rows = append(v.Rows, r)
 	}
 	return v
+}
+
+// idOf makes an element's id of a kind's name.
+func idOf(kind string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(kind))
 }
 
 // write adds the standard error where there is one.
