@@ -49,9 +49,9 @@ type ttlAdvice struct {
 // ttlView is one kind's part of the page.
 type ttlView struct {
 	Kind, ID, TTL, Observed, PerSecond string
-	WatchedKeys                    int
-	Rows                           []ttlRow
-	Advice                         []adviceView
+	WatchedKeys                        int
+	Rows                               []ttlRow
+	Advice                             []adviceView
 }
 
 type ttlRow struct {
