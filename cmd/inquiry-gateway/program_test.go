@@ -42,8 +42,8 @@ type setup struct {
 	legacy legacy.Options
 	// prepare runs before the configuration is read.
 	prepare func(*program)
-	// yaml is put before the upstream section.
-	yaml string
+	// yaml is put before the upstream section, auth is the section of that name.
+	yaml, auth string
 	// upstream replaces texts of the upstream section, in pairs.
 	upstream []string
 	// backend stands in front of the legacy system where it is not nil.
@@ -83,7 +83,10 @@ func start(t *testing.T, s setup) *program {
 	upstream := httptest.NewServer(backend)
 	p.writeKeys(sampleKeys())
 	mapping := strings.NewReplacer(append([]string{demoLegacyURL, upstream.URL}, s.upstream...)...).Replace(string(legacy.Mapping()))
-	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n"+s.yaml+"\n"+mapping)
+	if s.auth == "" {
+		s.auth = "{keys_file: keys.yaml}"
+	}
+	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+"\n"+mapping)
 	if s.prepare != nil {
 		s.prepare(p)
 	}
