@@ -198,7 +198,7 @@ func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Resu
 	h["Etag"] = found.Entry.ETag
 	h["Age"] = g.headers.ageOf(found.Age)
 	h["Cache-Status"] = g.headers.cacheStatus(found)
-	if notModified(x.request.Header["If-None-Match"], found.Entry.ETag[0]) {
+	if tags := x.request.Header["If-None-Match"]; len(tags) > 0 && notModified(tags, found.Entry.ETag[0]) {
 		x.status = http.StatusNotModified
 		w.WriteHeader(http.StatusNotModified)
 		w.WriteHeaderNow()

@@ -155,7 +155,7 @@ func (c *Client) account(e *endpoint, r *reply) {
 	}
 	for field, n := range r.removed {
 		e.metrics.removed[field].Add(float64(n))
-		c.log.Warn("internal ids removed from texts", "kind", e.plan.kind, "field", field, "ids", n)
+		c.log.Debug("internal ids removed from texts", "kind", e.plan.kind, "field", field, "ids", n)
 	}
 	if r.foreign > 0 {
 		e.metrics.foreign.Add(float64(r.foreign))

@@ -44,7 +44,7 @@ func newFixture(t testing.TB, serve http.HandlerFunc, change func(*Config)) *fix
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := New(cfg, Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, nil))})
+	c, err := New(cfg, Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

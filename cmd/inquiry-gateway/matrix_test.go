@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,16 +100,45 @@ func spoil(s *redistest.Server) {
 func TestSecondNodeTakesListsFromRedis(t *testing.T) {
 	server := redistest.Start(t)
 	yaml := "redis: {addrs: [\"" + server.Addr + "\"]}"
-	first, second := start(t, setup{yaml: yaml}), start(t, setup{yaml: yaml})
+	first := start(t, setup{yaml: yaml})
+	second := start(t, setup{yaml: yaml, joins: first})
 	a := first.get(buyerList, "buyer")
-	second.eventually("the list comes out of Redis", func() bool {
-		return strings.HasPrefix(second.get(buyerList, "buyer").header.Get("Cache-Status"), "inquiry-gateway; hit")
+	first.eventually("the list is in Redis", func() bool {
+		return slices.ContainsFunc(strings.Fields(server.Do("KEYS", "iq:*:buyer:*")), func(word string) bool {
+			return strings.HasPrefix(word, "iq:") && len(server.Do("STRLEN", word)) > len(":999")
+		})
 	})
 	b := second.get(buyerList, "buyer")
-	if !bytes.Equal(a.body, b.body) || a.header.Get("Etag") != b.header.Get("Etag") {
-		t.Errorf("the nodes disagree")
+	if !bytes.Equal(a.body, b.body) || a.header.Get("Etag") != b.header.Get("Etag") || !strings.HasPrefix(b.header.Get("Cache-Status"), "inquiry-gateway; hit") {
+		t.Errorf("the second node answered %d %v", b.status, b.header)
 	}
-	if n := second.system.Requests().Buyer; n > 1 {
-		t.Errorf("the second node's legacy was asked %d times", n)
+	if n := first.system.Requests().Buyer; n != 1 {
+		t.Errorf("the legacy was asked %d times", n)
 	}
+}
+
+// A node whose breaker opens spares the others the trial: they do not ask the
+// legacy either, until one of them has found it well again.
+func TestBreakersHeedEachOther(t *testing.T) {
+	yaml := "redis: {addrs: [\"" + redistest.Start(t).Addr + "\"]}"
+	first := start(t, setup{yaml: yaml, upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 1s}"}})
+	second := start(t, setup{yaml: yaml, joins: first})
+	openBreaker(first)
+	second.eventually("the second node has heard of it", func() bool {
+		return strings.Contains(string(second.ops("/metrics").body), `inquiry_gateway_advice_events_total{event="heard",kind="buyer"}`)
+	})
+	asked := first.system.Requests().Buyer
+	a := second.get(buyerList, "other-buyer")
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !bytes.Contains(a.body, []byte("upstream_unavailable")) {
+		t.Errorf("the second node answered %d %s", a.status, a.body)
+	}
+	if n := first.system.Requests().Buyer; n != asked {
+		t.Errorf("the second node asked the legacy %d times", n-asked)
+	}
+	if state := second.app.current.Load().client.BreakerState("buyer"); state != "closed" {
+		t.Errorf("its own breaker is %s", state)
+	}
+	first.system.ClearFaults("")
+	second.eventually("the legacy is asked again", func() bool { return second.get(buyerList, "other-buyer").status == http.StatusOK })
+	first.eventually("by both", func() bool { return first.get(buyerList, "empty-buyer").status == http.StatusOK })
 }

@@ -27,19 +27,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // program is the whole gateway, served on free ports in front of a legacy
 // system, as serve would run it.
 type program struct {
-	t      *testing.T
-	dir    string
-	system *legacy.Server
-	app    *app
-	logs   *logBuffer
-	client *http.Client
-	keys   map[string]string // by key id
-	stop   func()
+	t        *testing.T
+	dir      string
+	system   *legacy.Server
+	upstream string // the legacy system's URL
+	app      *app
+	logs     *logBuffer
+	client   *http.Client
+	keys     map[string]string // by key id
+	stop     func()
 }
 
 // setup is what a test wants to be different.
 type setup struct {
 	legacy legacy.Options
+	// joins is a program whose legacy system this one shares.
+	joins *program
 	// prepare runs before the configuration is read.
 	prepare func(*program)
 	// yaml is put before the upstream section, auth is the section of that name.
@@ -75,14 +78,14 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), system: legacy.New(s.legacy), logs: &logBuffer{}, keys: map[string]string{}}
-	var backend http.Handler = p.system
-	if s.backend != nil {
-		backend = s.backend
+	p := &program{t: t, dir: t.TempDir(), logs: &logBuffer{}, keys: map[string]string{}}
+	if s.joins != nil {
+		p.system, p.upstream = s.joins.system, s.joins.upstream
+	} else {
+		p.serveLegacy(s)
 	}
-	upstream := httptest.NewServer(backend)
 	p.writeKeys(sampleKeys())
-	mapping := strings.NewReplacer(append([]string{demoLegacyURL, upstream.URL}, s.upstream...)...).Replace(string(legacy.Mapping()))
+	mapping := strings.NewReplacer(append([]string{demoLegacyURL, p.upstream}, s.upstream...)...).Replace(string(legacy.Mapping()))
 	if s.auth == "" {
 		s.auth = "{keys_file: keys.yaml}"
 	}
@@ -95,9 +98,20 @@ func start(t *testing.T, s setup) *program {
 	t.Cleanup(func() {
 		p.client.CloseIdleConnections()
 		p.stop()
-		upstream.Close()
 	})
 	return p
+}
+
+// serveLegacy starts the legacy system; it outlives the program.
+func (p *program) serveLegacy(s setup) {
+	p.system = legacy.New(s.legacy)
+	var backend http.Handler = p.system
+	if s.backend != nil {
+		backend = s.backend
+	}
+	server := httptest.NewServer(backend)
+	p.upstream = server.URL
+	p.t.Cleanup(server.Close)
 }
 
 func (p *program) run() {
