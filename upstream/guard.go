@@ -120,10 +120,10 @@ func (set *idSet) clean(s string) (string, int) {
 		uuids += others
 	}
 	if len(set.heads) > 0 && len(s) >= 4 {
-		s, long = replaceSpans(s, set.longSpans(s))
+		s, long = replaceSpans(s, spansAt(s, set.longAt))
 	}
 	if len(set.short) > 0 && s != "" {
-		s, short = replaceSpans(s, set.shortSpans(s))
+		s, short = replaceSpans(s, spansAt(s, set.shortAt))
 	}
 	return s, uuids + long + short
 }
@@ -247,25 +247,12 @@ const hexDashTable = "" +
 	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// longSpans finds the ids of four characters or more.
-func (set *idSet) longSpans(s string) (spans []span) {
-	for i := 0; i+4 <= len(s); {
-		n := 0
-		if set.first[s[i]] {
-			n = set.longAt(s, i)
-		}
-		if n == 0 {
-			i++
-			continue
-		}
-		spans = append(spans, span{i, i + n})
-		i += n
-	}
-	return spans
-}
-
-// longAt gives the length of the id that stands at i, 0 for none.
+// longAt gives the length of the id of four characters or more that stands at i,
+// 0 for none.
 func (set *idSet) longAt(s string, i int) int {
+	if i+4 > len(s) || !set.first[s[i]] {
+		return 0
+	}
 	for _, n := range set.heads[[4]byte{s[i], s[i+1], s[i+2], s[i+3]}] {
 		end := i + n
 		if end > len(s) {
@@ -282,13 +269,10 @@ func (set *idSet) longAt(s string, i int) int {
 	return 0
 }
 
-// shortSpans finds the ids of up to three characters, as whole words.
-func (set *idSet) shortSpans(s string) (spans []span) {
+// spansAt finds what at finds the length of, without overlap.
+func spansAt(s string, at func(s string, i int) int) (spans []span) {
 	for i := 0; i < len(s); {
-		n := 0
-		if wordStart(s, i) {
-			n = set.shortAt(s, i)
-		}
+		n := at(s, i)
 		if n == 0 {
 			i++
 			continue
@@ -299,8 +283,12 @@ func (set *idSet) shortSpans(s string) (spans []span) {
 	return spans
 }
 
-// shortAt gives the length of the id that stands at i as a whole word.
+// shortAt gives the length of the id of up to three characters that stands at i
+// as a whole word.
 func (set *idSet) shortAt(s string, i int) int {
+	if !wordStart(s, i) {
+		return 0
+	}
 	for n := min(3, len(s)-i); n > 0; n-- {
 		if _, ok := set.short[s[i:i+n]]; ok && wordStart(s, i+n) {
 			return n

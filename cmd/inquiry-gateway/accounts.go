@@ -97,17 +97,7 @@ func accountsListCommand() *cli.Command {
 		Name:  "list",
 		Usage: "list the accounts",
 		Action: func(ctx context.Context, c *cli.Command) error {
-			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-				listing, err := store.List(ctx)
-				if err != nil {
-					return err
-				}
-				out := c.Root().Writer
-				if c.Bool("json") {
-					return json.NewEncoder(out).Encode(listing.Accounts)
-				}
-				return writeAccounts(out, listing)
-			})
+			return showListing(ctx, c, func(l auth.Listing) any { return l.Accounts }, writeAccounts)
 		},
 	}
 }

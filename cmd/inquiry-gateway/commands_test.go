@@ -86,7 +86,7 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 	p.eventually("the new key works", func() bool { return p.get(buyerList, "fresh").status == http.StatusOK })
 
 	out, _, _ = command(t, "keys", "--file", file, "list")
-	if !regexp.MustCompile(`(?m)^fresh +active +buyer +acme +paid +inquiries:read`).MatchString(out) {
+	if !regexp.MustCompile(`(?m)^ *fresh +active +buyer +acme +paid +inquiries:read`).MatchString(out) {
 		t.Errorf("keys list: %s", out)
 	}
 	if _, errOut, code = command(t, "keys", "--file", file, "revoke", "fresh"); code != 0 {

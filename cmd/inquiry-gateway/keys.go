@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -191,36 +190,41 @@ func keysListCommand() *cli.Command {
 		Name:  "list",
 		Usage: "list keys and their states, never the keys themselves",
 		Action: func(ctx context.Context, c *cli.Command) error {
-			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-				listing, err := store.List(ctx)
-				if err != nil {
-					return err
-				}
-				out := c.Root().Writer
-				if c.Bool("json") {
-					return json.NewEncoder(out).Encode(listing)
-				}
-				return writeKeys(out, listing, time.Now())
-			})
+			return showListing(ctx, c, func(l auth.Listing) any { return l }, writeKeys)
 		},
 	}
 }
 
-func writeKeys(out io.Writer, listing auth.Listing, now time.Time) error {
+// showListing shows what the store holds: with --json the part that a program
+// wants, else as a person reads it.
+func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) any, write func(io.Writer, auth.Listing) error) error {
+	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+		listing, err := store.List(ctx)
+		if err != nil {
+			return err
+		}
+		out := c.Root().Writer
+		if c.Bool("json") {
+			return json.NewEncoder(out).Encode(part(listing))
+		}
+		return write(out, listing)
+	})
+}
+
+func writeKeys(out io.Writer, listing auth.Listing) error {
 	access := map[string]string{}
 	for _, a := range listing.Accounts {
 		access[a.ID] = a.APIAccess
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tSTATE\tKIND\tACCOUNT\tAPI ACCESS\tSCOPES\tEXPIRES")
+	rows := [][]string{{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
 	for _, k := range listing.Keys {
 		expires := "never"
 		if !k.ExpiresAt.IsZero() {
 			expires = k.ExpiresAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.State(now), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires)
+		rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 	}
-	return w.Flush()
+	return writeTable(out, rows)
 }
 
 func keysRevokeCommand() *cli.Command {

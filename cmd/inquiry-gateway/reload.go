@@ -113,6 +113,9 @@ func (a *app) reload() *generation {
 		a.logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return nil
 	}
+	if next.certificate == nil {
+		next.certificate = old.certificate // TLS is left at the next start only
+	}
 	a.current.Store(next)
 	a.reloads.total.WithLabelValues("ok").Inc()
 	a.reloads.last.Set(1)

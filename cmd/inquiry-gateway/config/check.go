@@ -27,6 +27,9 @@ func (doc *document) checkLog(l Log) {
 	if l.AccessKeys != "" && l.AccessKeys != LogHashedKeys {
 		doc.wrong("log.access_keys", "wants %s, or nothing, got %q", LogHashedKeys, shorten(l.AccessKeys))
 	}
+	if l.AccessKeys == LogHashedKeys && l.SampleHits > 1 {
+		doc.wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
+	}
 }
 
 func (doc *document) checkListeners(c Config) {

@@ -115,6 +115,7 @@ func Restart(running, next Config) []string {
 	}{
 		{"listen", running.Listen, next.Listen},
 		{"ops.listen", running.Ops.Listen, next.Ops.Listen},
+		{"tls", running.TLS.CertFile != "", next.TLS.CertFile != ""}, // another certificate is taken at once
 		{"redis", running.Redis, next.Redis},
 	}
 	var keys []string

@@ -63,6 +63,8 @@ func TestLoadReports(t *testing.T) {
 		{"log", "log: {sample_hits: -1, access_keys: plain}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: wants 0 or more: one of so many records of hits is kept",
 			`gateway.yaml:1:37: log.access_keys: wants hashed, or nothing, got "plain"`}},
+		{"log with too few hits", "log: {sample_hits: 10, access_keys: hashed}\n", []string{missing,
+			"gateway.yaml:1:20: log.sample_hits: a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys"}},
 		{"no source of keys", "auth: {keys_file: ''}\n", []string{
 			"gateway.yaml:1:19: auth.keys_file: no source of keys is set: set one of keys_file, redis, introspection", missing}},
 		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,

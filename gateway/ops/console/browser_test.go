@@ -8,9 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,14 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"inquiry-gateway/gateway/browsertest"
 )
 
 // explanation has the shape of an answer, nested and with all types.
@@ -113,88 +107,12 @@ func sampleReport() any {
 	return r
 }
 
-// browser starts Debian's Chromium; complaints tells what it complained about,
-// and which addresses outside base it asked for.
-func browser(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
-	t.Helper()
-	binary, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	t.Cleanup(cancel)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	complaints, err = listen(ctx, base)
-	if err == nil {
-		err = watch(ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ctx, complaints
-}
-
-// listen collects what the console, the browser's log and the network show.
-func listen(ctx context.Context, base string) (complaints func() []string, err error) {
-	var mu sync.Mutex
-	var found []string
-	complain := func(s string) {
-		mu.Lock()
-		defer mu.Unlock()
-		found = append(found, s)
-	}
-	err = chromedp.Listen(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventConsoleAPICalled:
-			complain(fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
-		case *runtime.EventExceptionThrown:
-			complain("exception: " + e.ExceptionDetails.Text)
-		case *log.EventEntryAdded:
-			complain("log: " + e.Entry.Text + " " + e.Entry.URL)
-		case *network.EventRequestWillBeSent:
-			if u, err := url.Parse(e.Request.URL); err != nil || !strings.HasPrefix(u.String(), base+"/") {
-				complain("request: " + e.Request.URL)
-			}
-		}
-	})
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]string(nil), found...)
-	}, err
-}
-
-// watch turns on what listen listens to, and records what the
-// Content-Security-Policy refuses from the first moment of each page.
-func watch(ctx context.Context) error {
-	const script = `window.refused = []; document.addEventListener("securitypolicyviolation", e => window.refused.push(e.violatedDirective + " " + e.blockedURI + " " + e.sourceFile + ":" + e.lineNumber))`
-	_, errScript := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
-	_, errLog := chromedp.Call(ctx, log.Enable, cdp.Empty{})
-	_, errRuntime := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
-	_, errNetwork := chromedp.Call(ctx, network.Enable, network.EnableParams{})
-	return errors.Join(errScript, errLog, errRuntime, errNetwork)
-}
-
 // colors makes the page believe that the person prefers light or dark.
 func colors(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
-		return err
-	})
-}
-
-// into keeps the value of an action.
-func into[T any](dst *T, action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		v, err := action(ctx, tab)
-		*dst = v
 		return err
 	})
 }
@@ -226,22 +144,6 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// screenshot saves what the browser shows, if the environment variable
-// SCREENSHOTS names a folder for pictures.
-func screenshot(name string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		folder := os.Getenv("SCREENSHOTS")
-		if folder == "" {
-			return nil
-		}
-		picture, err := chromedp.FullScreenshot(100)(ctx, tab)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
-	})
-}
-
 const overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
 
 // At the widths of a desk and of a telephone, light and dark, the page draws its
@@ -256,7 +158,7 @@ func TestConsoleInABrowser(t *testing.T) {
 
 func lookAt(t *testing.T, width int64, scheme string) {
 	s := serve(t, "")
-	ctx, complaints := browser(t, s.base)
+	ctx, complaints := browsertest.Open(t, s.base)
 	var shown map[string]string
 	var refused []string
 	var wide int
@@ -265,10 +167,10 @@ func lookAt(t *testing.T, width int64, scheme string) {
 		chromedp.Navigate(s.base+"/"),
 		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.getElementById("status").textContent === "Live"`),
 		until(`performance.now() > 2500`), // some events have come
-		screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
-		into(&shown, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
-		into(&wide, chromedp.Evaluate[int](overflow)),
-		into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
+		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
+		browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
+		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
 	)
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"inquiry-gateway/gateway/browsertest"
 )
 
 // press follows a link or a button with the keyboard: a pointer might miss what
@@ -17,41 +19,41 @@ func press(selector string) chromedp.Action[chromedp.Void] {
 // question, sign out.
 func TestFormsInABrowser(t *testing.T) {
 	s := serve(t, "s3cret")
-	ctx, complaints := browser(t, s.base)
+	ctx, complaints := browsertest.Open(t, s.base)
 	var wrong, answer, question, epoch string
 	var refused, narrow []int
 	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {
 		var refusedNow []string
 		var wide int
 		return chromedp.Steps(
-			into(&wide, chromedp.Evaluate[int](overflow)),
-			into(&refusedNow, chromedp.Evaluate[[]string](`window.refused`)),
+			browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
+			browsertest.Into(&refusedNow, chromedp.Evaluate[[]string](`window.refused`)),
 			keep(func() { refused = append(refused, len(refusedNow)); *dst = append(*dst, wide) }),
 		)
 	}
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(390, 900), colors("dark"),
 		chromedp.Navigate(s.base+"/"),
-		screenshot("login-dark-390"), measure(&narrow),
+		browsertest.Screenshot("login-dark-390"), measure(&narrow),
 		until(`document.activeElement.id === "token"`),
 		chromedp.KeyEvent("not the token\r"),
 		until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
-		into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
+		browsertest.Into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
 		chromedp.KeyEvent("s3cret\r"),
 		until(`document.querySelector("#status.on")`),
 		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
 		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
 		press(`#explain button`),
 		until(`document.getElementById("answer")`),
-		into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
-		screenshot("explained-dark-390"), measure(&narrow),
+		browsertest.Into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
+		browsertest.Screenshot("explained-dark-390"), measure(&narrow),
 		press(`main > p > a`),
 		until(`document.querySelector("#status.on")`),
 		chromedp.EmulateViewport(1280, 900), colors("light"),
 		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
 		until(`document.querySelector("button.danger")`),
-		into(&question, chromedp.Text(chromedp.CSS(`h1`))),
-		screenshot("confirm-light-1280"), measure(&narrow),
+		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`h1`))),
+		browsertest.Screenshot("confirm-light-1280"), measure(&narrow),
 	)
 	if err == nil && len(s.purged()) > 0 {
 		t.Errorf("purged before the question was answered: %q", s.purged())
@@ -60,8 +62,8 @@ func TestFormsInABrowser(t *testing.T) {
 		err = chromedp.Do(ctx,
 			press(`button.danger`),
 			until(`document.getElementById("epoch")`),
-			into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
-			screenshot("purged-light-1280"), measure(&narrow),
+			browsertest.Into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
+			browsertest.Screenshot("purged-light-1280"), measure(&narrow),
 			press(`header form button`),
 			until(`document.getElementById("token")`),
 		)
@@ -91,7 +93,7 @@ func TestFormsInABrowser(t *testing.T) {
 // says when its own figures are old.
 func TestTroubleInABrowser(t *testing.T) {
 	s := serve(t, "")
-	ctx, complaints := browser(t, s.base)
+	ctx, complaints := browsertest.Open(t, s.base)
 	s.feed.gauge("upstream_breaker_state", 2, "buyer")
 	s.feed.gauge("redis_breaker_state", 2)
 	s.feed.count("upstream_foreign_records_total", 3, "seller")
@@ -105,21 +107,21 @@ func TestTroubleInABrowser(t *testing.T) {
 		chromedp.EmulateViewport(1280, 900), colors("dark"),
 		chromedp.Navigate(s.base+"/"),
 		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 4`),
-		into(&found, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#findings li")].map(e => e.innerText)`)),
-		screenshot("trouble-dark-1280"),
+		browsertest.Into(&found, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#findings li")].map(e => e.innerText)`)),
+		browsertest.Screenshot("trouble-dark-1280"),
 		chromedp.EmulateViewport(390, 900), colors("light"),
-		screenshot("trouble-light-390"),
+		browsertest.Screenshot("trouble-light-390"),
 		press(`#pause`),
 		until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
 		keep(func() { s.feed.count("http_panics_total", 5) }),
 		until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
-		into(&held, chromedp.Evaluate[string](`String(`+total+`)`)),
+		browsertest.Into(&held, chromedp.Evaluate[string](`String(`+total+`)`)),
 		press(`#pause`),
 		until(total+`?.textContent === "5"`),
-		into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
+		browsertest.Into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
 		keep(s.stop),
 		until(`document.querySelector("#status.lost")`),
-		screenshot("lost-light-390"),
+		browsertest.Screenshot("lost-light-390"),
 	)
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())

@@ -1,0 +1,116 @@
+// Package browsertest lets tests drive a real browser over the pages that the
+// gateway serves. It needs Debian's Chromium, and fails a test without it.
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Open starts Debian's Chromium; complaints tells what it complained about
+// and which addresses outside base it asked for.
+func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	binary, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	t.Cleanup(cancel)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	complaints, err = listen(ctx, base)
+	if err == nil {
+		err = watch(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, complaints
+}
+
+// listen collects what the console, the browser's log and the network show.
+func listen(ctx context.Context, base string) (complaints func() []string, err error) {
+	var mu sync.Mutex
+	var found []string
+	complain := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, s)
+	}
+	err = chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			complain(fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
+		case *runtime.EventExceptionThrown:
+			complain("exception: " + e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			complain("log: " + e.Entry.Text + " " + e.Entry.URL)
+		case *network.EventRequestWillBeSent:
+			if u, err := url.Parse(e.Request.URL); err != nil || (u.Scheme != "data" && !strings.HasPrefix(e.Request.URL, base+"/")) {
+				complain("request: " + e.Request.URL)
+			}
+		}
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), found...)
+	}, err
+}
+
+// watch turns on what listen listens to, and records what the
+// Content-Security-Policy refuses from the first moment of each page.
+func watch(ctx context.Context) error {
+	const script = `window.refused = []; document.addEventListener("securitypolicyviolation", e => window.refused.push(e.violatedDirective + " " + e.blockedURI + " " + e.sourceFile + ":" + e.lineNumber + ":" + e.columnNumber))`
+	_, errScript := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	_, errLog := chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	_, errRuntime := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
+	_, errNetwork := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	return errors.Join(errScript, errLog, errRuntime, errNetwork)
+}
+
+// Into keeps the value of an action.
+func Into[T any](dst *T, action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		v, err := action(ctx, tab)
+		*dst = v
+		return err
+	})
+}
+
+// Screenshot saves what the browser shows, if the environment variable
+// SCREENSHOTS names a folder for pictures.
+func Screenshot(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		folder := os.Getenv("SCREENSHOTS")
+		if folder == "" {
+			return nil
+		}
+		picture, err := chromedp.FullScreenshot(100)(ctx, tab)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	})
+}
