@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -61,7 +62,7 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	}
 	reply.sweep()
 	e.drift.look(reply.samples)
-	c.account(e, reply)
+	c.count(e, want.Account, reply)
 	if err != nil {
 		return List{}, err
 	}
@@ -146,9 +147,10 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 	return answer{body, resp.RawResponse.Header}, nil
 }
 
-// account counts what a reply contained and logs what an operator must know,
-// once per list and without any of its content.
-func (c *Client) account(e *endpoint, r *reply) {
+// count tells metrics and log what the mapping met, once per list and without
+// any of its content. A foreign record is an event of security: it says whose list
+// it was in, not whose it is.
+func (c *Client) count(e *endpoint, account string, r *reply) {
 	for field, n := range r.skipped {
 		e.metrics.invalid[field].Add(float64(n))
 		c.log.Warn("legacy records refused", "kind", e.plan.kind, "field", field, "records", n, "of", r.seen)
@@ -159,6 +161,7 @@ func (c *Client) account(e *endpoint, r *reply) {
 	}
 	if r.foreign > 0 {
 		e.metrics.foreign.Add(float64(r.foreign))
-		c.log.Error("the legacy sent a record of another account", "kind", e.plan.kind, "records", r.foreign)
+		c.log.Error("the legacy sent a record of another account", slog.Group("security",
+			"event", "foreign_record", "kind", e.plan.kind, "account", account, "records", r.foreign))
 	}
 }
