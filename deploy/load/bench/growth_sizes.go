@@ -66,8 +66,13 @@ func (s *stand) sizeCells(ctx context.Context, records int) ([]string, error) {
 		return nil, err
 	}
 	each, held := c.heap/float64(copies), float64(sizes[0]+sizes[1]+sizes[2])
+	memory, share := report.Bytes(each), fmt.Sprintf("%.2f ×", each/held)
+	if each <= 0 {
+		// The heap shrank meanwhile by more than the lists take.
+		memory, share = "too little to tell", ""
+	}
 	return []string{
 		report.Count(records), report.Bytes(float64(len(reply))), report.Bytes(float64(sizes[0])), report.Bytes(float64(sizes[1])), report.Bytes(float64(sizes[2])),
-		report.Bytes(each), fmt.Sprintf("%.2f ×", each/held), report.Bytes(inRedis / float64(copies)),
+		memory, share, report.Bytes(inRedis / float64(copies)),
 	}, nil
 }
