@@ -32,6 +32,7 @@ func TestTTL(t *testing.T) {
 	if out, _, code := command(t, "ttl", "--ops", p.app.ops.url()); code != 0 || !strings.Contains(out, "buyer status=pending") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	p.eventually("every request has its record", func() bool { return strings.Count(p.logs.String(), `"key":"`) == 100 })
 	p.write("requests.log", p.logs.String())
 	out, errOut, code = command(t, "ttl", "--log", filepath.Join(p.dir, "requests.log"), "--json")
 	var logged ttllab.Report
