@@ -102,11 +102,8 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 // Find implements Store. Known keys are good within their time even when the
 // store cannot be asked.
 func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
-	if m, ok := r.good.GetIfPresent(c.Digest); ok && r.now().Before(m.until) {
-		return m.grant, nil
-	}
-	if until, ok := r.bad.GetIfPresent(c.Digest); ok && r.now().Before(until) {
-		return nil, ErrUnknownKey
+	if grant, known, err := r.recall(c.Digest); known {
+		return grant, err
 	}
 	f, err := r.join(ctx, c)
 	if err != nil {
@@ -120,6 +117,17 @@ func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
+// recall gives what is remembered of a key and still good.
+func (r *remembered) recall(d Digest) (grant *Grant, known bool, err error) {
+	if m, found := r.good.GetIfPresent(d); found && r.now().Before(m.until) {
+		return m.grant, true, nil
+	}
+	if until, found := r.bad.GetIfPresent(d); found && r.now().Before(until) {
+		return nil, true, ErrUnknownKey
+	}
+	return nil, false, nil
+}
+
 // join returns the flight that asks for the credential, and starts it when
 // there is none.
 func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
@@ -131,6 +139,12 @@ func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
 	defer r.mu.Unlock()
 	key := flightKey{c.Digest, r.epoch.Load()}
 	if f, ok := r.flights[key]; ok {
+		return f, nil
+	}
+	// A flight may have landed since the caller looked.
+	if grant, known, err := r.recall(c.Digest); known {
+		f := &flight{done: make(chan struct{}), grant: grant, err: err}
+		close(f.done)
 		return f, nil
 	}
 	switch {
