@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,7 +51,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 	if gen.authenticator, err = a.newAuthenticator(gen); err != nil {
 		return gen, err
 	}
-	proxies, err := parseProxies(cfg.Gateway.TrustedProxies)
+	proxies, err := cfg.Gateway.Proxies()
 	if err != nil {
 		return gen, err
 	}
@@ -131,21 +130,4 @@ func loadCertificate(c config.TLS) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
 	return &pair, nil
-}
-
-// parseProxies reads trusted_proxies: networks, or single addresses.
-func parseProxies(entries []string) ([]netip.Prefix, error) {
-	prefixes := make([]netip.Prefix, 0, len(entries))
-	for _, entry := range entries {
-		prefix, err := netip.ParsePrefix(entry)
-		if err != nil {
-			addr, addrErr := netip.ParseAddr(entry)
-			if addrErr != nil {
-				return nil, fmt.Errorf("gateway.trusted_proxies: %q is neither an address nor a network", entry)
-			}
-			prefix = netip.PrefixFrom(addr, addr.BitLen())
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, nil
 }

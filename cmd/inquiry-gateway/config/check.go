@@ -74,10 +74,10 @@ func (doc *document) checkGateway(g Gateway) {
 	}
 	for i, proxy := range g.TrustedProxies {
 		key := fmt.Sprintf("gateway.trusted_proxies[%d]", i)
-		bits, err := prefixBits(proxy)
+		prefix, err := parsePrefix(proxy)
 		if err != nil {
 			doc.wrong(key, "%v", err)
-		} else if bits == 0 {
+		} else if prefix.Bits() == 0 {
 			at, _ := doc.root.locate(key)
 			doc.warn(at, key, "%s trusts every client to name its own address", proxy)
 		}
@@ -109,12 +109,26 @@ func (a address) collides(b address) bool {
 	return a.port == b.port && a.port != "0" && same
 }
 
-func prefixBits(text string) (int, error) {
+// Proxies reads TrustedProxies as networks; a single address is a network of
+// its own. Load has checked that it can.
+func (g Gateway) Proxies() ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(g.TrustedProxies))
+	for _, entry := range g.TrustedProxies {
+		p, err := parsePrefix(entry)
+		if err != nil {
+			return nil, fmt.Errorf("gateway.trusted_proxies: %w", err)
+		}
+		prefixes = append(prefixes, p)
+	}
+	return prefixes, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
-		return ip.BitLen(), nil
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return p.Bits(), nil
+		return p, nil
 	}
-	return 0, errors.New("wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got " + strconv.Quote(shorten(text)))
+	return netip.Prefix{}, errors.New("wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got " + strconv.Quote(shorten(text)))
 }
