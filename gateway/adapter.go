@@ -28,8 +28,9 @@ type listHandler func(x *exchange, p auth.Principal) (reply, error)
 func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.begin(c)
+		x := g.begin(c.Request)
 		defer g.metrics.inFlight.Dec()
+		x.add("X-Content-Type-Options", g.headers.nosniff)
 		rep, err := g.run(h, x)
 		switch {
 		case err != nil && callerLeft(x.request):
@@ -50,29 +51,33 @@ func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), cont
 func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.begin(c)
+		x := g.begin(c.Request)
 		defer g.metrics.inFlight.Dec()
+		x.add("X-Content-Type-Options", g.headers.nosniff)
+		x.headerInto(c.Writer.Header())
 		h.ServeHTTP(c.Writer, c.Request)
 		x.status, x.bytes = c.Writer.Status(), max(c.Writer.Size(), 0)
 		g.end(x, series)
 	}
 }
 
-// begin names the request and gives the answer the headers that all have.
-func (g *Gateway) begin(c *gin.Context) *exchange {
+// begin names the request.
+func (g *Gateway) begin(r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
-	x := &exchange{id: g.idOf(c.Request), request: c.Request, begin: time.Now()}
-	h := c.Writer.Header()
-	h["X-Request-Id"] = []string{x.id}
-	h["X-Content-Type-Options"] = g.headers.nosniff
+	x := g.exchanges.Get().(*exchange)
+	x.request, x.begin = r, time.Now()
+	g.name(x)
 	return x
 }
 
-// end counts the exchange and leaves its record.
+// end counts the exchange and leaves its record. The exchange is another
+// request's from then on.
 func (g *Gateway) end(x *exchange, s *series) {
 	x.duration = time.Since(x.begin)
 	s.observe(x)
 	g.log(x, s.endpoint)
+	*x = exchange{}
+	g.exchanges.Put(x)
 }
 
 // run calls the handler and turns a panic into an error: nothing has been
@@ -88,21 +93,22 @@ func (g *Gateway) run(h handler, x *exchange) (rep reply, err error) {
 			panic(cause)
 		}
 		g.metrics.panics.Inc()
-		g.logger.Error("panic in a handler", "request_id", x.id, "stack", string(debug.Stack()))
+		g.logger.Error("panic in a handler", "request_id", x.id.String(), "stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %v", cause)
 	}()
 	return h(x)
 }
 
-// idOf takes over the id that a trusted proxy gave the request, so that its
+// name takes over the id that a trusted proxy gave the request, so that its
 // logs and these tell of the same request; a stranger's is not believed.
-func (g *Gateway) idOf(r *http.Request) string {
-	if len(g.proxies) > 0 && g.proxies.trust(peer(r)) {
-		if id := r.Header.Get("X-Request-Id"); validRequestID(id) {
-			return id
+func (g *Gateway) name(x *exchange) {
+	if len(g.proxies) > 0 && g.proxies.trust(peer(x.request)) {
+		if id := x.request.Header.Get("X-Request-Id"); validRequestID(id) {
+			x.id.set(id)
+			return
 		}
 	}
-	return newRequestID()
+	x.id.draw()
 }
 
 // authorized runs the checks in their public order (who, then whether they may)
@@ -159,7 +165,7 @@ func (g *Gateway) list(x *exchange, p auth.Principal) (reply, error) {
 
 // get waits for a list no longer than the request may take.
 func (g *Gateway) get(x *exchange, k cache.Key) (cache.Result, error) {
-	ctx, cancel := context.WithTimeout(withRequestID(x.request.Context(), x.id), g.requestTimeout-time.Since(x.begin))
+	ctx, cancel := context.WithTimeout(withRequestID(x.request.Context(), x.id.String()), g.requestTimeout-time.Since(x.begin))
 	defer cancel()
 	return g.lists.Get(ctx, k)
 }
@@ -168,62 +174,66 @@ func (g *Gateway) get(x *exchange, k cache.Key) (cache.Result, error) {
 type reply struct {
 	status int
 	list   *cache.Result // nil: body is sent as it is
-	header http.Header   // of an error
 	body   []byte
 }
 
-// write sends a reply with one write of the body. HEAD gets the header that GET
-// would have; net/http leaves out its body.
+// write sends a reply with one write. HEAD gets the header that GET would have;
+// net/http leaves out its body.
 func (g *Gateway) write(w gin.ResponseWriter, x *exchange, rep reply) {
 	x.status = rep.status
-	x.rateHeaders(w.Header())
+	x.rateHeaders()
 	if rep.list != nil {
 		g.writeList(w, x, rep.list)
 		return
 	}
-	h := w.Header()
-	for name, values := range rep.header {
-		h[name] = values
-	}
-	h["Content-Length"] = []string{strconv.Itoa(len(rep.body))}
-	g.send(w, x, rep.body)
+	x.send(w, []string{strconv.Itoa(len(rep.body))}, rep.body)
 }
 
 // writeList sends a list or, where the caller has it already, a 304 with the
 // headers that the 200 would have had (RFC 9110, section 15.4.5).
 func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Result) {
-	h := w.Header()
-	h["Cache-Control"] = g.headers.cacheControl
-	h["Vary"] = g.headers.vary
-	h["Etag"] = found.Entry.ETag
-	h["Age"] = g.headers.ageOf(found.Age)
-	h["Cache-Status"] = g.headers.cacheStatus(found)
+	x.add("Cache-Control", g.headers.cacheControl)
+	x.add("Vary", g.headers.vary)
+	x.add("Etag", found.Entry.ETag)
+	x.add("Age", g.headers.ageOf(found.Age))
+	x.add("Cache-Status", g.headers.cacheStatus(found))
 	if tags := x.request.Header["If-None-Match"]; len(tags) > 0 && notModified(tags, found.Entry.ETag[0]) {
 		x.status = http.StatusNotModified
-		w.WriteHeader(http.StatusNotModified)
-		w.WriteHeaderNow()
+		x.send(w, nil, nil)
 		return
 	}
 	variant, coded := chooseVariant(found.Entry, x.request.Header["Accept-Encoding"])
 	switch coded {
 	case gzip:
-		h["Content-Encoding"] = g.headers.gzip
+		x.add("Content-Encoding", g.headers.gzip)
 	case zstd:
-		h["Content-Encoding"] = g.headers.zstd
+		x.add("Content-Encoding", g.headers.zstd)
 	}
-	h["Content-Type"] = g.headers.jsonType
-	h["Content-Length"] = variant.Length
-	g.send(w, x, variant.Body)
+	x.add("Content-Type", g.headers.jsonType)
+	x.send(w, variant.Length, variant.Body)
 }
 
-// send writes the status and the body, in one write where the connection can
-// hold back. A caller that is gone is noted as such; there is nobody left to
-// tell.
-func (g *Gateway) send(w gin.ResponseWriter, x *exchange, body []byte) {
-	w.WriteHeader(x.status)
+// send writes the answer, with one write where the connection can hold its head
+// back. A caller that is gone is noted as such; there is nobody left to tell.
+func (x *exchange) send(w gin.ResponseWriter, length []string, body []byte) {
+	h := w.Header()
+	clear(h) // gin puts Allow there, which is among the fields too
+	if length != nil {
+		h["Content-Length"] = length
+	}
 	conn := joinedOf(x.request)
+	switch {
+	case conn == nil:
+		x.headerInto(h)
+	case x.request.TLS != nil:
+		x.headerInto(h)
+		conn.hold(nil)
+	default:
+		conn.hold(x)
+	}
+	w.WriteHeader(x.status)
 	if conn != nil {
-		conn.hold()
+		w.Flush() // the head alone
 	}
 	n, err := w.Write(body)
 	if conn != nil {
@@ -234,4 +244,18 @@ func (g *Gateway) send(w gin.ResponseWriter, x *exchange, body []byte) {
 	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
 		x.status, x.cause = statusClientClosedRequest, err
 	}
+}
+
+// appendHead implements headWriter.
+func (x *exchange) appendHead(b []byte) []byte {
+	b = append(b, "X-Request-Id: "...)
+	b = append(b, x.id.bytes()...)
+	b = append(b, "\r\n"...)
+	return x.fields.appendTo(b)
+}
+
+// headerInto puts all but the length into net/http's map.
+func (x *exchange) headerInto(h http.Header) {
+	h["X-Request-Id"] = []string{x.id.String()}
+	x.fields.into(h)
 }

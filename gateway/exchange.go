@@ -16,7 +16,7 @@ import (
 // exchange is one request on its way through the gateway: what every handler
 // may need to know of it, and the notes that become its one log record.
 type exchange struct {
-	id      string
+	id      requestID
 	request *http.Request
 	begin   time.Time
 
@@ -30,37 +30,52 @@ type exchange struct {
 	status    int
 	bytes     int
 	duration  time.Duration
+
+	fields // of the answer's header
 }
 
 // statusClientClosedRequest is logged and counted where the caller left before
 // the answer; it is never sent. The number is nginx's.
 const statusClientClosedRequest = 499
 
-// newRequestID gives 128 random bits as hex. It needs to be unique, not
-// secret, so it comes from the runtime's own generator, which takes no lock
-// and no system call.
-func newRequestID() string {
+// requestID is the id of one request, kept as bytes: most requests need it for
+// their header and their record only.
+type requestID struct {
+	text [maxFilterBytes]byte
+	n    int
+}
+
+// draw makes up an id: 128 random bits as hex. It needs to be unique, not
+// secret, so it comes from the runtime's own generator, which takes no lock and
+// no system call.
+func (id *requestID) draw() {
 	var raw [16]byte
 	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(raw[8:], rand.Uint64())
-	var text [32]byte
-	hex.Encode(text[:], raw[:])
-	return string(text[:])
+	id.n = hex.Encode(id.text[:], raw[:])
 }
+
+// set takes an id over; it must be valid.
+func (id *requestID) set(s string) { id.n = copy(id.text[:], s) }
+
+func (id *requestID) bytes() []byte { return id.text[:id.n] }
+
+// String is for what may outlive the request.
+func (id *requestID) String() string { return string(id.bytes()) }
 
 // validRequestID says whether an id from a trusted proxy can be taken over: it
 // goes into logs and headers, so it is bounded and of a harmless alphabet.
 func validRequestID(s string) bool { return validFilterValue(s) }
 
-type requestIDKey struct{}
+type contextKey struct{}
 
 // withRequestID lets a fill that outlives its caller still name the request
 // that caused it.
 func withRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestIDKey{}, id)
+	return context.WithValue(ctx, contextKey{}, id)
 }
 
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
+func requestIDOf(ctx context.Context) string {
+	id, _ := ctx.Value(contextKey{}).(string)
 	return id
 }

@@ -29,7 +29,7 @@ func NewFill(f Fetcher) cache.Fill {
 	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
 		list, err := f.Fetch(ctx, upstream.Request{
 			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType,
-			RequestID: requestID(ctx),
+			RequestID: requestIDOf(ctx),
 		})
 		if err != nil {
 			return cache.Content{}, err

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -83,6 +84,7 @@ type Gateway struct {
 	proxies        proxies
 	requestLog     io.Writer
 	records        *records
+	exchanges      sync.Pool // of *exchange
 	sampleHits     uint64
 	logListKeys    bool
 	logger         *slog.Logger
@@ -112,6 +114,7 @@ func New(opts Options) *Gateway {
 		proxies:        opts.TrustedProxies,
 		requestLog:     opts.RequestLog,
 		records:        newRecords(),
+		exchanges:      sync.Pool{New: func() any { return new(exchange) }},
 		sampleHits:     uint64(max(opts.SampleHits, 1)),
 		logListKeys:    opts.LogListKeys,
 		logger:         opts.Logger,

@@ -166,7 +166,7 @@ func TestKeyOfALookUp(t *testing.T) {
 	b := newBench(Options{RequestTimeout: time.Minute, Lists: listsFunc(func(ctx context.Context, k cache.Key) (cache.Result, error) {
 		asked = k
 		deadline, _ = ctx.Deadline()
-		if requestID(ctx) == "" {
+		if requestIDOf(ctx) == "" {
 			t.Error("the fill would not know its request")
 		}
 		return entryOf("acme"), nil

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -10,17 +12,21 @@ import (
 // net/http sends an answer whose body is larger than its buffer in two writes:
 // a full buffer, which begins with the header, and the rest of the body. Each
 // write is a system call and, to the peer, a segment of its own. A joinedConn
-// holds the first back until the rest has come.
+// holds the header back until the body comes and sends both with one call,
+// without copying the body.
 
-// maxJoined is what a connection holds back at most; larger answers go out
-// together with what was held, without being copied.
-const maxJoined = 64 << 10
+// heldBytes is room for what is held back: a header, or with TLS its record.
+const heldBytes = 2 << 10
+
+// errNoHead cuts a connection off on which net/http did not write a header where
+// one was due: nothing that follows could be trusted to be an answer.
+var errNoHead = errors.New("the answer's header did not come in one piece")
 
 // JoinWrites returns a listener whose connections can send an answer of the
 // Gateway in one write. It needs ConnContext in the server's settings; TLS, if
 // any, goes around it.
 func JoinWrites(l net.Listener) net.Listener {
-	return &joinedListener{l, &sync.Pool{New: func() any { return new(make([]byte, 0, maxJoined)) }}}
+	return &joinedListener{l, &sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }}}
 }
 
 // ConnContext goes into http.Server.ConnContext, so that a request knows its
@@ -61,44 +67,78 @@ func (l *joinedListener) Accept() (net.Conn, error) {
 	return &joinedConn{Conn: c, buffers: l.buffers}, nil
 }
 
+// headWriter adds its lines to the head of an answer.
+type headWriter interface {
+	appendHead(b []byte) []byte
+}
+
 // joinedConn is written by one goroutine at a time, which is the one that
 // serves its request.
 type joinedConn struct {
 	net.Conn
 	buffers *sync.Pool
-	held    *[]byte // nil: nothing is held back
+	held    *[]byte    // nil: nothing is held back
+	head    headWriter // whose lines go into the head that is due; nil: none
+	parts   [2][]byte  // of one write, kept here to be allocated once
+	vector  net.Buffers
 }
 
-// hold begins to hold back what is written.
-func (c *joinedConn) hold() { c.held = c.buffers.Get().(*[]byte) }
+// hold begins to hold back: what is written next is the answer's head, alone.
+// The lines of head, if any, become part of it.
+func (c *joinedConn) hold(head headWriter) {
+	c.held, c.head = c.buffers.Get().(*[]byte), head
+}
 
-// Write sends p, or keeps it until release while the connection holds back.
+// Write keeps the head until the next part of the answer, which goes out
+// together with it.
 func (c *joinedConn) Write(p []byte) (int, error) {
-	if c.held == nil {
+	switch {
+	case c.held == nil:
 		return c.Conn.Write(p)
-	}
-	if len(*c.held)+len(p) <= maxJoined {
+	case len(*c.held) > 0:
+		return len(p), c.writeBoth(p)
+	case c.head == nil:
 		*c.held = append(*c.held, p...)
 		return len(p), nil
 	}
-	parts := net.Buffers{*c.held, p}
-	_, err := parts.WriteTo(c.Conn)
-	*c.held = (*c.held)[:0]
-	return len(p), err
+	const end = "\r\n"
+	if !bytes.HasSuffix(p, []byte(end+end)) {
+		return 0, errNoHead
+	}
+	b := append(*c.held, p[:len(p)-len(end)]...)
+	*c.held = append(c.head.appendHead(b), end...)
+	return len(p), nil
 }
 
-// release sends what was held back. After a failure the connection is of no
-// use: part of an answer may have gone out, and nothing may follow it.
+// writeBoth sends what is held and p with one call.
+func (c *joinedConn) writeBoth(p []byte) error {
+	c.parts = [2][]byte{*c.held, p}
+	c.vector = c.parts[:]
+	_, err := c.vector.WriteTo(c.Conn)
+	c.parts = [2][]byte{} // the body is the cache's
+	c.giveBack()
+	return err
+}
+
+// release ends the holding, and sends what is still held: the head of an answer
+// without a body. After a failure the connection is of no use: part of an answer
+// may have gone out, and nothing may follow it.
 func (c *joinedConn) release() error {
-	held := c.held
-	c.held = nil
+	if c.held == nil {
+		return nil
+	}
 	var err error
-	if len(*held) > 0 {
-		if _, err = c.Conn.Write(*held); err != nil {
+	if len(*c.held) > 0 {
+		if _, err = c.Conn.Write(*c.held); err != nil {
 			_ = c.Conn.Close() // its error says less than the write's
 		}
 	}
-	*held = (*held)[:0]
-	c.buffers.Put(held)
+	c.giveBack()
 	return err
+}
+
+func (c *joinedConn) giveBack() {
+	*c.held = (*c.held)[:0]
+	c.buffers.Put(c.held)
+	c.held, c.head = nil, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -42,16 +41,14 @@ func (g *Gateway) refusal(x *exchange, err error) reply {
 	p := problemOf(err)
 	x.cause = err
 	x.problem = p.Code
-	header := http.Header{
-		"Content-Type":  g.headers.jsonType,
-		"Cache-Control": g.headers.noStore,
-	}
+	x.add("Content-Type", g.headers.jsonType)
+	x.add("Cache-Control", g.headers.noStore)
 	if p.header[0] != "" {
-		header[p.header[0]] = []string{p.header[1]}
+		x.add(p.header[0], []string{p.header[1]})
 	}
-	shown := p.Occurrence(x.id)
+	shown := p.Occurrence(x.id.String())
 	shown.Source = p.source
-	return reply{status: p.Status, header: header, body: v1.AppendErrors(nil, shown)}
+	return reply{status: p.Status, body: v1.AppendErrors(nil, shown)}
 }
 
 // problemOf is the one table of errors. What it does not know is a bug, and

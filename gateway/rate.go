@@ -3,7 +3,6 @@ package gateway
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -34,13 +33,13 @@ func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
 // rateHeaders tell the account's rate and what is left of it, in the form of
 // the IETF's draft on RateLimit header fields. Moments are rounded up, so that
 // who waits for them waits long enough.
-func (x *exchange) rateHeaders(h http.Header) {
+func (x *exchange) rateHeaders() {
 	if x.rate.Policy == "" {
 		return
 	}
 	policy := strconv.Quote(x.rate.Policy)
-	h["Ratelimit-Policy"] = []string{policy + ";q=" + strconv.Itoa(x.rate.Limit) + ";w=" + wholeSeconds(x.rate.Window)}
-	h["Ratelimit"] = []string{policy + ";r=" + strconv.Itoa(x.rate.Remaining) + ";t=" + wholeSeconds(x.rate.Reset)}
+	x.add("Ratelimit-Policy", []string{policy + ";q=" + strconv.Itoa(x.rate.Limit) + ";w=" + wholeSeconds(x.rate.Window)})
+	x.add("Ratelimit", []string{policy + ";r=" + strconv.Itoa(x.rate.Remaining) + ";t=" + wholeSeconds(x.rate.Reset)})
 }
 
 func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }

@@ -56,7 +56,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = append(b, `","level":"`...)
 	b = append(b, level.String()...)
 	b = append(b, `","msg":"request","request_id":"`...)
-	b = append(b, x.id...) // of a harmless alphabet, taken over or made
+	b = append(b, x.id.bytes()...) // of a harmless alphabet, taken over or made
 	b = append(b, `","method":"`...)
 	b = append(b, methodLabel(x.request.Method)...)
 	b = append(b, `","endpoint":"`...)

@@ -2,17 +2,12 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,19 +24,20 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			id: "0123abcd", request: httptest.NewRequest(http.MethodGet, "/", nil), begin: time.Unix(1700000000, 123456789).UTC(),
+			request: httptest.NewRequest(http.MethodGet, "/", nil), begin: time.Unix(1700000000, 123456789).UTC(),
 			status: rapid.IntRange(200, 599).Draw(t, "status"), bytes: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
 			problem:   text.Draw(t, "problem"), cause: errors.New(text.Draw(t, "cause")),
 		}
+		x.id.set("0123abcd")
 		var want bytes.Buffer
 		level := slog.LevelInfo
 		if x.status >= 500 {
 			level = slog.LevelError
 		}
 		record := slog.NewRecord(x.begin, level, "request", 0)
-		record.Add("request_id", x.id, "method", "GET", "endpoint", "e", "status", x.status, "duration_seconds", 0.0, "bytes", x.bytes,
+		record.Add("request_id", x.id.String(), "method", "GET", "endpoint", "e", "status", x.status, "duration_seconds", 0.0, "bytes", x.bytes,
 			"client_address", "192.0.2.1", "account", x.principal.Account, "key_id", x.principal.KeyID, "auth_seconds", 0.0,
 			"cache", "hit", "tier", "local", "age_seconds", float64(x.list.Age.Microseconds())/1e6, "list_seconds", 0.0)
 		if x.problem != "" {
@@ -91,75 +87,4 @@ func parsed(t *rapid.T, line []byte) map[string]any {
 		t.Fatalf("%v in %s", err, line)
 	}
 	return m
-}
-
-// writes counts the writes that reach a connection.
-type writes struct {
-	net.Listener
-	sizes chan int
-}
-
-func (l writes) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	return countedConn{c, l.sizes}, err
-}
-
-type countedConn struct {
-	net.Conn
-	sizes chan int
-}
-
-func (c countedConn) Write(p []byte) (int, error) {
-	c.sizes <- len(p)
-	return c.Conn.Write(p)
-}
-
-// Header and body leave together, of whatever size the body is, and the next
-// answer on the connection is whole too.
-func TestAnswerLeavesInOneWrite(t *testing.T) {
-	body := []byte(strings.Repeat("x", 200<<10))
-	size := 0
-	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return body[:size] })})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := writes{l, make(chan int, 100)}
-	s := &http.Server{Handler: g, ConnContext: ConnContext}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(JoinWrites(counted)) }()
-	client := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(func() { client.CloseIdleConnections(); _ = s.Close(); <-done })
-	for _, size = range []int{33, 2000, 3500, 4000, 6000, 10 << 10, 60 << 10, 64 << 10, 200 << 10, 100} {
-		resp, err := client.Get("http://" + l.Addr().String() + "/api/v1/buyer/inquiries")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil || len(got) != size {
-			t.Fatalf("%d bytes: got %d, %v", size, len(got), err)
-		}
-		if most := 1 + size/maxJoined; len(counted.sizes) > most {
-			t.Errorf("%d bytes left in %d writes", size, len(counted.sizes))
-		}
-		for len(counted.sizes) > 0 {
-			<-counted.sizes
-		}
-	}
-}
-
-// sized has one list, of the body that it is told.
-type sized func() []byte
-
-func (s sized) Lookup(cache.Key) (cache.Result, bool) {
-	r := entryOf("acme")
-	body := s()
-	r.Entry.Identity = cache.Variant{Body: body, Length: []string{strconv.Itoa(len(body))}}
-	return r, true
-}
-
-func (s sized) Get(_ context.Context, k cache.Key) (cache.Result, error) {
-	r, _ := s.Lookup(k)
-	return r, nil
 }

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/cache"
+)
+
+// writes counts the writes that reach a connection.
+type writes struct {
+	net.Listener
+	sizes chan int
+}
+
+func (l writes) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.sizes}, err
+}
+
+type countedConn struct {
+	net.Conn
+	sizes chan int
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.sizes <- len(p)
+	return c.Conn.Write(p)
+}
+
+// Header and body leave together, of whatever size the body is, and the next
+// answer on the connection is whole too.
+func TestAnswerLeavesInOneWrite(t *testing.T) {
+	body := []byte(strings.Repeat("x", 200<<10))
+	size := 0
+	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return body[:size] })})
+	counted := writes{listenHere(t), make(chan int, 100)}
+	serveJoined(t, g, counted)
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	for _, size = range []int{33, 2000, 3500, 4000, 6000, 10 << 10, 60 << 10, 64 << 10, 200 << 10, 100} {
+		resp, err := client.Get("http://" + counted.Addr().String() + "/api/v1/buyer/inquiries")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || len(got) != size {
+			t.Fatalf("%d bytes: got %d, %v", size, len(got), err)
+		}
+		// A TCP connection sends both parts with one call; this one is none, and
+		// gets them one by one.
+		if n := len(counted.sizes); n != 2 {
+			t.Errorf("%d bytes left in %d parts, want the head and the body", size, n)
+		}
+		for len(counted.sizes) > 0 {
+			<-counted.sizes
+		}
+	}
+}
+
+// sized has one list, of the body that it is told.
+type sized func() []byte
+
+func (s sized) Lookup(cache.Key) (cache.Result, bool) {
+	r := entryOf("acme")
+	body := s()
+	r.Entry.Identity = cache.Variant{Body: body, Length: []string{strconv.Itoa(len(body))}}
+	return r, true
+}
+
+func (s sized) Get(_ context.Context, k cache.Key) (cache.Result, error) {
+	r, _ := s.Lookup(k)
+	return r, nil
+}
+
+func listenHere(t *testing.T) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func serveJoined(t *testing.T, g *Gateway, l net.Listener) {
+	s := &http.Server{Handler: g, ConnContext: ConnContext}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(JoinWrites(l)) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+}
+
+// limited has a rate for everybody.
+type limited struct{}
+
+func (limited) Allow(context.Context, string, string) rate.Decision {
+	return rate.Decision{Allowed: true, Policy: "gold", Limit: 10, Remaining: 3}
+}
+
+// The head that is written by hand says what net/http would have said.
+func TestHeadIsThatOfNetHTTP(t *testing.T) {
+	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return []byte(strings.Repeat("x", 5000)) }), Rate: limited{}, Docs: true})
+	l := listenHere(t)
+	serveJoined(t, g, l)
+	const list = "/api/v1/buyer/inquiries"
+	for _, tt := range []struct{ method, target, version, header string }{
+		{"GET", list, "1.1", "Accept: */*"},
+		{"GET", list, "1.1", "Accept-Encoding: gzip"},
+		{"GET", list, "1.1", `If-None-Match: W/"x"`},
+		{"GET", list, "1.1", "Connection: close"},
+		{"GET", list, "1.1", "Expect: 100-continue\r\nContent-Length: 3"},
+		{"GET", list, "1.0", "Connection: keep-alive"},
+		{"HEAD", list, "1.1", "Accept: */*"},
+		{"HEAD", list, "1.0", "Accept: */*"},
+		{"GET", list + "?status=%zz", "1.1", "Accept: */*"},
+		{"GET", "/nowhere", "1.1", "Accept: */*"},
+		{"POST", list, "1.1", "Content-Length: 0"},
+		{"GET", "/openapi.json", "1.1", "Accept: */*"},
+	} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			conn, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			text := fmt.Sprintf("%s %s HTTP/%s\r\nHost: x\r\nAuthorization: Bearer k\r\n%s\r\n\r\n", tt.method, tt.target, tt.version, tt.header)
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := http.ReadResponse(bufio.NewReader(conn), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Body.Close()
+			gotBody, err := io.ReadAll(got.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := httptest.NewRecorder()
+			g.ServeHTTP(want, request)
+			for _, own := range []string{"Date", "Connection", "X-Request-Id"} { // of a connection, and of one request
+				if own == "X-Request-Id" && len(got.Header.Get(own)) != 32 {
+					t.Errorf("%s is %q", own, got.Header.Get(own))
+				}
+				got.Header.Del(own)
+				want.Header().Del(own)
+			}
+			same := maps.EqualFunc(got.Header, want.Header(), func(a, b []string) bool { return len(a) == 1 && len(b) == 1 && a[0] == b[0] })
+			if got.StatusCode != want.Code || !same {
+				t.Errorf("got  %d %v\nwant %d %v", got.StatusCode, got.Header, want.Code, want.Header())
+			}
+			if tt.method != "HEAD" && len(gotBody) != want.Body.Len() {
+				t.Errorf("%d bytes, want %d", len(gotBody), want.Body.Len())
+			}
+		})
+	}
+}
