@@ -34,6 +34,7 @@ func (s *shard) addTo(m *sample, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
+	s.settleAll()
 	m.halfLife = s.halfLife
 	lookups, fills := s.totals()
 	m.lookups += lookups

@@ -77,7 +77,7 @@ func New(o Options) (*Estimator, error) {
 		lab := &kindLab{name: k.Name}
 		lab.rules.Store(newRules(k.Policy))
 		for i := range lab.shards {
-			lab.shards[i].init((o.Keys+shardCount-1)/shardCount, max(o.HalfLife, 0))
+			lab.shards[i].init(lab, (o.Keys+shardCount-1)/shardCount, max(o.HalfLife, 0))
 		}
 		e.kinds = append(e.kinds, lab)
 	}
@@ -140,7 +140,7 @@ func (e *Estimator) Lookup(kind int, key uint64, now time.Time) {
 	s := &lab.shards[h%shardCount]
 	drawn := s.seen.Add(1)%drawEvery == 0
 	if drawn || s.wants(h) {
-		s.lookup(h, drawn, now.UnixNano(), lab)
+		s.lookup(h, drawn, now.UnixNano())
 	}
 }
 

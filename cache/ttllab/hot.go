@@ -56,13 +56,14 @@ func (s *shard) draw(d draw) (last int64, twice bool) {
 
 // promote makes a key a hot one. If it was in the sample it brings its state
 // along.
-func (s *shard) promote(d draw, last int64, r *rules) {
+func (s *shard) promote(d draw, last int64) {
 	if _, ok := s.hot.index[d.hash]; ok {
 		return
 	}
 	k := watched{hash: d.hash}
 	if i, ok := s.sample.index[d.hash]; ok {
 		was := &s.sample.keys[i]
+		s.settle(was, &s.sample)
 		k = *was
 		k.scale(0)
 		was.looks = looks{} // what was learnt, and each candidate's entry, are the hot key's now
@@ -70,7 +71,7 @@ func (s *shard) promote(d draw, last int64, r *rules) {
 			was.cells[c].fill = 0
 		}
 	} else {
-		k.guess(r, d.at, drawEvery/float64(max(d.at-last, 1)), s.first)
+		k.guess(s.lab.rules.Load(), d.at, drawEvery/float64(max(d.at-last, 1)), s.first)
 	}
 	s.hot.add(k)
 	s.markHot()

@@ -96,6 +96,7 @@ func (e *Estimator) Next(now time.Time) (Recheck, bool) {
 func (s *shard) takePicks() (picks [2]pick, weights [2]float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleAll()
 	picks = [2]pick{s.sample.pick, s.hot.pick}
 	s.sample.pick, s.hot.pick = pick{}, pick{}
 	return picks, [2]float64{float64(picks[0].of) / s.rate(), float64(picks[1].of)}
@@ -124,10 +125,11 @@ func (e *Estimator) Rechecked(r Recheck, answeredAt time.Time, body uint64) {
 func (s *shard) recheck(h uint64, now sighting) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, _ := s.find(h)
+	k, set := s.find(h)
 	if k == nil {
 		return 0
 	}
+	s.settle(k, set)
 	k.observe(now)
 	return pool([]looks{k.looks}).rate
 }

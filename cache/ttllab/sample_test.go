@@ -91,7 +91,7 @@ func TestTheSampleIsBoundedAndKeepsTheLowestHashes(t *testing.T) {
 
 // What the package comment states.
 const (
-	bytesPerKey  = 1536
+	bytesPerKey  = 1600
 	bytesPerKind = 850 << 10
 )
 

@@ -27,9 +27,11 @@ type shard struct {
 	hotBits   [hotWords]atomic.Uint64
 
 	mu       sync.Mutex
+	lab      *kindLab
 	quota    [2]int // of the sample and of the hot keys
 	halfLife int64
 	epoch    int64   // number of half-lives since 1970; 0: no look-up yet
+	next     int64   // when the next begins, Unix ns
 	first    int64   // the first look-up, Unix ns
 	lookups  float64 // aged count of seen, up to the last aging
 	fills    float64
@@ -53,6 +55,7 @@ type stratum struct {
 // watched is one key of the sample.
 type watched struct {
 	hash    uint64
+	pending burst
 	last    int64   // look-up, Unix ns
 	lookups float64 // aged
 	fills   float64 // aged; of the real cache
@@ -64,6 +67,25 @@ type watched struct {
 	ref    any
 	looks  looks
 	cells  [candidateCount]cell
+}
+
+// settleAfter bounds how long look-ups wait to be played.
+const settleAfter = int64(time.Second)
+
+// burst is the look-ups of one key that have not been played through the
+// candidates yet. Playing several at once costs little more than playing one:
+// what a look-up costs is to get the key's cells from memory. With the hash it
+// fills a cache line.
+type burst struct {
+	n  int
+	at [6]int64 // Unix ns
+}
+
+// add keeps a look-up for later and tells whether it is time to settle.
+func (b *burst) add(now int64) bool {
+	b.at[b.n] = now
+	b.n++
+	return b.n == len(b.at) || now-b.at[0] > settleAfter
 }
 
 // sighting is a body and when the legacy gave it.
@@ -81,8 +103,9 @@ type cell struct {
 	ageSq   float64
 }
 
-func (s *shard) init(quota int, halfLife time.Duration) {
+func (s *shard) init(lab *kindLab, quota int, halfLife time.Duration) {
 	hot := quota / 4
+	s.lab = lab
 	s.quota, s.halfLife = [2]int{quota - hot, hot}, int64(halfLife)
 	s.sample.index, s.hot.index = map[uint64]int32{}, map[uint64]int32{}
 	s.threshold.Store(everyRank)
@@ -98,25 +121,27 @@ func (s *shard) wants(h uint64) bool {
 
 // find returns a watched key and its stratum, or nil.
 func (s *shard) find(h uint64) (*watched, *stratum) {
-	for _, set := range [...]*stratum{&s.hot, &s.sample} {
-		if i, ok := set.index[h]; ok {
-			return &set.keys[i], set
+	if s.maybeHot(h) {
+		if i, ok := s.hot.index[h]; ok {
+			return &s.hot.keys[i], &s.hot
 		}
+	}
+	if i, ok := s.sample.index[h]; ok {
+		return &s.sample.keys[i], &s.sample
 	}
 	return nil, nil
 }
 
-func (s *shard) lookup(h uint64, drawn bool, now int64, lab *kindLab) {
+func (s *shard) lookup(h uint64, drawn bool, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
 	if s.first == 0 {
 		s.first = now
 	}
-	r := lab.rules.Load()
 	if drawn {
 		if last, twice := s.draw(draw{h, now}); twice {
-			s.promote(draw{h, now}, last, r)
+			s.promote(draw{h, now}, last)
 		}
 	}
 	k, set := s.find(h)
@@ -126,14 +151,35 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, lab *kindLab) {
 		}
 		set = &s.sample
 	}
-	k.lookups++
-	k.last = max(k.last, now)
-	set.answers++
-	if k.served.at != 0 && now-k.served.at < int64(r.policy.TTL)+r.swr {
-		set.cached++
-		set.pick.consider(k, now)
+	if k.pending.add(now) {
+		s.settle(k, set)
 	}
-	k.simulate(r, now, lab.latency.Load(), &set.ages)
+}
+
+// settle plays the look-ups that wait. Whatever reads or changes a key settles it
+// first, so that the order of events is kept. It needs the lock.
+func (s *shard) settle(k *watched, set *stratum) {
+	r, latency := s.lab.rules.Load(), s.lab.latency.Load()
+	for _, now := range k.pending.at[:k.pending.n] {
+		k.lookups++
+		k.last = max(k.last, now)
+		set.answers++
+		if k.served.at != 0 && now-k.served.at < int64(r.policy.TTL)+r.swr {
+			set.cached++
+			set.pick.consider(k, now)
+		}
+		k.simulate(r, now, latency, &set.ages)
+	}
+	k.pending.n = 0
+}
+
+// settleAll settles every key. It needs the lock.
+func (s *shard) settleAll() {
+	for _, set := range [...]*stratum{&s.sample, &s.hot} {
+		for i := range set.keys {
+			s.settle(&set.keys[i], set)
+		}
+	}
 }
 
 // admit takes a key into the sample if it belongs there. When the sample is full
@@ -160,6 +206,7 @@ func (s *shard) admit(h uint64) *watched {
 		return nil
 	}
 	s.threshold.Store(highest)
+	s.settle(&set.keys[top], set)
 	set.drop(top)
 	return set.add(watched{hash: h})
 }
@@ -167,10 +214,11 @@ func (s *shard) admit(h uint64) *watched {
 func (s *shard) fill(h uint64, f Fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, _ := s.find(h)
+	k, set := s.find(h)
 	if k == nil {
 		return
 	}
+	s.settle(k, set)
 	if !f.Shared {
 		k.fills++
 	}
@@ -186,16 +234,18 @@ func (s *shard) fill(h uint64, f Fill) {
 
 // advance ages all counts when a half-life has ended. It needs the lock.
 func (s *shard) advance(now int64) {
-	if s.halfLife == 0 {
+	if s.halfLife == 0 || now < s.next {
 		return
 	}
 	epoch := now / s.halfLife
+	s.next = (epoch + 1) * s.halfLife
 	if s.epoch == 0 {
 		s.epoch = epoch
 	}
 	if epoch <= s.epoch {
 		return
 	}
+	s.settleAll()
 	steps := int(min(epoch-s.epoch, 64))
 	s.epoch = epoch
 	f := math.Ldexp(1, -steps)
@@ -267,5 +317,6 @@ func (k *watched) scale(f float64) {
 func (s *shard) forgetAges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleAll()
 	s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
 }
