@@ -56,7 +56,7 @@ func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
 	for range 3 {
 		nodes = append(nodes, newAdvice(t, openRedis(t, patient(redisAt(srv.Addr))), c))
 	}
-	eventually(t, "all nodes listen", func() bool { return srv.Do("PUBSUB", "NUMSUB", "iq:1:advice") == "*2\r\n$11\r\niq:1:advice\r\n:3" })
+	eventually(t, "all nodes listen", func() bool { return srv.Do("PUBSUB", "NUMSUB", "iq:2:advice") == "*2\r\n$11\r\niq:2:advice\r\n:3" })
 	if n := len(enterAll(t, nodes)); n != 60 {
 		t.Fatalf("%d of 60 calls without advice", n)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math/bits"
 	"time"
 )
 
@@ -11,12 +12,11 @@ import (
 //
 //	"IQE" version | kind, account, status, inquiry type, fingerprint |
 //	answered at (8, Unix ns) | kind epoch (8) | account epoch (8) | sum (16) |
-//	lengths of identity, gzip, zstd | the three bodies | CRC-32C of all before (4)
+//	body | CRC-32C of all before (4)
 //
-// Strings are a uvarint length and bytes, lengths are uvarints, the rest is big
-// endian.
+// Strings and the body are a uvarint length and bytes, the rest is big endian.
 const (
-	entryMagic  = "IQE\x01"
+	entryMagic  = "IQE\x02"
 	maxKeyPart  = 1 << 12
 	crcSize     = 4
 	fixedFields = 8 + 8 + 8 + sumSize
@@ -35,12 +35,7 @@ var (
 	errPurged    = errors.New("purged") // older than a purge
 )
 
-// bodies are an answer's codings; the last two may be nil.
-type bodies struct{ identity, gzip, zstd []byte }
-
-func (b bodies) size() int { return len(b.identity) + len(b.gzip) + len(b.zstd) }
-
-// origin is what an entry carries beside its bodies.
+// origin is what an entry carries beside its body.
 type origin struct {
 	key         Key
 	fingerprint string
@@ -48,35 +43,39 @@ type origin struct {
 	tag         tag
 }
 
+// parts are what comes first in the encoded form.
+func (e *Entry) parts() [5]string {
+	return [...]string{e.Kind, e.Account, e.Status, e.InquiryType, e.fingerprint}
+}
+
+// Size is what the entry takes in Redis, in bytes, before sealing.
+func (e *Entry) Size() int {
+	size := len(entryMagic) + fixedFields + crcSize + prefixedSize(len(e.Identity.Body))
+	for _, s := range e.parts() {
+		size += prefixedSize(len(s))
+	}
+	return size
+}
+
+// prefixedSize is the size of n bytes with their length.
+func prefixedSize(n int) int { return (max(bits.Len(uint(n)), 1)+6)/7 + n }
+
 // encode builds the stored form in one allocation of the exact size.
-func encode(o origin, b bodies) []byte {
-	parts := [...]string{o.key.Kind, o.key.Account, o.key.Status, o.key.InquiryType, o.fingerprint}
-	size := len(entryMagic) + fixedFields + crcSize + b.size() + (len(parts)+3)*binary.MaxVarintLen64
-	for _, s := range parts {
-		size += len(s)
+func (e *Entry) encode() []byte {
+	raw := make([]byte, 0, e.Size())
+	raw = append(raw, entryMagic...)
+	for _, s := range e.parts() {
+		raw = append(binary.AppendUvarint(raw, uint64(len(s))), s...)
 	}
-	head := make([]byte, 0, size-b.size())
-	head = append(head, entryMagic...)
-	for _, s := range parts {
-		head = append(binary.AppendUvarint(head, uint64(len(s))), s...)
-	}
-	head = binary.BigEndian.AppendUint64(head, uint64(o.answeredAt.UnixNano()))
-	head = binary.BigEndian.AppendUint64(head, o.tag.kind)
-	head = binary.BigEndian.AppendUint64(head, o.tag.account)
-	sum := bodySum(b.identity)
-	head = append(head, sum[:]...)
-	for _, body := range [...][]byte{b.identity, b.gzip, b.zstd} {
-		head = binary.AppendUvarint(head, uint64(len(body)))
-	}
-	raw := make([]byte, 0, len(head)+b.size()+crcSize)
-	raw = append(raw, head...)
-	raw = append(raw, b.identity...)
-	raw = append(raw, b.gzip...)
-	raw = append(raw, b.zstd...)
+	raw = binary.BigEndian.AppendUint64(raw, uint64(e.AnsweredAt.UnixNano()))
+	raw = binary.BigEndian.AppendUint64(raw, e.tag.kind)
+	raw = binary.BigEndian.AppendUint64(raw, e.tag.account)
+	raw = append(raw, e.sum[:]...)
+	raw = append(binary.AppendUvarint(raw, uint64(len(e.Identity.Body))), e.Identity.Body...)
 	return binary.BigEndian.AppendUint32(raw, crc32.Checksum(raw, castagnoli))
 }
 
-// decode checks the stored form and builds the entry over it: the bodies point
+// decode checks the stored form and builds the entry over it: the body points
 // into raw, which must not be changed afterwards.
 func decode(raw []byte) (*Entry, error) {
 	if len(raw) < len(entryMagic) || string(raw[:len(entryMagic)]) != entryMagic {
@@ -90,23 +89,19 @@ func decode(raw []byte) (*Entry, error) {
 		return nil, errChecksum
 	}
 	r := reader{rest: raw[len(entryMagic):end]}
-	e := &Entry{raw: raw}
-	for _, s := range [...]*string{&e.Kind, &e.Account, &e.Status, &e.InquiryType, &e.fingerprint} {
-		*s = string(r.prefixed())
+	var o origin
+	for _, s := range [...]*string{&o.key.Kind, &o.key.Account, &o.key.Status, &o.key.InquiryType, &o.fingerprint} {
+		*s = string(r.prefixed(maxKeyPart))
 	}
-	answered := int64(r.uint64())
-	e.AnsweredAt = time.Unix(0, answered)
-	e.tag = tag{r.uint64(), r.uint64()}
-	e.ETag = etagOf(r.take(sumSize))
-	lengths := [3]int{r.length(), r.length(), r.length()}
-	e.Identity = newVariant(r.take(lengths[0]))
-	e.Gzip = newVariant(r.take(lengths[1]))
-	e.Zstd = newVariant(r.take(lengths[2]))
+	o.answeredAt = time.Unix(0, int64(r.uint64()))
+	o.tag = tag{r.uint64(), r.uint64()}
+	var sum [sumSize]byte
+	copy(sum[:], r.take(sumSize))
+	body := r.prefixed(len(raw))
 	if r.bad || len(r.rest) != 0 {
 		return nil, errTruncated
 	}
-	e.spread = spreadOf(e.key(), answered)
-	return e, nil
+	return newEntry(o, sum, body, cap(raw)), nil
 }
 
 // reader takes fields off the front of an encoded entry. After the first field
@@ -144,9 +139,9 @@ func (r *reader) length() int {
 	return int(n)
 }
 
-func (r *reader) prefixed() []byte {
+func (r *reader) prefixed(most int) []byte {
 	n := r.length()
-	if n > maxKeyPart {
+	if n > most {
 		r.bad = true
 	}
 	return r.take(n)

@@ -28,21 +28,6 @@ func newCompressor() (*compressor, error) {
 	return &compressor{zstd: enc}, nil
 }
 
-// codings returns the body with its variants, each only where it is smaller.
-func (c *compressor) codings(body []byte, minBytes int) bodies {
-	b := bodies{identity: body}
-	if len(body) < max(minBytes, 1) {
-		return b
-	}
-	if z := c.zstd.EncodeAll(body, make([]byte, 0, len(body)/2)); len(z) < len(body) {
-		b.zstd = z
-	}
-	if z := c.gzipped(body); len(z) < len(body) {
-		b.gzip = z
-	}
-	return b
-}
-
 func (c *compressor) gzipped(body []byte) []byte {
 	out := bytes.NewBuffer(make([]byte, 0, len(body)/2))
 	w, ok := c.gzip.Get().(*gzip.Writer)

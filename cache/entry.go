@@ -4,43 +4,92 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Entry is one finished list. It is immutable once built and shared by all
-// readers: nothing reachable from it may be changed.
+// Entry is one finished list, shared by all readers: nothing reachable from it
+// may be changed. Its codings are made by [Lists.Coded] when first asked for.
+//
+// What a hit reads lies together, since an entry that is looked up at random
+// comes from memory line by line.
 type Entry struct {
 	Kind, Account, Status, InquiryType string
 
-	AnsweredAt time.Time // when the legacy's answer was complete
-	Identity   Variant
-	Gzip, Zstd Variant  // nil Body: not smaller, or under cache.compress_min_bytes
-	ETag       []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
+	fingerprint string    // of the mapping that made the body
+	AnsweredAt  time.Time // when the legacy's answer was complete
+	spread      float64   // share of the jitter that shortens the ttl, in [0,1)
+	tag         tag       // epochs when the fill began
+	cell        *cell     // the account's epoch in this process
+	doubt       uint64    // of this process when the fill began; 0 if read from Redis
+	name        uint64    // of the list, by the observer
 
-	fingerprint string  // of the mapping that made the body
-	tag         tag     // epochs when the fill began
-	cell        *cell   // the account's epoch in this process
-	doubt       uint64  // of this process when the fill began; 0 if read from Redis
-	spread      float64 // share of the jitter that shortens the ttl, in [0,1)
-	raw         []byte  // the encoded form that all bodies point into
+	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
+	Identity Variant
+	values   [2]string // what ETag and Identity.Length are slices of
+
+	sum   [sumSize]byte // of the identity body
+	held  int           // bytes of memory that the identity body lies in
+	coded [codingCount]coded
 }
 
 // tag is the pair of epochs that an entry belongs to. A purge changes one of
 // them, and with it makes every older entry foreign.
 type tag struct{ kind, account uint64 }
 
-// entryOverhead is what one entry costs beside its encoded form: the struct,
-// its strings and header values, and otter's node. Checked by a test that reads
-// the heap.
+// entryOverhead is what one entry costs beside its bodies: the struct, its
+// strings and header values, and otter's node. Checked by a test that reads the
+// heap.
 const entryOverhead = 900
+
+// newEntry builds an entry over a body, which must not be changed afterwards and
+// lies in held bytes of memory. It copies the key.
+func newEntry(o origin, sum [sumSize]byte, body []byte, held int) *Entry {
+	e := &Entry{
+		Kind: o.key.Kind, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
+		spread: spreadOf(o.key, o.answeredAt.UnixNano()), sum: sum, held: held,
+	}
+	if i, ok := indexOf(o.key.Kind); ok {
+		e.Kind = kindNames[i] // one for all entries
+	}
+	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + etagSize + 20)
+	e.Account, e.Status, e.InquiryType = text.add(o.key.Account), text.add(o.key.Status), text.add(o.key.InquiryType)
+	e.values = [2]string{text.add(etagOf(sum)), text.add(strconv.Itoa(len(body)))}
+	e.ETag = e.values[:1:1]
+	e.Identity = Variant{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
+	return e
+}
+
+// text puts strings into one piece of memory.
+type text struct{ b strings.Builder }
+
+func newText(size int) *text {
+	t := new(text)
+	t.b.Grow(size)
+	return t
+}
+
+func (t *text) add(s string) string {
+	start := t.b.Len()
+	t.b.WriteString(s)
+	return t.b.String()[start:]
+}
 
 // weight is what the entry takes in memory, in bytes.
 func (e *Entry) weight() uint32 {
-	size := cap(e.raw)
-	if size > 32<<10 {
-		size = (size + 8191) &^ 8191 // the allocator's pages
+	size := pages(e.held) + entryOverhead
+	for i := range e.coded {
+		size += pages(e.coded[i].size())
 	}
-	return uint32(size + entryOverhead)
+	return uint32(size)
+}
+
+// pages is what the allocator takes for so many bytes.
+func pages(size int) int {
+	if size > 32<<10 {
+		size = (size + 8191) &^ 8191
+	}
+	return size
 }
 
 func (e *Entry) key() Key { return Key{e.Kind, e.Account, e.Status, e.InquiryType} }
@@ -65,18 +114,14 @@ func bodySum(body []byte) [sumSize]byte {
 	return [sumSize]byte(sum[:sumSize])
 }
 
-func etagOf(sum []byte) []string {
-	b := make([]byte, 0, 32)
-	b = append(b, `W/"`...)
-	b = base64.RawURLEncoding.AppendEncode(b, sum)
-	return []string{string(append(b, '"'))}
-}
+// etagSize is how long every entity tag is, in bytes.
+const etagSize = len(`W/""`) + (sumSize*8+5)/6
 
-func newVariant(body []byte) Variant {
-	if len(body) == 0 {
-		return Variant{}
-	}
-	return Variant{Body: body[:len(body):len(body)], Length: []string{strconv.Itoa(len(body))}}
+func etagOf(sum [sumSize]byte) string {
+	b := make([]byte, 0, etagSize)
+	b = append(b, `W/"`...)
+	b = base64.RawURLEncoding.AppendEncode(b, sum[:])
+	return string(append(b, '"'))
 }
 
 // spreadOf turns key and fill into a number in [0,1) that is the same on every

@@ -98,7 +98,7 @@ func (l *Lists) predict(f *flight, x *Explanation) {
 	v := l.policy.Load().judge(f.kind, e, l.opts.Now())
 	x.AnsweredAt, x.Age, x.TTL, x.Bytes = e.AnsweredAt, v.age, v.ttl, e.Size()
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
-	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": len(e.Gzip.Body), "zstd": len(e.Zstd.Body)}
+	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}
 	switch {
 	case v.state == fresh:
 		x.Outcome = Hit

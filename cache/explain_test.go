@@ -82,9 +82,14 @@ type recorder struct {
 	filled []error
 }
 
-func (o *recorder) Looked(k Key) {
+func (o *recorder) Name(k Key) uint64 { return uint64(len(k.Account)) }
+
+func (o *recorder) Looked(k Key, name uint64, _ time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if name != o.Name(k) {
+		k.Account += " by another name"
+	}
 	o.told = append(o.told, "looked "+k.Account)
 }
 

@@ -26,11 +26,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
 		return nil, false, err
 	}
-	e, err := l.build(f, origin{key: f.key, fingerprint: f.fingerprint, tag: t}, c)
-	if err != nil {
-		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
-		return nil, false, err
-	}
+	e := l.build(f, origin{key: f.key, fingerprint: f.fingerprint, tag: t}, c)
 	e.doubt = doubt
 	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
 	if c.NoStore {
@@ -41,7 +37,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 	l.metrics.fills.WithLabelValues(f.key.Kind, fillOK).Inc()
 	p := l.policy.Load()
 	switch {
-	case len(e.raw) > p.maxEntry:
+	case e.Size() > p.maxEntry:
 		l.metrics.unstored.WithLabelValues(unstoredTooBig).Inc()
 	case p.of(f.kind, f.key.Status).lifetime() <= 0:
 		l.metrics.unstored.WithLabelValues(unstoredPolicy).Inc()
@@ -52,22 +48,16 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 	return e, false, nil
 }
 
-// build renders the variants and the header values, once per fill.
-func (l *Lists) build(f *flight, o origin, c Content) (*Entry, error) {
+// build makes the entry of a fill.
+func (l *Lists) build(f *flight, o origin, c Content) *Entry {
 	now := l.opts.Now()
 	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
 		c.AnsweredAt = now
 	}
 	o.answeredAt = c.AnsweredAt
-	e, err := decode(encode(o, l.comp.codings(c.Body, l.policy.Load().compressMin)))
-	if err != nil {
-		return nil, err
-	}
-	// The reading of the monotonic clock, if there is one, does not survive the
-	// encoding; with it, the age does not jump when the wall clock is set.
-	e.AnsweredAt = c.AnsweredAt
-	e.cell = f.cell
-	return e, nil
+	e := newEntry(o, bodySum(c.Body), c.Body, cap(c.Body))
+	e.cell, e.name = f.cell, l.nameOf(f.key)
+	return e
 }
 
 // keep puts an entry into the in-process tier unless a newer one is there.
@@ -98,7 +88,8 @@ func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
 	if !e.belongsTo(f.key, f.fingerprint) {
 		return nil, errForeign
 	}
-	e.cell = f.cell
+	e.cell, e.name = f.cell, l.nameOf(f.key)
+	e.fingerprint = f.fingerprint // the same, and one for all entries
 	if !l.epochs.current(f.kind, e) {
 		return nil, errPurged
 	}
@@ -123,7 +114,7 @@ func (l *Lists) share(e *Entry, n names, leased bool) {
 		}
 		return
 	}
-	sealed := l.policy.Load().ring.seal(e.raw, associated(e.key(), e.fingerprint))
+	sealed := l.policy.Load().ring.seal(e.encode(), associated(e.key(), e.fingerprint))
 	err := l.redis.put(l.life, n, sealed, ttl, leased)
 	switch {
 	case err == nil:

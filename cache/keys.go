@@ -9,7 +9,7 @@ import (
 
 const (
 	defaultPrefix = "iq"
-	keyVersion    = "1" // of the Redis keys; a new layout never meets an old one
+	keyVersion    = "2" // of the Redis keys; a new layout never meets an old one
 )
 
 // names are the Redis keys of one list. They share a slot in a cluster: the

@@ -133,7 +133,7 @@ func (l *Lists) registerGauges() error {
 	}
 	return errors.Join(
 		gauge("entries", "Lists in the in-process tier.", func() float64 { return float64(l.local.EstimatedSize()) }),
-		gauge("local_bytes", "Bytes that the in-process tier counts: variants, keys and overhead included.",
+		gauge("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
 			func() float64 { return float64(l.local.WeightedSize()) }),
 	)
 }
@@ -181,13 +181,14 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 	if !ok || !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) || !l.epochs.current(i, e) || !l.epochs.certain(e) {
 		return Result{}, false
 	}
-	v := l.policy.Load().judge(i, e, l.opts.Now())
+	now := l.opts.Now()
+	v := l.policy.Load().judge(i, e, now)
 	if v.state != fresh {
 		return Result{}, false
 	}
 	r := Result{Entry: e, Outcome: Hit, Tier: TierLocal, Age: v.age, TTL: v.ttl}
 	l.metrics.served(i, r)
-	l.looked(k)
+	l.looked(k, e.name, now)
 	return r, true
 }
 
@@ -199,7 +200,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if !ok {
 		return Result{}, ErrUnknownKind
 	}
-	l.looked(k)
+	l.looked(k, l.nameOf(k), l.opts.Now())
 	r, err := l.get(ctx, i, k)
 	if err != nil {
 		l.metrics.failed(i)

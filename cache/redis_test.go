@@ -115,7 +115,7 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 				t.Errorf("key %s holds %q", k, secret)
 			}
 		}
-		if !strings.HasPrefix(k, "iq:1:") {
+		if !strings.HasPrefix(k, "iq:2:") {
 			t.Errorf("key %s is outside of the prefix", k)
 		}
 	}
@@ -134,7 +134,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	good := rdb.Get(t.Context(), key).Val()
 	foreign := rdb.Get(t.Context(), writer.redis.names(otherKey, "").entry).Val()
 	g.clock.add(-time.Hour)
-	early := encode(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodies{identity: []byte("x")})
+	early := newEntry(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodySum([]byte("x")), []byte("x"), 1).encode()
 	tests := []struct{ name, value, reason string }{
 		{"another account's list", foreign, "foreign"},
 		{"cut", good[:len(good)-1], "checksum"},

@@ -202,12 +202,9 @@ func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Resu
 		x.send(w, nil, nil)
 		return
 	}
-	variant, coded := chooseVariant(found.Entry, x.request.Header["Accept-Encoding"])
-	switch coded {
-	case gzip:
-		x.add("Content-Encoding", g.headers.gzip)
-	case zstd:
-		x.add("Content-Encoding", g.headers.zstd)
+	variant, coding := g.chooseVariant(found.Entry, x.request.Header["Accept-Encoding"])
+	if coding != nil {
+		x.add("Content-Encoding", coding)
 	}
 	x.add("Content-Type", g.headers.jsonType)
 	x.send(w, variant.Length, variant.Body)

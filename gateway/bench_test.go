@@ -39,7 +39,8 @@ func BenchmarkHit(b *testing.B) {
 // warm has every list.
 type warm struct{ found cache.Result }
 
-func (w warm) Lookup(cache.Key) (cache.Result, bool) { return w.found, true }
+func (w warm) Lookup(cache.Key) (cache.Result, bool)           { return w.found, true }
+func (w warm) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
 	return w.found, nil
 }

@@ -35,7 +35,8 @@ func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (auth
 
 type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
 
-func (listsFunc) Lookup(cache.Key) (cache.Result, bool) { return cache.Result{}, false }
+func (listsFunc) Lookup(cache.Key) (cache.Result, bool)           { return cache.Result{}, false }
+func (listsFunc) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 func (f listsFunc) Get(ctx context.Context, k cache.Key) (cache.Result, error) {
 	return f(ctx, k)
 }

@@ -7,15 +7,6 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// coding is a content coding that a body may be sent in.
-type coding uint8
-
-const (
-	identity coding = iota
-	gzip
-	zstd
-)
-
 // acceptedCodings reads Accept-Encoding (RFC 9110, section 12.5.3) as the
 // weights of gzip and zstd, 0 to 1000; identity is always acceptable here,
 // since refusing to answer helps no caller.
@@ -66,25 +57,29 @@ func codingWeight(item string) (name string, weight int) {
 	return name, int(f * 1000)
 }
 
-// chooseVariant picks the body to send: the coding with the greater weight that
-// the entry has, zstd before gzip where both weigh the same because it is
-// cheaper to read.
-func chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, coding) {
-	if len(acceptEncoding) == 0 || (e.Gzip.Body == nil && e.Zstd.Body == nil) {
-		return &e.Identity, identity
+// chooseVariant picks the body to send and its Content-Encoding, nil for none:
+// the coding with the greater weight that the list has, zstd before gzip where
+// both weigh the same because it is cheaper to read.
+func (g *Gateway) chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, []string) {
+	if len(acceptEncoding) == 0 {
+		return &e.Identity, nil
 	}
 	gz, zs := acceptedCodings(acceptEncoding)
-	if e.Gzip.Body == nil {
-		gz = 0
+	wanted := [...]struct {
+		weight int
+		coding cache.Coding
+		header []string
+	}{{zs, cache.Zstd, g.headers.zstd}, {gz, cache.Gzip, g.headers.gzip}}
+	if gz > zs {
+		wanted[0], wanted[1] = wanted[1], wanted[0]
 	}
-	if e.Zstd.Body == nil {
-		zs = 0
+	for _, w := range wanted {
+		if w.weight == 0 {
+			break
+		}
+		if v := g.lists.Coded(e, w.coding); v != nil {
+			return v, w.header
+		}
 	}
-	switch {
-	case zs > 0 && zs >= gz:
-		return &e.Zstd, zstd
-	case gz > 0:
-		return &e.Gzip, gzip
-	}
-	return &e.Identity, identity
+	return &e.Identity, nil
 }

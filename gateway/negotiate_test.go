@@ -1,49 +1,62 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"inquiry-gateway/cache"
 )
 
+// codedLists has lists in some codings, each with its name for a body.
+type codedLists struct {
+	warm
+	has []cache.Coding
+}
+
+func (l codedLists) Coded(_ *cache.Entry, c cache.Coding) *cache.Variant {
+	if !slices.Contains(l.has, c) {
+		return nil
+	}
+	return &cache.Variant{Body: []byte(map[cache.Coding]string{cache.Gzip: "gzip", cache.Zstd: "zstd"}[c])}
+}
+
 func TestChooseVariant(t *testing.T) {
-	both := &cache.Entry{Identity: cache.Variant{Body: []byte("plain")}, Gzip: cache.Variant{Body: []byte("g")}, Zstd: cache.Variant{Body: []byte("z")}}
-	gzipOnly := &cache.Entry{Identity: cache.Variant{Body: []byte("plain")}, Gzip: cache.Variant{Body: []byte("g")}}
-	none := &cache.Entry{Identity: cache.Variant{Body: []byte("plain")}}
+	both, gzipOnly, none := []cache.Coding{cache.Gzip, cache.Zstd}, []cache.Coding{cache.Gzip}, []cache.Coding(nil)
+	entry := &cache.Entry{Identity: cache.Variant{Body: []byte("identity")}}
 	for _, tc := range []struct {
 		accept string
-		entry  *cache.Entry
-		want   coding
+		has    []cache.Coding
+		want   string
 	}{
-		{"", both, identity},
-		{"gzip", both, gzip},
-		{"x-gzip", both, gzip},
-		{"GZIP", both, gzip},
-		{"zstd", both, zstd},
-		{"gzip, deflate, br, zstd", both, zstd},
-		{"gzip;q=0.9, zstd;q=0.8", both, gzip},
-		{"gzip;q=0.8,zstd;q=0.9", both, zstd},
-		{"gzip, zstd", gzipOnly, gzip},
-		{"zstd", gzipOnly, identity},
-		{"zstd;q=0, *", both, gzip},
-		{"*", both, zstd},
-		{"*;q=0", both, identity},
-		{"gzip;q=0", both, identity},
-		{"gzip;q=0.000", both, identity},
-		{"gzip;q=x, zstd;q=2, br", both, identity},
-		{"gzip;level=1", both, identity},
-		{"identity", both, identity},
-		{"gzip, zstd", none, identity},
+		{"", both, "identity"},
+		{"gzip", both, "gzip"},
+		{"x-gzip", both, "gzip"},
+		{"GZIP", both, "gzip"},
+		{"zstd", both, "zstd"},
+		{"gzip, deflate, br, zstd", both, "zstd"},
+		{"gzip;q=0.9, zstd;q=0.8", both, "gzip"},
+		{"gzip;q=0.8,zstd;q=0.9", both, "zstd"},
+		{"gzip, zstd", gzipOnly, "gzip"},
+		{"gzip;q=0.8, zstd;q=0.9", gzipOnly, "gzip"},
+		{"zstd", gzipOnly, "identity"},
+		{"zstd;q=0, *", both, "gzip"},
+		{"*", both, "zstd"},
+		{"*;q=0", both, "identity"},
+		{"gzip;q=0", both, "identity"},
+		{"gzip;q=0.000", both, "identity"},
+		{"gzip;q=x, zstd;q=2, br", both, "identity"},
+		{"gzip;level=1", both, "identity"},
+		{"identity", both, "identity"},
+		{"gzip, zstd", none, "identity"},
 	} {
 		t.Run(tc.accept, func(t *testing.T) {
-			variant, got := chooseVariant(tc.entry, []string{tc.accept})
-			if got != tc.want {
-				t.Fatalf("got %d, want %d", got, tc.want)
+			variant, coding := New(Options{Lists: codedLists{has: tc.has}}).chooseVariant(entry, []string{tc.accept})
+			if string(variant.Body) != tc.want {
+				t.Fatalf("got %s, want %s", variant.Body, tc.want)
 			}
-			bodies := map[coding]*cache.Variant{identity: &tc.entry.Identity, gzip: &tc.entry.Gzip, zstd: &tc.entry.Zstd}
-			if variant != bodies[got] {
-				t.Errorf("the body is not the one of coding %d", got)
+			if (coding == nil) != (tc.want == "identity") || coding != nil && coding[0] != tc.want {
+				t.Errorf("Content-Encoding is %v", coding)
 			}
 		})
 	}

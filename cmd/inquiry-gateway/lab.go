@@ -85,10 +85,13 @@ func (k *labKinds) index(key cache.Key) int {
 	return k.seller
 }
 
+// Name is the hash that the lab knows a list by.
+func (l *lab) Name(key cache.Key) uint64 { return maphash.Comparable(l.seed, key) }
+
 // Looked tells the lab of a look-up.
-func (l *lab) Looked(key cache.Key) {
+func (l *lab) Looked(key cache.Key, name uint64, now time.Time) {
 	k := l.current.Load()
-	k.estimator.Lookup(k.index(key), maphash.Comparable(l.seed, key), time.Now())
+	k.estimator.Lookup(k.index(key), name, now)
 }
 
 // Filled tells the lab of a fill; a failed one teaches nothing about the list.
@@ -98,7 +101,7 @@ func (l *lab) Filled(key cache.Key, e *cache.Entry, err error) {
 	}
 	k := l.current.Load()
 	k.estimator.Filled(k.index(key), ttllab.Fill{
-		Key: maphash.Comparable(l.seed, key), AnsweredAt: e.AnsweredAt,
+		Key: l.Name(key), AnsweredAt: e.AnsweredAt,
 		Body: maphash.Bytes(l.seed, e.Identity.Body), Bytes: e.Size(),
 		Ref: cache.Key{Kind: e.Kind, Account: e.Account, Status: e.Status, InquiryType: e.InquiryType},
 	})

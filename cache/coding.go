@@ -1,0 +1,82 @@
+package cache
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// Coding is a content coding (RFC 9110, section 8.4.1) that a list can be sent
+// in.
+type Coding uint8
+
+// The codings.
+const (
+	Gzip Coding = iota
+	Zstd
+	codingCount
+)
+
+// coded is an entry in one coding, made at most once.
+type coded struct {
+	once sync.Once
+	made atomic.Pointer[Variant] // nil: not yet; with a nil Body: not smaller
+}
+
+func (c *coded) size() int {
+	if v := c.made.Load(); v != nil {
+		return cap(v.Body)
+	}
+	return 0
+}
+
+// Coded gives an entry in a coding, or nil where that would not be smaller or
+// the body is under cache.compress_min_bytes. The first caller makes it, all
+// others share it: made at fill time, a coding that nobody asks for would cost a
+// quarter of the miss. It is safe for concurrent use.
+func (l *Lists) Coded(e *Entry, c Coding) *Variant {
+	if len(e.Identity.Body) < l.policy.Load().compressMin {
+		return nil
+	}
+	slot := &e.coded[c]
+	v := slot.made.Load()
+	if v == nil {
+		slot.once.Do(func() {
+			slot.made.Store(l.comp.variant(e.Identity.Body, c))
+			l.reweigh(e)
+		})
+		v = slot.made.Load()
+	}
+	if v.Body == nil {
+		return nil
+	}
+	return v
+}
+
+// reweigh counts what an entry of the in-process tier has grown by.
+func (l *Lists) reweigh(e *Entry) {
+	l.local.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+		if found && old == e {
+			return e, otter.WriteOp
+		}
+		return old, otter.CancelOp
+	})
+}
+
+// variant makes one coding of a body; its Body is nil where that is not smaller.
+func (c *compressor) variant(body []byte, as Coding) *Variant {
+	var b []byte
+	switch as {
+	case Gzip:
+		b = c.gzipped(body)
+	case Zstd:
+		b = c.zstd.EncodeAll(body, make([]byte, 0, len(body)/2))
+	}
+	if len(b) >= len(body) {
+		return &Variant{}
+	}
+	b = append(make([]byte, 0, len(b)), b...) // what it was made in is several times as large
+	return &Variant{Body: b, Length: []string{strconv.Itoa(len(b))}}
+}
