@@ -65,7 +65,7 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 func (g *Gateway) begin(r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
 	x := g.exchanges.Get().(*exchange)
-	x.request, x.begin = r, time.Now()
+	x.request, x.conn, x.begin = r, joinedOf(r), time.Now()
 	g.name(x)
 	return x
 }
@@ -102,7 +102,7 @@ func (g *Gateway) run(h handler, x *exchange) (rep reply, err error) {
 // name takes over the id that a trusted proxy gave the request, so that its
 // logs and these tell of the same request; a stranger's is not believed.
 func (g *Gateway) name(x *exchange) {
-	if len(g.proxies) > 0 && g.proxies.trust(peer(x.request)) {
+	if len(g.proxies) > 0 && g.proxies.trust(x.peer()) {
 		if id := x.request.Header.Get("X-Request-Id"); validRequestID(id) {
 			x.id.set(id)
 			return
@@ -116,7 +116,7 @@ func (g *Gateway) name(x *exchange) {
 // 304 can answer a caller who is not allowed.
 func (g *Gateway) authorized(kind string, h listHandler) handler {
 	return func(x *exchange) (reply, error) {
-		p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], caller{g, x.request})
+		p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], caller{g, x})
 		x.authTime = time.Since(x.begin)
 		if err != nil {
 			return reply{}, err
@@ -135,12 +135,12 @@ func (g *Gateway) authorized(kind string, h listHandler) handler {
 // caller is the other end of a request as auth wants to know it; its address is
 // worked out only where it is asked for.
 type caller struct {
-	gateway *Gateway
-	request *http.Request
+	gateway  *Gateway
+	exchange *exchange
 }
 
 // ClientIP is the caller's address behind the trusted proxies.
-func (c caller) ClientIP() string { return c.gateway.clientAddress(c.request).String() }
+func (c caller) ClientIP() string { return c.gateway.clientAddress(c.exchange).String() }
 
 // list answers with the Principal's own list. The account comes from the key
 // alone; nothing in the request can name another.
@@ -181,6 +181,7 @@ type reply struct {
 // net/http leaves out its body.
 func (g *Gateway) write(w gin.ResponseWriter, x *exchange, rep reply) {
 	x.status = rep.status
+	x.add("Date", g.dates.at(time.Now()))
 	x.rateHeaders()
 	if rep.list != nil {
 		g.writeList(w, x, rep.list)
@@ -214,11 +215,12 @@ func (g *Gateway) writeList(w gin.ResponseWriter, x *exchange, found *cache.Resu
 // back. A caller that is gone is noted as such; there is nobody left to tell.
 func (x *exchange) send(w gin.ResponseWriter, length []string, body []byte) {
 	h := w.Header()
-	clear(h) // gin puts Allow there, which is among the fields too
+	clear(h)        // gin puts Allow there, which is among the fields too
+	h["Date"] = nil // keeps net/http from adding its own
 	if length != nil {
 		h["Content-Length"] = length
 	}
-	conn := joinedOf(x.request)
+	conn := x.conn
 	switch {
 	case conn == nil:
 		x.headerInto(h)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -20,8 +19,17 @@ func (p proxies) trust(addr netip.Addr) bool {
 }
 
 // peer is the address that the connection came from.
-func peer(r *http.Request) netip.Addr {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+func (x *exchange) peer() netip.Addr {
+	if x.conn != nil {
+		return x.conn.peer
+	}
+	return parsePeer(x.request.RemoteAddr)
+}
+
+// parsePeer reads an address with its port; the zero Addr is for one that cannot
+// be read.
+func parsePeer(s string) netip.Addr {
+	ap, err := netip.ParseAddrPort(s)
 	if err != nil {
 		return netip.Addr{}
 	}
@@ -30,12 +38,12 @@ func peer(r *http.Request) netip.Addr {
 
 // clientAddress is the nearest address on the way that is not a trusted proxy:
 // what a stranger wrote into X-Forwarded-For stands left of it and is not read.
-func (g *Gateway) clientAddress(r *http.Request) netip.Addr {
-	addr := peer(r)
+func (g *Gateway) clientAddress(x *exchange) netip.Addr {
+	addr := x.peer()
 	if len(g.proxies) == 0 || !g.proxies.trust(addr) {
 		return addr
 	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	hops := strings.Split(strings.Join(x.request.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {

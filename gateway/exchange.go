@@ -18,6 +18,7 @@ import (
 type exchange struct {
 	id      requestID
 	request *http.Request
+	conn    *joinedConn // nil: it cannot hold back
 	begin   time.Time
 
 	// Filled on the way, written once at the end.

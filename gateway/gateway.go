@@ -91,6 +91,7 @@ type Gateway struct {
 	logger         *slog.Logger
 	metrics        *metrics
 	headers        *headers
+	dates          dates
 	engine         *gin.Engine
 }
 

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"inquiry-gateway/cache"
@@ -78,4 +80,23 @@ func (h *headers) cacheStatus(r *cache.Result) []string {
 
 func staleTTL(ttl time.Duration) string {
 	return strconv.Itoa(min(int((ttl-time.Second+1)/time.Second), -1))
+}
+
+// dates has the value of Date ready for the second that it is: formatting one
+// costs as much as looking a list up. It is safe for concurrent use.
+type dates struct{ now atomic.Pointer[date] }
+
+type date struct {
+	second int64
+	value  []string
+}
+
+// at is the value for a moment (RFC 9110, section 5.6.7).
+func (d *dates) at(t time.Time) []string {
+	known := d.now.Load()
+	if second := t.Unix(); known == nil || known.second != second {
+		known = &date{second, []string{t.UTC().Format(http.TimeFormat)}}
+		d.now.Store(known)
+	}
+	return known.value
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 )
 
@@ -64,7 +65,7 @@ func (l *joinedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &joinedConn{Conn: c, buffers: l.buffers}, nil
+	return &joinedConn{Conn: c, buffers: l.buffers, peer: parsePeer(c.RemoteAddr().String())}, nil
 }
 
 // headWriter adds its lines to the head of an answer.
@@ -76,6 +77,7 @@ type headWriter interface {
 // serves its request.
 type joinedConn struct {
 	net.Conn
+	peer    netip.Addr
 	buffers *sync.Pool
 	held    *[]byte    // nil: nothing is held back
 	head    headWriter // whose lines go into the head that is due; nil: none
