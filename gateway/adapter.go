@@ -65,7 +65,7 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 func (g *Gateway) begin(r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
 	x := g.exchanges.Get().(*exchange)
-	x.request, x.conn, x.begin = r, joinedOf(r), time.Now()
+	x.gateway, x.request, x.conn, x.begin = g, r, joinedOf(r), time.Now()
 	g.name(x)
 	return x
 }
@@ -116,7 +116,7 @@ func (g *Gateway) name(x *exchange) {
 // 304 can answer a caller who is not allowed.
 func (g *Gateway) authorized(kind string, h listHandler) handler {
 	return func(x *exchange) (reply, error) {
-		p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], caller{g, x})
+		p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], x)
 		x.authTime = time.Since(x.begin)
 		if err != nil {
 			return reply{}, err
@@ -131,16 +131,6 @@ func (g *Gateway) authorized(kind string, h listHandler) handler {
 		return h(x, p)
 	}
 }
-
-// caller is the other end of a request as auth wants to know it; its address is
-// worked out only where it is asked for.
-type caller struct {
-	gateway  *Gateway
-	exchange *exchange
-}
-
-// ClientIP is the caller's address behind the trusted proxies.
-func (c caller) ClientIP() string { return c.gateway.clientAddress(c.exchange).String() }
 
 // list answers with the Principal's own list. The account comes from the key
 // alone; nothing in the request can name another.

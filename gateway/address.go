@@ -36,11 +36,15 @@ func parsePeer(s string) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
+// ClientIP implements auth.Caller: the caller's address behind the trusted
+// proxies, worked out only where it is asked for.
+func (x *exchange) ClientIP() string { return x.clientAddress().String() }
+
 // clientAddress is the nearest address on the way that is not a trusted proxy:
 // what a stranger wrote into X-Forwarded-For stands left of it and is not read.
-func (g *Gateway) clientAddress(x *exchange) netip.Addr {
-	addr := x.peer()
-	if len(g.proxies) == 0 || !g.proxies.trust(addr) {
+func (x *exchange) clientAddress() netip.Addr {
+	addr, trusted := x.peer(), x.gateway.proxies
+	if len(trusted) == 0 || !trusted.trust(addr) {
 		return addr
 	}
 	hops := strings.Split(strings.Join(x.request.Header.Values("X-Forwarded-For"), ","), ",")
@@ -50,7 +54,7 @@ func (g *Gateway) clientAddress(x *exchange) netip.Addr {
 			break
 		}
 		addr = hop.Unmap()
-		if !g.proxies.trust(addr) {
+		if !trusted.trust(addr) {
 			break
 		}
 	}

@@ -17,6 +17,7 @@ import (
 // may need to know of it, and the notes that become its one log record.
 type exchange struct {
 	id      requestID
+	gateway *Gateway
 	request *http.Request
 	conn    *joinedConn // nil: it cannot hold back
 	begin   time.Time

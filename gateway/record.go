@@ -67,7 +67,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = append(b, `,"bytes":`...)
 	b = strconv.AppendInt(b, int64(x.bytes), 10)
 	b = append(b, `,"client_address":"`...)
-	b = g.clientAddress(x).AppendTo(b)
+	b = x.clientAddress().AppendTo(b)
 	b = append(b, '"')
 	if x.principal.Account != "" {
 		b = appendText(b, "account", x.principal.Account)
