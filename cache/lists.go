@@ -135,6 +135,8 @@ func (l *Lists) registerGauges() error {
 		gauge("entries", "Lists in the in-process tier.", func() float64 { return float64(l.local.EstimatedSize()) }),
 		gauge("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
 			func() float64 { return float64(l.local.WeightedSize()) }),
+		gauge("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+			func() float64 { return float64(l.local.GetMaximum()) }),
 	)
 }
 

@@ -44,6 +44,7 @@ type app struct {
 	requests io.Writer // of one line per request
 	public   *server
 	ops      *server
+	memory   memory
 	registry *prometheus.Registry  // of what lives as long as the process
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
@@ -81,7 +82,7 @@ func (l listeners) close() error { return errors.Join(l.public.Close(), l.ops.Cl
 // closed again, the listeners included. logger and requests write to the same
 // log; requests gets the records of requests.
 func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Writer) (*app, error) {
-	a := &app{logger: logger, requests: requests, registry: newRegistry()}
+	a := &app{logger: logger, requests: requests, memory: limitMemory(logger), registry: newRegistry()}
 	if err := a.build(cfg, l); err != nil {
 		return nil, errors.Join(err, l.close(), a.closeParts(context.Background()))
 	}
@@ -104,7 +105,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if err = a.lab.register(a.registry); err != nil {
 		return err
 	}
-	if a.lists, err = cache.New(cfg.Cache, cache.Options{
+	if a.lists, err = cache.New(a.memory.fit(cfg.Cache), cache.Options{
 		Fill:        gateway.NewFill(fetchFunc(a.fetch)),
 		Observer:    observers{a.lab, a.accounts},
 		FillTimeout: cfg.RequestTimeout,

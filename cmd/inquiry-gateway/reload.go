@@ -138,7 +138,7 @@ func (a *app) load(path string) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(a.lists.SetConfig(loaded.Config.Cache), a.lab.setConfig(loaded.Config.Cache), a.rate.SetConfig(loaded.Config.RateLimit)); err != nil {
+	if err := errors.Join(a.lists.SetConfig(a.memory.fit(loaded.Config.Cache)), a.lab.setConfig(loaded.Config.Cache), a.rate.SetConfig(loaded.Config.RateLimit)); err != nil {
 		next.close()
 		return nil, err
 	}
