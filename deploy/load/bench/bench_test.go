@@ -44,8 +44,8 @@ func TestNodesAreConfiguredAsMeant(t *testing.T) {
 	if usual.Upstream.Timeout != 15*time.Second {
 		t.Errorf("the legacy may take %s", usual.Upstream.Timeout)
 	}
-	if c := load(node{uncached: true, plain: true}); c.Cache.Buyer.TTL != 0 || c.Cache.CompressMinBytes != 1<<30 {
-		t.Errorf("an uncached, plain node has ttl %s and compresses from %d on", c.Cache.Buyer.TTL, c.Cache.CompressMinBytes)
+	if c := load(node{uncached: true}); c.Cache.Buyer.TTL != 0 {
+		t.Errorf("an uncached node has ttl %s", c.Cache.Buyer.TTL)
 	}
 	if c := load(node{redis: "127.0.0.1:3", local: "1MiB", tls: true}); len(c.Redis.Addrs) != 1 || c.Cache.Local.MaxBytes != 1<<20 || c.TLS.CertFile == "" {
 		t.Errorf("a second node has Redis %v, %d bytes and certificate %q", c.Redis.Addrs, c.Cache.Local.MaxBytes, c.TLS.CertFile)
@@ -61,7 +61,7 @@ func TestKeysFileHoldsEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := authenticating(store, f.keys); err != nil {
+	if _, err := authenticating(store, f.keys, 1000); err != nil {
 		t.Errorf("a key of the fixture: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (s *stand) growth(ctx context.Context, o options) ([]report.Table, error) {
 		what string
 		make func(context.Context, options) (report.Table, error)
 	}{
-		{"keys", s.keysTable}, {"cached lists", s.listsTable}, {"list sizes", s.sizesTable},
+		{"keys", s.keysTable}, {"keys in Redis", s.redisKeysTable}, {"cached lists", s.listsTable}, {"list sizes", s.sizesTable},
 		{"nodes", s.nodesTable}, {"callers on one cold list", s.stampedeTable},
 	} {
 		o.progress("growth: %s", t.what)

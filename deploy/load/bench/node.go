@@ -15,7 +15,6 @@ type node struct {
 	name     string
 	records  int  // of every list that the legacy has for it
 	uncached bool // every request is a miss
-	plain    bool // no gzip and zstd variants are made
 	tls      bool
 	redis    string // address
 	local    string // size of the in-process tier; empty: enough for everything
@@ -31,16 +30,13 @@ func (n node) config(listen, ops string) string {
 	if n.uncached {
 		ttl = "{ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}"
 	}
-	local, compressMin := n.local, "1KiB"
+	local := n.local
 	if local == "" {
 		local = "1GiB"
 	}
 	entry := "64MiB"
 	if n.local != "" {
 		entry = n.local
-	}
-	if n.plain {
-		compressMin = "1GiB"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: %s\nops: {listen: %s}\nrequest_timeout: 20s\nauth: {keys_file: keys.yaml}\n", listen, ops)
@@ -50,8 +46,8 @@ func (n node) config(listen, ops string) string {
 	if n.redis != "" {
 		fmt.Fprintf(&b, "redis: {addrs: [%q]}\n", n.redis)
 	}
-	fmt.Fprintf(&b, "cache:\n  local: {max_bytes: %s}\n  max_entry_bytes: %s\n  compress_min_bytes: %s\n  jitter: 0\n  buyer: %s\n  seller: %s\n",
-		local, entry, compressMin, ttl, ttl)
+	fmt.Fprintf(&b, "cache:\n  local: {max_bytes: %s}\n  max_entry_bytes: %s\n  jitter: 0\n  buyer: %s\n  seller: %s\n",
+		local, entry, ttl, ttl)
 	b.WriteString(n.mapping())
 	return b.String()
 }
