@@ -9,236 +9,269 @@ const maxDepth = 100
 // parser checks a reply strictly by RFC 8259 (no duplicate names in an object,
 // a bounded depth) and, on the way, hands the values that a tree of nodes asks
 // for to the reply. It is an error to use it twice.
+//
+// Its methods take the position to go on from and give the one after what they
+// parsed, or a negative number for a mistake: positions in registers make the
+// whole a third faster than one in memory.
 type parser struct {
 	s    string
-	pos  int
-	keys []string // of the objects that are open
+	keys []string // of the objects that are open and have more names than a form
 	into *reply
 	err  *Error
+	// alien: there is a string that is not UTF-8. That is told at the end,
+	// because RFC 8259 makes it no mistake of the grammar.
+	alien bool
 }
 
-// fail notes the first mistake. It gives false, so that callers can return
-// it. The text names a position and nothing of the content.
-func (p *parser) fail(what string) bool {
+// fail notes the first mistake. It gives the negative number, so that callers
+// can return it. The text names a position and nothing of the content.
+func (p *parser) fail(at int, what string) int {
 	if p.err == nil {
-		p.err = invalid("json", "%s at byte %d", what, p.pos)
+		p.err = invalid("json", "%s at byte %d", what, at)
 	}
-	return false
+	return -1
 }
 
 // document parses the whole text as one value.
 func (p *parser) document(n *node) bool {
-	p.space()
-	if !p.value(n, 0) {
+	i := p.value(p.space(0), p.into.form(n), 0)
+	if i < 0 {
 		return false
 	}
-	p.space()
-	if p.pos < len(p.s) {
-		return p.fail("something follows the JSON value")
+	if i = p.space(i); i < len(p.s) {
+		p.fail(i, "something follows the JSON value")
+		return false
 	}
 	return true
 }
 
 // space skips white space. Compact replies have none, so that is seen inline.
-func (p *parser) space() {
-	if p.pos < len(p.s) && p.s[p.pos] > ' ' {
-		return
+func (p *parser) space(i int) int {
+	if i < len(p.s) && p.s[i] > ' ' {
+		return i
 	}
-	p.skipSpace()
+	return skipSpace(p.s, i)
 }
 
 // skipSpace skips the four characters that RFC 8259 calls white space.
-func (p *parser) skipSpace() {
-	for p.pos < len(p.s) {
-		switch p.s[p.pos] {
+func skipSpace(s string, i int) int {
+	for i < len(s) {
+		switch s[i] {
 		case ' ', '\t', '\r', '\n':
-			p.pos++
+			i++
 		default:
-			return
+			return i
 		}
 	}
+	return i
 }
 
-// value parses the value that starts at pos.
-func (p *parser) value(n *node, depth int) bool {
-	if p.pos >= len(p.s) {
-		return p.fail("the text ends where a value is expected")
+// value parses the value that starts at i and stands at the form's place.
+func (p *parser) value(i int, f *form, depth int) (end int) {
+	if i >= len(p.s) {
+		return p.fail(i, "the text ends where a value is expected")
 	}
-	v := slot{from: int32(p.pos)}
-	ok := true
-	switch c := p.s[p.pos]; c {
+	v := slot{from: int32(i)}
+	switch c := p.s[i]; c {
 	case '"':
 		v.kind = text
-		v.esc, ok = p.str()
+		end, v.esc = p.str(i)
 	case '{':
 		v.kind = object
-		ok = p.object(n, depth+1)
+		end = p.object(i, f, depth+1)
 	case '[':
 		v.kind = array
-		ok = p.array(n, depth+1)
+		end = p.array(i, f, depth+1)
 	case 't':
 		v.kind = boolean
-		ok = p.literal("true")
+		end = p.literal(i, "true")
 	case 'f':
 		v.kind = boolean
-		ok = p.literal("false")
+		end = p.literal(i, "false")
 	case 'n':
 		v.kind = null
-		ok = p.literal("null")
+		end = p.literal(i, "null")
 	default:
 		v.kind = number
-		ok = p.number()
+		end = p.number(i)
 	}
-	if ok && n != nil && (n.id || len(n.slots) > 0) {
-		v.to = int32(p.pos)
+	if n := f.node; n != nil && end >= 0 && (n.id || len(n.slots) > 0) {
+		v.to = int32(end)
 		p.into.capture(n, v, p.s)
 	}
-	return ok
+	return end
 }
 
 // literal parses true, false or null.
-func (p *parser) literal(word string) bool {
-	if !strings.HasPrefix(p.s[p.pos:], word) {
-		return p.fail("unknown word")
+func (p *parser) literal(i int, word string) int {
+	if !strings.HasPrefix(p.s[i:], word) {
+		return p.fail(i, "unknown word")
 	}
-	p.pos += len(word)
-	return true
+	return i + len(word)
 }
 
 // object parses an object. What it holds is checked even where no node wants
 // it: half a check would let the other half through.
-func (p *parser) object(n *node, depth int) bool {
+func (p *parser) object(i int, f *form, depth int) int {
 	if depth > maxDepth {
-		return p.fail("nested too deeply")
+		return p.fail(i, "nested too deeply")
 	}
-	names := nameSet{base: len(p.keys)}
-	p.pos++
-	p.space()
-	if p.pos < len(p.s) && p.s[p.pos] == '}' {
-		p.pos++
-		return true
+	if i = p.space(i + 1); i < len(p.s) && p.s[i] == '}' {
+		return i + 1
 	}
-	for {
-		key, ok := p.key()
-		if !ok {
-			return false
+	var seen kidSet
+	if f.fixed || f.node != nil && f.node.list != nil && f.node.list.keyed {
+		return p.crowd(i, f, &seen, depth)
+	}
+	for next := 0; ; next++ {
+		var after int
+		if next < len(f.kids) && strings.HasPrefix(p.s[i:], f.kids[next].raw) {
+			after = i + len(f.kids[next].raw)
+		} else if next, after = p.kid(i, f, next, &seen); after < 0 {
+			return after
+		} else if next < 0 {
+			return p.crowd(i, f, &seen, depth)
 		}
-		if !names.add(&p.keys, key) {
-			return p.fail("duplicate name in an object")
+		if !seen.add(next) {
+			return p.fail(after, duplicateName)
 		}
-		p.space()
-		if n != nil && n.list != nil && n.list.keyed {
-			ok = p.member(n, key, depth)
-		} else {
-			ok = p.value(n.child(key), depth)
+		if i = p.colon(after); i < 0 {
+			return i
 		}
-		if !ok {
-			return false
+		if i = p.value(p.space(i), &f.kids[next], depth); i < 0 {
+			return i
 		}
-		more, ok := p.next('}')
-		if !ok {
-			return false
-		}
-		if !more {
-			p.keys = p.keys[:names.base]
-			return true
+		more := false
+		if i, more = p.next(i, '}'); !more {
+			return i
 		}
 	}
 }
 
-// key parses a name and the colon after it.
-func (p *parser) key() (string, bool) {
-	if p.pos >= len(p.s) || p.s[p.pos] != '"' {
-		return "", p.fail("a name in quotation marks is expected")
+const duplicateName = "duplicate name in an object"
+
+// crowd parses the rest of an object whose names are not learnt: there are too
+// many, or each of them is the key of an item.
+func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
+	names := nameSet{base: len(p.keys)}
+	for k := range f.kids {
+		if seen.has(k) {
+			names.add(&p.keys, f.kids[k].name)
+		}
 	}
-	start := p.pos
-	esc, ok := p.str()
-	if !ok {
-		return "", false
+	items, place := f.items(true), &form{fixed: true}
+	for more := true; more; {
+		key, after := p.key(i)
+		if after < 0 {
+			return after
+		}
+		if !names.add(&p.keys, key) {
+			return p.fail(after, duplicateName)
+		}
+		if i = p.colon(after); i < 0 {
+			return i
+		}
+		i = p.space(i)
+		if items != nil {
+			i = p.member(i, f, key, depth)
+		} else {
+			place.node = f.node.child(key)
+			i = p.value(i, place, depth)
+		}
+		if i < 0 {
+			return i
+		}
+		i, more = p.next(i, '}')
 	}
-	key := p.s[start+1 : p.pos-1]
+	p.keys = p.keys[:names.base]
+	return i
+}
+
+// key parses a name.
+func (p *parser) key(i int) (key string, after int) {
+	if i >= len(p.s) || p.s[i] != '"' {
+		return "", p.fail(i, "a name in quotation marks is expected")
+	}
+	after, esc := p.str(i)
+	if after < 0 {
+		return "", after
+	}
+	key = p.s[i+1 : after-1]
 	if esc {
 		key = unescape(key)
 	}
-	p.space()
-	if p.pos >= len(p.s) || p.s[p.pos] != ':' {
-		return "", p.fail("a colon is expected")
+	return key, after
+}
+
+// colon parses the colon after a name.
+func (p *parser) colon(i int) int {
+	if i < len(p.s) && p.s[i] == ':' {
+		return i + 1
 	}
-	p.pos++
-	return key, true
+	if i = p.space(i); i >= len(p.s) || p.s[i] != ':' {
+		return p.fail(i, "a colon is expected")
+	}
+	return i + 1
 }
 
 // next parses what follows an element: a comma and the white space after it,
 // or the end.
-func (p *parser) next(end byte) (more, ok bool) {
-	p.space()
-	if p.pos >= len(p.s) {
-		return false, p.fail("the text ends within an object or array")
+func (p *parser) next(i int, end byte) (after int, more bool) {
+	i = p.space(i)
+	if i >= len(p.s) {
+		return p.fail(i, "the text ends within an object or array"), false
 	}
-	c := p.s[p.pos]
-	if c != ',' && c != end {
-		return false, p.fail("a comma or the end of an object or array is expected")
+	switch p.s[i] {
+	case ',':
+		return p.space(i + 1), true
+	case end:
+		return i + 1, false
 	}
-	p.pos++
-	if c == end {
-		return false, true
-	}
-	p.space()
-	return true, true
+	return p.fail(i, "a comma or the end of an object or array is expected"), false
 }
 
 // array parses an array, whose elements may be the items of a list.
-func (p *parser) array(n *node, depth int) bool {
+func (p *parser) array(i int, f *form, depth int) int {
 	if depth > maxDepth {
-		return p.fail("nested too deeply")
+		return p.fail(i, "nested too deeply")
 	}
-	var child *node
-	var items *list
-	if n != nil {
-		child = n.each
+	if i = p.space(i + 1); i < len(p.s) && p.s[i] == ']' {
+		return i + 1
 	}
-	if n != nil && n.list != nil && !n.list.keyed {
-		items = n.list
-	}
-	p.pos++
-	p.space()
-	if p.pos < len(p.s) && p.s[p.pos] == ']' {
-		p.pos++
-		return true
-	}
-	for {
-		ok := false
+	each, items := p.into.each(f), f.items(false)
+	for more := true; more; {
 		if items != nil {
-			ok = p.item(child, items, depth)
+			i = p.item(i, each, items, depth)
 		} else {
-			ok = p.value(child, depth)
+			i = p.value(i, each, depth)
 		}
-		if !ok {
-			return false
+		if i < 0 {
+			return i
 		}
-		more, ok := p.next(']')
-		if !more {
-			return ok
-		}
+		i, more = p.next(i, ']')
 	}
+	return i
 }
 
 // member parses a record that stands in an object under a key.
-func (p *parser) member(n *node, key string, depth int) bool {
-	if n.list.keyID {
+func (p *parser) member(i int, f *form, key string, depth int) int {
+	if f.node.list.keyID {
 		p.into.ids.addString(key)
 	}
-	return p.item(n.each, n.list, depth)
+	return p.item(i, p.into.each(f), f.node.list, depth)
 }
 
 // item parses an element of a list and tells the reply about it.
-func (p *parser) item(n *node, l *list, depth int) bool {
+func (p *parser) item(i int, each *form, l *list, depth int) int {
 	p.into.clear(l.frame)
-	start := p.pos
-	if !p.value(n, depth) {
-		return false
+	end := p.value(i, each, depth)
+	if end < 0 {
+		return end
 	}
 	f := &p.into.frames[l.frame]
-	f.record = p.s[start:p.pos]
-	return l.done(p.into, f)
+	f.record = p.s[i:end]
+	if !l.done(p.into, f) {
+		return -1
+	}
+	return end
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,9 @@ type reply struct {
 	keys      []string   // of each response's inquiry, in a batch
 	refused   violation  // why the last refused record was
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
+
+	forms  []*form // of whole texts, see parser.document
+	learnt int     // names and places in all of them
 
 	size     int // of the reply in bytes
 	seen     int // records, those that were skipped or filtered included
@@ -68,9 +72,19 @@ func (r *reply) take(body string) (records int, err error) {
 // inquiries share memory with body.
 func (r *reply) collect(body string) *Error {
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
-	if !utf8.ValidString(body) {
+	before := *r
+	before.skipped = maps.Clone(r.skipped)
+	err := r.walk(body)
+	if err != nil && !utf8.ValidString(body) {
+		// Whatever else is wrong with it: nothing of it has been seen.
+		*r = before
 		return invalid("json", "the reply is not UTF-8")
 	}
+	return err
+}
+
+// walk reads one reply that is UTF-8, or fails.
+func (r *reply) walk(body string) *Error {
 	r.size = len(body)
 	r.clear(frameReply)
 	if err := r.parse(body, r.plan.root, frameReply); err != nil {
@@ -119,11 +133,11 @@ func (r *reply) parse(s string, n *node, first int) *Error {
 		r.frames[i].text = s
 	}
 	p := parser{s: s, into: r}
-	if p.document(n) {
-		return nil
-	}
-	if r.err != nil {
+	switch {
+	case !p.document(n) && r.err != nil:
 		return r.err
+	case p.err == nil && p.alien:
+		return invalid("json", "a string is not UTF-8")
 	}
 	return p.err
 }

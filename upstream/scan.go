@@ -1,32 +1,51 @@
 package upstream
 
-import "math/bits"
+import (
+	"math/bits"
+	"unicode/utf8"
+)
 
-// str parses a string and tells whether there is an escape in it.
-func (p *parser) str() (esc, ok bool) {
-	s := p.s
-	i := p.pos + 1
+// str parses the string that starts at i and tells whether there is an escape
+// in it. It looks at eight bytes at a time for what ends a run of ordinary
+// bytes: a quotation mark, a backslash or a control character. A subtraction
+// borrows only upwards, so the lowest byte that is flagged is always a true one.
+func (p *parser) str(start int) (end int, esc bool) {
+	s, i := p.s, start+1
+	high := uint64(0) // the bytes so far, for those past ASCII
 	for {
-		i = plainRun(s, i)
-		if i >= len(s) {
-			p.pos = i
-			return esc, p.fail("a string is not closed")
+		if i+8 <= len(s) {
+			b := s[i : i+8]
+			w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+				uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+			flags := (((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) | (w - ones*0x20)) &^ w & highs
+			if flags == 0 {
+				high |= w
+				i += 8
+				continue
+			}
+			high |= w & (flags&-flags - 1)
+			i += bits.TrailingZeros64(flags) / 8
+		} else if i >= len(s) {
+			return p.fail(i, "a string is not closed"), esc
 		}
-		switch s[i] {
-		case '"':
-			p.pos = i + 1
-			return esc, true
-		case '\\':
-			esc = true
+		switch c := s[i]; {
+		case c == '"':
+			if high&highs != 0 && !utf8.ValidString(s[start:i]) {
+				p.alien = true
+			}
+			return i + 1, esc
+		case c == '\\':
 			n := escapeLen(s[i:])
 			if n == 0 {
-				p.pos = i
-				return esc, p.fail("unknown escape in a string")
+				return p.fail(i, "unknown escape in a string"), esc
 			}
+			esc = true
 			i += n
-		default:
-			p.pos = i
-			return esc, p.fail("control character in a string")
+		case c < 0x20:
+			return p.fail(i, "control character in a string"), esc
+		default: // the last few bytes of the text come one by one
+			high |= uint64(c)
+			i++
 		}
 	}
 }
@@ -35,28 +54,6 @@ const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
-
-// plainRun gives the index of the first byte at or after i that ends a run of
-// ordinary string bytes: a quotation mark, a backslash or a control character.
-// It looks at eight bytes at a time. A subtraction borrows only upwards, so the
-// lowest byte that is flagged is always a true one.
-func plainRun(s string, i int) int {
-	for ; i+8 <= len(s); i += 8 {
-		b := s[i : i+8]
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		quote := w ^ ones*'"'
-		slash := w ^ ones*'\\'
-		flags := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
-		if flags != 0 {
-			return i + bits.TrailingZeros64(flags)/8
-		}
-	}
-	for i < len(s) && s[i] != '"' && s[i] != '\\' && s[i] >= 0x20 {
-		i++
-	}
-	return i
-}
 
 // escapeLen gives the length of the escape that s starts with, 0 for none.
 func escapeLen(s string) int {
@@ -87,38 +84,41 @@ func isHex(c byte) bool {
 
 // number parses by the grammar of RFC 8259 and keeps the text: no conversion,
 // no digits lost.
-func (p *parser) number() bool {
-	if p.s[p.pos] == '-' {
-		p.pos++
+func (p *parser) number(i int) int {
+	s := p.s
+	if s[i] == '-' {
+		i++
 	}
-	if p.pos < len(p.s) && p.s[p.pos] == '0' {
-		p.pos++
-	} else if !p.digits() {
-		return p.fail("a value is expected")
+	start := i
+	if i = digits(s, i); i == start {
+		return p.fail(i, "a value is expected")
 	}
-	if p.pos < len(p.s) && p.s[p.pos] == '.' {
-		p.pos++
-		if !p.digits() {
-			return p.fail("a digit is expected")
+	if s[start] == '0' {
+		i = start + 1 // a zero stands alone
+	}
+	if i < len(s) && s[i] == '.' {
+		start = i + 1
+		if i = digits(s, start); i == start {
+			return p.fail(i, "a digit is expected")
 		}
 	}
-	if p.pos < len(p.s) && p.s[p.pos]|0x20 == 'e' {
-		p.pos++
-		if p.pos < len(p.s) && (p.s[p.pos] == '+' || p.s[p.pos] == '-') {
-			p.pos++
+	if i < len(s) && s[i]|0x20 == 'e' {
+		i++
+		if i < len(s) && (s[i] == '+' || s[i] == '-') {
+			i++
 		}
-		if !p.digits() {
-			return p.fail("a digit is expected")
+		start = i
+		if i = digits(s, start); i == start {
+			return p.fail(i, "a digit is expected")
 		}
 	}
-	return true
+	return i
 }
 
-// digits skips digits and tells whether there was one.
-func (p *parser) digits() bool {
-	start := p.pos
-	for p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {
-		p.pos++
+// digits skips digits.
+func digits(s string, i int) int {
+	for i < len(s) && isDigit(s[i]) {
+		i++
 	}
-	return p.pos > start
+	return i
 }

@@ -1,0 +1,123 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+)
+
+// form is what was learnt of one place in a reply: which names the objects there
+// have, in which order. The records of a list are much alike, so nearly every
+// name is the one that stood after the one before in the last record. Then one
+// comparison finds its node, skips it, and knows that it is no duplicate: each
+// kid has another name, and is met once. A form never decides what is right; a
+// name that is none of the kids costs a look at all of them, or, past maxKids,
+// what it costs without forms.
+type form struct {
+	raw   string // the name as it stands in the reply, quotation marks included
+	name  string // what it means
+	node  *node  // that asks for the value; nil: nobody does
+	kids  []form // the members of objects at this place
+	each  *form  // the elements of arrays at this place
+	fixed bool   // nothing is learnt here
+}
+
+// Bounds of what is learnt: of names in one place, of names and places in all,
+// and of the length of a name.
+const (
+	maxKids   = 256
+	maxLearnt = 1024
+	maxLearn  = 64
+)
+
+// kidSet tells which kids an object has had.
+type kidSet [maxKids / 64]uint64
+
+// add tells whether a kid is new.
+func (s *kidSet) add(k int) bool {
+	bit := uint64(1) << (k & 63)
+	old := s[k>>6&3]
+	s[k>>6&3] = old | bit
+	return old&bit == 0
+}
+
+// has tells whether a kid is there.
+func (s *kidSet) has(k int) bool { return s[k>>6&3]>>(k&63)&1 != 0 }
+
+// reach tells whether a kid from k on is there.
+func (s *kidSet) reach(k int) bool {
+	for i := k; i < maxKids; i++ {
+		if s.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// items gives the list whose items stand in an array, or in an object if keyed.
+func (f *form) items(keyed bool) *list {
+	if f.node == nil || f.node.list == nil || f.node.list.keyed != keyed {
+		return nil
+	}
+	return f.node.list
+}
+
+// form gives what was learnt of the place that a tree of nodes begins at.
+func (r *reply) form(n *node) *form {
+	for _, f := range r.forms {
+		if f.node == n {
+			return f
+		}
+	}
+	f := &form{node: n}
+	r.forms = append(r.forms, f)
+	return f
+}
+
+// each gives what was learnt of the elements at a place.
+func (r *reply) each(f *form) *form {
+	if f.each != nil {
+		return f.each
+	}
+	each := &form{fixed: f.fixed || r.learnt >= maxLearnt}
+	if f.node != nil {
+		each.node = f.node.each
+	}
+	if !each.fixed {
+		r.learnt++
+		f.each = each
+	}
+	return each
+}
+
+// kid finds the name at i, which is not the one that was expected, among all
+// kids, and makes it one if it is new. k is negative if it may not become one.
+func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
+	for k := next + 1; k < min(next+4, len(f.kids)); k++ { // the next ones are missing
+		if strings.HasPrefix(p.s[i:], f.kids[k].raw) {
+			return k, i + len(f.kids[k].raw)
+		}
+	}
+	name, after := p.key(i)
+	if after < 0 {
+		return 0, after
+	}
+	for k := range f.kids {
+		if f.kids[k].name == name {
+			return k, after
+		}
+	}
+	if len(f.kids) == maxKids || p.into.learnt == maxLearnt || after-i > maxLearn {
+		return -1, after
+	}
+	p.into.learnt++
+	raw := strings.Clone(p.s[i:after])
+	if len(name) == len(raw)-2 {
+		name = raw[1 : len(raw)-1]
+	}
+	k = next
+	if seen.reach(next) { // those that were met keep their numbers
+		k = len(f.kids)
+	}
+	f.kids = slices.Insert(f.kids, k, form{raw: raw, name: name, node: f.node.child(name)})
+	return k, after
+}
