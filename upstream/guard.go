@@ -17,13 +17,15 @@ const removed = "[removed]"
 //   - anywhere if it has at least four characters, but where it starts or ends
 //     with a digit not within a longer number;
 //   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
+//
+// Its zero value is empty.
 type idSet struct {
 	keys  [][16]byte            // the UUIDs
 	uuids map[[16]byte]struct{} // the same, once a text holds something of their shape
-	long  map[string]struct{}
-	heads map[[4]byte][]int // by the first four bytes, the lengths of the long ids, the longest first
-	first [256]bool         // first bytes of the long ids
-	short map[string]struct{}
+	long  *longIDs              // nil: none
+	short *shortIDs             // nil: none
+	spans []span                // of the text that is being cleaned
+	texts slab
 }
 
 // add takes an id, or all ids within an array or object.
@@ -42,53 +44,35 @@ func (set *idSet) add(v value) {
 
 // addString finds out which of the three sorts of id it is.
 func (set *idSet) addString(id string) {
+	if key, ok := uuid36(id); ok {
+		set.keys = append(set.keys, key)
+		return
+	}
 	if id = strings.TrimSpace(id); id == "" || id == "{}" {
 		return
 	}
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
-	if key, ok := uuid36(id); ok {
-		set.keys = append(set.keys, key)
-		return
-	}
 	if key, n := uuidAt(id); n > 0 && n == len(id) {
 		set.keys = append(set.keys, key)
 		return
 	}
-	if len(id) < 4 {
-		if set.short == nil {
-			set.short = make(map[string]struct{})
-		}
-		set.short[id] = struct{}{}
+	if len(id) >= longHead {
+		set.addLong(id)
 		return
 	}
-	set.addLong(id)
+	if set.short == nil {
+		set.short = &shortIDs{all: make(map[string]struct{})}
+	}
+	set.short.add(id)
 }
 
-// longest bounds what of an id is compared. The rest of a longer one goes with
-// its start.
-const longest = 256
-
-// addLong keeps ids by their first bytes and length. Ids that are numbered in
-// sequence share both, so neither adding nor finding one may cost more the more
-// there are.
 func (set *idSet) addLong(id string) {
 	if set.long == nil {
-		set.long, set.heads = make(map[string]struct{}, 64), make(map[[4]byte][]int)
+		set.long = &longIDs{all: make(map[string]struct{}, 64), lengths: make(map[[longHead]byte][]int)}
 	}
-	id = id[:min(len(id), longest)]
-	if _, known := set.long[id]; known {
-		return
-	}
-	set.long[id] = struct{}{}
-	set.first[id[0]] = true
-	head := [4]byte{id[0], id[1], id[2], id[3]}
-	lengths := set.heads[head]
-	at, found := slices.BinarySearchFunc(lengths, len(id), func(a, b int) int { return b - a })
-	if !found {
-		set.heads[head] = slices.Insert(lengths, at, len(id))
-	}
+	set.long.add(id)
 }
 
 // isUUID looks a key up. Most replies quote no id at all, so the set is made at
@@ -105,160 +89,130 @@ func (set *idSet) isUUID(key [16]byte) bool {
 }
 
 // empty tells whether there is nothing to look for.
-func (set *idSet) empty() bool {
-	return len(set.keys) == 0 && len(set.heads) == 0 && len(set.short) == 0
-}
+func (set *idSet) empty() bool { return len(set.keys) == 0 && set.long == nil && set.short == nil }
 
 // clean gives the text without the ids, and how many there were.
 func (set *idSet) clean(s string) (string, int) {
-	uuids, long, short := 0, 0, 0
-	if len(set.keys) > 0 && len(s) >= 32 {
-		// The known ones first: next to other digits only they can be told apart.
-		var others int
-		s, uuids = replaceSpans(s, uuidSpans(s, set.isUUID))
-		s, others = replaceSpans(s, uuidSpans(s, anyUUID))
-		uuids += others
+	n := 0
+	if len(set.keys) > 0 && len(s) >= uuidDigits {
+		s = set.without(s, set.uuidSpans(s, set.spans[:0]), &n)
 	}
-	if len(set.heads) > 0 && len(s) >= 4 {
-		s, long = replaceSpans(s, spansAt(s, set.longAt))
+	if set.long != nil && len(s) >= longHead {
+		s = set.without(s, set.long.spans(s, set.spans[:0]), &n)
 	}
-	if len(set.short) > 0 && s != "" {
-		s, short = replaceSpans(s, spansAt(s, set.shortAt))
+	if set.short != nil && s != "" {
+		s = set.without(s, set.short.spans(s, set.spans[:0]), &n)
 	}
-	return s, uuids + long + short
+	return s, n
 }
 
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 
-// replaceSpans gives the text with the spans taken out, and their number. The
-// spans are in order and do not overlap.
-func replaceSpans(s string, spans []span) (string, int) {
+// without gives the text with the spans taken out, and adds their number to n.
+// The spans are in order and do not overlap.
+func (set *idSet) without(s string, spans []span, n *int) string {
 	if len(spans) == 0 {
-		return s, 0
+		return s
 	}
-	var b strings.Builder
-	at := 0
+	*n += len(spans)
+	set.spans = spans[:0]
+	b := set.texts.grow(len(s) + len(spans)*len(removed))
+	start, at := b.Len(), 0
 	for _, sp := range spans {
 		b.WriteString(s[at:sp.from])
 		b.WriteString(removed)
 		at = sp.to
 	}
 	b.WriteString(s[at:])
-	return b.String(), len(spans)
+	return b.String()[start:]
 }
 
-// uuidSpans looks at every 32nd byte only: a UUID is at least that long, so one
-// of its bytes is among them.
-func uuidSpans(s string, wanted func([16]byte) bool) (spans []span) {
-	for i := 31; i < len(s); {
-		if hexDash(s[i]) == 0 {
-			i += 32
+// merge takes over the ids of another set.
+func (set *idSet) merge(other *idSet) {
+	set.keys = append(set.keys, other.keys...)
+	set.uuids = nil
+	if other.long != nil {
+		for id := range other.long.all {
+			set.addLong(id)
+		}
+	}
+	if other.short != nil {
+		for id := range other.short.all {
+			set.addString(id)
+		}
+	}
+}
+
+// longHead is how many bytes of a long id it is filed under.
+const longHead = 4
+
+// longest bounds what of a long id is compared. The rest of a longer one goes
+// with its start.
+const longest = 256
+
+// longIDs are the ids of four characters or more that are no UUIDs, by their
+// first bytes and length. Ids that are numbered in sequence share both, so
+// neither adding nor finding one may cost more the more there are.
+type longIDs struct {
+	all     map[string]struct{}
+	lengths map[[longHead]byte][]int // by the first bytes, the longest first
+	first   [256]bool                // first bytes
+	heads   [64]uint64               // a filter in front of lengths
+}
+
+func (l *longIDs) add(id string) {
+	id = id[:min(len(id), longest)]
+	if _, known := l.all[id]; known {
+		return
+	}
+	l.all[id] = struct{}{}
+	l.first[id[0]] = true
+	bit := headBit(id, 0)
+	l.heads[bit>>6] |= 1 << (bit & 63)
+	head := [longHead]byte([]byte(id[:longHead]))
+	lengths := l.lengths[head]
+	at, found := slices.BinarySearchFunc(lengths, len(id), func(a, b int) int { return b - a })
+	if !found {
+		l.lengths[head] = slices.Insert(lengths, at, len(id))
+	}
+}
+
+// headBit spreads the first bytes of an id over the filter's 4096 bits.
+func headBit(s string, i int) uint32 {
+	b := s[i : i+longHead]
+	w := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+	return w * 0x9e3779b1 >> 20
+}
+
+// spans finds the ids in a text.
+func (l *longIDs) spans(s string, spans []span) []span {
+	for i := 0; i+longHead <= len(s); {
+		if !l.first[s[i]] {
+			i++
 			continue
 		}
-		from, to := i, i+1
-		for from > 0 && hexDash(s[from-1]) != 0 {
-			from--
+		if bit := headBit(s, i); l.heads[bit>>6]>>(bit&63)&1 == 0 {
+			i++
+			continue
 		}
-		for to < len(s) && hexDash(s[to]) != 0 {
-			to++
+		n := l.at(s, i)
+		if n > 0 {
+			spans = append(spans, span{i, i + n})
 		}
-		if to-from >= 32 {
-			spans = uuidsWithin(s[:to], from, wanted, spans)
-		}
-		i = to + 31 // s[to] is neither digit nor dash
+		i += max(n, 1)
 	}
 	return spans
 }
 
-// uuidsWithin tries every position, because digits next to an id hide where
-// it begins.
-func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) []span {
-	for from < len(s) {
-		if key, n := uuidAt(s[from:]); n > 0 && wanted(key) {
-			spans = append(spans, span{from, from + n})
-			from += n
-			continue
-		}
-		from++
-	}
-	return spans
-}
-
-// anyUUID wants every one.
-func anyUUID([16]byte) bool { return true }
-
-// uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
-// 0 if there are fewer.
-func uuidAt(s string) (key [16]byte, n int) {
-	digits := 0
-	for n < len(s) {
-		d := hexDash(s[n])
-		if d == 0 || n == 0 && d == dash {
-			return key, 0
-		}
-		n++
-		if d == dash {
-			continue
-		}
-		key[digits/2] = key[digits/2]<<4 | (d - 1)
-		if digits++; digits == 32 {
-			return key, n
-		}
-	}
-	return key, 0
-}
-
-// uuid36 reads the usual notation, which nearly every id of a reply is in, in a
-// third of the time.
-func uuid36(s string) (key [16]byte, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return key, false
-	}
-	bad := byte(0)
-	for i, at := range [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
-		high, low := hexDash(s[at])-1, hexDash(s[at+1])-1
-		bad |= high | low
-		key[i] = high<<4 | low
-	}
-	return key, bad < 16
-}
-
-const dash = 0xff
-
-// hexDash is the value of a hexadecimal digit plus one, dash for a dash, 0 for
-// all other bytes.
-func hexDash(c byte) byte {
-	if c >= 0x80 {
-		return 0
-	}
-	return hexDashTable[c]
-}
-
-// hexDashTable has one byte for each ASCII character. A switch costs three
-// times as much, and every internal id of a reply goes through here.
-const hexDashTable = "" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\x00\x00" +
-	"\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x00\x00\x00\x00\x00\x00" +
-	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x0b\x0c\x0d\x0e\x0f\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-
-// longAt gives the length of the id of four characters or more that stands at i,
-// 0 for none.
-func (set *idSet) longAt(s string, i int) int {
-	if i+4 > len(s) || !set.first[s[i]] {
-		return 0
-	}
-	for _, n := range set.heads[[4]byte{s[i], s[i+1], s[i+2], s[i+3]}] {
+// at gives the length of the id that stands at i, 0 for none.
+func (l *longIDs) at(s string, i int) int {
+	for _, n := range l.lengths[[longHead]byte([]byte(s[i:i+longHead]))] {
 		end := i + n
 		if end > len(s) {
 			continue
 		}
-		if _, known := set.long[s[i:end]]; !known {
+		if _, known := l.all[s[i:end]]; !known {
 			continue
 		}
 		if i > 0 && isDigit(s[i]) && isDigit(s[i-1]) || end < len(s) && isDigit(s[end-1]) && isDigit(s[end]) {
@@ -269,28 +223,39 @@ func (set *idSet) longAt(s string, i int) int {
 	return 0
 }
 
-// spansAt finds what at finds the length of, without overlap.
-func spansAt(s string, at func(s string, i int) int) (spans []span) {
+// shortIDs are the ids of up to three characters.
+type shortIDs struct {
+	all   map[string]struct{}
+	first [256]bool // first bytes
+}
+
+func (l *shortIDs) add(id string) {
+	l.all[id] = struct{}{}
+	l.first[id[0]] = true
+}
+
+// spans finds the ids that are whole words in a text.
+func (l *shortIDs) spans(s string, spans []span) []span {
 	for i := 0; i < len(s); {
-		n := at(s, i)
-		if n == 0 {
-			i++
-			continue
+		n := 0
+		if l.first[s[i]] {
+			n = l.at(s, i)
 		}
-		spans = append(spans, span{i, i + n})
-		i += n
+		if n > 0 {
+			spans = append(spans, span{i, i + n})
+		}
+		i += max(n, 1)
 	}
 	return spans
 }
 
-// shortAt gives the length of the id of up to three characters that stands at i
-// as a whole word.
-func (set *idSet) shortAt(s string, i int) int {
+// at gives the length of the id that stands at i as a whole word, 0 for none.
+func (l *shortIDs) at(s string, i int) int {
 	if !wordStart(s, i) {
 		return 0
 	}
-	for n := min(3, len(s)-i); n > 0; n-- {
-		if _, ok := set.short[s[i:i+n]]; ok && wordStart(s, i+n) {
+	for n := min(longHead-1, len(s)-i); n > 0; n-- {
+		if _, ok := l.all[s[i:i+n]]; ok && wordStart(s, i+n) {
 			return n
 		}
 	}

@@ -106,15 +106,3 @@ func (r *reply) dropBroken(broken []violation) error {
 	r.list = kept
 	return nil
 }
-
-// merge takes over the ids of another set.
-func (set *idSet) merge(other *idSet) {
-	set.keys = append(set.keys, other.keys...)
-	set.uuids = nil
-	for id := range other.long {
-		set.addLong(id)
-	}
-	for id := range other.short {
-		set.addString(id)
-	}
-}

@@ -1,0 +1,157 @@
+package upstream
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// plainSet is the guard as it reads in idSet's comment, one position and one
+// sort of id after the other. idSet has to mean the same.
+type plainSet struct {
+	uuids       map[[16]byte]bool
+	long, short map[string]bool
+}
+
+func plainSetOf(ids []string) plainSet {
+	set := plainSet{map[[16]byte]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, id := range ids {
+		if id = strings.TrimSpace(id); id == "" || id == "{}" {
+			continue
+		}
+		if id[0] == '{' && id[len(id)-1] == '}' {
+			id = id[1 : len(id)-1]
+		}
+		switch key, n := uuidAt(id); {
+		case n > 0 && n == len(id):
+			set.uuids[key] = true
+		case len(id) < 4:
+			set.short[id] = true
+		default:
+			set.long[id[:min(len(id), longest)]] = true
+		}
+	}
+	return set
+}
+
+func (set plainSet) clean(s string) (string, int) {
+	var n [4]int
+	if len(set.uuids) > 0 {
+		s, n[0] = plainReplace(s, plainUUID(func(key [16]byte) bool { return set.uuids[key] }))
+		s, n[1] = plainReplace(s, plainUUID(anyUUID))
+	}
+	s, n[2] = plainReplace(s, func(s string, i int) int {
+		for n := longest; n >= 4; n-- {
+			end := i + n
+			if end <= len(s) && set.long[s[i:end]] &&
+				!(i > 0 && isDigit(s[i]) && isDigit(s[i-1])) && !(end < len(s) && isDigit(s[end-1]) && isDigit(s[end])) {
+				return n
+			}
+		}
+		return 0
+	})
+	s, n[3] = plainReplace(s, func(s string, i int) int {
+		for n := 3; n > 0; n-- {
+			if i+n <= len(s) && set.short[s[i:i+n]] && wordStart(s, i) && wordStart(s, i+n) {
+				return n
+			}
+		}
+		return 0
+	})
+	return s, n[0] + n[1] + n[2] + n[3]
+}
+
+func plainUUID(wanted func([16]byte) bool) func(string, int) int {
+	return func(s string, i int) int {
+		if key, n := uuidAt(s[i:]); n > 0 && wanted(key) {
+			return n
+		}
+		return 0
+	}
+}
+
+// plainReplace takes out what at finds the length of.
+func plainReplace(s string, at func(s string, i int) int) (string, int) {
+	var b strings.Builder
+	found := 0
+	for i := 0; i < len(s); {
+		if n := at(s, i); n > 0 {
+			b.WriteString(removed)
+			found++
+			i += n
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String(), found
+}
+
+func TestGuardEqualsThePlainOne(t *testing.T) {
+	id := rapid.OneOf(
+		rapid.StringMatching(`[0-9a-fA-F]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.SampledFrom([]string{
+			"6f1c2a34-1111-4222-8333-9444555666aa", "6F1C2A34-1111-4222-8333-9444555666AA", "6f1c2a34111142228333944455566600", "11111111111111111111111111111111",
+			"{6f1c2a34-1111-4222-8333-9444555666aa}", "{}", "{a}", " 12 ", "INC0010001", "INC00100012", "INC0010", "removed", "[rem", "ed]", "e", "12", "123", "1234", "12345",
+			"abcd", "abcdef", "키", "키키", "티켓-17", strings.Repeat("x", 255) + "yz", "--", "a-1",
+		}),
+		rapid.StringMatching(`[0-9a-f-]{0,40}`), rapid.StringMatching(`[A-Z]{0,3}[0-9]{0,6}`), rapid.StringN(0, 5, 8),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOfN(id, 0, 6).Draw(t, "ids")
+		part := rapid.OneOf(id, rapid.StringMatching(`[0-9a-f-]{0,70}`), rapid.SampledFrom([]string{" ", "", "-", "번", "see ", "x", "9", "[removed]", "---"}), rapid.String())
+		if len(ids) > 0 {
+			part = rapid.OneOf(rapid.SampledFrom(ids), part)
+		}
+		text := strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "parts"), "")
+		set := idsOf(ids...)
+		for range 2 { // what one text leaves behind means nothing to the next
+			got, n := set.clean(text)
+			want, wantN := plainSetOf(ids).clean(text)
+			if got != want || n != wantN {
+				t.Fatalf("%q without %q: %q, %d, want %q, %d", text, ids, got, n, want, wantN)
+			}
+		}
+	})
+}
+
+// Texts that share memory do not change each other.
+func TestCleanTextsStayAsTheyWere(t *testing.T) {
+	set := idsOf("INC0010001")
+	var got, want []string
+	for i := range 500 {
+		s := strings.Repeat("x", i*7%3000)
+		clean, n := set.clean(s + "INC0010001")
+		if n != 1 {
+			t.Fatal(n)
+		}
+		got, want = append(got, clean), append(want, s+removed)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("text %d is %q", i, got[i])
+		}
+	}
+}
+
+func TestHex8(t *testing.T) {
+	for c := range 256 {
+		for place := range 8 {
+			b := []byte("09afAF1b")
+			b[place] = byte(c)
+			w := uint64(0)
+			want := uint32(0)
+			good := true
+			for _, c := range b {
+				w = w<<8 | uint64(c)
+				d := hexDash(c)
+				want = want<<4 | uint32(d-1)&15
+				good = good && d != 0 && d != dash
+			}
+			if v, bad := hex8(w); (bad == 0) != good || good && v != want {
+				t.Fatalf("%q: %x, bad %x", b, v, bad)
+			}
+		}
+	}
+}
