@@ -30,7 +30,7 @@ func timeParser(format, zone string) (parse func(string) (time.Time, bool), form
 	hasZone := true
 	switch format {
 	case "", "rfc3339":
-		parse = parseRFC3339
+		parse = rfc3339Parser()
 	case "unix":
 		parse = func(s string) (time.Time, bool) { return parseUnix(s, 1) }
 	case "unix_ms":
@@ -72,13 +72,6 @@ func checkLayout(layout string) (hasZone bool, err error) {
 	east := at.In(time.FixedZone("", 9*3600))
 	same := time.Date(2021, time.November, 23, 14, 35, 46, 0, east.Location())
 	return same.Format(layout) != text, nil
-}
-
-// parseRFC3339 leaves it to package time, which is as fast for this one
-// layout.
-func parseRFC3339(s string) (time.Time, bool) {
-	t, err := time.Parse(time.RFC3339, s)
-	return inRange(t.UTC(), err == nil)
 }
 
 // inRange keeps to the years that RFC 3339 can write.
@@ -125,69 +118,4 @@ func parseOData(s string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return parseUnix(body, 1000)
-}
-
-// layoutParser reads layouts that are nothing but two- and four-digit numbers
-// by hand, which is four times as fast as package time, and leaves the others
-// and every odd value to package time.
-func layoutParser(layout string, loc *time.Location) func(string) (time.Time, bool) {
-	slow := func(s string) (time.Time, bool) {
-		t, err := time.ParseInLocation(layout, s, loc)
-		return inRange(t.UTC(), err == nil)
-	}
-	fields, ok := fixedFields(layout)
-	if !ok {
-		return slow
-	}
-	return func(s string) (time.Time, bool) {
-		if len(s) != len(layout) {
-			return slow(s)
-		}
-		n := [6]int{0, 1, 1} // year, month, day, hour, minute, second
-		at := 0
-		for _, f := range fields {
-			if s[at:f.at] != layout[at:f.at] {
-				return slow(s)
-			}
-			v := 0
-			for at = f.at; at < f.at+f.width; at++ {
-				if s[at] < '0' || s[at] > '9' {
-					return slow(s)
-				}
-				v = v*10 + int(s[at]-'0')
-			}
-			n[f.part] = v
-		}
-		// Days past 28 differ by month: package time knows which exist.
-		if s[at:] != layout[at:] || n[0] == 0 || n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 28 || n[3] > 23 || n[4] > 59 || n[5] > 59 {
-			return slow(s)
-		}
-		return time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, loc).UTC(), true
-	}
-}
-
-// fixedField is a number of fixed width in a layout: where, how wide, and
-// which part of the time.
-type fixedField struct{ at, width, part int }
-
-// fixedFields takes a layout apart if it holds nothing but numbers of fixed
-// width and marks between them.
-func fixedFields(layout string) ([]fixedField, bool) {
-	tokens := []string{"2006", "01", "02", "15", "04", "05"}
-	var fields []fixedField
-next:
-	for i := 0; i < len(layout); {
-		for part, token := range tokens {
-			if strings.HasPrefix(layout[i:], token) {
-				fields = append(fields, fixedField{i, len(token), part})
-				i += len(token)
-				continue next
-			}
-		}
-		if strings.IndexByte("-/: T", layout[i]) < 0 {
-			return nil, false
-		}
-		i++
-	}
-	return fields, true
 }
