@@ -20,7 +20,7 @@ const (
 	// maxAccounts bounds the accounts that a node keeps state of. One that is
 	// pushed out loses its leased tokens.
 	maxAccounts = 100_000
-	// leaseTimeout bounds one question to Redis.
+	// leaseTimeout bounds one question to Redis unless the options do.
 	leaseTimeout = 100 * time.Millisecond
 	// awayFor is how long Redis is left alone after a failure.
 	awayFor = time.Second
@@ -30,7 +30,8 @@ const (
 // for itself, no log, no metrics, the wall clock.
 type Options struct {
 	Redis      redis.UniversalClient // nil: every node limits on its own
-	Prefix     string                // of every Redis key, after "rate:"
+	Prefix     string                // of every Redis key: "<prefix>:rate:<account>"
+	Timeout    time.Duration         // of one question to Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -39,7 +40,7 @@ type Options struct {
 // Limiter decides about requests. It is safe for concurrent use.
 type Limiter struct {
 	fleet    *redis_rate.Limiter // nil: every node limits on its own
-	prefix   string
+	timeout  time.Duration       // of one question to Redis
 	now      func() time.Time
 	log      *slog.Logger
 	metrics  *metrics
@@ -77,6 +78,9 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Timeout == 0 {
+		opts.Timeout = leaseTimeout
+	}
 	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, err
@@ -85,9 +89,9 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{prefix: opts.Prefix, now: opts.Now, log: opts.Logger, metrics: m, accounts: accounts}
+	l := &Limiter{timeout: opts.Timeout, now: opts.Now, log: opts.Logger, metrics: m, accounts: accounts}
 	if opts.Redis != nil {
-		l.fleet = redis_rate.NewLimiter(opts.Redis)
+		l.fleet = redis_rate.NewLimiter(underPrefix{opts.Redis, opts.Prefix})
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.limits.Store(newLimits(cfg))
@@ -116,8 +120,8 @@ func (l *Limiter) Close() {
 
 // Allow decides about one request of an account on a plan, and counts it when
 // it is allowed. It waits for Redis only when the node has no tokens left and
-// does not know that there are none, and no longer than a tenth of a second or
-// the context. It never fails: without Redis the node decides on its own.
+// does not know that there are none, and no longer than Options.Timeout or the
+// context. It never fails: without Redis the node decides on its own.
 func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	limit := l.limits.Load().of(plan)
 	if limit.PerSecond == 0 {
@@ -230,14 +234,14 @@ func (l *Limiter) take(id string, limit Limit, parts int) (r *redis_rate.Result,
 			err = fmt.Errorf("an answer of Redis that makes no sense: %v", p)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(l.ctx, leaseTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, l.timeout)
 	defer cancel()
 	slack := 1 + int(timeError.Seconds()*limit.PerSecond*tokenParts)
 	counted := redis_rate.Limit{Rate: tokenParts, Period: limit.interval(), Burst: limit.Burst*tokenParts + slack}
 	if parts <= tokenParts {
-		return l.fleet.AllowN(ctx, l.prefix+":"+id, counted, parts)
+		return l.fleet.AllowN(ctx, id, counted, parts)
 	}
-	return l.fleet.AllowAtMost(ctx, l.prefix+":"+id, counted, parts)
+	return l.fleet.AllowAtMost(ctx, id, counted, parts)
 }
 
 // noteHealth remembers whether Redis answered.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -368,6 +369,20 @@ func TestRedisSlow(t *testing.T) {
 	}
 }
 
+// A Redis that takes its time is waited for as long as is allowed.
+func TestRedisFarAway(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: client, Timeout: time.Minute, Now: (&clock{}).now})
+	if err := client.Do(t.Context(), "CLIENT", "PAUSE", (3 * leaseTimeout).Milliseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || value(t, l.metrics.leases[leaseFull]) != 1 {
+		t.Errorf("%+v is not the fleet's decision", d)
+	}
+}
+
 func TestCallerLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: (&clock{}).now})
@@ -388,7 +403,7 @@ func TestCallerLeaves(t *testing.T) {
 
 func TestGarbageInRedis(t *testing.T) {
 	client := redistest.Start(t).Client()
-	if err := client.Set(t.Context(), "rate:iq:acme", "garbage", 0).Err(); err != nil {
+	if err := client.Set(t.Context(), "iq:rate:acme", "garbage", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: client, Prefix: "iq", Now: (&clock{}).now})
