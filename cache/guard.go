@@ -37,10 +37,12 @@ type guarded struct {
 	closing chan struct{}
 	once    sync.Once
 	wg      sync.WaitGroup
+	log     *slog.Logger
+	denied  sync.Once // has been told of
 }
 
 func guard(rdb redis.UniversalClient, timeout time.Duration, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
-	g := &guarded{UniversalClient: rdb, timeout: timeout, tripped: make(chan struct{}, 1), closing: make(chan struct{})}
+	g := &guarded{UniversalClient: rdb, timeout: timeout, tripped: make(chan struct{}, 1), closing: make(chan struct{}), log: log}
 	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name: "redis", MaxRequests: 1, Timeout: breakerOpen,
 		Interval: breakerWindow, BucketPeriod: breakerBucket,
@@ -140,7 +142,20 @@ func (g *guarded) do(ctx context.Context, operation string, call func(context.Co
 		return errRedisSkipped
 	}
 	g.metrics.done(operation, err, time.Since(start))
+	if isDenied(err) {
+		// The breaker is not for this: Redis is well, and nothing will change by
+		// waiting. What is denied once is denied always.
+		g.denied.Do(func() {
+			g.log.Error("the user of Redis may not do what the gateway needs; the README has the ACL", "operation", operation, "err", err)
+		})
+	}
 	return err
+}
+
+// isDenied tells whether Redis refused for want of a permission.
+func isDenied(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "can't run this command"))
 }
 
 // isOutage tells a Redis that cannot serve from one that answered, be it with

@@ -2,11 +2,15 @@ package cache
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/cache/redistest"
@@ -121,6 +125,48 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 	if shares(t, c, g, "other") {
 		t.Error("a server of an unknown CA was trusted")
 	}
+}
+
+func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
+	for name, missing := range map[string]string{"command": "-getrange", "command in a script": "-publish"} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			srv.Do("ACL", "SETUSER", "default", missing)
+			var log lines
+			rdb, err := OpenRedis(patient(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = rdb.Close() })
+			l := freshReader(t, rdb, &legacy{clock: newClock()})
+			for n := range 10 {
+				mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)})
+				settled(l)
+				_, _ = l.Purge(t.Context(), Scope{Account: fmt.Sprint(n)}) // may be what is denied
+			}
+			if n := strings.Count(log.String(), "may not do what the gateway needs"); n != 1 || l.RedisState() != "ok" {
+				t.Errorf("told %d times, Redis is %s:\n%s", n, l.RedisState(), log.String())
+			}
+		})
+	}
+}
+
+// lines is a log of several goroutines.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
