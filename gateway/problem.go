@@ -69,6 +69,9 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.ProblemRateLimited(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		return upstreamProblem(failure)
+	case errors.Is(err, auth.ErrUnavailable):
+		// Before the deadline, which may be why.
+		return problem{Problem: v1.ProblemAuthUnavailable(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{Problem: v1.ProblemUpstreamTimeout()}
 	}
@@ -86,8 +89,6 @@ func authProblem(err error) problem {
 		return problem{Problem: v1.ProblemInvalidRequest(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
 	case errors.Is(err, auth.ErrInvalidKey):
 		return problem{Problem: v1.ProblemInvalidAPIKey(), header: challenge(`, error="invalid_token"`)}
-	case errors.Is(err, auth.ErrUnavailable):
-		return problem{Problem: v1.ProblemAuthUnavailable(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, auth.ErrWrongKind):
 		return problem{Problem: v1.ProblemWrongKeyKind()}
 	case errors.Is(err, auth.ErrInsufficientScope):

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -136,30 +137,35 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// selfSigned writes a certificate for 127.0.0.1 under that name.
-func (p *program) selfSigned(name string) {
-	p.t.Helper()
+// selfSigned writes cert.pem and key.pem for 127.0.0.1 under that name into the
+// folder; the certificate is its own authority.
+func selfSigned(t *testing.T, dir, name string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}}, &key.PublicKey, key)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	p.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	for file, block := range map[string]*pem.Block{"key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}, "cert.pem": {Type: "CERTIFICATE", Bytes: der}} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestTLSWithReload(t *testing.T) {
-	p := start(t, setup{prepare: func(p *program) { p.selfSigned("first") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"})
+	p := start(t, setup{prepare: func(p *program) { selfSigned(t, p.dir, "first") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"})
 	seen := func() (string, string) {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the test looks at the certificate itself
 		resp, err := client.Do(p.request(http.MethodGet, buyerList, "buyer"))
@@ -172,6 +178,6 @@ func TestTLSWithReload(t *testing.T) {
 	if name, proto := seen(); name != "first" || proto != "HTTP/2.0" {
 		t.Fatalf("%s over %s", name, proto)
 	}
-	p.selfSigned("second")
+	selfSigned(t, p.dir, "second")
 	p.eventually("the new certificate is shown", func() bool { name, _ := seen(); return name == "second" })
 }

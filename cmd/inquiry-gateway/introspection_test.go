@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// authServer is an authorization server that is asked about keys (RFC 7662),
+// with claims of its own making.
+type authServer struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	keys   map[string]string // answers by key; any other is inactive
+	asked  map[string]int
+	answer http.HandlerFunc // nil: what RFC 7662 says
+}
+
+// claimsOf is an answer about a good key.
+func claimsOf(account, role, permissions string, paid bool) string {
+	return fmt.Sprintf(`{"active":true,"tenant":{"id":%q},"role":%q,"permissions":%s,"billing":{"api":%t},"jti":"key-of-%s"}`, account, role, permissions, paid, account)
+}
+
+func newAuthServer(t *testing.T, dir string) *authServer {
+	t.Helper()
+	read := `["other","` + auth.ScopeInquiriesRead + `"]`
+	s := &authServer{asked: map[string]int{}, keys: map[string]string{
+		"buyer":    claimsOf(legacy.BuyerTypical, "buyer", read, true),
+		"seller":   claimsOf(legacy.SellerTypical, "seller", read, true),
+		"unpaid":   claimsOf("unpaid", "buyer", read, false),
+		"no-scope": claimsOf(legacy.BuyerTypical, "buyer", `["other"]`, true),
+		"admin":    claimsOf(legacy.BuyerTypical, "admin", read, true),
+		"expired":  strings.Replace(claimsOf(legacy.BuyerTypical, "buyer", read, true), "{", `{"exp":1600000000,`, 1),
+	}}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.introspect))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	selfSigned(t, dir, "id")
+	s.TLS = tlsOf(t, dir)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *authServer) introspect(w http.ResponseWriter, r *http.Request) {
+	key := r.PostFormValue("token")
+	s.mu.Lock()
+	s.asked[key]++
+	answer := s.answer
+	text, known := s.keys[key]
+	s.mu.Unlock()
+	if id, secret, _ := r.BasicAuth(); id != "gateway" || secret != "s3cr3t" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if answer != nil {
+		answer(w, r)
+		return
+	}
+	if !known {
+		text = `{"active":false}`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, text) // a gateway that left is not the test's business
+}
+
+// change does something between two answers.
+func (s *authServer) change(do func()) { s.mu.Lock(); defer s.mu.Unlock(); do() }
+
+func (s *authServer) askedAbout(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[key]
+}
+
+// introspecting starts a gateway whose keys are those of an authorization
+// server; every name in the server's keys is the key itself.
+func introspecting(t *testing.T, times string) (*program, *authServer) {
+	t.Helper()
+	dir := t.TempDir()
+	s := newAuthServer(t, dir)
+	p := start(t, setup{
+		prepare: func(p *program) { p.write("client-secret", "s3cr3t\n") },
+		auth: fmt.Sprintf(`{introspection: {url: %q, client_id: gateway, client_secret_file: client-secret, ca_file: %q, %s,
+  claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}}`, s.URL+"/introspect", filepath.Join(dir, "cert.pem"), times),
+	})
+	clear(p.keys)
+	for key := range s.keys {
+		p.keys[key] = key
+	}
+	p.keys["nobody"], p.keys["nobody else"] = "nobodys-key", "nobody-elses-key"
+	return p, s
+}
+
+// What the server's claims say is what the gateway grants, and no more.
+func TestIntrospectionGrants(t *testing.T) {
+	p, s := introspecting(t, "ttl: 10m, negative_ttl: 1m")
+	for _, row := range []struct {
+		key, list, code string
+		status          int
+	}{
+		{"buyer", buyerList, "", 200}, {"buyer", sellerList, "wrong_key_kind", 403},
+		{"seller", sellerList, "", 200}, {"unpaid", buyerList, "api_access_required", 403},
+		{"no-scope", buyerList, "insufficient_scope", 403}, {"admin", buyerList, "invalid_api_key", 401},
+		{"expired", buyerList, "invalid_api_key", 401}, {"nobody", buyerList, "invalid_api_key", 401},
+	} {
+		for range 3 {
+			a := p.get(row.list, row.key)
+			if a.status != row.status || !bytes.Contains(a.body, []byte(row.code)) {
+				t.Errorf("%s at %s: %d %.300s", row.key, row.list, a.status, a.body)
+			}
+		}
+	}
+	if a := p.get(buyerList, "buyer"); !bytes.Equal(a.body, truth(p.system, "buyer", legacy.BuyerTypical, "", "")) {
+		t.Errorf("another list: %.300s", a.body)
+	}
+	for key := range p.keys {
+		if n := s.askedAbout(p.keys[key]); n > 1 {
+			t.Errorf("asked %d times about %s, whose answer is good for minutes", n, key)
+		}
+	}
+	if text := p.logs.String(); strings.Contains(text, "nobodys-key") || strings.Contains(text, "s3cr3t") || !strings.Contains(text, `"key_id":"key-of-acme"`) {
+		t.Error("the log has a key or a secret, or has not the key's id")
+	}
+}
+
+// An answer is asked for anew when its time is over, good ones and bad ones.
+func TestIntrospectionTTL(t *testing.T) {
+	p, s := introspecting(t, "ttl: 50ms, negative_ttl: 50ms")
+	if a := p.get(buyerList, "nobody"); a.status != http.StatusUnauthorized {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	s.change(func() { s.keys["nobodys-key"] = s.keys["buyer"] })
+	p.eventually("the new key is taken", func() bool { return p.get(buyerList, "nobody").status == http.StatusOK })
+	s.change(func() { delete(s.keys, "nobodys-key") })
+	p.eventually("the key that was withdrawn is refused", func() bool { return p.get(buyerList, "nobody").status == http.StatusUnauthorized })
+}
+
+// Row key store of the failure matrix: a key that is known stays good for its
+// time; about any other the gateway knows nothing, and says so: 503, never 401.
+func TestMatrixIntrospection(t *testing.T) {
+	for state, prepare := range map[string]func(*authServer){
+		"slow": func(s *authServer) {
+			s.change(func() {
+				s.answer = func(_ http.ResponseWriter, r *http.Request) {
+					select {
+					case <-r.Context().Done():
+					case <-time.After(10 * time.Second):
+					}
+				}
+			})
+		},
+		"down": func(s *authServer) { s.Close() },
+		"garbage": func(s *authServer) {
+			s.change(func() {
+				s.answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") }
+			})
+		},
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel() // it waits for times to be over
+			p, s := introspecting(t, "ttl: 2s, timeout: 300ms")
+			if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			prepare(s)
+			unavailable := func(a answer) bool {
+				return a.status == http.StatusServiceUnavailable && bytes.Contains(a.body, []byte("auth_unavailable")) && a.header.Get("Retry-After") != "" && a.header.Get("Www-Authenticate") == ""
+			}
+			if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+				t.Errorf("a known key: %d %s", a.status, a.body)
+			}
+			for _, key := range []string{"nobody", "seller"} {
+				if a := p.get(buyerList, key); !unavailable(a) {
+					t.Errorf("%s: %d %s", key, a.status, a.body)
+				}
+			}
+			p.eventually("the known key's time is over", func() bool {
+				a := p.get(buyerList, "buyer")
+				if a.status != http.StatusOK && !unavailable(a) {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+				return a.status != http.StatusOK
+			})
+		})
+	}
+}
+
+// With the server well again, keys are good again.
+func TestIntrospectionComesBack(t *testing.T) {
+	t.Parallel() // it waits for the breaker
+	p, s := introspecting(t, "ttl: 0s")
+	s.change(func() {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
+	})
+	for range 20 { // enough to open the breaker
+		if a := p.get(buyerList, "buyer"); a.status != http.StatusServiceUnavailable {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if n := s.askedAbout("buyer"); n >= 20 {
+		t.Errorf("a server in trouble was asked %d times", n)
+	}
+	s.change(func() { s.answer = nil })
+	p.eventually("the key is good again", func() bool { return p.get(buyerList, "buyer").status == http.StatusOK })
+}
