@@ -1,8 +1,6 @@
 package config
 
 import (
-	"strconv"
-
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 )
@@ -62,11 +60,11 @@ func (b *builder) scalar(n *node, path string) *node {
 
 func (b *builder) list(from *ast.SequenceNode, path string) *node {
 	n := &node{kind: list, at: placeOf(from.Start), size: 1}
-	for i, item := range from.Values {
-		itemPath := path + "[" + strconv.Itoa(i) + "]"
-		child := b.build(item, itemPath)
+	for i, value := range from.Values {
+		itemPath := item(path, i)
+		child := b.build(value, itemPath)
 		n.items = append(n.items, child)
-		b.grow(n, child, placeOf(item.GetToken()), itemPath)
+		b.grow(n, child, placeOf(value.GetToken()), itemPath)
 	}
 	return n
 }

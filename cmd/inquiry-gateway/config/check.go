@@ -17,6 +17,7 @@ func (doc *document) check(c Config) {
 	doc.checkTimes(c)
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
+	doc.checkCanary(c.Canary)
 	doc.checkSections(c)
 }
 

@@ -33,6 +33,7 @@ type Config struct {
 	Redis    cache.RedisConfig `yaml:"redis"`
 	Cache    cache.Config      `yaml:"cache"`
 	Upstream upstream.Config   `yaml:"upstream"`
+	Canary   Canary            `yaml:"canary"`
 
 	path string // the configuration file itself, absolute; "" without one
 	root *node  // what the file says; nil without one
@@ -92,6 +93,7 @@ func Default() Config {
 		Redis:          cache.DefaultRedisConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
+		Canary:         Canary{Every: 30 * time.Second},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"errors"
 	"reflect"
-	"strconv"
 	"time"
 )
 
@@ -129,13 +128,17 @@ func textForm(v encoding.TextUnmarshaler) string {
 }
 
 func (d *decoder) decodeList(n *node, into reflect.Value, path string) {
+	if n.kind != list && into.Type().Elem() == reflect.TypeFor[File]() {
+		d.add(n.at, path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
+		return
+	}
 	if n.kind != list {
 		d.wants(n, path, "a list such as [a, b]")
 		return
 	}
 	out := reflect.MakeSlice(into.Type(), len(n.items), len(n.items))
-	for i, item := range n.items {
-		d.decode(item, out.Index(i), path+"["+strconv.Itoa(i)+"]")
+	for i, child := range n.items {
+		d.decode(child, out.Index(i), item(path, i))
 	}
 	into.Set(out)
 }

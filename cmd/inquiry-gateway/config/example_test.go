@@ -137,7 +137,7 @@ func TestRestartNamesWhatAReloadCannotChange(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")
-	f.Add("canary: &c {a: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
+	f.Add("canary: &c {buyer_keys: [a, b], every: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		data, err := cleanSource([]byte(text))
 		if err != nil {

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// fileRef is one path in the configuration: a text whose key ends in _file.
+// fileRef is one path in the configuration: a text whose key ends in _file, or a
+// File.
 type fileRef struct {
 	key   string
 	value reflect.Value
@@ -33,10 +33,10 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			refs = append(refs, fileRefs(v.Index(i), key+"["+strconv.Itoa(i)+"]")...)
+			refs = append(refs, fileRefs(v.Index(i), item(key, i))...)
 		}
 	case reflect.String:
-		if strings.HasSuffix(key, "_file") && v.CanSet() {
+		if (strings.HasSuffix(key, "_file") || v.Type() == reflect.TypeFor[File]()) && v.CanSet() {
 			refs = append(refs, fileRef{key, v})
 		}
 	}

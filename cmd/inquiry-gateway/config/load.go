@@ -31,11 +31,11 @@ func load(doc *document, o Options) (Loaded, error) {
 	c := Default()
 	c.path, c.root = doc.path, doc.root
 	if doc.root != nil {
-		doc.refuseLater()
 		if !doc.has("auth.keys_file") && (doc.has("auth.redis") || doc.has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 		}
 		doc.decode(&c)
+		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)
 	}

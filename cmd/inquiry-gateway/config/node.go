@@ -18,7 +18,7 @@ const (
 
 // node is one value of the file: the parser's tree without its notation, with
 // anchors followed and variables put in. A node may hang in several places
-// (aliases), so nothing but refuseLater changes one once it is built.
+// (aliases), so nothing changes one once it is built.
 type node struct {
 	kind    kind
 	at      position
