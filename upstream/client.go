@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -60,6 +61,7 @@ type endpoint struct {
 	metrics     *metrics
 	drift       *drift
 	fingerprint string
+	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
 
 // New compiles the mapping. It reports everything that is wrong with the
@@ -159,6 +161,15 @@ func (c *Client) Fingerprint(kind string) string {
 		return ""
 	}
 	return e.fingerprint
+}
+
+// RemovesUUIDs tells whether the internal ids of a kind have been UUIDs in some
+// list since the start. In such a list no text has anything of their form left;
+// in one whose ids are of another form a text may quote a UUID of the caller's
+// own. False for an unknown kind.
+func (c *Client) RemovesUUIDs(kind string) bool {
+	e, ok := c.endpoints[kind]
+	return ok && e.uuids.Load()
 }
 
 // Close closes idle connections. Fetches that are under way go on.

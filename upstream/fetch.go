@@ -61,6 +61,9 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 		err = f.secondCalls(limited, reply)
 	}
 	reply.sweep()
+	if len(reply.ids.keys) > 0 {
+		e.uuids.Store(true)
+	}
 	e.drift.look(reply.samples)
 	c.count(e, want.Account, reply)
 	if err != nil {

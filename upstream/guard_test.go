@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,4 +119,21 @@ func FuzzGuard(f *testing.F) {
 			t.Errorf("%q in %q: %q, %d", id, text, got, n)
 		}
 	})
+}
+
+// Only lists whose own ids are UUIDs promise texts without any.
+func TestRemovesUUIDs(t *testing.T) {
+	numbered := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(goodTicket, "4711")
+	for ticket, want := range map[string]bool{goodTicket: true, numbered: false} {
+		f := newFixture(t, serveJSON(`{"result":{"items":[`+ticket+`]}}`), nil)
+		if f.RemovesUUIDs("buyer") {
+			t.Error("known before any list was")
+		}
+		if _, err := f.Fetch(t.Context(), acme); err != nil {
+			t.Fatal(err)
+		}
+		if f.RemovesUUIDs("buyer") != want || f.RemovesUUIDs("seller") || f.RemovesUUIDs("nobody") {
+			t.Errorf("buyer %t, want %t; others %t, %t", f.RemovesUUIDs("buyer"), want, f.RemovesUUIDs("seller"), f.RemovesUUIDs("nobody"))
+		}
+	}
 }
