@@ -1,0 +1,94 @@
+package canary
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"slices"
+	"strconv"
+)
+
+// body holds that of a list against the contract and takes in its records; false
+// where it cannot be read.
+func (r *round) body(s *seen, a *answer) bool {
+	concerned := []*answer{a}
+	if a.code == http.StatusNotModified {
+		if len(a.body) > 0 || !slices.Contains(a.tags, a.tag) {
+			r.tally.note(contract, failed, concerned, "a 304 has a body, or an entity tag that was not asked for")
+		}
+		return true
+	}
+	plain, well := a.plain()
+	if !well {
+		r.tally.note(contract, failed, concerned, "the body is not packed as Content-Encoding says, or too long")
+		return false
+	}
+	in := inspector{noUUIDs: r.kind.NoUUIDs != nil && r.kind.NoUUIDs(), filter: a.status}
+	for _, record := range in.list(plain, a.list) {
+		s.records[record] = a
+	}
+	for _, one := range in.problems {
+		r.tally.note(contract, failed, concerned, "%s", one)
+	}
+	sum := hash(sha256.Sum256(plain))
+	if before, known := s.bodies[a.tag]; known && before != sum {
+		r.tally.note(contract, failed, concerned, "two bodies have one entity tag")
+	}
+	s.bodies[a.tag] = sum
+	return true
+}
+
+// refusal holds an error against the contract and gives its code.
+func (r *round) refusal(a *answer) (code string) {
+	said := problems(r.rules.refusal, a.header)
+	in := inspector{}
+	code = in.refusal(a.body)
+	said = append(said, in.problems...)
+	if in.failure["status"] != strconv.Itoa(a.code) || in.failure["id"] != a.header.Get("X-Request-Id") {
+		said = append(said, "an error has another status or id than its answer")
+	}
+	if !slices.Contains(codes(a.code), code) {
+		said = append(said, "an error has not the code that goes with its status")
+	}
+	waits := a.code == http.StatusTooManyRequests || a.code == http.StatusServiceUnavailable
+	if waits != (a.header.Get("Retry-After") != "") || a.header.Get("Www-Authenticate") != challenges()[code] {
+		said = append(said, "an error has not the headers that go with its code")
+	}
+	for _, one := range said {
+		r.tally.note(contract, failed, []*answer{a}, "%s", one)
+	}
+	return code
+}
+
+// askRefused asks as those who must be refused.
+func (r *round) askRefused(ctx context.Context) {
+	other := "seller"
+	if r.kind.Name == other {
+		other = "buyer"
+	}
+	for _, must := range []struct {
+		who  string
+		q    question
+		code int
+		name string
+	}{
+		{"without a key", question{list: r.kind.Name}, http.StatusUnauthorized, "missing_api_key"},
+		{"with an invented key", question{list: r.kind.Name, key: r.invented}, http.StatusUnauthorized, "invalid_api_key"},
+		{"with a key of the other kind", question{list: other, key: r.kind.Keys[0].Secret}, http.StatusForbidden, "wrong_key_kind"},
+	} {
+		a, err := r.caller.ask(ctx, must.q)
+		if err != nil {
+			r.tally.note(access, unavailable, nil, "a request %s: no answer: %v", must.who, err)
+			continue
+		}
+		switch {
+		case declared(a.code):
+			r.refusal(a)
+			r.tally.note(access, unavailable, []*answer{a}, "a request %s is answered %d", must.who, a.code)
+		case a.code != must.code:
+			r.tally.note(access, failed, []*answer{a}, "a request %s is answered %d instead of %d", must.who, a.code, must.code)
+		case r.refusal(a) != must.name:
+			r.tally.note(access, failed, []*answer{a}, "a request %s is answered %d without the code %s", must.who, a.code, must.name)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package canary
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// form is what the value of a key has to be.
+type form int
+
+const (
+	text form = iota
+	textOrNull
+	moment  // RFC 3339 in UTC with Z and milliseconds
+	replies // a list of responses
+	source  // of an error: the part of the request that it is about
+)
+
+// field is one key of an object. An object has exactly its fields, in their
+// order; optional ones stand last.
+type field struct {
+	name     string
+	form     form
+	optional bool
+}
+
+// fieldsOf lists the keys of a kind's records.
+func fieldsOf(kind string) ([]field, bool) {
+	switch kind {
+	case "buyer":
+		return []field{{"title", text, false}, {"content", text, false}, {"status", text, false}, {"inquiry_type", textOrNull, false},
+			{"created_at", moment, false}, {"responses", replies, false}}, true
+	case "seller":
+		return []field{{"title", text, false}, {"status", text, false}, {"inquiry_type", text, false}, {"company_name", text, false},
+			{"created_at", moment, false}}, true
+	}
+	return nil, false
+}
+
+func responseFields() []field {
+	return []field{{"content", text, false}, {"responder_type", textOrNull, false}, {"created_at", moment, false}}
+}
+
+func errorFields() []field {
+	return []field{{"id", text, false}, {"status", text, false}, {"code", text, false}, {"title", text, false}, {"detail", text, false}, {"source", source, true}}
+}
+
+// hash stands for a whole record.
+type hash [sha256.Size]byte
+
+// inspector reads bodies and notes what is not as documented. Its words hold
+// nothing of what it reads.
+type inspector struct {
+	noUUIDs  bool
+	filter   string // the status that every record must have; empty: any
+	problems []string
+	failure  map[string]string // texts of the error last read
+}
+
+func (in *inspector) say(format string, args ...any) {
+	if len(in.problems) < maxReasons {
+		in.problems = append(in.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// list reads the envelope of a list and gives a hash for each of its records.
+func (in *inspector) list(body []byte, kind string) (records []hash) {
+	data, errors, well := in.envelope(body)
+	if !well {
+		return nil
+	}
+	if len(errors) > 0 {
+		in.say("a list that was answered has errors")
+	}
+	fields, _ := fieldsOf(kind)
+	for i, raw := range data {
+		if raw.Kind() == '{' {
+			records = append(records, sha256.Sum256(raw))
+		}
+		in.object(raw, fields, "record "+strconv.Itoa(i+1))
+	}
+	return records
+}
+
+// refusal reads the envelope of an error and gives its code; empty where it
+// cannot be told.
+func (in *inspector) refusal(body []byte) (code string) {
+	data, errors, well := in.envelope(body)
+	if !well {
+		return ""
+	}
+	if len(data) > 0 || len(errors) != 1 {
+		in.say("an error has %d records and %d errors", len(data), len(errors))
+	}
+	if len(errors) == 0 {
+		return ""
+	}
+	in.failure = map[string]string{}
+	in.object(errors[0], errorFields(), "the error")
+	return in.failure["code"]
+}
+
+// envelope takes {"data":[...],"meta":{},"errors":[...]} apart: exactly these
+// keys, in this order, and nothing after it.
+func (in *inspector) envelope(body []byte) (data, errors []jsontext.Value, well bool) {
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	well = next(d, "{") && next(d, "data")
+	if well {
+		data, well = elements(d, body)
+	}
+	if well = well && next(d, "meta"); well {
+		meta, err := d.ReadValue()
+		well = err == nil && string(meta) == "{}"
+	}
+	if well = well && next(d, "errors"); well {
+		errors, well = elements(d, body)
+	}
+	if well = well && next(d, "}"); well {
+		_, err := d.ReadToken()
+		well = err == io.EOF
+	}
+	if !well {
+		in.say("the body is not the envelope of data, meta and errors, in JSON and UTF-8, with no key twice")
+	}
+	return data, errors, well
+}
+
+// next reads the token, or the key, that must come next.
+func next(d *jsontext.Decoder, want string) bool {
+	t, err := d.ReadToken()
+	return err == nil && t.String() == want
+}
+
+// elements reads an array. Its elements are parts of body.
+func elements(d *jsontext.Decoder, body []byte) (all []jsontext.Value, well bool) {
+	if d.PeekKind() != '[' || !next(d, "[") {
+		return nil, false
+	}
+	for d.PeekKind() != ']' {
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, false
+		}
+		end := d.InputOffset()
+		all = append(all, body[end-int64(len(value)):end])
+	}
+	return all, next(d, "]")
+}
+
+// object holds one object, which is valid JSON, against its fields.
+func (in *inspector) object(raw jsontext.Value, fields []field, what string) {
+	if raw.Kind() != '{' {
+		in.say("%s is no object", what)
+		return
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(raw))
+	next(d, "{")
+	for _, f := range fields {
+		if f.optional && d.PeekKind() == '}' {
+			break
+		}
+		if d.PeekKind() == '}' || !next(d, f.name) {
+			in.say("%s: the key %s is missing, or not in its place", what, f.name)
+			return
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			in.say("%s: %s cannot be read", what, f.name)
+			return
+		}
+		in.value(value, f, what+": "+f.name)
+	}
+	if d.PeekKind() != '}' {
+		in.say("%s has a key that is not documented", what)
+	}
+}
+
+func (in *inspector) value(raw jsontext.Value, f field, what string) {
+	switch f.form {
+	case text, textOrNull:
+		if raw.Kind() == '"' {
+			in.text(raw, f, what)
+		} else if f.form == text || raw.Kind() != 'n' {
+			in.say("%s is no text", what)
+		}
+	case moment:
+		in.moment(raw, what)
+	case replies:
+		if raw.Kind() != '[' {
+			in.say("%s is no list", what)
+			return
+		}
+		list, _ := elements(jsontext.NewDecoder(bytes.NewReader(raw)), raw)
+		for i, one := range list {
+			in.object(one, responseFields(), what+" "+strconv.Itoa(i+1))
+		}
+	case source:
+		if raw.Kind() != '{' {
+			in.say("%s is no object", what)
+		}
+	}
+}
+
+func (in *inspector) text(raw jsontext.Value, f field, what string) {
+	unquoted, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil {
+		in.say("%s is no text", what)
+		return
+	}
+	s := string(unquoted)
+	switch {
+	case in.failure != nil: // the id of an error is one of the gateway's own
+		in.failure[f.name] = s
+	case in.noUUIDs && holdsUUID(s):
+		in.say("%s holds a UUID, which may be an internal id", what)
+	case in.filter != "" && f.name == "status" && s != in.filter:
+		in.say("%s is not the one that was asked for", what)
+	}
+}
+
+var momentForm = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"$`)
+
+func (in *inspector) moment(raw jsontext.Value, what string) {
+	if !momentForm.Match(raw) {
+		in.say("%s is no time in UTC with Z and milliseconds", what)
+		return
+	}
+	if _, err := time.Parse(`"`+time.RFC3339Nano+`"`, string(raw)); err != nil {
+		in.say("%s is no time that there is", what)
+	}
+}

@@ -1,0 +1,86 @@
+package canary
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the results by kind and check, resolved once.
+type metrics struct {
+	checks map[string]*[checkCount][resultCount]prometheus.Counter
+	last   *prometheus.GaugeVec
+}
+
+// newMetrics makes the series of the kinds that are asked for, so that one that
+// is off has none.
+func newMetrics(reg prometheus.Registerer, kinds []Kind) (*metrics, error) {
+	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "inquiry_gateway_canary_checks_total",
+		Help: "Checks of the canary callers by result; unavailable and empty have found nothing out.",
+	}, []string{"kind", "check", "result"})
+	last := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "inquiry_gateway_canary_last_round_timestamp_seconds",
+		Help: "When the canary callers last finished a round, whatever came of it; 0: not yet.",
+	}, []string{"kind"})
+	for _, c := range []prometheus.Collector{checks, last} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	m := &metrics{checks: map[string]*[checkCount][resultCount]prometheus.Counter{}, last: last}
+	for _, k := range kinds {
+		var all [checkCount][resultCount]prometheus.Counter
+		for c := range checkCount {
+			for r := range resultCount {
+				if r != empty || c == crossRead { // only there it can be
+					all[c][r] = checks.WithLabelValues(k.Name, checkNames[c], resultNames[r])
+				}
+			}
+		}
+		m.checks[k.Name] = &all
+		last.WithLabelValues(k.Name)
+	}
+	return m, nil
+}
+
+// settle counts a round and logs what is wrong with it: a failure each time, all
+// else when it comes and when it is over.
+func (c *Canary) settle(r *round) {
+	kind := r.kind.Name
+	before := c.last[kind]
+	if before == nil {
+		before = &[checkCount]result{}
+		c.last[kind] = before
+	}
+	for i := range checkCount {
+		n := &r.tally[i]
+		c.metrics.checks[kind][i][n.result].Inc()
+		switch {
+		case n.result == failed:
+			c.logFailure(r, i)
+		case n.result == before[i]:
+		case n.result == ok:
+			c.opts.Logger.Info("a check of the canary is good again", "kind", kind, "check", checkNames[i])
+		default:
+			c.opts.Logger.Warn("a check of the canary finds nothing out", "kind", kind, "check", checkNames[i], "result", resultNames[n.result], "reasons", n.reasons)
+		}
+		before[i] = n.result
+	}
+	c.metrics.last.WithLabelValues(kind).Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+// logFailure names the requests by which the records of the log are found. What
+// concerns who may read what is an event of security.
+func (c *Canary) logFailure(r *round, i check) {
+	n := &r.tally[i]
+	attrs := []any{"kind", r.kind.Name, "check", checkNames[i], "reasons", n.reasons, "request_ids", n.requests}
+	if n.more > 0 {
+		attrs = append(attrs, "more_reasons", n.more)
+	}
+	if event := map[check]string{crossRead: "canary_cross_read", access: "canary_access"}[i]; event != "" {
+		attrs = append(attrs, slog.Group("security", "event", event, "kind", r.kind.Name, "accounts", r.accounts()))
+	}
+	c.opts.Logger.Error("a check of the canary failed", attrs...)
+}

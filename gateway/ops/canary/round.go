@@ -1,0 +1,229 @@
+package canary
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// round asks for the lists of one kind, with every key, and finds out what there
+// is to find out.
+type round struct {
+	*Canary
+	kind   *Kind
+	caller caller
+	seen   []*seen // by key
+	tally  tally
+}
+
+// seen is what one key has shown in a round.
+type seen struct {
+	key     Key
+	account string
+	first   *answer // the whole list; nil: there was none
+	records map[hash]*answer
+	bodies  map[string]hash    // of every entity tag
+	newest  map[string]*answer // by filter
+}
+
+func (c *Canary) newRound(kind *Kind, as caller) *round {
+	r := &round{Canary: c, kind: kind, caller: as}
+	for _, k := range kind.Keys {
+		r.seen = append(r.seen, &seen{key: k, records: map[hash]*answer{}, bodies: map[string]hash{}, newest: map[string]*answer{}})
+	}
+	return r
+}
+
+// accounts are those of the keys, as far as they are known.
+func (r *round) accounts() []string {
+	all := []string{}
+	for _, s := range r.seen {
+		if s.account != "" {
+			all = append(all, s.account)
+		}
+	}
+	return all
+}
+
+func (r *round) run(ctx context.Context) {
+	if !r.knowOwners(ctx) {
+		for c := crossRead; c < checkCount; c++ {
+			r.tally.note(c, unavailable, nil, "not asked, because the keys are no good for it")
+		}
+		return
+	}
+	for _, s := range r.seen {
+		r.askList(ctx, s)
+	}
+	for _, s := range r.seen {
+		if s.first != nil {
+			r.askAgain(ctx, s)
+		}
+	}
+	r.compare()
+	r.askRefused(ctx)
+}
+
+// knowOwners finds out whose the keys are. A list of an account that is compared
+// with itself would look like a leak, and keys that are refused show no list.
+func (r *round) knowOwners(ctx context.Context) bool {
+	owners := map[string]string{}
+	for _, s := range r.seen {
+		account, err := r.opts.Owner(ctx, r.kind.Name, s.key.Secret)
+		switch {
+		case errors.Is(err, ErrUndecided):
+			r.tally.note(keys, unavailable, nil, "%s: %v", s.key.Name, err)
+			continue
+		case err != nil:
+			r.tally.note(keys, failed, nil, "%s: %v", s.key.Name, err)
+			continue
+		}
+		if first, twice := owners[account]; twice {
+			r.tally.note(keys, failed, nil, "%s is of the same account as %s, so there is nothing to compare; use a key of another account", s.key.Name, first)
+		}
+		owners[account], s.account = s.key.Name, account
+	}
+	return r.tally[keys].result == ok
+}
+
+// askList asks for the whole list.
+func (r *round) askList(ctx context.Context, s *seen) {
+	a := r.ask(ctx, s, question{})
+	if a == nil || a.code != http.StatusOK {
+		return
+	}
+	if s.first = a; len(s.records) == 0 {
+		r.tally.note(crossRead, empty, nil, "the list of %s is empty, so there is nothing to compare", s.key.Name)
+	}
+}
+
+// askAgain asks with the list's own entity tag, with those of the others' lists,
+// for gzip, and for a filtered list where one has a policy of its own.
+func (r *round) askAgain(ctx context.Context, s *seen) {
+	tag := s.first.tag
+	if a := r.ask(ctx, s, question{tags: []string{tag}}); a != nil && a.code == http.StatusOK && a.tag == tag {
+		r.tally.note(contract, failed, []*answer{a}, "a list is sent again to who has its entity tag")
+	}
+	if others := r.tagsOfOthers(s); len(others) > 0 {
+		if a := r.ask(ctx, s, question{tags: others}); a != nil && a.code == http.StatusNotModified {
+			r.tally.note(crossRead, failed, []*answer{s.first, a}, "%s gets 304 for the entity tag of another's list", s.key.Name)
+		}
+	}
+	r.ask(ctx, s, question{gzip: true})
+	if statuses := slices.Sorted(maps.Keys(r.kind.ByStatus)); len(statuses) > 0 {
+		r.ask(ctx, s, question{status: statuses[r.rounds%len(statuses)]})
+	}
+}
+
+// tagsOfOthers leaves out empty lists: those are the same for everybody.
+func (r *round) tagsOfOthers(s *seen) (tags []string) {
+	for _, other := range r.seen {
+		if other != s && other.first != nil && len(other.records) > 0 {
+			tags = append(tags, other.first.tag)
+		}
+	}
+	return tags
+}
+
+// ask asks a question with a key that is good, and holds the answer against the
+// contract and the policy. Nil: there is no list.
+func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
+	q.list, q.key = r.kind.Name, s.key.Secret
+	a, err := r.caller.ask(ctx, q)
+	if err != nil {
+		r.noList(nil, "%s: no answer: %v", s.key.Name, err)
+		return nil
+	}
+	if declared(a.code) {
+		r.refusal(a)
+		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		return nil
+	}
+	switch a.code {
+	case http.StatusOK, http.StatusNotModified:
+	default:
+		r.tally.note(contract, failed, []*answer{a}, "%s is good, and answered %d", s.key.Name, a.code)
+		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		return nil
+	}
+	if !r.headers(a) || !r.body(s, a) {
+		r.noList(a, "%s gets what cannot be read", s.key.Name)
+		return nil
+	}
+	r.age(s, a)
+	return a
+}
+
+// noList notes that what lists show cannot be found out.
+func (r *round) noList(a *answer, format string, args ...any) {
+	concerned := []*answer{}
+	if a != nil {
+		concerned = append(concerned, a)
+	}
+	for _, c := range []check{crossRead, contract, freshness} {
+		r.tally.note(c, unavailable, concerned, format, args...)
+	}
+}
+
+// headers holds those of a list against the contract, and reads what the other
+// checks need; false where they lack that.
+func (r *round) headers(a *answer) bool {
+	rules := r.rules.list
+	if a.code == http.StatusNotModified {
+		rules = r.rules.unchanged
+	}
+	said := problems(rules, a.header)
+	if a.header.Get("Content-Encoding") != "" && !a.gzip {
+		said = append(said, "the body is packed, which was not asked for")
+	}
+	var well bool
+	if a.from, well = parseCacheStatus(a.header.Get("Cache-Status")); !well {
+		said = append(said, "Cache-Status is not one of the documented ones")
+	}
+	seconds, err := strconv.Atoi(a.header.Get("Age"))
+	a.tag, a.age = a.header.Get("Etag"), time.Duration(seconds)*time.Second
+	for _, one := range said {
+		r.tally.note(contract, failed, []*answer{a}, "%s", one)
+	}
+	return well && err == nil && seconds >= 0 && a.tag != ""
+}
+
+// age holds the age of a list against the policy, and against the list that was
+// served before it.
+func (r *round) age(s *seen, a *answer) {
+	policy, own := r.kind.ByStatus[a.status]
+	if !own {
+		policy = r.kind.Policy
+	}
+	for _, one := range policy.judge(a) {
+		r.tally.note(freshness, failed, []*answer{a}, "%s", one)
+	}
+	if before := s.newest[a.status]; before != nil && before.tag != a.tag && a.olderThan(before) {
+		r.tally.note(freshness, failed, []*answer{before, a}, "a list gives way to another that was answered before it")
+	}
+	s.newest[a.status] = a
+}
+
+// compare looks for records of one account in the lists of another.
+func (r *round) compare() {
+	for i, a := range r.seen {
+		for _, b := range r.seen[i+1:] {
+			common, where := 0, []*answer{}
+			for record, from := range a.records {
+				if to := b.records[record]; to != nil {
+					common, where = common+1, append(where, from, to)
+				}
+			}
+			if common > 0 {
+				r.tally.note(crossRead, failed, where, "%d records stand in the lists of %s and of %s", common, a.key.Name, b.key.Name)
+			}
+			if a.first != nil && b.first != nil && a.first.tag == b.first.tag && len(a.records)+len(b.records) > 0 {
+				r.tally.note(crossRead, failed, []*answer{a.first, b.first}, "the lists of %s and of %s have one entity tag", a.key.Name, b.key.Name)
+			}
+		}
+	}
+}

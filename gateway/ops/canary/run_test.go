@@ -1,0 +1,142 @@
+package canary
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "inquiry-gateway/gateway/v1"
+)
+
+// Rounds come by the clock, a little spread, until the context ends.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		s.Run(ctx, Target{URL: "http://gateway.test", Transport: s.fake})
+		const least, most = 18, 23 // of 30 s up to a tenth more or less
+		for _, kind := range []string{"buyer", "seller"} {
+			if n := s.counted(t, "checks_total", "kind", kind, "check", "cross_read", "result", "ok"); n < least || n > most {
+				t.Errorf("%v rounds of %s lists in ten minutes", n, kind)
+			}
+		}
+		if at := s.counted(t, "last_round_timestamp_seconds", "kind", "seller"); time.Since(time.UnixMilli(int64(at*1000))) > 33*time.Second {
+			t.Errorf("the last round is said to have been at %v", at)
+		}
+	})
+}
+
+// A round that is cut off has found nothing out and does not count.
+func TestRunThatIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.fake.change = func(*http.Request, *fakeAnswer) {
+			if s.fake.answers == 3 {
+				cancel()
+			}
+		}
+		s.Run(ctx, Target{URL: "http://gateway.test", Transport: s.fake})
+		for _, result := range resultNames {
+			if n := s.counted(t, "checks_total", "kind", "buyer", "check", "contract", "result", result); n > 0 {
+				t.Errorf("counted as %s", result)
+			}
+		}
+		if s.log.Len() > 0 {
+			t.Errorf("logged %s", s.log)
+		}
+	})
+}
+
+// slow never answers.
+type slow struct{}
+
+func (slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		s.Run(ctx, Target{URL: "http://gateway.test", Transport: slow{}})
+		if n := s.counted(t, "checks_total", "kind", "buyer", "check", "cross_read", "result", "unavailable"); n != 1 { // 5 times 6 s for each kind
+			t.Errorf("unavailable %v times", n)
+		}
+		if !strings.Contains(s.log.String(), "no answer: context deadline exceeded") {
+			t.Errorf("logged %s", s.log)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := newStand(t, nil).opts
+	good.Registerer = nil
+	for name, spoil := range map[string]func(*Options){
+		"no owner":     func(o *Options) { o.Owner = nil },
+		"no time":      func(o *Options) { o.Every = 0 },
+		"no timeout":   func(o *Options) { o.Timeout = 0 },
+		"one key":      func(o *Options) { o.Kinds = []Kind{{Name: "buyer", Keys: o.Kinds[0].Keys[:1]}} },
+		"another kind": func(o *Options) { o.Kinds = []Kind{{Name: "admin", Keys: o.Kinds[0].Keys}} },
+	} {
+		o := good
+		spoil(&o)
+		if c, err := New(o); err == nil {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKindsThatAreOffHaveNoSeries(t *testing.T) {
+	s := newStand(t, func(o *Options) { o.Kinds = o.Kinds[:1] })
+	for _, c := range []struct {
+		kind string
+		want float64
+	}{{"buyer", 0}, {"seller", -1}} {
+		if got := s.counted(t, "checks_total", "kind", c.kind, "check", "contract", "result", "failed"); got != c.want {
+			t.Errorf("%s: %v", c.kind, got)
+		}
+		if got := s.counted(t, "last_round_timestamp_seconds", "kind", c.kind); got != c.want {
+			t.Errorf("%s: last round %v", c.kind, got)
+		}
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	key := Key{"canary.buyer_keys[0]", "hunter2"}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", key, "secret", key.Secret)
+	if all := fmt.Sprintf("%v %+v %#v %s %q", key, key, key, key.Secret, key.Secret) + log.String(); strings.Contains(all, "hunter2") {
+		t.Error(all)
+	}
+}
+
+// The codes were written down a second time on purpose; they are those of the
+// public catalogue.
+func TestCodesAreThoseOfTheContract(t *testing.T) {
+	asked := []int{401, 403, 429, 502, 503, 504} // statuses that a canary may meet
+	for _, p := range v1.Problems() {
+		if slices.Contains(asked, p.Status) != slices.Contains(codes(p.Status), p.Code) {
+			t.Errorf("%d %s", p.Status, p.Code)
+		}
+	}
+	for _, status := range asked {
+		for _, code := range codes(status) {
+			if !slices.ContainsFunc(v1.Problems(), func(p v1.Problem) bool { return p.Status == status && p.Code == code }) {
+				t.Errorf("%d %s is no code of the contract", status, code)
+			}
+		}
+	}
+}
