@@ -10,6 +10,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/upstream"
 )
 
@@ -24,6 +25,7 @@ type generation struct {
 	client        *upstream.Client
 	public        http.Handler
 	certificate   *tls.Certificate // nil without TLS
+	canary        *canary.Canary   // nil where it is off
 }
 
 // keySource is a store of keys with its care: reload reads it again where it is
@@ -49,6 +51,9 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		return gen, err
 	}
 	if gen.authenticator, err = a.newAuthenticator(gen); err != nil {
+		return gen, err
+	}
+	if gen.canary, err = a.newCanary(gen); err != nil {
 		return gen, err
 	}
 	proxies, err := cfg.Gateway.Proxies()

@@ -70,6 +70,8 @@ func (a *app) watch(ctx context.Context) error {
 	defer retired.Wait()
 	defer signal.Stop(a.hangup)
 	retired.Go(func() { a.watcher.Run(ctx) })
+	stopCanary := a.startCanary(ctx)
+	defer func() { stopCanary() }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,10 +83,12 @@ func (a *app) watch(ctx context.Context) error {
 			}
 		case <-a.hangup:
 		}
+		stopCanary() // which would hold lists of the new policy against the old one
 		if old := a.reload(); old != nil {
 			a.watcher.SetFiles(a.current.Load().cfg.Files())
 			retired.Go(func() { retire(ctx, old) })
 		}
+		stopCanary = a.startCanary(ctx)
 	}
 }
 

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/upstream/legacy"
+)
+
+const canarySection = "canary: {buyer_keys: [buyer.key, other-buyer.key], seller_keys: [seller.key, other-seller.key], every: 1s}"
+
+// canaryKeys writes the files that the section names, with keys of four accounts.
+func canaryKeys(p *program) {
+	paid := auth.Account{ID: p.system.Accounts(legacy.KindSeller)[1], APIAccess: auth.AccessPaid}
+	again := auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
+	read := []string{auth.ScopeInquiriesRead}
+	p.writeKeys([]caller{
+		{kind: legacy.KindSeller, account: paid, record: auth.KeyRecord{ID: "other-seller", Scopes: read}},
+		{kind: legacy.KindBuyer, account: again, record: auth.KeyRecord{ID: "buyer-again", Scopes: read}},
+	})
+	for _, id := range []string{"buyer", "other-buyer", "empty-buyer", "seller", "other-seller", "buyer-again", "expired"} {
+		p.write(id+".key", p.keys[id]+"\n")
+	}
+}
+
+// checks is how often a check of the canary ended so.
+func (p *program) checks(kind, check, result string) int {
+	p.t.Helper()
+	series := fmt.Sprintf(`inquiry_gateway_canary_checks_total{check=%q,kind=%q,result=%q} `, check, kind, result)
+	_, rest, found := strings.Cut(string(p.ops("/metrics").body), series)
+	if !found {
+		return -1
+	}
+	n, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\n')])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// allWell waits until every check of a kind was good twice, and holds that
+// none failed meanwhile.
+func (p *program) allWell(kind string) {
+	p.t.Helper()
+	for _, check := range []string{"keys", "cross_read", "contract", "freshness", "access"} {
+		p.eventually(kind+" "+check+" is ok", func() bool { return p.checks(kind, check, "ok") >= 2 })
+		if n := p.checks(kind, check, "failed"); n != 0 {
+			p.t.Errorf("%s %s failed %d times:\n%s", kind, check, n, p.canaryLog())
+		}
+	}
+}
+
+// canaryLog is what the canary has logged.
+func (p *program) canaryLog() string {
+	return strings.Join(regexp.MustCompile(`(?m)^.*of the canary.*$`).FindAllString(p.logs.String(), -1), "\n")
+}
+
+// A gateway that is well is found so, in each way in which it can be set up.
+func TestCanaryOfAGoodGateway(t *testing.T) {
+	for name, s := range map[string]setup{
+		"plain":    {yaml: "listen: '[::]:0'"},
+		"TLS":      {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}", prepare: func(p *program) { p.selfSigned("gateway") }},
+		"Redis":    {yaml: "redis: {addrs: [\"" + redistest.Start(t).Addr + "\"]}\ncache: {buyer: {ttl: 3s, by_status: {pending: {ttl: 1s}, closed: {ttl: 0s}}}, seller: {ttl: 2s, stale_while_revalidate: 1s}}"},
+		"no cache": {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
+		"limited":  {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.yaml += "\n" + canarySection
+			prepare := s.prepare
+			s.prepare = func(p *program) {
+				if canaryKeys(p); prepare != nil {
+					prepare(p)
+				}
+				if strings.HasPrefix(s.yaml, "listen") {
+					p.edit("listen: 127.0.0.1:0\n", "")
+				}
+			}
+			p := start(t, s)
+			p.allWell(legacy.KindBuyer)
+			p.allWell(legacy.KindSeller)
+			if p.checks("buyer", "contract", "unavailable") != 0 || p.checks("seller", "cross_read", "empty") != 0 {
+				t.Errorf("something was not asked:\n%s", p.canaryLog())
+			}
+			for id, key := range p.keys {
+				if strings.Contains(p.logs.String(), key) {
+					t.Errorf("the key %s is in the log", id)
+				}
+			}
+		})
+	}
+}
+
+// mixedUp is a legacy system that takes one customer for another.
+func mixedUp(system *legacy.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if q.Get("customer") == legacy.BuyerOther {
+			q.Set("customer", legacy.BuyerTypical)
+			r.URL.RawQuery = q.Encode()
+		}
+		system.ServeHTTP(w, r)
+	})
+}
+
+// Without an owner to check, a legacy system that mixes accounts up goes
+// unnoticed by everything but the canary.
+func TestCanaryFindsACrossRead(t *testing.T) {
+	system := legacy.New(legacy.Options{})
+	owner := regexp.MustCompile(`(?m)^ *owner: customer.*\n`).FindString(string(legacy.Mapping()))
+	p := start(t, setup{yaml: canarySection, prepare: canaryKeys, backend: mixedUp(system), upstream: []string{owner, ""}})
+	p.eventually("the cross-read is counted", func() bool { return p.checks("buyer", "cross_read", "failed") > 0 })
+	p.eventually("and logged", func() bool {
+		return strings.Contains(p.canaryLog(), `"security":{"event":"canary_cross_read","kind":"buyer","accounts":["`+legacy.BuyerTypical+`","`+legacy.BuyerOther+`"]}`)
+	})
+	id := regexp.MustCompile(`"check":"cross_read".*"request_ids":\["([0-9a-f]{32})"`).FindStringSubmatch(p.canaryLog())
+	if id == nil || !strings.Contains(p.logs.String(), `"msg":"request","request_id":"`+id[1]+`"`) {
+		t.Errorf("no record of the request %q", id)
+	}
+	p.allWell(legacy.KindSeller)
+	for _, check := range []string{"contract", "freshness", "access"} {
+		if n := p.checks("buyer", check, "failed"); n != 0 {
+			t.Errorf("%s failed: %s", check, p.canaryLog())
+		}
+	}
+}
+
+// What is wrong with the keys is said of the keys.
+func TestCanaryKeysThatAreNoGood(t *testing.T) {
+	for name, c := range map[string]struct{ file, check, result, says string }{
+		"one account": {"buyer-again.key", "keys", "failed", "canary.buyer_keys[1] is of the same account as canary.buyer_keys[0]"},
+		"expired":     {"expired.key", "keys", "failed", "canary.buyer_keys[1]: the API key is not valid: expired"},
+		"other kind":  {"seller.key", "keys", "failed", "canary.buyer_keys[1]: the API key is of the other kind"},
+		"empty list":  {"empty-buyer.key", "cross_read", "empty", "the list of canary.buyer_keys[1] is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, setup{yaml: "canary: {buyer_keys: [buyer.key, " + c.file + "], every: 1s}", prepare: canaryKeys})
+			p.eventually("it is counted", func() bool { return p.checks("buyer", c.check, c.result) > 0 })
+			p.eventually("it is logged", func() bool { return strings.Contains(p.canaryLog(), c.says) })
+			if n := p.checks("buyer", "cross_read", "ok"); n != 0 {
+				t.Errorf("compared %d times", n)
+			}
+			if n := p.checks("seller", "keys", "ok"); n != -1 {
+				t.Errorf("sellers are off, and have a series: %d", n)
+			}
+		})
+	}
+}
+
+// A legacy system that is away is no failure of the gateway's.
+func TestCanaryWithoutALegacySystem(t *testing.T) {
+	p := start(t, setup{yaml: canarySection, prepare: func(p *program) {
+		canaryKeys(p)
+		fault(legacy.Fault{Name: legacy.FaultRefuse})(p)
+	}})
+	p.eventually("nothing can be compared", func() bool { return p.checks("seller", "cross_read", "unavailable") > 1 })
+	for _, check := range []string{"keys", "cross_read", "contract", "freshness", "access"} {
+		if n := p.checks("buyer", check, "failed"); n != 0 {
+			t.Errorf("%s failed: %s", check, p.canaryLog())
+		}
+	}
+	if p.checks("buyer", "access", "ok") < 1 {
+		t.Error("who must be refused can be refused without a legacy system")
+	}
+}
+
+// A reload turns the canary on, changes its policy with that of the lists, and
+// turns it off again.
+func TestCanaryIsReloaded(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}, seller: {ttl: 1h}}", prepare: canaryKeys})
+	if p.checks("buyer", "keys", "ok") != -1 {
+		t.Fatal("it is on")
+	}
+	p.edit("cache: ", canarySection+"\ncache: ")
+	p.allWell(legacy.KindBuyer)
+	p.edit("buyer: {ttl: 1h}", "buyer: {ttl: 2s}")
+	p.eventually("the shorter ttl is in force", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "ttl: 2s") })
+	p.allWell(legacy.KindBuyer)
+	p.write("other-buyer.key", p.keys["buyer-again"])
+	p.eventually("a changed key file is read", func() bool { return p.checks("buyer", "keys", "failed") > 0 })
+	p.write("other-buyer.key", p.keys["buyer"])
+	p.eventually("a key file that is no good is refused", func() bool {
+		return strings.Contains(p.logs.String(), "canary.buyer_keys[1]: "+filepath.Join(p.dir, "other-buyer.key")+" holds the same key as canary.buyer_keys[0]")
+	})
+	before := p.checks("buyer", "keys", "failed")
+	p.eventually("the old ones stay in force", func() bool { return p.checks("buyer", "keys", "failed") > before })
+	p.edit(canarySection+"\n", "")
+	p.eventually("it is off", func() bool { return p.checks("buyer", "keys", "failed") == -1 })
+}
+
+func TestCheckReadsCanaryKeys(t *testing.T) {
+	for text, says := range map[string]string{
+		"two words":              "canary.buyer_keys[0]: DIR/buyer.key: wants one API key and nothing else",
+		strings.Repeat("x", 513): "canary.buyer_keys[0]: DIR/buyer.key: wants one API key and nothing else",
+		"":                       "canary.buyer_keys[0]: DIR/buyer.key: is empty",
+	} {
+		p := start(t, setup{prepare: canaryKeys})
+		p.edit("ops: ", canarySection+"\nops: ")
+		p.write("buyer.key", text)
+		_, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "gateway.yaml"))
+		if says = strings.Replace(says, "DIR", p.dir, 1); code != 1 || !strings.Contains(errOut, says) {
+			t.Errorf("exit code %d: %s, want %s", code, errOut, says)
+		}
+		if text != "" && strings.Contains(errOut, text) {
+			t.Errorf("the file's content is shown: %s", errOut)
+		}
+	}
+}
