@@ -61,6 +61,9 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	callers, err := makeCallers(filepath.Join(d.dir, "keys.yaml"))
 	if err == nil {
+		err = d.makeCanaryKeys()
+	}
+	if err == nil {
 		err = d.writeConfig(l, backend.Addr().String())
 	}
 	if err != nil {
@@ -187,19 +190,50 @@ func makeCallers(file string) ([]caller, error) {
 		{what: "a key without the scope inquiries:read: 403", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-no-scope"}},
 		{what: "an expired key: 401", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-expired", Scopes: read, ExpiresAt: time.Now().Add(-time.Hour)}},
 	}
+	return callers, addCallers(file, callers)
+}
+
+// addCallers makes their keys and adds them to a keys file.
+func addCallers(file string, callers []caller) error {
 	keys := auth.NewKeysFile(file, auth.Hasher{})
 	for i := range callers {
 		c := &callers[i]
 		key, err := auth.Generate(c.kind)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.key, c.record.Kind, c.record.Account, c.record.Digest = key, c.kind, c.account.ID, auth.Hasher{}.Hash(key)
 		if err := keys.Add(context.Background(), c.record, &c.account); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return callers, nil
+	return nil
+}
+
+// canaryAccounts are of the sample legacy system's: two of each kind that nobody
+// else has a key of.
+func canaryAccounts() map[string][2]string {
+	return map[string][2]string{legacy.KindBuyer: {"buyer-0100", "buyer-0101"}, legacy.KindSeller: {"vendor-005", "vendor-006"}}
+}
+
+// makeCanaryKeys writes the files that demo.yaml names.
+func (d *demo) makeCanaryKeys() error {
+	var callers []caller
+	for kind, accounts := range canaryAccounts() {
+		for i, account := range accounts {
+			callers = append(callers, caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
+				record: auth.KeyRecord{ID: fmt.Sprintf("canary-%s-%d", kind, i), Scopes: []string{auth.ScopeInquiriesRead}}})
+		}
+	}
+	if err := addCallers(filepath.Join(d.dir, "keys.yaml"), callers); err != nil {
+		return err
+	}
+	for _, c := range callers {
+		if err := os.WriteFile(filepath.Join(d.dir, c.record.ID+".key"), []byte(c.key), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // welcome prints what runs where, and a line to paste for each caller.
@@ -213,9 +247,10 @@ gateway        %s   documentation: %s/docs
 ops            %s   metrics: %s/metrics
 legacy system  http://%s   faults: curl -X PUT 'http://%s/admin/fault?fault=status&status=503'   and back: curl -X DELETE http://%s/admin/fault
 lists          cached %s
+canary         asks as two buyers and two sellers every 10 s; what it finds is at %s
 configuration  %s
 
-`, a.public.url(), a.public.url(), a.ops.url(), a.ops.url(), backend.Addr(), backend.Addr(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
+`, a.public.url(), a.public.url(), a.ops.url(), a.ops.url(), backend.Addr(), backend.Addr(), backend.Addr(), tier, a.ops.url(), filepath.Join(d.dir, "gateway.yaml"))
 	for _, c := range callers {
 		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.public.url(), c.kind)
 	}

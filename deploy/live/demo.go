@@ -72,12 +72,17 @@ func (d *Demo) StartNode(binary, auth string) (public, ops string) {
 	if strings.Contains(config, demoAuth) == (auth != "") {
 		d.t.Fatalf("the demo's configuration has no line %q", demoAuth)
 	}
-	file := filepath.Join(d.t.TempDir(), "gateway.yaml")
-	config = strings.ReplaceAll(config, ": keys.yaml", ": "+filepath.Join(filepath.Dir(d.Config), "keys.yaml"))
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	file, err := os.CreateTemp(filepath.Dir(d.Config), "node-*.yaml") // beside the files that it names
+	if err != nil {
 		d.t.Fatal(err)
 	}
-	p := Start(d.t, nil, binary, "serve", "-c", file)
+	if _, err = file.WriteString(config); err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p := Start(d.t, nil, binary, "serve", "-c", file.Name())
 	ops = p.Await(serving)[1]
 	return p.Await(listens)[1], ops
 }
