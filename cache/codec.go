@@ -35,6 +35,14 @@ var (
 	errPurged    = errors.New("purged") // older than a purge
 )
 
+// refusals are all reasons for which an entry of Redis can be refused.
+func refusals() []error {
+	return []error{
+		errForeign, errFuture, errFormat, errTruncated, errChecksum, errTooBig, errPurged,
+		errUnsealed, errSealed, errUnknownKey, errSealBroken,
+	}
+}
+
 // origin is what an entry carries beside its body.
 type origin struct {
 	key         Key

@@ -80,6 +80,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			return nil, err
 		}
 	}
+	m.begin()
 	for k, kind := range kindNames {
 		m.ages[k] = ages.WithLabelValues(kind)
 		m.duration[k] = duration.WithLabelValues(kind)
@@ -90,6 +91,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// begin makes the series of rare events, so that a rate sees the first of them.
+func (m *metrics) begin() {
+	for _, reason := range []error{errForeign, errPurged} {
+		m.refused.WithLabelValues(TierLocal, reason.Error())
+	}
+	for _, reason := range refusals() {
+		m.refused.WithLabelValues(TierRedis, reason.Error())
+	}
+	for _, reason := range []string{unstoredTooBig, unstoredNoStore, unstoredPolicy, unstoredBusy, unstoredRedis} {
+		m.unstored.WithLabelValues(reason)
+	}
 }
 
 // served counts one look-up that has an entry.
