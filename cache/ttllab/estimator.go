@@ -103,6 +103,13 @@ func (e *Estimator) SetConfig(c Config) {
 	e.budget.rate = c.Recheck.BudgetPerSecond
 }
 
+// Config is the budget and the goals that count now.
+func (e *Estimator) Config() Config {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Config{Recheck: RecheckConfig{BudgetPerSecond: e.budget.rate}, Goals: *e.goals.Load()}
+}
+
 // SetPolicy tells that the real cache has another policy for this kind from now
 // on. What was counted is kept.
 func (e *Estimator) SetPolicy(kind int, p Policy) {

@@ -159,23 +159,36 @@ func (l *lab) compare(ctx context.Context, r ttllab.Recheck, fill cache.Fill, ti
 // register exposes what the re-checks found.
 func (l *lab) register(reg prometheus.Registerer) error {
 	return reg.Register(labCollector{l,
-		prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed.", []string{"kind", "result"}, nil),
+		prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil),
 		prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil),
+		prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil),
 	})
 }
 
 type labCollector struct {
-	lab               *lab
-	rechecks, seconds *prometheus.Desc
+	lab                     *lab
+	rechecks, seconds, goal *prometheus.Desc
 }
 
-// Describe sends the two series' descriptions.
-func (c labCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.rechecks; ch <- c.seconds }
+// Describe sends the series' descriptions.
+func (c labCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.rechecks
+	ch <- c.seconds
+	ch <- c.goal
+}
 
 // Collect sends what the estimator has counted; lists of a status count with
-// their kind, so that the labels stay bounded whatever is configured.
+// their kind, so that the labels stay bounded whatever is configured. What is off
+// is left out: a zero would look like a gateway that serves nothing outdated.
 func (c labCollector) Collect(ch chan<- prometheus.Metric) {
 	k := c.lab.current.Load()
+	config := k.estimator.Config()
+	if config.Goals.MaxOutdated > 0 {
+		ch <- prometheus.MustNewConstMetric(c.goal, prometheus.GaugeValue, config.Goals.MaxOutdated)
+	}
+	if config.Recheck.BudgetPerSecond == 0 {
+		return
+	}
 	for kind, index := range map[string]int{cache.KindBuyer: k.buyer, cache.KindSeller: k.seller} {
 		checked, outdated, seconds := k.estimator.Rechecks(index)
 		for key, i := range k.byStatus {
