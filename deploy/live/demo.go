@@ -28,7 +28,6 @@ type caller struct{ key, list string }
 var (
 	demoReady = regexp.MustCompile(`(?s)gateway +(http://\S+).*\nops +(http://\S+).*\nlegacy system +(http://\S+).*\nconfiguration +(\S+)\n.*Ctrl-C`)
 	demoCurl  = regexp.MustCompile(`Bearer (\S+)' 'http://[^/]+(/[^'?]+)'`)
-	listens   = regexp.MustCompile(`"listen":"(http://[^"]+)"`)
 	serving   = regexp.MustCompile(`"msg":"serving".*"ops":"(http://[^"]+)"`)
 )
 
@@ -54,23 +53,20 @@ func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
 }
 
 // StartNode runs another gateway with the demo's configuration, legacy system and
-// Redis, and returns the URLs of its two listeners. auth is the section of that
-// name; "" takes the demo's keys.
-func (d *Demo) StartNode(binary, auth string) (public, ops string) {
+// Redis, but its keys from elsewhere, and returns the URL of its ops listener.
+// auth is the section of that name.
+func (d *Demo) StartNode(binary, auth string) (ops string) {
 	d.t.Helper()
 	text, err := os.ReadFile(d.Config)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	config := string(text)
+	config := strings.Replace(string(text), demoAuth, auth, 1)
+	if config == string(text) {
+		d.t.Fatalf("the demo's configuration has no line %q", demoAuth)
+	}
 	for _, url := range []string{d.Public, d.Ops} {
 		config = strings.Replace(config, strings.TrimPrefix(url, "http://"), "127.0.0.1:0", 1)
-	}
-	if auth != "" {
-		config = strings.Replace(config, demoAuth, auth, 1)
-	}
-	if strings.Contains(config, demoAuth) == (auth != "") {
-		d.t.Fatalf("the demo's configuration has no line %q", demoAuth)
 	}
 	file, err := os.CreateTemp(filepath.Dir(d.Config), "node-*.yaml") // beside the files that it names
 	if err != nil {
@@ -82,9 +78,7 @@ func (d *Demo) StartNode(binary, auth string) (public, ops string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	p := Start(d.t, nil, binary, "serve", "-c", file.Name())
-	ops = p.Await(serving)[1]
-	return p.Await(listens)[1], ops
+	return Start(d.t, nil, binary, "serve", "-c", file.Name()).Await(serving)[1]
 }
 
 // Call sends every sample key to the list it is for, at a gateway's URL, with a
