@@ -10,7 +10,7 @@ import (
 
 // observedFill is fillAndStore under the eyes of the observer.
 func (l *Lists) observedFill(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
-	e, stored, err := l.fillAndStore(ctx, f, t)
+	e, stored, err := l.tracedFill(ctx, f, t)
 	if l.opts.Observer != nil {
 		l.opts.Observer.Filled(f.key, e, err)
 	}
@@ -105,17 +105,17 @@ func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
 
 // share writes an entry to Redis for the fleet. The callers have their answer
 // already; this goroutine alone waits, and no longer than the store's timeout.
-func (l *Lists) share(e *Entry, n names, leased bool) {
+func (l *Lists) share(ctx context.Context, e *Entry, n names, leased bool) {
 	i, _ := indexOf(e.Kind)
 	ttl := l.policy.Load().of(i, e.Status).lifetime() - l.opts.Now().Sub(e.AnsweredAt)
 	if ttl < time.Millisecond {
 		if leased {
-			_ = l.redis.release(l.life, n) // an error leaves it to its end
+			_ = l.redis.release(ctx, n) // an error leaves it to its end
 		}
 		return
 	}
 	sealed := l.policy.Load().ring.seal(e.encode(), associated(e.key(), e.fingerprint))
-	err := l.redis.put(l.life, n, sealed, ttl, leased)
+	err := l.redis.put(ctx, n, sealed, ttl, leased)
 	switch {
 	case err == nil:
 	case err == errBusy:

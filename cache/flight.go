@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -32,6 +34,7 @@ type flight struct {
 	leased      bool                // the fleet's lease is ours
 	waited      bool                // for the fill of another node
 	tag         atomic.Pointer[tag] // of the fill, once it has begun
+	span        trace.Span          // nil: not traced
 
 	settle sync.Once
 	done   chan struct{} // closed when settled
@@ -84,13 +87,14 @@ func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	f.done = make(chan struct{})
 	l.flights[f.key] = f
 	l.wg.Add(1)
-	go l.fly(context.WithoutCancel(ctx), f)
+	go l.fly(l.depart(context.WithoutCancel(ctx), f), f)
 	return f
 }
 
 // fly runs a flight to its end. However the fill ends, the waiters are told.
 func (l *Lists) fly(ctx context.Context, f *flight) {
 	defer l.wg.Done()
+	defer f.arrive()
 	ctx, cancel := context.WithTimeout(ctx, l.opts.FillTimeout)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()

@@ -120,8 +120,8 @@ func probing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passKey{}, passProbe)
 }
 
-// do runs one call through the breaker and the metrics.
-func (g *guarded) do(ctx context.Context, operation string, call func(context.Context) error) error {
+// call runs one call through the breaker and the metrics.
+func (g *guarded) call(ctx context.Context, operation string, call func(context.Context) error) error {
 	p, _ := ctx.Value(passKey{}).(pass)
 	if p == passNested {
 		return call(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const defaultFillTimeout = 5 * time.Second
@@ -26,7 +27,8 @@ type Options struct {
 	// way is another list. It is called on each look-up and must be cheap.
 	// Nil: one mapping for ever.
 	Fingerprint func(kind string) string
-	Observer    Observer // nil: nobody watches
+	Observer    Observer             // nil: nobody watches
+	Traces      trace.TracerProvider // nil: no spans
 	Logger      *slog.Logger
 	Registerer  prometheus.Registerer
 	Now         func() time.Time
@@ -69,6 +71,7 @@ type Lists struct {
 	backoff *backoff
 	comp    *compressor
 	metrics *metrics
+	tracer  trace.Tracer // nil: no spans
 
 	life context.Context // ends when Close gives up waiting
 	end  context.CancelFunc
@@ -93,7 +96,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), watcher: newWatcher()}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), watcher: newWatcher(), tracer: newTracer(opts.Traces)}
 	l.policy.Store(p)
 	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, err
@@ -203,7 +206,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 		return Result{}, ErrUnknownKind
 	}
 	l.looked(k, l.nameOf(k), l.opts.Now())
-	r, err := l.get(ctx, i, k)
+	r, err := l.tracedGet(ctx, i, k)
 	if err != nil {
 		l.metrics.failed(i)
 		return Result{}, err
@@ -214,7 +217,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 
 func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
 	start := l.opts.Now()
-	have := l.peek(i, k)
+	have := l.tracedPeek(ctx, i, k)
 	if have != nil && l.epochs.certain(have) {
 		if outcome, ok := l.atOnce(ctx, i, have, start); ok {
 			return l.result(i, have, outcome, TierLocal), nil
@@ -227,6 +230,7 @@ func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
 	if err != nil {
 		return l.standIn(i, have, nil, err)
 	}
+	defer l.wait(ctx, f, leader)()
 	select {
 	case <-f.done:
 	case <-ctx.Done():

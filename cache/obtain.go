@@ -50,13 +50,13 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 		return true
 	}
 	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.slow() {
-		l.contend(ctx, f) // not for lists that are never stored: nobody would find one
+		l.tracedContend(ctx, f) // not for lists that are never stored: nobody would find one
 	}
 	return f.landed()
 }
 
-// look reads the list and its epoch, and settles the flight if that is enough.
-func (l *Lists) look(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
+// lookUp reads the list and its epoch, and settles the flight if that is enough.
+func (l *Lists) lookUp(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
 	doubt := l.epochs.doubt.Load() // before the read: what is missed after it is not confirmed by it
 	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry+sealOverhead, x)
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	if stored && l.redis != nil {
 		n, leased := f.names, f.leased
 		f.leased = false // ends with the write
-		l.wg.Go(func() { l.share(e, n, leased) })
+		l.wg.Go(func() { l.tracedShare(f, e, n, leased) })
 	}
 	l.land(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
 }

@@ -1,0 +1,242 @@
+package cache
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Spans say what the cache did and why, never for whom: no account, filter, key
+// of Redis or content is in any of them.
+
+// scope names the spans of this package.
+const scope = "inquiry-gateway/cache"
+
+// newTracer is nil without a provider: then nothing is traced and a look-up
+// costs what it would cost without this file.
+func newTracer(p trace.TracerProvider) trace.Tracer {
+	if p == nil {
+		return nil
+	}
+	return p.Tracer(scope)
+}
+
+// tracedGet is get in a span.
+func (l *Lists) tracedGet(ctx context.Context, i kindIndex, k Key) (Result, error) {
+	if l.tracer == nil {
+		return l.get(ctx, i, k)
+	}
+	ctx, span := l.tracer.Start(ctx, "cache.lookup", trace.WithAttributes(attribute.String("inquiry.kind", kindNames[i])))
+	defer span.End()
+	r, err := l.get(ctx, i, k)
+	if err != nil {
+		fail(span, err)
+		return r, err
+	}
+	span.SetAttributes(attribute.Float64("cache.age_seconds", r.Age.Seconds()), attribute.Float64("cache.ttl_seconds", r.TTL.Seconds()))
+	answered(span, r.Outcome, r.Tier)
+	return r, nil
+}
+
+// tracedPeek is peek in a span that says what use the entry is.
+func (l *Lists) tracedPeek(ctx context.Context, i kindIndex, k Key) *Entry {
+	if l.tracer == nil {
+		return l.peek(i, k)
+	}
+	_, span := l.tracer.Start(ctx, "cache.local")
+	defer span.End()
+	e := l.peek(i, k)
+	span.SetAttributes(attribute.String("cache.result", l.useOf(i, e)))
+	return e
+}
+
+// useOf is what the policy says of an entry at hand.
+func (l *Lists) useOf(i kindIndex, e *Entry) string {
+	if e == nil {
+		return "none"
+	}
+	if !l.epochs.certain(e) {
+		return "doubtful" // it may have been purged
+	}
+	switch l.policy.Load().judge(i, e, l.opts.Now()).state {
+	case fresh:
+		return "fresh"
+	case unusable:
+		return "expired"
+	}
+	return "stale"
+}
+
+// look is lookUp in a span: the tier of Redis.
+func (l *Lists) look(ctx context.Context, f *flight, x extra) (reading, bool, error) {
+	if l.tracer == nil {
+		return l.lookUp(ctx, f, x)
+	}
+	ctx, span := l.tracer.Start(ctx, "cache.redis")
+	defer span.End()
+	r, settled, err := l.lookUp(ctx, f, x)
+	result := "none"
+	switch {
+	case err != nil:
+		result = redisResult(err)
+		span.SetStatus(codes.Error, result)
+	case settled:
+		result = "served"
+	case len(r.raw) > 0:
+		result = "not_served"
+	}
+	span.SetAttributes(attribute.String("cache.result", result))
+	return r, settled, err
+}
+
+// tracedContend is contend in a span: who of the fleet fills.
+func (l *Lists) tracedContend(ctx context.Context, f *flight) {
+	if l.tracer == nil {
+		l.contend(ctx, f)
+		return
+	}
+	ctx, span := l.tracer.Start(ctx, "cache.lease")
+	defer span.End()
+	l.contend(ctx, f)
+	span.SetAttributes(attribute.Bool("cache.lease.won", f.leased), attribute.Bool("cache.lease.waited", f.waited))
+}
+
+// depart begins the flight's span. That of a refresh is a trace of its own, with
+// a link to what caused it: it outlives that, and nobody waits for it.
+func (l *Lists) depart(ctx context.Context, f *flight) context.Context {
+	if l.tracer == nil {
+		return ctx
+	}
+	opts := []trace.SpanStartOption{trace.WithAttributes(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))}
+	if f.background {
+		opts = append(opts, trace.WithNewRoot(), linkTo(trace.SpanFromContext(ctx)))
+	}
+	ctx, f.span = l.tracer.Start(ctx, "cache.flight", opts...)
+	return ctx
+}
+
+// arrive ends the span of a flight that has landed.
+func (f *flight) arrive() {
+	if f.span == nil {
+		return
+	}
+	defer f.span.End()
+	if f.err != nil {
+		fail(f.span, f.err)
+		return
+	}
+	answered(f.span, f.outcome, f.tier)
+}
+
+// wait is the span of a caller who waits for a flight that another has started,
+// with a link to it, since it belongs to the other's trace. The function that it
+// returns ends it.
+func (l *Lists) wait(ctx context.Context, f *flight, leader bool) (done func()) {
+	if l.tracer == nil || leader {
+		return func() {}
+	}
+	_, span := l.tracer.Start(ctx, "cache.wait", linkTo(f.span))
+	return func() {
+		if !f.landed() {
+			fail(span, ctx.Err())
+		}
+		span.End()
+	}
+}
+
+// tracedFill is fillAndStore in a span.
+func (l *Lists) tracedFill(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
+	if l.tracer == nil {
+		return l.fillAndStore(ctx, f, t)
+	}
+	ctx, span := l.tracer.Start(ctx, "cache.fill", trace.WithAttributes(attribute.String("inquiry.kind", f.key.Kind)))
+	defer span.End()
+	e, stored, err := l.fillAndStore(ctx, f, t)
+	if err != nil {
+		fail(span, err)
+		return e, stored, err
+	}
+	span.SetAttributes(attribute.Bool("cache.stored", stored), attribute.Int("cache.entry_bytes", e.Size()))
+	return e, stored, nil
+}
+
+// tracedShare is share in a span of the flight's trace, which may be over: nobody
+// waits for it.
+func (l *Lists) tracedShare(f *flight, e *Entry, n names, leased bool) {
+	if f.span == nil {
+		l.share(l.life, e, n, leased)
+		return
+	}
+	ctx, span := l.tracer.Start(trace.ContextWithSpan(l.life, f.span), "cache.store")
+	defer span.End()
+	l.share(ctx, e, n, leased)
+}
+
+// answered says how a look-up or a flight ended well; a fill has no tier.
+func answered(span trace.Span, o Outcome, tier string) {
+	span.SetAttributes(attribute.String("cache.outcome", string(o)))
+	if tier != "" {
+		span.SetAttributes(attribute.String("cache.tier", tier))
+	}
+}
+
+// linkTo links to a span, if it is recorded: else the link would lead nowhere.
+func linkTo(span trace.Span) trace.SpanStartOption {
+	if s := span.SpanContext(); s.IsSampled() {
+		return trace.WithLinks(trace.Link{SpanContext: s})
+	}
+	return trace.WithLinks()
+}
+
+// fail marks a span by a word of a fixed set. The error's text stays out of it:
+// it may quote the legacy system.
+func fail(span trace.Span, err error) {
+	reason := failure(err)
+	span.SetAttributes(semconv.ErrorTypeKey.String(reason))
+	span.SetStatus(codes.Error, reason)
+}
+
+func failure(err error) string {
+	switch {
+	case errors.Is(err, ErrFillPanicked):
+		return fillPanic
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	}
+	return "fill"
+}
+
+// do is call in a client's span, where somebody's trace is being recorded: the
+// prober and the polls have none, and what go-redis does inside of a call belongs
+// to it. It says which command, never with what.
+func (g *guarded) do(ctx context.Context, operation string, run func(context.Context) error) error {
+	parent := trace.SpanFromContext(ctx)
+	if p, _ := ctx.Value(passKey{}).(pass); p == passNested || !parent.IsRecording() {
+		return g.call(ctx, operation, run)
+	}
+	ctx, span := newTracer(parent.TracerProvider()).Start(ctx, "redis "+operation, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(operation)))
+	defer span.End()
+	err := g.call(ctx, operation, run)
+	if result := redisResult(err); result != "ok" {
+		span.SetAttributes(semconv.ErrorTypeKey.String(result))
+		span.SetStatus(codes.Error, result)
+	}
+	return err
+}
+
+// redisResult is the label that the call has in the metrics.
+func redisResult(err error) string {
+	if errors.Is(err, errRedisSkipped) {
+		return "skipped"
+	}
+	return resultLabel(err)
+}
