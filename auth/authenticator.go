@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options are what the parts of this package share. The zero value is usable:
@@ -17,6 +18,7 @@ type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
+	Traces     trace.TracerProvider // nil: no spans
 }
 
 func (o Options) withDefaults() Options {
@@ -37,6 +39,7 @@ type Authenticator struct {
 	now      func() time.Time
 	results  *results
 	security *securityLog
+	tracer   trace.Tracer // nil: no spans
 }
 
 // NewAuthenticator returns an Authenticator over a store, which must hold
@@ -54,6 +57,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, erro
 		now:      opts.Now,
 		results:  counted,
 		security: newSecurityLog(opts.Logger),
+		tracer:   newTracer(opts.Traces),
 	}, nil
 }
 
@@ -69,6 +73,13 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 // that keeps sending keys which a remote store has to look for in vain gets
 // ErrTooManyAttempts. A nil caller is not limited.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (Principal, error) {
+	if a.tracer != nil {
+		return a.traced(ctx, authorization, from)
+	}
+	return a.authenticate(ctx, authorization, from)
+}
+
+func (a *Authenticator) authenticate(ctx context.Context, authorization []string, from Caller) (Principal, error) {
 	grant, err := a.find(ctx, authorization, from)
 	if err == nil {
 		err = a.judge(grant)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // maxLookups bounds the questions to a remote store that are under way at
@@ -37,6 +38,7 @@ type remembered struct {
 	now      func() time.Time
 	attempts *attempts
 	metrics  *lookupMetrics
+	tracer   trace.Tracer // nil: no spans
 
 	good *otter.Cache[Digest, remembrance]
 	bad  *otter.Cache[Digest, time.Time] // until when
@@ -93,7 +95,7 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 		return nil, err
 	}
 	return &remembered{
-		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics,
+		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces),
 		attempts: newAttempts(p.attempts.PerSecond, p.attempts.Burst, opts.Now),
 		good:     good, bad: bad, flights: make(map[flightKey]*flight),
 	}, nil
@@ -168,7 +170,7 @@ func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
 // fly asks the store and lets everybody who waits know.
 func (r *remembered) fly(ctx context.Context, c Credential, client string, key flightKey, f *flight) {
 	c.Caller = nil // the request it belongs to may be over
-	f.grant, f.err = r.askSafely(ctx, c)
+	f.grant, f.err = r.tracedAsk(ctx, c)
 	if !errors.Is(f.err, ErrUnknownKey) {
 		r.attempts.giveBack(client)
 	}
