@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Request says which list is wanted.
@@ -37,6 +38,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Now        func() time.Time
 	UserAgent  string
+	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 }
 
 // Client fetches lists. It is safe for concurrent use.
@@ -50,6 +52,7 @@ type Client struct {
 	inFlight  prometheus.Gauge
 	now       func() time.Time
 	log       *slog.Logger
+	tracer    trace.Tracer // nil: no spans
 }
 
 // endpoint is one of the two lists.
@@ -93,6 +96,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		inFlight:  series.inFlight,
 		now:       opts.Now,
 		log:       opts.Logger,
+		tracer:    newTracer(opts.Traces),
 	}
 	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
 		plan := compileEndpoint(kind, ec, &problems{})

@@ -25,7 +25,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: c.now(), Unasked: true}, nil
 	}
 	start := c.now()
-	list, err := c.admitted(ctx, e, want, values)
+	list, err := c.fetch(ctx, e, want, values)
 	e.metrics.duration.Observe(c.now().Sub(start).Seconds())
 	if err != nil {
 		failed := asError(err)
@@ -57,10 +57,10 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	}
 	reply := newReply(e.plan, want)
 	reply.sampling = e.drift.wants()
-	if err = f.list(limited, e.plan.paging, address, reply.take); err == nil {
-		err = f.secondCalls(limited, reply)
+	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
+		err = f.responses(limited, reply)
 	}
-	reply.sweep()
+	c.guarded(limited, reply)
 	if len(reply.ids.keys) > 0 {
 		e.uuids.Store(true)
 	}
@@ -109,7 +109,7 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 	if err != nil {
 		return answer{}, authError(ctx, err)
 	}
-	a, err := f.send(ctx, address, name, value)
+	a, err := f.exchange(ctx, address, name, value)
 	var status statusError
 	if !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
 		return a, err
@@ -117,7 +117,7 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 	if name, value, err = f.creds.header(ctx); err != nil {
 		return answer{}, authError(ctx, err)
 	}
-	return f.send(ctx, address, name, value)
+	return f.exchange(ctx, address, name, value)
 }
 
 // authError is for credentials that cannot be had. It does not count for the
@@ -139,6 +139,7 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 	if header != "" {
 		r.SetHeader(header, value)
 	}
+	f.carry(ctx, r.Header)
 	resp, err := r.Execute(http.MethodGet, address)
 	if err != nil {
 		return answer{}, classify(ctx, err)

@@ -88,6 +88,7 @@ func (e *endpoint) retried(ctx context.Context, call func() error) error {
 			return err
 		}
 		e.metrics.retries[reason].Inc()
+		noteRetry(ctx, reason, attempt)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
