@@ -75,6 +75,7 @@ func (g *Gateway) begin(r *http.Request) *exchange {
 func (g *Gateway) end(x *exchange, s *series) {
 	x.duration = time.Since(x.begin)
 	s.observe(x)
+	g.note(x)
 	g.log(x, s.endpoint)
 	*x = exchange{}
 	g.exchanges.Put(x)
@@ -140,7 +141,7 @@ func (g *Gateway) list(x *exchange, p auth.Principal) (reply, error) {
 		return reply{}, err
 	}
 	k := cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType}
-	found, ok := g.lists.Lookup(k)
+	found, ok := g.lookup(x, k)
 	if !ok {
 		if found, err = g.get(x, k); err != nil {
 			return reply{}, err

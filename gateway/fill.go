@@ -32,9 +32,10 @@ func NewFill(f Fetcher) cache.Fill {
 			RequestID: requestIDOf(ctx),
 		})
 		if err != nil {
+			noteFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		body, err := render(k.Kind, list.Inquiries)
+		body, err := tracedRender(ctx, k.Kind, list.Inquiries)
 		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked}, err
 	}
 }

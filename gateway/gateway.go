@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
@@ -71,6 +72,8 @@ type Options struct {
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
 
+	Traces trace.TracerProvider // nil: no spans
+
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // nil: a registry of its own
 }
@@ -93,6 +96,7 @@ type Gateway struct {
 	headers        *headers
 	dates          dates
 	engine         *gin.Engine
+	tracing        *tracing // nil: no spans
 }
 
 // New builds a Gateway. It registers its metrics, so one Registerer takes one
@@ -124,11 +128,18 @@ func New(opts Options) *Gateway {
 		headers:        newHeaders(),
 	}
 	g.engine = g.routes(opts.Docs)
+	g.tracing = newTracing(g, opts.Traces)
 	return g
 }
 
 // ServeHTTP answers one request.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.engine.ServeHTTP(w, r) }
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.tracing != nil {
+		g.tracing.ServeHTTP(w, r)
+		return
+	}
+	g.engine.ServeHTTP(w, r)
+}
 
 // routes is the whole public surface. HEAD stands beside GET by hand because
 // gin does not derive it, and an unlisted method must answer 405 with both.

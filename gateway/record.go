@@ -69,6 +69,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = append(b, `,"client_address":"`...)
 	b = x.clientAddress().AppendTo(b)
 	b = append(b, '"')
+	b = g.appendTrace(b, x)
 	if x.principal.Account != "" {
 		b = appendText(b, "account", x.principal.Account)
 		b = appendText(b, "key_id", x.principal.KeyID)
