@@ -46,6 +46,7 @@ type app struct {
 	ops      *server
 	memory   memory
 	registry *prometheus.Registry  // of what lives as long as the process
+	traces   *traces               // with no provider where they are off
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
 	advice   *cache.Advice
@@ -91,6 +92,9 @@ func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Wri
 
 func (a *app) build(cfg config.Config, l listeners) error {
 	var err error
+	if a.traces, err = openTraces(os.Stdout, a.logger, a.registry); err != nil {
+		return err
+	}
 	a.reloads = newReloadMetrics(a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
@@ -111,6 +115,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		FillTimeout: cfg.RequestTimeout,
 		Redis:       a.redis,
 		Prefix:      cfg.Redis.Prefix,
+		Traces:      a.traces.tracers(),
 		Fingerprint: func(kind string) string { return a.current.Load().client.Fingerprint(kind) },
 		Logger:      a.logger,
 		Registerer:  a.registry,
@@ -284,5 +289,6 @@ func (a *app) closeParts(ctx context.Context) error {
 	if a.redis != nil {
 		errs = append(errs, a.redis.Close())
 	}
+	a.traces.close(ctx)
 	return errors.Join(errs...)
 }

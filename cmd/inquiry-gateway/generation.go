@@ -46,7 +46,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		}
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version,
+		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(),
 	}); err != nil {
 		return gen, err
 	}
@@ -74,6 +74,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		RequestLog:              a.requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
+		Traces:                  a.traces.tracers(),
 		Logger:                  a.logger,
 		Registerer:              gen.registry,
 	})
@@ -85,7 +86,7 @@ func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := auth.Options{Logger: a.logger, Registerer: gen.registry}
+	opts := auth.Options{Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers()}
 	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
 		return nil, err
 	}
