@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -40,21 +41,23 @@ func parsePeer(s string) netip.Addr {
 // proxies, worked out only where it is asked for.
 func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 
-// clientAddress is the nearest address on the way that is not a trusted proxy:
-// what a stranger wrote into X-Forwarded-For stands left of it and is not read.
-func (x *exchange) clientAddress() netip.Addr {
-	addr, trusted := x.peer(), x.gateway.proxies
-	if len(trusted) == 0 || !trusted.trust(addr) {
+func (x *exchange) clientAddress() netip.Addr { return x.gateway.clientAddress(x.request, x.peer()) }
+
+// clientAddress is the nearest address on the way to a peer that is not a trusted
+// proxy: what a stranger wrote into X-Forwarded-For stands left of it and is not
+// read.
+func (g *Gateway) clientAddress(r *http.Request, addr netip.Addr) netip.Addr {
+	if len(g.proxies) == 0 || !g.proxies.trust(addr) {
 		return addr
 	}
-	hops := strings.Split(strings.Join(x.request.Header.Values("X-Forwarded-For"), ","), ",")
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break
 		}
 		addr = hop.Unmap()
-		if !trusted.trust(addr) {
+		if !g.proxies.trust(addr) {
 			break
 		}
 	}

@@ -58,7 +58,7 @@ func newTracing(g *Gateway, p trace.TracerProvider) *tracing {
 // begins a new trace and is only linked to: it decides neither on ids nor on
 // sampling.
 func (t *tracing) trusts(r *http.Request) bool {
-	return len(t.gateway.proxies) > 0 && t.gateway.proxies.trust(peer(r))
+	return len(t.gateway.proxies) > 0 && t.gateway.proxies.trust(parsePeer(r.RemoteAddr))
 }
 
 // originalKey is where a request's context has the request that arrived.
@@ -90,7 +90,7 @@ func (t *tracing) shown(r *http.Request) *http.Request {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }); ok {
 		s.Host = local.String()
 	}
-	if client := t.gateway.clientAddress(r); client.IsValid() {
+	if client := t.gateway.clientAddress(r, parsePeer(r.RemoteAddr)); client.IsValid() {
 		s.Header["X-Forwarded-For"] = []string{client.String()}
 	}
 	// Two of them are none (W3C Trace Context, section 3.2.2).
@@ -134,7 +134,7 @@ func (g *Gateway) note(x *exchange) {
 	if !span.IsRecording() {
 		return
 	}
-	span.SetAttributes(attribute.String("inquiry.request_id", x.id))
+	span.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
 	if x.principal.Account != "" {
 		span.SetAttributes(attribute.String("inquiry.account", x.principal.Account), attribute.String("inquiry.key_id", x.principal.KeyID))
 	}

@@ -45,7 +45,6 @@ func TestTraceOfAMiss(t *testing.T) {
 		"cache.lookup",
 		"cache.lookup > cache.flight",
 		"cache.lookup > cache.flight > cache.fill",
-		"cache.lookup > cache.flight > cache.fill > cache.encode",
 		"cache.lookup > cache.flight > cache.fill > gateway.render",
 		"cache.lookup > cache.flight > cache.fill > upstream.fetch",
 		"cache.lookup > cache.flight > cache.fill > upstream.fetch > GET",
