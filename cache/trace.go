@@ -25,9 +25,14 @@ func newTracer(p trace.TracerProvider) trace.Tracer {
 	return p.Tracer(scope)
 }
 
+// records tells whether what happens in ctx belongs to a trace that is recorded.
+func (l *Lists) records(ctx context.Context) bool {
+	return l.tracer != nil && trace.SpanFromContext(ctx).IsRecording()
+}
+
 // tracedGet is get in a span.
 func (l *Lists) tracedGet(ctx context.Context, i kindIndex, k Key) (Result, error) {
-	if l.tracer == nil {
+	if !l.records(ctx) {
 		return l.get(ctx, i, k)
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.lookup", trace.WithAttributes(attribute.String("inquiry.kind", kindNames[i])))
@@ -44,7 +49,7 @@ func (l *Lists) tracedGet(ctx context.Context, i kindIndex, k Key) (Result, erro
 
 // tracedPeek is peek in a span that says what use the entry is.
 func (l *Lists) tracedPeek(ctx context.Context, i kindIndex, k Key) *Entry {
-	if l.tracer == nil {
+	if !l.records(ctx) {
 		return l.peek(i, k)
 	}
 	_, span := l.tracer.Start(ctx, "cache.local")
@@ -73,7 +78,7 @@ func (l *Lists) useOf(i kindIndex, e *Entry) string {
 
 // look is lookUp in a span: the tier of Redis.
 func (l *Lists) look(ctx context.Context, f *flight, x extra) (reading, bool, error) {
-	if l.tracer == nil {
+	if !l.records(ctx) {
 		return l.lookUp(ctx, f, x)
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.redis")
@@ -95,7 +100,7 @@ func (l *Lists) look(ctx context.Context, f *flight, x extra) (reading, bool, er
 
 // tracedContend is contend in a span: who of the fleet fills.
 func (l *Lists) tracedContend(ctx context.Context, f *flight) {
-	if l.tracer == nil {
+	if !l.records(ctx) {
 		l.contend(ctx, f)
 		return
 	}
@@ -108,7 +113,7 @@ func (l *Lists) tracedContend(ctx context.Context, f *flight) {
 // depart begins the flight's span. That of a refresh is a trace of its own, with
 // a link to what caused it: it outlives that, and nobody waits for it.
 func (l *Lists) depart(ctx context.Context, f *flight) context.Context {
-	if l.tracer == nil {
+	if l.tracer == nil || !f.background && !l.records(ctx) {
 		return ctx
 	}
 	opts := []trace.SpanStartOption{trace.WithAttributes(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))}
@@ -136,7 +141,7 @@ func (f *flight) arrive() {
 // with a link to it, since it belongs to the other's trace. The function that it
 // returns ends it.
 func (l *Lists) wait(ctx context.Context, f *flight, leader bool) (done func()) {
-	if l.tracer == nil || leader {
+	if leader || !l.records(ctx) {
 		return func() {}
 	}
 	_, span := l.tracer.Start(ctx, "cache.wait", linkTo(f.span))
@@ -150,7 +155,7 @@ func (l *Lists) wait(ctx context.Context, f *flight, leader bool) (done func()) 
 
 // tracedFill is fillAndStore in a span.
 func (l *Lists) tracedFill(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
-	if l.tracer == nil {
+	if !l.records(ctx) {
 		return l.fillAndStore(ctx, f, t)
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.fill", trace.WithAttributes(attribute.String("inquiry.kind", f.key.Kind)))
@@ -184,12 +189,13 @@ func answered(span trace.Span, o Outcome, tier string) {
 	}
 }
 
-// linkTo links to a span, if it is recorded: else the link would lead nowhere.
+// linkTo links to a span, if there is one that is recorded: else the link would
+// lead nowhere.
 func linkTo(span trace.Span) trace.SpanStartOption {
-	if s := span.SpanContext(); s.IsSampled() {
-		return trace.WithLinks(trace.Link{SpanContext: s})
+	if span == nil || !span.SpanContext().IsSampled() {
+		return trace.WithLinks()
 	}
-	return trace.WithLinks()
+	return trace.WithLinks(trace.Link{SpanContext: span.SpanContext()})
 }
 
 // fail marks a span by a word of a fixed set. The error's text stays out of it:

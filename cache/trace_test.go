@@ -35,6 +35,22 @@ func record(t *testing.T, fill Fill, now func() time.Time) recorded {
 	return r
 }
 
+// ask is Get on behalf of a request that is recorded.
+func (r recorded) ask(ctx context.Context) (Result, error) {
+	ctx, span := r.provider.Tracer("").Start(ctx, "request")
+	defer span.End()
+	return r.Get(ctx, aKey)
+}
+
+func (r recorded) mustAsk(t *testing.T) Result {
+	t.Helper()
+	got, err := r.ask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 // paths names each span by those above it, sorted.
 func (r recorded) paths() []string {
 	settled(r.Lists)
@@ -73,19 +89,20 @@ func attributeOf(s sdktrace.ReadOnlySpan, key string) string {
 func TestSpansOfAMissAndAHit(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	r := record(t, g.fill, g.clock.Now)
-	mustGet(t, r.Lists, aKey)
+	r.mustAsk(t)
 	want := []string{
-		"cache.lookup",
-		"cache.lookup > cache.flight",
-		"cache.lookup > cache.flight > cache.fill",
-		"cache.lookup > cache.local",
+		"request",
+		"request > cache.lookup",
+		"request > cache.lookup > cache.flight",
+		"request > cache.lookup > cache.flight > cache.fill",
+		"request > cache.lookup > cache.local",
 	}
 	if got := r.paths(); !slices.Equal(got, want) {
 		t.Errorf("a miss:\n%s", strings.Join(got, "\n"))
 	}
 	r.spans.Reset()
-	mustGet(t, r.Lists, aKey)
-	if got := r.paths(); !slices.Equal(got, []string{"cache.lookup", "cache.lookup > cache.local"}) {
+	r.mustAsk(t)
+	if got := r.paths(); !slices.Equal(got, []string{"request", "request > cache.lookup", "request > cache.lookup > cache.local"}) {
 		t.Errorf("a hit:\n%s", strings.Join(got, "\n"))
 	}
 	if s := r.named("cache.lookup")[0]; attributeOf(s, "cache.outcome") != "hit" || attributeOf(s, "cache.tier") != TierLocal {
@@ -108,10 +125,10 @@ func TestSpansOfWaiters(t *testing.T) {
 		r := record(t, g.fill, g.clock.Now)
 		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() { mustGet(t, r.Lists, aKey) })
+			wg.Go(func() { r.mustAsk(t) })
 		}
 		impatient, leave := context.WithCancel(t.Context())
-		wg.Go(func() { _, _ = r.Get(impatient, aKey) })
+		wg.Go(func() { _, _ = r.ask(impatient) })
 		synctest.Wait()
 		leave()
 		synctest.Wait()
@@ -136,11 +153,11 @@ func TestSpansOfWaiters(t *testing.T) {
 func TestSpansOfARefresh(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	r := record(t, g.fill, g.clock.Now)
-	mustGet(t, r.Lists, aKey)
+	r.mustAsk(t)
 	g.clock.add(15 * time.Second)
 	settled(r.Lists)
 	r.spans.Reset()
-	if got := mustGet(t, r.Lists, aKey); got.Outcome != StaleRevalidate {
+	if got := r.mustAsk(t); got.Outcome != StaleRevalidate {
 		t.Fatalf("outcome %s", got.Outcome)
 	}
 	cause, flight := r.named("cache.lookup")[0], r.named("cache.flight")[0]
@@ -169,7 +186,7 @@ func TestSpansOfFailures(t *testing.T) {
 	} {
 		t.Run(tc.want, func(t *testing.T) {
 			r := record(t, tc.fill, nil)
-			if _, err := r.Get(t.Context(), aKey); err == nil {
+			if _, err := r.ask(t.Context()); err == nil {
 				t.Fatal("no error")
 			}
 			for _, name := range []string{"cache.lookup", "cache.flight"} {
@@ -187,15 +204,28 @@ func TestSpansOfFailures(t *testing.T) {
 	}
 }
 
-// What is not recorded is linked to by nobody.
-func TestNoLinkToWhatIsNotRecorded(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	r := record(t, g.fill, g.clock.Now)
-	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	_, cause := never.Tracer("").Start(t.Context(), "cause")
-	_, span := r.provider.Tracer("").Start(t.Context(), "effect", linkTo(cause))
-	span.End()
-	if links := r.named("effect")[0].Links(); len(links) != 0 {
-		t.Errorf("links %v", links)
-	}
+// Who asks without being recorded has no spans; who waits for that flight, and a
+// refresh that it causes, have no link that would lead nowhere.
+func TestSpansBesideWhatIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &legacy{clock: newClock(), hold: make(chan struct{})}
+		r := record(t, g.fill, g.clock.Now)
+		var wg sync.WaitGroup
+		wg.Go(func() { mustGet(t, r.Lists, aKey) })
+		synctest.Wait()
+		wg.Go(func() { r.mustAsk(t) })
+		synctest.Wait()
+		close(g.hold)
+		wg.Wait()
+		want := []string{"request", "request > cache.lookup", "request > cache.lookup > cache.local", "request > cache.lookup > cache.wait"}
+		if got := r.paths(); !slices.Equal(got, want) || len(r.named("cache.wait")[0].Links()) != 0 {
+			t.Errorf("%s, links %v", strings.Join(got, "\n"), r.named("cache.wait")[0].Links())
+		}
+		r.spans.Reset()
+		g.clock.add(15 * time.Second)
+		mustGet(t, r.Lists, aKey)
+		if f := r.named("cache.flight"); len(f) != 1 || len(f[0].Links()) != 0 || len(r.named("cache.lookup")) != 0 {
+			t.Errorf("%s", strings.Join(r.paths(), "\n"))
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,19 +15,21 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/embedded"
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/upstream"
 )
 
-// scope names the spans that are made here; the server's span is otelhttp's.
+// scope names the spans that are made here.
 const scope = "inquiry-gateway/gateway"
 
 // tracing wraps the public handler in the server's span. There is none where
 // nothing is traced, and then a request costs what it would cost without.
 type tracing struct {
 	gateway *Gateway
-	handler http.Handler
+	tracer  trace.Tracer
+	handler http.Handler      // otelhttp, for what is recorded
 	routes  map[string]string // by path
 	folders map[string]string // by what a path begins with
 }
@@ -37,7 +40,7 @@ func newTracing(g *Gateway, p trace.TracerProvider) *tracing {
 	if p == nil {
 		return nil
 	}
-	t := &tracing{gateway: g, routes: map[string]string{}, folders: map[string]string{}}
+	t := &tracing{gateway: g, tracer: p.Tracer(scope), routes: map[string]string{}, folders: map[string]string{}}
 	for _, r := range g.engine.Routes() {
 		if folder, _, found := strings.Cut(r.Path, "*"); found {
 			t.folders[folder] = r.Path
@@ -46,39 +49,72 @@ func newTracing(g *Gateway, p trace.TracerProvider) *tracing {
 		}
 	}
 	t.handler = otelhttp.NewHandler(http.HandlerFunc(t.serve), "",
-		otelhttp.WithTracerProvider(p),
+		otelhttp.WithTracerProvider(adopted{}),
 		otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
-		otelhttp.WithPropagators(propagation.TraceContext{}),
-		otelhttp.WithPublicEndpointFn(func(r *http.Request) bool { return !t.trusts(r) }),
+		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator()), // begin has read the headers
 	)
 	return t
 }
 
-// trusts tells whether the request's traceparent may be believed. A stranger's
-// begins a new trace and is only linked to: it decides neither on ids nor on
-// sampling.
-func (t *tracing) trusts(r *http.Request) bool {
-	return len(t.gateway.proxies) > 0 && t.gateway.proxies.trust(parsePeer(r.RemoteAddr))
-}
-
-// originalKey is where a request's context has the request that arrived.
-type originalKey struct{}
-
-// ServeHTTP shows otelhttp, which puts what it sees into the span, only what may
-// be there; the request itself goes around it.
+// ServeHTTP begins the span itself: otelhttp costs as much as the rest of a hit,
+// whether the span is recorded or not, so it gets only those that are.
 func (t *tracing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t.handler.ServeHTTP(w, t.shown(r).WithContext(context.WithValue(r.Context(), originalKey{}, r)))
+	ctx, span := t.begin(r)
+	r = r.WithContext(ctx)
+	if !span.IsRecording() {
+		t.gateway.engine.ServeHTTP(w, r)
+		return
+	}
+	t.handler.ServeHTTP(w, t.shown(r).WithContext(context.WithValue(ctx, originalKey{}, r)))
 }
+
+// begin goes on with a trace that a trusted proxy sends. A stranger's is only
+// linked to: it decides neither on ids nor on what is recorded, and its state is
+// nobody's business here. What cannot be read is no trace.
+func (t *tracing) begin(r *http.Request) (context.Context, trace.Span) {
+	ctx, server := r.Context(), trace.WithSpanKind(trace.SpanKindServer)
+	parent := r.Header["Traceparent"]
+	switch {
+	case len(parent) != 1: // two of them are none (W3C Trace Context, section 3.2.2.5)
+	case len(t.gateway.proxies) > 0 && t.gateway.proxies.trust(parsePeer(r.RemoteAddr)):
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	default:
+		foreign := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent[0]})
+		if s := trace.SpanContextFromContext(foreign); s.IsValid() {
+			return t.tracer.Start(ctx, "HTTP", server, trace.WithLinks(trace.Link{SpanContext: s}))
+		}
+	}
+	return t.tracer.Start(ctx, "HTTP", server)
+}
+
+// adopted is what otelhttp makes its span with: the one that has begun.
+type adopted struct{ embedded.TracerProvider }
+
+// Tracer gives one for every name.
+func (adopted) Tracer(string, ...trace.TracerOption) trace.Tracer { return adoptedTracer{} }
+
+type adoptedTracer struct{ embedded.Tracer }
+
+// Start gives the span in the context its name and attributes.
+func (adoptedTracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	span, config := trace.SpanFromContext(ctx), trace.NewSpanStartConfig(opts...)
+	span.SetName(name)
+	span.SetAttributes(config.Attributes()...)
+	return ctx, span
+}
+
+// originalKey is where the context of a request that otelhttp is shown has the
+// one that arrived.
+type originalKey struct{}
 
 func (t *tracing) serve(w http.ResponseWriter, shown *http.Request) {
 	r, _ := shown.Context().Value(originalKey{}).(*http.Request)
-	t.gateway.engine.ServeHTTP(w, r.WithContext(shown.Context()))
+	t.gateway.engine.ServeHTTP(w, r)
 }
 
 // shown is the request without anything of the caller's own words: of paths the
-// route, of hosts the one that listens, of methods those that are known, and of
-// headers the trace's. So a key in the wrong place gets into no span, and names
-// are bounded.
+// route, of hosts the one that listens, of methods those that are known, and no
+// header. So a key in the wrong place gets into no span, and names are bounded.
 func (t *tracing) shown(r *http.Request) *http.Request {
 	s := &http.Request{
 		Method: methodLabel(r.Method), URL: &url.URL{}, Proto: r.Proto, Header: http.Header{},
@@ -87,18 +123,11 @@ func (t *tracing) shown(r *http.Request) *http.Request {
 	if route := t.route(r.URL.Path); route != "" {
 		s.Pattern, s.URL.Path = route, route
 	}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }); ok {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		s.Host = local.String()
 	}
 	if client := t.gateway.clientAddress(r, parsePeer(r.RemoteAddr)); client.IsValid() {
-		s.Header["X-Forwarded-For"] = []string{client.String()}
-	}
-	// Two of them are none (W3C Trace Context, section 3.2.2).
-	if parent := r.Header["Traceparent"]; len(parent) == 1 {
-		s.Header["Traceparent"] = parent
-		if t.trusts(r) {
-			s.Header["Tracestate"] = r.Header["Tracestate"]
-		}
+		s.Header["X-Forwarded-For"] = []string{client.String()} // where otelhttp looks for it
 	}
 	return s
 }

@@ -91,9 +91,15 @@ func serverOf(address string) []attribute.KeyValue {
 	return attributes
 }
 
+// records tells whether what happens in ctx belongs to a trace that is recorded.
+// Fetches and requests have a span in any case: the legacy is told of it.
+func (c *Client) records(ctx context.Context) bool {
+	return c.tracer != nil && trace.SpanFromContext(ctx).IsRecording()
+}
+
 // mapped is a sink with a span for each reply of the list that it takes.
 func (c *Client) mapped(ctx context.Context, take sink) sink {
-	if c.tracer == nil {
+	if !c.records(ctx) {
 		return take
 	}
 	return func(body string) (int, error) {
@@ -110,7 +116,7 @@ func (c *Client) mapped(ctx context.Context, take sink) sink {
 
 // responses is secondCalls in a span around theirs.
 func (f *fetcher) responses(ctx context.Context, r *reply) error {
-	if f.tracer == nil || r.plan.responses == nil || r.plan.responses.fetch == nil {
+	if !f.records(ctx) || r.plan.responses == nil || r.plan.responses.fetch == nil {
 		return f.secondCalls(ctx, r)
 	}
 	ctx, span := f.tracer.Start(ctx, "upstream.responses")
@@ -124,7 +130,7 @@ func (f *fetcher) responses(ctx context.Context, r *reply) error {
 
 // guarded is the reply's sweep in a span.
 func (c *Client) guarded(ctx context.Context, r *reply) {
-	if c.tracer != nil {
+	if c.records(ctx) {
 		_, span := c.tracer.Start(ctx, "upstream.guard")
 		defer span.End()
 	}
