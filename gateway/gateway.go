@@ -59,8 +59,8 @@ type Options struct {
 	IgnoreUnknownParameters bool
 	// Docs serves the OpenAPI document at /openapi.json and its page at /docs.
 	Docs bool
-	// TrustedProxies are the networks whose X-Forwarded-For and X-Request-Id
-	// headers are believed.
+	// TrustedProxies are the networks whose X-Forwarded-For, X-Request-Id and
+	// traceparent headers are believed.
 	TrustedProxies []netip.Prefix
 
 	// RequestLog gets one JSON line per request, each in one Write, which must be
