@@ -20,12 +20,12 @@ const removed = "[removed]"
 //
 // Its zero value is empty.
 type idSet struct {
-	keys  [][16]byte            // the UUIDs
-	uuids map[[16]byte]struct{} // the same, once a text holds something of their shape
-	long  *longIDs              // nil: none
-	short *shortIDs             // nil: none
-	spans []span                // of the text that is being cleaned
-	texts slab
+	keys  []uuid
+	uuids map[uuid]struct{} // the same, once a text holds more digits than one has
+	long  *longIDs          // nil: none
+	short *shortIDs         // nil: none
+	spans []span            // of the text that is being cleaned
+	texts slab              // of cleaned texts
 }
 
 // add takes an id, or all ids within an array or object.
@@ -77,9 +77,9 @@ func (set *idSet) addLong(id string) {
 
 // isUUID looks a key up. Most replies quote no id at all, so the set is made at
 // the first question.
-func (set *idSet) isUUID(key [16]byte) bool {
+func (set *idSet) isUUID(key uuid) bool {
 	if len(set.uuids) == 0 {
-		set.uuids = make(map[[16]byte]struct{}, len(set.keys))
+		set.uuids = make(map[uuid]struct{}, len(set.keys))
 		for _, k := range set.keys {
 			set.uuids[k] = struct{}{}
 		}

@@ -10,12 +10,12 @@ import (
 // plainSet is the guard as it reads in idSet's comment, one position and one
 // sort of id after the other. idSet has to mean the same.
 type plainSet struct {
-	uuids       map[[16]byte]bool
+	uuids       map[uuid]bool
 	long, short map[string]bool
 }
 
 func plainSetOf(ids []string) plainSet {
-	set := plainSet{map[[16]byte]bool{}, map[string]bool{}, map[string]bool{}}
+	set := plainSet{map[uuid]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, id := range ids {
 		if id = strings.TrimSpace(id); id == "" || id == "{}" {
 			continue
@@ -38,7 +38,7 @@ func plainSetOf(ids []string) plainSet {
 func (set plainSet) clean(s string) (string, int) {
 	var n [4]int
 	if len(set.uuids) > 0 {
-		s, n[0] = plainReplace(s, plainUUID(func(key [16]byte) bool { return set.uuids[key] }))
+		s, n[0] = plainReplace(s, plainUUID(func(key uuid) bool { return set.uuids[key] }))
 		s, n[1] = plainReplace(s, plainUUID(anyUUID))
 	}
 	s, n[2] = plainReplace(s, func(s string, i int) int {
@@ -62,7 +62,7 @@ func (set plainSet) clean(s string) (string, int) {
 	return s, n[0] + n[1] + n[2] + n[3]
 }
 
-func plainUUID(wanted func([16]byte) bool) func(string, int) int {
+func plainUUID(wanted func(uuid) bool) func(string, int) int {
 	return func(s string, i int) int {
 		if key, n := uuidAt(s[i:]); n > 0 && wanted(key) {
 			return n
@@ -141,12 +141,12 @@ func TestHex8(t *testing.T) {
 			b := []byte("09afAF1b")
 			b[place] = byte(c)
 			w := uint64(0)
-			want := uint32(0)
+			want := uint64(0)
 			good := true
 			for _, c := range b {
 				w = w<<8 | uint64(c)
 				d := hexDash(c)
-				want = want<<4 | uint32(d-1)&15
+				want = want<<4&0xffffffff | uint64(d-1)&15
 				good = good && d != 0 && d != dash
 			}
 			if v, bad := hex8(w); (bad == 0) != good || good && v != want {

@@ -41,6 +41,7 @@ type frame struct {
 	text   string // that the slots point into
 	slots  []slot
 	record string // the whole element
+	texts  *slab  // for texts that have to be made
 }
 
 // slot is where a value stands. Its zero value is a missing one.

@@ -82,10 +82,11 @@ func (c *compiler) text(at, name string, f Field) *textPlan {
 			c.add(field+".values."+legacy, "the public value is empty")
 		}
 	}
-	return &textPlan{
+	t := &textPlan{
 		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
 		html: f.TrimHTML, noEmpty: f.Empty == "missing", keep: f.UnknownValues == "keep",
 	}
+	return t.prepare()
 }
 
 // textKeys finds keys of a text field that contradict each other.

@@ -130,7 +130,7 @@ func listKind(keyed bool) kind {
 // parse reads a text whose elements begin with the given frame.
 func (r *reply) parse(s string, n *node, first int) *Error {
 	for i := first; i < frameCount; i++ {
-		r.frames[i].text = s
+		r.frames[i].text, r.frames[i].texts = s, &r.ids.texts
 	}
 	p := parser{s: s, into: r}
 	switch {
@@ -143,12 +143,16 @@ func (r *reply) parse(s string, n *node, first int) *Error {
 }
 
 // capture is called by the parser for every value that a node wants.
-func (r *reply) capture(n *node, v slot, text string) {
+func (r *reply) capture(n *node, v slot, whole string) {
 	for _, i := range n.slots {
 		r.frames[n.frame].slots[i] = v
 	}
-	if n.id {
-		r.ids.add(v.of(text))
+	switch {
+	case !n.id:
+	case v.kind == text && !v.esc:
+		r.ids.addString(whole[v.from+1 : v.to-1])
+	default:
+		r.ids.add(v.of(whole))
 	}
 }
 
@@ -179,32 +183,37 @@ func (r *reply) record(f *frame) bool {
 		r.responses = r.responses[:r.first]
 		return r.plan.dropForeign
 	}
-	inq, bad := r.inquiry(f)
-	if bad.why != "" {
-		return r.refuse(bad)
-	}
-	if r.want.Status != "" && inq.Status != r.want.Status ||
-		r.want.InquiryType != "" && (!inq.InquiryType.Valid || inq.InquiryType.String != r.want.InquiryType) {
-		return true
-	}
 	if cap(r.list) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
 		r.list = make([]Inquiry, 0, min(r.size/len(f.record)+1, r.plan.maxRecords))
 	}
-	return r.keep(inq, f)
+	last := len(r.list)
+	r.list = append(r.list, Inquiry{}) // where it will stay: it is large
+	inq := &r.list[last]
+	bad := r.inquiry(inq, f)
+	if bad.why != "" {
+		r.list = r.list[:last]
+		return r.refuse(bad)
+	}
+	if r.want.Status != "" && inq.Status != r.want.Status ||
+		r.want.InquiryType != "" && (!inq.InquiryType.Valid || inq.InquiryType.String != r.want.InquiryType) {
+		r.list = r.list[:last]
+		return true
+	}
+	return r.keep(f)
 }
 
-// keep adds an inquiry to the list.
-func (r *reply) keep(inq Inquiry, f *frame) bool {
+// keep completes the last inquiry of the list.
+func (r *reply) keep(f *frame) bool {
 	if p := r.plan.responses; p != nil && p.fetch != nil {
 		id := firstOf(p.fetch.id, f)
 		if textOf(id) == "" || !id.scalar() {
+			r.list = r.list[:len(r.list)-1]
 			return r.refuse(violation{"responses", whyNoID})
 		}
 		r.fetchIDs = append(r.fetchIDs, id.String())
 	}
-	r.list = append(r.list, inq)
 	return true
 }
 
@@ -244,35 +253,19 @@ func (r *reply) owned(f *frame) bool {
 }
 
 // inquiry maps one record.
-func (r *reply) inquiry(f *frame) (inq Inquiry, bad violation) {
+func (r *reply) inquiry(inq *Inquiry, f *frame) (bad violation) {
 	plan := r.plan
-	str := func(t *textPlan) (s NullString) {
-		if t == nil || bad.why != "" {
-			return s
-		}
-		s, why := t.from(f)
-		if why != "" {
-			bad = violation{t.name, why}
-		}
-		return s
-	}
-	inq.Title = str(plan.title).String
-	inq.Content = str(plan.content).String
-	inq.Status = str(plan.status).String
-	inq.InquiryType = str(plan.inquiryType)
-	inq.CompanyName = str(plan.company).String
-	if bad.why != "" {
-		return inq, bad
-	}
-	var why string
-	if inq.CreatedAt, why = plan.created.from(f); why != "" {
-		return inq, violation{plan.created.name, why}
-	}
-	if plan.responses != nil && plan.responses.fetch == nil {
+	inq.Title = plan.title.of(f, &bad).String
+	inq.Content = plan.content.of(f, &bad).String
+	inq.Status = plan.status.of(f, &bad).String
+	inq.InquiryType = plan.inquiryType.of(f, &bad)
+	inq.CompanyName = plan.company.of(f, &bad).String
+	inq.CreatedAt = plan.created.of(f, &bad)
+	if bad.why == "" && plan.responses != nil && plan.responses.fetch == nil {
 		bad = r.readResponses(f)
 		inq.Responses = r.responses[r.first:len(r.responses):len(r.responses)]
 	}
-	return inq, bad
+	return bad
 }
 
 // readResponses finishes what the parser began when it passed the array.
@@ -309,29 +302,48 @@ func (r *reply) response(f *frame) bool {
 	for _, path := range plan.ids {
 		r.ids.add(lookup(f.record, path))
 	}
-	content, why := plan.content.from(f)
-	if why != "" {
-		r.broken = violation{plan.content.name, why}
-		return true
+	if cap(r.responses) == 0 {
+		r.responses = make([]Response, 0, max(1, cap(r.list)))
 	}
-	role, why := plan.role.from(f)
-	if why != "" {
-		r.broken = violation{plan.role.name, why}
-		return true
-	}
-	at, why := plan.created.from(f)
-	if why != "" {
-		r.broken = violation{plan.created.name, why}
+	last := len(r.responses)
+	r.responses = append(r.responses, Response{})
+	one := &r.responses[last]
+	one.Content = plan.content.of(f, &r.broken).String
+	one.ResponderType = plan.role.of(f, &r.broken)
+	one.CreatedAt = plan.created.of(f, &r.broken)
+	if r.broken.why != "" {
+		r.responses = r.responses[:last]
 		return true
 	}
 	if plan.key != nil {
 		r.keys = append(r.keys, textOf(firstOf(plan.key, f)))
 	}
-	if cap(r.responses) == 0 {
-		r.responses = make([]Response, 0, max(1, cap(r.list)))
-	}
-	r.responses = append(r.responses, Response{Content: content.String, ResponderType: role, CreatedAt: at})
 	return true
+}
+
+// of is from where a mistake before makes all others none. A field that the kind
+// has not is null.
+func (t *textPlan) of(f *frame, bad *violation) (s NullString) {
+	if t == nil || bad.why != "" {
+		return s
+	}
+	s, why := t.from(f)
+	if why != "" {
+		*bad = violation{t.name, why}
+	}
+	return s
+}
+
+// of is from where a mistake before makes all others none.
+func (t *timePlan) of(f *frame, bad *violation) (at time.Time) {
+	if bad.why != "" {
+		return at
+	}
+	at, why := t.from(f)
+	if why != "" {
+		*bad = violation{t.name, why}
+	}
+	return at
 }
 
 // from maps the field of one record. why is empty when it can be accepted.

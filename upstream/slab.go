@@ -11,6 +11,14 @@ type slab struct {
 	next int // bytes of the next builder
 }
 
+// unescape gives the text of a valid JSON string without its quotation marks.
+func (t *slab) unescape(s string) string {
+	b := t.grow(len(s)) // no escape is shorter than what it stands for
+	start := b.Len()
+	writeUnescaped(b, s)
+	return b.String()[start:]
+}
+
 // The first builder is enough for a short list.
 const (
 	slabMin = 1 << 10

@@ -45,6 +45,28 @@ type textPlan struct {
 	html     bool
 	noEmpty  bool // an empty string is a missing value
 	keep     bool // unknown values stay as they are
+
+	// Worked out by prepare for what most fields and values are.
+	plain bool    // a string in the only slot is the legacy's text
+	few   []entry // of values, if there are no more than a glance takes in
+}
+
+// entry is one of the values of a field.
+type entry struct{ legacy, public string }
+
+// fewValues are found faster one by one than in a map.
+const fewValues = 8
+
+// prepare works out what makes reading fast. Without it the field is read all
+// the same.
+func (t *textPlan) prepare() *textPlan {
+	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == ""
+	if len(t.values) <= fewValues {
+		for legacy, public := range t.values {
+			t.few = append(t.few, entry{legacy, public})
+		}
+	}
+	return t
 }
 
 // Why a value cannot be accepted. These words go to logs and to probe, so they
@@ -63,6 +85,11 @@ const (
 
 // from maps the field of one record. why is empty when it can be accepted.
 func (t *textPlan) from(f *frame) (s NullString, why string) {
+	if t.plain {
+		if v := f.slots[t.sources[0].slot]; v.kind == text {
+			return t.public(v.of(f.text).in(f.texts))
+		}
+	}
 	if t.fixed.Set {
 		return NullString{t.fixed.Value, !t.fixed.Null}, ""
 	}
@@ -100,7 +127,7 @@ func (t *textPlan) legacy(f *frame) (s string, found bool, why string) {
 	}
 	switch {
 	case v.scalar():
-		return v.String(), true, ""
+		return v.in(f.texts), true, ""
 	case v.present():
 		return "", false, whyShape
 	}
@@ -137,8 +164,15 @@ func (t *textPlan) public(legacy string) (s NullString, why string) {
 	if t.values == nil {
 		return NullString{legacy, true}, ""
 	}
-	if public, ok := t.values[legacy]; ok {
-		return NullString{public, true}, ""
+	for i := range t.few {
+		if t.few[i].legacy == legacy {
+			return NullString{t.few[i].public, true}, ""
+		}
+	}
+	if len(t.few) < len(t.values) {
+		if public, ok := t.values[legacy]; ok {
+			return NullString{public, true}, ""
+		}
 	}
 	if t.keep {
 		return NullString{legacy, true}, ""

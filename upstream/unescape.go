@@ -13,11 +13,17 @@ import (
 func unescape(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
+	writeUnescaped(&b, s)
+	return b.String()
+}
+
+// writeUnescaped writes what unescape gives.
+func writeUnescaped(b *strings.Builder, s string) {
 	for {
 		i := strings.IndexByte(s, '\\')
 		if i < 0 {
 			b.WriteString(s)
-			return b.String()
+			return
 		}
 		b.WriteString(s[:i])
 		c := s[i+1]

@@ -2,6 +2,9 @@ package upstream
 
 import "strings"
 
+// uuid is the value of 32 hexadecimal digits.
+type uuid struct{ high, low uint64 }
+
 // uuidDigits is how many hexadecimal digits a UUID has.
 const uuidDigits = 32
 
@@ -55,7 +58,7 @@ func (set *idSet) uuidsIn(s string, from int, spans []span) []span {
 }
 
 // uuidsWithin tries every position.
-func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) []span {
+func uuidsWithin(s string, from int, wanted func(uuid) bool, spans []span) []span {
 	for from < len(s) {
 		if key, n := uuidAt(s[from:]); n > 0 && wanted(key) {
 			spans = append(spans, span{from, from + n})
@@ -68,11 +71,11 @@ func uuidsWithin(s string, from int, wanted func([16]byte) bool, spans []span) [
 }
 
 // anyUUID wants every one.
-func anyUUID([16]byte) bool { return true }
+func anyUUID(uuid) bool { return true }
 
 // uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is
 // 0 if there are fewer.
-func uuidAt(s string) (key [16]byte, n int) {
+func uuidAt(s string) (key uuid, n int) {
 	digits := 0
 	for n < len(s) {
 		d := hexDash(s[n])
@@ -83,7 +86,8 @@ func uuidAt(s string) (key [16]byte, n int) {
 		if d == dash {
 			continue
 		}
-		key[digits/2] = key[digits/2]<<4 | (d - 1)
+		key.high = key.high<<4 | key.low>>60
+		key.low = key.low<<4 | uint64(d-1)
 		if digits++; digits == uuidDigits {
 			return key, n
 		}
@@ -93,37 +97,35 @@ func uuidAt(s string) (key [16]byte, n int) {
 
 // uuid36 reads the usual notation, which nearly every id of a reply is in, eight
 // digits at a time.
-func uuid36(s string) (key [16]byte, ok bool) {
+func uuid36(s string) (key uuid, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return key, false
 	}
-	bad := uint64(0)
-	for i, at := range [4][2]int{{0, 4}, {9, 14}, {19, 24}, {28, 32}} {
-		v, wrong := hex8(uint64(four(s, at[0]))<<32 | uint64(four(s, at[1])))
-		bad |= wrong
-		key[4*i], key[4*i+1], key[4*i+2], key[4*i+3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
-	}
-	return key, bad == 0
+	a, badA := hex8(four(s, 0)<<32 | four(s, 4))
+	b, badB := hex8(four(s, 9)<<32 | four(s, 14))
+	c, badC := hex8(four(s, 19)<<32 | four(s, 24))
+	d, badD := hex8(four(s, 28)<<32 | four(s, 32))
+	return uuid{a<<32 | b, c<<32 | d}, badA|badB|badC|badD == 0
 }
 
 // four gives the four bytes at i, the first one highest.
-func four(s string, i int) uint32 {
+func four(s string, i int) uint64 {
 	b := s[i : i+4]
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	return uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
 }
 
 // hex8 reads eight hexadecimal digits, one in each byte of w. bad is 0 if all of
 // them are digits. Each step does the same to all eight bytes, and none carries
 // into another one.
-func hex8(w uint64) (v uint32, bad uint64) {
+func hex8(w uint64) (v, bad uint64) {
 	letters := w >> 6 & ones // 1 for a letter
-	v64 := w&(ones*0x0f) + letters*9
+	v = w&(ones*0x0f) + letters*9
 	bad = (w|letters<<5)&(ones*0xf0) ^ (ones+letters)*0x30 // digits are 3x, letters 4x or 6x
-	bad |= v64 & (ones * 0x10)                             // 16 or more
-	bad |= (v64+ones*6)>>4&ones ^ letters                  // 10 or more, but no letter, or the reverse
-	v64 = (v64>>4 | v64) & 0x00ff00ff00ff00ff
-	v64 = (v64>>8 | v64) & 0x0000ffff0000ffff
-	return uint32(v64>>16 | v64), bad
+	bad |= v & (ones * 0x10)                               // 16 or more
+	bad |= (v+ones*6)>>4&ones ^ letters                    // 10 or more, but no letter, or the reverse
+	v = (v>>4 | v) & 0x00ff00ff00ff00ff
+	v = (v>>8 | v) & 0x0000ffff0000ffff
+	return (v>>16 | v) & 0xffffffff, bad
 }
 
 const dash = 0xff

@@ -46,6 +46,14 @@ func (v value) String() string {
 	return v.raw[1 : len(v.raw)-1]
 }
 
+// in is String with a slab for texts that have to be made.
+func (v value) in(texts *slab) string {
+	if v.kind == text && v.esc {
+		return texts.unescape(v.raw[1 : len(v.raw)-1])
+	}
+	return v.String()
+}
+
 // lookup evaluates a path that is not simple.
 func lookup(raw, path string) value { return fromGJSON(gjson.Get(raw, path)) }
 
