@@ -35,6 +35,7 @@ func NewFill(f Fetcher) cache.Fill {
 			noteFailure(ctx, err)
 			return cache.Content{}, err
 		}
+		defer list.Release() // what is rendered is a copy
 		body, err := tracedRender(ctx, k.Kind, list.Inquiries)
 		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked}, err
 	}

@@ -33,10 +33,11 @@ func BenchmarkMap(b *testing.B) {
 			b.ReportAllocs()
 			report := cpu(b)
 			for b.Loop() {
-				r := newReply(plan, Request{Kind: "buyer", Account: "acme"})
+				r := plan.take(Request{Kind: "buyer", Account: "acme"})
 				if err := r.read(body); err != nil || len(r.list) != n {
 					b.Fatal(len(r.list), err)
 				}
+				r.giveBack()
 			}
 			report()
 		})
@@ -212,9 +213,11 @@ func BenchmarkFetch(b *testing.B) {
 			b.ReportAllocs()
 			report := cpu(b)
 			for b.Loop() {
-				if list, err := c.Fetch(b.Context(), Request{Kind: "buyer", Account: "acme"}); err != nil || len(list.Inquiries) != n {
+				list, err := c.Fetch(b.Context(), Request{Kind: "buyer", Account: "acme"})
+				if err != nil || len(list.Inquiries) != n {
 					b.Fatal(len(list.Inquiries), err)
 				}
+				list.Release()
 			}
 			report()
 		})

@@ -29,6 +29,8 @@ type List struct {
 	// Unasked: no record can have the wanted filter value, so the legacy was not
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked bool
+
+	lease *lease // nil: the memory is nobody's
 }
 
 // Options are what a client shares with the program around it. All may be left

@@ -55,7 +55,7 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	if err != nil {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
-	reply := newReply(e.plan, want)
+	reply := e.plan.take(want)
 	reply.sampling = e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
 		err = f.responses(limited, reply)
@@ -67,9 +67,10 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	e.drift.look(reply.samples)
 	c.count(e, want.Account, reply)
 	if err != nil {
+		reply.giveBack()
 		return List{}, err
 	}
-	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt}, nil
+	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt, lease: reply.lend()}, nil
 }
 
 // fetcher makes the requests of one fetch. Its get may be called concurrently.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // endpointPlan is the compiled mapping of one endpoint. It is read-only and
@@ -35,7 +36,8 @@ type endpointPlan struct {
 	dropForeign bool
 	skipInvalid bool
 	maxRecords  int
-	second      bool // the replies are lists of responses
+	second      bool       // the replies are lists of responses
+	pool        *sync.Pool // of replies; nil: none
 }
 
 // responsesPlan is the compiled mapping of the answers, wherever they come
@@ -84,10 +86,11 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 // bind puts in what both endpoints share.
 func (p *endpointPlan) bind(cfg Config) {
 	p.request.base = strings.TrimRight(cfg.BaseURL, "/")
-	p.maxRecords = cfg.MaxRecords
+	p.maxRecords, p.pool = cfg.MaxRecords, new(sync.Pool)
 	if p.responses != nil && p.responses.fetch != nil {
 		p.responses.fetch.request.base = p.request.base
 		p.responses.fetch.reply.maxRecords = cfg.MaxRecords
+		p.responses.fetch.reply.pool = new(sync.Pool)
 	}
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type reply struct {
 	keys      []string   // of each response's inquiry, in a batch
 	refused   violation  // why the last refused record was
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
+	subs      []*reply   // to those requests
 
 	forms  []*form // of whole texts, see parser.document
 	learnt int     // names and places in all of them
@@ -180,13 +182,13 @@ func (r *reply) record(f *frame) bool {
 		r.ids.add(lookup(f.record, path))
 	}
 	if !r.owned(f) {
-		r.responses = r.responses[:r.first]
+		r.dropResponses()
 		return r.plan.dropForeign
 	}
-	if cap(r.list) == 0 {
+	if len(r.list) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
-		r.list = make([]Inquiry, 0, min(r.size/len(f.record)+1, r.plan.maxRecords))
+		r.list = slices.Grow(r.list, min(r.size/len(f.record)+1, r.plan.maxRecords))
 	}
 	last := len(r.list)
 	r.list = append(r.list, Inquiry{}) // where it will stay: it is large
@@ -225,12 +227,18 @@ func (r *reply) refuse(bad violation) bool {
 	}
 	r.skipped[bad.field]++
 	r.refused = bad
-	r.responses = r.responses[:r.first]
+	r.dropResponses()
 	if r.plan.skipInvalid {
 		return true
 	}
 	r.err = invalid("record", "record %d: %s: %s", r.seen, bad.field, bad.why)
 	return false
+}
+
+// dropResponses takes back those of the current record.
+func (r *reply) dropResponses() {
+	clear(r.responses[r.first:])
+	r.responses = r.responses[:r.first]
 }
 
 // owned compares a record's owner with the account, byte by byte: accounts
@@ -312,6 +320,7 @@ func (r *reply) response(f *frame) bool {
 	one.ResponderType = plan.role.of(f, &r.broken)
 	one.CreatedAt = plan.created.of(f, &r.broken)
 	if r.broken.why != "" {
+		*one = Response{}
 		r.responses = r.responses[:last]
 		return true
 	}

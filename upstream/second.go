@@ -29,6 +29,7 @@ func (f *fetcher) secondCalls(ctx context.Context, r *reply) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	r.subs = replies
 	broken := make([]violation, len(r.list))
 	for i, sub := range replies {
 		r.ids.merge(&sub.ids)
@@ -65,7 +66,7 @@ func (f *fetcher) secondCall(ctx context.Context, p *fetchPlan, account string, 
 	if err != nil {
 		return nil, invalid("record", "the id of a record cannot be sent: %v", err)
 	}
-	sub := newReply(p.reply, Request{Account: account})
+	sub := p.reply.take(Request{Account: account})
 	return sub, f.list(ctx, p.paging, address, sub.take)
 }
 
@@ -103,6 +104,7 @@ func (r *reply) dropBroken(broken []violation) error {
 		}
 		kept = append(kept, inq)
 	}
+	clear(r.list[len(kept):])
 	r.list = kept
 	return nil
 }
