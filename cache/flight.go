@@ -19,7 +19,8 @@ const (
 )
 
 // flight is one walk to Redis and the legacy for one key, shared by everyone
-// who asks meanwhile. Its fields are set before done is closed.
+// who asks meanwhile. Its fields are set before done is closed; the atomic ones
+// may be read while it is under way.
 type flight struct {
 	key        Key
 	kind       kindIndex
@@ -31,10 +32,11 @@ type flight struct {
 	cell        *cell // of the account
 	names       names // with Redis only
 	best        *Entry
-	leased      bool                // the fleet's lease is ours
-	waited      bool                // for the fill of another node
-	tag         atomic.Pointer[tag] // of the fill, once it has begun
-	span        trace.Span          // nil: not traced
+	leased      bool                  // the fleet's lease is ours
+	waited      bool                  // for the fill of another node
+	tag         atomic.Pointer[tag]   // of the fill, once it has begun
+	stale       atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
+	span        trace.Span            // nil: not traced
 
 	settle sync.Once
 	done   chan struct{} // closed when settled
@@ -44,7 +46,6 @@ type flight struct {
 	tier    string
 	stored  bool
 	err     error
-	stale   *Entry // the newest entry seen, when err is set
 }
 
 // join returns the flight of the key, and whether this call started it.
@@ -85,6 +86,7 @@ func (l *Lists) outdated(f *flight) bool {
 // launch needs l.mu. The flight keeps the caller's values, not its end.
 func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	f.done = make(chan struct{})
+	f.stale.Store(f.have)
 	l.flights[f.key] = f
 	l.wg.Add(1)
 	go l.fly(l.depart(context.WithoutCancel(ctx), f), f)
@@ -99,7 +101,7 @@ func (l *Lists) fly(ctx context.Context, f *flight) {
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
 	watchdog := time.AfterFunc(l.opts.FillTimeout+overdueGrace, func() {
-		l.land(f, func() { f.err, f.stale = ErrFillOverdue, f.have })
+		l.land(f, func() { f.err = ErrFillOverdue })
 	})
 	defer watchdog.Stop()
 	// Only a panic or Goexit leaves the flight unsettled.
@@ -110,7 +112,7 @@ func (l *Lists) fly(ctx context.Context, f *flight) {
 		l.land(f, func() {
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
 			l.backoff.failed(f.kind, f.key, l.opts.Now())
-			f.err, f.stale = ErrFillPanicked, f.have
+			f.err = ErrFillPanicked
 		})
 	}()
 	l.obtain(ctx, f)

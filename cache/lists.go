@@ -235,12 +235,12 @@ func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
 	case <-f.done:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return l.standIn(i, have, nil, ctx.Err())
+			return l.standIn(i, have, f.stale.Load(), ctx.Err())
 		}
 		return Result{}, ctx.Err()
 	}
 	if f.err != nil {
-		r, err := l.standIn(i, have, f.stale, f.err)
+		r, err := l.standIn(i, have, f.stale.Load(), f.err)
 		r.Wait = l.opts.Now().Sub(start)
 		return r, err
 	}

@@ -86,6 +86,7 @@ func (l *Lists) consider(ctx context.Context, f *flight, r reading) bool {
 			l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
 		case e.newerThan(f.best):
 			f.best, tier = e, TierRedis
+			f.stale.Store(e)
 		}
 	}
 	return f.best != nil && l.offer(ctx, f, f.best, tier)
@@ -131,7 +132,8 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	e, stored, err := l.observedFill(ctx, f, t)
 	if err != nil {
 		l.backoff.failed(f.kind, f.key, l.opts.Now())
-		l.land(f, func() { f.err, f.stale = err, f.best })
+		f.stale.Store(f.best)
+		l.land(f, func() { f.err = err })
 		return
 	}
 	l.backoff.worked(f.kind, f.key)

@@ -81,6 +81,46 @@ func TestAnotherNodeTakesTheListFromRedisWithItsAge(t *testing.T) {
 	}
 }
 
+// A caller whose time is up while the legacy is waited for gets the stale list
+// that Redis had, although this node has never served it.
+func TestOutOfTimeWithAStaleListInRedis(t *testing.T) {
+	rdb := openRedis(t, patient(redisAt(redistest.Start(t).Addr)))
+	g := &legacy{clock: newClock()}
+	first := freshReader(t, rdb, g)
+	filled := mustGet(t, first, aKey)
+	settled(first)
+	g.clock.add(30 * time.Second) // past ttl and stale_while_revalidate
+
+	slow := &legacy{clock: g.clock, hold: make(chan struct{})}
+	second := freshReader(t, rdb, slow)
+	late, stop := context.WithCancel(t.Context())
+	defer stop()
+	type answer struct {
+		r   Result
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() { r, err := second.Get(outOfTime{late}, aKey); answers <- answer{r, err} }()
+	eventually(t, "the legacy is asked", func() bool { return slow.calls.Load() == 1 })
+	stop()
+	a := <-answers
+	close(slow.hold)
+	settled(second)
+	if a.err != nil || a.r.Outcome != StaleError || a.r.Tier != TierRedis || body(a.r) != body(filled) {
+		t.Errorf("%s from %q, %v", a.r.Outcome, a.r.Tier, a.err)
+	}
+}
+
+// outOfTime is a context whose end is a deadline that has passed.
+type outOfTime struct{ context.Context }
+
+func (c outOfTime) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
 func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	srv := redistest.Start(t)
 	g := &legacy{clock: newClock()}
@@ -123,7 +163,7 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 
 func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, redisAt(srv.Addr))
+	rdb := openRedis(t, patient(redisAt(srv.Addr)))
 	g := &legacy{clock: newClock()}
 	writer := freshReader(t, rdb, g)
 	mustGet(t, writer, aKey)
