@@ -159,7 +159,7 @@ func TestConsoleInABrowser(t *testing.T) {
 func lookAt(t *testing.T, width int64, scheme string) {
 	s := serve(t, "")
 	ctx, complaints := browsertest.Open(t, s.base)
-	var shown map[string]string
+	var shown, canary map[string]string
 	var refused []string
 	var wide int
 	err := chromedp.Do(ctx,
@@ -169,6 +169,7 @@ func lookAt(t *testing.T, width int64, scheme string) {
 		until(`performance.now() > 2500`), // some events have come
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
 		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
+		browsertest.Into(&canary, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("#canary [data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
 		browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
 		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
 	)
@@ -176,11 +177,26 @@ func lookAt(t *testing.T, width int64, scheme string) {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}
 	sameAsMetrics(t, s.base, shown)
+	sameCanary(t, shown, canary)
 	if len(refused) > 0 || len(complaints()) > 0 {
 		t.Errorf("policy violations %q, complaints %q", refused, complaints())
 	}
 	if wide > 0 {
 		t.Errorf("the page is %d pixels wider than the screen", wide)
+	}
+}
+
+// sameCanary holds that the canary's panel has all of its counters, with the
+// values that are held against /metrics.
+func sameCanary(t *testing.T, shown, canary map[string]string) {
+	t.Helper()
+	for series, value := range shown {
+		if strings.HasPrefix(series, prefix+"canary_checks_total") && canary[series] != value {
+			t.Errorf("the panel says %s %s, the totals say %s", series, canary[series], value)
+		}
+	}
+	if len(canary) < len(canaryChecks)*len(kinds) {
+		t.Errorf("the panel has only %d figures", len(canary))
 	}
 }
 

@@ -27,6 +27,7 @@ func newFeed() *feed {
 		"upstream_foreign_records_total": {"kind"}, "upstream_drift_total": {"kind", "change"}, "upstream_records_invalid_total": {"kind", "field"},
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
 		"auth_requests_total": {"result"}, "http_panics_total": nil,
+		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"},
 	} {
 		f.counters[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
 		f.registry.MustRegister(f.counters[name])
@@ -34,6 +35,7 @@ func newFeed() *feed {
 	for name, labels := range map[string][]string{
 		"http_requests_in_flight": nil, "upstream_in_flight": nil, "upstream_breaker_state": {"kind"}, "redis_breaker_state": nil,
 		"rate_limit_fallback": nil, "config_last_reload_successful": nil,
+		"canary_last_round_timestamp_seconds": {"kind"}, "cache_goal_outdated_ratio": nil,
 	} {
 		f.gauges[name] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
 		f.registry.MustRegister(f.gauges[name])
@@ -93,6 +95,31 @@ func (f *feed) second(n int) {
 		}
 	}
 	f.process(n, wave)
+	f.rounds(n)
+}
+
+// rounds counts one of the canary each half minute. The lists of sellers cannot be had for
+// a while, and one round of buyers fails.
+func (f *feed) rounds(n int) {
+	f.gauge("cache_goal_outdated_ratio", .02)
+	for _, kind := range kinds {
+		f.count("cache_rechecks_total", 1, kind, "same")
+		f.count("cache_rechecks_total", max(0, n%20-18), kind, "outdated")
+		if n%30 > 0 {
+			continue
+		}
+		for _, check := range canaryChecks {
+			result := "ok"
+			switch {
+			case kind == "seller" && n > 800:
+				result = "unavailable"
+			case kind == "buyer" && check == "freshness" && n == 600:
+				result = "failed"
+			}
+			f.count("canary_checks_total", 1, kind, check, result)
+		}
+		f.gauge("canary_last_round_timestamp_seconds", float64(time.Date(2026, 11, 21, 3, 0, n, 0, time.UTC).Unix()), kind)
+	}
 }
 
 func (f *feed) process(n int, wave float64) {

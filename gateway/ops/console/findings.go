@@ -34,10 +34,20 @@ func findings(minute, all span, gathering error) []finding {
 		add(stale > 0, levelWarn, "chart-traffic", "Callers get older %s lists because the legacy system fails: %s.", kind, format(stale, unitRate))
 		add(all.increase("foreign."+kind) > 0, levelBad, "chart-records", "The legacy system gave %s records of another account within a quarter of an hour: %s. No caller got them.", kind, digits(all.increase("foreign."+kind)))
 		add(all.increase("drift."+kind) > 0, levelWarn, "chart-records", "The legacy system's %s records changed their shape within a quarter of an hour. Changes: %s. Run probe.", kind, digits(all.increase("drift."+kind)))
+		canaryFindings(all, kind, add)
 		add(minute.increase("invalid."+kind) > 0, levelWarn, "chart-records", "The mapping refuses %s records. Fields refused within a minute: %s. Run probe.", kind, digits(minute.increase("invalid."+kind)))
 	}
 	processFindings(minute, all, add)
 	return append(bad, warn...)
+}
+
+// canaryFindings are of all that is remembered: rounds may be minutes apart.
+func canaryFindings(all span, kind string, add func(when bool, l level, target, format string, args ...any)) {
+	add(all.increase("canary.cross_read."+kind) > 0, levelBad, "canary", "The canary's %s accounts got each other's records within a quarter of an hour. The log names the requests.", kind)
+	add(all.increase("canary.access."+kind) > 0, levelBad, "canary", "A request for %s lists was not refused as it has to be within a quarter of an hour. The log names the requests.", kind)
+	for _, check := range canaryChecks[2:] {
+		add(all.increase("canary."+check+"."+kind) > 0, levelWarn, "canary", "The canary's check %s of %s lists failed within a quarter of an hour. The log says why.", check, kind)
+	}
 }
 
 func processFindings(minute, all span, add func(when bool, l level, target, format string, args ...any)) {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"math"
-	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -27,40 +26,43 @@ func (s *schema) read(families []*dto.MetricFamily) sums {
 		out.gauges[i] = math.NaN()
 	}
 	for _, family := range families {
-		if _, wanted := s.byFamily[family.GetName()]; !wanted {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			s.add(&out, strings.TrimPrefix(family.GetName(), prefix), m)
+		if wanted := s.byFamily[family.GetName()]; wanted != nil {
+			for _, m := range family.GetMetric() {
+				s.add(&out, wanted, m)
+			}
 		}
 	}
 	return out
 }
 
-func (s *schema) add(out *sums, family string, m *dto.Metric) {
+func (s *schema) add(out *sums, wanted *places, m *dto.Metric) {
 	labels := make(map[string]string, len(m.GetLabel()))
 	for _, l := range m.GetLabel() {
 		labels[l.GetName()] = l.GetValue()
 	}
-	each := func(list []reading, do func(i int)) {
-		for i, r := range list {
-			if r.family == family && r.matches(labels) {
+	each := func(list []reading, at []int, do func(i int)) {
+		for _, i := range at {
+			if list[i].matches(labels) {
 				do(i)
 			}
 		}
 	}
-	switch {
-	case m.Counter != nil:
-		each(s.counters, func(i int) { out.counters[i] += m.Counter.GetValue() })
-	case m.Gauge != nil:
-		each(s.gauges, func(i int) {
+	asItIs := func(value float64) {
+		each(s.gauges, wanted.gauges, func(i int) {
 			if math.IsNaN(out.gauges[i]) {
 				out.gauges[i] = 0
 			}
-			out.gauges[i] += m.Gauge.GetValue()
+			out.gauges[i] += value
 		})
+	}
+	switch {
+	case m.Counter != nil:
+		each(s.counters, wanted.counters, func(i int) { out.counters[i] += m.Counter.GetValue() })
+		asItIs(m.Counter.GetValue())
+	case m.Gauge != nil:
+		asItIs(m.Gauge.GetValue())
 	case m.Histogram != nil:
-		each(s.histograms, func(i int) { out.histograms[i].add(m.Histogram) })
+		each(s.histograms, wanted.histograms, func(i int) { out.histograms[i].add(m.Histogram) })
 	}
 }
 

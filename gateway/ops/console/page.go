@@ -28,6 +28,7 @@ type view struct {
 	HasTop    bool
 	TTL       []ttlView
 	HasTTL    bool
+	Canary    *canaryView // nil: there are no figures yet
 	Explain   *explainView
 	Purge     *purgeView
 	CanLogout bool
@@ -112,6 +113,7 @@ func (s *sampler) fill(v *view, charts []chart, now time.Time) {
 	v.Tiles = minute.tiles()
 	v.Findings = findings(minute, all, s.err)
 	v.Totals = s.totals
+	v.Canary = s.canary()
 	s.tables(v)
 }
 
@@ -148,6 +150,7 @@ func (c *Console) parts(n int) map[string]string {
 	render("findings", "findings", v)
 	render("tiles", "tiles", v)
 	render("totals-list", "totals", v)
+	render("canary-checks", "canary", v.Canary)
 	for _, ch := range v.Charts {
 		render("legend-"+ch.ID, "legend", ch)
 	}

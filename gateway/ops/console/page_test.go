@@ -33,6 +33,9 @@ func TestFindings(t *testing.T) {
 		"key store":         {func(f *feed) { f.count("auth_requests_total", 1, "unavailable") }, levelBad, "key store"},
 		"limited":           {func(f *feed) { f.count("rate_limit_decisions_total", 9, "limited", "node") }, levelWarn, "over their account's rate within a minute: 9."},
 		"reload":            {func(f *feed) { f.gauge("config_last_reload_successful", 0) }, levelWarn, "last reload"},
+		"cross-read":        {func(f *feed) { f.count("canary_checks_total", 1, "seller", "cross_read", "failed") }, levelBad, "seller accounts got each other's records"},
+		"let in":            {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "access", "failed") }, levelBad, "buyer lists was not refused"},
+		"canary":            {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "keys", "failed") }, levelWarn, "check keys of buyer lists failed"},
 		"panic":             {func(f *feed) { f.count("http_panics_total", 1) }, levelBad, "Handlers panicked"},
 	} {
 		s := newSteps()

@@ -25,22 +25,45 @@ type reading struct {
 	labels map[string]string
 }
 
-// schema lists what is read at each sample.
-type schema struct {
-	counters, gauges, histograms []reading
-	index                        map[string]int // name -> position in its list
-	byFamily                     map[string]struct{}
+// canaryChecks are what the canary callers find out, the worst to fail first.
+var canaryChecks = [...]string{"cross_read", "access", "contract", "freshness", "keys"}
+
+// canaryResults are the ways in which a check may end.
+func canaryResults(check string) []string {
+	if check == "cross_read" {
+		return []string{"ok", "empty", "unavailable", "failed"}
+	}
+	return []string{"ok", "unavailable", "failed"}
 }
 
+// schema lists what is read at each sample. Gauges are values as they are, those
+// of counters included; counters are what came since the first sample.
+type schema struct {
+	counters, gauges, histograms []reading
+	index                        map[string]int     // name -> position in its list
+	byFamily                     map[string]*places // full name -> its readings
+}
+
+// places are positions of the readings of one family.
+type places struct{ counters, gauges, histograms []int }
+
 func newSchema() *schema {
-	s := &schema{gauges: gauges(), histograms: histograms(), index: map[string]int{}, byFamily: map[string]struct{}{}}
+	s := &schema{gauges: gauges(), histograms: histograms(), index: map[string]int{}, byFamily: map[string]*places{}}
 	s.counters = append(kindCounters(), processCounters()...)
-	for _, list := range [][]reading{s.counters, s.gauges, s.histograms} {
+	place := func(list []reading, of func(*places) *[]int) {
 		for i, r := range list {
 			s.index[r.name] = i
-			s.byFamily[prefix+r.family] = struct{}{}
+			family := prefix + r.family
+			if s.byFamily[family] == nil {
+				s.byFamily[family] = &places{}
+			}
+			at := of(s.byFamily[family])
+			*at = append(*at, i)
 		}
 	}
+	place(s.counters, func(p *places) *[]int { return &p.counters })
+	place(s.gauges, func(p *places) *[]int { return &p.gauges })
+	place(s.histograms, func(p *places) *[]int { return &p.histograms })
 	return s
 }
 
@@ -65,6 +88,11 @@ func kindCounters() []reading {
 		add("foreign", "upstream_foreign_records_total", kind)
 		add("drift", "upstream_drift_total", kind)
 		add("invalid", "upstream_records_invalid_total", kind)
+		add("rechecks", "cache_rechecks_total", kind)
+		add("outdated", "cache_rechecks_total", kind, "result", "outdated")
+		for _, check := range canaryChecks {
+			add("canary."+check, "canary_checks_total", kind, "check", check, "result", "failed")
+		}
 	}
 	return list
 }
@@ -92,11 +120,27 @@ func gauges() []reading {
 		{"breaker.redis", "redis_breaker_state", nil},
 		{"fallback", "rate_limit_fallback", nil},
 		{"reloaded", "config_last_reload_successful", nil},
+		{"outdated.goal", "cache_goal_outdated_ratio", nil},
 	}
 	for _, kind := range kinds {
-		list = append(list, reading{"breaker." + kind, "upstream_breaker_state", map[string]string{"kind": kind}})
+		of := map[string]string{"kind": kind}
+		list = append(list,
+			reading{"breaker." + kind, "upstream_breaker_state", of},
+			reading{"rechecks.all." + kind, "cache_rechecks_total", of},
+			reading{"rechecks.outdated." + kind, "cache_rechecks_total", map[string]string{"kind": kind, "result": "outdated"}},
+			reading{"canary.round." + kind, "canary_last_round_timestamp_seconds", of})
+		for _, check := range canaryChecks {
+			for _, result := range canaryResults(check) {
+				list = append(list, reading{canaryReading(kind, check, result), "canary_checks_total",
+					map[string]string{"kind": kind, "check": check, "result": result}})
+			}
+		}
 	}
 	return list
+}
+
+func canaryReading(kind, check, result string) string {
+	return "canary." + check + "." + result + "." + kind
 }
 
 func histograms() []reading {

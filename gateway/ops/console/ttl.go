@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +54,39 @@ type ttlView struct {
 	WatchedKeys                        int
 	Rows                               []ttlRow
 	Advice                             []adviceView
+	Outdated                           *outdatedView // nil: it is told with all lists of the kind
+}
+
+// outdatedView is the share of the served lists that had changed by then, as the
+// re-checks found it.
+type outdatedView struct {
+	Recent, Checked string // in the quarter of an hour
+	Share, All      string // since the start; empty: nothing was re-checked yet
+	Goal            string // empty: none
+	Off, Over       bool   // re-checks are off; the recent share is above the goal
+}
+
+// outdated reads the re-checks of a kind; nil for a name that is none.
+func (s *sampler) outdated(kind string) *outdatedView {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !slices.Contains(kinds[:], kind) || s.samples.len() == 0 {
+		return nil
+	}
+	all := s.span(kept)
+	checked, ever, goal := all.increase("rechecks."+kind), all.gauge("rechecks.all."+kind), all.gauge("outdated.goal")
+	if math.IsNaN(ever) {
+		return &outdatedView{Off: true}
+	}
+	recent := ratio(all.increase("outdated."+kind), checked)
+	v := &outdatedView{Recent: format(recent, unitRatio), Checked: format(checked, unitCount), Over: recent > goal}
+	if !math.IsNaN(goal) {
+		v.Goal = percent(goal)
+	}
+	if ever > 0 {
+		v.Share, v.All = percent(all.gauge("rechecks.outdated."+kind)/ever), format(ever, unitCount)
+	}
+	return v
 }
 
 type ttlRow struct {
@@ -103,7 +138,9 @@ func (c *Console) ttlViews() ([]ttlView, ttlReport, error) {
 	}
 	var views []ttlView
 	for _, k := range report.Kinds {
-		views = append(views, k.view())
+		v := k.view()
+		v.Outdated = c.sampler.outdated(k.Kind)
+		views = append(views, v)
 	}
 	return views, report, nil
 }
