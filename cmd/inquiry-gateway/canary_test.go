@@ -59,7 +59,7 @@ func (p *program) allWell(kind string) {
 
 // canaryLog is what the canary has logged.
 func (p *program) canaryLog() string {
-	return strings.Join(regexp.MustCompile(`(?m)^.*of the canary.*$`).FindAllString(p.logs.String(), -1), "\n")
+	return strings.Join(regexp.MustCompile(`(?m)^.*the canary.*$`).FindAllString(p.logs.String(), -1), "\n")
 }
 
 // A gateway that is well is found so, in each way in which it can be set up.

@@ -38,7 +38,8 @@ func (r *round) body(s *seen, a *answer) bool {
 	return true
 }
 
-// refusal holds an error against the contract and gives its code.
+// refusal holds an error against the contract and gives its code, if that is one
+// that goes with the status.
 func (r *round) refusal(a *answer) (code string) {
 	said := problems(r.rules.refusal, a.header)
 	in := inspector{}
@@ -56,6 +57,9 @@ func (r *round) refusal(a *answer) (code string) {
 	}
 	for _, one := range said {
 		r.tally.note(contract, failed, []*answer{a}, "%s", one)
+	}
+	if !slices.Contains(codes(a.code), code) {
+		return ""
 	}
 	return code
 }
@@ -83,8 +87,7 @@ func (r *round) askRefused(ctx context.Context) {
 		}
 		switch {
 		case declared(a.code):
-			r.refusal(a)
-			r.tally.note(access, unavailable, []*answer{a}, "a request %s is answered %d", must.who, a.code)
+			r.tally.note(access, unavailable, []*answer{a}, "a request %s is answered %d %s", must.who, a.code, r.refusal(a))
 		case a.code != must.code:
 			r.tally.note(access, failed, []*answer{a}, "a request %s is answered %d instead of %d", must.who, a.code, must.code)
 		case r.refusal(a) != must.name:

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,7 @@ func (c *Canary) settle(r *round) {
 		before = &[checkCount]result{}
 		c.last[kind] = before
 	}
+	var blind, good, reasons, requests []string
 	for i := range checkCount {
 		n := &r.tally[i]
 		c.metrics.checks[kind][i][n.result].Inc()
@@ -62,13 +64,26 @@ func (c *Canary) settle(r *round) {
 			c.logFailure(r, i)
 		case n.result == before[i]:
 		case n.result == ok:
-			c.opts.Logger.Info("a check of the canary is good again", "kind", kind, "check", checkNames[i])
+			good = append(good, checkNames[i])
 		default:
-			c.opts.Logger.Warn("a check of the canary finds nothing out", "kind", kind, "check", checkNames[i], "result", resultNames[n.result], "reasons", n.reasons)
+			blind = append(blind, checkNames[i]+" "+resultNames[n.result])
+			reasons, requests = append(reasons, n.reasons...), append(requests, n.requests...)
 		}
 		before[i] = n.result
 	}
+	if len(blind) > 0 {
+		c.opts.Logger.Warn("the canary finds nothing out", "kind", kind, "checks", blind, "reasons", unique(reasons), "request_ids", unique(requests))
+	}
+	if len(good) > 0 {
+		c.opts.Logger.Info("the canary finds it good again", "kind", kind, "checks", good)
+	}
 	c.metrics.last.WithLabelValues(kind).Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+// unique sorts, too.
+func unique(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
 // logFailure names the requests by which the records of the log are found. What
@@ -82,5 +97,5 @@ func (c *Canary) logFailure(r *round, i check) {
 	if event := map[check]string{crossRead: "canary_cross_read", access: "canary_access"}[i]; event != "" {
 		attrs = append(attrs, slog.Group("security", "event", event, "kind", r.kind.Name, "accounts", r.accounts()))
 	}
-	c.opts.Logger.Error("a check of the canary failed", attrs...)
+	c.opts.Logger.Error("the canary found a failure", attrs...)
 }

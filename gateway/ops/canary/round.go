@@ -139,8 +139,7 @@ func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 		return nil
 	}
 	if declared(a.code) {
-		r.refusal(a)
-		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		r.noList(a, "%s is answered %d %s", s.key.Name, a.code, r.refusal(a))
 		return nil
 	}
 	switch a.code {
@@ -219,7 +218,7 @@ func (r *round) compare() {
 				}
 			}
 			if common > 0 {
-				r.tally.note(crossRead, failed, where, "%d records stand in the lists of %s and of %s", common, a.key.Name, b.key.Name)
+				r.tally.note(crossRead, failed, where, "records that stand in the lists of both %s and %s: %d", a.key.Name, b.key.Name, common)
 			}
 			if a.first != nil && b.first != nil && a.first.tag == b.first.tag && len(a.records)+len(b.records) > 0 {
 				r.tally.note(crossRead, failed, []*answer{a.first, b.first}, "the lists of %s and of %s have one entity tag", a.key.Name, b.key.Name)
