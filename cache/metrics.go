@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"kind"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Subsystem: "cache", Name: "fill_duration_seconds",
-		Help:    "Time that fills took, compression included.",
+		Help:    "Time that fills took, from the first request to the finished body.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"kind"})
 	m := &metrics{

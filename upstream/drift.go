@@ -34,6 +34,10 @@ const (
 	driftShare   = 100 // one part in so many of one processor
 )
 
+// driftClaim is how long a reply may take to be looked at before another is
+// wanted; its looking sets the time anew.
+const driftClaim = 100 * time.Millisecond
+
 // drift knows the paths in an endpoint's records. The first reply with records
 // says what is usual; what comes later is told once. It is safe for concurrent
 // use.
@@ -59,11 +63,16 @@ type shape struct {
 }
 
 // wants tells whether the next reply should be looked at. It keeps the cost
-// small however many replies there are.
+// small however many replies there are, also of those that come at once.
 func (d *drift) wants() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.now().Before(d.due)
+	now := d.now()
+	if now.Before(d.due) {
+		return false
+	}
+	d.due = now.Add(driftClaim)
+	return true
 }
 
 // look compares records with what is known.
