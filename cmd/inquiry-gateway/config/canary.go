@@ -46,7 +46,7 @@ func (doc *document) refuseKeys(c Canary) {
 		for i, file := range list.files {
 			if key := item(list.key, i); doc.isKey(string(file)) {
 				at, _ := doc.root.locate(key)
-				doc.add(at, key, "looks like an API key itself; put it into a file that only the gateway can read, and name that file here")
+				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func TestCanaryIsOffByDefault(t *testing.T) {
 // A key that stands where its file should is not repeated in any message.
 func TestAKeyInsteadOfItsFileIsNotShown(t *testing.T) {
 	const own, foreign = "iqb_7Qm2xT9cVbN4kLpR8sWfYhJ3dGzA5eU1iOoXqC", "d41d8cd98f00b204e9800998ecf8427e"
-	const says = "looks like an API key itself; put it into a file that only the gateway can read, and name that file here"
+	const says = "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here"
 	for text, want := range map[string]string{
 		"canary: {buyer_keys: [" + own + ", token]}\n":             "gateway.yaml:1:23: canary.buyer_keys[0]: " + says,
 		"canary: {seller_keys: [token, \"" + foreign + "\"]}\n":    "gateway.yaml:1:31: canary.seller_keys[1]: " + says,

@@ -24,7 +24,8 @@ func (r *round) body(s *seen, a *answer) bool {
 		return false
 	}
 	in := inspector{noUUIDs: r.kind.NoUUIDs != nil && r.kind.NoUUIDs(), filter: a.status}
-	for _, record := range in.list(plain, a.list) {
+	records, well := in.list(plain, a.list)
+	for _, record := range records {
 		s.records[record] = a
 	}
 	for _, one := range in.problems {
@@ -35,7 +36,7 @@ func (r *round) body(s *seen, a *answer) bool {
 		r.tally.note(contract, failed, concerned, "two bodies have one entity tag")
 	}
 	s.bodies[a.tag] = sum
-	return true
+	return well
 }
 
 // refusal holds an error against the contract and gives its code, if that is one

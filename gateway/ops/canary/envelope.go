@@ -70,12 +70,10 @@ func (in *inspector) say(format string, args ...any) {
 	}
 }
 
-// list reads the envelope of a list and gives a hash for each of its records.
-func (in *inspector) list(body []byte, kind string) (records []hash) {
+// list reads the envelope of a list and gives a hash for each of its records, as
+// far as it is one.
+func (in *inspector) list(body []byte, kind string) (records []hash, well bool) {
 	data, errors, well := in.envelope(body)
-	if !well {
-		return nil
-	}
 	if len(errors) > 0 {
 		in.say("a list that was answered has errors")
 	}
@@ -86,7 +84,7 @@ func (in *inspector) list(body []byte, kind string) (records []hash) {
 		}
 		in.object(raw, fields, "record "+strconv.Itoa(i+1))
 	}
-	return records
+	return records, well
 }
 
 // refusal reads the envelope of an error and gives its code; empty where it

@@ -93,12 +93,16 @@ func (r *round) knowOwners(ctx context.Context) bool {
 // askList asks for the whole list.
 func (r *round) askList(ctx context.Context, s *seen) {
 	a := r.ask(ctx, s, question{})
-	if a == nil || a.code != http.StatusOK {
+	switch {
+	case a == nil:
 		return
-	}
-	if s.first = a; len(s.records) == 0 {
+	case a.code != http.StatusOK:
+		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		return
+	case len(s.records) == 0:
 		r.tally.note(crossRead, empty, nil, "the list of %s is empty, so there is nothing to compare", s.key.Name)
 	}
+	s.first = a
 }
 
 // askAgain asks with the list's own entity tag, with those of the others' lists,
@@ -149,7 +153,8 @@ func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 		r.noList(a, "%s is answered %d", s.key.Name, a.code)
 		return nil
 	}
-	if !r.headers(a) || !r.body(s, a) {
+	headed := r.headers(a)
+	if !r.body(s, a) || !headed { // a leak is one whatever stands above it
 		r.noList(a, "%s gets what cannot be read", s.key.Name)
 		return nil
 	}

@@ -149,6 +149,31 @@ func TestEmptyList(t *testing.T) {
 	}
 }
 
+// What cannot be read is not taken for an empty list, nor a 304 that nobody asked
+// for.
+func TestListThatIsNone(t *testing.T) {
+	for name, change := range map[string]func(r *http.Request, a *fakeAnswer){
+		"no envelope": list(func(_ *http.Request, a *fakeAnswer) { a.body = "<html>" }),
+		"no age":      list(func(_ *http.Request, a *fakeAnswer) { a.header.Del("Age") }),
+		"304": list(func(_ *http.Request, a *fakeAnswer) {
+			a.code, a.body = 304, ""
+			a.header.Del("Content-Type")
+		}),
+	} {
+		s := newStand(t, nil)
+		s.fake.change = change
+		if r := s.round(t, 0); r.results() != [checkCount]string{"ok", "unavailable", "failed", "unavailable", "ok"} {
+			t.Errorf("%s: %v %+v", name, r.results(), r.tally)
+		}
+	}
+	s := newStand(t, nil)
+	s.fake.lists["b2"] = s.fake.lists["b1"]
+	s.fake.change = list(func(_ *http.Request, a *fakeAnswer) { a.header.Del("Age") })
+	if r := s.round(t, 0); r.results()[crossRead] != "failed" {
+		t.Errorf("a leak below a bad header: %v", r.results())
+	}
+}
+
 func TestKeysThatAreNoGood(t *testing.T) {
 	for name, c := range map[string]struct {
 		owner  func(key Secret) (string, error)
