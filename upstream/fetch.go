@@ -49,13 +49,13 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	defer c.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID}
+	reply := e.plan.take(want)
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, memory: reply.memory}
 	f.left.Store(c.maxBytes)
 	address, err := e.plan.request.url(values)
 	if err != nil {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
-	reply := e.plan.take(want)
 	reply.sampling = e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
 		err = f.responses(limited, reply)
@@ -79,6 +79,7 @@ type fetcher struct {
 	*endpoint
 	requestID  string
 	left       atomic.Int64 // bytes that all further replies together may have
+	memory     *memory      // of the replies; nil: it does not come back
 	answeredAt time.Time    // when the first reply was there: no part of the list is older
 }
 
@@ -145,7 +146,7 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
-	body, err := readBody(resp.RawResponse, f.maxBytes)
+	body, err := readBody(resp.RawResponse, f.maxBytes, f.memory)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}

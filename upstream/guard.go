@@ -117,15 +117,13 @@ func (set *idSet) without(s string, spans []span, n *int) string {
 	}
 	*n += len(spans)
 	set.spans = spans[:0]
-	b := set.texts.grow(len(s) + len(spans)*len(removed))
-	start, at := b.Len(), 0
+	b, at := set.texts.room(len(s)+len(spans)*len(removed)), 0
 	for _, sp := range spans {
-		b.WriteString(s[at:sp.from])
-		b.WriteString(removed)
+		b = append(b, s[at:sp.from]...)
+		b = append(b, removed...)
 		at = sp.to
 	}
-	b.WriteString(s[at:])
-	return b.String()[start:]
+	return set.texts.keep(append(b, s[at:]...))
 }
 
 // merge takes over the ids of another set.

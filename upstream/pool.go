@@ -2,9 +2,9 @@ package upstream
 
 import "sync/atomic"
 
-// A list of 1,000 records takes 300 KiB beside the reply that its texts are in,
-// all of which is free again when the list has been rendered. So that it does
-// not have to be collected and allocated anew, replies go round:
+// A list of 1,000 records takes 300 KiB beside the bytes of the reply that its
+// texts are in, and all of it is free again when the list has been rendered. So
+// that it does not have to be collected and allocated anew, it goes round:
 //
 //	take -> one fetch fills it -> lend -> the list is rendered -> Release
 //
@@ -36,8 +36,8 @@ func (r *reply) lend() *lease {
 }
 
 // Release gives back the memory of the inquiries for lists to come. Afterwards
-// neither they nor their responses may be used; texts that were taken out of
-// them may. It need not be called; calling it again does nothing.
+// neither they nor any text of theirs may be used: they would turn into another
+// account's. It need not be called; calling it again does nothing.
 func (l *List) Release() {
 	l.Inquiries = nil
 	if l.lease == nil {
@@ -53,6 +53,7 @@ func (r *reply) giveBack() {
 	for _, sub := range r.subs {
 		sub.giveBack()
 	}
+	r.memory.free()
 	if r.plan.pool == nil {
 		return
 	}
@@ -72,9 +73,9 @@ func (r *reply) reset() {
 		forms, learnt = nil, 0
 	}
 	*r = reply{
-		plan: r.plan, frames: r.frames, forms: forms, learnt: learnt,
-		list: emptied(r.list), responses: emptied(r.responses), keys: emptied(r.keys), fetchIDs: emptied(r.fetchIDs),
-		samples: emptied(r.samples), ids: idSet{keys: emptied(r.ids.keys), spans: emptied(r.ids.spans)},
+		plan: r.plan, frames: r.frames, memory: r.memory, forms: forms, learnt: learnt,
+		list: emptied(r.list), responses: emptied(r.responses), keys: emptied(r.keys), fetchIDs: emptied(r.fetchIDs), samples: emptied(r.samples),
+		ids: idSet{keys: emptied(r.ids.keys), spans: emptied(r.ids.spans), texts: r.ids.texts.emptied()},
 	}
 	if r.list == nil {
 		r.list = []Inquiry{} // an empty list is a list

@@ -48,13 +48,12 @@ func TestReleasedMemoryIsNobodys(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				title := list.Inquiries[0].Title
 				again := list
 				list.Release()
 				list.Release()
 				again.Release() // a copy of the right is no second right
-				if list.Inquiries != nil || title != "Late\n"+account {
-					t.Errorf("after the release: %v, %q", list.Inquiries, title)
+				if list.Inquiries != nil {
+					t.Errorf("after the release: %v", list.Inquiries)
 				}
 			}
 		})

@@ -18,8 +18,9 @@ import (
 const drainBytes = 64 << 10
 
 // readBody gives the body of a 200 with a JSON media type, of at most max
-// bytes after decompression. It closes the body in every case.
-func readBody(resp *http.Response, max int64) (string, error) {
+// bytes after decompression, in the memory of a fetch. It closes the body in
+// every case.
+func readBody(resp *http.Response, max int64, m *memory) (string, error) {
 	defer resp.Body.Close()
 	if err := checkHead(resp); err != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
@@ -42,7 +43,7 @@ func readBody(resp *http.Response, max int64) (string, error) {
 	default:
 		return "", invalid("encoding", "the reply is in a content coding that was not asked for")
 	}
-	body, err := readAll(from, size, max)
+	body, err := readAll(from, size, max, m)
 	if err == nil && size < 0 {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	}
@@ -74,25 +75,40 @@ type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-// readAll reads at most max bytes. size is what to expect, negative if unknown.
-func readAll(from io.Reader, size, max int64) (string, error) {
-	var b strings.Builder
-	if size > 0 {
-		b.Grow(int(size))
+// readAll reads at most max bytes into the memory of a fetch, straight from the
+// connection. size is what to expect, negative if unknown.
+func readAll(from io.Reader, size, max int64, m *memory) (string, error) {
+	if size < 0 {
+		size = unknownSize
 	}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	n, err := io.CopyBuffer(&b, io.LimitReader(from, max+1), *buf)
+	b, n := newBuffer(size+1), 0 // not full before the end is seen
+	var err error
+	for err == nil && int64(n) <= max {
+		if n == len(b.bytes) {
+			more := newBuffer(2 * int64(n))
+			copy(more.bytes, b.bytes)
+			b.free()
+			b = more
+		}
+		var got int
+		got, err = from.Read(b.bytes[n:])
+		n += got
+	}
+	if int64(n) <= max && err == io.EOF {
+		return m.keep(b, n), nil
+	}
+	b.free()
 	switch {
-	case n > max:
+	case int64(n) > max:
 		return "", invalid("too_large", "the reply has more than %d bytes", max)
-	case err == nil:
-		return b.String(), nil
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || isCorrupt(err):
 		return "", invalid("encoding", "the compressed reply is damaged")
 	}
 	return "", err
 }
+
+// unknownSize is what is expected of a reply that does not tell.
+const unknownSize = 64<<10 - 1
 
 // isCorrupt tells a damaged compressed stream from a connection that failed.
 func isCorrupt(err error) bool {
@@ -113,8 +129,5 @@ func gunzip(body io.Reader) (*gzip.Reader, error) {
 	return zip, nil
 }
 
-// The pools hold memory between requests and nothing else.
-var (
-	buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-	gzips   = sync.Pool{New: func() any { return new(gzip.Reader) }}
-)
+// gzips holds memory between requests and nothing else.
+var gzips = sync.Pool{New: func() any { return new(gzip.Reader) }}

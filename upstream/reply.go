@@ -25,6 +25,7 @@ type reply struct {
 	refused   violation  // why the last refused record was
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
 	subs      []*reply   // to those requests
+	memory    *memory    // of the replies to all requests
 
 	forms  []*form // of whole texts, see parser.document
 	learnt int     // names and places in all of them
@@ -45,7 +46,7 @@ type violation struct{ field, why string }
 
 // newReply prepares the mapping of one list.
 func newReply(plan *endpointPlan, want Request) *reply {
-	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}}
+	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}, memory: &memory{}}
 	for i, n := range plan.sizes {
 		r.frames[i].slots = make([]slot, n)
 	}

@@ -1,37 +1,43 @@
 package upstream
 
-import "strings"
-
-// slab makes many short texts in few allocations: each is a part of a builder,
-// which never changes nor moves what it has given out as long as it has room. A
-// text keeps the others of its builder alive. Its zero value is ready to use; it
-// may be copied as long as one copy only is used from then on.
+// slab makes many short texts in few allocations: each is a part of one long
+// piece of memory, which is never written twice. Its zero value is ready to use.
+// Of copies of it only one may be used.
 type slab struct {
-	b    *strings.Builder
-	next int // bytes of the next builder
+	bytes []byte
+	full  int // bytes in the pieces before this one
+	hint  int // bytes that will do, if this list needs what the one before did
+}
+
+// slabMin is the first piece: enough for a short list.
+const slabMin = 1 << 10
+
+// room gives an empty slice that n bytes can be appended to.
+func (t *slab) room(n int) []byte {
+	if cap(t.bytes)-len(t.bytes) < n {
+		t.full += len(t.bytes)
+		t.bytes = make([]byte, 0, max(n, slabMin, t.full, t.hint))
+	}
+	return t.bytes[len(t.bytes):]
+}
+
+// keep makes what was appended a text.
+func (t *slab) keep(b []byte) string {
+	t.bytes = t.bytes[:len(t.bytes)+len(b)]
+	return view(b)
+}
+
+// emptied gives what the next list starts with when no text is used any more: one
+// piece for as much as this one needed.
+func (t *slab) emptied() slab {
+	used := t.full + len(t.bytes)
+	if have := cap(t.bytes); have < used || have > 4*used+slabMin {
+		return slab{hint: used + used/4} // more room is asked for than a text takes
+	}
+	return slab{bytes: t.bytes[:0]}
 }
 
 // unescape gives the text of a valid JSON string without its quotation marks.
 func (t *slab) unescape(s string) string {
-	b := t.grow(len(s)) // no escape is shorter than what it stands for
-	start := b.Len()
-	writeUnescaped(b, s)
-	return b.String()[start:]
-}
-
-// The first builder is enough for a short list.
-const (
-	slabMin = 1 << 10
-	slabMax = 64 << 10
-)
-
-// grow gives a builder with room for n bytes. What is written to it follows what
-// is there already.
-func (t *slab) grow(n int) *strings.Builder {
-	if t.b == nil || t.b.Cap()-t.b.Len() < n {
-		t.next = min(max(slabMin, 2*t.next), slabMax)
-		t.b = new(strings.Builder)
-		t.b.Grow(max(n, t.next))
-	}
-	return t.b
+	return t.keep(appendUnescaped(t.room(len(s)), s)) // no escape is shorter than what it stands for
 }

@@ -11,44 +11,41 @@ import (
 // is always UTF-8. It exists because it is five times as fast as gjson's, and
 // texts with line breaks are the rule.
 func unescape(s string) string {
-	var b strings.Builder
-	b.Grow(len(s))
-	writeUnescaped(&b, s)
-	return b.String()
+	return string(appendUnescaped(make([]byte, 0, len(s)), s))
 }
 
-// writeUnescaped writes what unescape gives.
-func writeUnescaped(b *strings.Builder, s string) {
+// appendUnescaped appends what unescape gives.
+func appendUnescaped(dst []byte, s string) []byte {
 	for {
 		i := strings.IndexByte(s, '\\')
 		if i < 0 {
-			b.WriteString(s)
-			return
+			return append(dst, s...)
 		}
-		b.WriteString(s[:i])
+		dst = append(dst, s[:i]...)
 		c := s[i+1]
 		s = s[i+2:]
 		switch c {
 		case 'b':
-			b.WriteByte('\b')
+			c = '\b'
 		case 'f':
-			b.WriteByte('\f')
+			c = '\f'
 		case 'n':
-			b.WriteByte('\n')
+			c = '\n'
 		case 'r':
-			b.WriteByte('\r')
+			c = '\r'
 		case 't':
-			b.WriteByte('\t')
+			c = '\t'
 		case 'u':
 			r := hex4(s)
 			s = s[4:]
 			if utf16.IsSurrogate(r) {
 				r, s = pair(r, s)
 			}
-			b.WriteRune(r)
+			dst = utf8.AppendRune(dst, r)
+			continue
 		default: // a quotation mark, a slash or a backslash
-			b.WriteByte(c)
 		}
+		dst = append(dst, c)
 	}
 }
 
