@@ -31,9 +31,6 @@ func appendNullString(dst []byte, s upstream.NullString) []byte {
 // valid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	if !utf8.ValidString(s) {
-		return append(appendRepaired(dst, s), '"')
-	}
 	for {
 		n := plain(s)
 		dst = append(dst, s[:n]...)
@@ -46,23 +43,8 @@ func AppendString(dst []byte, s string) []byte {
 	}
 }
 
-// appendRepaired is the slow way for text that is not valid UTF-8.
-func appendRepaired(dst []byte, s string) []byte {
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		if r == utf8.RuneError && size == 1 {
-			dst = append(dst, `\ufffd`...)
-		} else {
-			dst, size = appendSpecial(dst, s)
-		}
-		s = s[size:]
-	}
-	return dst
-}
-
 // appendSpecial appends the first character of s, escaped where it has to be,
-// and tells how many bytes of s it was. s is not empty and starts with a valid
-// character.
+// and tells how many bytes of s it was. s is not empty.
 func appendSpecial(dst []byte, s string) ([]byte, int) {
 	switch c := s[0]; {
 	case c == '"' || c == '\\':
@@ -73,7 +55,10 @@ func appendSpecial(dst []byte, s string) ([]byte, int) {
 		return append(dst, c), 1
 	}
 	r, size := utf8.DecodeRuneInString(s)
-	if r == '\u2028' || r == '\u2029' {
+	switch {
+	case r == utf8.RuneError && size == 1:
+		return append(dst, `\ufffd`...), 1
+	case r == '\u2028' || r == '\u2029':
 		return append(dst, '\\', 'u', '2', '0', '2', hexDigits[r&0xf]), size
 	}
 	return append(dst, s[:size]...), size
@@ -95,30 +80,58 @@ func appendControl(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 }
 
-// plain counts the leading bytes of s that need no look: everything but
-// control characters, quotes, backslashes and the lead byte of the separators.
+// plain counts the leading bytes of s that need no look: whole characters that
+// are not escaped and are plainly valid UTF-8. It is one pass over the text for
+// both questions, eight bytes of ASCII or one other character at a time.
 func plain(s string) int {
 	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+	for i+8 <= len(s) {
+		b := s[i : i+8]
+		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 		// A borrow can mark a byte too many, but only above one marked
 		// rightly, so the lowest mark is always right.
-		mark := (w - 0x20*ones) &^ w
-		mark |= zero(w ^ '"'*ones)
-		mark |= zero(w ^ '\\'*ones)
-		mark |= zero(w ^ separatorLead*ones)
-		if mark &= highs; mark != 0 {
-			return i + bits.TrailingZeros64(mark)/8
+		mark := ((w - 0x20*ones) | ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | w) & highs
+		if mark == 0 {
+			i += 8
+			continue
+		}
+		i += bits.TrailingZeros64(mark) / 8
+		if s[i] < utf8.RuneSelf {
+			return i
+		}
+		from := i
+		if i = letters(s, i); i == from {
+			return i
 		}
 	}
 	for ; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c == separatorLead {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return i
 		}
 	}
 	return i
 }
 
-// zero marks the high bit of each byte of w that is zero.
-func zero(w uint64) uint64 { return (w - ones) &^ w }
+// letters skips the characters of two and three bytes at i that are valid beyond
+// doubt, which most texts in other scripts are made of, and the spaces between
+// them. Those that begin with 0xe0, or with 0xed and more than 0x9f, may not be;
+// the separators begin with 0xe2.
+func letters(s string, i int) int {
+	for i+4 <= len(s) {
+		b := s[i : i+4]
+		w := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+		switch {
+		case w&0xc0c0f0 == 0x8080e0 && b[0] != 0xe0 && b[0] != separatorLead && w&0x20ff != 0x20ed:
+			i += 3
+			if b[3] == ' ' {
+				i++
+			}
+		case w&0xc0e0 == 0x80c0 && w&0x1e != 0:
+			i += 2
+		default:
+			return i
+		}
+	}
+	return i
+}
