@@ -39,6 +39,9 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 		},
 		IsSuccessful: func(err error) bool { return !against(err) },
 		IsExcluded: func(err error) bool {
+			if err == nil {
+				return false
+			}
 			var e *Error
 			return errors.As(err, &e) && e.Failure == FailureCanceled
 		},
@@ -57,9 +60,12 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 
 // against tells whether a result says that the legacy does not answer.
 func against(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *Error
-	if err == nil || !errors.As(err, &e) {
-		return err != nil
+	if !errors.As(err, &e) {
+		return true
 	}
 	switch e.Failure {
 	case FailureTimeout:
@@ -79,6 +85,8 @@ func against(err error) bool {
 func (b *breaker) do(call func() error) error {
 	_, err := b.cb.Execute(func() (struct{}, error) { return struct{}{}, call() })
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, gobreaker.ErrOpenState):
 		return &Error{Failure: FailureUnavailable, Reason: "breaker_open", RetryAfter: b.retryAfter(), Err: err}
 	case errors.Is(err, gobreaker.ErrTooManyRequests): // another caller's probe is under way

@@ -31,12 +31,9 @@ const (
 	driftPaths   = 500
 	driftEvents  = 100
 	driftRecords = 20
-	driftShare   = 100 // one part in so many of one processor
+	driftShare   = 100              // one part in so many of one processor
+	driftTurn    = 10 * time.Second // for a reply that is to be looked at
 )
-
-// driftClaim is how long a reply may take to be looked at before another is
-// wanted; its looking sets the time anew.
-const driftClaim = 100 * time.Millisecond
 
 // drift knows the paths in an endpoint's records. The first reply with records
 // says what is usual; what comes later is told once. It is safe for concurrent
@@ -62,8 +59,8 @@ type shape struct {
 	gone    bool
 }
 
-// wants tells whether the next reply should be looked at. It keeps the cost
-// small however many replies there are, also of those that come at once.
+// wants tells whether the caller should look at the next reply. It is one caller
+// at a time, which keeps the cost small however many replies there are.
 func (d *drift) wants() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,17 +68,19 @@ func (d *drift) wants() bool {
 	if now.Before(d.due) {
 		return false
 	}
-	d.due = now.Add(driftClaim)
+	d.due = now.Add(driftTurn)
 	return true
 }
 
-// look compares records with what is known.
+// look compares records with what is known. Without any the next caller has its
+// turn.
 func (d *drift) look(records []string) {
-	if len(records) == 0 {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(records) == 0 {
+		d.due = d.now()
+		return
+	}
 	start := time.Now()
 	learning := d.records == 0
 	before := d.records

@@ -121,3 +121,27 @@ func TestDropForeign(t *testing.T) {
 		t.Errorf("got %v", found)
 	}
 }
+
+// However many replies come at once, one of them is looked at.
+func TestDriftLooksAtOneReplyAtATime(t *testing.T) {
+	var log strings.Builder
+	d := newDrift(&log)
+	clock := newClock()
+	d.now = clock.now
+	if !d.wants() || d.wants() {
+		t.Fatal("not one caller, but none or two")
+	}
+	d.look(nil) // it had no records
+	if !d.wants() {
+		t.Error("nobody has its turn after a reply without records")
+	}
+	clock.forward(driftTurn)
+	if !d.wants() {
+		t.Error("a reply that never came keeps all others from being looked at")
+	}
+	d.look([]string{`{"a":1}`})
+	clock.forward(time.Minute)
+	if !d.wants() {
+		t.Error("nobody has its turn after a reply that was looked at")
+	}
+}

@@ -64,7 +64,9 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	if len(reply.ids.keys) > 0 {
 		e.uuids.Store(true)
 	}
-	e.drift.look(reply.samples)
+	if reply.sampling {
+		e.drift.look(reply.samples)
+	}
 	c.count(e, want.Account, reply)
 	if err != nil {
 		reply.giveBack()
@@ -112,6 +114,9 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 		return answer{}, authError(ctx, err)
 	}
 	a, err := f.exchange(ctx, address, name, value)
+	if err == nil {
+		return a, nil
+	}
 	var status statusError
 	if !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
 		return a, err
@@ -163,7 +168,9 @@ func (c *Client) count(e *endpoint, account string, r *reply) {
 	}
 	for field, n := range r.removed {
 		e.metrics.removed[field].Add(float64(n))
-		c.log.Debug("internal ids removed from texts", "kind", e.plan.kind, "field", field, "ids", n)
+		if c.log.Enabled(context.Background(), slog.LevelDebug) { // most lists have some
+			c.log.Debug("internal ids removed from texts", "kind", e.plan.kind, "field", field, "ids", n)
+		}
 	}
 	if r.foreign > 0 {
 		e.metrics.foreign.Add(float64(r.foreign))

@@ -60,7 +60,12 @@ func checkHead(resp *http.Response) error {
 			Err:     statusError(resp.StatusCode),
 		}
 	}
-	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	header := resp.Header.Get("Content-Type")
+	switch header {
+	case "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8": // nearly all
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(header)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return invalid("media_type", "the reply has no media type that can be read")
 	}

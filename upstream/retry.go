@@ -57,6 +57,9 @@ func (b *budget) withdraw() bool {
 // A reply that was cut off or too slow is not repeated: the legacy has done the
 // work already and would do it again.
 func retryReason(err error) string {
+	if err == nil {
+		return ""
+	}
 	var e *Error
 	var status statusError
 	switch {

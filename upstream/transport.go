@@ -11,14 +11,15 @@ import (
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
 const via = "1.1 inquiry-gateway"
 
-// newHTTP builds the one client for the legacy system. It keeps nothing of a
+// newHTTP builds the one client for the legacy system. Every request has a
+// deadline by its context, the header's arrival included. It keeps nothing of a
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
 // and no repeats, which are decided in one place (see retry.go).
 func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
 	t, err := newTransport(&http.Transport{
 		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    cfg.Timeout,
-		ResponseHeaderTimeout:  cfg.Timeout,
+		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
 		IdleConnTimeout:        90 * time.Second,
 		MaxConnsPerHost:        cfg.MaxConcurrent,
 		MaxIdleConns:           cfg.MaxConcurrent,
