@@ -59,7 +59,7 @@ func newCommand() *cli.Command {
 		Usage: "a read-only gateway in front of an existing inquiry system",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(),
-			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), ttlCommand(), versionCommand(),
+			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}

@@ -1,0 +1,132 @@
+package drill
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is a drill for a person or a machine.
+type Report struct {
+	OK       bool     `json:"ok"`              // every row is as declared
+	Settings string   `json:"settings"`        // whose they are
+	Redis    string   `json:"redis"`           // which one was drilled with; empty: none
+	Keys     Source   `json:"keys"`            // where keys come from
+	LeftOut  []string `json:"left_out"`        // what was not drilled, and why
+	Seconds  float64  `json:"seconds"`         // that it took
+	HeldUp   float64  `json:"held_up_seconds"` // seconds for which this machine held up the drill at the most; answers may take as much longer
+	Rows     []Row    `json:"rows"`
+}
+
+// report sums up the rows of a drill.
+func (r *run) report(rows []Row, took time.Duration) Report {
+	sum := Report{
+		OK: true, Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows,
+		Seconds: took.Seconds(), HeldUp: r.busy.heldUp().Seconds(),
+	}
+	switch {
+	case r.terms.redis:
+		sum.Redis = r.Store.What
+	case len(r.Config.Redis.Addrs) == 0:
+		sum.LeftOut = append(sum.LeftOut, "Redis: this gateway has none (redis.addrs)")
+	default:
+		sum.LeftOut = append(sum.LeftOut, "Redis: "+ErrNoStore.Error()+"; install it, or give one on this machine by REDIS_URL")
+	}
+	switch {
+	case sum.Keys == FromRedis && !r.terms.redis:
+		sum.LeftOut = append(sum.LeftOut, "the key store: it is in Redis (auth.redis)")
+	case sum.Keys == FromFile:
+		sum.LeftOut = append(sum.LeftOut, "a slow key store: the keys file is read into the process")
+	}
+	for _, row := range rows {
+		sum.OK = sum.OK && row.Problem == ""
+	}
+	return sum
+}
+
+// wrong is how many rows are not as declared.
+func (r Report) wrong() (n int) {
+	for _, row := range r.Rows {
+		if row.Problem != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Err says how many rows are not as declared; nil: none.
+func (r Report) Err() error {
+	if r.OK {
+		return nil
+	}
+	return fmt.Errorf("%d of %d rows are not as declared", r.wrong(), len(r.Rows))
+}
+
+// WriteText writes the table for a person.
+func (r Report) WriteText(out io.Writer) error {
+	fmt.Fprintf(out, "What callers get while something fails, with the settings of %s.\n", r.Settings)
+	fmt.Fprintf(out, "Legacy system and key store (%s) are the drill's own", r.Keys)
+	if r.Redis != "" {
+		fmt.Fprintf(out, ", and so is the way to Redis: %s", r.Redis)
+	}
+	fmt.Fprintln(out, ". Nothing real is touched.")
+	for _, what := range r.LeftOut {
+		fmt.Fprintf(out, "LEFT OUT: %s\n", what)
+	}
+	if r.HeldUp > 0.1 {
+		fmt.Fprintf(out, "This machine is busy: the drill itself was held up for up to %.1f s, which answers are allowed, too.\n", r.HeldUp)
+	}
+	r.section(out, "One at a time", 1)
+	r.section(out, "Two at once: the stricter row of the two", 2)
+	for _, row := range r.Rows {
+		if row.Problem != "" {
+			fmt.Fprintf(out, "\nWRONG: Redis %s, legacy system %s, key store %s; %s:\n       %s\n", row.Redis, row.Legacy, row.Keys, r.known(row.Case), row.Problem)
+		}
+	}
+	_, err := fmt.Fprintf(out, "\n%d of %d rows as declared, in %.0f s\n", len(r.Rows)-r.wrong(), len(r.Rows), r.Seconds)
+	return err
+}
+
+// section writes the rows with so many parts in trouble; that all are well
+// belongs to the first.
+func (r Report) section(out io.Writer, title string, troubles int) {
+	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return max(1, len(row.troubles())) != troubles })
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", title)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\tREDIS\tLEGACY\tKEYS\tTHE NODE KNOWS\tDECLARED\tSEEN\tTHAT IS")
+	for _, row := range rows {
+		verdict, declared := "ok", answers()[row.Declared.Outcome]
+		if row.Problem != "" {
+			verdict = "WRONG"
+		}
+		due, seen := declared.text(), row.Seen.text()
+		if row.limit > 0 {
+			due += fmt.Sprintf(", +%s at most", short(row.limit))
+			seen += fmt.Sprintf(", +%s", short(row.Added))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", verdict, shown(row.Redis), shown(row.Legacy), shown(row.Keys), r.known(row.Case), due, seen, declared.Means)
+	}
+	_ = t.Flush() // an error of out shows at its next write
+}
+
+// shown leaves out what is as it should be, so that the trouble is seen.
+func shown(s State) string {
+	if s == Up {
+		return "-"
+	}
+	return string(s)
+}
+
+// known is what a node knows in a case. One that reads its keys from a file knows
+// them all.
+func (r Report) known(c Case) string {
+	if r.Keys == FromFile {
+		return map[Case]string{Warm: "list", Shared: "list in Redis", Cold: "no list", Later: "no list; breaker open"}[c]
+	}
+	return map[Case]string{Warm: "key and list", Shared: "nothing; list in Redis", Cold: "nothing", Later: "key; breaker open"}[c]
+}

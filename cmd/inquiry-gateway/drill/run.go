@@ -1,0 +1,203 @@
+package drill
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// parallel is how many gateways are drilled at a time: most of them wait.
+const parallel = 8
+
+// Gateway is a running gateway, as it is told from outside.
+type Gateway struct {
+	URL, Ops string
+	// Cause is what the gateway's log says of the request with that id, where it
+	// was an error.
+	Cause func(requestID string) string
+	// Expire makes all lists that it knows stale, for as long as it runs.
+	Expire func() error
+	// Stop ends it.
+	Stop func() error
+}
+
+// Options are what a drill works with. Config, Start and Dir are required.
+type Options struct {
+	Config config.Config // whose settings are drilled
+	Whose  string        // they are, for a person
+	// Start runs a gateway until it is stopped.
+	Start func(ctx context.Context, c config.Config) (Gateway, error)
+	Dir   string // for temporary files; emptied by whoever made it
+	Store *Store // nil: what needs Redis is left out
+	// Matrix is what is declared, which Run fits to the settings; nil: Declared.
+	Matrix Matrix
+	// Slack is how much longer than declared an answer may take, on top of how
+	// long this machine held up the drill itself.
+	Slack time.Duration
+}
+
+// run is one drill.
+type run struct {
+	Options
+	terms   terms
+	mapping upstream.Config
+	prefix  string
+	worlds  atomic.Int64
+	busy    busy
+}
+
+// Run drills every cell. Rows that ctx left no time for say so. An error means
+// that nothing was drilled.
+func Run(ctx context.Context, o Options) (Report, error) {
+	begin := time.Now()
+	r := &run{Options: o, terms: termsOf(o.Config, o.Store != nil), prefix: "drill-" + rand.Text()}
+	if r.Matrix == nil {
+		r.Matrix = Declared()
+	}
+	r.terms.adapt(r.Matrix)
+	var err error
+	if r.mapping, err = sampleMapping(o.Dir); err != nil {
+		return Report{}, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { r.busy.watch(watching) })
+	defer watcher.Wait()
+	defer stop()
+	rows := r.all(ctx)
+	return r.report(rows, time.Since(begin)), nil
+}
+
+// all drills all cells, and returns their rows in the order of the matrix.
+func (r *run) all(ctx context.Context) []Row {
+	cells := r.terms.cells()
+	rows := make([][]Row, len(cells))
+	for i, c := range cells {
+		if rows[i] = r.due(c); timed(rows[i]) { // alone, as times are judged
+			r.drill(ctx, c, rows[i])
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for i, c := range cells {
+		if !timed(rows[i]) {
+			group.Go(func() error { r.drill(ctx, c, rows[i]); return nil })
+		}
+	}
+	_ = group.Wait() // no function returns an error
+	var all []Row
+	for _, some := range rows {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// slack is what an answer may take beyond what is declared.
+func (r *run) slack() time.Duration { return r.Slack + r.busy.heldUp() }
+
+// due are the rows of a cell, not drilled yet.
+func (r *run) due(c Cell) []Row {
+	var rows []Row
+	for _, when := range r.terms.cases(c) {
+		e, ok := r.terms.expect(r.Matrix, c, when)
+		if !ok {
+			continue
+		}
+		row := Row{Cell: c, Case: when, Declared: e, Problem: "not drilled"}
+		row.limit = time.Duration(e.Timeouts*float64(r.terms.redisTimeout)) + e.Added
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func timed(rows []Row) bool {
+	for _, row := range rows {
+		if row.limit > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sampleMapping is how the drill's own legacy system is read.
+func sampleMapping(dir string) (upstream.Config, error) {
+	file := filepath.Join(dir, "mapping.yaml")
+	if err := os.WriteFile(file, legacy.Mapping(), 0o600); err != nil {
+		return upstream.Config{}, err
+	}
+	loaded, err := config.Load(file, config.Options{MayMiss: []string{"auth.keys_file"}})
+	return loaded.Config.Upstream, err
+}
+
+// drill fills in the rows of a cell.
+func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
+	if err := r.inWorld(ctx, c, rows); err != nil {
+		for i := range rows {
+			if !rows[i].done {
+				rows[i].Problem = "it could not be drilled: " + err.Error()
+			}
+		}
+	}
+}
+
+func (r *run) inWorld(ctx context.Context, c Cell, rows []Row) (err error) {
+	if err := over(ctx); err != nil {
+		return err
+	}
+	w, err := r.newWorld(ctx, c)
+	if err != nil {
+		return err
+	}
+	s := &stand{run: r, world: w, client: newClient(r.terms.requestLimit + soon)}
+	defer func() {
+		err = errors.Join(err, s.close(), w.close(context.WithoutCancel(ctx)))
+	}()
+	if err := s.prepare(ctx, c, rows); err != nil {
+		return fmt.Errorf("with everything well: %w", err)
+	}
+	if err := w.harm(ctx, c); err != nil {
+		return err
+	}
+	if err := s.noticed(ctx, c); err != nil {
+		return err
+	}
+	var group errgroup.Group
+	if timed(rows) {
+		group.SetLimit(1)
+	}
+	for i := range rows {
+		if rows[i].Case != Later { // last: it needs what the others do
+			group.Go(func() error { return s.row(ctx, &rows[i]) })
+		}
+	}
+	err = group.Wait()
+	for i := range rows {
+		if rows[i].Case == Later && err == nil {
+			err = s.row(ctx, &rows[i])
+		}
+	}
+	return err
+}
+
+// over says that, and why, there is no more time for the drill.
+func over(ctx context.Context) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errors.New("no time was left")
+	case ctx.Err() != nil:
+		return errors.New("the drill was interrupted")
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"inquiry-gateway/auth"
+	v1 "inquiry-gateway/gateway/v1"
+)
+
+// repeats is how often a caller asks where one answer says too little.
+const repeats = 5
+
+// stand is a world with a gateway in it.
+type stand struct {
+	*run
+	world    *world
+	client   *client
+	gateway  Gateway
+	baseline time.Duration // the least that a fetch took, everything being well
+
+	mu       sync.Mutex
+	gateways []Gateway // all that were started
+}
+
+func (s *stand) start(ctx context.Context) (Gateway, error) {
+	g, err := s.Start(ctx, s.world.config)
+	if err != nil {
+		return g, fmt.Errorf("start a gateway: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateways = append(s.gateways, g)
+	return g, nil
+}
+
+// close stops the gateways. What they may still wait for ends first.
+func (s *stand) close() error {
+	s.client.close()
+	s.world.keys.close()
+	s.world.legacy.close()
+	var errs []error
+	for _, g := range s.gateways {
+		errs = append(errs, g.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// question is a list that somebody asks for.
+type question struct {
+	caller              caller
+	status, inquiryType string
+}
+
+func (q question) path() string {
+	filter := url.Values{}
+	for name, value := range map[string]string{"status": q.status, "inquiry_type": q.inquiryType} {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
+	return "/api/v1/buyer/inquiries?" + filter.Encode()
+}
+
+// ask asks a gateway, and holds a list that it gives against the truth.
+func (s *stand) ask(ctx context.Context, g Gateway, q question) Seen {
+	seen := s.client.list(ctx, g.URL+q.path(), q.caller.key)
+	truth := v1.AppendBuyer(nil, s.world.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
+	if seen.Status == 200 && string(seen.body) != string(truth) {
+		seen.failure = "the list is not the caller's, or not the right one"
+	}
+	seen.by = g
+	return seen
+}
+
+// prepare starts the gateway and lets it learn the caller it knows.
+func (s *stand) prepare(ctx context.Context, c Cell, rows []Row) (err error) {
+	if s.gateway, err = s.start(ctx); err != nil {
+		return err
+	}
+	for _, status := range []string{"pending", "answered", ""} {
+		if err := s.learn(ctx, question{s.world.callers.known, status, ""}); err != nil {
+			return err
+		}
+	}
+	reachable := c.Redis == Up || c.Redis == Garbage
+	if reachable && slices.ContainsFunc(rows, func(r Row) bool { return r.Case == Shared }) {
+		if err := poll(ctx, func() error { return s.shared(ctx, 3) }); err != nil {
+			return err
+		}
+	}
+	return s.expire(s.gateway, c)
+}
+
+// learn asks until the list is known, which at the first time it is, unless a
+// timeout is short and the machine busy.
+func (s *stand) learn(ctx context.Context, q question) error {
+	return poll(ctx, func() error {
+		seen := s.ask(ctx, s.gateway, q)
+		if seen.against(answers()[Hit]) == "" {
+			return nil
+		}
+		if problem := seen.against(answers()[Miss]); problem != "" {
+			return errors.New(problem + seen.because(ctx))
+		}
+		if s.baseline == 0 || seen.Took < s.baseline {
+			s.baseline = seen.Took
+		}
+		return errors.New("a list that was fetched is not known")
+	})
+}
+
+// expire makes lists stale where the legacy system is what fails.
+func (s *stand) expire(g Gateway, c Cell) error {
+	if c.Legacy == Up {
+		return nil
+	}
+	return g.Expire()
+}
+
+// shared returns an error until so many lists are in Redis.
+func (s *stand) shared(ctx context.Context, n int) error {
+	keys, err := s.world.store.keys(ctx, s.world.prefix)
+	lists := slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease") })
+	if err == nil && len(lists) < n {
+		err = fmt.Errorf("%d of %d lists are in Redis", len(lists), n)
+	}
+	return err
+}
+
+// noticed waits until the gateway has read what became of its keys file; of all
+// else it hears when it asks.
+func (s *stand) noticed(ctx context.Context, c Cell) error {
+	if s.terms.keys != FromFile || c.Keys == Up {
+		return nil
+	}
+	return poll(ctx, func() error {
+		metrics, err := s.client.page(ctx, s.gateway.Ops+"/metrics")
+		if err == nil && strings.Contains(metrics, `inquiry_gateway_auth_reloads_total{result="failed"} 0`) {
+			err = errors.New("the gateway has not noticed what became of the keys file")
+		}
+		return err
+	})
+}
+
+// row drills one row. An error is the drill's, not the gateway's.
+func (s *stand) row(ctx context.Context, row *Row) error {
+	var seen []Seen
+	var err error
+	known := s.world.callers.known
+	switch row.Case {
+	case Warm:
+		for range repeats {
+			seen = append(seen, s.ask(ctx, s.gateway, question{known, "", ""}))
+		}
+	case Cold:
+		seen = append(seen, s.ask(ctx, s.gateway, question{s.world.callers.stranger, "", ""}))
+	case Shared:
+		seen, err = s.restarted(ctx, row.Cell)
+	case Later:
+		seen, err = s.later(ctx, row.Cell)
+	}
+	if err == nil {
+		err = over(ctx)
+	}
+	if err == nil {
+		row.judge(ctx, seen, s)
+	}
+	return err
+}
+
+// restarted asks a second gateway, which has just been started.
+func (s *stand) restarted(ctx context.Context, c Cell) ([]Seen, error) {
+	g, err := s.start(ctx)
+	if err == nil {
+		err = s.expire(g, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Seen{s.ask(ctx, g, question{s.world.callers.known, "", ""})}, nil
+}
+
+// later asks when the breaker of what is away is open.
+func (s *stand) later(ctx context.Context, c Cell) ([]Seen, error) {
+	if c.Legacy != Up {
+		return s.untilBreaks(ctx), nil
+	}
+	if err := poll(ctx, func() error { return s.redisDown(ctx) }); err != nil {
+		return nil, err
+	}
+	var all []Seen
+	for i := range repeats {
+		types := []string{"product", "delivery", "refund"}
+		all = append(all, s.ask(ctx, s.gateway, question{s.world.callers.known, []string{"closed", "answered"}[i/len(types)], types[i%len(types)]}))
+	}
+	slices.SortFunc(all, func(a, b Seen) int { return int(a.Took - b.Took) })
+	return all[:repeats/2+1], nil // half of them may have met something else on this machine
+}
+
+// untilBreaks asks until the gateway asks the legacy system no more, and
+// returns the last answer.
+func (s *stand) untilBreaks(ctx context.Context) []Seen {
+	var last Seen
+	for range 2*s.terms.breakerAfter + 20 {
+		last = s.ask(ctx, s.gateway, question{s.world.callers.known, "closed", ""})
+		if last.Code != answers()[Failed].Code || ctx.Err() != nil {
+			break
+		}
+	}
+	return []Seen{last}
+}
+
+// redisDown returns an error until the gateway says that it asks Redis no more.
+func (s *stand) redisDown(ctx context.Context) error {
+	page, err := s.client.page(ctx, s.gateway.Ops+"/readyz")
+	if err != nil {
+		return err
+	}
+	var ready struct{ Parts map[string]string }
+	if err := json.Unmarshal([]byte(page), &ready); err != nil {
+		return err
+	}
+	if ready.Parts["redis"] != "down" {
+		return errors.New("the breaker of Redis does not open")
+	}
+	return nil
+}

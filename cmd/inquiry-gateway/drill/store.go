@@ -1,0 +1,151 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// soon is how long what must happen may take on a busy machine: a redis-server
+// starts, a list gets known, a breaker opens.
+const soon = 10 * time.Second
+
+// Store is a Redis to drill with. The drill's own proxies stand between it and
+// the gateways, and it is used under prefixes of the drill only.
+type Store struct {
+	What string // for a person
+
+	client  *redis.Client
+	options *redis.Options
+	stop    func() error
+}
+
+// ErrNoStore is what OpenStore returns when there is no Redis to be had.
+var ErrNoStore = errors.New("redis-server is not installed and REDIS_URL is not set")
+
+// OpenStore uses the Redis at url, which must be on this machine; without a url
+// it runs a redis-server with its files in dir, if one is installed. Close ends
+// what it started.
+func OpenStore(ctx context.Context, url, dir string) (*Store, error) {
+	if url != "" {
+		return storeAt(ctx, url)
+	}
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, ErrNoStore
+	}
+	// A socket in a folder of its own: no port to find, and nobody else can ask.
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no")
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("redis-server: %w", err)
+	}
+	o := &redis.Options{Network: "unix", Addr: socket}
+	s := newStore("a redis-server of the drill's own", o)
+	s.stop = func() error {
+		err := s.client.Close()
+		_ = cmd.Process.Kill() // it keeps nothing that would need an orderly end
+		_ = cmd.Wait()         // killed
+		return err
+	}
+	if err := poll(ctx, func() error { return s.client.Ping(ctx).Err() }); err != nil {
+		return nil, errors.Join(fmt.Errorf("redis-server does not answer: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// storeAt is a Redis that runs already.
+func storeAt(ctx context.Context, url string) (*Store, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+	}
+	host, _, err := net.SplitHostPort(o.Addr)
+	if ip, parseErr := netip.ParseAddr(host); err != nil || host != "localhost" && (parseErr != nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("REDIS_URL: %s is not on this machine; the drill uses no other: unset it, or start one here", o.Addr)
+	}
+	if o.TLSConfig != nil {
+		return nil, errors.New("REDIS_URL: the drill does not speak TLS to Redis; give redis:// instead of rediss://")
+	}
+	s := newStore("the Redis of REDIS_URL, under a prefix of the drill's own", o)
+	s.stop = s.client.Close
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("REDIS_URL: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func newStore(what string, o *redis.Options) *Store {
+	o.DisableIdentity, o.MaxRetries, o.DialerRetries = true, -1, 1
+	return &Store{What: what, client: redis.NewClient(o), options: o}
+}
+
+// poll calls try until it returns nil, or returns its last error when ctx ends
+// or it should have happened.
+func poll(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// Close ends what OpenStore started.
+func (s *Store) Close() error { return s.stop() }
+
+func (s *Store) dial() (net.Conn, error) { return net.Dial(s.options.Network, s.options.Addr) }
+
+// passwordFile writes the password for a gateway; empty without one.
+func (s *Store) passwordFile(dir string) (string, error) {
+	if s.options.Password == "" {
+		return "", nil
+	}
+	file := filepath.Join(dir, "redis-password")
+	return file, os.WriteFile(file, []byte(s.options.Password), 0o600)
+}
+
+// keys lists what is under a prefix.
+func (s *Store) keys(ctx context.Context, prefix string) ([]string, error) {
+	var keys []string
+	all := s.client.Scan(ctx, 0, prefix+":*", 1000).Iterator()
+	for all.Next(ctx) {
+		keys = append(keys, all.Val())
+	}
+	return keys, all.Err()
+}
+
+// spoil replaces all that is under a prefix by bytes that no gateway wrote.
+func (s *Store) spoil(ctx context.Context, prefix string) error {
+	keys, err := s.keys(ctx, prefix)
+	for _, key := range keys {
+		err = errors.Join(err, s.client.Set(ctx, key, "\x00garbage", redis.KeepTTL).Err())
+	}
+	return err
+}
+
+// clear removes all that is under a prefix.
+func (s *Store) clear(ctx context.Context, prefix string) error {
+	keys, err := s.keys(ctx, prefix)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	return s.client.Del(ctx, keys...).Err()
+}

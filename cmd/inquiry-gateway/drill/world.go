@@ -1,0 +1,217 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream/legacy"
+)
+
+const (
+	// keyLife is for how long a key is known at the least: a drill takes less.
+	keyLife = 5 * time.Minute
+	// never is longer than anybody waits.
+	never = time.Hour
+	// patience is what a part that is well gets on a busy machine: its timeout is
+	// not what is drilled then.
+	patience = 2 * time.Second
+	// grace is for what a gateway still does when it is stopped.
+	grace = time.Second
+)
+
+// world is what a gateway depends on, all of it the drill's own.
+type world struct {
+	dir     string
+	prefix  string
+	callers callers
+	system  *legacy.Server
+	legacy  *server
+	store   *Store // nil: without Redis
+	redis   *proxy
+	keys    keyStore
+	config  config.Config
+}
+
+// close ends everything that the world runs.
+func (w *world) close(ctx context.Context) error {
+	if w.keys != nil {
+		w.keys.close()
+	}
+	if w.legacy != nil {
+		w.legacy.close()
+	}
+	err := os.RemoveAll(w.dir)
+	if w.redis != nil {
+		w.redis.close()
+		err = errors.Join(err, w.store.clear(ctx, w.prefix))
+	}
+	return err
+}
+
+// newWorld makes one in which all is well, and the configuration of a gateway in
+// it. What of the settings is taken is named here; all else has its default.
+func (r *run) newWorld(ctx context.Context, c Cell) (w *world, err error) {
+	w = &world{system: legacy.New(legacy.Options{Seed: 1, Inquiries: 300}), prefix: fmt.Sprintf("%s-%d", r.prefix, r.worlds.Add(1))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close(ctx))
+		}
+	}()
+	if w.dir, err = os.MkdirTemp(r.Dir, "world-"); err != nil {
+		return w, err
+	}
+	if w.callers, err = newCallers(); err != nil {
+		return w, err
+	}
+	if w.legacy, err = serve(w.system); err != nil {
+		return w, err
+	}
+	w.config = r.settings()
+	w.config.Upstream.BaseURL = w.legacy.url()
+	if err = w.addRedis(r); err != nil {
+		return w, err
+	}
+	if err = w.addKeys(ctx, r); err != nil {
+		return w, err
+	}
+	w.keys.configure(&w.config)
+	w.bePatient(c)
+	return w, nil
+}
+
+// bePatient gives time to the parts whose slowness is not drilled.
+func (w *world) bePatient(c Cell) {
+	more := func(timeout *time.Duration, s State) {
+		if s != Slow && s != Down {
+			*timeout = max(*timeout, patience)
+		}
+	}
+	more(&w.config.Redis.Timeout, c.Redis)
+	more(&w.config.Upstream.Timeout, c.Legacy)
+	w.config.Upstream.Timeout = min(w.config.Upstream.Timeout, w.config.RequestTimeout)
+	if i := w.config.Auth.Introspection; i != nil {
+		more(&i.Timeout, c.Keys)
+	}
+	if k := w.config.Auth.Redis; k != nil {
+		more(&k.Timeout, c.Redis)
+	}
+}
+
+// settings are those of the drilled configuration that decide its moments.
+func (r *run) settings() config.Config {
+	from, c := r.Config, config.Default()
+	c.Listen, c.Ops.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.RequestTimeout, c.ShutdownGrace = from.RequestTimeout, grace
+	c.Cache.Buyer, c.Cache.Jitter = from.Cache.Buyer, from.Cache.Jitter
+	c.Cache.FleetCoalescing = from.Cache.FleetCoalescing
+	// A list has to be known when the trouble comes, however short its ttl is.
+	c.Cache.Buyer.TTL, c.Cache.Buyer.ByStatus = max(c.Cache.Buyer.TTL, keyLife), nil
+	c.Upstream = r.mapping
+	c.Upstream.Timeout, c.Upstream.Retry, c.Upstream.Breaker = from.Upstream.Timeout, from.Upstream.Retry, from.Upstream.Breaker
+	return c
+}
+
+func (w *world) addRedis(r *run) (err error) {
+	if !r.terms.redis {
+		return nil
+	}
+	w.store = r.Store
+	if w.redis, err = newProxy(w.store.dial); err != nil {
+		return err
+	}
+	c := cache.DefaultRedisConfig()
+	c.Addrs, c.Prefix, c.Timeout = []string{w.redis.addr()}, w.prefix, r.Config.Redis.Timeout
+	c.Username, c.DB = w.store.options.Username, w.store.options.DB
+	c.PasswordFile, err = w.store.passwordFile(w.dir)
+	w.config.Redis = c
+	return err
+}
+
+func (w *world) addKeys(ctx context.Context, r *run) (err error) {
+	switch a := r.Config.Auth; {
+	case r.terms.keys == FromIntrospection:
+		w.keys, err = newAuthServer(*a.Introspection, w.callers)
+	case r.terms.keys == FromRedis && r.terms.redis:
+		w.keys, err = newKeysInRedis(ctx, w.store, w.prefix, *a.Redis, w.callers)
+	default:
+		w.keys, err = newKeysFile(ctx, w.dir, w.callers)
+	}
+	return err
+}
+
+// harm puts the parts into the states of a cell.
+func (w *world) harm(ctx context.Context, c Cell) error {
+	var errs []error
+	switch c.Redis {
+	case Slow:
+		w.redis.stall()
+	case Down:
+		w.redis.end()
+	case Garbage:
+		errs = append(errs, w.store.spoil(ctx, w.prefix))
+	}
+	switch c.Legacy {
+	case Slow:
+		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Delay: never}))
+	case Down:
+		w.legacy.close()
+	case Garbage:
+		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultHTML}))
+	}
+	if c.Keys != Up {
+		errs = append(errs, w.keys.harm(ctx, c.Keys))
+	}
+	return errors.Join(errs...)
+}
+
+// server is an HTTP server on a free port of this machine.
+type server struct {
+	listener net.Listener
+	http     *http.Server
+	once     sync.Once
+	wg       sync.WaitGroup
+}
+
+func serve(h http.Handler) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{listener: l, http: &http.Server{Handler: h, ReadHeaderTimeout: never, ErrorLog: log.New(io.Discard, "", 0)}}
+	s.wg.Go(func() { _ = s.http.Serve(l) }) // it ends with close, which is no error
+	return s, nil
+}
+
+func (s *server) url() string { return "http://" + s.listener.Addr().String() }
+
+// close cuts all connections, and refuses new ones.
+func (s *server) close() {
+	s.once.Do(func() {
+		_ = s.http.Close() // of a listener that nobody needs any more
+		s.wg.Wait()
+	})
+}
+
+// latch is a state that is set once.
+type latch struct{ state atomic.Value }
+
+func (l *latch) set(s State) { l.state.Store(s) }
+
+func (l *latch) get() State {
+	s, ok := l.state.Load().(State)
+	if !ok {
+		return Up
+	}
+	return s
+}
