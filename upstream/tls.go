@@ -17,7 +17,8 @@ import (
 // TLSConfig is for a legacy system behind a private CA or one that asks for a
 // client certificate. The files are read again when they change; while they
 // cannot be used the last good ones stay. Empty: the machine's roots, no
-// certificate.
+// certificate. They count for the token endpoint of auth, too, so ca_file must
+// hold its authority besides where that is another one.
 type TLSConfig struct {
 	CAFile   string `yaml:"ca_file"`   // PEM; the only roots that are believed
 	CertFile string `yaml:"cert_file"` // PEM; with key_file

@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
+	"sync/atomic"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -59,11 +59,6 @@ func addKeys(ctx context.Context, to keyAdder, c callers) error {
 // keysFile is a keys file in the folder of a world.
 type keysFile struct{ path string }
 
-func newKeysFile(ctx context.Context, dir string, c callers) (keysFile, error) {
-	f := keysFile{filepath.Join(dir, "keys.yaml")}
-	return f, addKeys(ctx, auth.NewKeysFile(f.path, auth.Hasher{}), c)
-}
-
 func (f keysFile) configure(c *config.Config) { c.Auth = auth.Config{KeysFile: f.path} }
 
 func (f keysFile) harm(_ context.Context, s State) error {
@@ -78,12 +73,11 @@ func (f keysFile) close() {}
 // keysInRedis are in the gateway's own Redis, which is harmed by itself.
 type keysInRedis struct{ settings auth.RedisConfig }
 
-func newKeysInRedis(ctx context.Context, s *Store, prefix string, settings auth.RedisConfig, c callers) (keysInRedis, error) {
-	settings.TTL = max(settings.TTL, keyLife)
-	return keysInRedis{settings}, addKeys(ctx, auth.NewRedisKeys(s.client, prefix, auth.Hasher{}), c)
+func (k keysInRedis) configure(c *config.Config) {
+	k.settings.TTL = max(k.settings.TTL, keyLife)
+	c.Auth = auth.Config{Redis: &k.settings}
 }
 
-func (k keysInRedis) configure(c *config.Config)        { c.Auth = auth.Config{Redis: &k.settings} }
 func (k keysInRedis) harm(context.Context, State) error { return nil }
 func (k keysInRedis) close()                            {}
 
@@ -92,22 +86,24 @@ type authServer struct {
 	*server
 	settings auth.IntrospectionConfig
 	accounts map[string]string // by key
-	trouble  latch
+	state    atomic.Value      // State; nothing while it is up
 }
 
 func newAuthServer(settings auth.IntrospectionConfig, c callers) (*authServer, error) {
-	if settings.TTL > 0 {
-		settings.TTL = max(settings.TTL, keyLife)
-	}
 	s := &authServer{settings: settings, accounts: map[string]string{c.known.key: c.known.account, c.stranger.key: c.stranger.account}}
 	var err error
-	s.server, err = serve(s)
-	return s, err
+	if s.server, err = serve(s); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *authServer) configure(c *config.Config) {
 	i := auth.DefaultIntrospectionConfig()
 	i.URL, i.Timeout, i.TTL, i.NegativeTTL = s.url(), s.settings.Timeout, s.settings.TTL, s.settings.NegativeTTL
+	if i.TTL > 0 {
+		i.TTL = max(i.TTL, keyLife)
+	}
 	c.Auth = auth.Config{Introspection: &i}
 }
 
@@ -115,14 +111,14 @@ func (s *authServer) harm(_ context.Context, state State) error {
 	if state == Down {
 		s.server.close()
 	}
-	s.trouble.set(state)
+	s.state.Store(state)
 	return nil
 }
 
 // ServeHTTP answers one question, as the server's state lets it.
 func (s *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	account, known := s.accounts[r.PostFormValue("token")]
-	switch s.trouble.get() {
+	switch s.state.Load() {
 	case Slow:
 		<-r.Context().Done()
 		return

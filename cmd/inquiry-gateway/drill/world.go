@@ -9,18 +9,21 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream/legacy"
 )
 
 const (
-	// keyLife is for how long a key is known at the least: a drill takes less.
-	keyLife = 5 * time.Minute
+	// keyLife is for how long keys and lists are known at the least, and drillLife
+	// for how long they are of any use: a drill takes less.
+	keyLife   = 5 * time.Minute
+	drillLife = time.Hour
 	// never is longer than anybody waits.
 	never = time.Hour
 	// patience is what a part that is well gets on a busy machine: its timeout is
@@ -115,8 +118,11 @@ func (r *run) settings() config.Config {
 	c.RequestTimeout, c.ShutdownGrace = from.RequestTimeout, grace
 	c.Cache.Buyer, c.Cache.Jitter = from.Cache.Buyer, from.Cache.Jitter
 	c.Cache.FleetCoalescing = from.Cache.FleetCoalescing
-	// A list has to be known when the trouble comes, however short its ttl is.
-	c.Cache.Buyer.TTL, c.Cache.Buyer.ByStatus = max(c.Cache.Buyer.TTL, keyLife), nil
+	// A list has to be known when the trouble comes, however short its ttl is; and
+	// with more of that the rest must not be more than a configuration may have.
+	b := &c.Cache.Buyer
+	b.TTL, b.ByStatus = max(b.TTL, keyLife), nil
+	b.StaleWhileRevalidate, b.StaleIfError = min(b.StaleWhileRevalidate, drillLife), min(b.StaleIfError, drillLife)
 	c.Upstream = r.mapping
 	c.Upstream.Timeout, c.Upstream.Retry, c.Upstream.Breaker = from.Upstream.Timeout, from.Upstream.Retry, from.Upstream.Breaker
 	return c
@@ -138,16 +144,24 @@ func (w *world) addRedis(r *run) (err error) {
 	return err
 }
 
-func (w *world) addKeys(ctx context.Context, r *run) (err error) {
-	switch a := r.Config.Auth; {
+func (w *world) addKeys(ctx context.Context, r *run) error {
+	a := r.Config.Auth
+	switch {
 	case r.terms.keys == FromIntrospection:
-		w.keys, err = newAuthServer(*a.Introspection, w.callers)
+		s, err := newAuthServer(*a.Introspection, w.callers)
+		if err != nil {
+			return err
+		}
+		w.keys = s
 	case r.terms.keys == FromRedis && r.terms.redis:
-		w.keys, err = newKeysInRedis(ctx, w.store, w.prefix, *a.Redis, w.callers)
+		w.keys = keysInRedis{*a.Redis}
+		return addKeys(ctx, auth.NewRedisKeys(w.store.client, w.prefix, auth.Hasher{}), w.callers)
 	default:
-		w.keys, err = newKeysFile(ctx, w.dir, w.callers)
+		f := keysFile{filepath.Join(w.dir, "keys.yaml")}
+		w.keys = f
+		return addKeys(ctx, auth.NewKeysFile(f.path, auth.Hasher{}), w.callers)
 	}
-	return err
+	return nil
 }
 
 // harm puts the parts into the states of a cell.
@@ -188,7 +202,7 @@ func serve(h http.Handler) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{listener: l, http: &http.Server{Handler: h, ReadHeaderTimeout: never, ErrorLog: log.New(io.Discard, "", 0)}}
+	s := &server{listener: l, http: &http.Server{Handler: h, ReadHeaderTimeout: soon, ErrorLog: log.New(io.Discard, "", 0)}}
 	s.wg.Go(func() { _ = s.http.Serve(l) }) // it ends with close, which is no error
 	return s, nil
 }
@@ -201,17 +215,4 @@ func (s *server) close() {
 		_ = s.http.Close() // of a listener that nobody needs any more
 		s.wg.Wait()
 	})
-}
-
-// latch is a state that is set once.
-type latch struct{ state atomic.Value }
-
-func (l *latch) set(s State) { l.state.Store(s) }
-
-func (l *latch) get() State {
-	s, ok := l.state.Load().(State)
-	if !ok {
-		return Up
-	}
-	return s
 }
