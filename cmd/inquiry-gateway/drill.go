@@ -46,32 +46,18 @@ func drillCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(drillIn(ctx, c, dir), os.RemoveAll(dir))
+			// Everything has ended before anything is written: who reads the first
+			// lines only, as head does, ends this process with them.
+			report, err := drillIn(ctx, c, dir)
+			if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+				return err
+			}
+			return showDrill(c, report)
 		},
 	}
 }
 
-func drillIn(ctx context.Context, c *cli.Command, dir string) (err error) {
-	cfg, whose, err := drilledConfig(c.String("config"))
-	if err != nil {
-		return err
-	}
-	o := drill.Options{Config: cfg, Whose: whose, Start: startDrilled, Dir: dir, Slack: drillSlack}
-	if len(cfg.Redis.Addrs) > 0 {
-		o.Store, err = drill.OpenStore(ctx, os.Getenv("REDIS_URL"), dir)
-		if err != nil && !errors.Is(err, drill.ErrNoStore) {
-			return err
-		}
-	}
-	if o.Store != nil {
-		defer func() { err = errors.Join(err, o.Store.Close()) }()
-	} else if c.Bool("require-redis") {
-		return fmt.Errorf("--require-redis: %w", errors.Join(err, errNoRedisConfigured(cfg)))
-	}
-	report, err := drill.Run(ctx, o)
-	if err != nil {
-		return err
-	}
+func showDrill(c *cli.Command, report drill.Report) (err error) {
 	out := c.Root().Writer
 	if c.Bool("json") {
 		err = json.NewEncoder(out).Encode(report)
@@ -79,6 +65,26 @@ func drillIn(ctx context.Context, c *cli.Command, dir string) (err error) {
 		err = report.WriteText(out)
 	}
 	return errors.Join(err, report.Err())
+}
+
+func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Report, err error) {
+	cfg, whose, err := drilledConfig(c.String("config"))
+	if err != nil {
+		return report, err
+	}
+	o := drill.Options{Config: cfg, Whose: whose, Start: startDrilled, Dir: dir, Slack: drillSlack}
+	if len(cfg.Redis.Addrs) > 0 {
+		o.Store, err = drill.OpenStore(ctx, os.Getenv("REDIS_URL"), dir)
+		if err != nil && !errors.Is(err, drill.ErrNoStore) {
+			return report, err
+		}
+	}
+	if o.Store != nil {
+		defer func() { err = errors.Join(err, o.Store.Close()) }()
+	} else if c.Bool("require-redis") {
+		return report, fmt.Errorf("--require-redis: %w", errors.Join(err, errNoRedisConfigured(cfg)))
+	}
+	return drill.Run(ctx, o)
 }
 
 func errNoRedisConfigured(cfg config.Config) error {
