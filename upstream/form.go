@@ -14,6 +14,8 @@ import (
 // what it costs without forms.
 type form struct {
 	raw   string // the name as it stands in the reply, quotation marks included
+	head  uint64 // its first eight bytes, the first one lowest
+	mask  uint64 // of those that it has
 	name  string // what it means
 	node  *node  // that asks for the value; nil: nobody does
 	kids  []form // the members of objects at this place
@@ -51,6 +53,14 @@ func (s *kidSet) reach(k int) bool {
 		}
 	}
 	return false
+}
+
+// stands tells whether the form's name stands at i.
+func (f *form) stands(s string, i int) bool {
+	if i+8 > len(s) || (eight(s, i)^f.head)&f.mask != 0 {
+		return false
+	}
+	return len(f.raw) <= 8 || strings.HasPrefix(s[i+8:], f.raw[8:])
 }
 
 // items gives the list whose items stand in an array, or in an object if keyed.
@@ -93,7 +103,7 @@ func (r *reply) each(f *form) *form {
 // kids, and makes it one if it is new. k is negative if it may not become one.
 func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 	for k := next + 1; k < min(next+4, len(f.kids)); k++ { // the next ones are missing
-		if strings.HasPrefix(p.s[i:], f.kids[k].raw) {
+		if f.kids[k].stands(p.s, i) {
 			return k, i + len(f.kids[k].raw)
 		}
 	}
@@ -118,6 +128,11 @@ func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 	if seen.reach(next) { // those that were met keep their numbers
 		k = len(f.kids)
 	}
-	f.kids = slices.Insert(f.kids, k, form{raw: raw, name: name, node: f.node.child(name)})
+	kid := form{raw: raw, name: name, node: f.node.child(name)}
+	for b := range min(len(raw), 8) {
+		kid.head |= uint64(raw[b]) << (8 * b)
+		kid.mask |= 0xff << (8 * b)
+	}
+	f.kids = slices.Insert(f.kids, k, kid)
 	return k, after
 }

@@ -21,11 +21,11 @@ const removed = "[removed]"
 // Its zero value is empty.
 type idSet struct {
 	keys  []uuid
-	uuids map[uuid]struct{} // the same, once a text holds more digits than one has
-	long  *longIDs          // nil: none
-	short *shortIDs         // nil: none
-	spans []span            // of the text that is being cleaned
-	texts slab              // of cleaned texts
+	index uuidIndex // of the keys, once a text holds more digits than one has
+	long  *longIDs  // nil: none
+	short *shortIDs // nil: none
+	spans []span    // of the text that is being cleaned
+	texts slab      // of cleaned texts
 }
 
 // add takes an id, or all ids within an array or object.
@@ -75,17 +75,13 @@ func (set *idSet) addLong(id string) {
 	set.long.add(id)
 }
 
-// isUUID looks a key up. Most replies quote no id at all, so the set is made at
-// the first question.
+// isUUID looks a key up. Most replies quote no id next to other digits, so the
+// index is made at the first question.
 func (set *idSet) isUUID(key uuid) bool {
-	if len(set.uuids) == 0 {
-		set.uuids = make(map[uuid]struct{}, len(set.keys))
-		for _, k := range set.keys {
-			set.uuids[k] = struct{}{}
-		}
+	if set.index.of != len(set.keys) {
+		set.index.build(set.keys)
 	}
-	_, ok := set.uuids[key]
-	return ok
+	return set.index.has(set.keys, key)
 }
 
 // empty tells whether there is nothing to look for.
@@ -129,7 +125,6 @@ func (set *idSet) without(s string, spans []span, n *int) string {
 // merge takes over the ids of another set.
 func (set *idSet) merge(other *idSet) {
 	set.keys = append(set.keys, other.keys...)
-	set.uuids = nil
 	if other.long != nil {
 		for id := range other.long.all {
 			set.addLong(id)

@@ -155,3 +155,26 @@ func TestHex8(t *testing.T) {
 		}
 	}
 }
+
+func TestUUIDIndex(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one := rapid.Custom(func(t *rapid.T) uuid {
+			return uuid{rapid.Uint64Range(0, 3).Draw(t, "high"), rapid.Uint64Range(0, 40).Draw(t, "low")}
+		})
+		var set idSet
+		known := map[uuid]bool{}
+		for range 2 { // more ids come after the first question
+			for _, key := range rapid.SliceOfN(one, 1, 60).Draw(t, "keys") {
+				set.keys = append(set.keys, key)
+				known[key] = true
+			}
+			for high := range uint64(4) {
+				for low := range uint64(41) {
+					if key := (uuid{high, low}); set.isUUID(key) != known[key] {
+						t.Fatalf("%v among %v: %v", key, set.keys, set.isUUID(key))
+					}
+				}
+			}
+		}
+	})
+}

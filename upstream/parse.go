@@ -72,7 +72,7 @@ func (p *parser) value(i int, f *form, depth int) (end int) {
 		return p.fail(i, "the text ends where a value is expected")
 	}
 	v := slot{from: int32(i)}
-	switch c := p.s[i]; c {
+	switch p.s[i] {
 	case '"':
 		v.kind = text
 		end, v.esc = p.str(i)
@@ -125,7 +125,7 @@ func (p *parser) object(i int, f *form, depth int) int {
 	}
 	for next := 0; ; next++ {
 		var after int
-		if next < len(f.kids) && strings.HasPrefix(p.s[i:], f.kids[next].raw) {
+		if next < len(f.kids) && f.kids[next].stands(p.s, i) {
 			after = i + len(f.kids[next].raw)
 		} else if next, after = p.kid(i, f, next, &seen); after < 0 {
 			return after
@@ -138,8 +138,12 @@ func (p *parser) object(i int, f *form, depth int) int {
 		if i = p.colon(after); i < 0 {
 			return i
 		}
-		if i = p.value(p.space(i), &f.kids[next], depth); i < 0 {
+		if i = p.value(i, &f.kids[next], depth); i < 0 {
 			return i
+		}
+		if i+1 < len(p.s) && p.s[i] == ',' && p.s[i+1] > ' ' { // what next says, of compact replies
+			i++
+			continue
 		}
 		more := false
 		if i, more = p.next(i, '}'); !more {
@@ -171,7 +175,6 @@ func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
 		if i = p.colon(after); i < 0 {
 			return i
 		}
-		i = p.space(i)
 		if items != nil {
 			i = p.member(i, f, key, depth)
 		} else {
@@ -203,15 +206,20 @@ func (p *parser) key(i int) (key string, after int) {
 	return key, after
 }
 
-// colon parses the colon after a name.
+// colon parses the colon after a name, and the white space around it.
 func (p *parser) colon(i int) int {
-	if i < len(p.s) && p.s[i] == ':' {
+	if i+1 < len(p.s) && p.s[i] == ':' && p.s[i+1] > ' ' {
 		return i + 1
 	}
+	return p.farColon(i)
+}
+
+// farColon is for a colon with white space around it, and for none.
+func (p *parser) farColon(i int) int {
 	if i = p.space(i); i >= len(p.s) || p.s[i] != ':' {
 		return p.fail(i, "a colon is expected")
 	}
-	return i + 1
+	return p.space(i + 1)
 }
 
 // next parses what follows an element: a comma and the white space after it,

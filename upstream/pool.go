@@ -75,7 +75,7 @@ func (r *reply) reset() {
 	*r = reply{
 		plan: r.plan, frames: r.frames, memory: r.memory, forms: forms, learnt: learnt,
 		list: emptied(r.list), responses: emptied(r.responses), keys: emptied(r.keys), fetchIDs: emptied(r.fetchIDs), samples: emptied(r.samples),
-		ids: idSet{keys: emptied(r.ids.keys), spans: emptied(r.ids.spans), texts: r.ids.texts.emptied()},
+		ids: idSet{keys: emptied(r.ids.keys), spans: emptied(r.ids.spans), texts: r.ids.texts.emptied(), index: uuidIndex{places: emptied(r.ids.index.places)}},
 	}
 	if r.list == nil {
 		r.list = []Inquiry{} // an empty list is a list

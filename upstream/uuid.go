@@ -1,9 +1,55 @@
 package upstream
 
-import "strings"
+import (
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+)
 
 // uuid is the value of 32 hexadecimal digits.
 type uuid struct{ high, low uint64 }
+
+// uuidIndex finds a UUID among many. It is a table of their numbers in the list,
+// plus one, with the next free place for one whose own is taken. A map would
+// cost four times as much, and its memory could not be used for the next list.
+type uuidIndex struct {
+	of     int // keys that are in it
+	places []uint32
+	seed   uint64 // nobody can choose ids that share a place
+}
+
+// build makes the table, at most half full.
+func (x *uuidIndex) build(keys []uuid) {
+	size := 1 << bits.Len(uint(2*len(keys)))
+	if cap(x.places) < size {
+		x.places = make([]uint32, size)
+	}
+	x.places = x.places[:size]
+	clear(x.places)
+	x.of, x.seed = len(keys), rand.Uint64()|1
+	for i, key := range keys {
+		at := x.place(key)
+		for x.places[at] != 0 && keys[x.places[at]-1] != key {
+			at = (at + 1) & (size - 1)
+		}
+		x.places[at] = uint32(i + 1)
+	}
+}
+
+// place is where a key stands if nobody else does.
+func (x *uuidIndex) place(key uuid) int {
+	high, low := bits.Mul64(key.high^x.seed, key.low^bits.RotateLeft64(x.seed, 32))
+	return int(high^low) & (len(x.places) - 1)
+}
+
+func (x *uuidIndex) has(keys []uuid, key uuid) bool {
+	for at := x.place(key); x.places[at] != 0; at = (at + 1) & (len(x.places) - 1) {
+		if keys[x.places[at]-1] == key {
+			return true
+		}
+	}
+	return false
+}
 
 // uuidDigits is how many hexadecimal digits a UUID has.
 const uuidDigits = 32
