@@ -40,8 +40,7 @@ const writeSlack = 10 * time.Second
 // app is the whole program, put together but not yet serving; run serves. What
 // a reload replaces is in current; the rest lives as long as the process.
 type app struct {
-	logger   *slog.Logger
-	requests io.Writer // of one line per request
+	outlets
 	public   *server
 	ops      *server
 	memory   memory
@@ -79,11 +78,20 @@ func openListeners(cfg config.Config) (listeners, error) {
 
 func (l listeners) close() error { return errors.Join(l.public.Close(), l.ops.Close()) }
 
+// outlets are where a program tells of itself.
+type outlets struct {
+	logger   *slog.Logger
+	requests io.Writer // of one line per request; the same log as logger's
+	spans    io.Writer // for the exporter of traces that writes
+	// getenv has the variables of OpenTelemetry, which say whether and where spans
+	// go.
+	getenv func(string) string
+}
+
 // newApp puts the parts together. On an error everything already opened is
-// closed again, the listeners included. logger and requests write to the same
-// log; requests gets the records of requests.
-func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Writer) (*app, error) {
-	a := &app{logger: logger, requests: requests, memory: limitMemory(logger), registry: newRegistry()}
+// closed again, the listeners included.
+func newApp(cfg config.Config, l listeners, out outlets) (*app, error) {
+	a := &app{outlets: out, memory: limitMemory(out.logger), registry: newRegistry()}
 	if err := a.build(cfg, l); err != nil {
 		return nil, errors.Join(err, l.close(), a.closeParts(context.Background()))
 	}
@@ -92,7 +100,7 @@ func newApp(cfg config.Config, l listeners, logger *slog.Logger, requests io.Wri
 
 func (a *app) build(cfg config.Config, l listeners) error {
 	var err error
-	if a.traces, err = openTraces(os.Stdout, a.logger, a.registry); err != nil {
+	if a.traces, err = openTraces(a.outlets, a.registry); err != nil {
 		return err
 	}
 	a.reloads = newReloadMetrics(a.registry)

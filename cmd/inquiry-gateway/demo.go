@@ -80,7 +80,7 @@ func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, cal
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.close())
 	}
-	a, err := newApp(loaded.Config, l, logger, out)
+	a, err := newApp(loaded.Config, l, outlets{logger: logger, requests: out, spans: d.out, getenv: os.Getenv})
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}

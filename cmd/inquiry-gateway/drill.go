@@ -108,14 +108,15 @@ func drilledConfig(file string) (config.Config, string, error) {
 	return cfg, "a gateway as it is delivered", nil
 }
 
-// startDrilled runs a gateway as serve does, but for its log.
+// startDrilled runs a gateway as serve does, but for its log, and without
+// traces: a drill's failures are nobody's.
 func startDrilled(ctx context.Context, cfg config.Config) (drill.Gateway, error) {
 	l, err := openListeners(cfg)
 	if err != nil {
 		return drill.Gateway{}, err
 	}
 	log := &causes{byID: map[string]string{}}
-	a, err := newApp(cfg, l, slog.New(slog.DiscardHandler), log)
+	a, err := newApp(cfg, l, outlets{logger: slog.New(slog.DiscardHandler), requests: log, getenv: func(string) string { return "" }})
 	if err != nil {
 		return drill.Gateway{}, err
 	}

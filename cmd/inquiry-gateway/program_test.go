@@ -124,7 +124,7 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = newApp(loaded.Config, l, slog.New(slog.NewJSONHandler(p.logs, nil)), p.logs); err != nil {
+	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(slog.NewJSONHandler(p.logs, nil)), requests: p.logs, spans: io.Discard, getenv: os.Getenv}); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
@@ -38,7 +39,7 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			a, err := newApp(cfg, l, logger, out)
+			a, err := newApp(cfg, l, outlets{logger: logger, requests: out, spans: c.Root().Writer, getenv: os.Getenv})
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func checkCommand() *cli.Command {
 // checkParts builds everything that serve would build, short of listening, so
 // that what is in the named files is checked too.
 func checkParts(cfg config.Config) (err error) {
-	a := &app{logger: slog.New(slog.DiscardHandler), registry: newRegistry()}
+	a := &app{outlets: outlets{logger: slog.New(slog.DiscardHandler)}, registry: newRegistry()}
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err

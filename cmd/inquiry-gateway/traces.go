@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -42,19 +41,18 @@ type traces struct {
 }
 
 // openTraces reads the variables of OpenTelemetry. Where they do not ask for
-// traces there is no provider, and only the counter exists. stdout is for the
-// exporter of that name.
-func openTraces(stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer) (*traces, error) {
+// traces there is no provider, and only the counter exists.
+func openTraces(out outlets, reg prometheus.Registerer) (*traces, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "inquiry_gateway_traces_spans_total",
 		Help: "Spans by what became of them: exported, failed at the exporter, wholly or in part, or dropped because too many were waiting.",
 	}, []string{"result"})
 	sender := &spanSender{
-		logger: logger, exported: spans.WithLabelValues("exported"), failed: spans.WithLabelValues("failed"), dropped: spans.WithLabelValues("dropped"),
+		logger: out.logger, exported: spans.WithLabelValues("exported"), failed: spans.WithLabelValues("failed"), dropped: spans.WithLabelValues("dropped"),
 	}
 	reg.MustRegister(spans)
-	t := &traces{sender: sender, logger: logger}
-	env, err := readTraceEnv(os.Getenv)
+	t := &traces{sender: sender, logger: out.logger}
+	env, err := readTraceEnv(out.getenv)
 	if err != nil || env.name == "" {
 		return t, err
 	}
@@ -65,7 +63,7 @@ func openTraces(stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer
 	if err != nil {
 		return t, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	if sender.SpanExporter, err = env.exporter(ctx, stdout); err != nil {
+	if sender.SpanExporter, err = env.exporter(ctx, out.spans); err != nil {
 		return t, fmt.Errorf("OTEL_EXPORTER_OTLP_*: the exporter cannot be made: %w", err)
 	}
 	sender.life, sender.end = context.WithCancel(ctx)
@@ -74,7 +72,7 @@ func openTraces(stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer
 		sdktrace.WithSpanProcessor(&spanQueue{sdktrace.NewBatchSpanProcessor(sender), sender, env.queue}),
 		sdktrace.WithoutPanicRecording(), // its text may be anything
 	)
-	logger.Info("traces are sent", "exporter", env.name, "protocol", env.protocol, "endpoint", env.endpoint, "sampler", env.sampler)
+	t.logger.Info("traces are sent", "exporter", env.name, "protocol", env.protocol, "endpoint", env.endpoint, "sampler", env.sampler)
 	return t, nil
 }
 

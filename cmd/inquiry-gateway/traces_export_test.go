@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -254,7 +255,7 @@ func TestServeRefusesWrongVariables(t *testing.T) {
 func TestConsoleExporter(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	var out bytes.Buffer
-	traces, err := openTraces(&out, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	traces, err := openTraces(outlets{logger: slog.New(slog.DiscardHandler), spans: &out, getenv: os.Getenv}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
