@@ -87,6 +87,17 @@ func (set *idSet) isUUID(key uuid) bool {
 // empty tells whether there is nothing to look for.
 func (set *idSet) empty() bool { return len(set.keys) == 0 && set.long == nil && set.short == nil }
 
+// shortest is how many bytes a text has at least that has an id in it.
+func (set *idSet) shortest() int {
+	switch {
+	case set.short != nil:
+		return 1
+	case set.long != nil:
+		return longHead
+	}
+	return uuidDigits
+}
+
 // clean gives the text without the ids, and how many there were.
 func (set *idSet) clean(s string) (string, int) {
 	n := 0

@@ -231,7 +231,7 @@ func zoneSpans(loc *time.Location) offsets {
 // unix gives the time at which the clock on the wall shows wall.
 func (list offsets) unix(wall int64) (int64, bool) {
 	i := len(list) - 1
-	if i > 0 {
+	if i > 0 && wall < list[i].from { // most zones have settled long ago
 		i = sort.Search(len(list), func(i int) bool { return wall < list[i].to })
 	}
 	if i == len(list) || wall < list[i].from || wall >= list[i].to {

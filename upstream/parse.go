@@ -74,6 +74,9 @@ func (p *parser) value(i int, f *form, depth int) (end int) {
 	v := slot{from: int32(i)}
 	switch p.s[i] {
 	case '"':
+		if n := f.node; n != nil && n.id && len(n.slots) == 0 && p.into.ids.addUUID(p.s, i) {
+			return i + len(quotedUUID)
+		}
 		v.kind = text
 		end, v.esc = p.str(i)
 	case '{':

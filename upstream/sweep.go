@@ -7,26 +7,30 @@ func (r *reply) sweep() {
 	if r.ids.empty() {
 		return
 	}
-	p := r.plan
+	p, least := r.plan, r.ids.shortest()
 	for i := range r.list {
 		inq := &r.list[i]
-		r.cleanText(p.title, &inq.Title)
-		r.cleanText(p.content, &inq.Content)
-		r.cleanText(p.status, &inq.Status)
-		r.cleanText(p.inquiryType, &inq.InquiryType.String)
-		r.cleanText(p.company, &inq.CompanyName)
+		r.cleanText(p.title, &inq.Title, least)
+		r.cleanText(p.content, &inq.Content, least)
+		r.cleanText(p.status, &inq.Status, least)
+		r.cleanText(p.inquiryType, &inq.InquiryType.String, least)
+		r.cleanText(p.company, &inq.CompanyName, least)
 		for j := range inq.Responses {
-			r.cleanText(p.responses.content, &inq.Responses[j].Content)
-			r.cleanText(p.responses.role, &inq.Responses[j].ResponderType.String)
+			r.cleanText(p.responses.content, &inq.Responses[j].Content, least)
+			r.cleanText(p.responses.role, &inq.Responses[j].ResponderType.String, least)
 		}
 	}
 }
 
-// cleanText cleans one text and counts what was in it under the field's name.
-func (r *reply) cleanText(t *textPlan, s *string) {
-	if t == nil || !t.guarded() || *s == "" {
-		return
+// cleanText cleans one text, unless it is too short to hold an id.
+func (r *reply) cleanText(t *textPlan, s *string, least int) {
+	if len(*s) >= least && t != nil && t.guarded() {
+		r.clean(t, s)
 	}
+}
+
+// clean cleans one text and counts what was in it under the field's name.
+func (r *reply) clean(t *textPlan, s *string) {
 	clean, n := r.ids.clean(*s)
 	if n == 0 {
 		return

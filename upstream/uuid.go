@@ -154,6 +154,22 @@ func uuid36(s string) (key uuid, ok bool) {
 	return uuid{a<<32 | b, c<<32 | d}, badA|badB|badC|badD == 0
 }
 
+// quotedUUID is how long a UUID is in a reply.
+const quotedUUID = `"6f1c2a34-1111-4222-8333-9444555666aa"`
+
+// addUUID takes the id if what stands at i is the usual notation of one, in
+// quotation marks. Then it is a valid string, too.
+func (set *idSet) addUUID(s string, i int) bool {
+	if len(s)-i < len(quotedUUID) || s[i+len(quotedUUID)-1] != '"' {
+		return false
+	}
+	key, ok := uuid36(s[i+1 : i+len(quotedUUID)-1])
+	if ok {
+		set.keys = append(set.keys, key)
+	}
+	return ok
+}
+
 // four gives the four bytes at i, the first one highest.
 func four(s string, i int) uint64 {
 	b := s[i : i+4]
