@@ -9,9 +9,9 @@ import (
 // have, in which order. The records of a list are much alike, so nearly every
 // name is the one that stood after the one before in the last record. Then one
 // comparison finds its node, skips it, and knows that it is no duplicate: each
-// kid has another name, and is met once. A form never decides what is right; a
-// name that is none of the kids costs a look at all of them, or, past maxKids,
-// what it costs without forms.
+// kid has another name, and is met once. A form never decides what is right. A
+// name out of order costs a look at all kids; an object with many of those, or
+// with more names than are learnt, is read without the form.
 type form struct {
 	raw   string // the name as it stands in the reply, quotation marks included
 	head  uint64 // its first eight bytes, the first one lowest
@@ -24,26 +24,30 @@ type form struct {
 }
 
 // Bounds of what is learnt: of names in one place, of names and places in all,
-// and of the length of a name.
+// and of the length of a name. And of names out of order in one object.
 const (
 	maxKids   = 256
 	maxLearnt = 1024
 	maxLearn  = 64
+	maxStrays = 16
 )
 
 // kidSet tells which kids an object has had.
-type kidSet [maxKids / 64]uint64
+type kidSet struct {
+	bits   [maxKids / 64]uint64
+	strays int // kids that came out of order
+}
 
 // add tells whether a kid is new.
 func (s *kidSet) add(k int) bool {
 	bit := uint64(1) << (k & 63)
-	old := s[k>>6&3]
-	s[k>>6&3] = old | bit
+	old := s.bits[k>>6&3]
+	s.bits[k>>6&3] = old | bit
 	return old&bit == 0
 }
 
 // has tells whether a kid is there.
-func (s *kidSet) has(k int) bool { return s[k>>6&3]>>(k&63)&1 != 0 }
+func (s *kidSet) has(k int) bool { return s.bits[k>>6&3]>>(k&63)&1 != 0 }
 
 // reach tells whether a kid from k on is there.
 func (s *kidSet) reach(k int) bool {
@@ -100,9 +104,10 @@ func (r *reply) each(f *form) *form {
 }
 
 // kid finds the name at i, which is not the one that was expected, among all
-// kids, and makes it one if it is new. k is negative if it may not become one.
+// kids, and makes it one if it is new. k is negative if the rest of the object
+// is better read without the form.
 func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
-	for k := next + 1; k < min(next+4, len(f.kids)); k++ { // the next ones are missing
+	for k := next + 1; k < min(next+4, len(f.kids)); k++ { // some are left out
 		if f.kids[k].stands(p.s, i) {
 			return k, i + len(f.kids[k].raw)
 		}
@@ -111,8 +116,12 @@ func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 	if after < 0 {
 		return 0, after
 	}
+	if seen.strays == maxStrays {
+		return -1, after
+	}
 	for k := range f.kids {
 		if f.kids[k].name == name {
+			seen.strays++
 			return k, after
 		}
 	}

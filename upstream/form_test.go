@@ -93,6 +93,42 @@ func TestFormsAreBounded(t *testing.T) {
 	}
 }
 
+// Names that come in another order every time are found, and found twice, too.
+func TestNamesInAnyOrder(t *testing.T) {
+	const n = 3 * maxStrays
+	plan := &endpointPlan{root: &node{}}
+	c := &compiler{plan: plan, root: plan.root}
+	slots := make([]int, n)
+	for i := range slots {
+		slots[i] = c.slot(plan.root.at([]string{each, fmt.Sprint("k", i)}, frameReply))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := newReply(plan, Request{})
+		var objects []string
+		for range 3 {
+			order := rapid.Permutation(slots).Draw(t, "order")
+			members := make([]string, n)
+			for i, k := range order {
+				members[i] = fmt.Sprintf(`"k%d":%d`, k, k+len(objects)*1000)
+			}
+			twice := rapid.IntRange(0, n-1).Draw(t, "twice")
+			bad := "{" + strings.Join(members, ",") + "," + members[twice] + "}"
+			if err := r.parse("["+strings.Join(append(objects, bad), ",")+"]", plan.root, frameReply); err == nil {
+				t.Fatalf("accepted %s twice", members[twice])
+			}
+			objects = append(objects, "{"+strings.Join(members, ",")+"}")
+			if err := r.parse("["+strings.Join(objects, ",")+"]", plan.root, frameReply); err != nil {
+				t.Fatal(err)
+			}
+			for k, slot := range slots {
+				if got, want := r.frames[frameReply].value(slot).raw, fmt.Sprint(k+(len(objects)-1)*1000); got != want {
+					t.Fatalf("k%d is %s, want %s", k, got, want)
+				}
+			}
+		}
+	})
+}
+
 // A string that is not UTF-8 refuses the whole reply, and nothing of it counts.
 func TestNotUTF8(t *testing.T) {
 	section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  on_invalid_record: skip", 1)
