@@ -73,27 +73,35 @@ type headWriter interface {
 	appendHead(b []byte) []byte
 }
 
-// joinedConn is written by one goroutine at a time, which is the one that
-// serves its request.
+// joinedConn is written by the goroutine that serves its request and, with TLS,
+// also by the one that reads ahead: an alert or the answer to a key update may
+// come while something is held back. TLS sends its records in their order, so
+// whichever comes first is held and goes out with the next.
 type joinedConn struct {
 	net.Conn
 	peer    netip.Addr
 	buffers *sync.Pool
-	held    *[]byte    // nil: nothing is held back
-	head    headWriter // whose lines go into the head that is due; nil: none
-	parts   [2][]byte  // of one write, kept here to be allocated once
-	vector  net.Buffers
+
+	mu     sync.Mutex // guards the fields below
+	held   *[]byte    // nil: nothing is held back
+	head   headWriter // whose lines go into the head that is due; nil: none
+	parts  [2][]byte  // of one write, kept here to be allocated once
+	vector net.Buffers
 }
 
 // hold begins to hold back: what is written next is the answer's head, alone.
 // The lines of head, if any, become part of it.
 func (c *joinedConn) hold(head headWriter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.held, c.head = c.buffers.Get().(*[]byte), head
 }
 
 // Write keeps the head until the next part of the answer, which goes out
 // together with it.
 func (c *joinedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case c.held == nil:
 		return c.Conn.Write(p)
@@ -112,7 +120,7 @@ func (c *joinedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeBoth sends what is held and p with one call.
+// writeBoth sends what is held and p with one call. It needs the lock.
 func (c *joinedConn) writeBoth(p []byte) error {
 	c.parts = [2][]byte{*c.held, p}
 	c.vector = c.parts[:]
@@ -126,6 +134,8 @@ func (c *joinedConn) writeBoth(p []byte) error {
 // without a body. After a failure the connection is of no use: part of an answer
 // may have gone out, and nothing may follow it.
 func (c *joinedConn) release() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.held == nil {
 		return nil
 	}
@@ -139,6 +149,7 @@ func (c *joinedConn) release() error {
 	return err
 }
 
+// giveBack needs the lock.
 func (c *joinedConn) giveBack() {
 	*c.held = (*c.held)[:0]
 	c.buffers.Put(c.held)
