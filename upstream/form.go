@@ -125,8 +125,8 @@ func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 			return k, after
 		}
 	}
-	if len(f.kids) == maxKids || p.into.learnt == maxLearnt || after-i > maxLearn {
-		return -1, after
+	if len(f.kids) == maxKids || p.into.learnt == maxLearnt || after-i > maxLearn || p.alien {
+		return -1, after // nor a name that may not be UTF-8: the next time nobody would look
 	}
 	p.into.learnt++
 	raw := strings.Clone(p.s[i:after])

@@ -79,7 +79,9 @@ func (r *reply) collect(body string) *Error {
 	before.skipped = maps.Clone(r.skipped)
 	err := r.walk(body)
 	if err != nil && !utf8.ValidString(body) {
-		// Whatever else is wrong with it: nothing of it has been seen.
+		// Whatever else is wrong with it: nothing of it has been seen. What was
+		// learnt is still there, and is counted.
+		before.forms, before.learnt = r.forms, r.learnt
 		*r = before
 		return invalid("json", "the reply is not UTF-8")
 	}
