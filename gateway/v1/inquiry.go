@@ -85,9 +85,9 @@ func SellerSize(list []upstream.Inquiry) int {
 }
 
 func appendBuyerRecord(dst []byte, q *upstream.Inquiry) []byte {
-	dst = AppendString(append(dst, `{"title":`...), q.Title)
-	dst = AppendString(append(dst, `,"content":`...), q.Content)
-	dst = AppendString(append(dst, `,"status":`...), q.Status)
+	dst = appendText(append(dst, `{"title":"`...), q.Title)
+	dst = appendText(append(dst, `,"content":"`...), q.Content)
+	dst = appendText(append(dst, `,"status":"`...), q.Status)
 	dst = appendNullString(append(dst, `,"inquiry_type":`...), q.InquiryType)
 	dst = appendTime(append(dst, `,"created_at":`...), q.CreatedAt)
 	dst = append(dst, `,"responses":[`...)
@@ -101,17 +101,17 @@ func appendBuyerRecord(dst []byte, q *upstream.Inquiry) []byte {
 }
 
 func appendResponse(dst []byte, r *upstream.Response) []byte {
-	dst = AppendString(append(dst, `{"content":`...), r.Content)
+	dst = appendText(append(dst, `{"content":"`...), r.Content)
 	dst = appendNullString(append(dst, `,"responder_type":`...), r.ResponderType)
 	dst = appendTime(append(dst, `,"created_at":`...), r.CreatedAt)
 	return append(dst, '}')
 }
 
 func appendSellerRecord(dst []byte, q *upstream.Inquiry) []byte {
-	dst = AppendString(append(dst, `{"title":`...), q.Title)
-	dst = AppendString(append(dst, `,"status":`...), q.Status)
+	dst = appendText(append(dst, `{"title":"`...), q.Title)
+	dst = appendText(append(dst, `,"status":"`...), q.Status)
 	dst = appendNullString(append(dst, `,"inquiry_type":`...), q.InquiryType)
-	dst = AppendString(append(dst, `,"company_name":`...), q.CompanyName)
+	dst = appendText(append(dst, `,"company_name":"`...), q.CompanyName)
 	dst = appendTime(append(dst, `,"created_at":`...), q.CreatedAt)
 	return append(dst, '}')
 }

@@ -29,8 +29,10 @@ func appendNullString(dst []byte, s upstream.NullString) []byte {
 // AppendString appends s as a JSON string (RFC 8259, section 7), byte for byte
 // as encoding/json does with HTML escaping off: each byte that is not part of
 // valid UTF-8 becomes U+FFFD.
-func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
+func AppendString(dst []byte, s string) []byte { return appendText(append(dst, '"'), s) }
+
+// appendText appends s without the first quotation mark.
+func appendText(dst []byte, s string) []byte {
 	for {
 		n := plain(s)
 		dst = append(dst, s[:n]...)
@@ -86,12 +88,7 @@ func appendControl(dst []byte, c byte) []byte {
 func plain(s string) int {
 	i := 0
 	for i+8 <= len(s) {
-		b := s[i : i+8]
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		// A borrow can mark a byte too many, but only above one marked
-		// rightly, so the lowest mark is always right.
-		mark := ((w - 0x20*ones) | ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | w) & highs
+		mark := marks(eight(s[i : i+8]))
 		if mark == 0 {
 			i += 8
 			continue
@@ -105,12 +102,44 @@ func plain(s string) int {
 			return i
 		}
 	}
-	for ; i < len(s); i++ {
+	// The last bytes, together with some that may have been looked at.
+	n := len(s)
+	switch {
+	case i == n:
+		return n
+	case n >= 8:
+		if marks(eight(s[n-8:])) == 0 {
+			return n
+		}
+	case n >= 4:
+		if marks(uint64(four(s[:4]))|uint64(four(s[n-4:]))<<32) == 0 {
+			return n
+		}
+	}
+	for ; i < n; i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return i
 		}
 	}
 	return i
+}
+
+// marks sets the high bit of each byte that is escaped or not ASCII. A borrow
+// can mark a byte too many, but only above one marked rightly, so the lowest
+// mark is always right.
+func marks(w uint64) uint64 {
+	return ((w - 0x20*ones) | ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | w) & highs
+}
+
+// eight gives the first eight bytes of s, the first one lowest.
+func eight(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// four gives the first four bytes of s, the first one lowest.
+func four(s string) uint32 {
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
 // letters skips the characters of two and three bytes at i that are valid beyond
@@ -119,12 +148,11 @@ func plain(s string) int {
 // the separators begin with 0xe2.
 func letters(s string, i int) int {
 	for i+4 <= len(s) {
-		b := s[i : i+4]
-		w := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
-		switch {
-		case w&0xc0c0f0 == 0x8080e0 && b[0] != 0xe0 && b[0] != separatorLead && w&0x20ff != 0x20ed:
+		w := four(s[i : i+4])
+		switch first := byte(w); {
+		case w&0xc0c0f0 == 0x8080e0 && first != 0xe0 && first != separatorLead && w&0x20ff != 0x20ed:
 			i += 3
-			if b[3] == ' ' {
+			if byte(w>>24) == ' ' {
 				i++
 			}
 		case w&0xc0e0 == 0x80c0 && w&0x1e != 0:
