@@ -17,7 +17,8 @@ const (
 )
 
 // Fetcher asks the legacy system for one account's list. It imposes its own
-// limits besides ctx; its errors are *upstream.Error.
+// limits besides ctx; its errors are *upstream.Error. The list is released when
+// it has been rendered.
 type Fetcher interface {
 	Fetch(ctx context.Context, r upstream.Request) (upstream.List, error)
 }

@@ -12,6 +12,7 @@ import (
 
 // Fetch gets one list from the legacy system. The deadline is the configured
 // timeout or the context's, whichever comes first. The error is always *Error.
+// Whoever has used up the list may release it.
 func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
@@ -49,14 +50,14 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	defer c.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	reply := e.plan.take(want)
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, memory: reply.memory}
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID}
 	f.left.Store(c.maxBytes)
 	address, err := e.plan.request.url(values)
 	if err != nil {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
-	reply.sampling = e.drift.wants()
+	reply := e.plan.take(want)
+	f.memory, reply.sampling = reply.memory, e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
 		err = f.responses(limited, reply)
 	}

@@ -92,15 +92,25 @@ func (r *reply) each(f *form) *form {
 	if f.each != nil {
 		return f.each
 	}
-	each := &form{fixed: f.fixed || r.learnt >= maxLearnt}
+	var n *node
 	if f.node != nil {
-		each.node = f.node.each
+		n = f.node.each
 	}
-	if !each.fixed {
-		r.learnt++
-		f.each = each
+	if f.fixed || r.learnt >= maxLearnt {
+		return r.fixed(n)
 	}
-	return each
+	r.learnt++
+	f.each = &form{node: n}
+	return f.each
+}
+
+// fixed gives a form for a place where nothing is learnt.
+func (r *reply) fixed(n *node) *form {
+	if n == nil {
+		r.blank.fixed = true
+		return &r.blank
+	}
+	return &form{node: n, fixed: true}
 }
 
 // kid finds the name at i, which is not the one that was expected, among all
@@ -125,7 +135,7 @@ func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 			return k, after
 		}
 	}
-	if len(f.kids) == maxKids || p.into.learnt == maxLearnt || after-i > maxLearn || p.alien {
+	if len(f.kids) == maxKids || p.into.learnt >= maxLearnt || after-i > maxLearn || p.alien {
 		return -1, after // nor a name that may not be UTF-8: the next time nobody would look
 	}
 	p.into.learnt++

@@ -166,7 +166,7 @@ func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
 			names.add(&p.keys, f.kids[k].name)
 		}
 	}
-	items, place := f.items(true), &form{fixed: true}
+	items := f.items(true)
 	for more := true; more; {
 		key, after := p.key(i)
 		if after < 0 {
@@ -181,8 +181,7 @@ func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
 		if items != nil {
 			i = p.member(i, f, key, depth)
 		} else {
-			place.node = f.node.child(key)
-			i = p.value(i, place, depth)
+			i = p.value(i, p.into.fixed(f.node.child(key)), depth)
 		}
 		if i < 0 {
 			return i

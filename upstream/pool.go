@@ -69,7 +69,7 @@ func (r *reply) reset() {
 		f.text, f.record, f.texts = "", "", nil
 	}
 	forms, learnt := r.forms, r.learnt
-	if learnt == maxLearnt { // perhaps of names that never come again
+	if learnt >= maxLearnt { // perhaps of names that never come again
 		forms, learnt = nil, 0
 	}
 	*r = reply{

@@ -78,7 +78,7 @@ func TestReplyForgets(t *testing.T) {
 	broken := strings.Replace(goodTicket, `"at":"2026-03-02T01:02:03.456+09:00"}]`, `"at":"2026-03-02T01:02:03.456+09:00"},{"text":7}]`, 1)
 	for _, body := range []string{
 		ownTickets("acme", 30), ownTickets("other", 3), `{"result":{"items":[]}}`, `{"result":{"items":[` + goodTicket + `,7,` + broken + `]}}`,
-		`{"result":{"items":[` + strings.Replace(goodTicket, "6f1c2a34-1111-4222-8333-944455566677", "INC0000017", 1) + `]}`, "\xff", "{",
+		`{"result":{"items":[` + strings.Replace(goodTicket, "6f1c2a34-1111-4222-8333-944455566677", "INC0000017", 1) + `]}`, "\xff", "{", strings.Replace(ownTickets("acme", 9), "]}}", "],\"x\":\"\xff\"}}", 1),
 		strings.Replace(ownTickets("acme", 2), "6f1c2a34", "no uuid", -1),
 	} {
 		r := plan.take(Request{Kind: "buyer", Account: "acme"})

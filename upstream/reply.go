@@ -28,6 +28,7 @@ type reply struct {
 	memory    *memory    // of the replies to all requests
 
 	forms  []*form // of whole texts, see parser.document
+	blank  form    // where nobody asks for a value and nothing is learnt
 	learnt int     // names and places in all of them
 
 	size     int // of the reply in bytes
@@ -83,6 +84,8 @@ func (r *reply) collect(body string) *Error {
 		// learnt is still there, and is counted.
 		before.forms, before.learnt = r.forms, r.learnt
 		*r = before
+		clear(r.list[len(r.list):cap(r.list)])
+		clear(r.responses[len(r.responses):cap(r.responses)])
 		return invalid("json", "the reply is not UTF-8")
 	}
 	return err
