@@ -32,10 +32,12 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 		defer g.metrics.inFlight.Dec()
 		x.add("X-Content-Type-Options", g.headers.nosniff)
 		rep, err := g.run(h, x)
-		switch {
-		case err != nil && callerLeft(x.request):
-			rep, x.cause = reply{status: statusClientClosedRequest}, err
-		case err != nil:
+		if err != nil && callerLeft(x.request) {
+			x.status, x.cause = statusClientClosedRequest, err
+			g.end(x, series)
+			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+		}
+		if err != nil {
 			rep = g.refusal(x, err)
 		}
 		g.write(c.Writer, x, rep)
@@ -44,7 +46,8 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 }
 
 // callerLeft says whether there is nobody to answer any more. What failed then
-// failed for that reason, and is no fault of the legacy's.
+// failed for that reason, and is no fault of the legacy's. A caller that has only
+// closed its half of the connection looks the same to net/http.
 func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // page is adapt for what answers by itself: documents, which know no caller.

@@ -192,7 +192,18 @@ func TestCallerThatLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil).WithContext(ctx)
-	b.gateway.ServeHTTP(httptest.NewRecorder(), r)
+	w := httptest.NewRecorder()
+	func() {
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler {
+				t.Errorf("the connection stays: %v", cause)
+			}
+		}()
+		b.gateway.ServeHTTP(w, r)
+	}()
+	if len(w.Header()) != 0 || w.Body.Len() != 0 {
+		t.Errorf("sent %v %q", w.Header(), w.Body)
+	}
 	if !strings.Contains(b.logs.String(), `"status":499`) || strings.Contains(b.logs.String(), "ERROR") {
 		t.Errorf("log: %s", b.logs)
 	}
