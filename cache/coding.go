@@ -49,7 +49,7 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 		})
 		v = slot.made.Load()
 	}
-	if v.Body == nil {
+	if v == nil || v.Body == nil { // nil: whoever made it panicked
 		return nil
 	}
 	return v
