@@ -30,7 +30,6 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := g.begin(c.Request)
 		defer g.metrics.inFlight.Dec()
-		x.add("X-Content-Type-Options", g.headers.nosniff)
 		rep, err := g.run(h, x)
 		if err != nil && callerLeft(x.request) {
 			x.status, x.cause = statusClientClosedRequest, err
@@ -56,7 +55,6 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := g.begin(c.Request)
 		defer g.metrics.inFlight.Dec()
-		x.add("X-Content-Type-Options", g.headers.nosniff)
 		x.headerInto(c.Writer.Header())
 		h.ServeHTTP(c.Writer, c.Request)
 		x.status, x.bytes = c.Writer.Status(), max(c.Writer.Size(), 0)
@@ -64,12 +62,13 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	}
 }
 
-// begin names the request.
+// begin names the request and gives the answer the field that all have.
 func (g *Gateway) begin(r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
 	x := g.exchanges.Get().(*exchange)
 	x.gateway, x.request, x.conn, x.begin = g, r, joinedOf(r), time.Now()
 	g.name(x)
+	x.add("X-Content-Type-Options", g.headers.nosniff)
 	return x
 }
 

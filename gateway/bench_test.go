@@ -21,11 +21,13 @@ func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 // BenchmarkHit is all that a hit costs in this package, log record and metrics
 // included, for the decision what may stand between look-up and write.
 func BenchmarkHit(b *testing.B) {
-	entry := entryOf("acme")
-	g := New(Options{
-		Auth: authFunc(buyer), Lists: warm{entry},
-		RequestLog: io.Discard,
-	})
+	benchHits(b, Options{})
+}
+
+// benchHits measures hits of a gateway with these options.
+func benchHits(b *testing.B, opts Options) {
+	opts.Auth, opts.Lists, opts.RequestLog = authFunc(buyer), warm{entryOf("acme")}, io.Discard
+	g := New(opts)
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries?status=pending", nil)
 	r.Header.Set("Authorization", "Bearer k")
 	w := &nowhere{header: http.Header{}}

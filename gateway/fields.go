@@ -12,7 +12,7 @@ type fields struct {
 }
 
 // maxFields is how many an answer can have besides its length and its id: a hit
-// in a coding, under a rate, has ten.
+// in a coding, under a rate, has eleven.
 const maxFields = 12
 
 // field is a name in net/http's canonical form and its value, in the shape that
