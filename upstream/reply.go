@@ -54,15 +54,6 @@ func newReply(plan *endpointPlan, want Request) *reply {
 	return r
 }
 
-// read maps a list that is one reply.
-func (r *reply) read(body string) *Error {
-	if err := r.collect(body); err != nil {
-		return err
-	}
-	r.sweep()
-	return nil
-}
-
 // take is a sink for the pages of the list.
 func (r *reply) take(body string) (records int, err error) {
 	before := r.seen

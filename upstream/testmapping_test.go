@@ -43,6 +43,15 @@ seller:
     created_at: opened
 `
 
+// read maps a list that is one reply.
+func (r *reply) read(body string) *Error {
+	if err := r.collect(body); err != nil {
+		return err
+	}
+	r.sweep()
+	return nil
+}
+
 // configFrom decodes a section over the defaults, as the program does.
 func configFrom(t testing.TB, section string) Config {
 	t.Helper()
