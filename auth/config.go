@@ -65,9 +65,6 @@ const (
 	clientAuthPost  = "post"
 )
 
-// DefaultConfig has no source of keys: one must be chosen.
-func DefaultConfig() Config { return Config{} }
-
 // DefaultRedisConfig is what `redis: {}` means.
 func DefaultRedisConfig() RedisConfig {
 	return RedisConfig{

@@ -25,7 +25,7 @@ func TestConfigYAML(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := DefaultConfig()
+			c := Config{}
 			if err := yaml.UnmarshalWithOptions([]byte(tt.text), &c, yaml.Strict()); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestConfigYAML(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"redis: {tll: 5s}", "introspection: {claims: {acount: x}}", "keys: x", "redis: 5"} {
-		c := DefaultConfig()
+		c := Config{}
 		if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err == nil {
 			t.Errorf("%s was accepted", text)
 		}
@@ -64,7 +64,7 @@ func TestConfigValidate(t *testing.T) {
 		want []string // fields
 	}{
 		"file":             {Config{KeysFile: "k"}, nil},
-		"nothing":          {DefaultConfig(), []string{"keys_file"}},
+		"nothing":          {Config{}, []string{"keys_file"}},
 		"two":              {Config{KeysFile: "k", Redis: &rc}, []string{"keys_file"}},
 		"all, no URL":      {Config{KeysFile: "k", Redis: &rc, Introspection: &ic, PepperFile: "p"}, []string{"keys_file", "introspection.url", "pepper_file"}},
 		"redis ttl":        {redis(func(c *RedisConfig) { c.TTL = 0 }), []string{"redis.ttl"}},

@@ -57,10 +57,6 @@ func appendRandom(dst []byte, n int) []byte {
 	}
 }
 
-// WellFormed reports whether a key is in the gateway's own format, checksum
-// included.
-func WellFormed(key string) bool { return ownFormat(key) && checksumOK(key) }
-
 // ownFormat reports whether a key claims to be one of the gateway's own. Only
 // the prefix and the length count: a character that no own key holds makes
 // the checksum wrong, not the key somebody else's.

@@ -35,7 +35,7 @@ func TestChecksumIsStable(t *testing.T) {
 	if value != crc {
 		t.Fatalf("checksum decodes to %d, want %d", value, crc)
 	}
-	if !WellFormed(body + "3Csdeq") {
+	if !wellFormed(body + "3Csdeq") {
 		sum := checksum(body)
 		t.Fatalf("the checksum of a fixed key changed to %s", sum[:])
 	}
@@ -45,7 +45,7 @@ func TestGeneratedKeysVerify(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{KindBuyer, KindSeller}).Draw(t, "kind")
 		key, err := Generate(kind)
-		if err != nil || !WellFormed(key) {
+		if err != nil || !wellFormed(key) {
 			t.Fatalf("%s: not well formed, %v", key, err)
 		}
 		at := rapid.IntRange(0, len(key)-1).Draw(t, "at")
@@ -54,7 +54,7 @@ func TestGeneratedKeysVerify(t *testing.T) {
 			return
 		}
 		flipped := key[:at] + string(c) + key[at+1:]
-		if WellFormed(flipped) {
+		if wellFormed(flipped) {
 			t.Fatalf("%s still verifies as %s", key, flipped)
 		}
 		if at >= prefixLength && !ownFormat(flipped) {
@@ -81,6 +81,10 @@ func TestAppendRandomIsUniform(t *testing.T) {
 	}
 }
 
+// wellFormed tells whether a key is in the gateway's own format, checksum
+// included.
+func wellFormed(key string) bool { return ownFormat(key) && checksumOK(key) }
+
 func FuzzWellFormed(f *testing.F) {
 	key, err := Generate(KindBuyer)
 	if err != nil {
@@ -91,7 +95,7 @@ func FuzzWellFormed(f *testing.F) {
 	f.Add("")
 	f.Add(strings.Repeat("z", ownKeyLength))
 	f.Fuzz(func(t *testing.T, key string) {
-		if !WellFormed(key) {
+		if !wellFormed(key) {
 			return
 		}
 		if len(key) != ownKeyLength || !visible(key) || crc32.ChecksumIEEE([]byte(key[:34])) == 0 && key[34:] != "000000" {

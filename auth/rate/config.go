@@ -24,9 +24,6 @@ type Plan struct {
 	Burst     int     `yaml:"burst"`      // 0: what PerSecond gives in a second
 }
 
-// DefaultConfig sets no limit.
-func DefaultConfig() Config { return Config{} }
-
 // The bounds of a limit.
 const (
 	minPerSecond = 0.001

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConfigYAML(t *testing.T) {
-	c := DefaultConfig()
+	c := Config{}
 	text := "per_second: 2.5\nplans: {basic: {per_second: 10, burst: 20}, free: {per_second: 0}}"
 	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		"off":       {DefaultConfig(), nil},
+		"off":       {Config{}, nil},
 		"on":        {Config{PerSecond: 0.5, Plans: map[string]Plan{"pro": {1000, 2000}}}, nil},
 		"negative":  {Config{PerSecond: -1, Burst: -1}, []string{"per_second", "burst"}},
 		"no number": {Config{PerSecond: math.NaN()}, []string{"per_second"}},

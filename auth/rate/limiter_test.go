@@ -149,7 +149,7 @@ func TestSetConfig(t *testing.T) {
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed || d.Limit != 5 || d.Remaining != 1 {
 		t.Errorf("after a change: %+v", d)
 	}
-	if err := l.SetConfig(DefaultConfig()); err != nil {
+	if err := l.SetConfig(Config{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := l.Allow(ctx, "acme", ""); d != (Decision{Allowed: true}) {

@@ -31,11 +31,6 @@ type GoalsConfig struct {
 	MaxOutdated float64 `yaml:"max_outdated"`
 }
 
-// DefaultConfig allows one re-check per second and has no goals.
-func DefaultConfig() Config {
-	return Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}
-}
-
 // fieldError is one problem of a configuration.
 type fieldError struct{ field, msg string }
 

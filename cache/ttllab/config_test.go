@@ -16,7 +16,7 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{"default", DefaultConfig(), nil},
+		{"default", Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}, nil},
 		{"zero", Config{}, nil},
 		{"goals", Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 50, MaxOutdated: 0.01}}, nil},
 		{"all wrong", Config{RecheckConfig{-1}, GoalsConfig{math.NaN(), 1.5}},
@@ -44,7 +44,7 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 }
 
 func TestTheConfigurationIsReadFromYAML(t *testing.T) {
-	c := DefaultConfig()
+	c := Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}
 	text := "recheck: {budget_per_second: 0.5}\ngoals: {max_upstream_per_second: 20, max_outdated: 0.02}\n"
 	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
 		t.Fatal(err)
