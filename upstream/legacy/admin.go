@@ -14,7 +14,7 @@ import (
 // adminRoutes are for people and drills. They take no credentials, so they
 // answer callers on this very machine only.
 //
-//	PUT    /admin/fault?fault=status&kind=buyer&rate=0.5&count=10&delay=1s&status=503&size=20000
+//	PUT    /admin/fault?fault=status&kind=buyer&account=acme&rate=0.5&count=10&delay=1s&status=503&size=20000
 //	GET    /admin/fault                  what is in force
 //	DELETE /admin/fault?kind=buyer       without kind: all
 //	PUT    /admin/latency?delay=20ms
@@ -54,7 +54,7 @@ func admin(w http.ResponseWriter, r *http.Request, do func(url.Values) (any, err
 }
 
 func (s *Server) adminSetFault(q url.Values) (any, error) {
-	f := Fault{Name: FaultName(q.Get("fault")), Kind: q.Get("kind")}
+	f := Fault{Name: FaultName(q.Get("fault")), Kind: q.Get("kind"), Account: q.Get("account")}
 	var errs []error
 	read := func(key string, parse func(string) error) {
 		if v := q.Get(key); v != "" {

@@ -18,7 +18,7 @@ func TestAdminRoutes(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"PUT", "/admin/fault?fault=status&kind=buyer&status=503&rate=0.25&count=3&delay=5ms", 200, `"status":503`},
+		{"PUT", "/admin/fault?fault=status&kind=buyer&account=acme&status=503&rate=0.25&count=3&delay=5ms", 200, `"account":"acme"`},
 		{"PUT", "/admin/fault?fault=huge&size=7&kind=seller", 200, `"size":7`},
 		{"GET", "/admin/fault", 200, `"fault":"huge"`},
 		{"PUT", "/admin/fault?fault=nonsense", 400, "is none of delay, status"},

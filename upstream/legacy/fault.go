@@ -51,15 +51,16 @@ const (
 	defaultSize   = 20_000
 )
 
-// Fault is a misbehaviour of the lists of one kind, or of both.
+// Fault is a misbehaviour of the lists of one kind, or of both, and of one account or of all.
 type Fault struct {
-	Name  FaultName     `json:"fault"`
-	Kind  string        `json:"kind,omitempty"`   // empty: both
-	Rate  float64       `json:"rate,omitempty"`   // share of requests, drawn from the seed; 0: all
-	Count int           `json:"count,omitempty"`  // ends after so many requests; 0: until cleared
-	Delay time.Duration `json:"delay,omitempty"`  // before the answer, or between parts of a drip; nanoseconds in JSON
-	Code  int           `json:"status,omitempty"` // of FaultStatus; 0: 500
-	Size  int           `json:"size,omitempty"`   // records of FaultHuge; 0: 20,000
+	Name    FaultName     `json:"fault"`
+	Kind    string        `json:"kind,omitempty"`    // empty: both
+	Account string        `json:"account,omitempty"` // whose lists; empty: all accounts
+	Rate    float64       `json:"rate,omitempty"`    // share of requests, drawn from the seed; 0: all
+	Count   int           `json:"count,omitempty"`   // ends after so many requests; 0: until cleared
+	Delay   time.Duration `json:"delay,omitempty"`   // before the answer, or between parts of a drip; nanoseconds in JSON
+	Code    int           `json:"status,omitempty"`  // of FaultStatus; 0: 500
+	Size    int           `json:"size,omitempty"`    // records of FaultHuge; 0: 20,000
 }
 
 func (f Fault) validate() error {
@@ -88,7 +89,7 @@ func joined(names []FaultName) string {
 	return b.String()
 }
 
-// SetFault begins a fault. It replaces one of the same name and kind. With
+// SetFault begins a fault. It replaces one of the same name, kind and account. With
 // several, the first set that hits a request acts on it. An error tells what is
 // wrong with f; nothing has changed then.
 //
@@ -126,7 +127,7 @@ func (s *faultSet) seed(seed uint64) { s.rng = rand.New(rand.NewPCG(seed, 0xfa17
 func (s *faultSet) set(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind }
+	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind && g.Account == f.Account }
 	if i := slices.IndexFunc(s.faults, same); i >= 0 {
 		s.faults[i] = f
 		return
@@ -146,12 +147,12 @@ func (s *faultSet) list() []Fault {
 	return append([]Fault{}, s.faults...)
 }
 
-// next decides about one request of a kind.
-func (s *faultSet) next(kind string) (Fault, bool) {
+// next decides about one request for an account's list of a kind.
+func (s *faultSet) next(kind, account string) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, f := range s.faults {
-		if f.Kind != "" && f.Kind != kind {
+		if f.Kind != "" && f.Kind != kind || f.Account != "" && f.Account != account {
 			continue
 		}
 		if f.Rate > 0 && s.rng.Float64() >= f.Rate {

@@ -66,6 +66,25 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+func TestFaultOfOneAccount(t *testing.T) {
+	s, web := start(t, legacy.Options{})
+	for _, kind := range []string{legacy.KindBuyer, legacy.KindSeller} {
+		for _, account := range []string{legacy.BuyerTypical, legacy.SellerTypical} {
+			if err := s.SetFault(legacy.Fault{Name: legacy.FaultStatus, Kind: kind, Account: account}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for path, status := range map[string]int{
+		"/v2/tickets?customer=acme": 500, "/v2/tickets?customer=globex": 200,
+		"/v2/vendors/hanriver/tickets": 500, "/v2/vendors/fresh-start/tickets": 200,
+	} {
+		if a := do(t, web, http.MethodGet, path); a.status != status {
+			t.Errorf("%s: status %d, want %d", path, a.status, status)
+		}
+	}
+}
+
 // An account without inquiries gets the bad record too, or a test that uses one
 // would pass for the wrong reason.
 func TestRecordFaultsShowOnEmptyLists(t *testing.T) {

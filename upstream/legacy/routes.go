@@ -73,7 +73,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 		defer s.stats.enter(kind)()
 		s.disclose(w.Header())
 		account, f := from(r)
-		fault, faulty := s.faults.next(kind)
+		fault, faulty := s.faults.next(kind, account)
 		delay := time.Duration(s.latency.Load())
 		if faulty {
 			s.stats.fault(fault.Name)
