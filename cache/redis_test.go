@@ -131,18 +131,11 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := newAdvice(t, l.opts.Redis, newClock())
-	if err := a.Opened(t.Context(), KindBuyer, a.opts.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.store.acquireProbe(t.Context(), KindBuyer); err != nil {
-		t.Fatal(err)
-	}
 	settled(l)
 	plain := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer func() { _ = plain.Close() }()
 	keys, err := plain.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) != 6 { // list, two epochs, number of purges, advice, probe
+	if err != nil || len(keys) != 4 { // list, two epochs, number of purges
 		t.Fatalf("keys %v, %v", keys, err)
 	}
 	for _, k := range keys {

@@ -1,22 +1,28 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"inquiry-gateway/upstream/fleet"
 )
 
 // breaker stops asking an endpoint that does not answer. What counts against
-// the legacy: refused or cut off connections, 5xx, and our own deadline. What
-// does not: a caller who left, a 4xx, and a 200 whose content is no good. The
-// last is on purpose: the legacy is up, one account's bad record must not shut
-// out all the others, and the caller already gets an error of its own for it.
+// the legacy: refused or cut off connections, 5xx, and our own deadline. A 4xx
+// and a 200 whose content is no good count for it. This is on purpose: the
+// legacy is up, one account's bad record must not shut out all the others, and
+// the caller already gets an error of its own for it. A caller who left, and a
+// request that was not made, count for nothing.
 type breaker struct {
 	cb        *gobreaker.CircuitBreaker[struct{}]
+	openFor   time.Duration
 	openUntil atomic.Int64 // Unix nanoseconds
+	untold    atomic.Bool  // it has opened and the fleet does not know yet
 }
 
 // buckets is the resolution of the rolling window.
@@ -25,7 +31,7 @@ const buckets = 10
 // newBreaker gives a closed breaker whose changes show in the metrics and the
 // log.
 func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *breaker {
-	b := &breaker{}
+	b := &breaker{openFor: cfg.OpenFor}
 	m.state.Set(0)
 	b.cb = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         kind,
@@ -37,18 +43,13 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 			answered := c.TotalSuccesses + c.TotalFailures
 			return answered >= uint32(cfg.MinRequests) && float64(c.TotalFailures) >= cfg.FailureRatio*float64(answered)
 		},
-		IsSuccessful: func(err error) bool { return !against(err) },
-		IsExcluded: func(err error) bool {
-			if err == nil {
-				return false
-			}
-			var e *Error
-			return errors.As(err, &e) && e.Failure == FailureCanceled
-		},
+		IsSuccessful: func(err error) bool { return judge(err) == fleet.Answers },
+		IsExcluded:   func(err error) bool { return judge(err) == fleet.Unknown },
 		// Runs under the breaker's lock: it must not ask the breaker anything.
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			if to == gobreaker.StateOpen {
 				b.openUntil.Store(time.Now().Add(cfg.OpenFor).UnixNano())
+				b.untold.Store(true)
 			}
 			m.state.Set(float64(to))
 			m.transitions[to].Inc()
@@ -58,27 +59,32 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 	return b
 }
 
-// against tells whether a result says that the legacy does not answer.
-func against(err error) bool {
-	if err == nil {
-		return false
-	}
+// judge is the only judge of what a result says about the endpoint: for the
+// breaker, for the back-off of the cache and for the advice between breakers.
+func judge(err error) fleet.Verdict {
 	var e *Error
-	if !errors.As(err, &e) {
-		return true
+	switch {
+	case err == nil:
+		return fleet.Answers
+	case !errors.As(err, &e):
+		return fleet.Unknown
 	}
 	switch e.Failure {
 	case FailureTimeout:
-		return true
+		return fleet.Fails
+	case FailureInvalid:
+		return fleet.Answers
 	case FailureUpstream:
 		switch e.Reason {
-		case "status_2xx", "status_3xx", "status_4xx", "account", "auth":
-			return false
+		case "status_2xx", "status_3xx", "status_4xx":
+			return fleet.Answers
+		case "account", "auth", "internal": // the legacy was not asked, or it is a bug of ours
+			return fleet.Unknown
 		}
-		return true
-	case FailureUnavailable, FailureInvalid, FailureCanceled:
+		return fleet.Fails
+	case FailureUnavailable, FailureCanceled:
 	}
-	return false
+	return fleet.Unknown
 }
 
 // do runs call unless the breaker is open.
@@ -88,11 +94,40 @@ func (b *breaker) do(call func() error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, gobreaker.ErrOpenState):
-		return &Error{Failure: FailureUnavailable, Reason: "breaker_open", RetryAfter: b.retryAfter(), Err: err}
+		return b.refusal(err, b.retryAfter())
 	case errors.Is(err, gobreaker.ErrTooManyRequests): // another caller's probe is under way
-		return &Error{Failure: FailureUnavailable, Reason: "breaker_open", RetryAfter: time.Second, Err: err}
+		return b.refusal(err, time.Second)
 	}
 	return err
+}
+
+func (b *breaker) refusal(cause error, retryAfter time.Duration) *Error {
+	return &Error{Failure: FailureUnavailable, Reason: "breaker_open", RetryAfter: retryAfter, Err: cause}
+}
+
+// errFleetBreaker is why a legacy that another node found failing is not asked.
+var errFleetBreaker = errors.New("another node's breaker is open")
+
+// enter asks the fleet whether the endpoint may be called now. While this node's
+// own breaker is open the fleet is not asked: a probe could not be made.
+func (c *Client) enter(ctx context.Context, e *endpoint) (fleet.Ticket, error) {
+	if e.breaker.cb.State() == gobreaker.StateOpen {
+		return fleet.Ticket{}, e.breaker.refusal(gobreaker.ErrOpenState, e.breaker.retryAfter())
+	}
+	t, wait, ok := c.fleet.Enter(ctx, e.plan.kind, c.timeout)
+	if !ok {
+		return t, &Error{Failure: FailureUnavailable, Reason: "fleet_breaker", RetryAfter: wait, Err: errFleetBreaker}
+	}
+	return t, nil
+}
+
+// leave tells the fleet how a call went, and of a breaker that has opened.
+func (c *Client) leave(ctx context.Context, e *endpoint, t fleet.Ticket, v fleet.Verdict) {
+	if e.breaker.untold.Swap(false) {
+		c.fleet.Opened(ctx, e.plan.kind, time.Unix(0, e.breaker.openUntil.Load()))
+		return
+	}
+	t.Done(ctx, v, e.breaker.openFor)
 }
 
 // retryAfter is the time to the next probe in whole seconds, at least one.

@@ -11,6 +11,8 @@ import (
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/upstream/fleet"
 )
 
 // Request says which list is wanted.
@@ -41,6 +43,7 @@ type Options struct {
 	Now        func() time.Time
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
+	Fleet      *fleet.Advice        // nil: no other node is heeded
 }
 
 // Client fetches lists. It is safe for concurrent use.
@@ -55,6 +58,7 @@ type Client struct {
 	now       func() time.Time
 	log       *slog.Logger
 	tracer    trace.Tracer // nil: no spans
+	fleet     *fleet.Advice
 }
 
 // endpoint is one of the two lists.
@@ -99,6 +103,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		now:       opts.Now,
 		log:       opts.Logger,
 		tracer:    newTracer(opts.Traces),
+		fleet:     opts.Fleet,
 	}
 	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
 		plan := compileEndpoint(kind, ec, &problems{})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"inquiry-gateway/upstream/fleet"
 )
 
 // Failure says in one word why no list could be had. The gateway has one
@@ -14,7 +16,7 @@ type Failure string
 // The failures. All but FailureCanceled are the legacy system's.
 const (
 	FailureTimeout     Failure = "timeout"     // slower than the deadline
-	FailureUnavailable Failure = "unavailable" // not asked: the breaker is open or the bulkhead full
+	FailureUnavailable Failure = "unavailable" // not asked: a breaker is open or the bulkhead full
 	FailureUpstream    Failure = "upstream"    // refused, cut off, or a status other than 200
 	FailureInvalid     Failure = "invalid"     // a 200 that the mapping cannot accept, or too much of it
 	FailureCanceled    Failure = "canceled"    // the caller left; says nothing about the legacy
@@ -23,7 +25,7 @@ const (
 // Error is the only error that Fetch returns.
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
-// breaker_open, bulkhead_full, connect, tls, truncated, read, timeout, canceled,
+// breaker_open, fleet_breaker, bulkhead_full, connect, tls, truncated, read, timeout, canceled,
 // status_2xx to status_5xx, media_type, encoding, json, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
@@ -43,6 +45,10 @@ func (e *Error) Error() string {
 
 // Unwrap gives the cause, for instance context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }
+
+// EndpointFault tells whether the endpoint itself fails, as the breaker sees it,
+// and not one account's list or the gateway.
+func (e *Error) EndpointFault() bool { return judge(e) == fleet.Fails }
 
 // Temporary tells whether the same request may succeed a little later with
 // nobody changing anything.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"inquiry-gateway/upstream/fleet"
 )
 
 // Fetch gets one list from the legacy system. The deadline is the configured
@@ -56,11 +58,18 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	if err != nil {
 		return List{}, &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 	}
+	ticket, err := c.enter(limited, e)
+	if err != nil {
+		return List{}, err
+	}
+	verdict := fleet.Unknown // stands where a panic ends the fetch
+	defer func() { c.leave(ctx, e, ticket, verdict) }()
 	reply := e.plan.take(want)
 	f.memory, reply.sampling = reply.memory, e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
 		err = f.responses(limited, reply)
 	}
+	verdict = judge(err)
 	c.guarded(limited, reply)
 	if len(reply.ids.keys) > 0 {
 		e.uuids.Store(true)

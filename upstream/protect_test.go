@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/upstream/fleet"
 )
 
 func TestBreakerOpens(t *testing.T) {
@@ -119,6 +122,35 @@ func TestBreakerCounts(t *testing.T) {
 				t.Errorf("the breaker is %s", f.BreakerState("buyer"))
 			}
 		})
+	}
+}
+
+// One judge serves the breaker, the cache's back-off and the fleet.
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want fleet.Verdict
+	}{
+		{nil, fleet.Answers},
+		{&Error{Failure: FailureTimeout, Reason: "timeout"}, fleet.Fails},
+		{&Error{Failure: FailureUpstream, Reason: "connect"}, fleet.Fails},
+		{&Error{Failure: FailureUpstream, Reason: "truncated"}, fleet.Fails},
+		{&Error{Failure: FailureUpstream, Reason: "status_5xx"}, fleet.Fails},
+		{&Error{Failure: FailureUpstream, Reason: "status_4xx"}, fleet.Answers},
+		{invalid("too_many", "of them"), fleet.Answers},
+		{&Error{Failure: FailureUpstream, Reason: "auth"}, fleet.Unknown},
+		{&Error{Failure: FailureUpstream, Reason: "account"}, fleet.Unknown},
+		{&Error{Failure: FailureUpstream, Reason: "internal"}, fleet.Unknown},
+		{&Error{Failure: FailureUnavailable, Reason: "bulkhead_full"}, fleet.Unknown},
+		{&Error{Failure: FailureCanceled, Reason: "canceled"}, fleet.Unknown},
+		{errors.New("of another package"), fleet.Unknown},
+	} {
+		if got := judge(tc.err); got != tc.want {
+			t.Errorf("%v: verdict %d, want %d", tc.err, got, tc.want)
+		}
+		if e, ok := tc.err.(*Error); ok && e.EndpointFault() != (tc.want == fleet.Fails) {
+			t.Errorf("%v: endpoint's fault %t", e, e.EndpointFault())
+		}
 	}
 }
 

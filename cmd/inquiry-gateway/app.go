@@ -29,6 +29,7 @@ import (
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/fleet"
 )
 
 // topAccounts is how many accounts the console can tell apart by their load.
@@ -48,7 +49,7 @@ type app struct {
 	traces   *traces               // with no provider where they are off
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
-	advice   *cache.Advice
+	advice   *fleet.Advice
 	lab      *lab
 	accounts *console.TopAccounts
 	console  *console.Console
@@ -108,7 +109,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
-	if a.advice, err = cache.NewAdvice(cache.AdviceOptions{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {
+	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {
 		return err
 	}
 	if a.lab, err = newLab(cfg.Cache); err != nil {
@@ -142,6 +143,11 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		return err
 	}
 	return a.newWatcher()
+}
+
+// fetch asks the legacy through the client that runs now.
+func (a *app) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
+	return a.current.Load().client.Fetch(ctx, r)
 }
 
 // fetchFunc makes a gateway.Fetcher of a function.

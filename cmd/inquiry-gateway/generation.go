@@ -46,7 +46,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		}
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(),
+		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
 	}); err != nil {
 		return gen, err
 	}

@@ -14,6 +14,7 @@ func TestImportBoundaries(t *testing.T) {
 		"auth":            {"cache", "upstream", "gateway", "cmd"},
 		"cache":           {"auth", "upstream", "gateway", "cmd"},
 		"upstream":        {"auth", "cache", "gateway", "cmd"},
+		"upstream/fleet":  {"auth", "cache", "upstream", "gateway", "cmd"},
 		"upstream/legacy": {"auth", "cache", "gateway", "cmd"},
 		"gateway":         {"cmd"},
 		"gateway/v1":      {"auth", "cache", "cmd"},

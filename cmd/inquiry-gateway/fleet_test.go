@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// unruly stands in front of a legacy system and answers buyers by account, which
+// no fault of the runnable one does.
+type unruly struct {
+	system http.Handler // set when the program runs
+	fault  atomic.Pointer[misanswer]
+	buyers atomic.Int64 // requests for buyers' lists
+}
+
+// misanswer answers for an account; nil leaves the answer to the legacy system.
+type misanswer func(account string) http.HandlerFunc
+
+func (u *unruly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	account := r.URL.Query().Get("customer")
+	if account != "" {
+		u.buyers.Add(1)
+	}
+	if f := u.fault.Load(); f != nil {
+		if h := (*f)(account); h != nil {
+			h(w, r)
+			return
+		}
+	}
+	u.system.ServeHTTP(w, r)
+}
+
+// answer makes the fault that counts from now on.
+func (u *unruly) answer(f misanswer) { u.fault.Store(&f) }
+
+// always is one answer for the accounts; without accounts for everybody.
+func always(h http.HandlerFunc, accounts ...string) misanswer {
+	return func(account string) http.HandlerFunc {
+		for _, a := range accounts {
+			if a == account {
+				return h
+			}
+		}
+		if len(accounts) == 0 {
+			return h
+		}
+		return nil
+	}
+}
+
+func broken(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+
+// unrulyPair is a pair of nodes with an unruly legacy system; section is put into
+// the upstream section.
+func unrulyPair(t *testing.T, section string, upstream ...string) ([2]*program, *unruly) {
+	t.Helper()
+	u := &unruly{}
+	nodes := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, patience),
+		setup{backend: u, upstream: append(upstream, "max_records: 10000", "max_records: 10000\n  "+section)})
+	u.system = nodes[0].system
+	return nodes, u
+}
+
+// trip has the legacy fail until the breaker of the first node opens and the
+// second node has heard of it.
+func trip(nodes [2]*program, u *unruly) {
+	nodes[0].t.Helper()
+	u.answer(always(broken))
+	nodes[0].eventually("the breaker opens", func() bool {
+		nodes[0].get(buyerList, "buyer")
+		return nodes[0].app.current.Load().client.BreakerState(legacy.KindBuyer) == "open"
+	})
+	nodes[1].eventually("the second node has heard of it", func() bool {
+		return strings.Contains(string(nodes[1].ops("/metrics").body), `inquiry_gateway_advice_events_total{event="heard",kind="buyer"}`)
+	})
+}
+
+// What is not the legacy's failure for the breaker is none for the advice
+// between breakers: one account's bad list does not keep the others out.
+func TestOneBadListDoesNotKeepTheFleetOut(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"404":          http.NotFound,
+		"unusable 200": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in") },
+		"too many records": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"result":{"items":[{}`+strings.Repeat(",{}", 10000)+`]}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for the breaker
+			nodes, u := unrulyPair(t, "breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 500ms}")
+			trip(nodes, u)
+			u.answer(always(answer, legacy.BuyerTypical))
+			asked := u.buyers.Load()
+			nodes[0].eventually("the bad list is the probe", func() bool {
+				nodes[0].get(buyerList, "buyer")
+				return u.buyers.Load() > asked
+			})
+			if a := nodes[0].get(buyerList, "other-buyer"); a.status != http.StatusOK {
+				t.Errorf("another account got %d %s on this node", a.status, a.body)
+			}
+			// The message takes a moment; the bad list goes on meanwhile.
+			for begin, status := time.Now(), 0; status != http.StatusOK; {
+				nodes[1].get(buyerList, "buyer")
+				if status = nodes[1].get(buyerList, "empty-buyer").status; time.Since(begin) > 2*time.Second {
+					t.Fatalf("another account gets %d on the other node", status)
+				}
+			}
+		})
+	}
+}
+
+// A call that does not reach the legacy decides nothing for the fleet.
+func TestCallsThatAreNotMadeAreNoVerdict(t *testing.T) {
+	nodes, u := unrulyPair(t, "max_concurrent: 1\n  breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 1s}")
+	trip(nodes, u)
+	over := time.Now().Add(time.Second)
+	asked := u.buyers.Load()
+	for i, node := range nodes {
+		if a := node.get(buyerList+"?status=impossible", "other-buyer"); a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"data":[]`)) {
+			t.Errorf("node %d: a filter value that cannot exist: %d %s", i, a.status, a.body)
+		}
+		if a := node.get(buyerList, "other-buyer"); a.status != http.StatusServiceUnavailable {
+			t.Errorf("node %d: %d after a call that needed no legacy", i, a.status)
+		}
+	}
+	if n := u.buyers.Load() - asked; n != 0 {
+		t.Errorf("the legacy was asked %d times", n)
+	}
+	// The one slot of the second node is taken when the advice ends.
+	held, release := make(chan struct{}), make(chan struct{})
+	u.answer(always(func(w http.ResponseWriter, r *http.Request) {
+		close(held)
+		<-release
+		u.system.ServeHTTP(w, r)
+	}, "")) // sellers
+	var seller sync.WaitGroup
+	seller.Go(func() { nodes[1].do(nodes[1].request(http.MethodGet, sellerList, "seller")) })
+	<-held
+	nodes[1].eventually("a call is refused because the node is busy", func() bool {
+		nodes[1].get(buyerList, "other-buyer")
+		return strings.Contains(nodes[1].logs.String(), "bulkhead_full") && time.Now().After(over)
+	})
+	nodes[1].get(buyerList, "other-buyer")
+	close(release)
+	seller.Wait()
+	if a := nodes[1].get(buyerList, "other-buyer"); a.status != http.StatusOK {
+		t.Errorf("%d %s after the slot is free", a.status, a.body)
+	}
+}
+
+// The fleet sends one probe to a legacy system that hangs until that has a
+// verdict, however long its timeout is.
+func TestOneProbeUntilItsVerdict(t *testing.T) {
+	t.Parallel() // it waits for timeouts
+	nodes, u := unrulyPair(t, "breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 300ms}\n  retry: {attempts: 1, budget: 0}", "timeout: 2s", "timeout: 2400ms")
+	trip(nodes, u)
+	end := make(chan struct{})
+	u.answer(always(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-end:
+		}
+	}))
+	defer close(end)
+	asked := u.buyers.Load()
+	var callers sync.WaitGroup
+	stop := make(chan struct{})
+	for w := range 8 {
+		callers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				node, key := nodes[w%2], []string{"buyer", "other-buyer", "empty-buyer"}[i%3]
+				status := []string{"", "?status=pending", "?status=answered", "?status=closed"}[w/2]
+				node.do(node.request(http.MethodGet, buyerList+status, key))
+			}
+		})
+	}
+	<-time.After(3 * time.Second) // 300 ms of silence, a probe of 2.4 s, 300 ms
+	n := u.buyers.Load() - asked
+	close(stop)
+	callers.Wait()
+	if n < 1 || n > 2 {
+		t.Errorf("%d requests to a legacy system that hangs in 3 s, want one per 2.7 s", n)
+	}
+}
