@@ -23,7 +23,7 @@ type Config struct {
 // with 502 or 503. Nothing else is ever repeated.
 type RetryConfig struct {
 	Attempts int     `yaml:"attempts"` // in all, the first included; 1 means no repeat
-	Budget   float64 `yaml:"budget"`   // repeats per request in the long run, 0 to 1
+	Budget   float64 `yaml:"budget"`   // repeats per request, 0 to 1; 3 more may come at once, none with 0
 }
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.

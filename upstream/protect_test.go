@@ -216,7 +216,7 @@ func TestRetryBudget(t *testing.T) {
 	for range n {
 		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
 	}
-	if extra := f.calls.Load() - n; extra > n/10+budgetStart || extra < n/10 {
+	if extra := f.calls.Load() - n; extra > n/10+budgetBurst || extra < n/10 {
 		t.Errorf("%d repeats for %d requests", extra, n)
 	}
 }

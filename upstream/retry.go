@@ -13,24 +13,23 @@ import (
 
 // budget is a token bucket: every request puts a part of a token in, every
 // repeat takes a whole one out. So a legacy system that is down gets a tenth
-// more requests, not twice as many. A few tokens are there from the start, or
-// the first blip after a start could not be bridged.
+// more requests, not twice as many: over any time the repeats of an endpoint
+// are at most ratio times its requests, and budgetBurst more.
 type budget struct {
 	mu     sync.Mutex
 	ratio  float64
 	tokens float64
 }
 
-const (
-	budgetStart = 3
-	budgetMax   = 10
-)
+// budgetBurst is how many tokens the bucket holds. They are there from the start,
+// or the first blip after a start could not be bridged.
+const budgetBurst = 3
 
-// newBudget gives a bucket with a few tokens; without a ratio there are none.
+// newBudget gives a full bucket; without a ratio it stays empty.
 func newBudget(ratio float64) *budget {
 	b := &budget{ratio: ratio}
 	if ratio > 0 {
-		b.tokens = budgetStart
+		b.tokens = budgetBurst
 	}
 	return b
 }
@@ -39,7 +38,7 @@ func newBudget(ratio float64) *budget {
 func (b *budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tokens = min(b.tokens+b.ratio, max(budgetMax, b.tokens))
+	b.tokens = min(b.tokens+b.ratio, budgetBurst)
 }
 
 // withdraw takes the token for one repeat, if there is one.

@@ -159,6 +159,39 @@ func TestCallsThatAreNotMadeAreNoVerdict(t *testing.T) {
 	}
 }
 
+// Repeats are a part of the requests and a few more, at the start as well as
+// after a long time without any.
+func TestRepeatsStayInTheirBudget(t *testing.T) {
+	p := start(t, setup{legacy: legacy.Options{Inquiries: 50}, upstream: []string{
+		"max_records: 10000", "max_records: 10000\n  breaker: {window: 1m, min_requests: 1000, failure_ratio: 1, open_for: 1s}",
+		"values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
+	}})
+	lists := 0
+	repeats := func(requests, status int) int {
+		before := p.system.Requests().Seller
+		for range requests {
+			lists++
+			if a := p.get(fmt.Sprintf("%s?inquiry_type=list-%d", sellerList, lists), "seller"); a.status != status {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		return p.system.Requests().Seller - before - requests
+	}
+	unavailable := legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable}
+	for _, requests := range []int{40, 20} {
+		if err := p.system.SetFault(unavailable); err != nil {
+			t.Fatal(err)
+		}
+		if n := repeats(requests, http.StatusBadGateway); n < requests/10 || n > requests/10+3 {
+			t.Errorf("%d repeats of %d requests, want a tenth and at most 3 more", n, requests)
+		}
+		p.system.ClearFaults("")
+		if n := repeats(150, http.StatusOK); n != 0 {
+			t.Errorf("%d repeats of requests that were answered", n)
+		}
+	}
+}
+
 // The fleet sends one probe to a legacy system that hangs until that has a
 // verdict, however long its timeout is.
 func TestOneProbeUntilItsVerdict(t *testing.T) {
