@@ -1,7 +1,10 @@
 package cache
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +18,9 @@ const (
 	// failingKeys bounds the memory of the back-off. A key that falls out is
 	// merely tried a little earlier.
 	failingKeys = 16 << 10
-	// endpointFailures in a row, over all keys, show that the legacy itself
-	// fails and not one list.
-	endpointFailures = 3
+	// endpointAccounts whose lists fail by the endpoint's own fault, with no
+	// success in between, show that it fails and not one list.
+	endpointAccounts = 3
 )
 
 // backoff remembers which keys and which kinds fail to be filled, and when
@@ -33,11 +36,16 @@ type attempt struct {
 }
 
 type kindBackoff struct {
-	mu sync.Mutex
-	attempt
-	last    time.Time // of the failures
-	probing bool      // a refresh was let through since then
+	mu       sync.Mutex
+	accounts []string  // with failures since the last success: distinct, endpointAccounts at most
+	attempt            // of the rounds since there are so many
+	last     time.Time // of the failures
+	probing  bool      // a refresh was let through since then
 }
+
+func (kb *kindBackoff) failing() bool { return len(kb.accounts) >= endpointAccounts }
+
+func (kb *kindBackoff) reset() { kb.attempt, kb.accounts, kb.probing = attempt{}, nil, false }
 
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, attempt]{MaximumSize: failingKeys})
@@ -56,7 +64,7 @@ func (b *backoff) failing(i kindIndex, k Key) bool {
 	kb := &b.kinds[i]
 	kb.mu.Lock()
 	defer kb.mu.Unlock()
-	return kb.failures >= endpointFailures
+	return kb.failing()
 }
 
 // due tells whether a stale entry of k may be refreshed now. While the endpoint
@@ -68,40 +76,57 @@ func (b *backoff) due(i kindIndex, k Key, now time.Time) bool {
 	kb := &b.kinds[i]
 	kb.mu.Lock()
 	defer kb.mu.Unlock()
-	if kb.failures < endpointFailures {
+	if !kb.failing() {
 		return true
 	}
 	if now.Before(kb.next) {
 		return false
 	}
-	kb.next, kb.probing = now.Add(delay(kb.failures-endpointFailures+1, endpointMost)), true
+	kb.next, kb.probing = now.Add(delay(kb.failures, endpointMost)), true
 	return true
 }
 
-func (b *backoff) failed(i kindIndex, k Key, now time.Time) {
+// failed takes the error of a fill. It is the key's own failure, unless the fill
+// was refused: then the key waits, but no longer than after a first failure.
+func (b *backoff) failed(i kindIndex, k Key, err error, now time.Time) {
+	var fault FillError
+	judged := errors.As(err, &fault)
 	a, known := b.keys.GetIfPresent(k)
 	if !known {
 		// The key's strings may point into a request's buffers.
 		k = k.clone()
 	}
+	if judged && fault.Refused() {
+		b.keys.Set(k, attempt{a.failures, now.Add(delay(1, backoffMost))})
+		return
+	}
 	b.keys.Set(k, a.again(now))
-	kb := &b.kinds[i]
+	if judged && fault.EndpointFault() {
+		b.kinds[i].failed(strings.Clone(k.Account), now)
+	}
+}
+
+func (kb *kindBackoff) failed(account string, now time.Time) {
 	kb.mu.Lock()
 	defer kb.mu.Unlock()
 	kb.last = now
-	if kb.failures >= endpointFailures && !kb.probing && now.Before(kb.next) {
-		return // of the same burst: a hundred calls that fail together are one round
+	if !kb.failing() && !slices.Contains(kb.accounts, account) {
+		kb.accounts = append(kb.accounts, account)
+	}
+	if !kb.failing() || kb.failures > 0 && !kb.probing && now.Before(kb.next) {
+		return // one list fails, or a hundred calls failed together, which is one round
 	}
 	kb.failures++
-	kb.next, kb.probing = now.Add(delay(kb.failures-endpointFailures+1, endpointMost)), false
+	kb.next, kb.probing = now.Add(delay(kb.failures, endpointMost)), false
 }
 
+// worked takes a fill that the legacy has answered.
 func (b *backoff) worked(i kindIndex, k Key) {
 	b.keys.Invalidate(k)
 	kb := &b.kinds[i]
 	kb.mu.Lock()
 	defer kb.mu.Unlock()
-	kb.attempt, kb.probing = attempt{}, false
+	kb.reset()
 }
 
 // retryAt is when the key may be tried again; zero: it does not fail.
@@ -118,7 +143,7 @@ func (b *backoff) relieved(i kindIndex, k Key, answered time.Time) {
 	defer kb.mu.Unlock()
 	b.keys.Invalidate(k)
 	if answered.After(kb.last) {
-		kb.attempt, kb.probing = attempt{}, false
+		kb.reset()
 	}
 }
 

@@ -76,6 +76,16 @@ type Content struct {
 // closed. It is called once per key at a time. An error is never stored.
 type Fill func(ctx context.Context, k Key) (Content, error)
 
+// FillError is what the error of a fill may say about itself, for the back-off.
+// Any other error is taken as a failure of its list alone.
+type FillError interface {
+	error
+	// EndpointFault: the legacy fails for lists of other accounts as well.
+	EndpointFault() bool
+	// Refused: the legacy was not asked. That says nothing about the list.
+	Refused() bool
+}
+
 // Variant is one coding of a body, ready to be written. Neither field may be
 // changed: both are shared by all readers.
 type Variant struct {

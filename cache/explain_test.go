@@ -30,7 +30,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 			g.clock.add(tt.age)
 			if tt.failing {
 				g.failWith(errLegacy)
-				l.backoff.failed(0, aKey, g.clock.Now())
+				l.backoff.failed(0, aKey, errLegacy, g.clock.Now())
 			}
 			calls := g.calls.Load()
 			x, err := l.Explain(t.Context(), aKey)

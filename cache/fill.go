@@ -24,6 +24,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
+		l.backoff.failed(f.kind, f.key, err, l.opts.Now())
 		return nil, false, err
 	}
 	e := l.build(f, origin{key: f.key, fingerprint: f.fingerprint, tag: t}, c)
@@ -35,6 +36,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 		return e, false, nil
 	}
 	l.metrics.fills.WithLabelValues(f.key.Kind, fillOK).Inc()
+	l.backoff.worked(f.kind, f.key) // not above: without the legacy nothing is known about it
 	p := l.policy.Load()
 	switch {
 	case e.Size() > p.maxEntry:

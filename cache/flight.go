@@ -111,7 +111,7 @@ func (l *Lists) fly(ctx context.Context, f *flight) {
 		}
 		l.land(f, func() {
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
-			l.backoff.failed(f.kind, f.key, l.opts.Now())
+			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
 			f.err = ErrFillPanicked
 		})
 	}()

@@ -8,7 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-var errLegacy = errors.New("the legacy is down")
+var errLegacy error = legacyDown{}
+
+// legacyDown is an error by the endpoint's own fault.
+type legacyDown struct{ refused bool }
+
+func (legacyDown) Error() string         { return "the legacy is down" }
+func (e legacyDown) EndpointFault() bool { return !e.refused }
+func (e legacyDown) Refused() bool       { return e.refused }
 
 func TestAgeDecidesHowAListIsServed(t *testing.T) {
 	tests := []struct {
@@ -108,8 +115,57 @@ func TestAFailingEndpointSparesOtherStaleKeysTheWait(t *testing.T) {
 		}
 		settled(l)
 	}
-	if n := g.calls.Load() - int64(len(keys)); n != endpointFailures {
-		t.Errorf("%d calls of a failing endpoint, want %d and then a pause", n, endpointFailures)
+	if n := g.calls.Load() - int64(len(keys)); n != endpointAccounts {
+		t.Errorf("%d calls of a failing endpoint, want %d and then a pause", n, endpointAccounts)
+	}
+}
+
+func TestWhatBacksAKindOff(t *testing.T) {
+	list := func(account string) error { return errors.New("the list of " + account) }
+	for _, tt := range []struct {
+		name     string
+		fail     func(account string) error
+		accounts []string
+		want     bool
+	}{
+		{"one account, again and again", func(string) error { return errLegacy }, []string{"a", "a", "a", "a"}, false},
+		{"three accounts", func(string) error { return errLegacy }, []string{"a", "b", "c"}, true},
+		{"three accounts' own lists", list, []string{"a", "b", "c"}, false},
+		{"three refusals", func(string) error { return legacyDown{refused: true} }, []string{"a", "b", "c"}, false},
+	} {
+		c := newClock()
+		b, err := newBackoff()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, account := range tt.accounts {
+			b.failed(0, Key{Kind: KindBuyer, Account: account}, tt.fail(account), c.Now())
+		}
+		if got := b.failing(0, otherKey); got != tt.want {
+			t.Errorf("%s: the kind is failing: %t", tt.name, got)
+		}
+		if !b.failing(0, Key{Kind: KindBuyer, Account: "a"}) {
+			t.Errorf("%s: the list itself is not", tt.name)
+		}
+		b.worked(0, otherKey)
+		if b.failing(0, otherKey) {
+			t.Errorf("%s: still failing after a success", tt.name)
+		}
+	}
+}
+
+// A refused list waits as after a first failure, however often it is refused.
+func TestRefusalsDoNotAddUp(t *testing.T) {
+	c := newClock()
+	b, err := newBackoff()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		b.failed(0, aKey, legacyDown{refused: true}, c.Now())
+	}
+	if wait := b.retryAt(aKey).Sub(c.Now()); wait <= 0 || wait > backoffFirst {
+		t.Errorf("the list waits for %s", wait)
 	}
 }
 
@@ -119,9 +175,10 @@ func TestAnotherNodesAnswerEndsTheBackOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range endpointFailures {
-		b.failed(0, aKey, c.Now())
+	for _, account := range []string{aKey.Account, "b", "c"} {
+		b.failed(0, Key{KindBuyer, account, "", ""}, errLegacy, c.Now())
 	}
+	b.failed(0, aKey, errLegacy, c.Now())
 	b.relieved(0, otherKey, c.Now().Add(-time.Second))
 	if !b.failing(0, aKey) || !b.failing(0, otherKey) {
 		t.Error("an answer from before the failure ended the endpoint's back-off")

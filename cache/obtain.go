@@ -131,12 +131,10 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	}
 	e, stored, err := l.observedFill(ctx, f, t)
 	if err != nil {
-		l.backoff.failed(f.kind, f.key, l.opts.Now())
 		f.stale.Store(f.best)
 		l.land(f, func() { f.err = err })
 		return
 	}
-	l.backoff.worked(f.kind, f.key)
 	if stored && l.redis != nil {
 		n, leased := f.names, f.leased
 		f.leased = false // ends with the write

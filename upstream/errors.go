@@ -50,6 +50,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // and not one account's list or the gateway.
 func (e *Error) EndpointFault() bool { return judge(e) == fleet.Fails }
 
+// Refused tells that the gateway did not ask: a breaker is open, the bulkhead is
+// full, or nobody wants the list any more.
+func (e *Error) Refused() bool {
+	return e.Failure == FailureUnavailable || e.Failure == FailureCanceled
+}
+
 // Temporary tells whether the same request may succeed a little later with
 // nobody changing anything.
 func (e *Error) Temporary() bool {
