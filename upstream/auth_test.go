@@ -157,9 +157,9 @@ func TestOAuthTokenIsFetchedOnceForAll(t *testing.T) {
 		serveJSON(`{"result":{"items":[]}}`)(w, r)
 	})
 	var wg sync.WaitGroup
-	for range 30 {
+	for i := range 30 {
 		wg.Go(func() {
-			if _, err := f.Fetch(t.Context(), acme); err != nil {
+			if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: fmt.Sprint("a", i)}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -102,7 +102,7 @@ func (b *breaker) do(call func() error) error {
 }
 
 func (b *breaker) refusal(cause error, retryAfter time.Duration) *Error {
-	return &Error{Failure: FailureUnavailable, Reason: "breaker_open", RetryAfter: retryAfter, Err: cause}
+	return &Error{Failure: FailureUnavailable, Reason: reasonBreaker, RetryAfter: retryAfter, Err: cause}
 }
 
 // errFleetBreaker is why a legacy that another node found failing is not asked.
@@ -116,7 +116,7 @@ func (c *Client) enter(ctx context.Context, e *endpoint) (fleet.Ticket, error) {
 	}
 	t, wait, ok := c.fleet.Enter(ctx, e.plan.kind, c.timeout)
 	if !ok {
-		return t, &Error{Failure: FailureUnavailable, Reason: "fleet_breaker", RetryAfter: wait, Err: errFleetBreaker}
+		return t, &Error{Failure: FailureUnavailable, Reason: reasonFleet, RetryAfter: wait, Err: errFleetBreaker}
 	}
 	return t, nil
 }

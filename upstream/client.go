@@ -54,6 +54,7 @@ type Client struct {
 	timeout   time.Duration
 	maxBytes  int64
 	slots     chan struct{} // the bulkhead
+	accounts  accounts      // each one's part of it
 	inFlight  prometheus.Gauge
 	now       func() time.Time
 	log       *slog.Logger
@@ -99,6 +100,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		timeout:   cfg.Timeout,
 		maxBytes:  cfg.MaxResponseBytes,
 		slots:     make(chan struct{}, cfg.MaxConcurrent),
+		accounts:  accounts{most: cfg.perAccount(), underWay: map[string]int{}},
 		inFlight:  series.inFlight,
 		now:       opts.Now,
 		log:       opts.Logger,

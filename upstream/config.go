@@ -17,6 +17,18 @@ type Config struct {
 	Breaker          BreakerConfig     `yaml:"breaker"`
 	Buyer            EndpointConfig    `yaml:"buyer"`
 	Seller           EndpointConfig    `yaml:"seller"`
+
+	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
+	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
+	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account"`
+}
+
+// perAccount is the bound in force for one account.
+func (c Config) perAccount() int {
+	if c.MaxConcurrentPerAccount > 0 {
+		return c.MaxConcurrentPerAccount
+	}
+	return max(1, c.MaxConcurrent/4)
 }
 
 // RetryConfig bounds the repeats of a request that was refused or answered

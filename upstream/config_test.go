@@ -78,6 +78,8 @@ func TestValidate(t *testing.T) {
 		{"empty values", "values: {C: customer, S: staff}", "values: {}", "buyer.fields.responses.fields.responder_type.values", "empty"},
 		{"timeout", "base_url:", "timeout: 0s\nbase_url:", "timeout", "greater than zero"},
 		{"bytes", "base_url:", "max_response_bytes: 0\nbase_url:", "max_response_bytes", "greater than zero"},
+		{"one account's part above all", "base_url:", "max_concurrent_per_account: 65\nbase_url:", "max_concurrent_per_account", "max_concurrent (64)"},
+		{"one account's part below zero", "base_url:", "max_concurrent_per_account: -1\nbase_url:", "max_concurrent_per_account", "leave it out"},
 		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "between"},
 		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "above 0"},
 		{"header", "base_url:", "headers: {\"a b\": c}\nbase_url:", "headers.a b", "valid"},

@@ -16,7 +16,7 @@ type Failure string
 // The failures. All but FailureCanceled are the legacy system's.
 const (
 	FailureTimeout     Failure = "timeout"     // slower than the deadline
-	FailureUnavailable Failure = "unavailable" // not asked: a breaker is open or the bulkhead full
+	FailureUnavailable Failure = "unavailable" // not asked: a breaker is open, or the bulkhead or the account's part of it is full
 	FailureUpstream    Failure = "upstream"    // refused, cut off, or a status other than 200
 	FailureInvalid     Failure = "invalid"     // a 200 that the mapping cannot accept, or too much of it
 	FailureCanceled    Failure = "canceled"    // the caller left; says nothing about the legacy
@@ -25,7 +25,7 @@ const (
 // Error is the only error that Fetch returns.
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
-// breaker_open, fleet_breaker, bulkhead_full, connect, tls, truncated, read, timeout, canceled,
+// breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, connect, tls, truncated, read, timeout, canceled,
 // status_2xx to status_5xx, media_type, encoding, json, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
@@ -34,6 +34,14 @@ type Error struct {
 	RetryAfter time.Duration // greater than zero with FailureUnavailable only
 	Err        error         // for logs: without content, ids and query values
 }
+
+// The reasons of FailureUnavailable.
+const (
+	reasonBreaker     = "breaker_open"
+	reasonFleet       = "fleet_breaker"
+	reasonFull        = "bulkhead_full"
+	reasonAccountFull = "account_bulkhead_full"
+)
 
 // Error implements error. The text is for logs, never for callers.
 func (e *Error) Error() string {

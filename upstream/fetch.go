@@ -33,19 +33,27 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	if err != nil {
 		failed := asError(err)
 		e.metrics.requests[string(failed.Failure)].Inc()
+		if refused, ok := e.metrics.refused[failed.Reason]; ok {
+			refused.Inc()
+		}
 		return List{}, failed
 	}
 	e.metrics.requests["ok"].Inc()
 	return list, nil
 }
 
-// admitted fetches within the bulkhead.
+// admitted fetches within the bulkhead, and within the account's part of it.
 func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values vars) (List, error) {
+	if !c.accounts.enter(want.Account) {
+		return List{}, &Error{Failure: FailureUnavailable, Reason: reasonAccountFull, RetryAfter: time.Second,
+			Err: fmt.Errorf("%d fetches of the account are under way", c.accounts.most)}
+	}
+	defer c.accounts.leave(want.Account)
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	default:
-		return List{}, &Error{Failure: FailureUnavailable, Reason: "bulkhead_full", RetryAfter: time.Second,
+		return List{}, &Error{Failure: FailureUnavailable, Reason: reasonFull, RetryAfter: time.Second,
 			Err: fmt.Errorf("%d fetches are under way", cap(c.slots))}
 	}
 	c.inFlight.Inc()

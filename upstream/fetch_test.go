@@ -135,6 +135,42 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+func TestPlanKeepsTheFiltersThatAreSent(t *testing.T) {
+	f := newFixture(t, serveJSON(`{}`), nil)
+	byFetch := newFixture(t, serveJSON(`{}`), func(c *Config) {
+		c.Buyer.Fields.InquiryType.Join = Default{Set: true, Value: " "}
+		c.Buyer.Fields.Responses.Fetch = FetchConfig{Path: "/v2/tickets/{id}/replies", ID: "uuid"}
+	})
+	joined := newFixture(t, serveJSON(`{}`), func(c *Config) { c.Buyer.Fields.InquiryType.Join = Default{Set: true, Value: " "} })
+	for _, tc := range []struct {
+		name               string
+		f                  *fixture
+		kind, status, typ  string
+		baseStatus, baseTy string
+		impossible         bool
+	}{
+		{"no filter", f, "buyer", "", "", "", "", false},
+		{"both are sent", f, "buyer", "pending", "x", "pending", "x", false},
+		{"no such status", f, "buyer", "nosuch", "", "nosuch", "", true},
+		{"neither is sent", f, "seller", "pending", "general", "", "", false},
+		{"no such status of a seller", f, "seller", "nosuch", "x", "nosuch", "x", true},
+		{"one cannot be named", joined, "buyer", "pending", "a b", "pending", "", false},
+		{"responses are fetched for what is kept", byFetch, "buyer", "pending", "a b", "pending", "a b", false},
+		{"unknown kind", f, "admin", "a", "b", "a", "b", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := Request{Kind: tc.kind, Account: "acme", Status: tc.status, InquiryType: tc.typ, RequestID: "r"}
+			base, impossible := tc.f.Plan(want)
+			if base.Status != tc.baseStatus || base.InquiryType != tc.baseTy || impossible != tc.impossible {
+				t.Errorf("base %+v, impossible %t", base, impossible)
+			}
+			if base.Status, base.InquiryType = want.Status, want.InquiryType; base != want {
+				t.Errorf("base %+v is another account's or kind's", base)
+			}
+		})
+	}
+}
+
 func TestFetchUnasked(t *testing.T) {
 	f := newFixture(t, serveJSON(`{}`), nil)
 	list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "nosuch"})

@@ -72,6 +72,34 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	return nil, false // several values, and no way to name them: the gateway filters
 }
 
+// Plan tells what the legacy is asked for a list. The base is want without the
+// filters that it is not sent, since the gateway applies them: two requests with
+// the same base ask it the same thing, and a list is a selection from that of its
+// base. impossible: no record can have the wanted values, so it is not asked at
+// all. A list whose responses are fetched by further requests is its own base:
+// they are made for the records that are kept. So is one of an unknown kind.
+func (c *Client) Plan(want Request) (base Request, impossible bool) {
+	e, ok := c.endpoints[want.Kind]
+	if !ok {
+		return want, false
+	}
+	status, noStatus := e.plan.byStatus.ask(want.Status)
+	inquiryType, noType := e.plan.byType.ask(want.InquiryType)
+	if noStatus || noType {
+		return want, true
+	}
+	if r := e.plan.responses; r != nil && r.fetch != nil {
+		return want, false
+	}
+	if base = want; len(status) == 0 {
+		base.Status = ""
+	}
+	if len(inquiryType) == 0 {
+		base.InquiryType = ""
+	}
+	return base, false
+}
+
 // legacyOf gives the legacy values that a public value stands for.
 func (f *filter) legacyOf(public string) []string {
 	list := f.legacy[public]

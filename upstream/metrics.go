@@ -11,6 +11,7 @@ import (
 // metrics are the series of one endpoint, with their label values resolved.
 type metrics struct {
 	requests    map[string]prometheus.Counter // by result
+	refused     map[string]prometheus.Counter // by reason
 	retries     map[string]prometheus.Counter // by reason
 	invalid     map[string]prometheus.Counter // by field
 	removed     map[string]prometheus.Counter // by field
@@ -23,10 +24,10 @@ type metrics struct {
 
 // series are the vectors that both endpoints share.
 type series struct {
-	requests, retries, invalid, removed, transitions, foreign, drift *prometheus.CounterVec
-	duration                                                         *prometheus.HistogramVec
-	state                                                            *prometheus.GaugeVec
-	inFlight                                                         prometheus.Gauge
+	requests, refused, retries, invalid, removed, transitions, foreign, drift *prometheus.CounterVec
+	duration                                                                  *prometheus.HistogramVec
+	state                                                                     *prometheus.GaugeVec
+	inFlight                                                                  prometheus.Gauge
 }
 
 const namespace, subsystem = "inquiry_gateway", "upstream"
@@ -40,6 +41,7 @@ func newSeries(reg prometheus.Registerer) (*series, error) {
 	}
 	s := &series{
 		requests:    counter("requests_total", "Fetches from the legacy system by result.", "kind", "result"),
+		refused:     counter("refused_total", "Fetches that were not made, by the reason: the breaker is open, or all places, or the account's, are taken.", "kind", "reason"),
 		retries:     counter("retries_total", "Repeated requests to the legacy system by the reason of the repeat.", "kind", "reason"),
 		invalid:     counter("records_invalid_total", "Legacy records that the mapping refused, by field.", "kind", "field"),
 		removed:     counter("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "kind", "field"),
@@ -62,7 +64,7 @@ func newSeries(reg prometheus.Registerer) (*series, error) {
 		}),
 	}
 	err := errors.Join(
-		register(reg, &s.requests), register(reg, &s.retries), register(reg, &s.invalid), register(reg, &s.removed),
+		register(reg, &s.requests), register(reg, &s.refused), register(reg, &s.retries), register(reg, &s.invalid), register(reg, &s.removed),
 		register(reg, &s.transitions), register(reg, &s.foreign), register(reg, &s.drift),
 		register(reg, &s.duration), register(reg, &s.state), register(reg, &s.inFlight),
 	)
@@ -98,6 +100,7 @@ func (s *series) of(kind string, fields []string) *metrics {
 	m := &metrics{
 		requests: children(s.requests, "ok", string(FailureTimeout), string(FailureUnavailable),
 			string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
+		refused:     children(s.refused, reasonBreaker, reasonFleet, reasonFull, reasonAccountFull),
 		retries:     children(s.retries, "connect", "status_502", "status_503"),
 		invalid:     children(s.invalid, fields...),
 		removed:     children(s.removed, fields...),

@@ -243,7 +243,7 @@ func TestBulkhead(t *testing.T) {
 		arrived <- struct{}{}
 		<-release
 		serveJSON(`{"result":{"items":[]}}`)(w, r)
-	}, func(c *Config) { c.MaxConcurrent = 2 })
+	}, func(c *Config) { c.MaxConcurrent, c.MaxConcurrentPerAccount = 2, 2 })
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -253,7 +253,11 @@ func TestBulkhead(t *testing.T) {
 		})
 		<-arrived
 	}
-	e := failed(t, f, t.Context(), FailureUnavailable, "bulkhead_full")
+	_, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "globex"})
+	e := asError(err)
+	if e.Reason != "bulkhead_full" || e.Failure != FailureUnavailable || f.metric(t, "refused_total", "buyer", "bulkhead_full") != 1 {
+		t.Errorf("got %v", e)
+	}
 	if e.RetryAfter != time.Second || f.metric(t, "in_flight") != 2 {
 		t.Errorf("retry after %v with %v in flight", e.RetryAfter, f.metric(t, "in_flight"))
 	}
@@ -261,6 +265,56 @@ func TestBulkhead(t *testing.T) {
 	wg.Wait()
 	if f.BreakerState("buyer") != "closed" {
 		t.Error("a full bulkhead counts against the legacy")
+	}
+}
+
+func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
+	arrived, release := make(chan struct{}, 16), make(chan struct{})
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-release
+		serveJSON(`{"result":{"items":[]}}`)(w, r)
+	}, func(c *Config) { c.MaxConcurrent, c.Breaker.MinRequests = 8, 1 })
+	var wg sync.WaitGroup
+	fetch := func(account string) {
+		wg.Go(func() {
+			if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: account}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-arrived
+	}
+	fetch("acme")
+	fetch("acme")
+	for range 3 {
+		if e := failed(t, f, t.Context(), FailureUnavailable, "account_bulkhead_full"); e.RetryAfter != time.Second || !e.Temporary() {
+			t.Errorf("%v, retry after %v", e, e.RetryAfter)
+		}
+	}
+	if n := f.metric(t, "refused_total", "buyer", "account_bulkhead_full"); n != 3 {
+		t.Errorf("%v refusals counted, want 3", n)
+	}
+	for _, other := range []string{"a", "b", "c", "a", "b", "c"} { // all of the six places that are left
+		fetch(other)
+	}
+	close(release)
+	wg.Wait()
+	if f.BreakerState("buyer") != "closed" {
+		t.Error("an account with too much under way counts against the legacy")
+	}
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Errorf("after its fetches have ended: %v", err)
+	}
+	if n := len(f.accounts.underWay); n != 0 {
+		t.Errorf("%d accounts are held with nothing under way", n)
+	}
+}
+
+func TestAnAccountsPart(t *testing.T) {
+	for _, tc := range []struct{ all, one, want int }{{64, 0, 16}, {3, 0, 1}, {64, 64, 64}, {64, 1, 1}} {
+		if got := (Config{MaxConcurrent: tc.all, MaxConcurrentPerAccount: tc.one}).perAccount(); got != tc.want {
+			t.Errorf("%d of %d: %d, want %d", tc.one, tc.all, got, tc.want)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ func (c Config) check(p *problems) {
 	}
 	positive("max_records", c.MaxRecords > 0, "10000")
 	positive("max_concurrent", c.MaxConcurrent > 0, "64")
+	if n := c.MaxConcurrentPerAccount; n < 0 || n > max(c.MaxConcurrent, 0) {
+		p.add("max_concurrent_per_account", "must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
+	}
 	positive("retry.attempts", c.Retry.Attempts > 0, "2; 1 means no repeat")
 	positive("breaker.window", c.Breaker.Window >= 10*time.Millisecond, "10s")
 	positive("breaker.min_requests", c.Breaker.MinRequests > 0, "20")

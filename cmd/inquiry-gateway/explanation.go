@@ -43,7 +43,7 @@ func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	for _, d := range gen.client.Drift(x.Kind) {
 		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
 	}
-	impossible := gen.client.Impossible(upstream.Request{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
+	_, impossible := gen.client.Plan(upstream.Request{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
 	if x.Prediction = predict(seen, x.Upstream.Breaker, impossible); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}

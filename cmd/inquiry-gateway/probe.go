@@ -123,7 +123,8 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	if seen.Request != nil {
 		seen.Request.URL = hideSecretParameters(seen.Request.URL)
 	}
-	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood, Unasked: p.client.Impossible(want)}
+	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
+	_, result.Unasked = p.client.Plan(want)
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
 	result.judge(p.endpoints[want.Kind])
 	return result, nil
