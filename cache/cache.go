@@ -101,6 +101,7 @@ const (
 	Hit             Outcome = "hit"              // fresh, from a tier
 	Miss            Outcome = "miss"             // filled for this caller
 	Collapsed       Outcome = "collapsed"        // waited for another caller's fill
+	Impossible      Outcome = "impossible"       // the empty list: no record can have the filter values
 	StaleRevalidate Outcome = "stale-revalidate" // stale, a refresh is on its way
 	StaleError      Outcome = "stale-error"      // stale, because the last fill failed
 )

@@ -9,6 +9,7 @@ import (
 // content.
 type Explanation struct {
 	Key     Key
+	Base    Key     // that the legacy is asked by; the same unless the list is derived
 	Outcome Outcome // of a look-up now; Miss also when the fill might fail
 	Tier    string  // where the newest entry is; empty: nowhere
 
@@ -41,24 +42,32 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	if !ok {
 		return Explanation{}, ErrUnknownKind
 	}
-	f := &flight{key: k, kind: i, fingerprint: l.opts.Fingerprint(k.Kind)}
+	base, impossible := l.opts.Derivation.base(k)
+	f := &flight{key: base, kind: i, fingerprint: l.opts.Fingerprint(k.Kind)}
 	f.cell = l.epochs.of(hashOf(k.Account))
-	x := Explanation{Key: k, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.doubt.Load()}
-	if e, ok := l.local.GetEntryQuietly(k); ok && e.Value.belongsTo(k, f.fingerprint) && l.epochs.current(i, e.Value) {
-		f.best, x.Tier = e.Value, TierLocal
+	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.doubt.Load()}
+	for _, key := range [...]Key{base, k} {
+		e, ok := l.local.GetEntryQuietly(key)
+		if ok && e.Value.belongsTo(key, f.fingerprint) && l.epochs.current(i, e.Value) && !f.best.newerThan(e.Value) {
+			f.best, x.Tier = e.Value, TierLocal
+		}
 	}
-	l.explainRedis(ctx, f, &x)
+	if !impossible {
+		l.explainRedis(ctx, f, &x)
+	}
 	p := l.policy.Load()
 	x.Policy = p.source(i, k.Status)
 	t := p.of(i, k.Status)
 	x.PolicyTTL, x.WhileRefresh, x.IfError = t.ttl, t.swr, t.sie
 	tag := l.epochs.tag(i, f.cell)
 	x.KindEpoch, x.AccountEpoch = tag.kind, tag.account
-	x.Failing, x.RetryAt = l.backoff.failing(i, k), l.backoff.retryAt(k)
+	x.Failing, x.RetryAt = l.backoff.failing(i, base), l.backoff.retryAt(base)
 	l.mu.Lock()
-	_, x.InFlight = l.flights[k]
+	_, x.InFlight = l.flights[base]
 	l.mu.Unlock()
-	l.predict(f, &x)
+	if l.predict(f, &x); impossible {
+		x.Outcome = Impossible
+	}
 	return x, nil
 }
 
@@ -95,7 +104,7 @@ func (l *Lists) predict(f *flight, x *Explanation) {
 	if e == nil {
 		return
 	}
-	v := l.policy.Load().judge(f.kind, e, l.opts.Now())
+	v := l.judge(query{kind: f.kind, key: x.Key}, e, l.opts.Now())
 	x.AnsweredAt, x.Age, x.TTL, x.Bytes = e.AnsweredAt, v.age, v.ttl, e.Size()
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
 	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}

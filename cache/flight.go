@@ -26,6 +26,7 @@ type flight struct {
 	kind       kindIndex
 	have       *Entry // what the in-process tier held; may be nil
 	background bool
+	terms      terms // the strictest of those who wait; guarded by Lists.mu
 
 	fingerprint string
 	refused     bool  // what Redis has was not believed
@@ -48,32 +49,58 @@ type flight struct {
 	err     error
 }
 
-// join returns the flight of the key, and whether this call started it.
-func (l *Lists) join(ctx context.Context, i kindIndex, k Key, have *Entry) (*flight, bool, error) {
+// join returns the flight of the query's base, and whether this call started it.
+func (l *Lists) join(ctx context.Context, q query) (*flight, bool, error) {
+	t := l.terms(q)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f, ok := l.flights[k]; ok && !l.outdated(f) {
+	if f, ok := l.flights[q.base]; ok && !l.outdated(f) {
+		f.terms = f.terms.stricter(t)
 		return f, false, nil
 	}
 	if l.closed {
 		return nil, false, ErrClosed
 	}
-	return l.launch(ctx, &flight{key: k, kind: i, have: have}), true, nil
+	return l.launch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: t}), true, nil
 }
 
-// refresh starts a background flight unless the key has one already.
-func (l *Lists) refresh(ctx context.Context, i kindIndex, k Key, have *Entry) {
+// refresh starts a background flight unless the base has one already.
+func (l *Lists) refresh(ctx context.Context, q query) {
+	l.relaunch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: l.terms(q), background: true})
+}
+
+func (l *Lists) relaunch(ctx context.Context, f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f, ok := l.flights[k]; (ok && !l.outdated(f)) || l.closed {
+	if now, ok := l.flights[f.key]; (ok && !l.outdated(now)) || l.closed {
 		return
 	}
 	if l.refreshing >= maxRefreshing {
-		l.metrics.fills.WithLabelValues(k.Kind, fillSkipped).Inc()
+		l.metrics.fills.WithLabelValues(f.key.Kind, fillSkipped).Inc()
 		return
 	}
 	l.refreshing++
-	l.launch(ctx, &flight{key: k, kind: i, have: have, background: true})
+	l.launch(ctx, f)
+}
+
+// leave takes a flight out of those that can be joined, unless somebody has
+// joined with stricter terms than the given ones.
+func (l *Lists) leave(f *flight, t terms) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.terms != t {
+		return false
+	}
+	if l.flights[f.key] == f {
+		delete(l.flights, f.key)
+	}
+	return true
+}
+
+func (l *Lists) termsOf(f *flight) terms {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f.terms
 }
 
 // outdated tells that a purge has come since the flight's fill began: who asks

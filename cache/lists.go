@@ -27,6 +27,7 @@ type Options struct {
 	// way is another list. It is called on each look-up and must be cheap.
 	// Nil: one mapping for ever.
 	Fingerprint func(kind string) string
+	Derivation  Derivation           // zero: each key is asked for by itself
 	Observer    Observer             // nil: nobody watches
 	Traces      trace.TracerProvider // nil: no spans
 	Logger      *slog.Logger
@@ -47,6 +48,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Fingerprint == nil {
 		o.Fingerprint = func(string) string { return "" }
+	}
+	if d := o.Derivation; d.Base != nil && (d.Select == nil || d.Empty == nil) {
+		return o, errors.New("cache: Options.Derivation has a Base, but no Select or Empty")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -205,8 +209,12 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if !ok {
 		return Result{}, ErrUnknownKind
 	}
-	l.looked(k, l.nameOf(k), l.opts.Now())
-	r, err := l.tracedGet(ctx, i, k)
+	base, impossible := l.opts.Derivation.base(k)
+	if impossible {
+		return l.impossible(i, k), nil
+	}
+	l.looked(k, l.nameOf(base), l.opts.Now())
+	r, err := l.tracedGet(ctx, query{kind: i, key: k, base: base})
 	if err != nil {
 		l.metrics.failed(i)
 		return Result{}, err
@@ -215,38 +223,48 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	return r, nil
 }
 
-func (l *Lists) get(ctx context.Context, i kindIndex, k Key) (Result, error) {
+// find answers with the newest list of the query's key or of its base.
+func (l *Lists) find(ctx context.Context, q query) (Result, error) {
 	start := l.opts.Now()
-	have := l.tracedPeek(ctx, i, k)
+	have := l.tracedPeek(ctx, q.kind, q.base)
+	q.have = have
+	if q.derived() {
+		if e := l.tracedPeek(ctx, q.kind, q.key); e != nil && !have.newerThan(e) && l.judge(q, e, start).state != unusable {
+			have = e
+		}
+	}
 	if have != nil && l.epochs.certain(have) {
-		if outcome, ok := l.atOnce(ctx, i, have, start); ok {
-			return l.result(i, have, outcome, TierLocal), nil
+		if outcome, ok := l.atOnce(ctx, q, have, start); ok {
+			return l.result(q, have, outcome, TierLocal), nil
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	f, leader, err := l.join(ctx, i, k, have)
+	f, leader, err := l.join(ctx, q)
 	if err != nil {
-		return l.standIn(i, have, nil, err)
+		return l.standIn(q, have, nil, err)
 	}
 	defer l.wait(ctx, f, leader)()
 	select {
 	case <-f.done:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return l.standIn(i, have, f.stale.Load(), ctx.Err())
+			return l.standIn(q, have, f.stale.Load(), ctx.Err())
 		}
 		return Result{}, ctx.Err()
 	}
 	if f.err != nil {
-		r, err := l.standIn(i, have, f.stale.Load(), f.err)
+		r, err := l.standIn(q, have, f.stale.Load(), f.err)
 		r.Wait = l.opts.Now().Sub(start)
 		return r, err
 	}
-	r := l.result(i, f.entry, f.outcome, f.tier)
-	if f.outcome == Miss && !leader {
+	r := l.result(q, f.entry, f.outcome, f.tier)
+	switch {
+	case f.outcome == Miss && !leader:
 		r.Outcome = Collapsed
+	case r.TTL > 0 && (f.outcome == StaleRevalidate || f.outcome == StaleError):
+		r.Outcome = Hit // stale for somebody else who waited
 	}
 	r.Stored, r.Wait = f.stored, l.opts.Now().Sub(start)
 	return r, nil
@@ -272,21 +290,20 @@ func (l *Lists) peek(i kindIndex, k Key) *Entry {
 
 // atOnce tells whether an entry may be served without waiting, and sees to the
 // refresh of a stale one.
-func (l *Lists) atOnce(ctx context.Context, i kindIndex, e *Entry, now time.Time) (Outcome, bool) {
-	state := l.policy.Load().judge(i, e, now).state
+func (l *Lists) atOnce(ctx context.Context, q query, e *Entry, now time.Time) (Outcome, bool) {
+	state := l.judge(q, e, now).state
 	if state == fresh {
 		return Hit, true
 	}
 	if state == unusable {
 		return "", false
 	}
-	k := e.key()
-	failing := l.backoff.failing(i, k)
+	failing := l.backoff.failing(q.kind, q.base)
 	if state == ifError && !failing {
 		return "", false
 	}
-	if l.backoff.due(i, k, now) {
-		l.refresh(ctx, i, k, e)
+	if l.backoff.due(q.kind, q.base, now) {
+		l.refresh(ctx, q)
 	}
 	if failing {
 		return StaleError, true
@@ -296,21 +313,21 @@ func (l *Lists) atOnce(ctx context.Context, i kindIndex, e *Entry, now time.Time
 
 // standIn answers a failed look-up with the newest entry that the policy still
 // allows, or with the failure.
-func (l *Lists) standIn(i kindIndex, a, b *Entry, err error) (Result, error) {
+func (l *Lists) standIn(q query, a, b *Entry, err error) (Result, error) {
 	tier := TierLocal
 	if b.newerThan(a) {
 		a, tier = b, TierRedis
 	}
-	if a == nil || !l.epochs.current(i, a) || l.policy.Load().judge(i, a, l.opts.Now()).state == unusable {
+	if a == nil || !l.epochs.current(q.kind, a) || l.judge(q, a, l.opts.Now()).state == unusable {
 		return Result{}, err
 	}
-	r := l.result(i, a, StaleError, tier)
+	r := l.result(q, a, StaleError, tier)
 	r.TTL = min(r.TTL, 0) // young by its age, but in doubt: nobody should count on it
 	return r, nil
 }
 
-func (l *Lists) result(i kindIndex, e *Entry, o Outcome, tier string) Result {
-	v := l.policy.Load().judge(i, e, l.opts.Now())
+func (l *Lists) result(q query, e *Entry, o Outcome, tier string) Result {
+	v := l.judge(q, e, l.opts.Now())
 	return Result{Entry: e, Outcome: o, Tier: tier, Age: v.age, TTL: v.ttl}
 }
 

@@ -18,6 +18,13 @@ const (
 	fillSkipped = "skipped" // a background refresh over the limit
 )
 
+// Results of a derivation, as labels.
+const (
+	derivedSelected   = "selected"
+	derivedImpossible = "impossible"
+	derivedFailed     = "failed" // the list was asked for by its own key
+)
+
 // Reasons for an entry that was not stored, as labels.
 const (
 	unstoredTooBig  = "too_big"
@@ -42,6 +49,7 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 	unstored *prometheus.CounterVec
 	purges   prometheus.Counter
+	derived  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -71,17 +79,24 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Namespace: namespace, Subsystem: "cache", Name: "unstored_total",
 			Help: "Filled lists that a tier did not take.",
 		}, []string{"reason"}),
+		derived: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: "cache", Name: "derived_total",
+			Help: "Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
+		}, []string{"kind", "result"}),
 		purges: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "cache", Name: "purges_total", Help: "Purges that were begun on this node.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{lookups, ages, duration, m.fills, m.refused, m.unstored, m.purges} {
+	for _, c := range []prometheus.Collector{lookups, ages, duration, m.fills, m.refused, m.unstored, m.purges, m.derived} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	m.begin()
 	for k, kind := range kindNames {
+		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
+			m.derived.WithLabelValues(kind, result)
+		}
 		m.ages[k] = ages.WithLabelValues(kind)
 		m.duration[k] = duration.WithLabelValues(kind)
 		for o, outcome := range outcomes {

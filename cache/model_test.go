@@ -21,6 +21,7 @@ type model struct {
 	*legacy
 	cfg Config
 	cut *Lists // this node cannot reach Redis
+	der Derivation
 
 	mu     sync.Mutex
 	given  map[string]given // by body
@@ -68,11 +69,19 @@ func (m *model) answer(ctx context.Context, k Key) (Content, error) {
 func (m *model) check(k Key, r Result, heard uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g, ok := m.given[body(r)]
+	text, base := body(r), k
+	if selected, of, ok := strings.Cut(text, selectedFrom); ok {
+		if selected != fmt.Sprint(k) {
+			return fmt.Errorf("%v got %q", k, text)
+		}
+		text = of
+		base, _ = m.der.base(k)
+	}
+	g, ok := m.given[text]
 	switch {
 	case !ok:
 		return fmt.Errorf("%v got %q, which the legacy never said", k, body(r))
-	case g.key != k:
+	case g.key != base:
 		return fmt.Errorf("%v got the list of %v", k, g.key)
 	case m.gone(Scope{Kind: k.Kind}, g, heard), m.gone(Scope{Account: k.Account}, g, heard):
 		return fmt.Errorf("%v got a purged list as %s from %q", k, r.Outcome, r.Tier)
@@ -93,6 +102,23 @@ func (m *model) check(k Key, r Result, heard uint64) error {
 		return fmt.Errorf("%v: %s with a ttl of %s", k, r.Outcome, r.TTL)
 	}
 	return nil
+}
+
+// selectedFrom stands in a derived list before its base.
+const selectedFrom = " <- "
+
+// derivation sends the legacy one status of buyers and no filter of sellers.
+var derivation = Derivation{
+	Base: func(k Key) (Key, bool) {
+		if k.InquiryType = ""; k.Kind == KindSeller || k.Status == "pending" {
+			k.Status = ""
+		}
+		return k, false
+	},
+	Select: func(k Key, body []byte) ([]byte, error) {
+		return append(fmt.Append(nil, k, selectedFrom), body...), nil
+	},
+	Empty: []byte{},
 }
 
 func (m *model) gone(s Scope, g given, heard uint64) bool {
@@ -286,8 +312,11 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 			w.sealing = ring
 		}
 		w.cfg.SealingKeysFile = w.sealing
+		if rapid.Bool().Draw(t, "derivation") {
+			w.der = derivation
+		}
 		for _, r := range []redis.UniversalClient{rdb, cut, nil} {
-			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Prefix: fmt.Sprint("run", prefix)})
+			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: w.der, Prefix: fmt.Sprint("run", prefix)})
 			if err != nil {
 				t.Fatal(err)
 			}

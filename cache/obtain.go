@@ -96,7 +96,8 @@ func (l *Lists) consider(ctx context.Context, f *flight, r reading) bool {
 // lets it be served at once. A background flight wants nothing less than a
 // fresh one.
 func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) bool {
-	state := l.policy.Load().judge(f.kind, e, l.opts.Now()).state
+	terms := l.termsOf(f)
+	state := l.policy.Load().judgeBy(terms, e, l.opts.Now()).state
 	if tier == TierRedis && state != unusable {
 		l.keep(e)
 	}
@@ -115,9 +116,12 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 	default:
 		outcome = StaleRevalidate
 	}
+	if !l.leave(f, terms) {
+		return l.offer(ctx, f, e, tier) // ends: terms only get stricter, and there are few
+	}
 	l.land(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
 	if state != fresh && l.backoff.due(f.kind, f.key, l.opts.Now()) {
-		l.refresh(ctx, f.kind, f.key, e)
+		l.relaunch(ctx, &flight{key: f.key, kind: f.kind, have: e, terms: terms, background: true})
 	}
 	return true
 }

@@ -16,6 +16,12 @@ func (c KindConfig) terms() terms {
 	return terms{c.TTL, c.StaleWhileRevalidate, c.StaleIfError}
 }
 
+// stricter takes the shorter of each time: what is fresh, or may be served stale,
+// by the result is so by both.
+func (t terms) stricter(o terms) terms {
+	return terms{min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie)}
+}
+
 // over returns base with what c overrides.
 func (c StatusConfig) over(base terms) terms {
 	for _, o := range []struct {
@@ -123,7 +129,11 @@ const (
 // judge compares an entry's age with the policy. Jitter only ever shortens a
 // ttl, and its share is fixed by the key and the fill, so all nodes agree.
 func (p *policy) judge(i kindIndex, e *Entry, now time.Time) verdict {
-	t := p.of(i, e.Status)
+	return p.judgeBy(p.of(i, e.Status), e, now)
+}
+
+// judgeBy is judge by other times than those of the entry's own status.
+func (p *policy) judgeBy(t terms, e *Entry, now time.Time) verdict {
 	age := now.Sub(e.AnsweredAt)
 	if age < -maxSkew {
 		return verdict{state: unusable}

@@ -31,13 +31,13 @@ func (l *Lists) records(ctx context.Context) bool {
 }
 
 // tracedGet is get in a span.
-func (l *Lists) tracedGet(ctx context.Context, i kindIndex, k Key) (Result, error) {
+func (l *Lists) tracedGet(ctx context.Context, q query) (Result, error) {
 	if !l.records(ctx) {
-		return l.get(ctx, i, k)
+		return l.get(ctx, q)
 	}
-	ctx, span := l.tracer.Start(ctx, "cache.lookup", trace.WithAttributes(attribute.String("inquiry.kind", kindNames[i])))
+	ctx, span := l.tracer.Start(ctx, "cache.lookup", trace.WithAttributes(attribute.String("inquiry.kind", kindNames[q.kind])))
 	defer span.End()
-	r, err := l.get(ctx, i, k)
+	r, err := l.get(ctx, q)
 	if err != nil {
 		fail(span, err)
 		return r, err

@@ -42,6 +42,25 @@ func NewFill(f Fetcher) cache.Fill {
 	}
 }
 
+// Derivation makes filtered lists out of finished ones. plan tells what the
+// legacy is asked for a list; it must be quick.
+func Derivation(plan func(upstream.Request) (base upstream.Request, impossible bool)) cache.Derivation {
+	return cache.Derivation{
+		Base: func(k cache.Key) (cache.Key, bool) {
+			base, impossible := plan(upstream.Request{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType})
+			return cache.Key{Kind: base.Kind, Account: base.Account, Status: base.Status, InquiryType: base.InquiryType}, impossible
+		},
+		Select: func(k cache.Key, body []byte) ([]byte, error) {
+			f := v1.Filter{Status: k.Status, InquiryType: k.InquiryType}
+			if k.Kind == kindSeller {
+				return v1.SelectSeller(body, f)
+			}
+			return v1.SelectBuyer(body, f)
+		},
+		Empty: v1.AppendBuyer(nil, nil), // as of both kinds
+	}
+}
+
 func render(kind string, list []upstream.Inquiry) ([]byte, error) {
 	switch kind {
 	case kindBuyer:

@@ -68,7 +68,7 @@ type series struct {
 
 func (m *metrics) endpoint(name string) *series {
 	s := &series{endpoint: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
-	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError} {
+	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
 		s.duration[o] = m.duration.WithLabelValues(name, string(o))
 	}
 	s.duration[""] = m.duration.WithLabelValues(name, "none")

@@ -126,8 +126,11 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		Prefix:      cfg.Redis.Prefix,
 		Traces:      a.traces.tracers(),
 		Fingerprint: func(kind string) string { return a.current.Load().client.Fingerprint(kind) },
-		Logger:      a.logger,
-		Registerer:  a.registry,
+		Derivation: gateway.Derivation(func(r upstream.Request) (upstream.Request, bool) {
+			return a.current.Load().client.Plan(r)
+		}),
+		Logger:     a.logger,
+		Registerer: a.registry,
 	}); err != nil {
 		return err
 	}

@@ -104,6 +104,9 @@ func cacheRows(s ops.CacheState) [][]string {
 			s.Key.Kind, s.Key.KindEpoch, s.Key.Account, s.Key.AccountEpoch, s.Key.Status, s.Key.InquiryType, s.Key.Mapping)},
 		{"redis", s.Redis},
 	}
+	if s.DerivedFrom != "" {
+		rows = append(rows, []string{"", "selected from " + s.DerivedFrom + ", which is what the legacy is asked for"})
+	}
 	if s.Refused != "" {
 		rows = append(rows, []string{"", "its entry was refused: " + s.Refused})
 	}

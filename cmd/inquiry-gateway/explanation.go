@@ -43,8 +43,7 @@ func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	for _, d := range gen.client.Drift(x.Kind) {
 		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
 	}
-	_, impossible := gen.client.Plan(upstream.Request{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
-	if x.Prediction = predict(seen, x.Upstream.Breaker, impossible); x.Access != nil && x.Access.Code != "" {
+	if x.Prediction = predict(seen, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}
 	return x, nil
@@ -98,9 +97,26 @@ func cacheState(x cache.Explanation, mapping string) ops.CacheState {
 			Kind: x.Key.Kind, Account: x.Key.Account, Status: x.Key.Status, InquiryType: x.Key.InquiryType,
 			KindEpoch: x.KindEpoch, AccountEpoch: x.AccountEpoch, Mapping: mapping,
 		},
-		Unconfirmed: x.Unconfirmed, Refused: x.Refused, Redis: x.Redis,
+		DerivedFrom: derivedFrom(x), Unconfirmed: x.Unconfirmed, Refused: x.Refused, Redis: x.Redis,
 		InFlight: x.InFlight, Failing: x.Failing, RetryAt: moment(x.RetryAt),
 	}
+}
+
+// derivedFrom names the list that the explained one is selected from.
+func derivedFrom(x cache.Explanation) string {
+	if x.Base == x.Key {
+		return ""
+	}
+	list := "the list"
+	for _, filter := range [][2]string{{"status", x.Base.Status}, {"inquiry_type", x.Base.InquiryType}} {
+		if filter[1] != "" {
+			list += " with " + filter[0] + "=" + filter[1]
+		}
+	}
+	if list == "the list" {
+		list += " without filters"
+	}
+	return list
 }
 
 // moment leaves out what never was.
@@ -114,20 +130,20 @@ func moment(t time.Time) *time.Time {
 
 // predict says what an authorized request gets. The rate does not come into it:
 // looking at it would spend it.
-func predict(x cache.Explanation, breaker string, impossible bool) ops.Prediction {
+func predict(x cache.Explanation, breaker string) ops.Prediction {
 	served := func(outcome cache.Outcome, text string) ops.Prediction {
 		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
 	}
 	stale := x.Tier != "" && x.Age < x.PolicyTTL-x.JitterShorten+x.IfError
 	switch {
+	case x.Outcome == cache.Impossible:
+		return served(cache.Impossible, "an empty list, without asking: no record can have these filter values")
 	case x.Outcome == cache.Hit:
 		return served(cache.Hit, "served from the cache: the list is fresh")
 	case x.Outcome == cache.StaleRevalidate:
 		return served(cache.StaleRevalidate, "served stale at once, and refreshed in the background")
 	case x.Outcome == cache.StaleError, breaker == "open" && stale:
 		return served(cache.StaleError, "served stale, because the legacy system fails")
-	case impossible:
-		return served(cache.Miss, "an empty list, without asking: no record can have these filter values")
 	case breaker == "open":
 		p := gateway.ProblemOf(&upstream.Error{Failure: upstream.FailureUnavailable})
 		return ops.Prediction{Outcome: "unavailable", HTTPStatus: p.Status, Code: p.Code, Text: "the breaker is open, and the cache has nothing that may be served"}

@@ -81,6 +81,7 @@ type CacheState struct {
 	StaleIfErrorSeconds         float64 `json:"stale_if_error_seconds"`
 
 	Key         KeyParts   `json:"key"`
+	DerivedFrom string     `json:"derived_from,omitempty"`  // the list that this one is selected from, as the legacy is not sent all filters
 	Unconfirmed bool       `json:"unconfirmed"`             // a purge may have been missed; Redis is asked first
 	Refused     string     `json:"refused_entry,omitempty"` // why an entry in Redis was not believed
 	Redis       string     `json:"redis"`                   // off, ok or down
