@@ -24,8 +24,10 @@ const patience = "timeout: 2s"
 func pair(t *testing.T, redis string, s setup) [2]*program {
 	t.Helper()
 	s.yaml += "\nredis: {" + redis + "}"
-	// Sellers may ask for any inquiry_type: as many lists as a test wants.
-	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other")
+	// Sellers may ask for any inquiry_type, and the legacy is asked for each: as
+	// many lists as a test wants.
+	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
+		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream")
 	s.legacy.Inquiries = 200
 	first := start(t, s)
 	s.joins = first
