@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"net/netip"
@@ -12,10 +13,10 @@ import (
 // share its allowance; which ones do cannot be known from outside.
 const attemptSlots = 8192
 
-// attempts limits how often one client may make a store look for keys that do
-// not exist. A token bucket per client is taken from before the store is asked
-// and given back when there was a key after all, so it bounds guessing and
-// costs a caller with good keys nothing.
+// attempts limits how often one client may send keys that do not exist: a token
+// bucket per client. A remote store takes from it before it is asked, and gives
+// back when there was a key after all. So it bounds guessing and costs a caller
+// with good keys nothing.
 type attempts struct {
 	perSecond float64
 	burst     float64
@@ -38,14 +39,25 @@ func newAttempts(perSecond float64, burst int, now func() time.Time) *attempts {
 
 // take takes one attempt, or says how long to wait for the next one.
 func (a *attempts) take(client string) (wait time.Duration, ok bool) {
+	return a.takeWithin(client, a.burst)
+}
+
+// takeAgain is take for a key that has been refused before. It may go on to
+// twice the burst: one who guesses sends new keys, one who has a key sends it
+// again. In the long run it is still perSecond for both together.
+func (a *attempts) takeAgain(client string) (wait time.Duration, ok bool) {
+	return a.takeWithin(client, 2*a.burst)
+}
+
+func (a *attempts) takeWithin(client string, most float64) (wait time.Duration, ok bool) {
 	if client == "" || a.perSecond <= 0 {
 		return 0, true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.slot(client)
-	if s.taken+1 > a.burst {
-		seconds := (s.taken + 1 - a.burst) / a.perSecond
+	if s.taken+1 > most {
+		seconds := (s.taken + 1 - most) / a.perSecond
 		return time.Duration(math.Ceil(seconds * float64(time.Second))), false
 	}
 	s.taken++
@@ -72,6 +84,34 @@ func (a *attempts) slot(client string) *attemptSlot {
 		s.at = now
 	}
 	return s
+}
+
+// refusedSlots bounds the memory of refused keys: of 2,000 others within a
+// second one in ten makes a key be forgotten.
+const refusedSlots = 16384
+
+// refusedKeys remembers keys that were not asked about, by a part of their
+// digests. A newer key overwrites one in the same slot.
+type refusedKeys [refusedSlots]uint64
+
+// seen reports whether a key was refused before, and forgets it.
+func (r *refusedKeys) seen(d Digest) bool {
+	slot, mark := r.slot(d)
+	if *slot != mark {
+		return false
+	}
+	*slot = 0
+	return true
+}
+
+func (r *refusedKeys) add(d Digest) {
+	slot, mark := r.slot(d)
+	*slot = mark
+}
+
+func (r *refusedKeys) slot(d Digest) (slot *uint64, mark uint64) {
+	mark = binary.LittleEndian.Uint64(d[:])
+	return &r[mark%refusedSlots], mark
 }
 
 // network is who counts as one client: an IPv4 address, or the /64 that a

@@ -172,8 +172,8 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	remembered := func() bool {
-		_, ok := store.good.GetIfPresent(Hasher{}.Hash("k"))
-		return ok
+		e, ok := store.good.GetIfPresent(Hasher{}.Hash("k"))
+		return ok && e.good(time.Now())
 	}
 	store.poll(ctx)
 	if !remembered() {
@@ -192,6 +192,43 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 	store.poll(ctx)
 	if remembered() || store.known.n != 0 {
 		t.Error("a store that went back in time is believed to be the same")
+	}
+}
+
+// A new connection for messages is no reason to forget: the version says that
+// nothing was missed, and the keys may be in a part of Redis that is away.
+func TestResubscribingForgetsNothing(t *testing.T) {
+	store, admin, client := newRedisPair(t, redistest.Start(t))
+	ctx := t.Context()
+	if err := admin.Add(ctx, testRecord("k"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	inForce := func() bool {
+		n, err := client.Get(ctx, store.keys.version()).Float64()
+		return err == nil && value(t, store.taken) == n
+	}
+	eventually(t, "the node hears of the key", inForce)
+	if _, err := find(t, store, "k"); err != nil {
+		t.Fatal(err)
+	}
+	record := store.keys.key(digestOf("k"))
+	if err := errors.Join(client.Del(ctx, record).Err(), client.Set(ctx, record, "cannot be read", 0).Err()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client.ClientKillByFilter(ctx, "TYPE", "pubsub").Result(); err != nil || n == 0 {
+		t.Fatalf("%d connections ended, %v", n, err)
+	}
+	eventually(t, "the node listens again", func() bool {
+		n, err := client.PubSubNumSub(ctx, store.keys.changes()).Result()
+		return err == nil && n[store.keys.changes()] > 0
+	})
+	// This is heard after the new connection is.
+	if err := admin.Add(ctx, testRecord("other"), nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node hears of the other key", inForce)
+	if _, err := find(t, store, "k"); err != nil {
+		t.Errorf("a key that was good a moment ago: %v", err)
 	}
 }
 

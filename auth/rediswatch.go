@@ -13,10 +13,9 @@ import (
 
 // Why remembered keys are dropped.
 const (
-	causeMessage    = "message"    // one key or account changed
-	causeGap        = "gap"        // a message was lost or not understood
-	causeVersion    = "version"    // the version read shows a change that no message told
-	causeSubscribed = "subscribed" // messages may have been lost before
+	causeMessage = "message" // one key or account changed
+	causeGap     = "gap"     // a message was lost or not understood
+	causeVersion = "version" // the version read shows a change that no message told
 )
 
 // version is the last change that has been taken in.
@@ -42,7 +41,10 @@ func (s *RedisStore) watch(ctx context.Context) {
 		case m := <-messages:
 			switch m := m.(type) {
 			case *redis.Subscription:
-				s.drop(causeSubscribed, s.forgetAll)
+				// Messages may have been lost before. The version says whether they
+				// were: a new connection alone is no reason to forget keys, least of
+				// all while the server that has them may be away.
+				s.poll(ctx)
 			case *redis.Message:
 				s.hear(m.Payload)
 			}

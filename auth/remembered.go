@@ -14,7 +14,16 @@ import (
 
 // maxLookups bounds the questions to a remote store that are under way at
 // once. One more is ErrUnavailable at once rather than a queue that grows.
-const maxLookups = 256
+// Keys that this node has never seen good get maxUnseenLookups of them, so that
+// guesses leave room for the keys of callers.
+const (
+	maxLookups       = 256
+	maxUnseenLookups = maxLookups * 3 / 4
+)
+
+// maxRefreshPause bounds the time between two background questions for one key
+// when the first of them failed.
+const maxRefreshPause = time.Second
 
 var (
 	errBusy   = errors.New("too many look-ups are under way")
@@ -27,10 +36,16 @@ type lookup func(ctx context.Context, c Credential) (*Grant, error)
 
 // remembered is what the remote stores have in common: answers are remembered
 // for a time and within a number, the same question is asked once at a time,
-// questions in vain are limited per client, and each has a deadline.
+// failed lookups are limited per client, and each has a deadline.
+//
+// A key in use is asked about again in the background when half of its time is
+// over. So it has half of its time left when the store goes away, and a store
+// that changes its mind is heard of sooner.
 //
 // Good and bad answers are kept apart, so that a flood of made-up keys pushes
-// out nothing but itself.
+// out nothing but itself. A good answer stays when its time is over, until
+// newer keys need its place: it lets nobody in, but the key is asked about
+// again without regard to what others on the same address guess.
 type remembered struct {
 	name     string
 	ask      lookup
@@ -40,7 +55,7 @@ type remembered struct {
 	metrics  *lookupMetrics
 	tracer   trace.Tracer // nil: no spans
 
-	good *otter.Cache[Digest, remembrance]
+	good *otter.Cache[Digest, *entry]
 	bad  *otter.Cache[Digest, time.Time] // until when
 
 	// epoch counts what has been forgotten. An answer to a question of an
@@ -50,6 +65,7 @@ type remembered struct {
 
 	mu      sync.Mutex
 	flights map[flightKey]*flight
+	refused refusedKeys
 	closed  bool
 	wg      sync.WaitGroup
 }
@@ -65,9 +81,31 @@ type memoryPolicy struct {
 // maxUnknown bounds the bad answers that are remembered.
 const maxUnknown = 10_000
 
-type remembrance struct {
+// entry is a good answer. A newer answer is a new entry.
+type entry struct {
 	grant *Grant
-	until time.Time
+	asked time.Time // when the question began
+	until time.Time // good before; never later than asked + ttl
+
+	// due is the age at which the store is asked again in the background. A
+	// negative one says that the answer does not count any more.
+	due atomic.Int64
+}
+
+const forgotten = -1
+
+func (e *entry) forget() { e.due.Store(forgotten) }
+
+func (e *entry) good(now time.Time) bool { return e.due.Load() != forgotten && now.Before(e.until) }
+
+// claimRefresh reports whether the caller has to refresh the entry, and tells
+// so one caller per pause. The first refresh is due after half of the ttl.
+func (e *entry) claimRefresh(now time.Time, ttl time.Duration) bool {
+	age, due := now.Sub(e.asked), e.due.Load()
+	if due == forgotten || age < time.Duration(due) {
+		return false
+	}
+	return e.due.CompareAndSwap(due, int64(age+min(maxRefreshPause, ttl/8)))
 }
 
 type flightKey struct {
@@ -77,6 +115,7 @@ type flightKey struct {
 
 type flight struct {
 	done  chan struct{} // closed when grant and err are set
+	asked time.Time
 	grant *Grant
 	err   error
 }
@@ -86,7 +125,7 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 	if err != nil {
 		return nil, err
 	}
-	good, err := otter.New(&otter.Options[Digest, remembrance]{MaximumSize: p.maxKeys})
+	good, err := otter.New(&otter.Options[Digest, *entry]{MaximumSize: p.maxKeys})
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +141,26 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 }
 
 // Find implements Store. Known keys are good within their time even when the
-// store cannot be asked.
+// store cannot be asked. It waits no longer than the caller's deadline.
 func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
-	if grant, known, err := r.recall(c.Digest); known {
-		return grant, err
+	now := r.now()
+	if e, ok := r.good.GetIfPresent(c.Digest); ok && e.good(now) {
+		if e.claimRefresh(now, r.policy.ttl) {
+			r.refresh(ctx, c)
+		}
+		return e.grant, nil
+	}
+	if r.isBad(c.Digest, now) {
+		return nil, ErrUnknownKey
 	}
 	f, err := r.join(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if c.Caller != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.Caller.Deadline())
+		defer cancel()
 	}
 	select {
 	case <-f.done:
@@ -119,15 +170,9 @@ func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
-// recall gives what is remembered of a key and still good.
-func (r *remembered) recall(d Digest) (grant *Grant, known bool, err error) {
-	if m, found := r.good.GetIfPresent(d); found && r.now().Before(m.until) {
-		return m.grant, true, nil
-	}
-	if until, found := r.bad.GetIfPresent(d); found && r.now().Before(until) {
-		return nil, true, ErrUnknownKey
-	}
-	return nil, false, nil
+func (r *remembered) isBad(d Digest, now time.Time) bool {
+	until, found := r.bad.GetIfPresent(d)
+	return found && now.Before(until)
 }
 
 // join returns the flight that asks for the credential, and starts it when
@@ -139,28 +184,65 @@ func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := flightKey{c.Digest, r.epoch.Load()}
-	if f, ok := r.flights[key]; ok {
+	if f, ok := r.flights[flightKey{c.Digest, r.epoch.Load()}]; ok {
 		return f, nil
 	}
 	// A flight may have landed since the caller looked.
-	if grant, known, err := r.recall(c.Digest); known {
-		f := &flight{done: make(chan struct{}), grant: grant, err: err}
-		close(f.done)
-		return f, nil
-	}
+	now := r.now()
+	e, seen := r.good.GetIfPresent(c.Digest)
 	switch {
-	case r.closed:
-		return nil, errClosed
-	case len(r.flights) >= maxLookups:
-		r.metrics.count(lookupBusy)
-		return nil, errBusy
+	case seen && e.good(now):
+		return landed(e.grant, nil), nil
+	case r.isBad(c.Digest, now):
+		return landed(nil, ErrUnknownKey), nil
+	case seen:
+		return r.start(ctx, c, "", maxLookups)
 	}
-	if wait, ok := r.attempts.take(client); !ok {
+	take := r.attempts.take
+	if r.refused.seen(c.Digest) {
+		take = r.attempts.takeAgain
+	}
+	if wait, ok := take(client); !ok {
+		r.refused.add(c.Digest)
 		r.metrics.count(lookupLimited)
 		return nil, &TooManyAttempts{RetryAfter: wait}
 	}
-	f := &flight{done: make(chan struct{})}
+	f, err := r.start(ctx, c, client, maxUnseenLookups)
+	if err != nil {
+		r.attempts.giveBack(client)
+	}
+	return f, err
+}
+
+// landed is a flight that has its answer already.
+func landed(g *Grant, err error) *flight {
+	f := &flight{done: make(chan struct{}), grant: g, err: err}
+	close(f.done)
+	return f
+}
+
+// refresh asks about a known key again, in the background. When the store
+// cannot be asked, what is remembered stays good until its time is over.
+func (r *remembered) refresh(ctx context.Context, c Credential) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.flights[flightKey{c.Digest, r.epoch.Load()}]; !ok {
+		_, _ = r.start(ctx, c, "", maxLookups) // it is tried again after a pause
+	}
+}
+
+// start asks the store, unless that many questions are under way. client is
+// who pays for a failed lookup; empty: nobody. r.mu is held.
+func (r *remembered) start(ctx context.Context, c Credential, client string, most int) (*flight, error) {
+	switch {
+	case r.closed:
+		return nil, errClosed
+	case len(r.flights) >= most:
+		r.metrics.count(lookupBusy)
+		return nil, errBusy
+	}
+	f := &flight{done: make(chan struct{}), asked: r.now()}
+	key := flightKey{c.Digest, r.epoch.Load()}
 	r.flights[key] = f
 	ctx = context.WithoutCancel(ctx)
 	r.wg.Go(func() { r.fly(ctx, c, client, key, f) })
@@ -204,14 +286,16 @@ func (r *remembered) remember(key flightKey, f *flight) {
 	now := r.now()
 	switch {
 	case f.err == nil:
-		until := now.Add(r.policy.ttl)
+		until := f.asked.Add(r.policy.ttl)
 		if exp := f.grant.ExpiresAt; !exp.IsZero() && exp.Before(until) {
 			until = exp
 			if !exp.After(now) { // refused anyway, but a flood of an expired key must not reach the store
 				until = now.Add(r.policy.negativeTTL)
 			}
 		}
-		r.good.Set(key.digest, remembrance{f.grant, until})
+		e := &entry{grant: f.grant, asked: f.asked, until: until}
+		e.due.Store(int64(r.policy.ttl / 2))
+		r.good.Set(key.digest, e)
 		r.bad.Invalidate(key.digest)
 	case errors.Is(f.err, ErrUnknownKey):
 		r.bad.Set(key.digest, now.Add(r.policy.negativeTTL))
@@ -219,33 +303,37 @@ func (r *remembered) remember(key flightKey, f *flight) {
 	}
 }
 
-// forget drops what is remembered of one key.
+// forget makes one key be asked about again.
 func (r *remembered) forget(d Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
-	r.good.Invalidate(d)
+	if e, ok := r.good.GetIfPresent(d); ok {
+		e.forget()
+	}
 	r.bad.Invalidate(d)
 }
 
-// forgetAccount drops what is remembered of the keys of an account.
+// forgetAccount makes the keys of an account be asked about again.
 func (r *remembered) forgetAccount(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
-	for digest, m := range r.good.All() {
-		if m.grant.Principal.Account == id {
-			r.good.Invalidate(digest)
+	for _, e := range r.good.All() {
+		if e.grant.Principal.Account == id {
+			e.forget()
 		}
 	}
 }
 
-// forgetAll drops everything that is remembered.
+// forgetAll makes every key be asked about again.
 func (r *remembered) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
-	r.good.InvalidateAll()
+	for _, e := range r.good.All() {
+		e.forget()
+	}
 	r.bad.InvalidateAll()
 }
 

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // caller is a Caller with an address.
 type caller string
 
-func (c caller) ClientIP() string { return string(c) }
+func (c caller) ClientIP() string  { return string(c) }
+func (caller) Deadline() time.Time { return time.Now().Add(time.Minute) }
 
 func newTestMemory(t *testing.T, c *clock, ask lookup) *remembered {
 	t.Helper()
@@ -106,38 +108,139 @@ func TestForgetIsPrecise(t *testing.T) {
 }
 
 func TestRememberedTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &clock{}
+		n := 0
+		exp := testNow.Add(4 * time.Second)
+		r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+			n++
+			switch cred.Key {
+			case "unknown":
+				return nil, ErrUnknownKey
+			case "down":
+				return nil, errors.New("refused")
+			case "expiring":
+				return &Grant{Digest: cred.Digest, ExpiresAt: exp}, nil
+			}
+			return grantOf(cred), nil
+		})
+		steps := []struct {
+			at  time.Duration
+			key string
+			ask int
+		}{
+			{0, "good", 1}, {0, "good", 0}, {0, "unused", 1}, {0, "unknown", 1}, {0, "unknown", 0}, {0, "expiring", 1}, {0, "down", 1}, {0, "down", 1},
+			{2*time.Second - 1, "unknown", 0}, {2 * time.Second, "unknown", 1},
+			{4*time.Second - 1, "expiring", 0}, {4 * time.Second, "expiring", 1},
+			{5*time.Second - 1, "good", 0}, {5 * time.Second, "good", 1}, {5 * time.Second, "good", 0}, // half of its time is over
+			{6*time.Second - 1, "expiring", 0}, {6 * time.Second, "expiring", 1},
+			{10*time.Second - 1, "good", 0}, {10 * time.Second, "good", 1}, {10 * time.Second, "unused", 1},
+			{20 * time.Second, "good", 1}, {20 * time.Second, "good", 0},
+		}
+		for _, s := range steps {
+			c.offset.Store(int64(s.at))
+			before := n
+			_, _ = r.Find(t.Context(), credential(s.key)) // only the questions count here
+			synctest.Wait()
+			if n-before != s.ask {
+				t.Errorf("%v after the start %s was asked for %d times, want %d", s.at, s.key, n-before, s.ask)
+			}
+		}
+	})
+}
+
+// A key in use is asked about again in the second half of its time. A store
+// that cannot be asked takes nothing away, is asked again after a pause, and by
+// one question per key at a time; what it answers counts at once.
+func TestRefreshAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &clock{}
+		asked, answer := 0, error(nil)
+		takes := time.Duration(0) // by the store's clock
+		hold := make(chan bool)
+		close(hold)
+		r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+			asked++
+			err := answer
+			<-hold
+			c.advance(takes)
+			return grantOf(cred), err
+		})
+		at := func(d time.Duration, want error, questions int) {
+			t.Helper()
+			c.offset.Store(int64(d))
+			before := asked
+			for range 100 {
+				if _, err := r.Find(t.Context(), credential("k")); !errors.Is(err, want) {
+					t.Fatalf("at %v: %v, want %v", d, err, want)
+				}
+			}
+			synctest.Wait()
+			if asked-before != questions {
+				t.Errorf("at %v: %d questions, want %d", d, asked-before, questions)
+			}
+		}
+		at(0, nil, 1)
+		down := errors.New("refused")
+		answer = down
+		at(5*time.Second, nil, 1)
+		at(6*time.Second-1, nil, 0) // the pause
+		at(6*time.Second, nil, 1)
+		hold = make(chan bool)
+		at(7*time.Second, nil, 1)
+		at(9*time.Second, nil, 0) // a question is under way
+		close(hold)
+		synctest.Wait()
+		at(10*time.Second, down, 100) // never longer than its time
+		answer, takes = nil, 2*time.Second
+		at(11*time.Second, nil, 1)
+		takes, answer = 0, down
+		at(21*time.Second-1, nil, 1)
+		at(21*time.Second, down, 100) // its time began with the question, not with the answer
+		answer = nil
+		at(30*time.Second, nil, 1)
+		answer = ErrUnknownKey
+		c.offset.Store(int64(35 * time.Second))
+		if _, err := r.Find(t.Context(), credential("k")); err != nil {
+			t.Errorf("before the answer: %v", err)
+		}
+		synctest.Wait()
+		at(35*time.Second, ErrUnknownKey, 0)
+	})
+}
+
+// The questions about keys that this node knows have places of their own, and
+// neither end at another's guesses nor count as such.
+func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
 	c := &clock{}
-	n := 0
-	exp := testNow.Add(4 * time.Second)
+	block := make(chan bool)
 	r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-		n++
-		switch cred.Key {
-		case "unknown":
+		if cred.Key[0] == 'u' {
+			<-block
 			return nil, ErrUnknownKey
-		case "down":
-			return nil, errors.New("refused")
-		case "expiring":
-			return &Grant{Digest: cred.Digest, ExpiresAt: exp}, nil
 		}
 		return grantOf(cred), nil
 	})
-	steps := []struct {
-		at  time.Duration
-		key string
-		ask int
-	}{
-		{0, "good", 1}, {0, "good", 0}, {0, "unknown", 1}, {0, "unknown", 0}, {0, "expiring", 1}, {0, "down", 1}, {0, "down", 1},
-		{2*time.Second - 1, "unknown", 0}, {2 * time.Second, "unknown", 1},
-		{4*time.Second - 1, "expiring", 0}, {4 * time.Second, "expiring", 1}, {6*time.Second - 1, "expiring", 0}, {6 * time.Second, "expiring", 1},
-		{10*time.Second - 1, "good", 0}, {10 * time.Second, "good", 1},
-	}
-	for _, s := range steps {
-		c.offset.Store(int64(s.at))
-		before := n
-		_, _ = r.Find(t.Context(), credential(s.key)) // only the questions count here
-		if n-before != s.ask {
-			t.Errorf("%v after the start %s was asked for %d times, want %d", s.at, s.key, n-before, s.ask)
+	defer close(block)
+	known := credential("known")
+	known.Caller = caller("192.0.2.1")
+	for range 2 {
+		if _, err := r.Find(t.Context(), known); err != nil {
+			t.Fatal(err)
 		}
+		for i := range 3 {
+			c := credential(fmt.Sprint("u", i))
+			c.Caller = known.Caller
+			_, _ = r.join(t.Context(), c) // takes the address' allowance
+		}
+		for i := range maxLookups {
+			_, _ = r.join(t.Context(), credential(fmt.Sprint("unseen", i))) // takes what places there are
+		}
+		c.advance(time.Hour)
+	}
+	r.forgetAll()
+	if _, err := r.Find(t.Context(), known); err != nil {
+		t.Errorf("a known key: %v", err)
 	}
 }
 
@@ -243,7 +346,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		<-release
 		return nil, ErrUnknownKey
 	})
-	for i := range maxLookups {
+	for i := range maxUnseenLookups {
 		if _, err := r.join(t.Context(), credential(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}

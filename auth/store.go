@@ -24,14 +24,17 @@ type Store interface {
 type Credential struct {
 	Digest Digest
 	Key    Secret
-	Caller Caller // who presents it; nil: not known, and not limited
+	Caller Caller // who presents it; nil: not known, not limited, no deadline
 }
 
-// Caller is the other end of a request. Its address is asked for only when a
-// remote store has to look for a key that it does not remember.
+// Caller is the other end of a request. Its methods are called only where a key
+// is refused or a remote store has to be waited for, so that a request with a
+// known key does not pay for them.
 type Caller interface {
 	// ClientIP is the client's address with trusted proxies taken into account.
 	ClientIP() string
+	// Deadline is when the request has to be answered at the latest.
+	Deadline() time.Time
 }
 
 // Grant is what a key gives, flattened from the key's record and its account.

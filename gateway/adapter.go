@@ -158,7 +158,7 @@ func (g *Gateway) list(x *exchange, p auth.Principal) (reply, error) {
 
 // get waits for a list no longer than the request may take.
 func (g *Gateway) get(x *exchange, k cache.Key) (cache.Result, error) {
-	ctx, cancel := context.WithTimeout(withRequestID(x.request.Context(), x.id.String()), g.requestTimeout-time.Since(x.begin))
+	ctx, cancel := context.WithDeadline(withRequestID(x.request.Context(), x.id.String()), x.Deadline())
 	defer cancel()
 	return g.lists.Get(ctx, k)
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // proxies are the networks whose X-Forwarded-For and X-Request-Id are believed.
@@ -40,6 +41,9 @@ func parsePeer(s string) netip.Addr {
 // ClientIP implements auth.Caller: the caller's address behind the trusted
 // proxies, worked out only where it is asked for.
 func (x *exchange) ClientIP() string { return x.clientAddress().String() }
+
+// Deadline implements auth.Caller.
+func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.requestTimeout) }
 
 func (x *exchange) clientAddress() netip.Addr { return x.gateway.clientAddress(x.request, x.peer()) }
 

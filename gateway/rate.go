@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -17,13 +18,24 @@ type rateError struct {
 
 func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy %q", e.policy) }
 
+// waited is how long authentication takes at least where a key store was waited
+// for. Only then the limiter's own bound is not enough, and a timer is worth its
+// cost.
+const waited = time.Millisecond
+
 // withinRate counts the request against its account. It comes after all checks
 // of who asks, so that nobody can use up the rate of another.
 func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
 	if g.rate == nil {
 		return nil
 	}
-	x.rate = g.rate.Allow(x.request.Context(), p.Account, p.Plan)
+	ctx := x.request.Context()
+	if x.authTime > waited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, x.Deadline())
+		defer cancel()
+	}
+	x.rate = g.rate.Allow(ctx, p.Account, p.Plan)
 	if !x.rate.Allowed {
 		return &rateError{x.rate.Policy, x.rate.RetryAfter}
 	}

@@ -134,7 +134,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	}); err != nil {
 		return err
 	}
-	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: cfg.Redis.Timeout, Logger: a.logger, Registerer: a.registry}); err != nil {
+	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.logger, Registerer: a.registry}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)

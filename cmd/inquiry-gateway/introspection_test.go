@@ -86,15 +86,19 @@ func (s *authServer) askedAbout(key string) int {
 
 // introspecting starts a gateway whose keys are those of an authorization
 // server; every name in the server's keys is the key itself.
-func introspecting(t *testing.T, times string) (*program, *authServer) {
+func introspecting(t *testing.T, times string, changes ...func(*setup)) (*program, *authServer) {
 	t.Helper()
 	dir := t.TempDir()
 	s := newAuthServer(t, dir)
-	p := start(t, setup{
+	wanted := setup{
 		prepare: func(p *program) { p.write("client-secret", "s3cr3t\n") },
 		auth: fmt.Sprintf(`{introspection: {url: %q, client_id: gateway, client_secret_file: client-secret, ca_file: %q, %s,
   claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}}`, s.URL+"/introspect", filepath.Join(dir, "cert.pem"), times),
-	})
+	}
+	for _, change := range changes {
+		change(&wanted)
+	}
+	p := start(t, wanted)
 	clear(p.keys)
 	for key := range s.keys {
 		p.keys[key] = key
@@ -194,6 +198,25 @@ func TestMatrixIntrospection(t *testing.T) {
 				return a.status != http.StatusOK
 			})
 		})
+	}
+}
+
+// The time of a request is one for all that it waits for: a key store that is
+// slower than that is unavailable, and not the legacy too slow.
+func TestRequestTimeoutBoundsAuthentication(t *testing.T) {
+	p, s := introspecting(t, "timeout: 10s", func(s *setup) {
+		s.yaml, s.upstream = "request_timeout: 500ms", []string{"timeout: 2s", "timeout: 400ms"}
+	})
+	release := make(chan bool)
+	s.change(func() { s.answer = func(http.ResponseWriter, *http.Request) { <-release } })
+	timer := time.AfterFunc(5*time.Second, func() { close(release) })
+	begun := time.Now()
+	a := p.get(buyerList, "buyer")
+	if took := time.Since(begun); a.status != http.StatusServiceUnavailable || !bytes.Contains(a.body, []byte("auth_unavailable")) || took < 400*time.Millisecond || took > 4*time.Second {
+		t.Errorf("after %v: %d %s", took, a.status, a.body)
+	}
+	if timer.Stop() {
+		close(release)
 	}
 }
 
