@@ -19,6 +19,10 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Now        func() time.Time
 	Traces     trace.TracerProvider // nil: no spans
+
+	// UnknownKeys limits how often one client address is told that its key does
+	// not exist; beyond that it gets ErrTooManyAttempts. Zero: no limit.
+	UnknownKeys AttemptsConfig
 }
 
 func (o Options) withDefaults() Options {
@@ -37,6 +41,7 @@ type Authenticator struct {
 	store    Store
 	hasher   Hasher
 	now      func() time.Time
+	guesses  *attempts
 	results  *results
 	security *securityLog
 	tracer   trace.Tracer // nil: no spans
@@ -55,6 +60,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, erro
 		store:    store,
 		hasher:   h,
 		now:      opts.Now,
+		guesses:  newAttempts(opts.UnknownKeys.PerSecond, opts.UnknownKeys.Burst, opts.Now),
 		results:  counted,
 		security: newSecurityLog(opts.Logger),
 		tracer:   newTracer(opts.Traces),
@@ -70,8 +76,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 }
 
 // AuthenticateFrom is Authenticate for a caller whose address is known. One
-// that keeps sending keys which a remote store has to look for in vain gets
-// ErrTooManyAttempts. A nil caller is not limited.
+// that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
+// exist are not held up by that. A nil caller is not limited.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (Principal, error) {
 	if a.tracer != nil {
 		return a.traced(ctx, authorization, from)
@@ -102,7 +108,7 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 		return nil, err
 	}
 	if ownFormat(key) && !checksumOK(key) {
-		return nil, &Denial{Reason: ReasonChecksum}
+		return nil, a.unknown(from, ReasonChecksum)
 	}
 	digest := a.hasher.Hash(key)
 	grant, err := a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key), Caller: from})
@@ -110,7 +116,7 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 	case errors.Is(err, ErrTooManyAttempts):
 		return nil, err
 	case errors.Is(err, ErrUnknownKey):
-		return nil, &Denial{Reason: ReasonUnknown}
+		return nil, a.unknown(from, ReasonUnknown)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case subtle.ConstantTimeCompare(grant.Digest[:], digest[:]) != 1:
@@ -118,6 +124,17 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 		return nil, &Denial{Reason: ReasonUnknown}
 	}
 	return grant, nil
+}
+
+// unknown refuses a key that does not exist, in one of two ways: a client that
+// keeps sending such keys is told to wait.
+func (a *Authenticator) unknown(from Caller, reason string) error {
+	if from != nil {
+		if wait, ok := a.guesses.take(from.ClientIP()); !ok {
+			return &TooManyAttempts{RetryAfter: wait}
+		}
+	}
+	return &Denial{Reason: reason}
 }
 
 // judge refuses grants that no longer count. Revocation is told before expiry:

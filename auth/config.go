@@ -14,6 +14,23 @@ type Config struct {
 	Redis         *RedisConfig         `yaml:"redis"`         // a RedisStore in the gateway's Redis
 	Introspection *IntrospectionConfig `yaml:"introspection"` // an IntrospectionStore
 	PepperFile    string               `yaml:"pepper_file"`   // empty: plain SHA-256
+
+	// UnknownKeys is for a keys file; the other sources have one of their own.
+	// Nil: the defaults.
+	UnknownKeys *AttemptsConfig `yaml:"unknown_keys"`
+}
+
+// Attempts is the limit of the source that is set.
+func (c Config) Attempts() AttemptsConfig {
+	switch {
+	case c.Redis != nil:
+		return c.Redis.UnknownKeys
+	case c.Introspection != nil:
+		return c.Introspection.UnknownKeys
+	case c.UnknownKeys != nil:
+		return *c.UnknownKeys
+	}
+	return defaultAttempts()
 }
 
 // RedisConfig is the `auth.redis:` section. `{}` means the defaults.
@@ -53,10 +70,22 @@ type ClaimsConfig struct {
 }
 
 // AttemptsConfig limits how many keys that do not exist one client address may
-// make the gateway look for. PerSecond 0 means no limit.
+// send; more are answered with 429, and the store is not asked about them.
+// PerSecond 0 means no limit.
 type AttemptsConfig struct {
 	PerSecond float64 `yaml:"per_second"`
 	Burst     int     `yaml:"burst"`
+}
+
+// UnmarshalYAML decodes over the defaults.
+func (c *AttemptsConfig) UnmarshalYAML(unmarshal func(any) error) error {
+	type plain AttemptsConfig
+	p := plain(defaultAttempts())
+	if err := unmarshal(&p); err != nil {
+		return err
+	}
+	*c = AttemptsConfig(p)
+	return nil
 }
 
 // How the gateway authenticates itself at the introspection endpoint.
@@ -133,6 +162,12 @@ func (c Config) Validate() error {
 		errs.add("keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
 	case sources > 1:
 		errs.add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
+	}
+	if c.UnknownKeys != nil {
+		c.UnknownKeys.validate("unknown_keys", &errs)
+		if c.Redis != nil || c.Introspection != nil {
+			errs.add("unknown_keys", "is for a keys file: put it into redis or introspection, whichever is set")
+		}
 	}
 	if c.Redis != nil {
 		c.Redis.validate(&errs)
@@ -213,10 +248,14 @@ func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *fieldEr
 	if maxKeys < 1 {
 		errs.add(section+".max_keys", "is %d: use 1 or more", maxKeys)
 	}
+	a.validate(section+".unknown_keys", errs)
+}
+
+func (a AttemptsConfig) validate(section string, errs *fieldErrors) {
 	if a.PerSecond < 0 {
-		errs.add(section+".unknown_keys.per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
+		errs.add(section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
 	}
 	if a.PerSecond > 0 && a.Burst < 1 {
-		errs.add(section+".unknown_keys.burst", "is %d: use 1 or more", a.Burst)
+		errs.add(section+".burst", "is %d: use 1 or more", a.Burst)
 	}
 }

@@ -86,7 +86,7 @@ func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := auth.Options{Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers()}
+	opts := auth.Options{Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers(), UnknownKeys: gen.cfg.Auth.Attempts()}
 	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
 		return nil, err
 	}
