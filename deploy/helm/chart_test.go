@@ -95,6 +95,7 @@ func checkRefusals(t *testing.T, h helm) {
 		"replicas=none":              "replicas",
 		"image.digest=latest":        "image.digest",
 		"keys.secret=x":              "secret",
+		"trustedProxies={10.0.0.1},config=gateway: {docs: false}": "config has a section `gateway`",
 	} {
 		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
 		if err == nil || !strings.Contains(out, want) {
@@ -111,6 +112,9 @@ func checkConfiguration(t *testing.T, m manifests) {
 		"keys/keys.yaml": "accounts: []\nkeys: []\n",
 	}
 	config := m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"]
+	if !strings.Contains(config, `gateway: {trusted_proxies: ["10.0.0.0/8","fd00::/8"]}`) {
+		t.Errorf("the configuration does not trust the proxies:\n%s", config)
+	}
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)

@@ -48,6 +48,10 @@ func (doc *document) checkListeners(c Config) {
 	if opsErr == nil && !ops.loopback() && c.Ops.TokenFile == "" {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
+	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
+		at, _ := doc.root.locate("gateway.trusted_proxies")
+		doc.warn(at, "gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
+	}
 	if c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
 		doc.wrong("tls.key_file", "missing; tls.cert_file is set, add the file of its private key")
 	}

@@ -65,6 +65,12 @@ func TestLoadReports(t *testing.T) {
 			`gateway.yaml:1:37: log.access_keys: wants hashed, or nothing, got "plain"`}},
 		{"log with too few hits", "log: {sample_hits: 10, access_keys: hashed}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys"}},
+		{"limit of unknown keys", "auth: {unknown_keys: {per_second: -1, burst: 0}}\n", []string{missing,
+			"gateway.yaml:1:35: auth.unknown_keys.per_second: is -1: use 0 (no limit) or more"}},
+		{"limit of unknown keys without a burst", "auth: {unknown_keys: {burst: 0}}\n", []string{missing,
+			"gateway.yaml:1:30: auth.unknown_keys.burst: is 0: use 1 or more"}},
+		{"limit of unknown keys at the wrong place", "auth: {redis: {}, unknown_keys: {}}\nredis: {addrs: ['a:1']}\n", []string{
+			"gateway.yaml:1:19: auth.unknown_keys: is for a keys file: put it into redis or introspection, whichever is set", missing}},
 		{"no source of keys", "auth: {keys_file: ''}\n", []string{
 			"gateway.yaml:1:19: auth.keys_file: no source of keys is set: set one of keys_file, redis, introspection", missing}},
 		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,
@@ -140,5 +146,34 @@ func TestLoadTakesAByteOrderMark(t *testing.T) {
 	_, got := loadText(t, "\ufefflisten: x\n")
 	if len(got) != 2 || !strings.HasPrefix(got[1], "gateway.yaml:1:9: listen: ") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Where keys are looked for far away and callers may come through a proxy, it
+// matters whose address a caller has.
+func TestWarnsOfUnknownProxies(t *testing.T) {
+	const redis, introspection = "redis: {}", "introspection: {url: 'https://id.example/i'}"
+	for _, tt := range []struct {
+		listen, auth, proxies string
+		warns                 bool
+	}{
+		{"0.0.0.0:8080", redis, "[]", true},
+		{":8080", introspection, "[]", true},
+		{"10.0.0.1:8080", redis, "[10.0.0.0/8]", false},
+		{"0.0.0.0:8080", redis, "[127.0.0.1]", false},
+		{"127.0.0.1:8080", redis, "[]", false},
+		{"localhost:8080", introspection, "[]", false},
+		{"0.0.0.0:8080", "keys_file: keys.yaml", "[]", false},
+	} {
+		text := strings.NewReplacer("listen: 127.0.0.1:8080", "listen: '"+tt.listen+"'", "trusted_proxies: []", "trusted_proxies: "+tt.proxies,
+			"keys_file: keys.yaml", tt.auth, "addrs: []", "addrs: ['a:1']").Replace(example(t))
+		loaded, problems := loadText(t, text)
+		if problems != nil {
+			t.Fatalf("%+v: %v", tt, problems)
+		}
+		warned := len(loaded.Warnings) == 1 && strings.Contains(loaded.Warnings[0].Error(), "gateway.trusted_proxies: is empty")
+		if warned != tt.warns || !warned && len(loaded.Warnings) > 0 {
+			t.Errorf("%+v: %v", tt, loaded.Warnings)
+		}
 	}
 }

@@ -50,6 +50,10 @@ capabilities: {drop: [ALL]}
 # Written by the chart.
 listen: 0.0.0.0:8080
 ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token}
+{{- with .Values.trustedProxies }}
+{{- if regexMatch "(?m)^gateway *:" $.Values.config }}{{ fail "config has a section `gateway`: put trustedProxies there, as trusted_proxies" }}{{ end }}
+gateway: {trusted_proxies: {{ toJson . }}}
+{{- end }}
 # From the value config.
 {{ required "config is required: the gateway's configuration, with at least `upstream`" .Values.config | trim }}
 {{- end -}}
