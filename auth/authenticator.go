@@ -92,7 +92,7 @@ func (a *Authenticator) authenticate(ctx context.Context, authorization []string
 	}
 	a.results.count(err)
 	if err != nil {
-		a.security.failed(ctx, err)
+		a.security.failed(ctx, err, from)
 		return Principal{}, err
 	}
 	if !grant.seen.Load() {

@@ -13,8 +13,9 @@ import (
 // caller is a Caller with an address.
 type caller string
 
-func (c caller) ClientIP() string  { return string(c) }
-func (caller) Deadline() time.Time { return time.Now().Add(time.Minute) }
+func (c caller) ClientIP() string     { return string(c) }
+func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
+func (caller) LogRefusal(string) bool { return true }
 
 func newTestMemory(t *testing.T, c *clock, ask lookup) *remembered {
 	t.Helper()

@@ -15,7 +15,8 @@ const maxSeenKeys = 100_000
 // one group "security" {event, reason, kind, account, key_id}, of which an
 // event carries what is known. Keys and digests are never in it.
 //
-//	auth_failed       a request was not authenticated; reason as in the metrics
+//	auth_failed       a request was not authenticated; reason as in the metrics.
+//	                  The caller decides how many of them are written
 //	revoked_key_used  the same, for a key that had been taken back
 //	key_first_used    the first good use of a key in this process
 type securityLog struct {
@@ -31,7 +32,7 @@ func newSecurityLog(log *slog.Logger) *securityLog {
 
 // failed reports a refused request. An unreachable store and a caller that
 // left are not the caller's failure and are reported elsewhere.
-func (s *securityLog) failed(ctx context.Context, err error) {
+func (s *securityLog) failed(ctx context.Context, err error, from Caller) {
 	reason := resultOf(err)
 	level, event := slog.LevelInfo, "auth_failed"
 	switch reason {
@@ -39,6 +40,9 @@ func (s *securityLog) failed(ctx context.Context, err error) {
 		return
 	case ReasonRevoked:
 		level, event = slog.LevelWarn, "revoked_key_used"
+	}
+	if from != nil && !from.LogRefusal(reason) {
+		return
 	}
 	if !s.log.Enabled(ctx, level) {
 		return

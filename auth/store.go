@@ -35,6 +35,10 @@ type Caller interface {
 	ClientIP() string
 	// Deadline is when the request has to be answered at the latest.
 	Deadline() time.Time
+	// LogRefusal reports whether the refusal of this request for a reason, a
+	// label of the metrics, gets a log record of its own. Otherwise it is counted
+	// for a summary. It is called once at most.
+	LogRefusal(reason string) bool
 }
 
 // Grant is what a key gives, flattened from the key's record and its account.

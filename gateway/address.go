@@ -45,6 +45,13 @@ func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.requestTimeout) }
 
+// LogRefusal implements auth.Caller. What it decides is for the record of the
+// request too.
+func (x *exchange) LogRefusal(reason string) bool {
+	x.unlogged = !x.gateway.refusals.logged(x.clientAddress(), reason)
+	return !x.unlogged
+}
+
 func (x *exchange) clientAddress() netip.Addr { return x.gateway.clientAddress(x.request, x.peer()) }
 
 // clientAddress is the nearest address on the way to a peer that is not a trusted

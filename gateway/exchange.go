@@ -29,6 +29,7 @@ type exchange struct {
 	list      cache.Result  // zero: no list was looked up
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
+	unlogged  bool          // a summary of refusals counts it instead of a record
 	status    int
 	bytes     int
 	duration  time.Duration

@@ -71,6 +71,10 @@ type Options struct {
 	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
+	// LogRefusals is how many log records of requests that were not authenticated
+	// one client address gets for each reason within 10 s. One more record counts
+	// the others. 0: all are written.
+	LogRefusals int
 
 	Traces trace.TracerProvider // nil: no spans
 
@@ -91,6 +95,7 @@ type Gateway struct {
 	exchanges      sync.Pool // of *exchange
 	sampleHits     uint64
 	logListKeys    bool
+	refusals       *refusals
 	logger         *slog.Logger
 	metrics        *metrics
 	headers        *headers
@@ -127,10 +132,15 @@ func New(opts Options) *Gateway {
 		metrics:        newMetrics(opts.Registerer),
 		headers:        newHeaders(),
 	}
+	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
 	g.engine = g.routes(opts.Docs)
 	g.tracing = newTracing(g, opts.Traces)
 	return g
 }
+
+// Close writes what the log still has to say of refused requests. Requests may
+// go on.
+func (g *Gateway) Close() { g.refusals.flush() }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {

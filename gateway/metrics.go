@@ -19,7 +19,8 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
 
-	logErrors prometheus.Counter
+	logErrors     prometheus.Counter
+	logSuppressed prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -53,7 +54,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "inquiry_gateway_log_errors_total",
 		Help: "Log records of requests that could not be written.",
 	})
-	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics, m.logErrors)
+	m.logSuppressed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "inquiry_gateway_log_suppressed_total",
+		Help: "Requests that were not authenticated and have no log records of their own; a summary has counted them.",
+	})
+	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics, m.logErrors, m.logSuppressed)
 	return m
 }
 

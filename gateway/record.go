@@ -37,9 +37,12 @@ func (g *Gateway) log(x *exchange, endpoint string) {
 	g.records.pool.Put(buf)
 }
 
-// sampled says whether the exchange gets a record: everything but a fresh hit
-// does, and of those one in sampleHits.
+// sampled says whether the exchange gets a record: everything does but a refusal
+// that a summary counts, and fresh hits, of which one in sampleHits does.
 func (g *Gateway) sampled(x *exchange) bool {
+	if x.unlogged {
+		return false
+	}
 	return g.sampleHits == 1 || x.list.Outcome != cache.Hit || x.problem != "" || rand.Uint64N(g.sampleHits) == 0
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,7 +22,7 @@ type generation struct {
 	keys          keySource
 	authenticator *auth.Authenticator
 	client        *upstream.Client
-	public        http.Handler
+	public        *gateway.Gateway
 	certificate   *tls.Certificate // nil without TLS
 	canary        *canary.Canary   // nil where it is off
 }
@@ -74,6 +73,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		RequestLog:              a.requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
+		LogRefusals:             cfg.Log.RefusedKeys,
 		Traces:                  a.traces.tracers(),
 		Logger:                  a.logger,
 		Registerer:              gen.registry,
@@ -124,6 +124,9 @@ func (gen *generation) close() {
 	}
 	if gen.client != nil {
 		gen.client.Close()
+	}
+	if gen.public != nil {
+		gen.public.Close()
 	}
 }
 

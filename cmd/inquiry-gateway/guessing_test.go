@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,5 +73,93 @@ func TestGuessesAtAKeysFile(t *testing.T) {
 	}
 	if !strings.Contains(string(p.ops("/metrics").body), "inquiry_gateway_auth_requests_total{result=\"limited\"} 1\n") {
 		t.Error("the metric does not count one refusal for guessing")
+	}
+}
+
+// pipeline sends guesses over one connection without waiting for answers, and
+// returns the number of answers by status.
+func (p *program) pipeline(n int) map[int]int {
+	p.t.Helper()
+	address := strings.TrimPrefix(p.app.public.url(), "http://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close()
+	written := make(chan error, 1)
+	go func() {
+		w := bufio.NewWriter(conn)
+		for i := range n {
+			fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer guess-%d\r\n\r\n", buyerList, address, i)
+		}
+		written <- w.Flush()
+	}()
+	answers, r := map[int]int{}, bufio.NewReader(conn)
+	for range n {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			p.t.Fatal(err)
+		}
+		answers[resp.StatusCode]++
+	}
+	if err := <-written; err != nil {
+		p.t.Fatal(err)
+	}
+	return answers
+}
+
+// A flood of guesses does not fill the log, hides nobody else in it, and is
+// there with its number.
+func TestGuessesDoNotFloodTheLog(t *testing.T) {
+	const guesses, most = 20_000, 128 << 10
+	p := start(t, setup{yaml: "gateway: {trusted_proxies: [127.0.0.1]}"})
+	begun := len(p.logs.String())
+	answers := p.pipeline(guesses)
+	if answers[http.StatusUnauthorized]+answers[http.StatusTooManyRequests] != guesses {
+		t.Errorf("answers by status: %v", answers)
+	}
+	r := p.request(http.MethodGet, buyerList, "", "X-Forwarded-For", "192.0.2.7", "Authorization", "Bearer one-mistake")
+	if a := p.do(r); a.status != http.StatusUnauthorized {
+		t.Errorf("another address: %d", a.status)
+	}
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Errorf("a good key: %d", a.status)
+	}
+	metrics := string(p.ops("/metrics").body)
+	p.stop() // the end of the program ends the window
+	logs := p.logs.String()[begun:]
+	if len(logs) > most {
+		t.Errorf("%d guesses wrote %d bytes, want at most %d", guesses, len(logs), most)
+	}
+	t.Logf("%d guesses wrote %d bytes", guesses, len(logs))
+	records, suppressed := 0, 0
+	for line := range strings.Lines(logs) {
+		var r struct {
+			Msg, Endpoint string
+			Client        string `json:"client_address"`
+			Status        int
+			Security      struct{ Suppressed int }
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		suppressed += r.Security.Suppressed
+		if r.Client == "127.0.0.1" && r.Status >= 400 {
+			records++
+		}
+	}
+	if records == 0 || records+suppressed != guesses {
+		t.Errorf("%d records and summaries of %d do not make %d", records, suppressed, guesses)
+	}
+	if want := fmt.Sprintf("\ninquiry_gateway_log_suppressed_total %d\n", suppressed); !strings.Contains(metrics, want) {
+		t.Errorf("the metric is not %s", strings.TrimSpace(want))
+	}
+	for _, want := range []string{`"client_address":"192.0.2.7"`, `"key_id":"buyer"`} {
+		if !strings.Contains(logs, want) {
+			t.Errorf("no record has %s", want)
+		}
 	}
 }

@@ -25,6 +25,9 @@ func (doc *document) checkLog(l Log) {
 	if l.SampleHits < 0 {
 		doc.wrong("log.sample_hits", "wants 0 or more: one of so many records of hits is kept")
 	}
+	if l.RefusedKeys < 0 {
+		doc.wrong("log.refused_keys", "wants 0 (all) or more: records of refused keys per client address and reason in 10 s")
+	}
 	if l.AccessKeys != "" && l.AccessKeys != LogHashedKeys {
 		doc.wrong("log.access_keys", "wants %s, or nothing, got %q", LogHashedKeys, shorten(l.AccessKeys))
 	}

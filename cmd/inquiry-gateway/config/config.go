@@ -63,6 +63,9 @@ type Log struct {
 	// SampleHits keeps one of so many records of fresh hits; errors, misses and
 	// stale answers always have one. 0 and 1: all.
 	SampleHits int `yaml:"sample_hits"`
+	// RefusedKeys is how many records of requests without a good key one client
+	// address gets for each reason within 10 s; one more counts the others. 0: all.
+	RefusedKeys int `yaml:"refused_keys"`
 	// AccessKeys is LogHashedKeys to log what the TTL lab needs to read the log
 	// later: kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys"`
@@ -90,6 +93,7 @@ func Default() Config {
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
+		Log:            Log{RefusedKeys: 10},
 		Redis:          cache.DefaultRedisConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
