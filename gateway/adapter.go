@@ -56,6 +56,7 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 		x := g.begin(c.Request)
 		defer g.metrics.inFlight.Dec()
 		x.headerInto(c.Writer.Header())
+		g.closeIfDraining(c.Writer.Header())
 		h.ServeHTTP(c.Writer, c.Request)
 		x.status, x.bytes = c.Writer.Status(), max(c.Writer.Size(), 0)
 		g.end(x, series)
@@ -124,6 +125,7 @@ func (g *Gateway) authorized(kind string, h listHandler) handler {
 		if err != nil {
 			return reply{}, err
 		}
+		x.keepConnection()
 		x.principal = p
 		if err := p.Authorize(kind); err != nil {
 			return reply{}, err
@@ -213,6 +215,7 @@ func (x *exchange) send(w gin.ResponseWriter, length []string, body []byte) {
 	if length != nil {
 		h["Content-Length"] = length
 	}
+	x.gateway.closeIfDraining(h)
 	conn := x.conn
 	switch {
 	case conn == nil:
@@ -235,6 +238,15 @@ func (x *exchange) send(w gin.ResponseWriter, length []string, body []byte) {
 	x.bytes = n
 	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
 		x.status, x.cause = statusClientClosedRequest, err
+	}
+}
+
+// closeIfDraining has net/http close the connection after the answer with this
+// header; over HTTP/2 it sends GOAWAY and ends the connection after its last
+// answer.
+func (g *Gateway) closeIfDraining(h http.Header) {
+	if g.draining.Load() {
+		h["Connection"] = g.headers.close
 	}
 }
 

@@ -37,6 +37,18 @@ type exchange struct {
 	fields // of the answer's header
 }
 
+// keepConnection notes that somebody has authenticated on the connection: from
+// then on it may be idle for longer.
+func (x *exchange) keepConnection() {
+	c := x.conn
+	if c == nil {
+		c = joinedFrom(x.request.Context())
+	}
+	if c != nil && !c.known.Load() {
+		c.known.Store(true)
+	}
+}
+
 // statusClientClosedRequest is logged and counted where the caller left before
 // the answer; it is never sent. The number is nginx's.
 const statusClientClosedRequest = 499

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -52,6 +53,10 @@ type Options struct {
 	Lists Lists
 	Rate  Limiter // nil: no limits
 
+	// Draining is true once the process is asked to stop: from then on each answer
+	// closes its connection, so that the caller comes back on another one. Nil:
+	// never.
+	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
 	// IgnoreUnknownParameters answers requests with parameters that are not
@@ -87,6 +92,7 @@ type Gateway struct {
 	auth           Authenticator
 	lists          Lists
 	rate           Limiter
+	draining       *atomic.Bool
 	requestTimeout time.Duration
 	ignoreUnknown  bool
 	proxies        proxies
@@ -110,6 +116,9 @@ func New(opts Options) *Gateway {
 	if opts.RequestTimeout == 0 {
 		opts.RequestTimeout = 5 * time.Second
 	}
+	if opts.Draining == nil {
+		opts.Draining = new(atomic.Bool)
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -120,6 +129,7 @@ func New(opts Options) *Gateway {
 		auth:           opts.Auth,
 		lists:          opts.Lists,
 		rate:           opts.Rate,
+		draining:       opts.Draining,
 		requestTimeout: opts.RequestTimeout,
 		ignoreUnknown:  opts.IgnoreUnknownParameters,
 		proxies:        opts.TrustedProxies,

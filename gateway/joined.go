@@ -2,12 +2,13 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // net/http sends an answer whose body is larger than its buffer in two writes:
@@ -23,49 +24,13 @@ const heldBytes = 2 << 10
 // one was due: nothing that follows could be trusted to be an answer.
 var errNoHead = errors.New("the answer's header did not come in one piece")
 
-// JoinWrites returns a listener whose connections can send an answer of the
-// Gateway in one write. It needs ConnContext in the server's settings; TLS, if
-// any, goes around it.
-func JoinWrites(l net.Listener) net.Listener {
-	return &joinedListener{l, &sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }}}
-}
-
-// ConnContext goes into http.Server.ConnContext, so that a request knows its
-// connection.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = wrapped.NetConn()
-	}
-	if joined, ok := c.(*joinedConn); ok {
-		return context.WithValue(ctx, joinedKey{}, joined)
-	}
-	return ctx
-}
-
-type joinedKey struct{}
-
 // joinedOf is the request's connection; nil where there is none to hold back
 // on. HTTP/2 shares its connection between requests and has its own buffers.
 func joinedOf(r *http.Request) *joinedConn {
 	if r.ProtoMajor != 1 {
 		return nil
 	}
-	c, _ := r.Context().Value(joinedKey{}).(*joinedConn)
-	return c
-}
-
-type joinedListener struct {
-	net.Listener
-	buffers *sync.Pool // of *[]byte
-}
-
-// Accept wraps the next connection.
-func (l *joinedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &joinedConn{Conn: c, buffers: l.buffers, peer: parsePeer(c.RemoteAddr().String())}, nil
+	return joinedFrom(r.Context())
 }
 
 // headWriter adds its lines to the head of an answer.
@@ -79,8 +44,13 @@ type headWriter interface {
 // whichever comes first is held and goes out with the next.
 type joinedConn struct {
 	net.Conn
-	peer    netip.Addr
-	buffers *sync.Pool
+	listener  *Listener
+	peer      netip.Addr
+	accepted  int64        // Unix nanoseconds
+	idleSince atomic.Int64 // Unix nanoseconds; 0 while a request is under way
+	known     atomic.Bool  // somebody has authenticated on it
+	closed    atomic.Bool
+	timer     *time.Timer // ends a stranger's; guarded by the listener's mutex, nil without a bound
 
 	mu     sync.Mutex // guards the fields below
 	held   *[]byte    // nil: nothing is held back
@@ -94,7 +64,7 @@ type joinedConn struct {
 func (c *joinedConn) hold(head headWriter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held, c.head = c.buffers.Get().(*[]byte), head
+	c.held, c.head = c.listener.buffers.Get().(*[]byte), head
 }
 
 // Write keeps the head until the next part of the answer, which goes out
@@ -152,6 +122,6 @@ func (c *joinedConn) release() error {
 // giveBack needs the lock.
 func (c *joinedConn) giveBack() {
 	*c.held = (*c.held)[:0]
-	c.buffers.Put(c.held)
+	c.listener.buffers.Put(c.held)
 	c.held, c.head = nil, nil
 }

@@ -97,7 +97,7 @@ func listenHere(t *testing.T) net.Listener {
 func serveJoined(t *testing.T, g *Gateway, l net.Listener) {
 	s := &http.Server{Handler: g, ConnContext: ConnContext}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(JoinWrites(l)) }()
+	go func() { defer close(done); _ = s.Serve(JoinWrites(l, ListenerOptions{})) }()
 	t.Cleanup(func() { _ = s.Close(); <-done })
 }
 

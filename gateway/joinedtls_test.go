@@ -18,7 +18,7 @@ func TestAlertDuringAnAnswer(t *testing.T) {
 	l := listenHere(t)
 	s := httptest.NewUnstartedServer(g)
 	_ = s.Listener.Close()
-	s.Listener, s.Config.ConnContext = JoinWrites(l), ConnContext
+	s.Listener, s.Config.ConnContext = JoinWrites(l, ListenerOptions{}), ConnContext
 	s.Config.ErrorLog = nil
 	s.StartTLS()
 	t.Cleanup(s.Close)

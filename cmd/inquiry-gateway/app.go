@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +36,9 @@ import (
 
 // topAccounts is how many accounts the console can tell apart by their load.
 const topAccounts = 256
+
+// maxOpsConnections is far more than probes, Prometheus and people need.
+const maxOpsConnections = 256
 
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
@@ -162,16 +167,20 @@ func (f fetchFunc) Fetch(ctx context.Context, r upstream.Request) (upstream.List
 }
 
 func (a *app) buildServers(cfg config.Config, l listeners) error {
-	a.public = newServer(l.public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	connections := gateway.NewConnectionMetrics(a.registry)
+	public := gateway.JoinWrites(l.public, gateway.ListenerOptions{
+		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, StrangerIdle: strangerIdleTimeout,
+	})
+	a.public = newServer(public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.current.Load().public.ServeHTTP(w, r)
 	}), cfg.RequestTimeout+writeSlack, a.logger)
 	if cfg.TLS.CertFile != "" {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	return a.buildOps(cfg, l)
+	return a.buildOps(cfg, gateway.JoinWrites(l.ops, gateway.ListenerOptions{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
-func (a *app) buildOps(cfg config.Config, l listeners) error {
+func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
 	token, err := readToken(cfg.Ops.TokenFile)
 	if err != nil {
 		return err
@@ -195,7 +204,7 @@ func (a *app) buildOps(cfg config.Config, l listeners) error {
 	}
 	// Profiles and the console's stream take as long as they are asked to, so the
 	// ops listener's writes have no bound of their own.
-	a.ops = newServer(l.ops, ops.New(ops.Options{
+	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: sessions, Console: a.console.Handler(), Logger: a.logger,
 		Purge: purge, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
@@ -257,10 +266,13 @@ func (a *app) legacyHealthy() bool {
 	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
 }
 
-// run serves until ctx ends, then stops in order: no new requests, those under
-// way to their end, background refreshes, connections, and the ops listener
-// last, so that the stop itself can be watched.
-func (a *app) run(ctx context.Context) error {
+// run serves until ctx ends, then stops in order: not ready but serving for the
+// delay, no new requests, those under way to their end, background refreshes,
+// connections, and the ops listener last, so that the stop itself can be watched.
+// Where a part fails there is no delay.
+func (a *app) run(asked context.Context) error {
+	ctx, end := context.WithCancel(context.WithoutCancel(asked))
+	defer end()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
@@ -272,10 +284,31 @@ func (a *app) run(ctx context.Context) error {
 	})
 	a.logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", version)
 	group.Go(func() error {
-		<-ctx.Done()
+		select {
+		case <-asked.Done():
+			a.drain(ctx)
+		case <-ctx.Done():
+		}
+		end()
 		return a.stop()
 	})
 	return group.Wait()
+}
+
+// drain is not ready but serves for the delay, so that a balancer has noticed
+// before anything is closed. Another SIGTERM or Ctrl-C ends it.
+func (a *app) drain(ctx context.Context) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	a.draining.Store(true)
+	delay := a.current.Load().cfg.ShutdownDelay
+	a.logger.Info("draining", "delay_seconds", delay.Seconds())
+	select {
+	case <-time.After(delay):
+	case <-again:
+	case <-ctx.Done():
+	}
 }
 
 func (a *app) stop() error {

@@ -111,6 +111,7 @@ func drilledConfig(file string) (config.Config, string, error) {
 // startDrilled runs a gateway as serve does, but for its log, and without
 // traces: a drill's failures are nobody's.
 func startDrilled(ctx context.Context, cfg config.Config) (drill.Gateway, error) {
+	cfg.ShutdownDelay = 0 // there is no balancer
 	l, err := openListeners(cfg)
 	if err != nil {
 		return drill.Gateway{}, err

@@ -66,6 +66,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		Auth:                    gen.authenticator,
 		Lists:                   a.lists,
 		Rate:                    a.rate,
+		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,

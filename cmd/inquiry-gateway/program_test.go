@@ -89,7 +89,7 @@ func start(t *testing.T, s setup) *program {
 	if s.auth == "" {
 		s.auth = "{keys_file: keys.yaml}"
 	}
-	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+"\n"+mapping)
+	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+shutdownDelay(s.yaml)+"\n"+mapping)
 	if s.prepare != nil {
 		s.prepare(p)
 	}
@@ -100,6 +100,14 @@ func start(t *testing.T, s setup) *program {
 		p.stop()
 	})
 	return p
+}
+
+// shutdownDelay keeps a stop short unless the test says what it wants.
+func shutdownDelay(yaml string) string {
+	if strings.Contains(yaml, "shutdown_delay:") {
+		return ""
+	}
+	return "\nshutdown_delay: 0s"
 }
 
 // serveLegacy starts the legacy system; it outlives the program.

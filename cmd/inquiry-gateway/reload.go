@@ -121,6 +121,7 @@ func (a *app) reload() *generation {
 		next.certificate = old.certificate // TLS is left at the next start only
 	}
 	a.current.Store(next)
+	a.public.listener.SetMax(next.cfg.MaxConnections)
 	a.reloads.total.WithLabelValues("ok").Inc()
 	a.reloads.last.Set(1)
 	if keys := config.Restart(old.cfg, next.cfg); len(keys) > 0 {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,15 +22,18 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
+	// strangerIdleTimeout is for a connection on which nobody has authenticated.
+	strangerIdleTimeout = 10 * time.Second
+	maxHeaderBytes      = 16 << 10
 )
 
 // server is an http.Server on a listener that is already open, so that a taken
 // port is known before anything else starts.
 type server struct {
 	http     *http.Server
-	listener net.Listener
+	listener *gateway.Listener
 	tls      bool
+	stopping atomic.Bool // the listener is closed on purpose
 }
 
 // listen opens an address; key names the configuration's key in the error.
@@ -47,16 +51,17 @@ func listen(key, address string) (net.Listener, error) {
 // newServer wraps a handler with the bounds that net/http leaves open. Writing
 // an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
 // without TLS.
-func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
+func newServer(l *gateway.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &server{
-		listener: gateway.JoinWrites(l),
+		listener: l,
 		http: &http.Server{
 			Handler:           h,
 			ConnContext:       gateway.ConnContext,
+			ConnState:         gateway.ConnState,
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,
@@ -82,14 +87,19 @@ func (s *server) serve() error {
 	} else {
 		err = s.http.Serve(s.listener)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
+	if errors.Is(err, http.ErrServerClosed) || s.stopping.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// shutdown waits for requests under way until ctx ends, then cuts them off.
+// shutdown takes no new connections and waits for requests under way until ctx
+// ends, then cuts them off. The listener is closed first, because net/http would
+// close a connection whose first request is on its way.
 func (s *server) shutdown(ctx context.Context) error {
+	s.stopping.Store(true)
+	_ = s.listener.Close() // closed already where serving has failed
+	s.listener.Settle(ctx)
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
 	}

@@ -45,11 +45,6 @@ func TestChart(t *testing.T) {
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
 	t.Run("configuration", func(t *testing.T) { checkConfiguration(t, full) })
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
-	t.Run("old Kubernetes", func(t *testing.T) {
-		if pod := h.template(t, "minimal", "1.29.0").pod(t); pod.Containers[0].Lifecycle != nil {
-			t.Error("a pause before the stop is asked of a version that has none")
-		}
-	})
 }
 
 // helm is the path of its binary.
@@ -96,6 +91,7 @@ func checkRefusals(t *testing.T, h helm) {
 		"image.digest=latest":        "image.digest",
 		"keys.secret=x":              "secret",
 		"trustedProxies={10.0.0.1},config=gateway: {docs: false}": "config has a section `gateway`",
+		"preStopSeconds=5": "preStopSeconds", // shutdown_delay of config does it
 	} {
 		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
 		if err == nil || !strings.Contains(out, want) {

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
 type manifests []object
@@ -58,9 +61,10 @@ type port struct {
 }
 
 type pod struct {
-	AutomountServiceAccountToken *bool          `yaml:"automountServiceAccountToken"`
-	SecurityContext              map[string]any `yaml:"securityContext"`
-	Containers                   []struct {
+	AutomountServiceAccountToken  *bool          `yaml:"automountServiceAccountToken"`
+	TerminationGracePeriodSeconds int            `yaml:"terminationGracePeriodSeconds"`
+	SecurityContext               map[string]any `yaml:"securityContext"`
+	Containers                    []struct {
 		Image, Name     string
 		Args            []string
 		Ports           []struct{ Name string }
@@ -68,7 +72,6 @@ type pod struct {
 		ReadinessProbe  probe          `yaml:"readinessProbe"`
 		StartupProbe    probe          `yaml:"startupProbe"`
 		SecurityContext map[string]any `yaml:"securityContext"`
-		Lifecycle       any
 		VolumeMounts    []struct {
 			Name      string
 			MountPath string `yaml:"mountPath"`
@@ -183,8 +186,9 @@ func checkPod(t *testing.T, m manifests) {
 	if !slices.Equal(c.Args, []string{"serve", "-c", mountPoint + "/config/gateway.yaml"}) {
 		t.Errorf("runs %v", c.Args)
 	}
-	if c.Lifecycle == nil {
-		t.Error("the pod stops before it is out of the Service")
+	defaults := config.Default()
+	if grace := time.Duration(p.TerminationGracePeriodSeconds) * time.Second; grace <= defaults.ShutdownDelay+defaults.ShutdownGrace {
+		t.Errorf("the pod is killed after %s, before shutdown_delay and shutdown_grace are over", grace)
 	}
 	volumes := map[string]bool{}
 	for _, v := range p.Volumes {

@@ -14,6 +14,7 @@ import (
 // and contradictions between sections.
 func (doc *document) check(c Config) {
 	doc.checkListeners(c)
+	doc.checkConnections(c)
 	doc.checkTimes(c)
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
@@ -60,6 +61,12 @@ func (doc *document) checkListeners(c Config) {
 	}
 	if c.TLS.KeyFile != "" && c.TLS.CertFile == "" {
 		doc.wrong("tls.cert_file", "missing; tls.key_file is set, add the file of its certificate")
+	}
+}
+
+func (doc *document) checkConnections(c Config) {
+	if c.MaxConnections < 1 {
+		doc.wrong("max_connections", "wants 1 or more: how many connections to listen may be open at a time")
 	}
 }
 

@@ -20,14 +20,21 @@ import (
 // for a program without a file; the zero value is not usable. It is not
 // changed after Load and may be shared between goroutines.
 type Config struct {
-	Listen         string        `yaml:"listen"`          // host:port of the public API
-	Ops            Ops           `yaml:"ops"`             // the second listener
+	Listen string `yaml:"listen"` // host:port of the public API
+	Ops    Ops    `yaml:"ops"`    // the second listener
+	// MaxConnections may be open on listen at a time. At the limit idle ones are
+	// closed for new ones, at first those on which nobody has authenticated.
+	MaxConnections int           `yaml:"max_connections"`
 	TLS            TLS           `yaml:"tls"`             // of the public API
 	RequestTimeout time.Duration `yaml:"request_timeout"` // of one public request, the legacy included
-	ShutdownGrace  time.Duration `yaml:"shutdown_grace"`  // for requests still running at a stop
-	Gateway        Gateway       `yaml:"gateway"`
-	Auth           auth.Config   `yaml:"auth"`
-	RateLimit      rate.Config   `yaml:"rate_limit"`
+	// ShutdownDelay is how long a stopping gateway still takes requests, while
+	// /readyz says that it drains and each answer closes its connection. It must
+	// be longer than the balancer takes to see that. Zero: none.
+	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace"` // after the delay, for requests still running
+	Gateway       Gateway       `yaml:"gateway"`
+	Auth          auth.Config   `yaml:"auth"`
+	RateLimit     rate.Config   `yaml:"rate_limit"`
 
 	Log      Log               `yaml:"log"`
 	Redis    cache.RedisConfig `yaml:"redis"`
@@ -89,7 +96,9 @@ func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:8080",
 		Ops:            Ops{Listen: "127.0.0.1:9090"},
+		MaxConnections: 10_000,
 		RequestTimeout: 5 * time.Second,
+		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},

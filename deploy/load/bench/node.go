@@ -39,7 +39,7 @@ func (n node) config(listen, ops string) string {
 		entry = n.local
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\nops: {listen: %s}\nrequest_timeout: 20s\nauth: {keys_file: keys.yaml}\n", listen, ops)
+	fmt.Fprintf(&b, "listen: %s\nops: {listen: %s}\nrequest_timeout: 20s\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\n", listen, ops)
 	if n.tls {
 		b.WriteString("tls: {cert_file: cert.pem, key_file: key.pem}\n")
 	}
