@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rawConn is a connection that a test writes by hand.
+type rawConn struct {
+	net.Conn
+	t  *testing.T
+	in *bufio.Reader
+}
+
+// dial opens a connection to the public listener.
+func (p *program) dial() *rawConn {
+	p.t.Helper()
+	address := p.app.public.listener.Addr().String()
+	var c net.Conn
+	var err error
+	if p.app.public.tls {
+		c, err = tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
+	} else {
+		c, err = net.Dial("tcp", address)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return &rawConn{c, p.t, bufio.NewReader(c)}
+}
+
+// ask sends a request and returns its status; 0 where the connection has ended.
+func (c *rawConn) ask(method, target string, headers ...string) int {
+	c.t.Helper()
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: gateway\r\n%s\r\n", method, target, strings.Join(append(headers, ""), "\r\n"))
+	if _, err := io.WriteString(c, text); err != nil {
+		return 0
+	}
+	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// metric reads one series of the ops listener.
+func (p *program) metric(series string) float64 {
+	p.t.Helper()
+	for line := range strings.Lines(string(p.ops("/metrics").body)) {
+		if text, found := strings.CutPrefix(line, series+" "); found {
+			v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return v
+		}
+	}
+	p.t.Fatalf("there is no series %s", series)
+	return 0
+}
+
+// Whoever opens connections and has no key, and sends nothing or asks for what is
+// not there, takes no more than max_connections and locks nobody out.
+func TestStrangersCannotTakeAllConnections(t *testing.T) {
+	const most = 20
+	p := start(t, setup{yaml: fmt.Sprintf("max_connections: %d", most)})
+	caller, key := p.dial(), "Authorization: Bearer "+p.keys["buyer"]
+	if got := caller.ask("GET", buyerList, key); got != http.StatusOK {
+		t.Fatalf("the first request: %d", got)
+	}
+	for i := range 3 * most {
+		stranger := p.dial()
+		if i%2 == 0 {
+			if got := stranger.ask("GET", "/nowhere"); got != http.StatusNotFound {
+				t.Fatalf("stranger %d: %d", i, got)
+			}
+		}
+	}
+	if open := p.metric(`inquiry_gateway_http_connections{listener="public"}`); open > most {
+		t.Errorf("%v connections are open", open)
+	}
+	if got := p.metric(`inquiry_gateway_http_connections_evicted_total{listener="public"}`); got < 2*most {
+		t.Errorf("%v were closed to make room", got)
+	}
+	if got := p.metric(`inquiry_gateway_http_connections_limit{listener="public"}`); got != most {
+		t.Errorf("the limit is shown as %v", got)
+	}
+	if got := p.dial().ask("GET", buyerList, key); got != http.StatusOK {
+		t.Errorf("a caller on a new connection: %d", got)
+	}
+	if got := caller.ask("GET", buyerList, key); got != http.StatusOK {
+		t.Errorf("the caller's first connection was closed although there were strangers' (%d)", got)
+	}
+	p.edit(fmt.Sprintf("max_connections: %d", most), "max_connections: 10")
+	p.eventually("a reload changes the limit", func() bool {
+		return p.metric(`inquiry_gateway_http_connections_limit{listener="public"}`) == 10
+	})
+}
+
+// Where a request is under way on each connection a new one is refused, and is
+// welcome again when one of them is over.
+func TestBusyConnectionsAreKept(t *testing.T) {
+	p := start(t, setup{yaml: "max_connections: 2"})
+	p.system.SetLatency(time.Second)
+	busy := make(chan int)
+	for _, id := range []string{"buyer", "other-buyer"} {
+		c := p.dial()
+		go func() { busy <- c.ask("GET", buyerList, "Authorization: Bearer "+p.keys[id]) }()
+	}
+	p.eventually("both wait for the legacy", func() bool {
+		return p.metric("inquiry_gateway_http_requests_in_flight") == 2
+	})
+	if got := p.dial().ask("GET", "/nowhere"); got != 0 {
+		t.Errorf("a third connection was answered %d", got)
+	}
+	if got := p.metric(`inquiry_gateway_http_connections_refused_total{listener="public"}`); got != 1 {
+		t.Errorf("%v were refused", got)
+	}
+	for range 2 {
+		if got := <-busy; got != http.StatusOK {
+			t.Errorf("a request that was under way: %d", got)
+		}
+	}
+	p.eventually("an idle connection gives way", func() bool { return p.dial().ask("GET", "/nowhere") == http.StatusNotFound })
+}
