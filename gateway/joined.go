@@ -90,6 +90,16 @@ func (c *joinedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// CloseWrite says that nothing more is sent. net/http does so before it closes a
+// connection from which it has not read everything: the peer would not see the
+// answer otherwise, but a reset.
+func (c *joinedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // writeBoth sends what is held and p with one call. It needs the lock.
 func (c *joinedConn) writeBoth(p []byte) error {
 	c.parts = [2][]byte{*c.held, p}

@@ -135,3 +135,24 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 	}
 	p.eventually("an idle connection gives way", func() bool { return p.dial().ask("GET", "/nowhere") == http.StatusNotFound })
 }
+
+// A header that is too large is answered, not only reset.
+func TestTooLargeHeaderIsAnswered(t *testing.T) {
+	for name, s := range map[string]setup{
+		"clear": {},
+		"TLS":   {prepare: func(p *program) { selfSigned(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, s).dial()
+			// More than net/http reads, so that something is left when it answers.
+			large := "X-Large: " + strings.Repeat("x", 64<<10)
+			if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: gateway\r\n%s\r\n\r\n", large); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(c.in)
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
+				t.Errorf("%.40q, then %v", answer, err)
+			}
+		})
+	}
+}
