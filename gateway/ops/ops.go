@@ -23,7 +23,8 @@ type Options struct {
 	// concurrent use and quick: probes call it every few seconds.
 	Ready func() Readiness
 	// Sessions guard everything but /livez and /readyz, which probes read and
-	// which say nothing of callers. Nil lets everybody in.
+	// which say nothing of callers. Nil lets in everybody who asks for a name of
+	// this machine.
 	Sessions *console.Sessions
 	// Console is the page at "/"; it asks for the token by itself. Nil: none.
 	Console http.Handler
@@ -83,7 +84,11 @@ func New(opts Options) http.Handler {
 	}
 	// A page of another origin must not be able to purge through the browser of
 	// somebody who may.
-	return http.NewCrossOriginProtection().Handler(mux)
+	protected := http.NewCrossOriginProtection().Handler(mux)
+	if opts.Sessions == nil {
+		return loopbackOnly(protected)
+	}
+	return protected
 }
 
 // requireToken lets in who carries the token or is signed in at the console.

@@ -19,7 +19,7 @@ func listener(token string, state Readiness) http.Handler {
 }
 
 func ask(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
+	r := httptest.NewRequest(method, "http://localhost:9090"+path, nil)
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
