@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,11 +155,25 @@ func (g *Gateway) Close() { g.refusals.flush() }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawPath != "" {
+		r = withEscapedSlashes(r)
+	}
 	if g.tracing != nil {
 		g.tracing.ServeHTTP(w, r)
 		return
 	}
 	g.engine.ServeHTTP(w, r)
+}
+
+// withEscapedSlashes matches a path with an escaped slash as it was sent: such a
+// slash is part of a name and separates nothing (RFC 3986, section 2.2).
+func withEscapedSlashes(r *http.Request) *http.Request {
+	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		return r
+	}
+	u, other := *r.URL, *r
+	u.Path, other.URL = u.RawPath, &u
+	return &other
 }
 
 // routes is the whole public surface. HEAD stands beside GET by hand because

@@ -185,7 +185,10 @@ func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
 	if err != nil {
 		return err
 	}
-	sessions := console.NewSessions(token, nil)
+	wrong, sessions := console.NewWrongTokens(a.logger, a.registry), console.NewSessions(token, nil)
+	if sessions != nil {
+		sessions.Wrong = wrong
+	}
 	ttl := func() any { return a.lab.report() }
 	purge := func(ctx context.Context, kind, account string) (uint64, error) {
 		return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Without a token a page whose name leads to 127.0.0.1 reads nothing and purges
@@ -39,6 +43,142 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 		}
 		if a := ask("POST", "/ops/purge", host, "http://"+host); a.status != http.StatusOK {
 			t.Errorf("a page of %s: %d %s", host, a.status, a.body)
+		}
+	}
+}
+
+// withToken has an ops listener with a token, and send asks it something.
+func withToken(t *testing.T) (p *program, send func(method, path, token, cookie, form string) *http.Response) {
+	p = start(t, setup{prepare: func(p *program) {
+		p.write("ops-token", "s3cret-of-the-test\n")
+		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: ops-token}", 1))
+	}})
+	client := &http.Client{
+		Transport:     &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	return p, func(method, path, token, cookie, form string) *http.Response {
+		r, err := http.NewRequest(method, p.app.ops.url()+path, strings.NewReader(form))
+		if err != nil {
+			t.Error(err)
+			return &http.Response{}
+		}
+		if form != "" {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if cookie != "" {
+			r.Header.Set("Cookie", cookie)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Error(err)
+			return &http.Response{}
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp
+	}
+}
+
+// Wrong tokens are answered slowly, counted and logged, not each of them; the
+// right one is taken at once all the while.
+func TestWrongOpsTokensAreSlowAndLogged(t *testing.T) {
+	p, send := withToken(t)
+	const guesses = 100
+	var group sync.WaitGroup
+	var refused, tooMany atomic.Int64
+	begin := time.Now()
+	for i := range guesses {
+		group.Go(func() {
+			var resp *http.Response
+			if i%2 == 0 {
+				resp = send("GET", "/metrics", "wrong-guess", "", "")
+			} else {
+				resp = send("POST", "/console/login", "", "", "token=wrong-guess")
+			}
+			switch resp.StatusCode {
+			case http.StatusUnauthorized:
+				refused.Add(1)
+				if took := time.Since(begin); took < 900*time.Millisecond {
+					t.Errorf("a wrong token was refused after %s", took)
+				}
+			case http.StatusTooManyRequests:
+				tooMany.Add(1)
+			default:
+				t.Errorf("a wrong token got %d", resp.StatusCode)
+			}
+		})
+	}
+	for range 20 {
+		if resp := send("GET", "/metrics", "s3cret-of-the-test", "", ""); resp.StatusCode != http.StatusOK {
+			t.Errorf("the right token: %d", resp.StatusCode)
+		}
+	}
+	group.Wait()
+	if refused.Load() == 0 || refused.Load()+tooMany.Load() != guesses {
+		t.Errorf("%d were refused after the delay, %d at once", refused.Load(), tooMany.Load())
+	}
+	if resp := send("GET", "/metrics", "", "", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("no token: %d", resp.StatusCode)
+	}
+	logs := p.logs.String()
+	if n := strings.Count(logs, `"event":"ops_token_refused"`); n == 0 || n > guesses/4 {
+		t.Errorf("%d log records of %d wrong tokens", n, guesses)
+	}
+	if strings.Contains(logs, "wrong-guess") {
+		t.Error("the log has the token")
+	}
+	families, err := p.app.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "inquiry_gateway_ops_wrong_tokens_total" && f.GetMetric()[0].GetCounter().GetValue() != guesses {
+			t.Errorf("%v were counted", f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+}
+
+// A session that was signed out is over for whoever has kept its cookie; another
+// one goes on.
+func TestSignOutEndsTheSession(t *testing.T) {
+	_, send := withToken(t)
+	signIn := func() string {
+		cookies := send("POST", "/console/login", "", "", "token=s3cret-of-the-test").Cookies()
+		if len(cookies) != 1 {
+			t.Fatalf("cookies: %v", cookies)
+		}
+		return cookies[0].Name + "=" + cookies[0].Value
+	}
+	status := func(cookie string) int { return send("GET", "/ops/config", "", cookie, "").StatusCode }
+	first, second := signIn(), signIn()
+	if status(first) != http.StatusOK || status(second) != http.StatusOK {
+		t.Fatal("signed in, and not let in")
+	}
+	send("POST", "/console/logout", "", first, "")
+	if got := status(first); got != http.StatusUnauthorized {
+		t.Errorf("after signing out: %d", got)
+	}
+	if got := status(second); got != http.StatusOK {
+		t.Errorf("the other session: %d", got)
+	}
+}
+
+// A slash that is escaped separates nothing; other escapes change nothing.
+func TestEscapedPaths(t *testing.T) {
+	p := start(t, setup{})
+	for path, want := range map[string]int{
+		"/api/v1/buyer%2Finquiries": 404, "/api/v1/buyer%2finquiries": 404, "/api%2Fv1/buyer/inquiries": 404, "/api/v1/buyer/inquiries%2F": 404,
+		"/api/v1/buyer%252Finquiries": 404, "/docs%2Findex.html": 404,
+		"/api/v1/%62uyer/inquiries": 200, "/api/v1/buyer/inquiries": 200,
+	} {
+		a := p.get(path, "buyer")
+		if a.status != want || want == 404 && !strings.Contains(string(a.body), `"code":"not_found"`) {
+			t.Errorf("%s: %d %.100s", path, a.status, a.body)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestPurge(t *testing.T) {
 	if got := p.get(buyerList, "other-buyer").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") {
 		t.Errorf("another account: %s", got)
 	}
-	for _, body := range []string{"", "{}", `{"kind":"buyer","account":"x"}`, `{"kin":"buyer"}`, `{"kind":"buyer"} x`} {
+	for _, body := range []string{"", "{}", `{"kind":"buyer","account":"x"}`, `{"kin":"buyer"}`, `{"kind":"buyer"} x`, `{"kind":"admin"}`} {
 		if a := post(body); a.status != http.StatusBadRequest {
 			t.Errorf("%q: %d", body, a.status)
 		}

@@ -34,6 +34,10 @@ func purge(do func(ctx context.Context, kind, account string) (uint64, error)) h
 			http.Error(w, "send either kind or account", http.StatusBadRequest)
 			return
 		}
+		if body.Kind != "" && body.Kind != "buyer" && body.Kind != "seller" {
+			http.Error(w, "kind must be buyer or seller", http.StatusBadRequest)
+			return
+		}
 		epoch, err := do(r.Context(), body.Kind, body.Account)
 		if err != nil {
 			http.Error(w, "purged on this node only; repeat it when Redis is back: "+err.Error(), http.StatusBadGateway)

@@ -95,6 +95,9 @@ func New(opts Options) http.Handler {
 func requireToken(sessions *console.Sessions, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !sessions.Authorized(r) {
+			if r.Header.Get("Authorization") != "" && !sessions.Wrong.Delay(w, r) {
+				return
+			}
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ops"`)
 			http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
 			return

@@ -15,6 +15,9 @@ type loginView struct {
 
 // refuse shows people the form, and programs what to send.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" && !c.opts.Sessions.Wrong.Delay(w, r) {
+		return
+	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="ops"`)
 	if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
@@ -31,7 +34,9 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	if !c.opts.Sessions.isToken(strings.TrimSpace(r.PostFormValue("token"))) {
-		c.write(w, http.StatusUnauthorized, "login", loginView{Root: "../", Failed: true})
+		if c.opts.Sessions.Wrong.Delay(w, r) {
+			c.write(w, http.StatusUnauthorized, "login", loginView{Root: "../", Failed: true})
+		}
 		return
 	}
 	http.SetCookie(w, c.opts.Sessions.begin(r))

@@ -2,12 +2,15 @@ package console
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,13 +20,20 @@ const (
 )
 
 // Sessions lets a browser in, which cannot send a bearer token by navigation:
-// whoever signs in with the token gets a cookie that holds an end and its HMAC
-// under a key made from the token. Nothing is kept per session; another token
-// ends them all. It is safe for concurrent use.
+// whoever signs in with the token gets a cookie that holds an end, a random part
+// and their HMAC under a key of this process. Only sessions that were signed out
+// before their end are kept; another process, or another token, ends them all. It
+// is safe for concurrent use.
 type Sessions struct {
+	// Wrong is told of wrong tokens; nil: nobody is. It is set before use.
+	Wrong *WrongTokens
+
 	token [sha256.Size]byte // hashed, so that comparing it tells not even its length
 	key   []byte
 	now   func() time.Time
+
+	mu    sync.Mutex
+	ended map[string]int64 // what the cookie says, and the end that it would have had, Unix seconds
 }
 
 // NewSessions makes the sessions of a token. An empty token: nil, which lets
@@ -35,9 +45,7 @@ func NewSessions(token string, now func() time.Time) *Sessions {
 	if now == nil {
 		now = time.Now
 	}
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("inquiry-gateway console session v1"))
-	return &Sessions{token: sha256.Sum256([]byte(token)), key: mac.Sum(nil), now: now}
+	return &Sessions{token: sha256.Sum256([]byte(token)), key: []byte(rand.Text()), now: now, ended: map[string]int64{}}
 }
 
 // Authorized reports whether r carries the token as a bearer token, or the
@@ -48,8 +56,8 @@ func (s *Sessions) Authorized(r *http.Request) bool {
 	if s == nil || s.bearer(r) {
 		return true
 	}
-	cookie, err := r.Cookie(cookieName)
-	return err == nil && s.valid(cookie.Value)
+	_, _, ok := s.session(r)
+	return ok
 }
 
 func (s *Sessions) bearer(r *http.Request) bool {
@@ -62,31 +70,47 @@ func (s *Sessions) isToken(given string) bool {
 	return subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
 }
 
-func (s *Sessions) valid(value string) bool {
-	until, mac, _ := strings.Cut(value, ".")
-	end, err := strconv.ParseInt(until, 10, 64)
-	if err != nil || !hmac.Equal([]byte(mac), []byte(s.mac(until))) {
-		return false
+// session reads the request's cookie: what it says, and until when it is good.
+func (s *Sessions) session(r *http.Request) (said string, end int64, ok bool) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", 0, false
 	}
-	return s.now().Unix() < end
+	said, mac, _ := strings.Cut(cookie.Value, ".")
+	until, _, _ := strings.Cut(said, "-")
+	end, err = strconv.ParseInt(until, 10, 64)
+	if err != nil || !hmac.Equal([]byte(mac), []byte(s.mac(said))) || s.now().Unix() >= end {
+		return "", 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, over := s.ended[said]
+	return said, end, !over
 }
 
-func (s *Sessions) mac(until string) string {
+func (s *Sessions) mac(said string) string {
 	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte(until))
+	mac.Write([]byte(said))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// begin gives the cookie of a new session; end one that removes it. Secure
-// follows the connection: over plain HTTP a Secure cookie would not come back.
+// begin gives the cookie of a new session; end ends the request's and gives one
+// that removes it. Secure follows the connection: over plain HTTP a Secure cookie
+// would not come back.
 func (s *Sessions) begin(r *http.Request) *http.Cookie {
-	until := strconv.FormatInt(s.now().Add(sessionLifetime).Unix(), 10)
+	said := strconv.FormatInt(s.now().Add(sessionLifetime).Unix(), 10) + "-" + rand.Text()
 	return &http.Cookie{
-		Name: cookieName, Value: until + "." + s.mac(until), Path: "/", MaxAge: int(sessionLifetime.Seconds()),
+		Name: cookieName, Value: said + "." + s.mac(said), Path: "/", MaxAge: int(sessionLifetime.Seconds()),
 		HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	}
 }
 
 func (s *Sessions) end(r *http.Request) *http.Cookie {
+	if said, end, ok := s.session(r); ok {
+		s.mu.Lock()
+		maps.DeleteFunc(s.ended, func(_ string, end int64) bool { return end <= s.now().Unix() })
+		s.ended[said] = end
+		s.mu.Unlock()
+	}
 	return &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
 }

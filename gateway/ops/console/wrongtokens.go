@@ -1,0 +1,81 @@
+package console
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	wrongTokenDelay = time.Second
+	// wrongTokenWaiters may be delayed at a time; further ones are refused at once,
+	// and their connections closed.
+	wrongTokenWaiters = 32
+	// wrongTokenLogEvery is the shortest time between two log records.
+	wrongTokenLogEvery = time.Second
+)
+
+// WrongTokens counts, logs and slows down requests with a wrong token. It is asked
+// only after the token was compared, so whoever has the right one never waits. It
+// is safe for concurrent use; nil does nothing.
+type WrongTokens struct {
+	logger  *slog.Logger
+	total   prometheus.Counter
+	waiters chan struct{}
+
+	mu       sync.Mutex
+	logged   time.Time
+	unlogged int // since then
+}
+
+// NewWrongTokens registers its metric.
+func NewWrongTokens(logger *slog.Logger, reg prometheus.Registerer) *WrongTokens {
+	t := &WrongTokens{logger: logger, waiters: make(chan struct{}, wrongTokenWaiters), total: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "inquiry_gateway_ops_wrong_tokens_total",
+		Help: "Requests to the ops listener with a wrong token.",
+	})}
+	reg.MustRegister(t.total)
+	return t
+}
+
+// Delay waits before the refusal of a wrong token. It has answered itself where it
+// returns false, because too many wait already.
+func (t *WrongTokens) Delay(w http.ResponseWriter, r *http.Request) bool {
+	if t == nil {
+		return true
+	}
+	t.total.Inc()
+	t.log(r)
+	select {
+	case t.waiters <- struct{}{}:
+		defer func() { <-t.waiters }()
+	default:
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "many wrong tokens are sent now; the right one is taken at any time", http.StatusTooManyRequests)
+		return false
+	}
+	timer := time.NewTimer(wrongTokenDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return true
+}
+
+func (t *WrongTokens) log(r *http.Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.logged) < wrongTokenLogEvery {
+		t.unlogged++
+		return
+	}
+	t.logger.Warn("a wrong token was sent to the ops listener",
+		slog.Group("security", "event", "ops_token_refused"), "remote", r.RemoteAddr, "path", r.URL.Path, "not_logged_before", t.unlogged)
+	t.logged, t.unlogged = now, 0
+}
