@@ -41,12 +41,12 @@ func TestDrillCommand(t *testing.T) {
 	t.Parallel()
 	file := drillFile(t, introspectedFar)
 	out, errOut, code := command(t, "drill", "-c", file)
-	if code != 0 || !strings.Contains(out, "\n33 of 33 rows as declared") {
+	if code != 0 || !strings.Contains(out, "\n37 of 37 rows as declared") {
 		t.Fatalf("exit code %d: %s\n%s", code, errOut, out)
 	}
 	for _, want := range []string{
 		"LEFT OUT: Redis: this gateway has none", "with the settings of " + file, "Two at once",
-		"504 upstream_timeout", "503 auth_unavailable", "200 stale-error", "key; breaker open",
+		"504 upstream_timeout", "503 auth_unavailable", "200 stale-error", "key; breaker open", "keys are guessed",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -69,11 +69,16 @@ func TestDrillCommandInJSON(t *testing.T) {
 			OK                        bool
 			Declared, Seen            struct{ Status int }
 		}
+		Trials []struct {
+			Name  string
+			OK    bool
+			Asked int
+		}
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errOut)
 	}
-	if !report.OK || report.Keys != "file" || len(report.LeftOut) != 2 || len(report.Rows) != 13 {
+	if !report.OK || report.Keys != "file" || len(report.LeftOut) != 2 || len(report.Rows) != 13 || len(report.Trials) != 4 {
 		t.Errorf("%+v", report)
 	}
 	for _, row := range report.Rows {
@@ -91,7 +96,7 @@ func TestDrillCommandFails(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"-c", drillFile(t, introspectedFar), "--timeout", "1ms"}, 1, "33 of 33 rows are not as declared"},
+		{[]string{"-c", drillFile(t, introspectedFar), "--timeout", "1ms"}, 1, "37 of 37 rows are not as declared"},
 		{[]string{"-c", drillFile(t, introspectedFar), "--require-redis"}, 1, "this gateway has none (redis.addrs)"},
 		{[]string{"-c", withRedis}, 1, "192.0.2.1:6379 is not on this machine"},
 		{[]string{"-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},

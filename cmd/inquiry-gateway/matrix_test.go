@@ -31,12 +31,17 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := drill.Run(t.Context(), drill.Options{Config: cfg, Start: startDrilled, Dir: dir, Store: store, Slack: noHurry})
-	if err != nil || len(report.Rows) != 87 {
-		t.Fatalf("%d rows, %v", len(report.Rows), err)
+	if err != nil || len(report.Rows) != 87 || len(report.Trials) != 4 {
+		t.Fatalf("%d rows, %d trials, %v", len(report.Rows), len(report.Trials), err)
 	}
 	for _, row := range report.Rows {
 		if row.Problem != "" {
 			t.Errorf("%+v, %s: %s", row.Cell, row.Case, row.Problem)
+		}
+	}
+	for _, trial := range report.Trials {
+		if trial.Problem != "" || trial.Asked == 0 {
+			t.Errorf("%s: %d answers, %s", trial.Does, trial.Asked, trial.Problem)
 		}
 	}
 }

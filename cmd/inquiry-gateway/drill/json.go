@@ -37,3 +37,16 @@ func (row Row) MarshalJSON() ([]byte, error) {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// MarshalJSON writes what a machine wants to know of a trial.
+func (t Trial) MarshalJSON() ([]byte, error) {
+	want := answers()[t.Declared]
+	return json.Marshal(struct {
+		Name     string      `json:"name"`
+		Does     string      `json:"does"`
+		OK       bool        `json:"ok"`
+		Declared shownAnswer `json:"declared"`
+		Asked    int         `json:"asked"`
+		Problem  string      `json:"problem,omitempty"`
+	}{t.Name, t.Does, t.Problem == "", shownAnswer{Status: want.Status, CacheStatus: words("", want.CacheStatus, want.Detail)}, t.Asked, t.Problem})
+}

@@ -18,12 +18,13 @@ type Report struct {
 	Seconds  float64  `json:"seconds"`         // that it took
 	HeldUp   float64  `json:"held_up_seconds"` // seconds for which this machine held up the drill at the most; answers may take as much longer
 	Rows     []Row    `json:"rows"`
+	Trials   []Trial  `json:"trials"`
 }
 
-// report sums up the rows of a drill.
-func (r *run) report(rows []Row, took time.Duration) Report {
+// report sums up the rows and trials of a drill.
+func (r *run) report(rows []Row, trials []Trial, took time.Duration) Report {
 	sum := Report{
-		OK: true, Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows,
+		OK: true, Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows, Trials: trials,
 		Seconds: took.Seconds(), HeldUp: r.busy.heldUp().Seconds(),
 	}
 	switch {
@@ -40,28 +41,34 @@ func (r *run) report(rows []Row, took time.Duration) Report {
 	case sum.Keys == FromFile:
 		sum.LeftOut = append(sum.LeftOut, "a slow key store: the keys file is read into the process")
 	}
-	for _, row := range rows {
-		sum.OK = sum.OK && row.Problem == ""
-	}
+	sum.OK = sum.wrong() == 0
 	return sum
 }
 
-// wrong is how many rows are not as declared.
+// wrong is how many rows and trials are not as declared.
 func (r Report) wrong() (n int) {
 	for _, row := range r.Rows {
 		if row.Problem != "" {
 			n++
 		}
 	}
+	for _, t := range r.Trials {
+		if t.Problem != "" {
+			n++
+		}
+	}
 	return n
 }
+
+// all is how many rows and trials there are.
+func (r Report) all() int { return len(r.Rows) + len(r.Trials) }
 
 // Err says how many rows are not as declared; nil: none.
 func (r Report) Err() error {
 	if r.OK {
 		return nil
 	}
-	return fmt.Errorf("%d of %d rows are not as declared", r.wrong(), len(r.Rows))
+	return fmt.Errorf("%d of %d rows are not as declared", r.wrong(), r.all())
 }
 
 // WriteText writes the table for a person.
@@ -80,12 +87,18 @@ func (r Report) WriteText(out io.Writer) error {
 	}
 	r.section(out, "One at a time", 1)
 	r.section(out, "Two at once: the stricter row of the two", 2)
+	r.trials(out)
 	for _, row := range r.Rows {
 		if row.Problem != "" {
 			fmt.Fprintf(out, "\nWRONG: Redis %s, legacy system %s, key store %s; %s:\n       %s\n", row.Redis, row.Legacy, row.Keys, r.known(row.Case), row.Problem)
 		}
 	}
-	_, err := fmt.Fprintf(out, "\n%d of %d rows as declared, in %.0f s\n", len(r.Rows)-r.wrong(), len(r.Rows), r.Seconds)
+	for _, t := range r.Trials {
+		if t.Problem != "" {
+			fmt.Fprintf(out, "\nWRONG: %s:\n       %s\n", t.Does, t.Problem)
+		}
+	}
+	_, err := fmt.Fprintf(out, "\n%d of %d rows as declared, in %.0f s\n", r.all()-r.wrong(), r.all(), r.Seconds)
 	return err
 }
 
@@ -110,6 +123,24 @@ func (r Report) section(out io.Writer, title string, troubles int) {
 			seen += fmt.Sprintf(", +%s", short(row.Added))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", verdict, shown(row.Redis), shown(row.Legacy), shown(row.Keys), r.known(row.Case), due, seen, declared.Means)
+	}
+	_ = t.Flush() // an error of out shows at its next write
+}
+
+// trials writes what one account or address does, and what another account gets.
+func (r Report) trials(out io.Writer) {
+	if len(r.Trials) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\nWhat one account or address does, and what another account gets\n")
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\tONE\tDECLARED FOR ANOTHER\tANSWERS")
+	for _, trial := range r.Trials {
+		verdict := "ok"
+		if trial.Problem != "" {
+			verdict = "WRONG"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", verdict, trial.Does, answers()[trial.Declared].text(), trial.Asked)
 	}
 	_ = t.Flush() // an error of out shows at its next write
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,12 +76,13 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	watcher.Go(func() { r.busy.watch(watching) })
 	defer watcher.Wait()
 	defer stop()
-	rows := r.all(ctx)
-	return r.report(rows, time.Since(begin)), nil
+	rows, trials := r.all(ctx)
+	return r.report(rows, trials, time.Since(begin)), nil
 }
 
-// all drills all cells, and returns their rows in the order of the matrix.
-func (r *run) all(ctx context.Context) []Row {
+// all drills all cells and trials, and returns the rows in the order of the
+// matrix.
+func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 	cells := r.terms.cells()
 	rows := make([][]Row, len(cells))
 	for i, c := range cells {
@@ -96,12 +97,12 @@ func (r *run) all(ctx context.Context) []Row {
 			group.Go(func() error { r.drill(ctx, c, rows[i]); return nil })
 		}
 	}
-	_ = group.Wait() // no function returns an error
-	var all []Row
-	for _, some := range rows {
-		all = append(all, some...)
+	trials := trials()
+	for i := range trials {
+		group.Go(func() error { r.try(ctx, &trials[i]); return nil })
 	}
-	return all
+	_ = group.Wait() // no function returns an error
+	return slices.Concat(rows...), trials
 }
 
 // slack is what an answer may take beyond what is declared.
@@ -143,7 +144,7 @@ func sampleMapping(dir string) (upstream.Config, error) {
 
 // drill fills in the rows of a cell.
 func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
-	if err := r.inWorld(ctx, c, rows); err != nil {
+	if err := r.inWorld(ctx, c, nil, func(s *stand) error { return s.drill(ctx, c, rows) }); err != nil {
 		for i := range rows {
 			if !rows[i].done {
 				rows[i].Problem = "it could not be drilled: " + err.Error()
@@ -152,7 +153,9 @@ func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
 	}
 }
 
-func (r *run) inWorld(ctx context.Context, c Cell, rows []Row) (err error) {
+// inWorld lets do have a world of its own, with settings that configure, if it is
+// not nil, has changed.
+func (r *run) inWorld(ctx context.Context, c Cell, configure func(*config.Config), do func(*stand) error) (err error) {
 	if err := over(ctx); err != nil {
 		return err
 	}
@@ -160,35 +163,14 @@ func (r *run) inWorld(ctx context.Context, c Cell, rows []Row) (err error) {
 	if err != nil {
 		return err
 	}
+	if configure != nil {
+		configure(&w.config)
+	}
 	s := &stand{run: r, world: w, client: newClient(r.terms.requestLimit + soon)}
 	defer func() {
 		err = errors.Join(err, s.close(), w.close(context.WithoutCancel(ctx)))
 	}()
-	if err := s.prepare(ctx, c, rows); err != nil {
-		return fmt.Errorf("with everything well: %w", err)
-	}
-	if err := w.harm(ctx, c); err != nil {
-		return err
-	}
-	if err := s.noticed(ctx, c); err != nil {
-		return err
-	}
-	var group errgroup.Group
-	if timed(rows) {
-		group.SetLimit(1)
-	}
-	for i := range rows {
-		if rows[i].Case != Later { // last: it needs what the others do
-			group.Go(func() error { return s.row(ctx, &rows[i]) })
-		}
-	}
-	err = group.Wait()
-	for i := range rows {
-		if rows[i].Case == Later && err == nil {
-			err = s.row(ctx, &rows[i])
-		}
-	}
-	return err
+	return do(s)
 }
 
 // over says that, and why, there is no more time for the drill.

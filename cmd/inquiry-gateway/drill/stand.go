@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"inquiry-gateway/auth"
 	v1 "inquiry-gateway/gateway/v1"
 )
@@ -51,6 +53,35 @@ func (s *stand) close() error {
 		errs = append(errs, g.Stop())
 	}
 	return errors.Join(errs...)
+}
+
+// drill fills in the rows of a cell.
+func (s *stand) drill(ctx context.Context, c Cell, rows []Row) error {
+	if err := s.prepare(ctx, c, rows); err != nil {
+		return fmt.Errorf("with everything well: %w", err)
+	}
+	if err := s.world.harm(ctx, c); err != nil {
+		return err
+	}
+	if err := s.noticed(ctx, c); err != nil {
+		return err
+	}
+	var group errgroup.Group
+	if timed(rows) {
+		group.SetLimit(1)
+	}
+	for i := range rows {
+		if rows[i].Case != Later { // last: it needs what the others do
+			group.Go(func() error { return s.row(ctx, &rows[i]) })
+		}
+	}
+	err := group.Wait()
+	for i := range rows {
+		if rows[i].Case == Later && err == nil {
+			err = s.row(ctx, &rows[i])
+		}
+	}
+	return err
 }
 
 // question is a list that somebody asks for.

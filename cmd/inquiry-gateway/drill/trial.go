@@ -1,0 +1,207 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// Trial is what one account or one address does while another account asks, and
+// what that other account got. It is safe for use by one goroutine.
+type Trial struct {
+	Name     string // for a machine
+	Does     string // what is done, for a person
+	Declared Outcome
+	Asked    int    // answers that the other account got
+	Problem  string // empty: all of them are as declared
+
+	configure func(*config.Config)
+	act       func(ctx context.Context, s *stand) ([]Seen, error)
+}
+
+// trials are what one account or one address cannot do to others.
+func trials() []Trial {
+	return []Trial{
+		{Name: "failing_list", Declared: Miss, act: failingList, configure: trip,
+			Does: "a list of one account answers 404 and is asked for all the time, after the breaker was open"},
+		{Name: "failures_in_a_row", Declared: Miss, act: failuresInARow,
+			Does: "the legacy system fails for one account, again and again"},
+		{Name: "all_places", Declared: Miss, act: allPlaces, configure: fewPlaces,
+			Does: "one account asks for all its filtered lists at once, and the legacy system is slow with them"},
+		{Name: "guessed_keys", Declared: Hit, act: guessedKeys, configure: shortMemory,
+			Does: "keys are guessed from the address that a good key comes from"},
+	}
+}
+
+// try fills in a trial.
+func (r *run) try(ctx context.Context, t *Trial) {
+	t.Problem = "not drilled"
+	var seen []Seen
+	err := r.inWorld(ctx, Cell{Up, Up, Up}, t.configure, func(s *stand) (err error) {
+		if s.gateway, err = s.start(ctx); err == nil {
+			seen, err = t.act(ctx, s)
+		}
+		return err
+	})
+	if err != nil {
+		t.Problem = "it could not be drilled: " + err.Error()
+		return
+	}
+	t.Problem, t.Asked = "", len(seen)
+	wrong := 0
+	for _, a := range seen {
+		if problem := a.against(answers()[t.Declared]); problem != "" {
+			wrong++
+			t.Problem = fmt.Sprintf("%d of %d answers of another account: %s", wrong, len(seen), problem)
+		}
+	}
+}
+
+// tripped is for how long the breaker of a trial is open.
+const tripped = time.Second
+
+// trip makes a breaker that opens quickly, and not for long.
+func trip(c *config.Config) {
+	c.Upstream.Breaker = config.Default().Upstream.Breaker
+	c.Upstream.Breaker.MinRequests, c.Upstream.Breaker.OpenFor = 5, tripped
+}
+
+func failingList(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.world.callers.known, s.world.callers.stranger
+	fails := legacy.Fault{Name: legacy.FaultStatus, Kind: auth.KindBuyer}
+	if err := s.world.system.SetFault(fails); err != nil {
+		return nil, err
+	}
+	if err := poll(ctx, func() error {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.Code != answers()[Unavailable].Code {
+			return fmt.Errorf("the breaker does not open: %s", seen.text())
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	fails.Account, fails.Code = known.account, 404
+	s.world.system.ClearFaults("")
+	if err := s.world.system.SetFault(fails); err != nil {
+		return nil, err
+	}
+	defer s.keepAsking(ctx, question{known, "", ""})()
+	var last Seen
+	waiting, cancel := context.WithTimeout(ctx, 3*tripped)
+	defer cancel()
+	_ = poll(waiting, func() error { // the answer says what became of it
+		if last = s.ask(ctx, s.gateway, question{other, "", ""}); last.Status != 200 {
+			return fmt.Errorf("not yet: %s", last.text())
+		}
+		return nil
+	})
+	return []Seen{last}, nil
+}
+
+// keepAsking asks all the time until the function that it returns is called.
+func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	for range repeats {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				s.ask(ctx, s.gateway, q)
+			}
+		})
+	}
+	return func() { cancel(); asking.Wait() }
+}
+
+func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.world.callers.known, s.world.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	if err := s.gateway.Expire(); err != nil {
+		return nil, err
+	}
+	if err := s.world.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account}); err != nil {
+		return nil, err
+	}
+	for range repeats {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Failed]) != "" {
+			return nil, fmt.Errorf("with a legacy system that fails: %s", seen.text())
+		}
+	}
+	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// fewPlaces makes it easy to take all places to the legacy system.
+func fewPlaces(c *config.Config) {
+	c.Upstream.MaxConcurrent = 8
+	c.Upstream.Timeout, c.RequestTimeout = patience, max(c.RequestTimeout, patience)
+}
+
+func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.world.callers.known, s.world.callers.stranger
+	if err := s.world.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	for _, status := range []string{"", "pending", "answered", "closed"} {
+		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
+			group.Go(func() { s.ask(asking, s.gateway, question{known, status, inquiryType}) })
+		}
+	}
+	if err := poll(ctx, func() error {
+		if s.world.system.Requests().Buyer == 0 {
+			return fmt.Errorf("the legacy system is not asked")
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for _, status := range []string{"pending", "answered", "closed", ""} {
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, status, ""}))
+	}
+	return seen, nil
+}
+
+// rememberedFor is how long a trial's keys are good without the store.
+const rememberedFor = time.Second
+
+// shortMemory makes a node ask its key store again soon.
+func shortMemory(c *config.Config) {
+	if c.Auth.Redis != nil {
+		c.Auth.Redis.TTL = rememberedFor
+	}
+	if c.Auth.Introspection != nil {
+		c.Auth.Introspection.TTL = rememberedFor
+	}
+}
+
+func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
+	other := s.world.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for begin := time.Now(); time.Since(begin) < 2*rememberedFor; {
+		for range 20 {
+			key, err := auth.Generate(auth.KindBuyer)
+			if err != nil {
+				return nil, err
+			}
+			s.ask(ctx, s.gateway, question{caller{other.account, key}, "", ""})
+		}
+		if err := over(ctx); err != nil {
+			return nil, err
+		}
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+	}
+	return seen, nil
+}
