@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,25 +26,63 @@ const (
 
 var errRedisSkipped = errors.New("redis is skipped: its breaker is open")
 
-// guarded is a Redis client behind a breaker. While the breaker is not closed
-// no request reaches Redis; only the prober does, so that nobody waits for a
-// Redis that may still be stalled.
+// guarded is a Redis client with a breaker for each node: the one server, the
+// master that the sentinels name, or each node of a Cluster. While a node's
+// breaker is not closed no request reaches that node; only the prober does, so
+// that nobody waits for a Redis that may still be stalled. The other nodes of a
+// Cluster go on.
 type guarded struct {
 	redis.UniversalClient
 	timeout time.Duration // of one call
-	breaker *gobreaker.CircuitBreaker[struct{}]
+	probed  string        // the key that the prober asks for
 	metrics *redisMetrics
-	tripped chan struct{} // capacity 1
+	trouble chan struct{} // capacity 1: a call found a node that cannot serve
 	closing chan struct{}
 	once    sync.Once
 	wg      sync.WaitGroup
 	log     *slog.Logger
 	denied  sync.Once // has been told of
+
+	mu    sync.Mutex
+	nodes map[*node]struct{}
 }
 
-func guard(rdb redis.UniversalClient, timeout time.Duration, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
-	g := &guarded{UniversalClient: rdb, timeout: timeout, tripped: make(chan struct{}, 1), closing: make(chan struct{}), log: log}
-	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+// node is one server behind the client, with its breaker.
+type node struct {
+	g       *guarded
+	client  *redis.Client
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	// idle: no slots are known to be on this node of a Cluster, because it is a
+	// replica or has failed and another took its place. Whether it answers is of
+	// no interest then.
+	idle atomic.Bool
+}
+
+func guard(rdb redis.UniversalClient, c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
+	g := &guarded{
+		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe",
+		trouble: make(chan struct{}, 1), closing: make(chan struct{}), log: log, nodes: make(map[*node]struct{}),
+	}
+	m, err := newRedisMetrics(reg, func() float64 { return float64(g.state()) })
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	g.metrics = m
+	rdb.AddHook(measure{g})
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		rdb.OnNewNode(g.add)
+	case *redis.Client:
+		g.add(rdb)
+	}
+	g.wg.Go(g.tend)
+	return g, nil
+}
+
+// add puts a breaker in front of a node.
+func (g *guarded) add(client *redis.Client) {
+	n := &node{g: g, client: client}
+	n.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name: "redis", MaxRequests: 1, Timeout: breakerOpen,
 		Interval: breakerWindow, BucketPeriod: breakerBucket,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
@@ -52,27 +91,32 @@ func guard(rdb redis.UniversalClient, timeout time.Duration, reg prometheus.Regi
 		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
 		IsSuccessful: func(err error) bool { return !isOutage(err) },
 		OnStateChange: func(_ string, from, to gobreaker.State) { // runs under the breaker's lock
-			log.Warn("the breaker of Redis changed", "from", from.String(), "to", to.String())
-			if to == gobreaker.StateOpen {
-				select {
-				case g.tripped <- struct{}{}:
-				default:
-				}
+			if from == gobreaker.StateClosed || to == gobreaker.StateClosed { // the tries between are no news
+				g.log.Warn("the breaker of Redis changed", "node", client.Options().Addr, "from", from.String(), "to", to.String())
 			}
 		},
 	})
-	m, err := newRedisMetrics(reg, func() float64 { return float64(g.breaker.State()) })
-	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
-	}
-	g.metrics = m
-	rdb.AddHook(hook{g})
-	g.wg.Go(g.probe)
-	return g, nil
+	client.AddHook(protect{n})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nodes[n] = struct{}{}
 }
 
-// Down tells whether requests are kept away from Redis.
-func (g *guarded) Down() bool { return g.breaker.State() != gobreaker.StateClosed }
+// state is the worst breaker of the nodes that serve.
+func (g *guarded) state() gobreaker.State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	worst := gobreaker.StateClosed
+	for n := range g.nodes {
+		if !n.idle.Load() {
+			worst = max(worst, n.breaker.State())
+		}
+	}
+	return worst
+}
+
+// Down tells whether requests are kept away from Redis, or from a part of it.
+func (g *guarded) Down() bool { return g.state() != gobreaker.StateClosed }
 
 // CallTimeout is how long one call may take.
 func (g *guarded) CallTimeout() time.Duration { return g.timeout }
@@ -84,62 +128,149 @@ func (g *guarded) Close() error {
 	return g.UniversalClient.Close()
 }
 
-// probe waits for the breaker to open and then asks Redis until it answers.
-func (g *guarded) probe() {
+// found wakes the prober.
+func (g *guarded) found() {
+	select {
+	case g.trouble <- struct{}{}:
+	default:
+	}
+}
+
+// tend waits for a call that finds a node which cannot serve. From then on, at
+// most every probeEvery, it learns where a Cluster's slots are now and asks the
+// nodes that are kept away, until none is.
+func (g *guarded) tend() {
 	for {
 		select {
 		case <-g.closing:
 			return
-		case <-g.tripped:
+		case <-g.trouble:
 		}
-		for tick := time.NewTicker(probeEvery); g.Down(); {
+		for again := true; again; {
+			g.locate()
 			select {
 			case <-g.closing:
-				tick.Stop()
 				return
-			case <-tick.C:
+			case <-time.After(probeEvery):
 			}
-			ctx, cancel := context.WithTimeout(probing(context.Background()), g.timeout)
-			_ = g.UniversalClient.Ping(ctx).Err() // the breaker hears of it
-			cancel()
+			again = g.probe()
 		}
 	}
 }
 
-// passKey marks a context whose calls the breaker lets through.
+// locate has the client of a Cluster learn again which masters there are. On its
+// own go-redis does so only once in a while, or when a node sends it elsewhere,
+// which a dead one does not.
+func (g *guarded) locate() {
+	cluster, ok := g.UniversalClient.(*redis.ClusterClient)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(passing(context.Background(), passQuiet), 3*g.timeout) // a node or two may not answer
+	defer cancel()
+	var mu sync.Mutex
+	masters := map[*redis.Client]bool{}
+	_ = cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters[client] = true
+		return nil
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for n := range g.nodes {
+		n.idle.Store(len(masters) > 0 && !masters[n.client])
+	}
+}
+
+// probe asks all nodes that are kept away, at once; their breakers hear of it.
+// It tells whether one that serves still is, or a call has found trouble since.
+func (g *guarded) probe() (again bool) {
+	var wg sync.WaitGroup
+	g.mu.Lock()
+	for n := range g.nodes {
+		if n.breaker.State() != gobreaker.StateClosed {
+			wg.Go(n.probe)
+		}
+	}
+	g.mu.Unlock()
+	wg.Wait()
+	select {
+	case <-g.trouble:
+		return true
+	default:
+		return g.Down()
+	}
+}
+
+// probe asks for a key, since a node of a Cluster that is down still answers a
+// PING. A node without the key's slot says so, which is an answer.
+func (n *node) probe() {
+	ctx, cancel := context.WithTimeout(passing(context.Background(), passProbe|passQuiet), n.g.timeout)
+	defer cancel()
+	if errors.Is(n.client.Exists(ctx, n.g.probed).Err(), redis.ErrClosed) { // it has left the Cluster
+		n.g.mu.Lock()
+		defer n.g.mu.Unlock()
+		delete(n.g.nodes, n)
+	}
+}
+
+// passKey marks a context whose calls the breaker treats in another way.
 type passKey struct{}
 
 type pass int
 
 const (
-	passProbe  pass = iota + 1 // the prober: counted, and let through while open
-	passNested                 // inside a call that is counted already
+	passProbe  pass = 1 << iota // let through while the breaker is half-open
+	passQuiet                   // the prober's own: what it finds is no reason to wake it
+	passNested                  // inside a call that is counted already
 )
 
-func probing(ctx context.Context) context.Context {
-	return context.WithValue(ctx, passKey{}, passProbe)
+func passing(ctx context.Context, p pass) context.Context {
+	return context.WithValue(ctx, passKey{}, p)
 }
 
-// call runs one call through the breaker and the metrics.
-func (g *guarded) call(ctx context.Context, operation string, call func(context.Context) error) error {
+func passOf(ctx context.Context) pass {
 	p, _ := ctx.Value(passKey{}).(pass)
-	if p == passNested {
+	return p
+}
+
+// probing lets the calls of a context try a node that is kept away.
+func probing(ctx context.Context) context.Context { return passing(ctx, passProbe) }
+
+// call runs one call of the node through its breaker.
+func (n *node) call(ctx context.Context, call func(context.Context) error) error {
+	p := passOf(ctx)
+	if p&passNested != 0 {
 		return call(ctx)
 	}
-	if p != passProbe && g.Down() {
-		g.metrics.skipped(operation)
-		return errRedisSkipped
+	err := errRedisSkipped
+	if p&passProbe != 0 || n.breaker.State() == gobreaker.StateClosed {
+		_, broken := n.breaker.Execute(func() (struct{}, error) {
+			// go-redis runs the hooks again for the greeting of a new connection.
+			err = call(passing(ctx, passNested))
+			return struct{}{}, err
+		})
+		if errors.Is(broken, gobreaker.ErrOpenState) || errors.Is(broken, gobreaker.ErrTooManyRequests) {
+			err = errRedisSkipped
+		}
+	}
+	if p&passQuiet == 0 && isOutage(err) && !errors.Is(err, context.Canceled) {
+		n.g.found()
+	}
+	return err
+}
+
+// call runs one call of the client with its metrics.
+func (g *guarded) call(ctx context.Context, operation string, call func(context.Context) error) error {
+	if passOf(ctx)&passNested != 0 {
+		return call(ctx)
 	}
 	start := time.Now()
-	var err error
-	_, broken := g.breaker.Execute(func() (struct{}, error) {
-		// go-redis runs the hooks again for the greeting of a new connection.
-		err = call(context.WithValue(ctx, passKey{}, passNested))
-		return struct{}{}, err
-	})
-	if errors.Is(broken, gobreaker.ErrOpenState) || errors.Is(broken, gobreaker.ErrTooManyRequests) {
+	err := call(ctx)
+	if errors.Is(err, errRedisSkipped) {
 		g.metrics.skipped(operation)
-		return errRedisSkipped
+		return err
 	}
 	g.metrics.done(operation, err, time.Since(start))
 	if isDenied(err) {
@@ -176,24 +307,41 @@ func isOutage(err error) bool {
 	return false
 }
 
-// hook puts the guard into go-redis.
-type hook struct{ g *guarded }
+// measure is the hook of the client, protect that of each node.
+type (
+	measure struct{ g *guarded }
+	protect struct{ n *node }
+)
 
-func (h hook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return orBroken(next(ctx, network, addr)) // no sentinel knows the master, for one
-	}
-}
+func (measure) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h measure) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return h.g.do(ctx, cmd.Name(), func(ctx context.Context) error { return next(ctx, cmd) })
 	}
 }
 
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h measure) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := h.g.do(ctx, "pipeline", func(ctx context.Context) error { return next(ctx, cmds) })
+		return h.g.do(ctx, "pipeline", func(ctx context.Context) error { return next(ctx, cmds) })
+	}
+}
+
+func (protect) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return orBroken(next(ctx, network, addr)) // no sentinel knows the master, for one
+	}
+}
+
+func (h protect) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.n.call(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+	}
+}
+
+func (h protect) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := h.n.call(ctx, func(ctx context.Context) error { return next(ctx, cmds) })
 		if errors.Is(err, errRedisSkipped) {
 			for _, cmd := range cmds {
 				cmd.SetErr(err)

@@ -331,8 +331,8 @@ func (l *Lists) result(q query, e *Entry, o Outcome, tier string) Result {
 	return Result{Entry: e, Outcome: o, Tier: tier, Age: v.age, TTL: v.ttl}
 }
 
-// RedisState is "off" without Redis, "ok", or "down" while its breaker keeps
-// requests away from it.
+// RedisState is "off" without Redis, "ok", or "down" while a breaker keeps
+// requests away from it, or from a part of a Cluster.
 func (l *Lists) RedisState() string {
 	if l.redis == nil {
 		return "off"

@@ -146,6 +146,9 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if c.Timeout == 0 {
 		c.Timeout = redisTimeout
 	}
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
 	o, err := c.options()
 	if err != nil {
 		return nil, err
@@ -157,7 +160,7 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
-	return guard(redis.NewUniversalClient(o), c.Timeout, reg, log)
+	return guard(redis.NewUniversalClient(o), c, reg, log)
 }
 
 // options reads the files that the section names.

@@ -289,7 +289,7 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 		if err := rdb.Get(ctx, "k").Err(); err != errRedisSkipped {
 			t.Fatalf("while the prober tries a call got %v", err)
 		}
-		return counter(t, g.metrics.operations.WithLabelValues("ping", "timeout")) >= 3
+		return counter(t, g.metrics.operations.WithLabelValues("exists", "timeout")) >= 3
 	})
 	if n := counter(t, g.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
 		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)

@@ -30,7 +30,7 @@ func newRedisMetrics(reg prometheus.Registerer, state func() float64) (*redisMet
 	}
 	breaker := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Subsystem: "redis", Name: "breaker_state",
-		Help: "Breaker in front of Redis: 0 closed, 1 half-open, 2 open.",
+		Help: "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.",
 	}, state)
 	return m, errors.Join(reg.Register(m.operations), reg.Register(m.durations), reg.Register(breaker))
 }

@@ -225,7 +225,7 @@ func failure(err error) string {
 // to it. It says which command, never with what.
 func (g *guarded) do(ctx context.Context, operation string, run func(context.Context) error) error {
 	parent := trace.SpanFromContext(ctx)
-	if p, _ := ctx.Value(passKey{}).(pass); p == passNested || !parent.IsRecording() {
+	if passOf(ctx)&passNested != 0 || !parent.IsRecording() {
 		return g.call(ctx, operation, run)
 	}
 	ctx, span := newTracer(parent.TracerProvider()).Start(ctx, "redis "+operation, trace.WithSpanKind(trace.SpanKindClient),

@@ -11,24 +11,22 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of masters without replicas. Slots whose master is
-// gone fail, the others go on.
+// Cluster is a Redis Cluster. Slots whose master is gone and has no replica
+// fail, the others go on.
 type Cluster struct {
-	Masters []*Server
+	Masters  []*Server // at the start
+	Replicas []*Server // Replicas[i] is the replica of Masters[i]; empty without replicas
 }
 
-// StartCluster runs a cluster of n masters and waits until it serves all slots.
+// StartCluster runs a cluster of n masters without replicas and waits until it
+// serves all slots.
 func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	var buses []string
 	for range n {
-		_, bus, _ := net.SplitHostPort(FreeAddr(t)) // the default, port+10000, may not exist
-		c.Masters = append(c.Masters, Start(t, append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-			"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf",
-		}, args...)...))
-		buses = append(buses, bus)
+		s, bus := startClusterNode(t, args)
+		c.Masters, buses = append(c.Masters, s), append(buses, bus)
 	}
 	for i, s := range c.Masters {
 		first, last := i*slots/n, (i+1)*slots/n-1
@@ -47,6 +45,65 @@ func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 		}
 	}
 	return c
+}
+
+// StartReplicatedCluster runs a cluster of n masters with one replica each, and
+// waits until every replica can take its master's place.
+func StartReplicatedCluster(t testing.TB, n int, args ...string) *Cluster {
+	t.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"}, args...)
+	c := StartCluster(t, n, args...)
+	for _, master := range c.Masters {
+		s, bus := startClusterNode(t, args)
+		c.Replicas = append(c.Replicas, s)
+		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), bus)
+		id := strings.Split(master.Do("CLUSTER", "MYID"), "\r\n")[1]
+		if err := until(s.gone, func() bool { return s.Do("CLUSTER", "REPLICATE", id) == "+OK" }); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
+		}
+	}
+	for i, s := range c.Replicas {
+		if err := until(s.gone, func() bool {
+			return strings.Contains(s.Do("INFO", "replication"), "master_link_status:up") &&
+				strings.Contains(c.Masters[i].Do("INFO", "replication"), "state=online") &&
+				c.everyoneKnows(s.Port(), "slave")
+		}); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
+		}
+	}
+	return c
+}
+
+// everyoneKnows tells whether all masters hold the node at the port for a node
+// with that role.
+func (c *Cluster) everyoneKnows(port, role string) bool {
+	for _, s := range c.Masters {
+		known := false
+		for line := range strings.Lines(s.Do("CLUSTER", "NODES")) {
+			known = known || strings.Contains(line, ":"+port+"@") && strings.Contains(line, role)
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// FailedOver tells whether Replicas[i] has taken the place of Masters[i], and
+// all slots are served again.
+func (c *Cluster) FailedOver(i int) bool {
+	return strings.Contains(c.Replicas[i].Do("ROLE"), "master") &&
+		strings.Contains(c.Replicas[i].Do("CLUSTER", "INFO"), fmt.Sprintf("cluster_slots_ok:%d", slots))
+}
+
+// startClusterNode runs one node, and returns the port of its bus.
+func startClusterNode(t testing.TB, args []string) (s *Server, bus string) {
+	t.Helper()
+	_, bus, _ = net.SplitHostPort(FreeAddr(t)) // the default, port+10000, may not exist
+	return Start(t, append([]string{
+		"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf",
+	}, args...)...), bus
 }
 
 // Addrs lists all masters.

@@ -73,6 +73,63 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// A Cluster loses a master that has a replica: soon after Redis has a new master
+// both nodes use it, and no request fails while a remembered key is good.
+func TestClusterFailsOver(t *testing.T) {
+	t.Parallel() // it waits for Redis to notice
+	for _, mode := range []struct{ name, coverage string }{{"the other slots go on", "no"}, {"all slots stop", "yes"}} {
+		t.Run(mode.name, func(t *testing.T) {
+			cluster := redistest.StartReplicatedCluster(t, 3, "--cluster-require-full-coverage", mode.coverage)
+			user := restricted(t, append(cluster.Masters, cluster.Replicas...)...)
+			nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, patience, user),
+				setup{auth: keysInFleet, yaml: slowPlan})
+			keysOfFleet(nodes)
+			shared := sharing(nodes, "failover")
+			nodes[0].eventually("a list is shared", shared)
+			for _, node := range nodes { // so that both remember both keys
+				node.eventually("all changes of the keys are known", func() bool {
+					return strings.Contains(string(node.ops("/metrics").body), "inquiry_gateway_auth_store_version 7\n")
+				})
+				for target, key := range map[string]string{buyerList: "buyer", sellerList: "seller"} {
+					node.eventually("the key is known", func() bool { return node.get(target, key).status == http.StatusOK })
+				}
+			}
+			lost := -1
+			for i, master := range cluster.Masters {
+				if strings.Contains(master.Do("KEYS", "iq:*"), ":seller:") {
+					lost = i
+				}
+			}
+			stops := [2]func() (int64, string){nodes[0].requests(), nodes[1].requests()}
+			cluster.Masters[lost].Kill()
+			killed := time.Now()
+			nodes[0].eventually("Redis has a new master", func() bool { return cluster.FailedOver(lost) })
+			promoted := time.Now()
+			nodes[0].eventually("a list is shared through the new master", shared)
+			for _, node := range nodes {
+				node.eventually("Redis is well again", func() bool { return node.redisState() == "ok" })
+			}
+			t.Logf("a new master after %s, in use after another %s", promoted.Sub(killed), time.Since(promoted))
+			if took := time.Since(promoted); took > 3*time.Second {
+				t.Errorf("lists were shared again only %s after Redis had a new master", took)
+			}
+			for i, stop := range stops {
+				if n, wrong := stop(); wrong != "" || n == 0 {
+					t.Errorf("node %d: of %d requests not every one was a 200: %s", i, n, wrong)
+				}
+			}
+			before := nodes[0].system.Requests().Seller
+			for range 20 {
+				shared()
+			}
+			if n := nodes[0].system.Requests().Seller - before; n != 20 {
+				t.Errorf("the legacy was asked %d times for 20 cold lists", n)
+			}
+			purgesReach(nodes, "--account", legacy.BuyerTypical)
+		})
+	}
+}
+
 // The user of the README suffices for everything, over TLS with a certificate
 // on both sides; a server of another CA is not believed.
 func TestRedisOverTLS(t *testing.T) {
