@@ -8,9 +8,10 @@
 //     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
 //     was cut off from Redis learns of it within a second of being back. Until
 //     then its lists age by the policy.
-//   - If Redis loses a purge with its memory, a node that still holds lists of
-//     the account, or of the kind, gives it back at its next read. One that was
-//     cut off during the purge, and finds Redis empty, has nobody to ask.
+//   - If Redis loses a purge, with its memory or in a fail-over, the node that
+//     made it gives it back and tells the others again at its next poll. Each
+//     node remembers the last 1,024 accounts that were purged, and refuses their
+//     older lists meanwhile. redis.min_replicas has a purge wait for replicas.
 //   - One node fills a key for the fleet. When it dies the others find out within
 //     a second; they wait no longer than half of the fill's deadline.
 //   - A slow Redis adds at most one and a half of its timeout to a miss, and
@@ -18,7 +19,7 @@
 //     prober calls it.
 //
 // Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
-// @connection, @pubsub and @scripting.
+// @connection, @pubsub and @scripting, and time.
 package cache
 
 import (

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"weak"
@@ -21,6 +22,20 @@ type epochs struct {
 	// accounts finds an account's cell while an entry or a flight holds it, so
 	// the map is never larger than the tier.
 	accounts map[string]weak.Pointer[cell]
+	// recent are the accounts that were purged last, oldest first. Their cells
+	// stay, so that a list of before is refused even if Redis, having lost the
+	// purge, brings it back.
+	recent []recentPurge
+}
+
+// recentPurges bounds what a node remembers of purged accounts, about 200 bytes
+// each.
+const recentPurges = 1024
+
+type recentPurge struct {
+	account string // hashed
+	cell    *cell
+	own     bool // this node made it, and gives it back to a Redis that lost it
 }
 
 // cell is one epoch.
@@ -58,6 +73,35 @@ func (e *epochs) known(account string) *cell {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.accounts[account].Value()
+}
+
+// remember keeps the cell of a purged account; an empty account is a kind's, which
+// is kept anyway.
+func (e *epochs) remember(account string, c *cell, own bool) {
+	if account == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := slices.IndexFunc(e.recent, func(r recentPurge) bool { return r.cell == c }); i >= 0 {
+		own = own || e.recent[i].own
+		e.recent = slices.Delete(e.recent, i, i+1)
+	} else if len(e.recent) == recentPurges {
+		e.recent = slices.Delete(e.recent, 0, 1)
+	}
+	e.recent = append(e.recent, recentPurge{account, c, own})
+}
+
+// own are the recent purges of accounts that this node made.
+func (e *epochs) own() (made []recentPurge) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.recent {
+		if r.own {
+			made = append(made, r)
+		}
+	}
+	return made
 }
 
 // rise moves a cell forward, never back: a message may be late.

@@ -62,12 +62,12 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	if err != nil || x.Tier != TierRedis || x.Outcome != Hit || x.Policy != "cache.buyer" || x.Bytes == 0 || x.Stored["identity"] == 0 {
 		t.Errorf("%+v, %v", x, err)
 	}
-	epoch, err := f.nodes[1].Purge(t.Context(), Scope{Kind: KindBuyer})
+	purged, err := f.nodes[1].Purge(t.Context(), Scope{Kind: KindBuyer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	x, err = f.nodes[1].Explain(t.Context(), aKey)
-	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != epoch || x.Tier != "" {
+	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != purged.Epoch || x.Tier != "" {
 		t.Errorf("after a purge: %+v, %v", x, err)
 	}
 	if _, err := f.nodes[0].Explain(t.Context(), Key{Kind: "admin"}); err != ErrUnknownKind {

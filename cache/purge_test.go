@@ -212,7 +212,7 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 	for _, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
 		f := newFleet(t, 1)
 		f.warm(t, aKey)
-		epoch, err := f.nodes[0].Purge(t.Context(), scope)
+		purged, err := f.nodes[0].Purge(t.Context(), scope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,11 +224,47 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 			_, _ = f.nodes[0].Get(t.Context(), aKey)
 			f.clock.add(25 * time.Second) // each look-up has to ask Redis
 			settled(f.nodes[0])
-			return strings.HasSuffix(f.srv.Do("GET", key), fmt.Sprint("\n", epoch))
+			return strings.HasSuffix(f.srv.Do("GET", key), fmt.Sprint("\n", purged.Epoch))
 		})
 		if ttl := f.srv.Do("PTTL", key); ttl == ":-1" {
 			t.Error("the epoch has no end")
 		}
+	}
+}
+
+// TestAListOfBeforeALostPurgeIsRefused: a replica that had not taken the purge
+// became the master, and has the list of before.
+func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey)
+	rdb, n := f.nodes[0].opts.Redis, f.nodes[0].redis.names(aKey, "")
+	before := rdb.Get(t.Context(), n.entry).Val()
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, f.nodes[1], aKey)
+	for i, l := range f.nodes {
+		l.local.InvalidateAll()
+		runtime.GC() // of what nothing but the list held
+		if err := errors.Join(rdb.Del(t.Context(), n.epoch).Err(), rdb.Set(t.Context(), n.entry, before, time.Minute).Err()); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustGet(t, l, aKey); r.Outcome != Miss {
+			t.Errorf("node %d served the list of before as %s", i, r.Outcome)
+		}
+		f.settled()
+	}
+}
+
+func TestOnlySoManyPurgesAreRemembered(t *testing.T) {
+	e := newEpochs()
+	for i := range 2 * recentPurges {
+		account := fmt.Sprint("account-", i)
+		e.remember(account, e.of(account), i%2 == 0)
+		e.remember(account, e.of(account), false) // its own message
+	}
+	if len(e.recent) != recentPurges || len(e.own()) != recentPurges/2 {
+		t.Errorf("%d are remembered, %d of them as its own", len(e.recent), len(e.own()))
 	}
 }
 
@@ -237,9 +273,9 @@ func TestAPurgeWithoutRedisWorksInTheProcess(t *testing.T) {
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	mustGet(t, l, aKey)
 	mustGet(t, l, otherKey)
-	epoch, err := l.Purge(t.Context(), Scope{Account: "acme"})
-	if err != nil || epoch != 1 {
-		t.Fatalf("epoch %d, %v", epoch, err)
+	purged, err := l.Purge(t.Context(), Scope{Account: "acme"})
+	if err != nil || purged.Epoch != 1 {
+		t.Fatalf("%+v, %v", purged, err)
 	}
 	if _, ok := l.Lookup(aKey); ok {
 		t.Error("still served")

@@ -29,6 +29,7 @@ const (
 	redisDial       = 150 * time.Millisecond // TLS included; the call itself gives up earlier
 	redisPoolWait   = 80 * time.Millisecond
 	redisConns      = 64
+	maxReplicas     = 16 // that a purge can wait for
 )
 
 // RedisConfig is the `redis:` section. Without Addrs there is no Redis and the
@@ -49,6 +50,11 @@ type RedisConfig struct {
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
 	// longer than one and a half of it, whatever Redis does. 0: 100ms.
 	Timeout time.Duration `yaml:"timeout"`
+	// MinReplicas is how many replicas of Redis must have taken a purge before it
+	// is acknowledged, so that a fail-over to one of them does not lose it. With
+	// fewer in time the purge is in force, but reported as failed. 0: a purge does
+	// not wait for replicas.
+	MinReplicas int `yaml:"min_replicas"`
 }
 
 // RedisTLS says how to reach Redis over TLS. Any field set turns it on.
@@ -77,6 +83,9 @@ func (c RedisConfig) Validate() error {
 	c.TLS.validate(&p)
 	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxRedisTimeout) {
 		p.add("timeout", "must be between 1ms and 5s")
+	}
+	if c.MinReplicas < 0 || c.MinReplicas > maxReplicas {
+		p.add("min_replicas", "must be between 0 and %d", maxReplicas)
 	}
 	if c.DB < 0 {
 		p.add("db", "must not be negative")

@@ -32,9 +32,11 @@ local n = string.format('%.0f', math.max(tonumber(before) + 1, tonumber(ARGV[2])
 redis.call('SET', KEYS[1], n, 'PX', ARGV[1])
 redis.call('PUBLISH', ARGV[3], before .. ' ' .. n .. ' ' .. ARGV[4])
 return n`)
-	// restoreScript raises an epoch to ARGV[2] unless it is there already.
-	restoreScript = redis.NewScript(`local e = tonumber(redis.call('GET', KEYS[1]) or '0')
-if e < tonumber(ARGV[2]) then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1]) end
+	// restoreScript raises an epoch to ARGV[2] unless it is there already. It
+	// writes in any case, so that WAIT has something to wait for.
+	restoreScript = redis.NewScript(`local e = redis.call('GET', KEYS[1]) or '0'
+if tonumber(e) < tonumber(ARGV[2]) then e = ARGV[2] end
+redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
 return 0`)
 )
 
@@ -45,12 +47,19 @@ type store struct {
 	prefix  string
 	timeout time.Duration // of one call
 	writes  chan struct{}
+
+	minReplicas int // that must have a purge
+	// masterOf returns the client of the one server that takes writes of a key.
+	masterOf func(ctx context.Context, key string) (*redis.Client, error)
 }
 
 func newStore(rdb redis.UniversalClient, prefix string) *store {
 	s := &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", timeout: redisTimeout, writes: make(chan struct{}, maxWrites)}
 	if c, ok := rdb.(interface{ CallTimeout() time.Duration }); ok {
 		s.timeout = c.CallTimeout()
+	}
+	if c, ok := rdb.(*guarded); ok {
+		s.minReplicas, s.masterOf = c.minReplicas, c.masterOf
 	}
 	return s
 }
@@ -166,6 +175,24 @@ func (s *store) restore(ctx context.Context, key string, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return restoreScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), epoch).Err()
+}
+
+// replicate writes the epoch once more, in case a new master has lost it, and
+// waits for replicas to have it. It returns how many do; fewer than wanted after
+// half of a call's time is no error.
+func (s *store) replicate(ctx context.Context, key string, epoch uint64) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	master, err := s.masterOf(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	p := master.Pipeline() // WAIT counts what was written on its own connection
+	write := restoreScript.Eval(ctx, p, []string{key}, epochLife.Milliseconds(), epoch)
+	wait := p.Do(ctx, "wait", s.minReplicas, (s.timeout / 2).Milliseconds())
+	_, _ = p.Exec(ctx) // each command has its own error
+	n, err := wait.Int()
+	return n, errors.Join(write.Err(), err)
 }
 
 // purges reads the number of the last purge, and after it the kinds' epochs: a

@@ -62,6 +62,7 @@ type watcher struct {
 	mu        sync.Mutex
 	known     bool
 	last      uint64 // sequence number of the last purge heard of or polled
+	lost      bool   // Redis has forgotten purges, and was not given them back yet
 	wakes     map[string]*wake
 }
 
@@ -109,6 +110,7 @@ func (w *watcher) heard(n notice, missed func()) {
 	defer w.mu.Unlock()
 	if w.known && n.Before != w.last && n.Seq != w.last { // the latter: polled already
 		missed()
+		w.lost = w.lost || n.Before < w.last && n.Seq > w.last
 	}
 	w.last = max(w.last, n.Seq)
 }
@@ -121,7 +123,24 @@ func (w *watcher) polled(seq uint64, missed func()) {
 	if !w.known || seq != w.last {
 		missed()
 	}
+	w.lost = w.lost || w.known && seq < w.last
 	w.known, w.last = true, seq
+}
+
+// takeLost tells whether Redis has forgotten purges, once.
+func (w *watcher) takeLost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lost := w.lost
+	w.lost = false
+	return lost
+}
+
+// forgotten has the next poll give the purges back again.
+func (w *watcher) forgotten() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = true
 }
 
 // watch runs until the cache is closed: one goroutine polls, one listens.
@@ -178,8 +197,10 @@ func (l *Lists) hear(m any) {
 func (l *Lists) apply(n notice) {
 	if i, ok := indexOf(n.Kind); ok {
 		l.epochs.kinds[i].rise(n.Epoch)
-	} else if c := l.epochs.known(n.Account); c != nil {
+	} else {
+		c := l.epochs.of(n.Account)
 		c.rise(n.Epoch)
+		l.epochs.remember(n.Account, c, false)
 	}
 	l.watcher.heard(n, l.doubt)
 }
@@ -200,6 +221,26 @@ func (l *Lists) poll(ctx context.Context) error {
 		}
 	}
 	l.watcher.polled(seq, l.doubt) // after the kinds: the number stands for all that it counts
+	if l.watcher.takeLost() {
+		return l.restoreOwn(ctx)
+	}
+	return nil
+}
+
+// restoreOwn gives a Redis that has lost its memory the purges of accounts that
+// this node made, and tells the others, which may have missed them.
+func (l *Lists) restoreOwn(ctx context.Context) error {
+	for _, r := range l.epochs.own() {
+		n := notice{Account: r.account, Epoch: r.cell.epoch.Load()}
+		err := l.redis.restore(ctx, l.redis.accountKey(r.account)+"epoch", n.Epoch)
+		if err == nil {
+			err = l.redis.announce(ctx, n)
+		}
+		if err != nil {
+			l.watcher.forgotten()
+			return err
+		}
+	}
 	return nil
 }
 

@@ -190,11 +190,16 @@ func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
 		sessions.Wrong = wrong
 	}
 	ttl := func() any { return a.lab.report() }
-	purge := func(ctx context.Context, kind, account string) (uint64, error) {
-		return a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
+		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), Sessions: sessions, TTL: ttl, Purge: purge, TopAccounts: a.accounts, Version: version,
+		Gatherer: a.gatherer(), Sessions: sessions, TTL: ttl, TopAccounts: a.accounts, Version: version,
+		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
+			reply, err := purge(ctx, kind, account)
+			return reply.Epoch, err
+		},
 		Explain: func(ctx context.Context, parameters url.Values) (any, error) {
 			want, err := ops.ParseExplainRequest(parameters.Encode())
 			if err != nil {

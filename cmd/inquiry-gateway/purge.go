@@ -55,6 +55,9 @@ func showPurge(c *cli.Command, want ops.PurgeRequest, body []byte) error {
 	if want.Account != "" {
 		what = "all lists of the account " + printable(want.Account)
 	}
+	if reply.Wanted > 0 {
+		what += fmt.Sprintf("; %d replicas of Redis have it", reply.Replicas)
+	}
 	_, err := fmt.Fprintf(out, "purged: %s; epoch %d\n", what, reply.Epoch)
 	return err
 }

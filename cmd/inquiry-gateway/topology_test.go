@@ -37,6 +37,58 @@ func TestSentinelFailsOver(t *testing.T) {
 	nothingDenied(t, s.Replica)
 }
 
+// A purge that comes while Redis changes its master is taken all the same, and
+// says how many replicas have it where that matters.
+func TestPurgeDuringAFailOver(t *testing.T) {
+	t.Parallel() // it waits for the sentinel
+	s := redistest.StartSentinel(t)
+	user := restricted(t, s.Master, s.Replica)
+	node := start(t, setup{yaml: fmt.Sprintf("redis: {addrs: [%q], master_name: %s, min_replicas: 1, %s}", s.Sentinel.Addr, s.MasterName, user)})
+	purge := func() (stdout, stderr string, code int) {
+		return command(t, "purge", "--ops", node.app.ops.url(), "--kind", "buyer", "--json")
+	}
+	out, _, code := purge()
+	if code != 0 || !strings.Contains(out, `"replicas":1,"wanted_replicas":1`) {
+		t.Errorf("with a replica: exit %d, %s", code, out)
+	}
+	nothingDenied(t, s.Master)
+
+	s.Master.Pause()
+	defer s.Master.Resume()
+	_, err, code := purge() // the new master has no replica
+	if code != 1 || !strings.Contains(err, "purged on all nodes, but only 0 of 1 wanted replicas") {
+		t.Errorf("while the master changes, and without a replica: exit %d, %s", code, err)
+	}
+}
+
+// Redis is killed right after a purge and comes back empty; a node that was cut
+// off meanwhile learns of the purge from the node that made it.
+func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
+	server := redistest.Start(t)
+	cable := redistest.NewProxy(t, server.Addr)
+	yaml := "redis: {addrs: [%q], " + patience + "}"
+	first := start(t, setup{yaml: fmt.Sprintf(yaml, server.Addr)})
+	second := start(t, setup{yaml: fmt.Sprintf(yaml, cable.Addr), joins: first})
+	hit := func() bool {
+		return strings.HasPrefix(second.get(buyerList, "buyer").header.Get("Cache-Status"), "inquiry-gateway; hit")
+	}
+	second.eventually("the list is cached", hit)
+	cable.Cut()
+	if _, text, code := command(t, "purge", "--ops", first.app.ops.url(), "--account", legacy.BuyerTypical); code != 0 {
+		t.Fatal(text)
+	}
+	server.Kill()
+	second.eventually("the node knows that it is cut off", func() bool { return second.redisState() == "down" })
+	if !hit() {
+		t.Error("without Redis the policy alone decides, and it allows this list")
+	}
+	server.Restart()
+	cable.Mend()
+	back := time.Now()
+	second.eventually("the old list is gone", func() bool { return !hit() })
+	t.Logf("gone %s after Redis was back", time.Since(back))
+}
+
 // slowPlan limits the accounts on it; keysInFleet has the keys in Redis, and the
 // version read so often that a lost message is no matter.
 const (

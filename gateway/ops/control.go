@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 )
@@ -18,12 +19,16 @@ type PurgeRequest struct {
 }
 
 // PurgeReply tells the new epoch; lists of an older one are not served any more.
+// A purge that fewer replicas have than wanted is no success: it is in force, and
+// a fail-over of Redis can lose it.
 type PurgeReply struct {
-	Epoch uint64 `json:"epoch"`
+	Epoch    uint64 `json:"epoch"`
+	Replicas int    `json:"replicas,omitempty"`        // of Redis that have it; counted only where some are wanted
+	Wanted   int    `json:"wanted_replicas,omitempty"` // redis.min_replicas
 }
 
 // purge drops cached lists over the fleet.
-func purge(do func(ctx context.Context, kind, account string) (uint64, error)) http.HandlerFunc {
+func purge(do func(ctx context.Context, kind, account string) (PurgeReply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body PurgeRequest
 		if err := decode(r, &body); err != nil {
@@ -38,13 +43,25 @@ func purge(do func(ctx context.Context, kind, account string) (uint64, error)) h
 			http.Error(w, "kind must be buyer or seller", http.StatusBadRequest)
 			return
 		}
-		epoch, err := do(r.Context(), body.Kind, body.Account)
+		reply, err := do(r.Context(), body.Kind, body.Account)
 		if err != nil {
-			http.Error(w, "purged on this node only; repeat it when Redis is back: "+err.Error(), http.StatusBadGateway)
+			http.Error(w, PurgeFailed(reply, err), http.StatusBadGateway)
 			return
 		}
-		answer(w, PurgeReply{Epoch: epoch})
+		answer(w, reply)
 	}
+}
+
+// PurgeFailed says what a purge that failed has reached, and what to do.
+func PurgeFailed(reply PurgeReply, err error) string {
+	if reply.Epoch == 0 {
+		return "purged on this node only; repeat it when Redis is back: " + err.Error()
+	}
+	if reply.Replicas < reply.Wanted {
+		return fmt.Sprintf("purged on all nodes, but only %d of %d wanted replicas of Redis have it, so that a fail-over can lose it; repeat it when the replicas are back: %v",
+			reply.Replicas, reply.Wanted, err)
+	}
+	return "purged, but not all nodes may know at once; repeat it: " + err.Error()
 }
 
 func decode(r *http.Request, into any) error {

@@ -29,8 +29,9 @@ type Options struct {
 	// Console is the page at "/"; it asks for the token by itself. Nil: none.
 	Console http.Handler
 	// Purge makes the lists of a kind or of an account unservable over the
-	// fleet and returns their new epoch. Nil: /ops/purge is not there.
-	Purge func(ctx context.Context, kind, account string) (uint64, error)
+	// fleet and returns their new epoch. With an error, what is set of the reply
+	// was reached all the same. Nil: /ops/purge is not there.
+	Purge func(ctx context.Context, kind, account string) (PurgeReply, error)
 	// Config gives the configuration that runs, secrets hidden, as YAML. Nil:
 	// /ops/config is not there.
 	Config func() string

@@ -84,6 +84,9 @@ func (c *Console) doPurge(w http.ResponseWriter, r *http.Request, v view) {
 	v.Purge.Done, v.Purge.Epoch = err == nil, epoch
 	if err != nil {
 		v.Purge.Error, status = "Purged on this node only; repeat it when Redis is back: "+err.Error(), http.StatusBadGateway
+		if epoch != 0 {
+			v.Purge.Error = "Purged, but not as wanted: " + err.Error()
+		}
 	}
 	c.write(w, status, "purged", v)
 }
