@@ -12,8 +12,10 @@
 //     made it gives it back and tells the others again at its next poll. Each
 //     node remembers the last 1,024 accounts that were purged, and refuses their
 //     older lists meanwhile. redis.min_replicas has a purge wait for replicas.
-//   - One node fills a key for the fleet. When it dies the others find out within
-//     a second; they wait no longer than half of the fill's deadline.
+//   - One node fills a key for the fleet, and the callers of all nodes wait for
+//     its answer as long as they have time. When it dies the others find out
+//     within a second. A fill has all of its time whenever it begins, and none
+//     begins that nobody waits for.
 //   - A slow Redis adds at most one and a half of its timeout to a miss, and
 //     nothing to a hit of the in-process tier. Once its breaker is open only a
 //     prober calls it.

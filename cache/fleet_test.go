@@ -107,6 +107,49 @@ func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
+// TestNodesThatNobodyAsksDoNotFill: the legacy hangs, and all callers have left
+// when the first fill ends.
+func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
+	f := newFleet(t, 3)
+	f.hold = make(chan struct{}) // never closed
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, l := range f.nodes {
+		l.opts.FillTimeout = 600 * time.Millisecond
+		wg.Go(func() { _, _ = l.Get(ctx, aKey) })
+	}
+	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
+	leave()
+	wg.Wait()
+	f.settled()
+	if n := f.calls.Load(); n != 1 {
+		t.Errorf("%d fills", n)
+	}
+}
+
+// TestALateFillHasAllOfItsTime: another node's fill ended shortly before the
+// caller's time is up.
+func TestALateFillHasAllOfItsTime(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	l.opts.FillTimeout = time.Second
+	var left time.Duration
+	fill := l.opts.Fill
+	l.opts.Fill = func(ctx context.Context, k Key) (Content, error) {
+		end, _ := ctx.Deadline()
+		left = time.Until(end)
+		return fill(ctx, k)
+	}
+	f.srv.Do("SET", l.redis.names(aKey, "").lease, "another node", "PX", "700")
+	if r := mustGet(t, l, aKey); r.Outcome != Miss {
+		t.Errorf("outcome %s", r.Outcome)
+	}
+	settled(l)
+	if left < 900*time.Millisecond {
+		t.Errorf("a fill began with %s of 1s left", left)
+	}
+}
+
 func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
 	f := newFleet(t, 1)
 	f.hold = make(chan struct{})

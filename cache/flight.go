@@ -39,6 +39,9 @@ type flight struct {
 	stale       atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
 	span        trace.Span            // nil: not traced
 
+	callers int         // that wait for it; guarded by Lists.mu
+	maxWait *time.Timer // for another node's fill; each caller that joins starts it again
+
 	settle sync.Once
 	done   chan struct{} // closed when settled
 
@@ -50,18 +53,28 @@ type flight struct {
 }
 
 // join returns the flight of the query's base, and whether this call started it.
+// The caller must leave it.
 func (l *Lists) join(ctx context.Context, q query) (*flight, bool, error) {
 	t := l.terms(q)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f, ok := l.flights[q.base]; ok && !l.outdated(f) {
 		f.terms = f.terms.stricter(t)
+		f.callers++
+		f.maxWait.Reset(l.maxWait())
 		return f, false, nil
 	}
 	if l.closed {
 		return nil, false, ErrClosed
 	}
-	return l.launch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: t}), true, nil
+	return l.launch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: t, callers: 1}), true, nil
+}
+
+// leave is called by each caller that does not wait for the flight any more.
+func (l *Lists) leave(f *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.callers--
 }
 
 // refresh starts a background flight unless the base has one already.
@@ -83,9 +96,9 @@ func (l *Lists) relaunch(ctx context.Context, f *flight) {
 	l.launch(ctx, f)
 }
 
-// leave takes a flight out of those that can be joined, unless somebody has
+// detach takes a flight out of those that can be joined, unless somebody has
 // joined with stricter terms than the given ones.
-func (l *Lists) leave(f *flight, t terms) bool {
+func (l *Lists) detach(f *flight, t terms) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f.terms != t {
@@ -113,6 +126,7 @@ func (l *Lists) outdated(f *flight) bool {
 // launch needs l.mu. The flight keeps the caller's values, not its end.
 func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	f.done = make(chan struct{})
+	f.maxWait = time.NewTimer(l.maxWait())
 	f.stale.Store(f.have)
 	l.flights[f.key] = f
 	l.wg.Add(1)
@@ -124,13 +138,9 @@ func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 func (l *Lists) fly(ctx context.Context, f *flight) {
 	defer l.wg.Done()
 	defer f.arrive()
-	ctx, cancel := context.WithTimeout(ctx, l.opts.FillTimeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
-	watchdog := time.AfterFunc(l.opts.FillTimeout+overdueGrace, func() {
-		l.land(f, func() { f.err = ErrFillOverdue })
-	})
-	defer watchdog.Stop()
 	// Only a panic or Goexit leaves the flight unsettled.
 	defer func() {
 		if p := recover(); p != nil {

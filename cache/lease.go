@@ -28,13 +28,15 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 )
 
 // contend makes one node of the fleet fill. It returns with the lease, or with
-// the flight settled by what another node filled, or with neither: then Redis
-// is in trouble or the wait was long enough, and this node fills on its own.
+// the flight settled, or with neither: then Redis is in trouble or the lease is
+// stuck, and this node fills on its own. It waits as long as another node fills:
+// that one's answer comes before any that begins later.
 func (l *Lists) contend(ctx context.Context, f *flight) {
-	patience := time.NewTimer(l.opts.FillTimeout / 2)
-	defer patience.Stop()
+	defer f.maxWait.Stop()
 	pause := lookFirst
 	mode := readAndAcquire
+	var holder string
+	var since time.Time // that it holds the lease, as far as is known here
 	for {
 		w := l.watcher.await(f.names.entry) // before the read, so that no message falls between
 		r, settled, err := l.look(ctx, f, mode)
@@ -44,19 +46,54 @@ func (l *Lists) contend(ctx context.Context, f *flight) {
 			return
 		}
 		f.waited = true
-		if mode == readAndCheck && !r.lease {
-			mode = readAndAcquire // the holder is gone and has left nothing
-			l.watcher.forget(f.names.entry, w)
-			continue
+		if mode == readAndCheck {
+			switch {
+			case r.holder == "": // it is gone and has left nothing
+				l.watcher.forget(f.names.entry, w)
+				if l.abandon(f, false) {
+					return
+				}
+				mode = readAndAcquire
+				continue
+			case r.holder != holder:
+				holder, since = r.holder, time.Now()
+			case time.Since(since) > l.opts.FillTimeout: // longer than any fill takes
+				l.watcher.forget(f.names.entry, w)
+				return
+			}
 		}
 		mode = readAndCheck
-		ok := l.pause(ctx, w, patience, pause)
+		ok := l.pause(ctx, f, w, pause)
 		l.watcher.forget(f.names.entry, w)
 		if !ok {
-			return
+			if ctx.Err() != nil || l.abandon(f, true) {
+				return
+			}
+			f.maxWait.Reset(l.maxWait())
 		}
 		pause = min(2*pause, l.lookMost())
 	}
+}
+
+// maxWait is how long a flight waits for other nodes after its last caller came.
+// By then all callers have left; it is a little longer than a stuck lease needs
+// to be found out.
+func (l *Lists) maxWait() time.Duration { return l.opts.FillTimeout + leaseLife }
+
+// abandon ends a flight that nobody waits for any more, so that it does not ask
+// the legacy for nobody. A refresh has no callers, and is abandoned only if it
+// has waited too long.
+func (l *Lists) abandon(f *flight, late bool) bool {
+	l.mu.Lock()
+	alone := f.callers == 0 && (late || !f.background)
+	if alone && l.flights[f.key] == f {
+		delete(l.flights, f.key) // who asks from now on starts another
+	}
+	l.mu.Unlock()
+	if alone {
+		l.land(f, func() { f.err = ErrFillOverdue })
+	}
+	return alone
 }
 
 func (l *Lists) lookMost() time.Duration {
@@ -66,14 +103,14 @@ func (l *Lists) lookMost() time.Duration {
 	return lookDeaf
 }
 
-// pause waits for a message or for d; false: the wait is over altogether.
-func (l *Lists) pause(ctx context.Context, w *wake, patience *time.Timer, d time.Duration) bool {
+// pause waits for a message or for d; false: the flight has waited too long.
+func (l *Lists) pause(ctx context.Context, f *flight, w *wake, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-w.done:
 	case <-t.C:
-	case <-patience.C:
+	case <-f.maxWait.C:
 		return false
 	case <-ctx.Done():
 		return false
@@ -81,8 +118,9 @@ func (l *Lists) pause(ctx context.Context, w *wake, patience *time.Timer, d time
 	return true
 }
 
-// keepLease renews the flight's lease until stop is called, so that a slow fill
-// stays the only one and a dead node is found out quickly.
+// keepLease renews the flight's lease until stop is called or the fill's time is
+// up, so that a slow fill stays the only one, a dead node is found out quickly,
+// and a fill that hangs is not waited for.
 func (l *Lists) keepLease(ctx context.Context, f *flight) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	n := f.names

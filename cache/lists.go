@@ -245,6 +245,7 @@ func (l *Lists) find(ctx context.Context, q query) (Result, error) {
 	if err != nil {
 		return l.standIn(q, have, nil, err)
 	}
+	defer l.leave(f)
 	defer l.wait(ctx, f, leader)()
 	select {
 	case <-f.done:

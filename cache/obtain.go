@@ -116,7 +116,7 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 	default:
 		outcome = StaleRevalidate
 	}
-	if !l.leave(f, terms) {
+	if !l.detach(f, terms) {
 		return l.offer(ctx, f, e, tier) // ends: terms only get stricter, and there are few
 	}
 	l.land(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
@@ -126,8 +126,16 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 	return true
 }
 
-// fill asks the legacy and settles the flight with its answer.
+// fill asks the legacy and settles the flight with its answer. It has the whole
+// FillTimeout, however long the flight has waited before: if its callers leave
+// meanwhile, the list is there when they ask again.
 func (l *Lists) fill(ctx context.Context, f *flight) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.FillTimeout)
+	defer cancel()
+	watchdog := time.AfterFunc(l.opts.FillTimeout+overdueGrace, func() {
+		l.land(f, func() { f.err = ErrFillOverdue })
+	})
+	defer watchdog.Stop()
 	t := l.epochs.tag(f.kind, f.cell)
 	f.tag.Store(&t)
 	if f.leased {

@@ -72,7 +72,10 @@ func (s *store) slow() time.Duration { return s.timeout / 2 }
 type reading struct {
 	raw   []byte // nil: nothing there
 	epoch uint64 // the account's
-	lease bool   // readAndAcquire: it is ours now; readAndCheck: somebody has it
+	lease bool   // readAndAcquire: it is ours now
+	// holder is the token of the flight that has the lease, of any node; empty:
+	// nobody has it. For readAndCheck.
+	holder string
 }
 
 // extra is what read does with the list's lease in the same round trip.
@@ -92,12 +95,12 @@ func (s *store) read(ctx context.Context, n names, limit int, x extra) (reading,
 	defer cancel()
 	p := s.rdb.Pipeline()
 	var won *redis.BoolCmd
-	var held *redis.IntCmd
+	var holder *redis.StringCmd
 	switch x {
 	case readAndAcquire: // before the value: who gets the lease sees what the last holder stored
 		won = p.SetNX(ctx, n.lease, n.token, leaseLife)
 	case readAndCheck: // before the value: when nobody has it any more, its value is there
-		held = p.Exists(ctx, n.lease)
+		holder = p.Get(ctx, n.lease)
 	}
 	value := p.GetRange(ctx, n.entry, 0, int64(limit))
 	epoch := p.Get(ctx, n.epoch)
@@ -111,10 +114,10 @@ func (s *store) read(ctx context.Context, n names, limit int, x extra) (reading,
 	if won != nil {
 		r.lease, err = won.Val(), won.Err()
 	}
-	if held != nil {
-		r.lease, err = held.Val() > 0, held.Err()
+	if holder != nil {
+		r.holder, err = holder.Result()
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return r, err
 	}
 	if b, err := value.Bytes(); err == nil && len(b) > 0 {

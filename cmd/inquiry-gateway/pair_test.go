@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache/redistest"
@@ -105,6 +106,38 @@ func (p *program) requests() (stop func() (int64, string)) {
 		end()
 		text, _ := wrong.Load().(string)
 		return n.Load(), text
+	}
+}
+
+// A legacy that needs more than half of the time that callers have is asked once
+// per list by the whole fleet, and every caller gets the answer.
+func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
+	t.Parallel() // it waits for the legacy
+	s := setup{
+		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, patience),
+		upstream: []string{"  timeout: 2s", "  timeout: 2500ms"},
+	}
+	nodes := []*program{start(t, s)}
+	for s.joins = nodes[0]; len(nodes) < 3; {
+		nodes = append(nodes, start(t, s))
+	}
+	nodes[0].system.SetLatency(1800 * time.Millisecond)
+	var group sync.WaitGroup
+	for i := range 60 {
+		node, target, key := nodes[i%3], buyerList, "buyer"
+		if i%2 == 0 {
+			target, key = sellerList, "seller"
+		}
+		r := node.request(http.MethodGet, target, key)
+		group.Go(func() {
+			if a := node.do(r); a.status != http.StatusOK {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+	group.Wait()
+	if n := nodes[0].system.Requests(); n.Buyer != 1 || n.Seller != 1 {
+		t.Errorf("the legacy was asked %d and %d times for two lists", n.Buyer, n.Seller)
 	}
 }
 
