@@ -16,6 +16,9 @@
 //     its answer as long as they have time. When it dies the others find out
 //     within a second. A fill has all of its time whenever it begins, and none
 //     begins that nobody waits for.
+//   - Ages are counted on the clock of Redis, learnt with each poll, to within half
+//     of a round trip, on the safe side. If Redis fails over to a machine with
+//     another clock, lists stored before are wrong by the difference.
 //   - A slow Redis adds at most one and a half of its timeout to a miss, and
 //     nothing to a hit of the in-process tier. Once its breaker is open only a
 //     prober calls it.

@@ -11,10 +11,14 @@ import (
 // An encoded entry is
 //
 //	"IQE" version | kind, account, status, inquiry type, fingerprint |
-//	answered at (8, Unix ns) | kind epoch (8) | account epoch (8) | sum (16) |
+//	answered at (8, Unix ns on the clock of Redis) | kind epoch (8) | account epoch (8) | sum (16) |
 //	body | CRC-32C of all before (4)
 //
 // Strings and the body are a uvarint length and bytes, the rest is big endian.
+//
+// Nodes of before wrote the time of their own clock. The version is the same all
+// the same: during a rollout an age is wrong by a node's skew, as it was before,
+// while another version would hide the purges of one half from the other.
 const (
 	entryMagic  = "IQE\x02"
 	maxKeyPart  = 1 << 12
@@ -48,6 +52,7 @@ type origin struct {
 	key         Key
 	fingerprint string
 	answeredAt  time.Time
+	stamp       int64 // answeredAt on the clock of Redis; 0: on this node's
 	tag         tag
 }
 
@@ -75,7 +80,7 @@ func (e *Entry) encode() []byte {
 	for _, s := range e.parts() {
 		raw = append(binary.AppendUvarint(raw, uint64(len(s))), s...)
 	}
-	raw = binary.BigEndian.AppendUint64(raw, uint64(e.AnsweredAt.UnixNano()))
+	raw = binary.BigEndian.AppendUint64(raw, uint64(e.stamp))
 	raw = binary.BigEndian.AppendUint64(raw, e.tag.kind)
 	raw = binary.BigEndian.AppendUint64(raw, e.tag.account)
 	raw = append(raw, e.sum[:]...)
@@ -101,7 +106,8 @@ func decode(raw []byte) (*Entry, error) {
 	for _, s := range [...]*string{&o.key.Kind, &o.key.Account, &o.key.Status, &o.key.InquiryType, &o.fingerprint} {
 		*s = string(r.prefixed(maxKeyPart))
 	}
-	o.answeredAt = time.Unix(0, int64(r.uint64()))
+	o.stamp = int64(r.uint64())
+	o.answeredAt = time.Unix(0, o.stamp)
 	o.tag = tag{r.uint64(), r.uint64()}
 	var sum [sumSize]byte
 	copy(sum[:], r.take(sumSize))

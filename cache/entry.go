@@ -28,6 +28,7 @@ type Entry struct {
 	Identity Variant
 	values   [2]string // what ETag and Identity.Length are slices of
 
+	stamp int64         // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
 	sum   [sumSize]byte // of the identity body
 	held  int           // bytes of memory that the identity body lies in
 	coded [codingCount]coded
@@ -45,9 +46,12 @@ const entryOverhead = 900
 // newEntry builds an entry over a body, which must not be changed afterwards and
 // lies in held bytes of memory. It copies the key.
 func newEntry(o origin, sum [sumSize]byte, body []byte, held int) *Entry {
+	if o.stamp == 0 {
+		o.stamp = o.answeredAt.UnixNano()
+	}
 	e := &Entry{
 		Kind: o.key.Kind, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
-		spread: spreadOf(o.key, o.answeredAt.UnixNano()), sum: sum, held: held,
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: sum, held: held,
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries
@@ -101,9 +105,10 @@ func (e *Entry) belongsTo(k Key, fingerprint string) bool {
 		e.InquiryType == k.InquiryType && e.fingerprint == fingerprint
 }
 
-// newerThan compares moments of the legacy's answer; nil is oldest.
+// newerThan compares moments of the legacy's answer; nil is oldest. Two entries
+// with one stamp are of one fill, whatever the clocks say.
 func (e *Entry) newerThan(o *Entry) bool {
-	return e != nil && (o == nil || e.AnsweredAt.After(o.AnsweredAt))
+	return e != nil && (o == nil || e.stamp != o.stamp && e.AnsweredAt.After(o.AnsweredAt))
 }
 
 const sumSize = 16

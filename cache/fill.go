@@ -57,6 +57,9 @@ func (l *Lists) build(f *flight, o origin, c Content) *Entry {
 		c.AnsweredAt = now
 	}
 	o.answeredAt = c.AnsweredAt
+	if l.redis != nil {
+		o.stamp = l.redis.clock.stamp(c.AnsweredAt)
+	}
 	e := newEntry(o, bodySum(c.Body), c.Body, cap(c.Body))
 	e.cell, e.name = f.cell, l.nameOf(f.key)
 	return e
@@ -96,7 +99,7 @@ func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
 		return nil, errPurged
 	}
 	now := l.opts.Now()
-	age := now.Round(0).Sub(e.AnsweredAt)
+	age := l.redis.clock.age(now, e.stamp)
 	if age < -maxSkew {
 		return nil, errFuture
 	}

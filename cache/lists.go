@@ -33,6 +33,10 @@ type Options struct {
 	Logger      *slog.Logger
 	Registerer  prometheus.Registerer
 	Now         func() time.Time
+
+	// foreignTime is for tests whose Now has nothing to do with Redis' time: ages
+	// are counted on Now alone.
+	foreignTime bool
 }
 
 // withDefaults fills in the zero values.
@@ -120,6 +124,12 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	}
 	if opts.Redis != nil {
 		l.redis = newStore(opts.Redis, opts.Prefix)
+		if !opts.foreignTime {
+			l.redis.clock = &redisClock{now: opts.Now, log: opts.Logger}
+			if err := l.redis.clock.register(opts.Registerer); err != nil {
+				return nil, err
+			}
+		}
 		l.epochs.doubt.Store(1) // nothing is confirmed yet
 	}
 	if err := l.registerGauges(); err != nil {

@@ -48,6 +48,8 @@ type store struct {
 	timeout time.Duration // of one call
 	writes  chan struct{}
 
+	clock *redisClock // nil: this node's clock counts
+
 	minReplicas int // that must have a purge
 	// masterOf returns the client of the one server that takes writes of a key.
 	masterOf func(ctx context.Context, key string) (*redis.Client, error)
@@ -199,17 +201,20 @@ func (s *store) replicate(ctx context.Context, key string, epoch uint64) (int, e
 }
 
 // purges reads the number of the last purge, and after it the kinds' epochs: a
-// purge that is counted has raised its epoch already.
+// purge that is counted has raised its epoch already. The time of Redis comes
+// with them.
 func (s *store) purges(ctx context.Context) (seq uint64, kinds [kindCount]uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	p := s.rdb.Pipeline()
+	start, p := s.clock.start(), s.rdb.Pipeline()
 	last := p.Get(ctx, s.purgeKey())
+	clock := s.clock.ask(ctx, p, s.purgeKey())
 	var cmds [kindCount]*redis.StringCmd
 	for i, kind := range kindNames {
 		cmds[i] = p.Get(ctx, s.epochKey(Scope{Kind: kind}))
 	}
 	_, _ = p.Exec(ctx) // each command has its own error
+	s.clock.learn(start, clock)
 	seq, err = number(last)
 	for i := range cmds {
 		var e error

@@ -92,6 +92,7 @@ type outlets struct {
 	// getenv has the variables of OpenTelemetry, which say whether and where spans
 	// go.
 	getenv func(string) string
+	now    func() time.Time // of this node; nil: the system's clock
 }
 
 // newApp puts the parts together. On an error everything already opened is
@@ -136,6 +137,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		}),
 		Logger:     a.logger,
 		Registerer: a.registry,
+		Now:        a.now,
 	}); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		}
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
+		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice, Now: a.now,
 	}); err != nil {
 		return gen, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -106,6 +107,58 @@ func (p *program) requests() (stop func() (int64, string)) {
 		end()
 		text, _ := wrong.Load().(string)
 		return n.Load(), text
+	}
+}
+
+// Lists age on one clock, that of Redis, whatever the clocks of the nodes say:
+// none is served past its ttl, and none is thrown away before.
+func TestSkewedClocksDoNotChangeAges(t *testing.T) {
+	t.Parallel() // it waits for a ttl
+	const ttl = 2 * time.Second
+	for _, skew := range []time.Duration{-1500 * time.Millisecond, 0, 1500 * time.Millisecond} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			s := setup{yaml: fmt.Sprintf("cache: {jitter: 0, seller: {ttl: %s, stale_while_revalidate: 0s, stale_if_error: 0s}}\nredis: {addrs: [%q], %s}",
+				ttl, redistest.Start(t).Addr, patience)}
+			right := start(t, s)
+			s.joins, s.skew = right, skew
+			wrong := start(t, s)
+			for i, nodes := range [][2]*program{{right, wrong}, {wrong, right}} {
+				target := sellerList
+				if i == 1 {
+					target += "?status=pending"
+				}
+				asked := time.Now()
+				if a := nodes[0].get(target, "seller"); a.status != http.StatusOK {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+				answered := time.Now()
+				if got := nodes[1].get(target, "seller").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") && !strings.Contains(got, "collapsed") {
+					t.Fatalf("not the other node's list: %s", got)
+				}
+				before, last := right.system.Requests().Seller, time.Now()
+				nodes[1].eventually("the list is fetched again", func() bool {
+					now := time.Now()
+					nodes[1].get(target, "seller")
+					if right.system.Requests().Seller != before {
+						return true
+					}
+					last = now
+					return false
+				})
+				if age := last.Sub(answered); age > ttl {
+					t.Errorf("written by node %d, a list was served at an age of %s and more; its ttl is %s", i, age, ttl)
+				}
+				if age := time.Since(asked); age < ttl-100*time.Millisecond {
+					t.Errorf("written by node %d, a list was thrown away at an age of %s; its ttl is %s", i, age, ttl)
+				}
+			}
+			warned := strings.Contains(wrong.logs.String(), "this node's clock is not that of Redis")
+			off := wrong.metric("inquiry_gateway_redis_clock_offset_seconds")
+			if warned != (skew != 0) || math.Abs(off-skew.Seconds()) > 0.1 {
+				t.Errorf("the clock is said to be %f s ahead; warned %t", off, warned)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type program struct {
 	t        *testing.T
 	dir      string
+	skew     time.Duration
 	system   *legacy.Server
 	upstream string // the legacy system's URL
 	app      *app
@@ -51,6 +52,8 @@ type setup struct {
 	upstream []string
 	// backend stands in front of the legacy system where it is not nil.
 	backend http.Handler
+	// skew is how far the node's clock is ahead.
+	skew time.Duration
 }
 
 // sampleKeys are there in every test: two per account kind, and one for each
@@ -78,7 +81,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), logs: &logBuffer{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, logs: &logBuffer{}, keys: map[string]string{}}
 	if s.joins != nil {
 		p.system, p.upstream = s.joins.system, s.joins.upstream
 	} else {
@@ -132,7 +135,7 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(slog.NewJSONHandler(p.logs, nil)), requests: p.logs, spans: io.Discard, getenv: os.Getenv}); err != nil {
+	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(slog.NewJSONHandler(p.logs, nil)), requests: p.logs, spans: io.Discard, getenv: os.Getenv, now: func() time.Time { return time.Now().Add(p.skew) }}); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
