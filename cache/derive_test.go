@@ -164,7 +164,7 @@ func TestADerivedListsOwnTTLDecides(t *testing.T) {
 	step(30*time.Second, "answered", Hit, 35*time.Second, 2)
 	step(0, "", Miss, 0, 3)
 	step(5*time.Second, "answered", Hit, 5*time.Second, 3) // fresh still, but the base is newer
-	for n := range int64(3) { // a ttl of 0 asks each time, and once
+	for n := range int64(3) {                              // a ttl of 0 asks each time, and once
 		step(0, "x", Miss, 0, 4+n)
 	}
 }

@@ -27,6 +27,7 @@ func exampleConfig(t testing.TB, name string) Config {
 		RequestTimeout string `yaml:"request_timeout"`
 		Ops            map[string]string
 		Auth           map[string]string
+		RateLimit      map[string]float64 `yaml:"rate_limit"`
 		Upstream       Config
 	}{Upstream: DefaultConfig()}
 	if err := yaml.UnmarshalWithOptions(doc, &file, yaml.Strict()); err != nil {

@@ -40,6 +40,7 @@ func (n node) config(listen, ops string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: %s\nops: {listen: %s}\nrequest_timeout: 20s\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\n", listen, ops)
+	b.WriteString("rate_limit: {per_second: 0}\n") // off: few accounts make all the load
 	if n.tls {
 		b.WriteString("tls: {cert_file: cert.pem, key_file: key.pem}\n")
 	}
@@ -53,12 +54,12 @@ func (n node) config(listen, ops string) string {
 }
 
 // mapping is the delivered mapping of the legacy system with another address
-// and more time: what is measured here is cost, not patience.
+// and more time, and all places for any account: what is measured here is cost, not patience.
 func (n node) mapping() string {
 	const address, timeout = "base_url: http://127.0.0.1:9300", "timeout: 2s"
 	text := string(legacy.Mapping())
 	text = strings.Replace(text, address, fmt.Sprintf("base_url: http://%s/r%d", n.backend, n.records), 1)
-	return strings.Replace(text, timeout, "timeout: 15s", 1)
+	return strings.Replace(text, timeout, "timeout: 15s\n  max_concurrent_per_account: 64", 1)
 }
 
 // startNode writes the configuration beside the fixture's files and runs the
