@@ -23,11 +23,15 @@ type Options struct {
 	// UnknownKeys limits how often one client address is told that its key does
 	// not exist; beyond that it gets ErrTooManyAttempts. Zero: no limit.
 	UnknownKeys AttemptsConfig
+	Panics      prometheus.Counter // of goroutines, each a bug; nil: not counted
 }
 
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Panics == nil {
+		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
 	}
 	if o.Now == nil {
 		o.Now = time.Now

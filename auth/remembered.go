@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -54,6 +57,8 @@ type remembered struct {
 	attempts *attempts
 	metrics  *lookupMetrics
 	tracer   trace.Tracer // nil: no spans
+	panics   prometheus.Counter
+	log      *slog.Logger
 
 	good *otter.Cache[Digest, *entry]
 	bad  *otter.Cache[Digest, time.Time] // until when
@@ -134,7 +139,7 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 		return nil, err
 	}
 	return &remembered{
-		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces),
+		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces), panics: opts.Panics, log: opts.Logger,
 		attempts: newAttempts(p.attempts.PerSecond, p.attempts.Burst, opts.Now),
 		good:     good, bad: bad, flights: make(map[flightKey]*flight),
 	}, nil
@@ -266,15 +271,27 @@ func (r *remembered) fly(ctx context.Context, c Credential, client string, key f
 // askSafely asks with a deadline; a panic is an error of this question only.
 func (r *remembered) askSafely(ctx context.Context, c Credential) (g *Grant, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("%s: a bug: %v", r.name, p)
-		}
 		r.metrics.count(lookupResult(err))
 	}()
+	defer r.caught(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", r.name, p) })
 	defer r.metrics.time(time.Now())
 	ctx, cancel := context.WithTimeout(ctx, r.policy.timeout)
 	defer cancel()
 	return r.ask(ctx, c)
+}
+
+// caught ends a panic of the calling goroutine, which must defer it itself, and
+// tells failed of it, where that is not nil.
+func (r *remembered) caught(failed func(any)) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	r.panics.Inc()
+	r.log.Error("a goroutine panicked", "where", "auth", "panic", p, "stack", string(debug.Stack()))
+	if failed != nil {
+		failed(p)
+	}
 }
 
 // remember keeps an answer unless something was forgotten meanwhile. r.mu is

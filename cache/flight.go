@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -143,16 +144,27 @@ func (l *Lists) fly(ctx context.Context, f *flight) {
 	defer context.AfterFunc(l.life, cancel)()
 	// Only a panic or Goexit leaves the flight unsettled.
 	defer func() {
-		if p := recover(); p != nil {
-			l.opts.Logger.Error("a fill panicked", "kind", f.key.Kind, "panic", p, "stack", string(debug.Stack()))
-		}
 		l.land(f, func() {
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
 			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
 			f.err = ErrFillPanicked
 		})
 	}()
+	defer l.caught(nil)
 	l.obtain(ctx, f)
+}
+
+// caught ends a panic of the calling goroutine, which must defer it itself:
+// without it a bug, or what Redis sends, would end the process. err, where it is
+// not nil, is set.
+func (l *Lists) caught(err *error) {
+	if p := recover(); p != nil {
+		if err != nil {
+			*err = fmt.Errorf("cache: panic: %v", p)
+		}
+		l.opts.Panics.Inc()
+		l.opts.Logger.Error("a goroutine panicked", "where", "cache", "panic", p, "stack", string(debug.Stack()))
+	}
 }
 
 // land settles a flight once, with what set writes into it.

@@ -32,6 +32,7 @@ type Options struct {
 	Traces      trace.TracerProvider // nil: no spans
 	Logger      *slog.Logger
 	Registerer  prometheus.Registerer
+	Panics      prometheus.Counter // of goroutines, each a bug; nil: not counted
 	Now         func() time.Time
 
 	// foreignTime is for tests whose Now has nothing to do with Redis' time: ages
@@ -61,6 +62,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
+	}
+	if o.Panics == nil {
+		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -177,6 +177,7 @@ func (l *Lists) watch() {
 
 // hear takes one message.
 func (l *Lists) hear(m any) {
+	defer l.caught(nil) // of this message: the listener goes on
 	switch m := m.(type) {
 	case *redis.Subscription:
 		l.watcher.connected.Store(m.Kind == "subscribe")
@@ -210,7 +211,8 @@ func (l *Lists) doubt() { l.epochs.doubt.Add(1) }
 
 // poll reads the kinds' epochs and the number of the last purge. When it moved
 // without a message, every account's epoch is in doubt.
-func (l *Lists) poll(ctx context.Context) error {
+func (l *Lists) poll(ctx context.Context) (err error) {
+	defer l.caught(&err)
 	seq, kinds, err := l.redis.purges(ctx)
 	if err != nil {
 		return err

@@ -108,7 +108,9 @@ func upstreamProblem(e *upstream.Error) problem {
 	case upstream.FailureInvalid:
 		return problem{Problem: v1.ProblemUpstreamInvalidResponse()}
 	case upstream.FailureUpstream:
-		return problem{Problem: v1.ProblemUpstreamError()}
+		if e.Reason != "internal" { // a bug of ours
+			return problem{Problem: v1.ProblemUpstreamError()}
+		}
 	}
 	return problem{Problem: v1.ProblemInternalError()}
 }

@@ -90,9 +90,9 @@ func (a AuthConfig) keys() map[string]bool {
 }
 
 // newCredentials reads the secret once, so that a missing one is known at start.
-func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, now func() time.Time) (credentials, error) {
+func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, opts Options) (credentials, error) {
 	secret := func(field, path string) (*secretFile, error) {
-		s := &secretFile{path: path, now: now}
+		s := &secretFile{path: path, now: opts.Now}
 		if _, err := s.get(); err != nil {
 			return nil, &fieldError{"auth." + field, "the secret cannot be read: " + err.Error()}
 		}
@@ -112,7 +112,7 @@ func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, now fun
 		return &fixedHeader{cfg.Header, s, func(v string) string { return v }}, err
 	case authOAuth2:
 		s, err := secret("client_secret_file", cfg.ClientSecretFile)
-		return &tokens{cfg: cfg, secret: s, timeout: timeout, transport: t, now: now}, err
+		return &tokens{cfg: cfg, secret: s, timeout: timeout, transport: t, now: opts.Now, bugs: bugs{opts.Panics, opts.Logger}}, err
 	}
 	return noCredentials{}, nil
 }

@@ -44,6 +44,7 @@ type Options struct {
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: no other node is heeded
+	Panics     prometheus.Counter   // of goroutines, each a bug; nil: not counted
 }
 
 // Client fetches lists. It is safe for concurrent use.
@@ -60,6 +61,7 @@ type Client struct {
 	log       *slog.Logger
 	tracer    trace.Tracer // nil: no spans
 	fleet     *fleet.Advice
+	bugs      bugs
 }
 
 // endpoint is one of the two lists.
@@ -85,7 +87,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	creds, err := newCredentials(cfg.Auth, cfg.Timeout, transport, opts.Now)
+	creds, err := newCredentials(cfg.Auth, cfg.Timeout, transport, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +108,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		log:       opts.Logger,
 		tracer:    newTracer(opts.Traces),
 		fleet:     opts.Fleet,
+		bugs:      bugs{opts.Panics, opts.Logger},
 	}
 	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
 		plan := compileEndpoint(kind, ec, &problems{})
@@ -133,6 +136,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Panics == nil {
+		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "inquiry-gateway"

@@ -25,6 +25,7 @@ type tokens struct {
 	timeout   time.Duration
 	transport *transport
 	now       func() time.Time
+	bugs      bugs
 
 	mu      sync.Mutex
 	token   *oauth2.Token
@@ -82,11 +83,7 @@ func (t *tokens) refresh(ctx context.Context, done chan struct{}) {
 // request gets a token from the token endpoint. Its errors hold nothing of
 // the reply.
 func (t *tokens) request(ctx context.Context) (token *oauth2.Token, err error) {
-	defer func() {
-		if r := recover(); r != nil { // in a goroutine of ours it would end the process
-			err = fmt.Errorf("panic while getting a token: %v", r)
-		}
-	}()
+	defer t.bugs.catch(&err)
 	secret, err := t.secret.get()
 	if err != nil {
 		return nil, err

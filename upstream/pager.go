@@ -206,6 +206,7 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 	group.SetLimit(l.Concurrency)
 	for i := range answers {
 		group.Go(func() (err error) {
+			defer l.bugs.catch(&err)
 			answers[i], err = l.get(ctx, l.address(l.base, i+1, (i+1)*size))
 			return err
 		})

@@ -22,6 +22,7 @@ func (f *fetcher) secondCalls(ctx context.Context, r *reply) error {
 	group.SetLimit(p.concurrency)
 	for i, ids := range batches {
 		group.Go(func() (err error) {
+			defer f.bugs.catch(&err)
 			replies[i], err = f.secondCall(ctx, p, r.account, ids)
 			return err
 		})

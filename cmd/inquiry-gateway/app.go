@@ -54,6 +54,7 @@ type app struct {
 	traces   *traces               // with no provider where they are off
 	redis    redis.UniversalClient // nil without Redis
 	lists    *cache.Lists
+	panics   *prometheus.CounterVec // where
 	advice   *fleet.Advice
 	lab      *lab
 	accounts *console.TopAccounts
@@ -111,6 +112,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		return err
 	}
 	a.reloads = newReloadMetrics(a.registry)
+	a.panics = newPanics(a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
@@ -137,6 +139,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		}),
 		Logger:     a.logger,
 		Registerer: a.registry,
+		Panics:     a.panics.WithLabelValues("cache"),
 		Now:        a.now,
 	}); err != nil {
 		return err
@@ -287,9 +290,13 @@ func (a *app) run(asked context.Context) error {
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
 	group.Go(func() error { return a.watch(ctx) })
-	group.Go(func() error { a.console.Run(ctx); return nil })
 	group.Go(func() error {
-		a.lab.recheck(ctx, gateway.NewFill(fetchFunc(a.fetch)), a.current.Load().cfg.RequestTimeout, a.legacyHealthy)
+		defer a.caught("console", nil)
+		a.console.Run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		a.recheck(ctx, gateway.NewFill(fetchFunc(a.fetch)))
 		return nil
 	})
 	a.logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", version)
@@ -318,6 +325,17 @@ func (a *app) drain(ctx context.Context) {
 	case <-time.After(delay):
 	case <-again:
 	case <-ctx.Done():
+	}
+}
+
+// recheck lets the lab compare lists with what fill gets, until ctx ends. A panic
+// ends one comparison.
+func (a *app) recheck(ctx context.Context, fill cache.Fill) {
+	for ctx.Err() == nil {
+		func() {
+			defer a.caught("recheck", nil)
+			a.lab.recheck(ctx, fill, a.current.Load().cfg.RequestTimeout, a.legacyHealthy)
+		}()
 	}
 }
 

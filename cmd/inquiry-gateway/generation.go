@@ -45,7 +45,8 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		}
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice, Now: a.now,
+		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
+		Panics: a.panics.WithLabelValues("upstream"), Now: a.now,
 	}); err != nil {
 		return gen, err
 	}
@@ -87,7 +88,9 @@ func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := auth.Options{Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers(), UnknownKeys: gen.cfg.Auth.Attempts()}
+	opts := auth.Options{
+		Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers(), Panics: a.panics.WithLabelValues("auth"), UnknownKeys: gen.cfg.Auth.Attempts(),
+	}
 	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
 		return nil, err
 	}

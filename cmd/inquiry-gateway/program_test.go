@@ -34,6 +34,7 @@ type program struct {
 	upstream string // the legacy system's URL
 	app      *app
 	logs     *logBuffer
+	log      slog.Handler // writes to logs
 	client   *http.Client
 	keys     map[string]string // by key id
 	stop     func()
@@ -54,6 +55,8 @@ type setup struct {
 	backend http.Handler
 	// skew is how far the node's clock is ahead.
 	skew time.Duration
+	// log stands in front of the program's log where it is not nil.
+	log func(slog.Handler) slog.Handler
 }
 
 // sampleKeys are there in every test: two per account kind, and one for each
@@ -82,6 +85,9 @@ func sampleKeys() []caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	p := &program{t: t, dir: t.TempDir(), skew: s.skew, logs: &logBuffer{}, keys: map[string]string{}}
+	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
+		p.log = s.log(p.log)
+	}
 	if s.joins != nil {
 		p.system, p.upstream = s.joins.system, s.joins.upstream
 	} else {
@@ -135,7 +141,7 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(slog.NewJSONHandler(p.logs, nil)), requests: p.logs, spans: io.Discard, getenv: os.Getenv, now: func() time.Time { return time.Now().Add(p.skew) }}); err != nil {
+	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(p.log), requests: p.logs, spans: io.Discard, getenv: os.Getenv, now: func() time.Time { return time.Now().Add(p.skew) }}); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

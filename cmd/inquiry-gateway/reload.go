@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -134,13 +135,13 @@ func (a *app) reload() *generation {
 // load makes a generation of the file. Cache and limiter keep what they know and
 // change their policies last, when nothing can fail any more: Load has checked
 // both.
-func (a *app) load(path string) (*generation, error) {
+func (a *app) load(path string) (next *generation, err error) {
+	defer a.caught("reload", func(p any) { next, err = nil, fmt.Errorf("panic: %v", p) })
 	loaded, err := config.Load(path, config.Options{})
 	if err != nil {
 		return nil, err
 	}
-	next, err := a.newGeneration(loaded.Config)
-	if err != nil {
+	if next, err = a.newGeneration(loaded.Config); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(a.lists.SetConfig(a.memory.fit(loaded.Config.Cache)), a.lab.setConfig(loaded.Config.Cache), a.rate.SetConfig(loaded.Config.RateLimit)); err != nil {
