@@ -86,10 +86,14 @@ func New(opts Options) http.Handler {
 	// A page of another origin must not be able to purge through the browser of
 	// somebody who may.
 	protected := http.NewCrossOriginProtection().Handler(mux)
-	if opts.Sessions == nil {
-		return loopbackOnly(protected)
-	}
-	return protected
+	local := loopbackOnly(protected)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if opts.Sessions.Guarded() { // a reload may change it
+			protected.ServeHTTP(w, r)
+			return
+		}
+		local.ServeHTTP(w, r)
+	})
 }
 
 // requireToken lets in who carries the token or is signed in at the console.

@@ -111,7 +111,7 @@ func (c *Console) Handler() http.Handler {
 		secure(w.Header())
 		switch {
 		case c.site.serve(w, r): // the sign-in form needs its style sheet
-		case r.URL.Path == "/console/login" && c.opts.Sessions != nil:
+		case r.URL.Path == "/console/login" && c.opts.Sessions.Guarded():
 			c.login(w, r)
 		case !c.opts.Sessions.Authorized(r):
 			c.refuse(w, r)

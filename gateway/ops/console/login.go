@@ -44,7 +44,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
-	if c.opts.Sessions != nil {
+	if c.opts.Sessions.Guarded() {
 		http.SetCookie(w, c.opts.Sessions.end(r))
 	}
 	seeHome(w)

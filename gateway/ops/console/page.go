@@ -78,7 +78,7 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, data any
 }
 
 func (c *Console) view(root string) view {
-	v := view{Root: root, Version: c.opts.Version, CanLogout: c.opts.Sessions != nil}
+	v := view{Root: root, Version: c.opts.Version, CanLogout: c.opts.Sessions.Guarded()}
 	if c.opts.Explain != nil {
 		v.Explain = &explainView{}
 	}

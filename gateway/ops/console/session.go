@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,37 +24,55 @@ const (
 // whoever signs in with the token gets a cookie that holds an end, a random part
 // and their HMAC under a key of this process. Only sessions that were signed out
 // before their end are kept; another process, or another token, ends them all. It
-// is safe for concurrent use.
+// is safe for concurrent use. A nil Sessions has no token.
 type Sessions struct {
 	// Wrong is told of wrong tokens; nil: nobody is. It is set before use.
 	Wrong *WrongTokens
 
-	token [sha256.Size]byte // hashed, so that comparing it tells not even its length
-	key   []byte
-	now   func() time.Time
+	secret atomic.Pointer[secret] // nil: everybody is let in
+	now    func() time.Time
 
 	mu    sync.Mutex
 	ended map[string]int64 // what the cookie says, and the end that it would have had, Unix seconds
 }
 
-// NewSessions makes the sessions of a token. An empty token: nil, which lets
-// everybody in. A nil now is time.Now.
+// secret is what a token comes down to.
+type secret struct {
+	token [sha256.Size]byte // hashed, so that comparing it tells not even its length
+	key   []byte
+}
+
+// NewSessions makes the sessions of a token; an empty one lets everybody in. A
+// nil now is time.Now.
 func NewSessions(token string, now func() time.Time) *Sessions {
-	if token == "" {
-		return nil
-	}
 	if now == nil {
 		now = time.Now
 	}
-	return &Sessions{token: sha256.Sum256([]byte(token)), key: []byte(rand.Text()), now: now, ended: map[string]int64{}}
+	s := &Sessions{now: now, ended: map[string]int64{}}
+	s.SetToken(token)
+	return s
 }
+
+// SetToken makes a token count from now on. Another one than before ends all
+// sessions.
+func (s *Sessions) SetToken(token string) {
+	switch x := s.secret.Load(); {
+	case token == "":
+		s.secret.Store(nil)
+	case x == nil || !x.is(token):
+		s.secret.Store(&secret{token: sha256.Sum256([]byte(token)), key: []byte(rand.Text())})
+	}
+}
+
+// Guarded tells whether there is a token.
+func (s *Sessions) Guarded() bool { return s != nil && s.secret.Load() != nil }
 
 // Authorized reports whether r carries the token as a bearer token, or the
 // cookie of a session that has not ended. A cookie comes along without the
 // person's doing, so whoever accepts it for a request that changes something
 // must refuse requests of other origins, as http.CrossOriginProtection does.
 func (s *Sessions) Authorized(r *http.Request) bool {
-	if s == nil || s.bearer(r) {
+	if !s.Guarded() || s.bearer(r) {
 		return true
 	}
 	_, _, ok := s.session(r)
@@ -65,9 +84,15 @@ func (s *Sessions) bearer(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && s.isToken(strings.TrimLeft(given, " "))
 }
 
+// isToken tells whether a person who signs in knows the token.
 func (s *Sessions) isToken(given string) bool {
+	x := s.secret.Load()
+	return x == nil || x.is(given)
+}
+
+func (x *secret) is(given string) bool {
 	got := sha256.Sum256([]byte(given))
-	return subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
+	return subtle.ConstantTimeCompare(got[:], x.token[:]) == 1
 }
 
 // session reads the request's cookie: what it says, and until when it is good.
@@ -88,8 +113,13 @@ func (s *Sessions) session(r *http.Request) (said string, end int64, ok bool) {
 	return said, end, !over
 }
 
+// mac is empty without a token.
 func (s *Sessions) mac(said string) string {
-	mac := hmac.New(sha256.New, s.key)
+	x := s.secret.Load()
+	if x == nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, x.key)
 	mac.Write([]byte(said))
 	return hex.EncodeToString(mac.Sum(nil))
 }

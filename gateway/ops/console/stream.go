@@ -37,7 +37,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case e, open := <-events:
-			if !open || !send(e) {
+			if !open || !c.opts.Sessions.Authorized(r) || !send(e) { // its session may have ended
 				return
 			}
 		case <-r.Context().Done():
