@@ -75,6 +75,10 @@ type Content struct {
 	Body       []byte    // handed over: the caller must not change it afterwards
 	AnsweredAt time.Time // zero or in the future: taken as now
 	NoStore    bool      // serve it, but keep it in no tier
+	// Fingerprint is that of the mapping that made the body. A list of another
+	// mapping than the one its flight began under is served to who waits for it,
+	// and kept in no tier.
+	Fingerprint string
 }
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the

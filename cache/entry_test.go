@@ -59,17 +59,31 @@ func TestALateAnswerDoesNotReplaceANewerOne(t *testing.T) {
 func TestAnotherMappingIsAnotherList(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	mapping := "v1"
-	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Fingerprint: func(string) string { return mapping }})
+	mappings := func() Fills { return Fills{Mappings: map[string]string{KindBuyer: mapping}} }
+	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
+		c.Fingerprint = mapping
+		return c, err
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustGet(t, l, aKey)
 	mapping = "v2"
+	apply, err := l.Prepare(testConfig(), mappings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply()
 	if _, ok := l.Lookup(aKey); ok {
 		t.Error("a list of the old mapping was served")
 	}
-	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("outcome %s", r.Outcome)
+	if r := mustGet(t, l, aKey); r.Outcome != Miss || !r.Stored {
+		t.Errorf("outcome %s, stored %t", r.Outcome, r.Stored)
+	}
+	mapping = "v3" // the legacy is asked with another mapping than the cache knows of
+	if r := mustGet(t, l, Key{Kind: KindBuyer, Account: "globex"}); r.Outcome != Miss || r.Stored {
+		t.Errorf("outcome %s, stored %t", r.Outcome, r.Stored)
 	}
 	closeLists(t, l)
 }

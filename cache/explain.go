@@ -43,7 +43,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		return Explanation{}, ErrUnknownKind
 	}
 	base, impossible := l.opts.Derivation.base(k)
-	f := &flight{key: base, kind: i, fingerprint: l.opts.Fingerprint(k.Kind)}
+	f := &flight{key: base, kind: i, fingerprint: l.fingerprint(i)}
 	f.cell = l.epochs.of(hashOf(k.Account))
 	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.doubt.Load()}
 	for _, key := range [...]Key{base, k} {

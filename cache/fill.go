@@ -27,7 +27,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 		l.backoff.failed(f.kind, f.key, err, l.opts.Now())
 		return nil, false, err
 	}
-	e := l.build(f, origin{key: f.key, fingerprint: f.fingerprint, tag: t}, c)
+	e := l.build(f, origin{key: f.key, fingerprint: c.Fingerprint, tag: t}, c)
 	e.doubt = doubt
 	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
 	if c.NoStore {
@@ -39,6 +39,8 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 	l.backoff.worked(f.kind, f.key) // not above: without the legacy nothing is known about it
 	p := l.policy.Load()
 	switch {
+	case e.fingerprint != f.fingerprint || e.fingerprint != p.kinds[f.kind].fingerprint:
+		l.metrics.unstored.WithLabelValues(unstoredMapping).Inc()
 	case e.Size() > p.maxEntry:
 		l.metrics.unstored.WithLabelValues(unstoredTooBig).Inc()
 	case p.of(f.kind, f.key.Status).lifetime() <= 0:

@@ -29,10 +29,10 @@ type flight struct {
 	background bool
 	terms      terms // the strictest of those who wait; guarded by Lists.mu
 
-	fingerprint string
-	refused     bool  // what Redis has was not believed
-	cell        *cell // of the account
-	names       names // with Redis only
+	fingerprint string // of the mapping when it began; its names in Redis have it
+	refused     bool   // what Redis has was not believed
+	cell        *cell  // of the account
+	names       names  // with Redis only
 	best        *Entry
 	leased      bool                  // the fleet's lease is ours
 	waited      bool                  // for the fill of another node
@@ -117,17 +117,21 @@ func (l *Lists) termsOf(f *flight) terms {
 	return f.terms
 }
 
-// outdated tells that a purge has come since the flight's fill began: who asks
-// now must not get what it brings.
+// outdated tells that a purge has come since the flight's fill began, or that
+// the mapping is another one: who asks now must not get what it brings.
 func (l *Lists) outdated(f *flight) bool {
 	t := f.tag.Load()
-	return t != nil && *t != l.epochs.tag(f.kind, f.cell)
+	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.epochs.tag(f.kind, f.cell)
 }
 
 // launch needs l.mu. The flight keeps the caller's values, not its end.
 func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	f.done = make(chan struct{})
 	f.maxWait = time.NewTimer(l.maxWait())
+	f.fingerprint = l.fingerprint(f.kind)
+	if f.have != nil && f.have.fingerprint != f.fingerprint {
+		f.have = nil // a reload came after the look-up
+	}
 	f.stale.Store(f.have)
 	l.flights[f.key] = f
 	l.wg.Add(1)

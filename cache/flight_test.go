@@ -188,7 +188,7 @@ func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
-		l, err := New(testConfig(), Options{FillTimeout: time.Hour, Fill: func(ctx context.Context, _ Key) (Content, error) {
+		l, err := New(testConfig(), Options{Fills: Fills{Timeout: time.Hour}, Fill: func(ctx context.Context, _ Key) (Content, error) {
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return Content{}, ctx.Err()

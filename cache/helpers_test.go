@@ -92,7 +92,7 @@ func (s setup) start(t testing.TB) *Lists {
 	if s.cfg.Local.MaxBytes == 0 {
 		s.cfg = testConfig()
 	}
-	l, err := New(s.cfg, Options{Fill: s.fill, FillTimeout: s.limit, Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil})
+	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit}, Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil})
 	if err != nil {
 		t.Fatal(err)
 	}

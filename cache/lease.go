@@ -57,7 +57,7 @@ func (l *Lists) contend(ctx context.Context, f *flight) {
 				continue
 			case r.holder != holder:
 				holder, since = r.holder, time.Now()
-			case time.Since(since) > l.opts.FillTimeout: // longer than any fill takes
+			case time.Since(since) > l.policy.Load().fills.Timeout: // longer than any fill takes
 				l.watcher.forget(f.names.entry, w)
 				return
 			}
@@ -78,7 +78,7 @@ func (l *Lists) contend(ctx context.Context, f *flight) {
 // maxWait is how long a flight waits for other nodes after its last caller came.
 // By then all callers have left; it is a little longer than a stuck lease needs
 // to be found out.
-func (l *Lists) maxWait() time.Duration { return l.opts.FillTimeout + leaseLife }
+func (l *Lists) maxWait() time.Duration { return l.policy.Load().fills.Timeout + leaseLife }
 
 // abandon ends a flight that nobody waits for any more, so that it does not ask
 // the legacy for nobody. A refresh has no callers, and is abandoned only if it

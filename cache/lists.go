@@ -14,26 +14,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-const defaultFillTimeout = 5 * time.Second
-
 // Options are what a cache is built from. Fill is required, every other zero
 // value is usable.
 type Options struct {
-	Fill        Fill
-	FillTimeout time.Duration         // the deadline of a detached fill; 0: 5 s
-	Redis       redis.UniversalClient // nil: in-process tier only; closed by its owner
-	Prefix      string                // of every Redis key; empty: "iq"
-	// Fingerprint tells the mapping of a kind, so that a list mapped another
-	// way is another list. It is called on each look-up and must be cheap.
-	// Nil: one mapping for ever.
-	Fingerprint func(kind string) string
-	Derivation  Derivation           // zero: each key is asked for by itself
-	Observer    Observer             // nil: nobody watches
-	Traces      trace.TracerProvider // nil: no spans
-	Logger      *slog.Logger
-	Registerer  prometheus.Registerer
-	Panics      prometheus.Counter // of goroutines, each a bug; nil: not counted
-	Now         func() time.Time
+	Fill       Fill
+	Fills      Fills                 // until Prepare gives others
+	Redis      redis.UniversalClient // nil: in-process tier only; closed by its owner
+	Prefix     string                // of every Redis key; empty: "iq"
+	Derivation Derivation            // zero: each key is asked for by itself
+	Observer   Observer              // nil: nobody watches
+	Traces     trace.TracerProvider  // nil: no spans
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Panics     prometheus.Counter // of goroutines, each a bug; nil: not counted
+	Now        func() time.Time
 
 	// foreignTime is for tests whose Now has nothing to do with Redis' time: ages
 	// are counted on Now alone.
@@ -45,14 +39,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Fill == nil {
 		return o, errors.New("cache: Options.Fill is missing")
 	}
-	if o.FillTimeout <= 0 {
-		o.FillTimeout = defaultFillTimeout
-	}
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
-	}
-	if o.Fingerprint == nil {
-		o.Fingerprint = func(string) string { return "" }
 	}
 	if d := o.Derivation; d.Base != nil && (d.Select == nil || d.Empty == nil) {
 		return o, errors.New("cache: Options.Derivation has a Base, but no Select or Empty")
@@ -101,7 +89,7 @@ type Lists struct {
 // goroutines that listen for purges, which Close ends. Errors of the
 // configuration have a method Field() string.
 func New(cfg Config, opts Options) (*Lists, error) {
-	p, err := compile(cfg)
+	p, err := compile(cfg, opts.Fills)
 	if err != nil {
 		return nil, err
 	}
@@ -162,16 +150,27 @@ func (l *Lists) registerGauges() error {
 }
 
 // SetConfig swaps the policy whole and reads the sealing keys again; on an error
-// the old one stays. Entries are
-// kept: their age is compared with the new policy from the next look-up on.
+// the old one stays. Entries are kept: their age is compared with the new policy
+// from the next look-up on.
 func (l *Lists) SetConfig(cfg Config) error {
-	p, err := compile(cfg)
-	if err != nil {
-		return err
+	apply, err := l.Prepare(cfg, l.policy.Load().fills)
+	if err == nil {
+		apply()
 	}
-	l.policy.Store(p)
-	l.local.SetMaximum(uint64(cfg.Local.MaxBytes))
-	return nil
+	return err
+}
+
+// Prepare does all of SetConfig that can fail, and gives the rest, which swaps
+// what is known of fills in the same step.
+func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
+	p, err := compile(cfg, fills)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		l.policy.Store(p)
+		l.local.SetMaximum(uint64(cfg.Local.MaxBytes))
+	}, nil
 }
 
 // Close waits for the fills and refreshes that run, and ends them when ctx is
@@ -201,11 +200,12 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	i, ok := indexOf(k.Kind)
-	if !ok || !e.belongsTo(k, l.opts.Fingerprint(k.Kind)) || !l.epochs.current(i, e) || !l.epochs.certain(e) {
+	p := l.policy.Load()
+	if !ok || !e.belongsTo(k, p.kinds[i].fingerprint) || !l.epochs.current(i, e) || !l.epochs.certain(e) {
 		return Result{}, false
 	}
 	now := l.opts.Now()
-	v := l.policy.Load().judge(i, e, now)
+	v := p.judge(i, e, now)
 	if v.state != fresh {
 		return Result{}, false
 	}
@@ -292,7 +292,7 @@ func (l *Lists) peek(i kindIndex, k Key) *Entry {
 		return nil
 	}
 	reason := errForeign
-	if e.belongsTo(k, l.opts.Fingerprint(k.Kind)) {
+	if e.belongsTo(k, l.fingerprint(i)) {
 		if l.epochs.current(i, e) {
 			return e
 		}

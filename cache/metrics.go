@@ -29,7 +29,8 @@ const (
 const (
 	unstoredTooBig  = "too_big"
 	unstoredNoStore = "no_store"
-	unstoredPolicy  = "policy" // of no use by the ttl and stale windows
+	unstoredPolicy  = "policy"  // of no use by the ttl and stale windows
+	unstoredMapping = "mapping" // a reload changed it meanwhile
 	unstoredBusy    = "redis_busy"
 	unstoredRedis   = "redis_error"
 )
@@ -116,7 +117,7 @@ func (m *metrics) begin() {
 	for _, reason := range refusals() {
 		m.refused.WithLabelValues(TierRedis, reason.Error())
 	}
-	for _, reason := range []string{unstoredTooBig, unstoredNoStore, unstoredPolicy, unstoredBusy, unstoredRedis} {
+	for _, reason := range []string{unstoredTooBig, unstoredNoStore, unstoredPolicy, unstoredMapping, unstoredBusy, unstoredRedis} {
 		m.unstored.WithLabelValues(reason)
 	}
 }

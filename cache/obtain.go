@@ -8,8 +8,7 @@ import (
 // obtain walks a flight: a second look into the process, Redis, the lease of
 // the fleet, and the legacy.
 func (l *Lists) obtain(ctx context.Context, f *flight) {
-	defer l.release(f)                             // also when the fill ends the goroutine
-	f.fingerprint = l.opts.Fingerprint(f.key.Kind) // once: a reload meanwhile makes another list
+	defer l.release(f) // also when the fill ends the goroutine
 	f.best = f.have
 	if l.redis == nil {
 		f.cell = l.epochs.of(hashOf(f.key.Account))
@@ -127,12 +126,13 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 }
 
 // fill asks the legacy and settles the flight with its answer. It has the whole
-// FillTimeout, however long the flight has waited before: if its callers leave
+// Fills.Timeout, however long the flight has waited before: if its callers leave
 // meanwhile, the list is there when they ask again.
 func (l *Lists) fill(ctx context.Context, f *flight) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.FillTimeout)
+	limit := l.policy.Load().fills.Timeout
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	watchdog := time.AfterFunc(l.opts.FillTimeout+overdueGrace, func() {
+	watchdog := time.AfterFunc(limit+overdueGrace, func() {
 		l.land(f, func() { f.err = ErrFillOverdue })
 	})
 	defer watchdog.Stop()

@@ -35,8 +35,18 @@ func (c StatusConfig) over(base terms) terms {
 	return base
 }
 
+// Fills is what a cache is told of the fills to come.
+type Fills struct {
+	Timeout time.Duration // the deadline of a detached fill; 0: 5 s
+	// Mappings has the fingerprint of each kind's mapping: a list mapped another
+	// way is another list. A kind without one has one mapping for ever.
+	Mappings map[string]string
+}
+
+const defaultFillTimeout = 5 * time.Second
+
 // compile validates a Config and reads its files.
-func compile(c Config) (*policy, error) {
+func compile(c Config, fills Fills) (*policy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -44,8 +54,19 @@ func compile(c Config) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPolicy(c, r), nil
+	p := newPolicy(c, r)
+	if fills.Timeout <= 0 {
+		fills.Timeout = defaultFillTimeout
+	}
+	p.fills = fills
+	for i, kind := range kindNames {
+		p.kinds[i].fingerprint = fills.Mappings[kind]
+	}
+	return p, nil
 }
+
+// fingerprint is that of the mapping in force.
+func (l *Lists) fingerprint(i kindIndex) string { return l.policy.Load().kinds[i].fingerprint }
 
 // policy is a Config compiled for look-ups. It is immutable.
 type policy struct {
@@ -55,11 +76,13 @@ type policy struct {
 	maxEntry    int
 	coalesce    bool  // across the fleet
 	ring        *ring // nil: entries are not sealed
+	fills       Fills
 }
 
 type kindPolicy struct {
-	terms    terms
-	byStatus map[string]terms
+	terms       terms
+	byStatus    map[string]terms
+	fingerprint string // of the mapping
 }
 
 func newPolicy(c Config, r *ring) *policy {

@@ -38,7 +38,7 @@ func NewFill(f Fetcher) cache.Fill {
 		}
 		defer list.Release() // what is rendered is a copy
 		body, err := tracedRender(ctx, k.Kind, list.Inquiries)
-		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked}, err
+		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}, err
 	}
 }
 

@@ -111,8 +111,8 @@ type Gateway struct {
 	tracing        *tracing // nil: no spans
 }
 
-// New builds a Gateway. It registers its metrics, so one Registerer takes one
-// Gateway.
+// New builds a Gateway. It registers its metrics; one that is made after another
+// with the same Registerer counts on.
 func New(opts Options) *Gateway {
 	if opts.RequestTimeout == 0 {
 		opts.RequestTimeout = 5 * time.Second

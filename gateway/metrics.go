@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -58,8 +59,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "inquiry_gateway_log_suppressed_total",
 		Help: "Requests that were not authenticated and have no log records of their own; a summary has counted them.",
 	})
-	reg.MustRegister(m.requests, m.errors, m.duration, m.inFlight, m.panics, m.logErrors, m.logSuppressed)
+	known(reg, &m.requests)
+	known(reg, &m.errors)
+	known(reg, &m.duration)
+	known(reg, &m.inFlight)
+	known(reg, &m.panics)
+	known(reg, &m.logErrors)
+	known(reg, &m.logSuppressed)
 	return m
+}
+
+// known registers a series. If it is already, by a Gateway made before from
+// another version of the configuration, that one is counted on.
+func known[C prometheus.Collector](reg prometheus.Registerer, c *C) {
+	err := reg.Register(*c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		*c = already.ExistingCollector.(C)
+	} else if err != nil {
+		panic(err)
+	}
 }
 
 // series are one endpoint's metrics with their labels resolved, so that a

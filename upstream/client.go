@@ -30,7 +30,8 @@ type List struct {
 	AnsweredAt time.Time // when the last byte had arrived; freshness counts from here
 	// Unasked: no record can have the wanted filter value, so the legacy was not
 	// asked and AnsweredAt is merely now. Not worth caching.
-	Unasked bool
+	Unasked     bool
+	Fingerprint string // of the mapping that made it
 
 	lease *lease // nil: the memory is nobody's
 }
@@ -45,17 +46,21 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: no other node is heeded
 	Panics     prometheus.Counter   // of goroutines, each a bug; nil: not counted
+	// Before is the client that this one takes the place of, with a Registerer of
+	// its own or the same. What the configuration leaves as it is goes on:
+	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
+	Before *Client
 }
 
 // Client fetches lists. It is safe for concurrent use.
 type Client struct {
+	cfg       Config
 	http      *resty.Client
 	creds     credentials
 	endpoints map[string]*endpoint
 	timeout   time.Duration
 	maxBytes  int64
-	slots     chan struct{} // the bulkhead
-	accounts  accounts      // each one's part of it
+	bulkhead  *bulkhead
 	inFlight  prometheus.Gauge
 	now       func() time.Time
 	log       *slog.Logger
@@ -83,26 +88,16 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	client, transport, err := newHTTP(cfg, opts)
-	if err != nil {
-		return nil, err
-	}
-	creds, err := newCredentials(cfg.Auth, cfg.Timeout, transport, opts)
-	if err != nil {
-		return nil, err
-	}
 	series, err := newSeries(opts.Registerer)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		http:      client,
-		creds:     creds,
+		cfg:       cfg,
 		endpoints: map[string]*endpoint{},
 		timeout:   cfg.Timeout,
 		maxBytes:  cfg.MaxResponseBytes,
-		slots:     make(chan struct{}, cfg.MaxConcurrent),
-		accounts:  accounts{most: cfg.perAccount(), underWay: map[string]int{}},
+		bulkhead:  &bulkhead{},
 		inFlight:  series.inFlight,
 		now:       opts.Now,
 		log:       opts.Logger,
@@ -114,16 +109,40 @@ func New(cfg Config, opts Options) (*Client, error) {
 		plan := compileEndpoint(kind, ec, &problems{})
 		plan.bind(cfg)
 		m := series.of(kind, plan.fieldNames())
-		c.endpoints[kind] = &endpoint{
-			plan: plan, metrics: m,
-			breaker:     newBreaker(kind, cfg.Breaker, m, c.log),
-			budget:      newBudget(cfg.Retry.Budget),
-			drift:       &drift{kind: kind, counters: m.drift, log: c.log, now: c.now, paths: map[string]*shape{}},
-			attempts:    cfg.Retry.Attempts,
-			fingerprint: fingerprint(kind, cfg, ec),
-		}
+		c.endpoints[kind] = &endpoint{plan: plan, metrics: m, attempts: cfg.Retry.Attempts, fingerprint: fingerprint(kind, cfg, ec)}
+	}
+	if opts.Before != nil {
+		c.succeed(opts.Before)
+	}
+	if err := c.complete(opts); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// complete makes what the client has not taken over from another.
+func (c *Client) complete(opts Options) error {
+	for kind, e := range c.endpoints {
+		if e.breaker == nil {
+			e.breaker = newBreaker(kind, c.cfg.Breaker, e.metrics, c.log)
+		}
+		if e.budget == nil {
+			e.budget = newBudget(c.cfg.Retry.Budget)
+		}
+		if e.drift == nil {
+			e.drift = &drift{kind: kind, counters: e.metrics.drift, log: c.log, now: c.now, paths: map[string]*shape{}}
+		}
+	}
+	if c.http != nil {
+		return nil
+	}
+	client, transport, err := newHTTP(c.cfg, opts)
+	if err != nil {
+		return err
+	}
+	c.http = client
+	c.creds, err = newCredentials(c.cfg.Auth, c.cfg.Timeout, transport, opts)
+	return err
 }
 
 // withDefaults makes zero options usable.
@@ -171,15 +190,15 @@ func (c *Client) BreakerState(kind string) string {
 	return e.breaker.cb.State().String()
 }
 
-// Fingerprint is a short hash of everything in the configuration that decides
-// on the mapped list of a kind. It belongs into the key of whatever keeps such
-// lists. Empty for an unknown kind.
-func (c *Client) Fingerprint(kind string) string {
-	e, ok := c.endpoints[kind]
-	if !ok {
-		return ""
+// Fingerprints are, by kind, short hashes of everything in the configuration
+// that decides on the mapped list. They belong into the key of whatever keeps
+// such lists.
+func (c *Client) Fingerprints() map[string]string {
+	all := map[string]string{}
+	for kind, e := range c.endpoints {
+		all[kind] = e.fingerprint
 	}
-	return e.fingerprint
+	return all
 }
 
 // RemovesUUIDs tells whether the internal ids of a kind have been UUIDs in some

@@ -25,7 +25,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	values[varStatus], noStatus = e.plan.byStatus.ask(want.Status)
 	values[varType], noType = e.plan.byType.ask(want.InquiryType)
 	if noStatus || noType {
-		return List{Inquiries: []Inquiry{}, AnsweredAt: c.now(), Unasked: true}, nil
+		return List{Inquiries: []Inquiry{}, AnsweredAt: c.now(), Unasked: true, Fingerprint: e.fingerprint}, nil
 	}
 	start := c.now()
 	list, err := c.fetch(ctx, e, want, values)
@@ -44,18 +44,10 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 
 // admitted fetches within the bulkhead, and within the account's part of it.
 func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values vars) (List, error) {
-	if !c.accounts.enter(want.Account) {
-		return List{}, &Error{Failure: FailureUnavailable, Reason: reasonAccountFull, RetryAfter: time.Second,
-			Err: fmt.Errorf("%d fetches of the account are under way", c.accounts.most)}
+	if err := c.bulkhead.enter(want.Account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
+		return List{}, err
 	}
-	defer c.accounts.leave(want.Account)
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	default:
-		return List{}, &Error{Failure: FailureUnavailable, Reason: reasonFull, RetryAfter: time.Second,
-			Err: fmt.Errorf("%d fetches are under way", cap(c.slots))}
-	}
+	defer c.bulkhead.leave(want.Account)
 	c.inFlight.Inc()
 	defer c.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
@@ -90,7 +82,7 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 		reply.giveBack()
 		return List{}, err
 	}
-	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt, lease: reply.lend()}, nil
+	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt, Fingerprint: e.fingerprint, lease: reply.lend()}, nil
 }
 
 // fetcher makes the requests of one fetch. Its get may be called concurrently.

@@ -36,7 +36,7 @@ func (c *Client) fetch(ctx context.Context, e *endpoint, want Request, values va
 	}
 	ctx, span := c.tracer.Start(ctx, "upstream.fetch", trace.WithAttributes(
 		attribute.String("inquiry.kind", e.plan.kind), attribute.String("upstream.breaker", e.breaker.cb.State().String()),
-		attribute.Int("upstream.in_flight", len(c.slots)), attribute.Int("upstream.max_concurrent", cap(c.slots)),
+		attribute.Int("upstream.in_flight", c.bulkhead.count()), attribute.Int("upstream.max_concurrent", c.cfg.MaxConcurrent),
 	))
 	defer span.End()
 	list, err := c.admitted(ctx, e, want, values)

@@ -26,7 +26,6 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
@@ -60,11 +59,9 @@ type app struct {
 	accounts *console.TopAccounts
 	console  *console.Console
 	rate     *rate.Limiter
+	sessions *console.Sessions // of the ops listener
 	current  atomic.Pointer[generation]
-	reloads  *reloadMetrics
-	watcher  *watch.Watcher
-	changes  chan []string // files that changed; nil for any
-	hangup   chan os.Signal
+	reloads  *reloader
 	draining atomic.Bool
 }
 
@@ -111,8 +108,10 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if a.traces, err = openTraces(a.outlets, a.registry); err != nil {
 		return err
 	}
-	a.reloads = newReloadMetrics(a.registry)
+	a.reloads = newReloader(cfg, a.registry)
 	a.panics = newPanics(a.registry)
+	a.sessions = console.NewSessions("", nil) // until takeOver knows the token
+	a.sessions.Wrong = console.NewWrongTokens(a.logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
@@ -126,17 +125,15 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if err = a.lab.register(a.registry); err != nil {
 		return err
 	}
-	if a.lists, err = cache.New(a.memory.fit(cfg.Cache), cache.Options{
-		Fill:        gateway.NewFill(fetchFunc(a.fetch)),
-		Observer:    observers{a.lab, a.accounts},
-		FillTimeout: cfg.RequestTimeout,
-		Redis:       a.redis,
-		Prefix:      cfg.Redis.Prefix,
-		Traces:      a.traces.tracers(),
-		Fingerprint: func(kind string) string { return a.current.Load().client.Fingerprint(kind) },
+	if a.lists, err = cache.New(cfg.Cache, cache.Options{
+		Fill:     gateway.NewFill(fetchFunc(a.fetch)),
+		Observer: observers{a.lab, a.accounts},
+		Redis:    a.redis,
+		Prefix:   cfg.Redis.Prefix,
 		Derivation: gateway.Derivation(func(r upstream.Request) (upstream.Request, bool) {
 			return a.current.Load().client.Plan(r)
 		}),
+		Traces:     a.traces.tracers(),
 		Logger:     a.logger,
 		Registerer: a.registry,
 		Panics:     a.panics.WithLabelValues("cache"),
@@ -151,11 +148,11 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	if err != nil {
 		return err
 	}
-	a.current.Store(gen)
-	if err := a.buildServers(cfg, l); err != nil {
+	if err := a.takeOver(gen); err != nil {
+		gen.close(a.running())
 		return err
 	}
-	return a.newWatcher()
+	return a.buildServers(cfg, l)
 }
 
 // fetch asks the legacy through the client that runs now.
@@ -177,7 +174,11 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, StrangerIdle: strangerIdleTimeout,
 	})
 	a.public = newServer(public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.current.Load().public.ServeHTTP(w, r)
+		gen := a.current.Load()
+		if timeout := gen.cfg.RequestTimeout; timeout != cfg.RequestTimeout { // the server has that of the start
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeSlack)) // else the server's holds
+		}
+		gen.public.ServeHTTP(w, r)
 	}), cfg.RequestTimeout+writeSlack, a.logger)
 	if cfg.TLS.CertFile != "" {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
@@ -186,21 +187,14 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 }
 
 func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
-	token, err := readToken(cfg.Ops.TokenFile)
-	if err != nil {
-		return err
-	}
-	wrong, sessions := console.NewWrongTokens(a.logger, a.registry), console.NewSessions(token, nil)
-	if sessions != nil {
-		sessions.Wrong = wrong
-	}
+	var err error
 	ttl := func() any { return a.lab.report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
 		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), Sessions: sessions, TTL: ttl, TopAccounts: a.accounts, Version: version,
+		Gatherer: a.gatherer(), Sessions: a.sessions, TTL: ttl, TopAccounts: a.accounts, Version: version,
 		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
 			reply, err := purge(ctx, kind, account)
 			return reply.Epoch, err
@@ -218,18 +212,24 @@ func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
 	// Profiles and the console's stream take as long as they are asked to, so the
 	// ops listener's writes have no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: sessions, Console: a.console.Handler(), Logger: a.logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console.Handler(), Logger: a.logger,
 		Purge: purge, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.logger)
 	return nil
 }
 
-// gatherer joins the series of the process and of what runs now.
+// gatherer joins the series of the process and those of parts that a reload may
+// replace, which begin at zero with the part.
 func (a *app) gatherer() prometheus.Gatherer {
-	return prometheus.Gatherers{a.registry, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		return a.current.Load().registry.Gather()
-	})}
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, gen := prometheus.Gatherers{a.registry}, a.current.Load()
+		all = append(all, gen.keys.registry)
+		if gen.canary != nil {
+			all = append(all, gen.canary.registry)
+		}
+		return all.Gather()
+	})
 }
 
 func newRegistry() *prometheus.Registry {
@@ -334,7 +334,7 @@ func (a *app) recheck(ctx context.Context, fill cache.Fill) {
 	for ctx.Err() == nil {
 		func() {
 			defer a.caught("recheck", nil)
-			a.lab.recheck(ctx, fill, a.current.Load().cfg.RequestTimeout, a.legacyHealthy)
+			a.lab.recheck(ctx, fill, func() time.Duration { return a.current.Load().cfg.RequestTimeout }, a.legacyHealthy)
 		}()
 	}
 }
@@ -355,9 +355,7 @@ func (a *app) closeParts(ctx context.Context) error {
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))
 	}
-	if gen := a.current.Load(); gen != nil {
-		gen.close()
-	}
+	a.running().close(&generation{})
 	if a.advice != nil {
 		a.advice.Close()
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -20,8 +22,14 @@ import (
 // that it gets the error that says so.
 const canarySlack = time.Second
 
+// canaryRun is a canary with its series, which are there while it is on.
+type canaryRun struct {
+	*canary.Canary
+	registry *prometheus.Registry
+}
+
 // newCanary makes the canary that the configuration asks for; nil: none.
-func (a *app) newCanary(gen *generation) (*canary.Canary, error) {
+func (a *app) newCanary(gen *generation) (run *canaryRun, err error) {
 	var kinds []canary.Kind
 	policies := canaryPolicies(gen.cfg.Cache)
 	for _, k := range []struct {
@@ -41,7 +49,7 @@ func (a *app) newCanary(gen *generation) (*canary.Canary, error) {
 		}
 		kind := canary.Kind{
 			Name: k.name, Keys: keys, Policy: policies[k.name], ByStatus: map[string]canary.Policy{},
-			NoUUIDs: func() bool { return gen.client.RemovesUUIDs(k.name) },
+			NoUUIDs: func() bool { return a.running().client.RemovesUUIDs(k.name) },
 		}
 		for status := range k.cache.ByStatus {
 			kind.ByStatus[status] = policies[cache.LabKind(k.name, status)]
@@ -51,10 +59,12 @@ func (a *app) newCanary(gen *generation) (*canary.Canary, error) {
 	if len(kinds) == 0 {
 		return nil, nil
 	}
-	return canary.New(canary.Options{
+	run = &canaryRun{registry: prometheus.NewRegistry()}
+	run.Canary, err = canary.New(canary.Options{
 		Kinds: kinds, Every: gen.cfg.Canary.Every, Timeout: gen.cfg.RequestTimeout + canarySlack, Version: version,
-		Owner: ownerBy(gen.authenticator), Logger: a.logger, Registerer: gen.registry,
+		Owner: ownerBy(gen.keys.Authenticator), Logger: a.logger, Registerer: run.registry,
 	})
+	return run, err
 }
 
 // canaryPolicies are those of all groups of lists that have a ttl of their own,

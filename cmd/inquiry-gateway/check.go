@@ -63,9 +63,9 @@ func checkAgainst(ctx context.Context, cfg config.Config, target opsTarget, out 
 		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", target.url)
 		return err
 	}
-	rows := [][]string{{"KEY", "RUNNING", "FILE"}}
+	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
 	for _, change := range changes {
-		rows = append(rows, []string{change.Key, orElse(change.Old, "-"), orElse(change.New, "-")})
+		rows = append(rows, []string{change.Key, orElse(change.Old, "-"), orElse(change.New, "-"), string(change.Effect())})
 	}
 	if err := writeTable(out, rows); err != nil {
 		return err

@@ -21,7 +21,7 @@ func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	gen := a.current.Load()
 	x := ops.Explanation{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
-		who, denied := gen.authenticator.ByID(ctx, want.KeyID)
+		who, denied := gen.keys.ByID(ctx, want.KeyID)
 		if err := unexplained(denied); err != nil {
 			return x, err
 		}
@@ -38,7 +38,7 @@ func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if err != nil {
 		return x, err
 	}
-	x.Cache = cacheState(seen, gen.client.Fingerprint(x.Kind))
+	x.Cache = cacheState(seen, gen.client.Fingerprints()[x.Kind])
 	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}}
 	for _, d := range gen.client.Drift(x.Kind) {
 		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))

@@ -9,22 +9,27 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
-	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/upstream"
 )
 
-// generation is everything that a reload replaces, as a whole: one configuration
-// and what is made of it. Its series have a registry of their own and begin at
-// zero with it, as at a restart.
+// generation is what one configuration comes down to. A reload replaces it as a
+// whole, by one that shares with it the parts that do not change.
 type generation struct {
-	cfg           config.Config
-	registry      *prometheus.Registry
-	keys          keySource
-	authenticator *auth.Authenticator
-	client        *upstream.Client
-	public        *gateway.Gateway
-	certificate   *tls.Certificate // nil without TLS
-	canary        *canary.Canary   // nil where it is off
+	cfg         config.Config
+	token       string // of the ops listener
+	keys        *keyring
+	client      *upstream.Client
+	public      *gateway.Gateway
+	certificate *tls.Certificate // nil without TLS
+	canary      *canaryRun       // nil where it is off
+}
+
+// keyring is a source of keys with what judges them. All that it remembers and
+// counts lasts until a reload changes the source.
+type keyring struct {
+	keySource
+	*auth.Authenticator
+	registry *prometheus.Registry
 }
 
 // keySource is a store of keys with its care: reload reads it again where it is
@@ -35,26 +40,34 @@ type keySource struct {
 	close  func()
 }
 
-// newGeneration builds the parts that cfg describes. On an error nothing of it is
-// left running.
+// newGeneration builds the parts that cfg describes and what runs does not have
+// already. On an error nothing new is left running.
 func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
-	gen = &generation{cfg: cfg, registry: prometheus.NewRegistry()}
+	old := a.running()
+	gen = &generation{cfg: cfg}
 	defer func() {
 		if err != nil {
-			gen.close()
+			gen.close(old)
 		}
 	}()
+	if gen.token, err = readToken(cfg.Ops.TokenFile); err != nil {
+		return gen, err
+	}
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: gen.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
-		Panics: a.panics.WithLabelValues("upstream"), Now: a.now,
+		Logger: a.logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
+		Panics: a.panics.WithLabelValues("upstream"), Now: a.now, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}
-	if gen.authenticator, err = a.newAuthenticator(gen); err != nil {
-		return gen, err
+	if gen.keys = old.keys; gen.keys == nil || !cfg.Same(old.cfg, "auth") {
+		if gen.keys, err = a.newKeyring(cfg); err != nil {
+			return gen, err
+		}
 	}
-	if gen.canary, err = a.newCanary(gen); err != nil {
-		return gen, err
+	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "cache", "request_timeout", "tls") {
+		if gen.canary, err = a.newCanary(gen); err != nil {
+			return gen, err
+		}
 	}
 	proxies, err := cfg.Gateway.Proxies()
 	if err != nil {
@@ -64,7 +77,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		return gen, err
 	}
 	gen.public = gateway.New(gateway.Options{
-		Auth:                    gen.authenticator,
+		Auth:                    gen.keys,
 		Lists:                   a.lists,
 		Rate:                    a.rate,
 		Draining:                &a.draining,
@@ -78,23 +91,33 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		LogRefusals:             cfg.Log.RefusedKeys,
 		Traces:                  a.traces.tracers(),
 		Logger:                  a.logger,
-		Registerer:              gen.registry,
+		Registerer:              a.registry,
 	})
 	return gen, nil
 }
 
-func (a *app) newAuthenticator(gen *generation) (*auth.Authenticator, error) {
-	hasher, err := auth.ReadHasher(gen.cfg.Auth.PepperFile)
+// running is the generation in force; empty before the first.
+func (a *app) running() *generation {
+	if gen := a.current.Load(); gen != nil {
+		return gen
+	}
+	return &generation{}
+}
+
+func (a *app) newKeyring(cfg config.Config) (*keyring, error) {
+	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
+	keys := &keyring{registry: prometheus.NewRegistry()}
 	opts := auth.Options{
-		Logger: a.logger, Registerer: gen.registry, Traces: a.traces.tracers(), Panics: a.panics.WithLabelValues("auth"), UnknownKeys: gen.cfg.Auth.Attempts(),
+		Logger: a.logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.panics.WithLabelValues("auth"), UnknownKeys: cfg.Auth.Attempts(),
 	}
-	if gen.keys, err = a.openKeys(gen.cfg, hasher, opts); err != nil {
+	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
 		return nil, err
 	}
-	return auth.NewAuthenticator(gen.keys.Store, hasher, opts)
+	keys.Authenticator, err = auth.NewAuthenticator(keys.Store, hasher, opts)
+	return keys, err
 }
 
 // openKeys opens the one source of keys that the configuration names.
@@ -120,14 +143,14 @@ func (a *app) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options)
 	return keySource{Store: s, reload: s.Reload}, nil
 }
 
-// close ends what the parts run by themselves. Requests that still use them
-// finish with what they have.
-func (gen *generation) close() {
-	if gen.keys.close != nil {
+// close ends what the parts run by themselves and next does not go on with.
+// Requests that still use them finish with what they have.
+func (gen *generation) close(next *generation) {
+	if gen.keys != nil && gen.keys != next.keys && gen.keys.close != nil {
 		gen.keys.close()
 	}
 	if gen.client != nil {
-		gen.client.Close()
+		gen.client.ReplacedBy(next.client)
 	}
 	if gen.public != nil {
 		gen.public.Close()

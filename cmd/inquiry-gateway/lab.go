@@ -126,7 +126,7 @@ func (l *lab) report() ttllab.Report { return l.current.Load().estimator.Report(
 // recheck compares lists that were served with what the legacy says now, as
 // often as the budget allows, until ctx ends. healthy keeps it from adding to
 // the trouble of a legacy that has some.
-func (l *lab) recheck(ctx context.Context, fill cache.Fill, timeout time.Duration, healthy func() bool) {
+func (l *lab) recheck(ctx context.Context, fill cache.Fill, timeout func() time.Duration, healthy func() bool) {
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	for {
@@ -138,7 +138,7 @@ func (l *lab) recheck(ctx context.Context, fill cache.Fill, timeout time.Duratio
 				continue
 			}
 			if r, ok := l.current.Load().estimator.Next(now); ok {
-				l.compare(ctx, r, fill, timeout)
+				l.compare(ctx, r, fill, timeout())
 			}
 		}
 	}

@@ -13,149 +13,187 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 )
 
-// reloadMetrics tell whether what is written is what runs.
-type reloadMetrics struct {
-	total *prometheus.CounterVec // result
-	last  prometheus.Gauge
+// lookEvery is how often files are looked at: a revocation holds within a second,
+// two looks and the reading included.
+const lookEvery = 250 * time.Millisecond
+
+// retryEvery is how soon what failed is tried again without any change. Only
+// tests change it.
+var retryEvery = 10 * time.Second
+
+// reloader takes over what the files say. Only watch and what it calls use it.
+type reloader struct {
+	total   *prometheus.CounterVec // result
+	last    prometheus.Gauge
+	watcher *watch.Watcher
+	hangup  chan os.Signal
+	retired sync.WaitGroup // parts that are closed later
+
+	keys       error     // why the keys file was not read
+	config     error     // why the configuration was not taken over
+	waiting    []string  // keys of the configuration that need a restart
+	retryAt    time.Time // where one of the two failed
+	stopCanary func()
 }
 
-func newReloadMetrics(reg prometheus.Registerer) *reloadMetrics {
-	m := &reloadMetrics{
+// newReloader notes what the files are now, before the parts read them, so that
+// no change falls between, and takes SIGHUP, which would end the process
+// otherwise.
+func newReloader(cfg config.Config, reg prometheus.Registerer) *reloader {
+	r := &reloader{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "inquiry_gateway_config_reloads_total",
 			Help: "Reloads of the configuration by result; after a failed one the old configuration stays in force.",
 		}, []string{"result"}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "inquiry_gateway_config_last_reload_successful",
-			Help: "1 while what runs is what the file says, 0 after a reload that failed.",
+			Help: "1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart.",
 		}),
+		watcher: watch.New(cfg.Files()),
+		hangup:  make(chan os.Signal, 1),
 	}
-	m.total.WithLabelValues("ok")
-	m.total.WithLabelValues("failed")
-	m.last.Set(1)
-	reg.MustRegister(m.total, m.last)
-	return m
+	r.total.WithLabelValues("ok")
+	r.total.WithLabelValues("failed")
+	r.last.Set(1)
+	reg.MustRegister(r.total, r.last)
+	signal.Notify(r.hangup, syscall.SIGHUP)
+	return r
 }
 
-// newWatcher notes what the files say now, right after they were read, so that
-// no change falls between, and takes SIGHUP, which would end the process
-// otherwise; watch does the rest.
-func (a *app) newWatcher() (err error) {
-	a.hangup = make(chan os.Signal, 1)
-	signal.Notify(a.hangup, syscall.SIGHUP)
-	a.changes = make(chan []string, 1)
-	a.watcher, err = watch.New(a.current.Load().cfg.Files(), func(changed []string) {
-		select {
-		case a.changes <- changed:
-		default:
-			// One reload is waiting already, and reads the files when it comes to it.
-			// It must be a whole one, whatever it was about.
-			select {
-			case <-a.changes:
-			default:
-			}
-			a.changes <- nil
-		}
-	}, watch.Options{Logger: a.logger})
-	return err
+// settle says whether all that runs is what the files say, and when to try
+// again what is not.
+func (r *reloader) settle() {
+	r.last.Set(0)
+	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
+		r.last.Set(1)
+	}
+	r.retryAt = time.Now().Add(retryEvery)
 }
 
-// watch reloads what changed when a file of the configuration does, and
-// everything on SIGHUP, until ctx ends.
+func (r *reloader) failed() bool { return r.keys != nil || r.config != nil }
+
+// watch reloads what changed when a file of the configuration does, everything
+// on SIGHUP, and from time to time what failed, until ctx ends.
 func (a *app) watch(ctx context.Context) error {
-	var retired sync.WaitGroup
-	defer retired.Wait()
-	defer signal.Stop(a.hangup)
-	retired.Go(func() { a.watcher.Run(ctx) })
-	stopCanary := a.startCanary(ctx)
-	defer func() { stopCanary() }()
+	r := a.reloads
+	defer r.retired.Wait()
+	defer signal.Stop(r.hangup)
+	r.stopCanary = a.startCanary(ctx)
+	defer func() { r.stopCanary() }()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case changed := <-a.changes:
-			if old := a.current.Load(); old.keys.reload != nil && slices.Equal(changed, []string{old.cfg.Auth.KeysFile}) {
-				a.reloadKeys(old)
-				continue
+		case now := <-look.C:
+			if changed := r.watcher.Changed(now); len(changed) > 0 || r.failed() && now.After(r.retryAt) {
+				a.takeIn(ctx, changed)
 			}
-		case <-a.hangup:
+		case <-r.hangup:
+			a.takeIn(ctx, a.running().cfg.Files())
 		}
-		stopCanary() // which would hold lists of the new policy against the old one
-		if old := a.reload(); old != nil {
-			a.watcher.SetFiles(a.current.Load().cfg.Files())
-			retired.Go(func() { retire(ctx, old) })
-		}
-		stopCanary = a.startCanary(ctx)
 	}
 }
 
-// reloadKeys reads the keys file alone: a key made or revoked is no reason to
-// replace the connections to the legacy system.
-func (a *app) reloadKeys(gen *generation) {
-	if err := gen.keys.reload(); err != nil {
-		return // the store has said why, and counted it
+// takeIn reads again what has changed, and what failed before. The keys file is
+// read on its own: a mistake elsewhere must not keep a revoked key good, and a
+// key is no reason to replace anything else.
+func (a *app) takeIn(ctx context.Context, changed []string) {
+	r, gen := a.reloads, a.running()
+	file := gen.cfg.Auth.KeysFile
+	if reload := gen.keys.reload; reload != nil && (r.keys != nil || slices.Contains(changed, file)) {
+		r.keys = reload() // the store says why, and counts it
 	}
-	a.logger.Info("keys reloaded")
+	if r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
+		a.reload(ctx, len(changed) == 0)
+	}
+	r.settle()
 }
 
-// reload replaces the generation by what the file says now, and returns the old
-// one; nil where the old one stays, because there is no file or because of a
-// mistake: a half-written file must not lock anybody out.
-func (a *app) reload() *generation {
-	old := a.current.Load()
-	path := old.cfg.Path()
-	if path == "" {
-		return nil
+// reload makes what the file says now run; where that has a mistake, all stays
+// as it is. One that is tried again for the same mistake says nothing.
+func (a *app) reload(ctx context.Context, again bool) {
+	r, old := a.reloads, a.running()
+	if old.cfg.Path() == "" {
+		return
 	}
-	next, err := a.load(path)
+	waiting, err := a.replace(ctx, old)
+	repeated := again && err != nil && r.config != nil && err.Error() == r.config.Error()
+	if r.config = err; repeated {
+		return
+	}
 	if err != nil {
-		a.reloads.total.WithLabelValues("failed").Inc()
-		a.reloads.last.Set(0)
+		r.total.WithLabelValues("failed").Inc()
 		a.logger.Error("configuration not reloaded; the old one stays in force", "error", err)
-		return nil
+		return
 	}
-	if next.certificate == nil {
-		next.certificate = old.certificate // TLS is left at the next start only
+	r.total.WithLabelValues("ok").Inc()
+	if r.waiting = waiting; len(waiting) > 0 {
+		a.logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
-	a.current.Store(next)
-	a.public.listener.SetMax(next.cfg.MaxConnections)
-	a.reloads.total.WithLabelValues("ok").Inc()
-	a.reloads.last.Set(1)
-	if keys := config.Restart(old.cfg, next.cfg); len(keys) > 0 {
-		a.logger.Warn("these keys take effect at the next start only", "keys", keys)
-	}
-	a.logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), next.cfg.Redacted()))
-	return old
+	a.logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
 }
 
-// load makes a generation of the file. Cache and limiter keep what they know and
-// change their policies last, when nothing can fail any more: Load has checked
-// both.
-func (a *app) load(path string) (next *generation, err error) {
-	defer a.caught("reload", func(p any) { next, err = nil, fmt.Errorf("panic: %v", p) })
-	loaded, err := config.Load(path, config.Options{})
+// replace puts a generation of what the file says in old's place; waiting are
+// the keys that need a restart. On an error, a panic included, old stays.
+func (a *app) replace(ctx context.Context, old *generation) (waiting []string, err error) {
+	defer a.caught("reload", func(p any) { err = fmt.Errorf("panic: %v", p) })
+	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
-		return nil, err
+		return waiting, err
 	}
-	if next, err = a.newGeneration(loaded.Config); err != nil {
-		return nil, err
+	a.reloads.watcher.SetFiles(append(old.cfg.Files(), cfg.Files()...)) // before they are read
+	next, err := a.newGeneration(cfg)
+	if err != nil {
+		return waiting, err
 	}
-	if err := errors.Join(a.lists.SetConfig(a.memory.fit(loaded.Config.Cache)), a.lab.setConfig(loaded.Config.Cache), a.rate.SetConfig(loaded.Config.RateLimit)); err != nil {
-		next.close()
-		return nil, err
+	if next.canary != old.canary {
+		a.reloads.stopCanary() // it would hold lists of the new policy against the old one
+		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
 	}
-	return next, nil
+	if err := a.takeOver(next); err != nil {
+		next.close(old)
+		return waiting, err
+	}
+	a.reloads.watcher.SetFiles(cfg.Files())
+	if next.keys != old.keys {
+		a.reloads.keys = nil
+	}
+	a.reloads.retired.Go(func() { retire(ctx, old, next) })
+	return waiting, nil
 }
 
-// retire closes a generation when its last request must be over.
-func retire(ctx context.Context, gen *generation) {
+// takeOver makes gen run. Cache, limiter and lab keep what they know and change
+// their policies, all together once nothing can fail any more.
+func (a *app) takeOver(gen *generation) error {
+	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gen.client.Fingerprints()})
+	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
+		return err
+	}
+	if err := errors.Join(a.lab.setConfig(gen.cfg.Cache), a.rate.SetConfig(gen.cfg.RateLimit)); err != nil {
+		return err
+	}
+	apply()
+	a.sessions.SetToken(gen.token)
+	if a.public != nil { // not at the start
+		a.public.listener.SetMax(gen.cfg.MaxConnections)
+	}
+	a.current.Store(gen)
+	return nil
+}
+
+// retire closes what next does not go on with when the last request of old must
+// be over.
+func retire(ctx context.Context, old, next *generation) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(gen.cfg.RequestTimeout + writeSlack):
+	case <-time.After(old.cfg.RequestTimeout + writeSlack):
 	}
-	gen.close()
+	old.close(next)
 }

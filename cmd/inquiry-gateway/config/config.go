@@ -6,7 +6,6 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
@@ -42,8 +41,9 @@ type Config struct {
 	Upstream upstream.Config   `yaml:"upstream"`
 	Canary   Canary            `yaml:"canary"`
 
-	path string // the configuration file itself, absolute; "" without one
-	root *node  // what the file says; nil without one
+	path string         // the configuration file itself, absolute; "" without one
+	root *node          // what the file says; nil without one
+	sums map[string]sum // of the named files' contents, by key
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
@@ -119,27 +119,6 @@ func (c Config) Files() []string {
 	}
 	slices.Sort(files)
 	return slices.Compact(files)
-}
-
-// Restart lists the keys that differ between a running configuration and a
-// new one and take effect at the next start only.
-func Restart(running, next Config) []string {
-	parts := []struct {
-		key  string
-		a, b any
-	}{
-		{"listen", running.Listen, next.Listen},
-		{"ops.listen", running.Ops.Listen, next.Ops.Listen},
-		{"tls", running.TLS.CertFile != "", next.TLS.CertFile != ""}, // another certificate is taken at once
-		{"redis", running.Redis, next.Redis},
-	}
-	var keys []string
-	for _, p := range parts {
-		if !reflect.DeepEqual(p.a, p.b) {
-			keys = append(keys, p.key)
-		}
-	}
-	return keys
 }
 
 // Path is the configuration file, absolute; empty where there is none.

@@ -123,17 +123,6 @@ func TestUpstreamWithoutKeysIsEmpty(t *testing.T) {
 	}
 }
 
-func TestRestartNamesWhatAReloadCannotChange(t *testing.T) {
-	a, b := Default(), Default()
-	if got := Restart(a, b); got != nil {
-		t.Errorf("got %q for no difference", got)
-	}
-	b.Listen, b.Ops.Listen, b.Redis.DB, b.RequestTimeout = "127.0.0.1:1", "127.0.0.1:2", 3, 1
-	if got := Restart(a, b); !slices.Equal(got, []string{"listen", "ops.listen", "redis"}) {
-		t.Errorf("got %q", got)
-	}
-}
-
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")

@@ -21,10 +21,14 @@ type Loaded struct {
 // absolute from the file's folder, and the files they name looked at. The
 // error is a Problems with everything found; the Loaded is then of no use.
 func Load(path string, o Options) (Loaded, error) {
+	return load(readDocument(path, o.env()), o)
+}
+
+func (o Options) env() func(string) (string, bool) {
 	if o.Env == nil {
-		o.Env = os.LookupEnv
+		return os.LookupEnv
 	}
-	return load(readDocument(path, o.Env), o)
+	return o.Env
 }
 
 func load(doc *document, o Options) (Loaded, error) {
@@ -38,6 +42,7 @@ func load(doc *document, o Options) (Loaded, error) {
 		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)
+		c.sumFiles()
 	}
 	if err := doc.err(); err != nil {
 		return Loaded{Warnings: doc.warnings}, err

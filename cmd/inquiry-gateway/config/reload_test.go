@@ -1,0 +1,147 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// keysOf lists the keys of the file down to the second level.
+func keysOf() []string {
+	var keys []string
+	for _, f := range fieldsOf(reflect.TypeFor[Config]()) {
+		t := reflect.TypeFor[Config]().FieldByIndex(f.index).Type
+		if t.Kind() != reflect.Struct {
+			keys = append(keys, f.key)
+			continue
+		}
+		for _, inner := range fieldsOf(t) {
+			keys = append(keys, join(f.key, inner.key))
+		}
+	}
+	return keys
+}
+
+func TestEveryKeyHasAnEffect(t *testing.T) {
+	var have []string
+	for _, e := range effects {
+		have = append(have, e.key)
+	}
+	want := keysOf()
+	for _, key := range want {
+		if !slices.Contains(have, key) {
+			t.Errorf("%s: what does a reload do with it? Add it to effects, and to the test that reloads every key", key)
+		}
+	}
+	for _, key := range have {
+		if !slices.Contains(want, key) {
+			t.Errorf("%s is no key", key)
+		}
+	}
+	if len(have) != len(want) {
+		t.Errorf("%d effects for %d keys", len(have), len(want))
+	}
+}
+
+// effectTable is the README's table: a section all of whose keys have the same
+// effect stands for them.
+func effectTable() string {
+	sections := map[string][]Effect{}
+	for _, e := range effects {
+		section, _, _ := strings.Cut(e.key, ".")
+		sections[section] = append(sections[section], e.effect)
+	}
+	names := map[Effect][]string{}
+	for _, e := range effects {
+		name, _, _ := strings.Cut(e.key, ".")
+		if len(slices.Compact(slices.Clone(sections[name]))) > 1 {
+			name = e.key
+		}
+		if name = "`" + name + "`"; !slices.Contains(names[e.effect], name) {
+			names[e.effect] = append(names[e.effect], name)
+		}
+	}
+	return "| a change of | counts after a |\n|---|---|\n" +
+		"| " + strings.Join(names[Live], ", ") + " | " + string(Live) + " |\n" +
+		"| " + strings.Join(names[toggle], ", ") + " | " + string(Live) + "; " + string(toggle) + " |\n" +
+		"| " + strings.Join(names[Restart], ", ") + " | " + string(Restart) + " |\n"
+}
+
+func TestReadmeHasTheEffects(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "<!-- reload -->\n" + effectTable() + "<!-- /reload -->\n"; !strings.Contains(string(readme), want) {
+		t.Errorf("README.md does not have\n%s", want)
+	}
+}
+
+// reloaded loads the example with one change, and reloads it with another.
+func reloaded(t *testing.T, running, next func(text string) string) (Config, Config, []string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "keys.yaml"), "keys: []\n")
+	write(t, filepath.Join(dir, "secret"), "one\n")
+	file := write(t, filepath.Join(dir, "gateway.yaml"), running(example(t)))
+	loaded, err := Load(file, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, next(example(t)))
+	write(t, filepath.Join(dir, "secret"), "two\n")
+	now, waiting, err := loaded.Config.Reload(Options{})
+	return loaded.Config, now, waiting, err
+}
+
+func replacing(pairs ...string) func(string) string {
+	return strings.NewReplacer(pairs...).Replace
+}
+
+func TestReloadKeepsWhatRuns(t *testing.T) {
+	before, after, waiting, err := reloaded(t, replacing(`password_file: ""`, "password_file: secret", `addrs: []`, `addrs: ["h:1"]`),
+		replacing(`password_file: ""`, "password_file: secret", `addrs: []`, `addrs: ["h:1"]`, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "db: 0", "db: 1", "request_timeout: 5s", "request_timeout: 6s"))
+	if err != nil || !slices.Equal(waiting, []string{"listen", "redis.password_file", "redis.db"}) {
+		t.Errorf("%q wait, %v", waiting, err)
+	}
+	if after.Listen != before.Listen || after.Redis.DB != 0 || after.RequestTimeout == before.RequestTimeout {
+		t.Errorf("runs %s, %d, %s", after.Listen, after.Redis.DB, after.RequestTimeout)
+	}
+	if _, again, _ := after.Reload(Options{}); !slices.Equal(again, waiting) {
+		t.Errorf("the second time %q wait", again)
+	}
+}
+
+func TestReloadTurnsTLSNeitherOnNorOff(t *testing.T) {
+	_, after, waiting, err := reloaded(t, replacing(), replacing(`tls: {cert_file: "", key_file: ""}               #`, `tls: {cert_file: secret, key_file: secret} #`))
+	if err != nil || !slices.Equal(waiting, []string{"tls.cert_file", "tls.key_file"}) || after.TLS != (TLS{}) {
+		t.Errorf("%q wait, %v, runs %+v", waiting, err, after.TLS)
+	}
+}
+
+func TestSameLooksIntoFiles(t *testing.T) {
+	with := replacing(`pepper_file: ""`, "pepper_file: secret", "addrs: []", "addrs: ")
+	before, after, _, err := reloaded(t, with, with)
+	if err != nil || before.Same(after, "auth") || !before.Same(after, "redis", "cache", "listen", "upstream") {
+		t.Errorf("pepper the same: %t, redis: %t, %v", before.Same(after, "auth"), before.Same(after, "redis"), err)
+	}
+}
+
+func TestEffectOfAChange(t *testing.T) {
+	for change, want := range map[Change]Effect{
+		{"redis.addrs[0]", "", "h:1"}:         Restart,
+		{"upstream.buyer.fields.x", "a", "b"}: Live,
+		{"tls.cert_file", "a", "b"}:           Live,
+		{"tls.cert_file", "", "b"}:            Restart,
+		{"of.another.version", "a", ""}:       Restart,
+		{"listener", "a", "b"}:                Restart,
+		{"request_timeout", "1s", "2s"}:       Live,
+	} {
+		if got := change.Effect(); got != want {
+			t.Errorf("%+v: %s", change, got)
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// reload has the files read at once, and gives what the log says from then on.
+func (p *program) reload() (logged string) {
+	p.t.Helper()
+	before := len(p.logs.String())
+	p.app.reloads.hangup <- syscall.SIGHUP
+	p.eventually("a reload ends", func() bool {
+		logged = p.logs.String()[before:]
+		return strings.Contains(logged, `"configuration reloaded"`) || strings.Contains(logged, `"configuration not reloaded`)
+	})
+	return logged
+}
+
+const reloaded = "inquiry_gateway_config_last_reload_successful"
+
+// A part that needs what only a start opens is refused, whole, and says so.
+func TestReloadIntoARedisThatIsNotOpen(t *testing.T) {
+	server := redistest.Start(t)
+	p := start(t, setup{yaml: "request_timeout: 4s"})
+	p.edit("request_timeout: 4s", `redis: {addrs: ["`+server.Addr+`"]}`)
+	p.edit("{keys_file: keys.yaml}", "{redis: {}}")
+	logged := p.reload()
+	if !strings.Contains(logged, "auth.redis: ") || !strings.Contains(logged, "restart") || !strings.Contains(logged, "redis.addrs") {
+		t.Errorf("the log says %s", logged)
+	}
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Errorf("status %d", a.status)
+	}
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric says that the file runs")
+	}
+	if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, "keys_file: ") || strings.Contains(shown, server.Addr) {
+		t.Errorf("/ops/config shows what does not run:\n%s", shown)
+	}
+}
+
+// What waits for a restart is named, stays as it runs, and keeps nothing else
+// from being taken over. check --against says which is which.
+func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {jitter: 0}\nredis: {prefix: first}"})
+	p.edit("prefix: first", "prefix: second")
+	p.edit("jitter: 0", "jitter: 0.5")
+	logged := p.reload()
+	if !strings.Contains(logged, `"keys":["redis.prefix"]`) {
+		t.Errorf("the log does not name the key: %s", logged)
+	}
+	shown := string(p.ops("/ops/config").body)
+	if !strings.Contains(shown, "prefix: first") || !strings.Contains(shown, "jitter: 0.5") {
+		t.Errorf("/ops/config shows\n%s", shown)
+	}
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric says that all of the file runs")
+	}
+	out, _, code := command(t, "check", "-c", filepath.Join(p.dir, "gateway.yaml"), "--against", p.app.ops.url())
+	if code != 1 || !strings.Contains(out, "redis.prefix  first    second  restart") {
+		t.Errorf("check --against: exit code %d\n%s", code, out)
+	}
+	p.edit("prefix: second", "prefix: first")
+	p.reload()
+	if p.metric(reloaded) != 1 {
+		t.Error("the metric does not see that the file is what runs again")
+	}
+}
+
+// A listener that others can reach keeps its token, whatever the file says of
+// the next start.
+func TestReloadOpensTheOpsListenerToNobody(t *testing.T) {
+	p := start(t, setup{prepare: func(p *program) {
+		p.write("token", "first\n")
+		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: '0.0.0.0:0', token_file: token}", 1))
+	}})
+	p.edit("ops: {listen: '0.0.0.0:0', token_file: token}", "ops: {listen: 127.0.0.1:0}")
+	if logged := p.reload(); !strings.Contains(logged, "set ops.token_file") || !strings.Contains(logged, "restart") {
+		t.Errorf("the log says %s", logged)
+	}
+	if a := p.opsAs(""); a.status != http.StatusUnauthorized {
+		t.Errorf("without a token: status %d", a.status)
+	}
+}
+
+// opsAs reads /ops/config with a token, or without one.
+func (p *program) opsAs(token string, cookies ...*http.Cookie) answer {
+	p.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, strings.Replace(p.app.ops.url(), "[::]", "127.0.0.1", 1)+"/ops/config", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	return p.do(r)
+}
+
+// A new token of the ops listener counts at once; with the old one its sessions
+// end.
+func TestReloadOfTheOpsToken(t *testing.T) {
+	p := start(t, setup{prepare: func(p *program) {
+		p.write("token", "first\n")
+		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: token}", 1))
+	}})
+	login, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).
+		PostForm(p.app.ops.url()+"/console/login", url.Values{"token": {"first"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = login.Body.Close()
+	if len(login.Cookies()) != 1 || p.opsAs("", login.Cookies()...).status != http.StatusOK {
+		t.Fatalf("no session: %d", login.StatusCode)
+	}
+	p.write("token", "second\n")
+	p.eventually("the new token counts", func() bool { return p.opsAs("second").status == http.StatusOK })
+	if old, session := p.opsAs("first").status, p.opsAs("", login.Cookies()...).status; old != http.StatusUnauthorized || session != http.StatusUnauthorized {
+		t.Errorf("the old token: %d, its session: %d", old, session)
+	}
+}
+
+// A longer request_timeout holds for fills and for the write of the answer.
+func TestReloadOfTheRequestTimeout(t *testing.T) {
+	p := start(t, setup{yaml: "request_timeout: 200ms", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
+	p.system.SetLatency(500 * time.Millisecond)
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusGatewayTimeout {
+		t.Fatalf("before: status %d", a.status)
+	}
+	p.edit("request_timeout: 200ms", "request_timeout: 1m")
+	p.edit("  timeout: 200ms", "  timeout: 5s")
+	p.reload()
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Errorf("after: status %d\n%s", a.status, a.body)
+	}
+	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+	p.app.public.http.Handler.ServeHTTP(w, p.request(http.MethodGet, buyerList, "buyer"))
+	if left := time.Until(w.deadline); left < time.Minute || left > time.Minute+writeSlack {
+		t.Errorf("the answer must be written within %s", left)
+	}
+}
+
+// deadlineWriter notes until when an answer may be written.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(at time.Time) error { w.deadline = at; return nil }
+
+// revoke revokes the key "buyer" in the keys file.
+func (p *program) revoke() {
+	p.t.Helper()
+	if _, errOut, code := command(p.t, "keys", "revoke", "buyer", "--file", filepath.Join(p.dir, "keys.yaml")); code != 0 {
+		p.t.Fatal(errOut)
+	}
+}
+
+// Keys are read whatever the configuration is like: a revocation that comes
+// with a mistake elsewhere counts.
+func TestRevocationBesideAFaultyConfiguration(t *testing.T) {
+	p := start(t, setup{yaml: "request_timeout: 4s"})
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Fatalf("status %d", a.status)
+	}
+	p.edit("request_timeout: 4s", "request_timout: 4s")
+	p.revoke()
+	begun := time.Now()
+	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
+	p.eventually("the metric tells of the mistake", func() bool { return p.metric(reloaded) == 0 })
+	p.edit("request_timout: 4s", "request_timeout: 3s")
+	p.eventually("the mended file counts", func() bool { return p.metric(reloaded) == 1 })
+}
+
+// soon is eventually for what has a second, and some time for a busy machine.
+func (p *program) soon(what string, ok func() bool) {
+	p.t.Helper()
+	begun := time.Now()
+	p.eventually(what, ok)
+	if took := time.Since(begun); took > 2*time.Second {
+		p.t.Errorf("%s only after %s", what, took)
+	}
+}
+
+// A bad keys file keeps no change of the configuration back, and the mended one
+// counts.
+func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
+	p := start(t, setup{yaml: "request_timeout: 4s"})
+	good := p.read("keys.yaml")
+	p.write("keys.yaml", "keys: nonsense\n")
+	p.eventually("the metric tells of the keys", func() bool { return p.metric(reloaded) == 0 })
+	p.edit("request_timeout: 4s", "request_timeout: 3s")
+	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "request_timeout: 3s") })
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric forgets the keys file")
+	}
+	p.write("keys.yaml", good)
+	p.eventually("all is good again", func() bool { return p.metric(reloaded) == 1 })
+}
+
+// What failed is tried again by itself: here a file that a reload needs appears
+// without any file that is watched having changed.
+func TestAFailedReloadIsTriedAgain(t *testing.T) {
+	usual := retryEvery
+	t.Cleanup(func() { retryEvery = usual }) // after the program's end
+	retryEvery = time.Second
+	p := start(t, setup{yaml: "cache: {jitter: 0}"})
+	sealing := filepath.Join(t.TempDir(), "sealing")
+	p.edit("jitter: 0", "jitter: 0.5, sealing_keys_file: "+sealing)
+	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })
+	if err := os.WriteFile(sealing, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
+}
+
+// A folder in which something is written all the time delays no revocation.
+func TestRevocationInABusyFolder(t *testing.T) {
+	p := start(t, setup{})
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
+		t.Fatalf("status %d", a.status)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_ = os.WriteFile(filepath.Join(p.dir, "requests.log"), fmt.Append(nil, n), 0o600)
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	time.Sleep(200 * time.Millisecond)
+	p.revoke()
+	begun := time.Now()
+	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// What is under way at the legacy still counts after a reload, and no counter
+// begins anew.
+func TestReloadKeepsTheBulkhead(t *testing.T) {
+	p := start(t, setup{upstream: []string{"timeout: 2s", "timeout: 5s\n  max_concurrent: 2"}})
+	p.system.SetLatency(3 * time.Second)
+	var under sync.WaitGroup
+	defer under.Wait()
+	for _, id := range []string{"buyer", "other-buyer"} {
+		under.Go(func() {
+			if a := p.get(buyerList, id); a.status != http.StatusOK {
+				t.Errorf("%s: status %d", id, a.status)
+			}
+		})
+	}
+	p.eventually("both are under way", func() bool { return p.metric("inquiry_gateway_upstream_in_flight") == 2 })
+	for _, change := range [][2]string{{"max_records: 10000", "max_records: 9999"}, {"max_concurrent: 2", "max_concurrent: 1"}, {"max_concurrent: 1", "max_concurrent: 2"}} {
+		p.edit(change[0], change[1])
+		p.reload()
+		if a := p.get(sellerList, "seller"); a.status != http.StatusServiceUnavailable {
+			t.Errorf("after %s one more got through: %d", change[1], a.status)
+		}
+		if p.metric("inquiry_gateway_upstream_in_flight") != 2 {
+			t.Errorf("after %s the fetches under way are not counted", change[1])
+		}
+	}
+	if p.metric(`inquiry_gateway_upstream_requests_total{kind="seller",result="unavailable"}`) != 3 {
+		t.Error("a reload set the counters back")
+	}
+}
+
+// An open breaker stays open over a reload that does not change it.
+func TestReloadKeepsTheBreaker(t *testing.T) {
+	p := start(t, setup{upstream: []string{"timeout: 2s", "timeout: 2s\n  breaker: {min_requests: 2, open_for: 1m}"}})
+	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultStatus}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the breaker opens", func() bool {
+		p.get(buyerList, "buyer")
+		return p.metric(`inquiry_gateway_upstream_breaker_state{kind="buyer"}`) == 2
+	})
+	asked := p.system.Requests().Buyer
+	p.edit("max_records: 10000", "max_records: 9999")
+	p.reload()
+	if a := p.get(buyerList, "buyer"); a.status != http.StatusServiceUnavailable || p.system.Requests().Buyer != asked {
+		t.Errorf("the legacy was asked again: %d", a.status)
+	}
+	if p.metric(`inquiry_gateway_upstream_breaker_state{kind="buyer"}`) != 2 {
+		t.Error("the metric lost the breaker's state")
+	}
+}
+
+// A list is never stored as that of another mapping, however a reload falls
+// into its fill. Here it falls between the look into Redis and the legacy.
+func TestReloadDuringAFill(t *testing.T) {
+	server := redistest.Start(t)
+	s := setup{yaml: `redis: {addrs: ["` + server.Addr + `"], timeout: 3s}`}
+	p := start(t, s)
+	s.joins = p
+	other := start(t, s)
+	p.get(buyerList, "buyer") // connects
+	server.Pause()
+	answered := make(chan answer, 1)
+	go func() { answered <- p.get(sellerList, "seller") }()
+	p.eventually("the fill begins", func() bool {
+		x, err := p.app.lists.Explain(canceled(), cache.Key{Kind: cache.KindSeller, Account: legacy.SellerTypical})
+		return err == nil && x.InFlight
+	})
+	p.edit("default: other", "default: something-else")
+	p.reload()
+	server.Resume()
+	if a := <-answered; a.status != http.StatusOK || !strings.Contains(string(a.body), "something-else") {
+		t.Fatalf("the reload did not fall into the fill: %d", a.status)
+	}
+	if a := other.get(sellerList, "seller"); strings.Contains(string(a.body), "something-else") {
+		t.Error("a node of the old mapping got a list of the new one from Redis")
+	}
+	p.edit("default: something-else", "default: other")
+	p.reload()
+	if a := p.get(sellerList, "seller"); strings.Contains(string(a.body), "something-else") {
+		t.Errorf("the old mapping is back, its list is the new one's: %s", a.header.Get("Cache-Status"))
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// What is known of keys outlives a reload that does not change where they come
+// from.
+func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	p := keysInRedis(t, server.Addr)
+	keysCommandFor[auth.Account](p, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
+	p.keys["k1"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1").Key
+	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })
+	server.Kill()
+	p.edit("max_records: 10000", "max_records: 9999")
+	p.reload()
+	if a := p.get(buyerList, "k1"); a.status != http.StatusOK {
+		t.Errorf("a key that was good before the reload: %d", a.status)
+	}
+	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_lookups_total{result="found",store="redis"} 1`) {
+		t.Error("the counters of the key store began anew")
+	}
+}
