@@ -107,6 +107,13 @@ func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
+// fillsWithin changes how long a fill may take.
+func fillsWithin(l *Lists, limit time.Duration) {
+	p := *l.policy.Load()
+	p.fills.Timeout = limit
+	l.policy.Store(&p)
+}
+
 // TestNodesThatNobodyAsksDoNotFill: the legacy hangs, and all callers have left
 // when the first fill ends.
 func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
@@ -115,7 +122,7 @@ func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, l := range f.nodes {
-		l.opts.FillTimeout = 600 * time.Millisecond
+		fillsWithin(l, 600*time.Millisecond)
 		wg.Go(func() { _, _ = l.Get(ctx, aKey) })
 	}
 	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
@@ -132,7 +139,7 @@ func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
 func TestALateFillHasAllOfItsTime(t *testing.T) {
 	f := newFleet(t, 1)
 	l := f.nodes[0]
-	l.opts.FillTimeout = time.Second
+	fillsWithin(l, time.Second)
 	var left time.Duration
 	fill := l.opts.Fill
 	l.opts.Fill = func(ctx context.Context, k Key) (Content, error) {

@@ -18,7 +18,7 @@ func TestRareSeriesBeginAtZero(t *testing.T) {
 	}
 	want := map[string]int{ // each reason once, two of them for the process, too
 		"inquiry_gateway_cache_refused_entries_total": len(refusals()) + 2,
-		"inquiry_gateway_cache_unstored_total":        5,
+		"inquiry_gateway_cache_unstored_total":        6,
 	}
 	for _, f := range families {
 		if n, ok := want[f.GetName()]; ok && len(f.GetMetric()) != n {

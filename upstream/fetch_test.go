@@ -371,13 +371,13 @@ func TestFingerprint(t *testing.T) {
 	a := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a" })
 	b := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Timeout = time.Second })
 	c := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Buyer.Fields.Title.Path = Paths{"x"} })
-	if a.Fingerprint("buyer") == "" || a.Fingerprint("buyer") != b.Fingerprint("buyer") {
+	if a.Fingerprints()["buyer"] == "" || a.Fingerprints()["buyer"] != b.Fingerprints()["buyer"] {
 		t.Error("the timeout must not change the fingerprint")
 	}
-	if a.Fingerprint("buyer") == c.Fingerprint("buyer") || a.Fingerprint("seller") != c.Fingerprint("seller") || a.Fingerprint("buyer") == a.Fingerprint("seller") {
+	if a.Fingerprints()["buyer"] == c.Fingerprints()["buyer"] || a.Fingerprints()["seller"] != c.Fingerprints()["seller"] || a.Fingerprints()["buyer"] == a.Fingerprints()["seller"] {
 		t.Error("a field must change its kind's fingerprint, and only that")
 	}
-	if a.Fingerprint("x") != "" || a.BreakerState("x") != "" {
+	if a.Fingerprints()["x"] != "" || a.BreakerState("x") != "" {
 		t.Error("unknown kinds have neither")
 	}
 }

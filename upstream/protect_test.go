@@ -305,7 +305,7 @@ func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Errorf("after its fetches have ended: %v", err)
 	}
-	if n := len(f.accounts.underWay); n != 0 {
+	if n := len(f.bulkhead.accounts); n != 0 {
 		t.Errorf("%d accounts are held with nothing under way", n)
 	}
 }

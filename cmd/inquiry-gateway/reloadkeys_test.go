@@ -174,7 +174,7 @@ func TestEveryKeyIsReloaded(t *testing.T) {
 			t.Errorf("%s is never changed; add it to keyChanges", key)
 		}
 	}
-	if _, now := p.put(base); now != runs || !p.metric(reloaded+" 1") || p.get(buyerList, "buyer").status != http.StatusOK {
+	if _, now := p.put(base); now != runs || p.metric(reloaded) != 1 || p.get(buyerList, "buyer").status != http.StatusOK {
 		t.Errorf("after all that, this runs:\n%s", now)
 	}
 }
