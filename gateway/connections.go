@@ -79,6 +79,7 @@ type Listener struct {
 	buffers      *sync.Pool // of *[]byte
 	strangerIdle time.Duration
 	max          atomic.Int64
+	closing      func() error
 
 	open, limit      prometheus.Gauge
 	refused, evicted prometheus.Counter
@@ -105,9 +106,14 @@ func JoinWrites(l net.Listener, opts ListenerOptions) *Listener {
 		evicted:      opts.Metrics.evicted.WithLabelValues(opts.Name),
 		conns:        map[*joinedConn]struct{}{},
 	}
+	out.closing = sync.OnceValue(l.Close)
 	out.SetMax(opts.MaxConnections)
 	return out
 }
+
+// Close takes no more connections. Another call, such as that of net/http's
+// Shutdown, changes nothing and is no error.
+func (l *Listener) Close() error { return l.closing() }
 
 // SetMax changes how many connections may be open; zero means any number. What
 // is open already is closed only when another one comes and it is idle.
@@ -176,7 +182,7 @@ func (l *Listener) room(now time.Time) (surplus []*joinedConn, full bool) {
 	}
 	var idle []candidate
 	for c := range l.conns {
-		one := candidate{c, c.known.Load(), c.idleSince.Load()}
+		one := candidate{c, c.asked.Load() != 0, c.idleSince.Load()}
 		if one.since == 0 || one.known && now.UnixNano()-one.since < int64(evictAfter) {
 			continue
 		}
@@ -252,7 +258,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // ConnState goes into http.Server.ConnState, so that a Listener knows which
-// connections are idle. It takes no lock.
+// connections are idle. It takes no lock and, where somebody has authenticated,
+// does not read the clock.
 func ConnState(c net.Conn, state http.ConnState) {
 	joined := unwrap(c)
 	if joined == nil {
@@ -262,7 +269,11 @@ func ConnState(c net.Conn, state http.ConnState) {
 	case http.StateActive:
 		joined.idleSince.Store(0)
 	case http.StateIdle:
-		joined.idleSince.Store(time.Now().UnixNano())
+		since := joined.asked.Load()
+		if since == 0 {
+			since = time.Now().UnixNano()
+		}
+		joined.idleSince.Store(since)
 	}
 }
 
@@ -288,7 +299,7 @@ func joinedFrom(ctx context.Context) *joinedConn {
 // endStranger closes the connection if nobody has authenticated on it and it has
 // been idle for as long as such a one may be.
 func (c *joinedConn) endStranger() {
-	if c.known.Load() || c.closed.Load() {
+	if c.asked.Load() != 0 || c.closed.Load() {
 		return
 	}
 	left := c.listener.strangerIdle

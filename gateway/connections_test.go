@@ -156,3 +156,13 @@ func isTimeout(err error) bool {
 	e, ok := err.(net.Error) //nolint:errorlint // as it comes from the connection
 	return ok && e.Timeout()
 }
+
+// net/http closes the listener once more, and takes an error for that of a stop.
+func TestListenerMayBeClosedTwice(t *testing.T) {
+	l := JoinWrites(listenHere(t), ListenerOptions{})
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

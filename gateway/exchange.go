@@ -37,15 +37,15 @@ type exchange struct {
 	fields // of the answer's header
 }
 
-// keepConnection notes that somebody has authenticated on the connection: from
-// then on it may be idle for longer.
+// keepConnection notes that somebody has authenticated on the connection, and
+// when: from then on it may be idle for longer.
 func (x *exchange) keepConnection() {
 	c := x.conn
 	if c == nil {
 		c = joinedFrom(x.request.Context())
 	}
-	if c != nil && !c.known.Load() {
-		c.known.Store(true)
+	if c != nil {
+		c.asked.Store(x.begin.UnixNano())
 	}
 }
 

@@ -48,7 +48,7 @@ type joinedConn struct {
 	peer      netip.Addr
 	accepted  int64        // Unix nanoseconds
 	idleSince atomic.Int64 // Unix nanoseconds; 0 while a request is under way
-	known     atomic.Bool  // somebody has authenticated on it
+	asked     atomic.Int64 // when somebody authenticated on it last, Unix nanoseconds; 0: nobody has
 	closed    atomic.Bool
 	timer     *time.Timer // ends a stranger's; guarded by the listener's mutex, nil without a bound
 

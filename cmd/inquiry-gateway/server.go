@@ -98,12 +98,12 @@ func (s *server) serve() error {
 // close a connection whose first request is on its way.
 func (s *server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	_ = s.listener.Close() // closed already where serving has failed
+	closed := s.listener.Close()
 	s.listener.Settle(ctx)
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
 	}
-	return nil
+	return closed
 }
 
 // url is where a person reaches the server.
