@@ -66,6 +66,7 @@ type Server struct {
 	data *dataset // guarded by mu
 
 	bodies bodyCache
+	firsts firstBodies
 	faults faultSet
 	stats  counters
 }

@@ -27,8 +27,9 @@ func (s *Server) routeTable() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v2/tickets", s.serveList(KindBuyer, func(r *http.Request) (string, filter) {
 		q := r.URL.Query()
-		return q.Get("customer"), filter{all(q["state"]), all(q["category"])}
+		return q.Get("customer"), filter{states: all(q["state"]), categories: all(q["category"])}
 	}))
+	mux.HandleFunc("GET /first/{n}/v2/tickets", s.serveList(KindBuyer, firstList))
 	// This endpoint is the older one: it ignores every query parameter.
 	mux.HandleFunc("GET /v2/vendors/{account}/tickets", s.serveList(KindSeller, func(r *http.Request) (string, filter) {
 		return r.PathValue("account"), filter{}
@@ -48,7 +49,10 @@ func (s *Server) routeTable() *http.ServeMux {
 }
 
 // filter holds the legacy's codes; an empty list lets everything through.
-type filter struct{ states, categories []string }
+type filter struct {
+	states, categories []string
+	first              *int // this many of BuyerBusy's records; nil: the account's own list
+}
 
 // all accepts a parameter given several times, or once with commas.
 func all(values []string) []string {
@@ -113,6 +117,9 @@ func (s *Server) list(kind, account string, f filter) []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	key := bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ",")}
+	if f.first != nil {
+		return s.first(account, key, f)
+	}
 	version := s.data.version(kind, account)
 	if body, ok := s.bodies.get(key, version); ok {
 		return body
@@ -126,6 +133,9 @@ func (s *Server) list(kind, account string, f filter) []byte {
 func (s *Server) records(kind, account string, f filter) [][]byte {
 	var records [][]byte
 	for _, t := range s.data.list(kind, account) {
+		if f.first != nil && len(records) == *f.first {
+			break
+		}
 		if f.match(t) {
 			records = append(records, s.data.record(kind, t))
 		}
