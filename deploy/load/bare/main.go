@@ -1,6 +1,10 @@
 // Command bare is what the gateway is measured against: net/http alone, with
-// the gateway's server settings, writing the gateway's bytes. It does not look
-// at who asks, keeps no log and counts nothing.
+// the gateway's server settings, and nothing logged or counted.
+//
+//	-bodies FILE              writes the gateway's bytes to everybody
+//	-bodies FILE -keys FILE   the same from copies for each key, 401 to others;
+//	                          /auth tells a key's account. The origin of peers, too
+//	-proxy URL                httputil.ReverseProxy in front of URL
 package main
 
 import (
@@ -8,9 +12,12 @@ import (
 	"flag"
 	"log"
 	"net/http"
+	"net/http/httputil"
 	_ "net/http/pprof"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,9 +27,16 @@ func main() {
 	cert, key := flag.String("cert", "", "certificate `FILE`"), flag.String("key", "", "its key's `FILE`")
 	control := flag.String("control", "", "`HOST:PORT` of /debug/pprof; empty: none")
 	bodies := flag.String("bodies", "", "JSON `FILE`: raw query to body")
-	keys := flag.String("keys", "", "JSON `FILE` with API keys as names: each has copies of the bodies of its own; empty: all share them")
+	keys := flag.String("keys", "", "JSON `FILE`: API key to account; empty: anybody is answered")
+	proxy := flag.String("proxy", "", "`URL` to pass everything on to")
 	flag.Parse()
-	h, err := newHandler(*bodies, *keys)
+	var h http.Handler
+	var err error
+	if *proxy != "" {
+		h, err = newProxy(*proxy)
+	} else {
+		h, err = newHandler(*bodies, *keys)
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +69,19 @@ func newServer(address string, h http.Handler) *http.Server {
 	}
 }
 
-// answer is a body with its header values made once.
+// newProxy keeps connections open, as the gateway does.
+func newProxy(to string) (http.Handler, error) {
+	target, err := url.Parse(to)
+	if err != nil {
+		return nil, err
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+	}, nil
+}
+
+// answer is a body with its header value made once.
 type answer struct {
 	body   []byte
 	length []string
@@ -81,16 +107,26 @@ func newHandler(bodiesFile, keysFile string) (http.Handler, error) {
 	if keysFile == "" {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, shared) }), nil
 	}
-	keys, err := readMap(keysFile)
+	accounts, err := readMap(keysFile)
 	if err != nil {
 		return nil, err
 	}
-	own := make(map[string]answers, len(keys))
-	for key := range keys {
+	own := make(map[string]answers, len(accounts))
+	for key := range accounts {
 		own["Bearer "+key] = newAnswers(bodies)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		serve(w, r, own[r.Header.Get("Authorization")])
+		key := r.Header.Get("Authorization")
+		a, ok := own[key]
+		switch {
+		case !ok:
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/auth":
+			w.Header().Set("X-Account", accounts[strings.TrimPrefix(key, "Bearer ")])
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			serve(w, r, a)
+		}
 	}), nil
 }
 

@@ -1,162 +1,170 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/deploy/load/report"
+	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
 )
 
-// bench is the whole run.
-func (s *stand) bench(ctx context.Context, o options) error {
-	o.progress("starting servers and filling caches")
-	rows, err := s.rows(ctx, o)
+// bench is one run and everything that it has started.
+type bench struct {
+	options
+	dir     string // temporary
+	keys    []string
+	client  *http.Client
+	started []*testkit.Process
+
+	legacy       *legacy.Server
+	legacyServer *http.Server
+	legacyURL    string
+	hit          *server           // the gateway that hits are measured of
+	bodies       map[string]string // query to what every hit answers with
+	etags        map[string]string
+	bare, redis  *server
+	bareTLS      string // URL of bare
+
+	rows []*row
+}
+
+// prepare builds the programs as a release is built, and starts the legacy, the
+// gateway that hits are measured of, and the bare handler with its bytes.
+func (b *bench) prepare(ctx context.Context) error {
+	b.progress("building")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", b.path("bin")+"/",
+		"./cmd/inquiry-gateway", "./deploy/load/bare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: run this in the repository's top folder: %s", err, output)
+	}
+	if err := errors.Join(b.makeFixture(), b.startLegacy()); err != nil {
+		return err
+	}
+	var err error
+	if b.hit, err = b.startNode(ctx, node{Name: "hit", Records: hitRecords}); err != nil {
+		return err
+	}
+	if err := b.learnBodies(ctx); err != nil {
+		return err
+	}
+	address, err := testkit.FreeAddr()
 	if err != nil {
 		return err
 	}
-	if err := s.measureAll(ctx, rows, o); err != nil {
-		return err
+	b.bareTLS = "https://" + address
+	b.bare, err = b.startBare(ctx, "bare", "-bodies", b.path("bodies.json"), "-tls-listen", address, "-cert", b.path("cert.pem"), "-key", b.path("key.pem"))
+	return err
+}
+
+// learnBodies takes the bodies of a hit from the gateway. Accounts differ in
+// their names only, which no record holds, so all have the same bodies.
+func (b *bench) learnBodies(ctx context.Context) error {
+	b.bodies, b.etags = map[string]string{}, map[string]string{}
+	for _, f := range filters() {
+		for _, key := range []string{b.keys[0], b.keys[len(b.keys)-1]} {
+			header, body, err := b.get(ctx, b.hit.url()+target(f.query), key, "identity")
+			if err != nil {
+				return err
+			}
+			if known, ok := b.bodies[f.query]; ok && known != string(body) {
+				return fmt.Errorf("two accounts have different lists for %q", f.query)
+			}
+			b.bodies[f.query], b.etags[f.query] = string(body), header.Get("ETag")
+		}
+	}
+	return b.writeJSON("bodies.json", b.bodies)
+}
+
+// meanBody is the mean size of the bodies of a hit.
+func (b *bench) meanBody() float64 {
+	sum := 0
+	for _, body := range b.bodies {
+		sum += len(body)
+	}
+	return float64(sum) / float64(len(b.bodies))
+}
+
+// run measures everything and writes the results.
+func (b *bench) run(ctx context.Context) error {
+	b.progress("starting servers and filling caches")
+	for _, do := range []func(context.Context) error{b.startRedis, b.addHits, b.addRedisHit, b.addPeers, b.addProtocols, b.addMisses, b.measureAll} {
+		if err := do(ctx); err != nil {
+			return err
+		}
 	}
 	run := report.Run{
-		Machine: report.ThisMachine(time.Now()), Quick: o.quick, Rounds: o.rounds, Seconds: o.duration.Seconds(),
-		Keys: o.keys, Bytes: s.meanBody(),
+		Machine: report.ThisMachine(time.Now()), Quick: b.quick, Rounds: b.rounds, Seconds: b.duration.Seconds(),
+		Keys: len(b.keys), Bytes: b.meanBody(),
 	}
-	for _, r := range rows {
+	for _, r := range b.rows {
 		run.Rows = append(run.Rows, r.Row)
 	}
-	if o.growth {
-		if run.Growth, err = s.growth(ctx, o); err != nil {
+	if b.growth {
+		var err error
+		if run.Growth, err = b.growthTables(ctx); err != nil {
 			return err
 		}
-		run.Growth = append([]report.Table{missTable(rows)}, run.Growth...)
 	}
-	return write(run, o)
+	b.progress("writing to %s", b.out)
+	return writeResults(b.out, run)
 }
 
-// rows starts the servers and says what to measure of them.
-func (s *stand) rows(ctx context.Context, o options) ([]*row, error) {
-	hit, err := s.base(ctx)
-	if err != nil {
-		return nil, err
+// writeResults leaves the page and the samples in a folder.
+func writeResults(folder string, run report.Run) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
 	}
-	if err := s.startRedis(ctx); err != nil {
-		return nil, err
-	}
-	rows, err := s.hitRows(ctx, hit)
-	if err != nil {
-		return nil, err
-	}
-	bare := rows[0].Name
-	redis, err := s.redisRow(ctx, bare)
-	if err != nil {
-		return nil, err
-	}
-	rows = append(rows, redis)
-	if o.peers {
-		peers, err := s.peerRows(ctx, bare)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, peers...)
-	}
-	protocols, err := s.protocolRows(ctx, hit)
-	if err != nil {
-		return nil, err
-	}
-	misses, err := s.missRows(ctx)
-	return append(append(rows, protocols...), misses...), err
-}
-
-// base starts the backend, the gateway that hits are measured of, and the bare
-// handler with that gateway's bytes.
-func (s *stand) base(ctx context.Context) (*process, error) {
-	if err := s.startBackend(ctx); err != nil {
-		return nil, err
-	}
-	hit, err := s.startNode(ctx, node{name: "hit", records: hitRecords, backend: s.backend.addr})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.learnBodies(ctx, hit.addr); err != nil {
-		return nil, err
-	}
-	return hit, s.startBare(ctx)
-}
-
-// profile writes a CPU profile of one gateway under load.
-func (s *stand) profile(ctx context.Context, o options) error {
-	p, err := s.base(ctx)
+	page, err := os.Create(filepath.Join(folder, "RESULTS.md"))
 	if err != nil {
 		return err
 	}
-	conns := connections
-	if o.records > 0 {
-		conns = missConnections(o.records)
-		p, err = s.startNode(ctx, node{name: "miss", records: o.records, uncached: true, backend: s.backend.addr})
+	text, err := json.MarshalIndent(run, "", "  ")
+	return errors.Join(err, report.Markdown(page, run), page.Close(),
+		os.WriteFile(filepath.Join(folder, "results.json"), append(text, '\n'), 0o644))
+}
+
+// writeProfile writes a CPU profile of one gateway under load.
+func (b *bench) writeProfile(ctx context.Context) error {
+	p, plan := b.hit, measure.Plan{Keys: b.keys, Requests: requests(nil), Connections: connections, Files: b.path("profile")}
+	var err error
+	if b.records > 0 {
+		plan.Connections = missConnections(b.records)
+		p, err = b.startNode(ctx, node{Name: "miss", Records: b.records, Uncached: true})
 	} else {
-		err = s.warm(ctx, "http://"+p.addr)
+		err = b.warm(ctx, p.url())
 	}
 	if err != nil {
 		return err
 	}
-	run, err := s.wrkOf("profile", "http://"+p.addr, conns, nil)
+	plan.URL = p.url()
+	load, err := measure.Wrk(plan)
 	if err != nil {
 		return err
 	}
-	group, loaded := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		load, err := run(loaded, o.duration+2*time.Second)
-		return errors.Join(err, load.Check())
+		l, err := load(ctx, b.duration+2*time.Second)
+		return errors.Join(err, l.Check())
 	})
-	group.Go(func() error { return s.save(loaded, p, o) })
+	group.Go(func() error {
+		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.ops, int(b.duration/time.Second))
+		_, text, err := b.get(ctx, url, "", "identity")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(b.profile, text, 0o644)
+	})
 	return group.Wait()
-}
-
-func (s *stand) save(ctx context.Context, p *process, o options) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.ops, int(o.duration/time.Second))
-	response, err := s.client.Get(url)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
-	}
-	var text bytes.Buffer
-	if _, err := io.Copy(&text, io.LimitReader(response.Body, 64<<20)); err != nil {
-		return err
-	}
-	return os.WriteFile(o.profile, text.Bytes(), 0o644)
-}
-
-// write leaves the page, its chart and the samples in the output folder.
-func write(run report.Run, o options) error {
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return err
-	}
-	files := map[string]func(io.Writer) error{
-		"RESULTS.md":   func(w io.Writer) error { return report.Markdown(w, run, "chart.svg") },
-		"results.json": func(w io.Writer) error { return report.JSON(w, run) },
-		"chart.svg":    func(w io.Writer) error { return report.SVG(w, run) },
-	}
-	for name, fill := range files {
-		var text bytes.Buffer
-		if err := fill(&text); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(o.out, name), text.Bytes(), 0o644); err != nil {
-			return err
-		}
-	}
-	o.progress("written: %s", o.out)
-	return nil
 }

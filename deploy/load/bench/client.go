@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,13 +24,14 @@ func newClient(connections int) *http.Client {
 		Timeout: time.Minute,
 		Transport: &http.Transport{
 			MaxIdleConnsPerHost: connections,
-			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // our own certificate of a minute ago
+			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // the certificate is a minute old and our own
 		},
 	}
 }
 
-// get answers with status, header and at most 64 MiB of body.
-func (s *stand) get(ctx context.Context, url, key string, header ...string) (*http.Response, []byte, error) {
+// get returns the header and at most 64 MiB of the body of a 200; any other
+// status is an error. The coding is of Accept-Encoding.
+func (b *bench) get(ctx context.Context, url, key, coding string) (http.Header, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, err
@@ -37,34 +39,59 @@ func (s *stand) get(ctx context.Context, url, key string, header ...string) (*ht
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-	// net/http would ask for gzip and unpack it.
-	r.Header.Set("Accept-Encoding", "identity")
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	response, err := s.client.Do(r)
+	r.Header.Set("Accept-Encoding", coding) // left to itself, net/http asks for gzip and unpacks it
+	response, err := b.client.Do(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	return response, body, err
+	switch {
+	case err != nil:
+	case response.StatusCode == http.StatusUnauthorized:
+		err = fmt.Errorf("%s: %w", url, errUnauthorized)
+	case response.StatusCode != http.StatusOK:
+		err = fmt.Errorf("%s answers %s: %.300s", url, response.Status, body)
+	}
+	return response.Header, body, err
 }
 
-// warm asks for every list of every key once; each must be a 200.
-func (s *stand) warm(ctx context.Context, base string) error {
+// errUnauthorized is part of the error for a 401.
+var errUnauthorized = errors.New("the key is not known")
+
+// refusesStrangers makes sure that a peer checks keys, as the gateway does.
+func (b *bench) refusesStrangers(ctx context.Context, base string) error {
+	_, _, err := b.get(ctx, base+target(""), "nobodys-key", "identity")
+	if errors.Is(err, errUnauthorized) {
+		return nil
+	}
+	return fmt.Errorf("%s does not answer 401 to a key that does not exist: %w", base, err)
+}
+
+// sameBytes compares a server's answers with the gateway's.
+func (b *bench) sameBytes(ctx context.Context, base string) error {
+	for query, want := range b.bodies {
+		_, body, err := b.get(ctx, base+target(query), b.keys[0], "identity")
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(body, []byte(want)) {
+			return fmt.Errorf("%s%s answers with %d bytes, not the %d bytes of the gateway", base, target(query), len(body), len(want))
+		}
+	}
+	return nil
+}
+
+// warm asks for every list of every key once. The lists of the i-th key are
+// asked of bases[i mod len(bases)].
+func (b *bench) warm(ctx context.Context, bases ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for w := range warmers {
+	group.SetLimit(warmers)
+	for i, key := range b.keys {
 		group.Go(func() error {
-			for i := w; i < len(s.fixture.keys); i += warmers {
-				for _, query := range filters() {
-					response, body, err := s.get(ctx, base+target(query), s.fixture.keys[i])
-					if err != nil {
-						return err
-					}
-					if response.StatusCode != http.StatusOK {
-						return fmt.Errorf("%s%s answers %s: %.300s", base, target(query), response.Status, body)
-					}
+			for _, f := range filters() {
+				if _, _, err := b.get(ctx, bases[i%len(bases)]+target(f.query), key, "identity"); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -73,27 +100,23 @@ func (s *stand) warm(ctx context.Context, base string) error {
 	return group.Wait()
 }
 
-// series reads a gateway's /metrics.
-func (s *stand) series(ctx context.Context, p *process) (measure.Series, error) {
-	_, body, err := s.get(ctx, "http://"+p.ops+"/metrics", "")
-	return measure.ParseSeries(body), err
-}
-
-// heap reads a Go process's memory statistics.
-func (s *stand) heap(ctx context.Context, p *process) (measure.Heap, error) {
-	_, body, err := s.get(ctx, "http://"+p.ops+"/debug/pprof/heap?debug=1", "")
-	if err != nil {
-		return measure.Heap{}, err
+// counters reads what a Go server and a gateway count. A server without an ops
+// address has none.
+func (b *bench) counters(ctx context.Context, s *server, gateway bool) (h measure.Heap, series measure.Series, err error) {
+	if s.ops == "" {
+		return h, nil, nil
 	}
-	return measure.ParseHeap(body)
-}
-
-// served asks the backend how much it has served.
-func (s *stand) served(ctx context.Context, backend string) (map[string]int64, error) {
-	_, body, err := s.get(ctx, "http://"+backend+"/requests", "")
+	_, text, err := b.get(ctx, "http://"+s.ops+"/debug/pprof/heap?debug=1", "", "identity")
 	if err != nil {
-		return nil, err
+		return h, nil, err
 	}
-	var n map[string]int64
-	return n, json.Unmarshal(body, &n)
+	if h, err = measure.ParseHeap(text, s.Started); err != nil || !gateway {
+		return h, nil, err
+	}
+	_, text, err = b.get(ctx, "http://"+s.ops+"/metrics", "", "identity")
+	if err != nil {
+		return h, nil, err
+	}
+	series, err = measure.ParseSeries(text)
+	return h, series, err
 }

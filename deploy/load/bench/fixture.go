@@ -1,73 +1,85 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
+	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/upstream/legacy"
+	"inquiry-gateway/deploy/load/measure"
+	"inquiry-gateway/internal/testkit"
 )
 
 // listPath is the endpoint under load.
 const listPath = "/api/v1/buyer/inquiries"
 
-// filters are the four lists of each account, as raw queries.
-func filters() []string {
-	return []string{"", "status=pending", "status=answered", "status=closed"}
+// hitRecords is how many records a list of about 10 KB has.
+const hitRecords = 26
+
+// filter is one of an account's lists: the gateway's query, and what is added to
+// the legacy's for the same list.
+type filter struct{ query, legacy string }
+
+// filters are the four lists of each account.
+func filters() []filter {
+	return []filter{{"", ""}, {"status=pending", "&state=N"}, {"status=answered", "&state=A"}, {"status=closed", "&state=C"}}
 }
 
 // target is the path and query of a request.
-func target(query string) string {
-	if query == "" {
-		return listPath
-	}
-	return listPath + "?" + query
+func target(query string) string { return strings.TrimSuffix(listPath+"?"+query, "?") }
+
+// legacyTarget is the legacy's path and query of a list of so many records.
+func legacyTarget(records int, f filter) string {
+	return fmt.Sprintf("/first/%d/v2/tickets?customer=%s%s", records, account(0), f.legacy)
 }
 
-// fixture is what all servers of a run share: callers and a certificate.
-type fixture struct {
-	dir  string
-	keys []string // one buyer's each, of an account of its own
-}
-
-func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
-
-func newFixture(dir string, keys int) (*fixture, error) {
-	f := &fixture{dir: dir}
-	accounts := make(map[string]string, keys)
-	for i := range keys {
-		key, err := auth.Generate(legacy.KindBuyer)
-		if err != nil {
-			return nil, err
+// requests asks for all filters. header gives further headers for a query; nil:
+// none.
+func requests(header func(query string) map[string]string) []measure.Request {
+	var all []measure.Request
+	for _, f := range filters() {
+		r := measure.Request{Path: target(f.query)}
+		if header != nil {
+			r.Header = header(f.query)
 		}
-		f.keys = append(f.keys, key)
-		accounts[key] = account(i)
+		all = append(all, r)
 	}
-	if err := os.WriteFile(f.path("keys.yaml"), []byte(keysFile(f.keys)), 0o600); err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(accounts)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(f.path("accounts.json"), text, 0o600); err != nil {
-		return nil, err
-	}
-	return f, f.certificate()
+	return all
 }
 
 func account(i int) string { return fmt.Sprintf("account-%06d", i) }
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+// writeJSON writes a file that bare reads.
+func (b *bench) writeJSON(name string, m map[string]string) error {
+	text, err := json.Marshal(m)
+	return errors.Join(err, os.WriteFile(b.path(name), text, 0o600))
+}
+
+// makeFixture writes what all servers share: callers and a certificate.
+func (b *bench) makeFixture() error {
+	var err error
+	if b.keys, err = makeKeys(b.options.keys); err != nil {
+		return err
+	}
+	accounts := make(map[string]string, len(b.keys))
+	for i, key := range b.keys {
+		accounts[key] = account(i)
+	}
+	authority, err := testkit.NewAuthority("bench")
+	if err != nil {
+		return err
+	}
+	cert, key, err := authority.Issue("bench")
+	return errors.Join(err,
+		b.writeJSON("accounts.json", accounts),
+		os.WriteFile(b.path("keys.yaml"), []byte(keysFile(b.keys)), 0o600),
+		os.WriteFile(b.path("cert.pem"), cert, 0o600), os.WriteFile(b.path("key.pem"), key, 0o600))
+}
 
 // keysFile gives each key an account of its own.
 func keysFile(keys []string) string {
@@ -82,33 +94,4 @@ func keysFile(keys []string) string {
 			i, auth.Hasher{}.Hash(key).Hex(), account(i), auth.ScopeInquiriesRead)
 	}
 	return b.String()
-}
-
-// certificate writes cert.pem and key.pem of a self-signed P-256 certificate.
-func (f *fixture) certificate() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(f.path(name), pem.EncodeToMemory(block), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,44 +11,83 @@ import (
 	"inquiry-gateway/deploy/load/report"
 )
 
-// growth is how costs follow the work: each table doubles as the answer to
-// "what if we have ten times as many".
-func (s *stand) growth(ctx context.Context, o options) ([]report.Table, error) {
-	var tables []report.Table
-	for _, t := range []struct {
-		what string
-		make func(context.Context, options) (report.Table, error)
-	}{
-		{"keys", s.keysTable}, {"keys in Redis", s.redisKeysTable}, {"cached lists", s.listsTable}, {"list sizes", s.sizesTable},
-		{"nodes", s.nodesTable}, {"callers on one cold list", s.stampedeTable},
+// lookups is how many timed calls make one figure.
+const lookups = 200_000
+
+// growthTables tell how costs follow the work: what if there were ten times as
+// many?
+func (b *bench) growthTables(ctx context.Context) ([]report.Table, error) {
+	tables := []report.Table{missTable(b.rows)}
+	for _, grow := range []func(context.Context) (report.Table, error){
+		b.keysTable, b.redisKeysTable, b.listsTable, b.sizesTable, b.nodesTable,
 	} {
-		o.progress("growth: %s", t.what)
-		table, err := t.make(ctx, o)
+		t, err := grow(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", t.Title, err)
 		}
-		tables = append(tables, table)
+		b.progress("%s: done", t.Title)
+		tables = append(tables, t)
 	}
 	return tables, nil
+}
+
+// fill adds a line for each size to a table. A quick run takes two sizes only.
+func (b *bench) fill(ctx context.Context, t report.Table, sizes []int, line func(context.Context, int) ([]string, error)) (report.Table, error) {
+	if b.quick {
+		sizes = sizes[:min(2, len(sizes))]
+	}
+	for _, n := range sizes {
+		cells, err := line(ctx, n)
+		if err == nil {
+			err = ctx.Err() // not every line looks at ctx
+		}
+		if err != nil {
+			return t, err
+		}
+		t.Rows = append(t.Rows, append([]string{fmt.Sprint(n)}, cells...))
+	}
+	return t, nil
+}
+
+// missTable shows how the rows of misses grow with the list.
+func missTable(rows []*row) report.Table {
+	t := report.Table{
+		Title: "Growth: records in a missed list", Text: "From the table of misses. A further record is one more than in the line above.",
+		Header: []string{"records", "CPU per request", "per record", "per further record"},
+	}
+	var records, before float64
+	for _, r := range rows {
+		if r.records == 0 || len(r.Samples) == 0 {
+			continue
+		}
+		cpu, n := r.CPU().Median, float64(r.records)
+		further := ""
+		if records > 0 {
+			further = report.Micros((cpu - before) / (n - records))
+		}
+		t.Rows = append(t.Rows, []string{fmt.Sprint(r.records), report.Micros(cpu), report.Micros(cpu / n), further})
+		records, before = n, cpu
+	}
+	return t
 }
 
 // heapNow is what this process holds after everything unused is gone.
 func heapNow() float64 {
 	runtime.GC()
-	debug.FreeOSMemory() // collects again: what the first run only marked for finalizers
+	debug.FreeOSMemory() // collects again: the first run only marks what has a finalizer
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// timePer is the CPU time of this process that one of n calls takes, in
-// nanoseconds. The wall clock would count what other programs do meanwhile.
+// timePer is the CPU time of this process for one of n calls, in microseconds.
+// The wall clock would count what other programs do meanwhile.
 func timePer(n int, call func(i int)) float64 {
 	start := cpuTime()
 	for i := range n {
 		call(i)
 	}
-	return float64(cpuTime()-start) / float64(n)
+	return micros(cpuTime()-start) / float64(n)
 }
 
 func cpuTime() time.Duration {
@@ -57,20 +96,4 @@ func cpuTime() time.Duration {
 		return 0 // fails for bad arguments only
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// missTable shows how the rows of misses grow with the list.
-func missTable(rows []*row) report.Table {
-	t := report.Table{Title: "Growth: records in a missed list", Header: []string{"records", "CPU per request", "CPU per record"}}
-	var x, y []float64
-	for _, r := range rows {
-		if r.records == 0 || len(r.Samples) == 0 {
-			continue
-		}
-		cpu := r.CPU().Median
-		x, y = append(x, float64(r.records)), append(y, cpu)
-		t.Rows = append(t.Rows, []string{report.Count(r.records), report.Number(cpu) + " µs", report.Number(cpu/float64(r.records)) + " µs"})
-	}
-	t.Text = fmt.Sprintf("From the table of misses. Slope: %s µs per record.", report.Number(report.Slope(x, y)))
-	return t
 }

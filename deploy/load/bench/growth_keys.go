@@ -2,104 +2,75 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/deploy/load/report"
 	"inquiry-gateway/upstream/legacy"
 )
 
-// lookups is how many timed calls make one figure.
-const lookups = 200_000
+const (
+	// keysPerAccount spares a million keys a million accounts in Redis.
+	keysPerAccount = 100
+	// keysTried are looked up, whatever the number of keys: all of them fit into
+	// what the Redis store keeps.
+	keysTried = 5000
+	// addsAtOnce is how many keys are on their way to Redis.
+	addsAtOnce = 32
+)
+
+func makeKeys(n int) ([]string, error) {
+	keys := make([]string, n)
+	var err error
+	for i := range keys {
+		if keys[i], err = auth.Generate(legacy.KindBuyer); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
 
 // keysTable reads keys files of growing length with the gateway's own store.
-func (s *stand) keysTable(ctx context.Context, o options) (report.Table, error) {
-	t := report.Table{
-		Title:  "Growth: keys in the keys file",
+func (b *bench) keysTable(ctx context.Context) (report.Table, error) {
+	return b.fill(ctx, report.Table{
+		Title: "Growth: keys in the keys file",
+		Text: "Every key has an account of its own; keys are asked for at random, on one core. A file may have " +
+			report.Bytes(auth.MaxKeysFile) + "; more keys belong into Redis.",
 		Header: []string{"keys", "file", "read in", "memory", "memory per key", "authenticating one request"},
-	}
-	sizes := []int{1000, 10_000, 100_000}
-	if o.quick {
-		sizes = sizes[:2]
-	}
-	var x, bytes []float64
-	for _, n := range sizes {
-		if err := ctx.Err(); err != nil {
-			return t, err
-		}
-		k, err := s.readKeys(n)
-		if err != nil {
-			return t, err
-		}
-		t.Rows = append(t.Rows, k.cells())
-		if k.refused == "" {
-			x, bytes = append(x, float64(n)), append(bytes, k.heap)
-		}
-	}
-	t.Text = fmt.Sprintf("Every key has an account of its own; keys are asked for at random, on one core. Slope: %s per key.",
-		report.Bytes(report.Slope(x, bytes)))
-	return t, nil
+	}, []int{1000, 10_000, 20_000}, b.keysLine)
 }
 
-// keysCost is what a keys file of one length costs.
-type keysCost struct {
-	keys            int
-	file, heap      float64
-	read            time.Duration
-	nanosPerRequest float64
-	refused         string
-}
-
-func (k keysCost) cells() []string {
-	if k.refused != "" {
-		return []string{report.Count(k.keys), report.Bytes(k.file), k.refused, "", "", ""}
+func (b *bench) keysLine(_ context.Context, n int) ([]string, error) {
+	keys, err := makeKeys(n)
+	if err != nil {
+		return nil, err
 	}
-	return []string{
-		report.Count(k.keys), report.Bytes(k.file), k.read.Round(time.Millisecond).String(), report.Bytes(k.heap),
-		report.Bytes(k.heap / float64(k.keys)), report.Number(k.nanosPerRequest) + " ns",
-	}
-}
-
-func (s *stand) readKeys(n int) (keysCost, error) {
-	keys := make([]string, n)
-	for i := range keys {
-		key, err := auth.Generate(legacy.KindBuyer)
-		if err != nil {
-			return keysCost{}, err
-		}
-		keys[i] = key
-	}
-	file := s.fixture.path("many-keys.yaml")
-	text := keysFile(keys)
-	cost := keysCost{keys: n, file: float64(len(text))}
+	file, text := b.path("many-keys.yaml"), keysFile(keys)
+	size := report.Bytes(float64(len(text)))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return cost, err
+		return nil, err
 	}
-	if len(text) > auth.MaxKeysFile {
-		if _, err := auth.NewFileStore(file, auth.Hasher{}, auth.Options{}); err == nil {
-			return cost, fmt.Errorf("a keys file of %d bytes was taken", len(text))
-		}
-		cost.refused = "refused: at most " + report.Bytes(auth.MaxKeysFile) + "; more keys belong into Redis"
-		return cost, nil
-	}
-	text = ""
+	text = "" // not part of the memory
 	before, start := heapNow(), time.Now()
 	store, err := auth.NewFileStore(file, auth.Hasher{}, auth.Options{})
 	if err != nil {
-		return cost, err
+		return nil, err
 	}
-	cost.read = time.Since(start)
-	cost.heap = heapNow() - before
-	cost.nanosPerRequest, err = authenticating(store, keys, lookups)
+	took, heap := time.Since(start), heapNow()-before
+	us, err := authenticating(store, keys, lookups)
 	runtime.KeepAlive(store)
-	return cost, err
+	return []string{size, report.Micros(micros(took)), report.Bytes(heap), report.Bytes(heap / float64(n)), report.Micros(us)}, err
 }
 
-// authenticating times n whole decisions, in nanoseconds per request.
+// authenticating times n whole decisions, in microseconds per request.
 func authenticating(store auth.Store, keys []string, n int) (float64, error) {
 	a, err := auth.NewAuthenticator(store, auth.Hasher{}, auth.Options{})
 	if err != nil {
@@ -110,10 +81,80 @@ func authenticating(store auth.Store, keys []string, n int) (float64, error) {
 		headers[i] = []string{"Bearer " + keys[j]}
 	}
 	var failed error
-	nanos := timePer(n, func(i int) {
+	us := timePer(n, func(i int) {
 		if _, err := a.Authenticate(context.Background(), headers[i%len(headers)]); err != nil {
 			failed = err
 		}
 	})
-	return nanos, failed
+	return us, failed
+}
+
+// redisKeysTable puts growing numbers of keys into Redis with the gateway's own
+// tool and authenticates with the gateway's own store.
+func (b *bench) redisKeysTable(ctx context.Context) (report.Table, error) {
+	return b.fill(ctx, report.Table{
+		Title: "Growth: keys in Redis",
+		Text: "CPU time of the gateway's side on one core. A key's first request asks Redis; then the key is kept in the process for auth.redis.ttl, " +
+			"at most auth.redis.max_keys of them, so a node's memory does not grow with the number of keys.",
+		Header: []string{"keys", "Redis", "Redis per key", "a key's first request", "its next ones", "in the process per kept key"},
+	}, []int{1000, 10_000, 100_000, 1_000_000}, b.redisKeysLine)
+}
+
+func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
+	keys, err := makeKeys(n)
+	if err != nil {
+		return nil, err
+	}
+	rdb := b.redisClient()
+	defer rdb.Close()
+	if err := rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, err
+	}
+	before, err1 := usedMemory(ctx, rdb)
+	err2 := addKeys(ctx, rdb, keys)
+	after, err3 := usedMemory(ctx, rdb)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	size, tried := after-before, keys[:min(n, keysTried)]
+	cfg := auth.DefaultRedisConfig()
+	cfg.TTL = time.Hour
+	heap := heapNow()
+	store, err := auth.NewRedisStore(rdb, "growth", auth.Hasher{}, cfg, auth.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	first, err1 := authenticating(store, tried, len(tried))
+	kept := (heapNow() - heap) / float64(len(tried))
+	next, err2 := authenticating(store, tried, lookups)
+	return []string{
+		report.Bytes(size), report.Bytes(size / float64(n)), report.Micros(first), report.Micros(next), report.Bytes(kept),
+	}, errors.Join(err1, err2)
+}
+
+func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
+	admin := auth.NewRedisKeys(rdb, "growth", auth.Hasher{})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(addsAtOnce)
+	for i, key := range keys {
+		record := auth.KeyRecord{
+			ID: "key-" + strconv.Itoa(i), Digest: auth.Hasher{}.Hash(key), Kind: legacy.KindBuyer,
+			Account: account(i / keysPerAccount), Scopes: []string{auth.ScopeInquiriesRead},
+		}
+		group.Go(func() error { return admin.Add(ctx, record, &auth.Account{APIAccess: auth.AccessPaid}) })
+	}
+	return group.Wait()
+}
+
+func (b *bench) redisClient() redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{b.redis.Addr}, DisableIdentity: true, PoolSize: addsAtOnce})
+}
+
+func usedMemory(ctx context.Context, rdb redis.UniversalClient) (float64, error) {
+	info := rdb.InfoMap(ctx, "memory")
+	if err := info.Err(); err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(info.Item("Memory", "used_memory"), 64)
 }

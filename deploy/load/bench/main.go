@@ -1,7 +1,7 @@
 // Command bench measures what a request costs the gateway, beside a bare
 // net/http handler that writes the same bytes and the caches that could stand
 // in its place. It builds and starts everything on this machine, measures in
-// interleaved rounds, and writes RESULTS.md, results.json and chart.svg.
+// interleaved rounds, and writes RESULTS.md and results.json.
 //
 // The figure is the CPU time of the server's processes per request. A run fails
 // when an answer is not what it should be: a benchmark of hits that misses, or
@@ -13,8 +13,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -49,10 +49,10 @@ func main() {
 }
 
 func parseOptions(args []string) (options, error) {
-	var o options
+	o := options{progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.BoolVar(&o.quick, "quick", false, "one round of one second: shows that everything works, in less than two minutes")
-	flags.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
+	flags.BoolVar(&o.quick, "quick", false, "one round of one second: shows that everything works, in about two minutes")
+	flags.IntVar(&o.rounds, "rounds", 7, "how often each row is measured")
 	flags.DurationVar(&o.duration, "duration", 4*time.Second, "of each measurement, in whole seconds")
 	flags.IntVar(&o.keys, "keys", 1000, "API keys, each of an account with 4 lists")
 	flags.StringVar(&o.out, "out", "deploy/load/results", "`FOLDER` to write to")
@@ -66,7 +66,6 @@ func parseOptions(args []string) (options, error) {
 	if o.quick {
 		o.rounds, o.duration = 1, time.Second
 	}
-	o.progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	if o.rounds < 1 || o.keys < 1 || o.duration < time.Second {
 		err := errors.New("-rounds and -keys must be at least 1, -duration at least 1s")
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -75,8 +74,8 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// run makes a temporary folder, does everything in it, ends what it started and
-// removes the folder.
+// run does everything in a temporary folder, ends what it started and removes
+// the folder.
 func (o options) run(ctx context.Context) (err error) {
 	if err := checkPrograms(); err != nil {
 		return err
@@ -85,22 +84,29 @@ func (o options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o.progress("building")
-	s, err := newStand(ctx, dir, o.keys)
-	if s != nil {
-		defer func() { err = errors.Join(err, s.crew.stop()) }()
-	}
-	if err != nil {
+	b := &bench{options: o, dir: dir, client: newClient(warmers)}
+	defer func() { err = errors.Join(err, b.stop(), os.RemoveAll(dir)) }()
+	if err := b.prepare(ctx); err != nil {
 		return err
 	}
 	if o.profile != "" {
-		return s.profile(ctx, o)
+		return b.writeProfile(ctx)
 	}
-	return s.bench(ctx, o)
+	return b.run(ctx)
 }
 
-func splitAddr(addr string) (host, port string) {
-	host, port, _ = net.SplitHostPort(addr) // made by net itself
-	return host, port
+// needed are the programs that nothing can be measured without, and the Debian
+// packages that have them.
+func needed() map[string]string {
+	return map[string]string{"wrk": "wrk", "h2load": "nghttp2-client", "redis-server": "redis-server", "go": "golang"}
+}
+
+func checkPrograms() error {
+	var errs []error
+	for program, pkg := range needed() {
+		if _, err := exec.LookPath(program); err != nil {
+			errs = append(errs, fmt.Errorf("%s is not installed; Debian has it in the package %s (apt-get install %s)", program, pkg, pkg))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"inquiry-gateway/deploy/load/measure"
@@ -14,176 +13,153 @@ import (
 // row is a line of the table and how to measure it.
 type row struct {
 	report.Row
-	load    func(context.Context, time.Duration) (measure.Load, error)
-	servers []*process // whose CPU time is the figure
-	helpers []*process // whose CPU time stands beside it
-	golang  *process   // the server, if it can tell what a Go program can
-	gateway *process   // the server, if it has the gateway's metrics
-	origin  *process   // a peer's backend, which must not be asked for a hit
-	records int        // of a miss with everything on
-	bytes   [2]float64 // bounds of a whole answer's mean size
-	// check looks at what the gateway counted during the load.
-	check func(grown measure.Series, requests float64) error
+	load    measure.Generator // nil: not installed
+	server  *server           // whose CPU time is the figure
+	helper  *server           // whose CPU time stands beside it; nil: nobody helps
+	status  string            // of every answer of a gateway; empty: 200
+	bytes   limits
+	counted lookup // what a gateway counts for nearly every request; zero: not a gateway
+	records int    // of a miss with everything on; 0: another row
 }
+
+// lookup is an outcome of the gateway's cache and the least share of requests
+// that must have it.
+type lookup struct {
+	outcome, tier string // empty: any
+	share         float64
+}
+
+func localHit() lookup { return lookup{"hit", "local", 0.999} }
+
+// redisHit leaves room for the few lists that the smallest in-process tier holds.
+func redisHit() lookup { return lookup{"hit", "redis", 0.93} }
+
+// miss leaves room for callers that happen to wait for the same fill.
+func miss() lookup { return lookup{"miss", "", 0.95} }
 
 // state is what is read before and after a load.
 type state struct {
 	used, helper measure.Usage
 	heap         measure.Heap
 	series       measure.Series
-	finished     int64 // by the origin
 }
 
-func (s *stand) read(ctx context.Context, r *row) (st state, err error) {
-	if r.golang != nil {
-		if st.heap, err = s.heap(ctx, r.golang); err != nil {
-			return st, err
+func (st *state) readUsage(r *row) (err error) {
+	if r.helper != nil {
+		if st.helper, err = measure.UsageOf(r.helper.PID()); err != nil {
+			return err
 		}
 	}
-	if r.gateway != nil {
-		if st.series, err = s.series(ctx, r.gateway); err != nil {
-			return st, err
-		}
-	}
-	if r.origin != nil {
-		n, err := s.served(ctx, r.origin.addr)
-		if err != nil {
-			return st, err
-		}
-		st.finished = n["finished"]
-	}
-	if st.used, err = usage(r.servers); err != nil {
-		return st, err
-	}
-	st.helper, err = usage(r.helpers)
-	return st, err
+	st.used, err = measure.UsageOf(r.server.PID())
+	return err
 }
 
-func usage(of []*process) (measure.Usage, error) {
-	pids := make([]int, len(of))
-	for i, p := range of {
-		pids[i] = p.pid()
+// measure loads a row for a time and checks what came of it. What reading the
+// counters costs is not in the CPU time.
+func (b *bench) measure(ctx context.Context, r *row, d time.Duration) (report.Sample, error) {
+	var before, after state
+	var load measure.Load
+	readCounters := func(st *state) (err error) {
+		st.heap, st.series, err = b.counters(ctx, r.server, r.counted != lookup{})
+		return err
 	}
-	return measure.Processes{}.Usage(pids...)
-}
-
-// measure loads a row for a time and holds what came of it against what should.
-func (s *stand) measure(ctx context.Context, r *row, d time.Duration) (report.Sample, error) {
-	before, err := s.read(ctx, r)
-	if err != nil {
-		return report.Sample{}, err
+	for _, step := range []func() error{
+		func() error { return readCounters(&before) },
+		func() error { return before.readUsage(r) },
+		func() (err error) { load, err = r.load(ctx, d); return err },
+		func() error { return after.readUsage(r) },
+		func() error { return readCounters(&after) },
+		func() error { return r.verify(before, after, load) },
+		func() error { return os.Truncate(r.server.Log(), 0) }, // the request log must not fill the disk
+	} {
+		if err := step(); err != nil {
+			return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
+		}
 	}
-	cpu, err := usage(r.servers) // without what reading cost
-	if err != nil {
-		return report.Sample{}, err
-	}
-	load, err := r.load(ctx, d)
-	if err != nil {
-		return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
-	}
-	used, err := usage(r.servers)
-	if err != nil {
-		return report.Sample{}, err
-	}
-	after, err := s.read(ctx, r)
-	if err != nil {
-		return report.Sample{}, err
-	}
-	before.used, after.used = cpu, used
-	if err := r.verify(before, after, load); err != nil {
-		return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
-	}
-	return r.sample(before, after, load), emptyLogs(r.servers)
+	return r.sample(before, after, load), nil
 }
 
 func (r *row) verify(before, after state, load measure.Load) error {
 	if err := load.Check(); err != nil {
 		return err
 	}
-	mean := float64(load.Bytes) / float64(load.Requests)
-	if mean < r.bytes[0] || mean > r.bytes[1] {
-		return fmt.Errorf("an answer has %.0f bytes on average and should have %.0f to %.0f", mean, r.bytes[0], r.bytes[1])
+	if mean := float64(load.Bytes) / float64(load.Requests); mean < r.bytes.min || mean > r.bytes.max {
+		return fmt.Errorf("an answer has %.0f bytes on average and should have %.0f to %.0f", mean, r.bytes.min, r.bytes.max)
 	}
-	if asked := after.finished - before.finished; float64(asked) > 0.001*float64(load.Requests) {
-		return fmt.Errorf("of %d requests %d reached the origin and were no hits", load.Requests, asked)
-	}
-	if r.check == nil {
+	if r.counted == (lookup{}) {
 		return nil
 	}
-	return r.check(after.series.Minus(before.series), float64(load.Requests))
+	grown := func(name string, labels map[string]string) float64 {
+		return after.series.Sum(name, labels) - before.series.Sum(name, labels)
+	}
+	const requests, lookups = "inquiry_gateway_http_requests_total", "inquiry_gateway_cache_lookups_total"
+	all := grown(requests, nil)
+	if all < float64(load.Requests) {
+		return fmt.Errorf("the gateway counted %.0f requests and the load %d", all, load.Requests)
+	}
+	status, outcome := map[string]string{"code": "200"}, map[string]string{"outcome": r.counted.outcome}
+	if r.status != "" {
+		status["code"] = r.status
+	}
+	if r.counted.tier != "" {
+		outcome["tier"] = r.counted.tier
+	}
+	// The load ends by closing its connections, each with a request under way at most.
+	if n := grown(requests, status); n < 0.999*all-connections {
+		return fmt.Errorf("only %.0f of %.0f answers had status %s", n, all, status["code"])
+	}
+	if n := grown(lookups, outcome); n < r.counted.share*all-connections {
+		return fmt.Errorf("only %.0f of %.0f look-ups were %v", n, all, outcome)
+	}
+	return nil
 }
 
 func (r *row) sample(before, after state, load measure.Load) report.Sample {
 	const mib = 1 << 20
 	n := float64(load.Requests)
+	cpu := after.used.CPU - before.used.CPU
 	s := report.Sample{
-		Requests: load.Requests, CPU: perRequest(after.used.CPU-before.used.CPU, n),
-		Helper: perRequest(after.helper.CPU-before.helper.CPU, n),
-		Rate:   load.Rate(), P50: micros(load.P50), P99: micros(load.P99),
+		Requests: load.Requests, CPU: micros(cpu) / n, Helper: micros(after.helper.CPU-before.helper.CPU) / n,
+		Rate: load.Rate(), P50: micros(load.P50), P99: micros(load.P99),
 		RSS: float64(after.used.RSS) / mib, Peak: float64(after.used.Peak) / mib,
 	}
-	if r.golang == nil {
-		return s
-	}
-	s.Go = &report.Go{
-		Bytes:   float64(after.heap.TotalAlloc-before.heap.TotalAlloc) / n,
-		Objects: float64(after.heap.Mallocs-before.heap.Mallocs) / n,
-	}
-	if cpu := after.used.CPU - before.used.CPU; cpu > 0 {
-		p := runtime.GOMAXPROCS(0) // the server has as many: same machine, same limits
-		gc := after.heap.GCTime(r.golang.started, p) - before.heap.GCTime(r.golang.started, p)
-		s.Go.GCShare = max(0, float64(gc)/float64(cpu))
+	if r.server.ops != "" {
+		s.Go = &report.Go{Bytes: (after.heap.TotalAlloc - before.heap.TotalAlloc) / n, Objects: (after.heap.Mallocs - before.heap.Mallocs) / n}
+		if cpu > 0 {
+			s.Go.GCShare = max(0, float64(after.heap.GC-before.heap.GC)/float64(cpu))
+		}
 	}
 	return s
 }
 
-func perRequest(d time.Duration, n float64) float64 { return micros(d) / n }
-
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// emptyLogs keeps request logs from filling the disk: servers append to them.
-func emptyLogs(of []*process) error {
-	for _, p := range of {
-		if err := os.Truncate(p.log, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // measureAll goes through the rows round by round, so that whatever disturbs
 // the machine for a while disturbs all rows alike. In a run that is not quick
 // each row is loaded once before it counts.
-func (s *stand) measureAll(ctx context.Context, rows []*row, o options) error {
-	if !o.quick {
-		o.progress("loading everything once, uncounted")
-		err := s.round(ctx, rows, time.Second, func(*row, report.Sample) {})
-		if err != nil {
-			return err
+func (b *bench) measureAll(ctx context.Context) error {
+	for round := range b.rounds + 1 {
+		d := b.duration
+		if round == 0 {
+			if b.quick {
+				continue
+			}
+			b.progress("loading everything once, uncounted")
+			d = time.Second
 		}
-	}
-	for n := range o.rounds {
-		err := s.round(ctx, rows, o.duration, func(r *row, sample report.Sample) {
-			r.Samples = append(r.Samples, sample)
-			o.progress("round %d/%d  %-32s %9.1f µs CPU  %9.0f requests/s", n+1, o.rounds, r.Name, sample.CPU, sample.Rate)
-		})
-		if err != nil {
-			return err
+		for _, r := range b.rows {
+			if r.load == nil {
+				continue
+			}
+			sample, err := b.measure(ctx, r, d)
+			if err != nil {
+				return err
+			}
+			if round > 0 {
+				r.Samples = append(r.Samples, sample)
+				b.progress("round %d/%d  %-40s %9.1f µs CPU  %9.0f requests/s", round, b.rounds, r.Name, sample.CPU, sample.Rate)
+			}
 		}
-	}
-	return nil
-}
-
-func (s *stand) round(ctx context.Context, rows []*row, d time.Duration, keep func(*row, report.Sample)) error {
-	for _, r := range rows {
-		if r.load == nil {
-			continue // not installed
-		}
-		sample, err := s.measure(ctx, r, d)
-		if err != nil {
-			return err
-		}
-		keep(r, sample)
 	}
 	return nil
 }

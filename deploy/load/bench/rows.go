@@ -1,11 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"strings"
-	"time"
 
 	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/deploy/load/report"
@@ -18,6 +16,13 @@ const (
 	groupH2C    = "HTTP/2 in clear text"
 	groupH2     = "HTTP/2 over TLS"
 	groupMisses = "Misses"
+)
+
+// Rows that others are compared with.
+const (
+	nameBare     = "bare net/http"
+	nameNginxMap = "nginx, keys in a map file"
+	nameVarnish  = "Varnish"
 )
 
 const (
@@ -34,184 +39,201 @@ func missConnections(records int) int {
 	return 4
 }
 
-// wrkOf loads an address with all keys and filters. header gives each filter's
-// further request headers; nil for none.
-func (s *stand) wrkOf(name, url string, conns int, header func(query string) map[string]string) (func(context.Context, time.Duration) (measure.Load, error), error) {
-	var requests []measure.Request
-	for _, query := range filters() {
-		r := measure.Request{Path: target(query)}
-		if header != nil {
-			r.Header = header(query)
-		}
-		requests = append(requests, r)
+// limits are the lowest and the highest mean size of a whole answer, in bytes.
+type limits struct{ min, max float64 }
+
+func (b *bench) whole() limits { return limits{0.97 * b.meanBody(), b.meanBody() + headerBytes} }
+
+// add completes a row. A plan without requests asks for all filters over 64
+// connections.
+func (b *bench) add(r row, generator func(measure.Plan) (measure.Generator, error), p measure.Plan) (err error) {
+	p.Keys, p.Files = b.keys, b.path(fmt.Sprintf("row-%d", len(b.rows)))
+	if p.Requests == nil {
+		p.Requests = requests(nil)
 	}
-	script := s.fixture.path(name + ".lua")
-	err := os.WriteFile(script, []byte(measure.Script(s.fixture.keys, requests)), 0o600)
-	return measure.Wrk{URL: url, Script: script, Connections: conns}.Run, err
+	if p.Connections == 0 {
+		p.Connections = connections
+	}
+	if r.bytes == (limits{}) {
+		r.bytes = b.whole()
+	}
+	r.load, err = generator(p)
+	b.rows = append(b.rows, &r)
+	return err
 }
 
-func (s *stand) h2loadOf(name, url string) (func(context.Context, time.Duration) (measure.Load, error), error) {
-	var urls strings.Builder
-	for _, query := range filters() {
-		fmt.Fprintf(&urls, "%s%s\n", url, target(query))
+// addHits adds the bare handler and the gateway's ways to answer without the
+// legacy system.
+func (b *bench) addHits(ctx context.Context) error {
+	copies, err := b.startBare(ctx, "bare-copies", "-bodies", b.path("bodies.json"), "-keys", b.path("accounts.json"))
+	if err != nil {
+		return err
 	}
-	file := s.fixture.path(name + ".urls")
-	err := os.WriteFile(file, []byte(urls.String()), 0o600)
-	return measure.H2load{URLs: file, Key: s.fixture.keys[0], Log: s.fixture.path(name + ".h2log"), Connections: connections}.Run, err
-}
-
-func (s *stand) whole() [2]float64 {
-	return [2]float64{0.97 * s.meanBody(), s.meanBody() + headerBytes}
-}
-
-// hitRows are the bare handler and the gateway's ways to answer without the
-// legacy system, over HTTP/1.1.
-func (s *stand) hitRows(ctx context.Context, hit *process) ([]*row, error) {
-	etag := func(query string) map[string]string { return map[string]string{"If-None-Match": s.etags[query]} }
-	gzip := func(string) map[string]string { return map[string]string{"Accept-Encoding": "gzip"} }
-	bare := s.bareRow("bare net/http", groupHits, s.bare)
-	copies := s.bareRow("bare net/http, a body per list", groupHits, s.bareCopies)
-	copies.Base, copies.Note = bare.Name, "the first row writes the same four bodies all the time, out of the processor's caches; this one has 4 for each key, as a cache has"
-	rows := []*row{bare, copies}
-	var err error
-	for _, r := range rows {
-		if r.load, err = s.wrkOf(r.servers[0].name, "http://"+r.servers[0].addr, connections, nil); err != nil {
-			return nil, err
-		}
-		if err := s.sameBytes(ctx, "http://"+r.servers[0].addr); err != nil {
-			return nil, err
+	for _, url := range []string{b.bare.url(), copies.url()} {
+		if err := b.sameBytes(ctx, url); err != nil {
+			return err
 		}
 	}
-	for i, h := range []struct {
-		name, status string
-		goal         float64
-		header       func(string) map[string]string
-		bytes        [2]float64
+	if err := b.warm(ctx, b.hit.url()); err != nil {
+		return err
+	}
+	for _, h := range []struct {
+		row    row
+		goals  []report.Goal
+		header func(query string) map[string]string
 	}{
-		{"hit, in-process tier", "200", 1, nil, s.whole()},
-		{"304", "304", 0.85, etag, [2]float64{1, headerBytes}},
-		{"hit, gzip", "200", 0.85, gzip, [2]float64{1, 0.7 * s.meanBody()}},
+		{row: row{server: b.bare, Row: report.Row{Name: nameBare}}},
+		{row: row{server: copies, Row: report.Row{
+			Name: "bare net/http, a body per list", Base: nameBare,
+			Note: "the first row writes the same four bodies all the time, out of the processor's caches; this one has 4 for each key, as a cache has",
+		}}},
+		{row: row{server: b.hit, counted: localHit(), Row: report.Row{Name: "hit, in-process tier", Base: nameBare}},
+			goals: []report.Goal{{Base: nameBare, Ratio: 0.70}, {Base: nameVarnish, Ratio: 0.75}, {Base: nameNginxMap, Ratio: 1}}},
+		{row: row{server: b.hit, counted: localHit(), Row: report.Row{Name: "304", Base: nameBare}, status: "304", bytes: limits{1, headerBytes}},
+			goals:  []report.Goal{{Base: nameBare, Ratio: 0.58}},
+			header: func(query string) map[string]string { return map[string]string{"If-None-Match": b.etags[query]} }},
+		{row: row{server: b.hit, counted: localHit(), Row: report.Row{Name: "hit, gzip", Base: nameBare}, bytes: limits{1, 0.7 * b.meanBody()}},
+			goals:  []report.Goal{{Base: nameBare, Ratio: 0.70}},
+			header: func(string) map[string]string { return map[string]string{"Accept-Encoding": "gzip"} }},
 	} {
-		r := &row{Row: report.Row{Name: h.name, Goal: report.Goal{Ratio: h.goal}}, bytes: h.bytes, check: expect(h.status, localHits())}
-		s.gatewayRow(r, hit, groupHits, bare.Name)
-		if r.load, err = s.wrkOf(fmt.Sprintf("hit%d", i), "http://"+hit.addr, connections, h.header); err != nil {
-			return nil, err
+		h.row.Group, h.row.Goals = groupHits, h.goals
+		if err := b.add(h.row, measure.Wrk, measure.Plan{URL: h.row.server.url(), Requests: requests(h.header)}); err != nil {
+			return err
 		}
-		rows = append(rows, r)
 	}
-	return rows, s.warm(ctx, "http://"+hit.addr)
+	return nil
 }
 
-func (s *stand) bareRow(name, group string, p *process) *row {
-	return &row{Row: report.Row{Name: name, Group: group}, servers: []*process{p}, golang: p, bytes: s.whole()}
-}
-
-func (s *stand) gatewayRow(r *row, p *process, group, base string) {
-	r.Group, r.Base, r.Own = group, base, true
-	r.servers, r.golang, r.gateway = []*process{p}, p, p
-}
-
-// redisRow is a node that finds in Redis what another node has put there: its
-// own tier is the smallest that the configuration allows and holds next to
-// nothing of the lists.
-func (s *stand) redisRow(ctx context.Context, base string) (*row, error) {
-	first, err := s.startNode(ctx, node{name: "redis-first", records: hitRecords, redis: s.redis.addr, backend: s.backend.addr})
+// addRedisHit adds a node that finds in Redis what another node has put there.
+// Its own tier holds next to nothing of the lists.
+func (b *bench) addRedisHit(ctx context.Context) error {
+	first, err := b.startNode(ctx, node{Name: "redis-first", Records: hitRecords, Redis: b.redis.Addr})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.warm(ctx, "http://"+first.addr); err != nil {
-		return nil, err
+	if err := b.warm(ctx, first.url()); err != nil {
+		return err
 	}
-	if err := first.stop(); err != nil { // waits for its last writes to Redis
-		return nil, err
+	if err := first.Stop(); err != nil { // waits for its last writes to Redis
+		return err
 	}
-	second, err := s.startNode(ctx, node{name: "redis-second", records: hitRecords, redis: s.redis.addr, backend: s.backend.addr, local: "1MiB"})
+	second, err := b.startNode(ctx, node{Name: "redis-second", Records: hitRecords, Redis: b.redis.Addr, Small: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &row{Row: report.Row{
-		Name: "hit, Redis tier", Helper: "Redis",
-		Note: "a second node with the smallest in-process tier (1 MiB) reads what another node has filled; at least 93 % of its hits come from Redis",
-	}, bytes: s.whole(), helpers: []*process{s.redis}, check: expect("200", redisHits())}
-	s.gatewayRow(r, second, groupHits, base)
-	r.load, err = s.wrkOf("redis", "http://"+second.addr, connections, nil)
-	return r, err
+	return b.add(row{server: second, helper: b.redis, counted: redisHit(), Row: report.Row{
+		Name: "hit, Redis tier", Group: groupHits, Base: nameBare, Goals: []report.Goal{{Base: nameBare, Ratio: 2.2}}, Helper: "Redis",
+		Note: "a second node with the smallest in-process tier (1 MiB) reads what another node has filled; at least 93 % of its hits come from Redis. The rate limit of an account that asks seldom takes its tokens from Redis one by one",
+	}}, measure.Wrk, measure.Plan{URL: second.url()})
 }
 
-// protocolRows compare the other ways to speak HTTP.
-func (s *stand) protocolRows(ctx context.Context, hit *process) ([]*row, error) {
-	secure, err := s.startNode(ctx, node{name: "tls", records: hitRecords, tls: true, backend: s.backend.addr})
+// addProtocols adds the other ways to speak HTTP.
+func (b *bench) addProtocols(ctx context.Context) error {
+	secure, err := b.startNode(ctx, node{Name: "tls", Records: hitRecords, TLS: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.warm(ctx, "https://"+secure.addr); err != nil {
-		return nil, err
+	secureURL := "https://" + secure.Addr
+	if err := b.warm(ctx, secureURL); err != nil {
+		return err
 	}
-	var rows []*row
 	for _, p := range []struct {
-		group, short, note, bare string
-		gateway                  *process
-		url                      string
+		group, short, note string
+		generator          func(measure.Plan) (measure.Generator, error)
+		bareURL, url       string
+		gateway            *server
+		goal               float64
 	}{
-		{groupTLS, "TLS", "", "https://" + s.bareTLS, secure, "https://" + secure.addr},
-		{groupH2C, "h2c", oneClientKey, "http://" + s.bare.addr, hit, "http://" + hit.addr},
-		{groupH2, "h2", oneClientKey, "https://" + s.bareTLS, secure, "https://" + secure.addr},
+		{groupTLS, "TLS", "", measure.Wrk, b.bareTLS, secureURL, secure, 0.75},
+		{groupH2C, "h2c", oneClientKey, measure.H2load, b.bare.url(), b.hit.url(), b.hit, 1.2},
+		{groupH2, "h2", oneClientKey, measure.H2load, b.bareTLS, secureURL, secure, 1.2},
 	} {
-		bare := s.bareRow("bare net/http, "+p.short, p.group, s.bare)
-		ours := &row{Row: report.Row{Name: "hit, " + p.short, Note: p.note, Goal: report.Goal{Ratio: 1}}, bytes: s.whole(), check: expect("200", localHits())}
-		s.gatewayRow(ours, p.gateway, p.group, bare.Name)
-		load := s.h2loadOf
-		if p.group == groupTLS {
-			load = func(name, url string) (func(context.Context, time.Duration) (measure.Load, error), error) {
-				return s.wrkOf(name, url, connections, nil)
-			}
+		base := nameBare + ", " + p.short
+		if err := b.add(row{server: b.bare, Row: report.Row{Name: base, Group: p.group}}, p.generator, measure.Plan{URL: p.bareURL}); err != nil {
+			return err
 		}
-		if bare.load, err = load("bare-"+p.short, p.bare); err != nil {
-			return nil, err
+		if err := b.add(row{server: p.gateway, counted: localHit(), Row: report.Row{
+			Name: "hit, " + p.short, Group: p.group, Base: base, Note: p.note, Goals: []report.Goal{{Base: base, Ratio: p.goal}},
+		}}, p.generator, measure.Plan{URL: p.url}); err != nil {
+			return err
 		}
-		if ours.load, err = load("hit-"+p.short, p.url); err != nil {
-			return nil, err
-		}
-		rows = append(rows, bare, ours)
 	}
-	return rows, nil
+	return nil
 }
 
-// missRows ask the legacy system for every request. Nothing is kept, but all
-// else is done as ever: mapping, rendering, compressing.
-func (s *stand) missRows(ctx context.Context) ([]*row, error) {
-	var rows []*row
+// addMisses adds requests that all ask the legacy system. Nothing is kept, but
+// all else is done as ever: mapping, rendering, compressing. Beside them stands
+// a proxy that passes the same replies on.
+func (b *bench) addMisses(ctx context.Context) error {
+	proxy, err := b.startBare(ctx, "proxy", "-proxy", b.legacyURL)
+	if err != nil {
+		return err
+	}
 	for _, m := range []struct {
 		records int
-		coding  string
 		goal    float64
-	}{{20, "", 170}, {200, "", 0}, {1000, "", 1800}, {5000, "", 0}, {20, "gzip", 0}, {1000, "gzip", 0}} {
-		n := node{name: fmt.Sprintf("miss-%d%s", m.records, m.coding), records: m.records, uncached: true, backend: s.backend.addr}
-		name := fmt.Sprintf("%s records", report.Count(m.records))
-		counted := m.records
-		var header func(query string) map[string]string
-		if m.coding != "" {
-			counted, name = 0, name+", the caller takes "+m.coding
-			header = func(string) map[string]string { return map[string]string{"Accept-Encoding": m.coding} }
-		}
-		p, err := s.startNode(ctx, n)
+		gzip    bool
+	}{{20, 2, true}, {200, 0, false}, {1000, 5, true}, {5000, 0, false}} {
+		size, err := b.legacyReply(ctx, m.records)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r := &row{Row: report.Row{Name: name, Goal: report.Goal{CPU: m.goal}}, records: counted, bytes: [2]float64{100, 64 << 20}, check: expect("200", misses())}
-		if r.Note, err = s.replySize(ctx, m.records); err != nil {
-			return nil, err
+		plan := measure.Plan{URL: proxy.url(), Connections: missConnections(m.records)}
+		for _, f := range filters() {
+			plan.Requests = append(plan.Requests, measure.Request{Path: legacyTarget(m.records, f)})
 		}
-		s.gatewayRow(r, p, groupMisses, "")
-		if r.load, err = s.wrkOf(n.name, "http://"+p.addr, missConnections(m.records), header); err != nil {
-			return nil, err
+		base := fmt.Sprintf("httputil.ReverseProxy, %d records", m.records)
+		r := row{server: proxy, bytes: limits{0.9 * size, 1.1*size + headerBytes}, Row: report.Row{Name: base, Group: groupMisses}}
+		r.Note = fmt.Sprintf("%d connections; the legacy's reply has %s", plan.Connections, report.Bytes(size))
+		if err := b.add(r, measure.Wrk, plan); err != nil {
+			return err
 		}
-		rows = append(rows, r)
+		r = row{counted: miss(), bytes: limits{100, size}, records: m.records}
+		r.Row = report.Row{Name: fmt.Sprintf("%d records", m.records), Group: groupMisses, Base: base}
+		if m.goal > 0 {
+			r.Goals = []report.Goal{{Base: base, Ratio: m.goal}}
+		}
+		if err := b.addMiss(ctx, r, ""); err != nil {
+			return err
+		}
+		if !m.gzip {
+			continue
+		}
+		r.Name, r.Goals = r.Name+", the caller takes gzip", nil
+		if err := b.addMiss(ctx, r, "gzip"); err != nil {
+			return err
+		}
 	}
-	return rows, nil
+	return nil
 }
 
-func (s *stand) replySize(ctx context.Context, records int) (string, error) {
-	_, body, err := s.get(ctx, fmt.Sprintf("http://%s/r%d/v2/tickets?customer=%s", s.backend.addr, records, account(0)), "")
-	return fmt.Sprintf("%d connections; the legacy's reply has %s", missConnections(records), report.Bytes(float64(len(body)))), err
+// addMiss adds a node of its own to a row of misses: what one row allocates must
+// not be another's garbage.
+func (b *bench) addMiss(ctx context.Context, r row, coding string) (err error) {
+	if r.server, err = b.startNode(ctx, node{Name: fmt.Sprintf("miss-%d%s", r.records, coding), Records: r.records, Uncached: true}); err != nil {
+		return err
+	}
+	plan := measure.Plan{URL: r.server.url(), Connections: missConnections(r.records)}
+	if coding != "" {
+		plan.Requests = requests(func(string) map[string]string { return map[string]string{"Accept-Encoding": coding} })
+		r.records = 0
+	}
+	return b.add(r, measure.Wrk, plan)
+}
+
+// legacyReply is the mean size of the legacy's lists of so many records. A list
+// that is shorter is an error.
+func (b *bench) legacyReply(ctx context.Context, records int) (float64, error) {
+	sum := 0
+	for _, f := range filters() {
+		_, body, err := b.get(ctx, b.legacyURL+legacyTarget(records, f), "", "identity")
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.Contains(body, fmt.Appendf(nil, `"total":%d,`, records)) {
+			return 0, fmt.Errorf("the legacy has no %d records for %q", records, f.query)
+		}
+		sum += len(body)
+	}
+	return float64(sum) / float64(len(filters())), nil
 }

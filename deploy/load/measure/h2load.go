@@ -1,84 +1,82 @@
 package measure
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aclements/go-moremath/stats"
 )
 
-var (
-	h2Finished = regexp.MustCompile(`(?m)^finished in ([0-9.]+)(us|ms|s|m|h),`)
-	h2Requests = regexp.MustCompile(`(?m)^requests: \d+ total, \d+ started, (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout`)
-	h2Status   = regexp.MustCompile(`(?m)^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx`)
-	h2Traffic  = regexp.MustCompile(`(?m)^traffic: [^(]*\((\d+)\) total`)
-)
-
-var errH2Summary = errors.New("h2load printed no summary")
-
-// ParseH2load reads h2load's summary. Percentiles are not in it; they come from
-// its log with Percentiles.
-func ParseH2load(output []byte) (Load, error) {
-	finished, requests := h2Finished.FindSubmatch(output), h2Requests.FindSubmatch(output)
-	status, traffic := h2Status.FindSubmatch(output), h2Traffic.FindSubmatch(output)
-	if finished == nil || requests == nil || status == nil || traffic == nil {
-		return Load{}, errH2Summary
+// H2load loads with h2load on one thread, with one stream a connection. The
+// requests are made in turn, without their headers and with the first key: h2load
+// has one set of headers. The error is of writing its files.
+func H2load(p Plan) (Generator, error) {
+	var urls strings.Builder
+	for _, r := range p.Requests {
+		urls.WriteString(p.URL + r.Path + "\n")
 	}
-	took, err := time.ParseDuration(string(finished[1]) + string(finished[2]))
-	if err != nil {
-		return Load{}, fmt.Errorf("h2load's duration: %w", err)
-	}
-	n := func(b []byte) int { v, _ := strconv.Atoi(string(b)); return v } // digits by the pattern
-	return Load{
-		Requests: n(requests[1]), Duration: took, Bytes: int64(n(traffic[1])),
-		// "failed" of h2load counts bad status codes too.
-		Errors:    n(requests[4]) + n(requests[5]),
-		BadStatus: n(status[3]) + n(status[4]),
-	}, nil
+	list, log := p.Files+".urls", p.Files+".h2log"
+	err := os.WriteFile(list, []byte(urls.String()), 0o600)
+	return func(ctx context.Context, d time.Duration) (Load, error) {
+		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return Load{}, err // h2load appends
+		}
+		output, err := run(ctx, d, "h2load", "-t1", "-m1", "-c"+strconv.Itoa(p.Connections), "-D"+seconds(d),
+			"-H", "authorization: Bearer "+p.Keys[0], "--log-file", log, "-i", list)
+		if err != nil {
+			return Load{}, err
+		}
+		load, err := parseH2load(output)
+		if err != nil {
+			return Load{}, err
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return Load{}, err
+		}
+		load.P50, load.P99, err = parseH2log(text)
+		return load, err
+	}, err
 }
 
-// Percentiles reads the log of h2load, one request per line: start, status and
-// time in microseconds. Shares are from 0 to 1.
-func Percentiles(log io.Reader, shares ...float64) ([]time.Duration, error) {
-	var took []int
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 3 {
-			return nil, fmt.Errorf("h2load's log: %.60q has fewer than 3 columns", lines.Text())
-		}
-		us, err := strconv.Atoi(fields[2])
-		if err != nil {
-			return nil, fmt.Errorf("h2load's log: %w", err)
-		}
-		took = append(took, us)
+// parseH2load reads h2load's summary. Percentiles are not in it; "failed" has
+// the bad status codes too.
+func parseH2load(output []byte) (Load, error) {
+	found := regexp.MustCompile(`(?s)finished in ([0-9.a-z]+),.*requests: .* (\d+) done, .* (\d+) errored, (\d+) timeout.*` +
+		`status codes: .* (\d+) 4xx, (\d+) 5xx.*traffic: [^(]*\((\d+)\) total`).FindSubmatch(output)
+	if found == nil {
+		return Load{}, fmt.Errorf("h2load printed no summary: %s", tail(output))
 	}
-	if err := lines.Err(); err != nil {
-		return nil, err
+	took, err := time.ParseDuration(string(found[1]))
+	n := func(i int) int { v, _ := strconv.Atoi(string(found[i])); return v } // digits by the pattern
+	return Load{Requests: n(2), Duration: took, Bytes: int64(n(7)), Errors: n(3) + n(4), BadStatus: n(5) + n(6)}, err
+}
+
+// parseH2log reads h2load's log. A line is a request: start, status and time in
+// microseconds.
+func parseH2log(log []byte) (p50, p99 time.Duration, err error) {
+	var took []float64
+	for line := range bytes.Lines(log) {
+		fields := bytes.Fields(line)
+		if len(fields) < 3 {
+			return 0, 0, fmt.Errorf("h2load's log: %.60q has fewer than 3 columns", line)
+		}
+		us, err := strconv.Atoi(string(fields[2]))
+		if err != nil {
+			return 0, 0, fmt.Errorf("h2load's log: %w", err)
+		}
+		took = append(took, float64(us)*float64(time.Microsecond))
 	}
 	if len(took) == 0 {
-		return nil, errors.New("h2load's log is empty")
+		return 0, 0, errors.New("h2load's log is empty")
 	}
-	slices.Sort(took)
-	out := make([]time.Duration, len(shares))
-	for i, share := range shares {
-		out[i] = time.Duration(took[int(share*float64(len(took)-1))]) * time.Microsecond
-	}
-	return out, nil
-}
-
-// trimmedTail is the end of a program's output, for an error message.
-func trimmedTail(output []byte) string {
-	const most = 600
-	output = bytes.TrimSpace(output)
-	if len(output) > most {
-		output = output[len(output)-most:]
-	}
-	return string(output)
+	s := stats.Sample{Xs: took}.Copy().Sort()
+	return time.Duration(s.Quantile(0.5)), time.Duration(s.Quantile(0.99)), nil
 }

@@ -4,64 +4,44 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// Machine says what a run was made on, and nothing that tells machines of a
+// Machine says what a run was made on, and nothing that tells two machines of a
 // kind apart.
 type Machine struct {
-	CPU     string `json:"cpu"`
-	Cores   int    `json:"cores"`
-	Memory  int64  `json:"memory_bytes"`
-	Kernel  string `json:"kernel"`
-	Go      string `json:"go"`
-	Date    string `json:"date"`
-	Version string `json:"version,omitempty"` // of the gateway
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory int64  `json:"memory_bytes"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+	Date   string `json:"date"`
 }
 
-// ThisMachine reads /proc; what it cannot find is "unknown".
+// ThisMachine reads /proc; what it does not find is "unknown" or 0.
 func ThisMachine(now time.Time) Machine {
-	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
-	meminfo, _ := os.ReadFile("/proc/meminfo")
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return Machine{
-		CPU: cpuModel(string(cpuinfo)), Cores: runtime.NumCPU(), Memory: memory(string(meminfo)),
-		Kernel: kernelRelease(string(kernel)), Go: runtime.Version(), Date: now.UTC().Format(time.DateOnly),
+	m := Machine{CPU: "unknown", Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(), Date: now.UTC().Format(time.DateOnly)}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		// The numbers only: what follows them is the builder's name.
+		m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(release)), "-")
 	}
-}
-
-func cpuModel(cpuinfo string) string {
-	for line := range strings.Lines(cpuinfo) {
-		key, value, ok := strings.Cut(line, ":")
-		if ok && strings.TrimSpace(key) == "model name" && strings.TrimSpace(value) != "" {
-			return strings.TrimSpace(value)
-		}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m
 	}
-	return "unknown"
-}
-
-func memory(meminfo string) int64 {
-	for line := range strings.Lines(meminfo) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10
-		}
+	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 && cpus[0].ModelName != "" {
+		m.CPU = cpus[0].ModelName
 	}
-	return 0
-}
-
-// kernelRelease keeps the numbers: what follows them is the builder's name.
-func kernelRelease(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "-")
-	if s == "" {
-		return "unknown"
+	if memory, err := proc.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+		m.Memory = int64(*memory.MemTotalBytes)
 	}
-	return s
+	return m
 }
 
 // String is one line for people.
 func (m Machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %.0f GiB, Linux %s, %s", m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go)
+	return fmt.Sprintf("%s, %d cores, %.0f GiB, Linux %s, %s, %s", m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, m.Date)
 }

@@ -1,117 +1,92 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"strings"
+	"text/template"
+
+	"golang.org/x/perf/benchunit"
 )
 
-// Markdown writes the page of a run. chart is the path of the SVG beside it.
-func Markdown(w io.Writer, r Run, chart string) error {
-	var b strings.Builder
-	b.WriteString("# What a request costs\n\nWritten by `make bench`; the samples are in `results.json`.\n\n")
-	if r.Quick {
-		b.WriteString("**A quick run: rounds are few and short, so these figures only show that everything works.**\n\n")
+//go:embed results.md
+var page string
+
+// Markdown writes the page of a run.
+func Markdown(w io.Writer, r Run) error {
+	t, err := template.New("results.md").Funcs(template.FuncMap{"bytes": Bytes, "join": strings.Join, "groups": groups}).Parse(page)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(&b, "%s, %s. Interleaved rounds: %d of %s s each; medians, and in parentheses the lowest and highest round. "+
-		"Load over loopback on the same cores: %s keys with 4 filters each, drawn at random; bodies of a hit are %s on average. "+
-		"CPU is the time of the server's own processes, user and system, per request.\n\n",
-		r.Machine, r.Machine.Date, r.Rounds, number(r.Seconds), Count(r.Keys), Bytes(r.Bytes))
-	fmt.Fprintf(&b, "![CPU time per request](%s)\n", chart)
-	for _, group := range r.groups() {
-		writeGroup(&b, r, group)
-	}
-	for _, t := range r.Growth {
-		t.markdown(&b)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return t.Execute(w, r)
 }
 
-func writeGroup(b *strings.Builder, r Run, group string) {
-	fmt.Fprintf(b, "\n## %s\n\n", group)
-	b.WriteString("| | CPU per request | × bare | p50 / p99 | requests/s | resident (peak) | GC share of CPU | allocated per request | goal |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
-	var notes []string
-	for _, row := range r.of(group) {
-		if row.Note != "" {
-			notes = append(notes, fmt.Sprintf("%s: %s.", row.Name, row.Note))
+// groups cuts the rows where the group changes.
+func groups(rows []Row) [][]Row {
+	var all [][]Row
+	for i, row := range rows {
+		if i == 0 || row.Group != rows[i-1].Group {
+			all = append(all, nil)
 		}
-		if len(row.Samples) == 0 {
-			fmt.Fprintf(b, "| %s | %s | | | | | | | |\n", row.Name, row.Missing)
+		all[len(all)-1] = append(all[len(all)-1], row)
+	}
+	return all
+}
+
+// Cells are the cells of a row's line.
+func (r Run) Cells(row Row) []string {
+	if len(row.Samples) == 0 {
+		return []string{row.Name, row.Missing, "", "", "", "", "", "", ""}
+	}
+	median := func(value func(Sample) float64) float64 { return row.spread(value).Median }
+	cpu := row.CPU()
+	used := fmt.Sprintf("**%s** (%s–%s)", Micros(cpu.Median), Micros(cpu.Min), Micros(cpu.Max))
+	if row.Helper != "" {
+		used += fmt.Sprintf(" + %s %s", Micros(median(func(s Sample) float64 { return s.Helper })), row.Helper)
+	}
+	compared := ""
+	if base := r.Row(row.Base); len(base.Samples) > 0 {
+		s := row.Ratio(base)
+		compared = fmt.Sprintf("**%.2f** (%.2f–%.2f) × %s", s.Median, s.Min, s.Max, row.Base)
+	}
+	gc, allocated := "", ""
+	if row.Samples[0].Go != nil {
+		gc = fmt.Sprintf("%.1f %%", 100*median(func(s Sample) float64 { return s.Go.GCShare }))
+		allocated = fmt.Sprintf("%s in %.1f", Bytes(median(func(s Sample) float64 { return s.Go.Bytes })), median(func(s Sample) float64 { return s.Go.Objects }))
+	}
+	const mib = 1 << 20
+	return []string{
+		row.Name, used, compared,
+		Micros(median(func(s Sample) float64 { return s.P50 })) + " / " + Micros(median(func(s Sample) float64 { return s.P99 })),
+		fmt.Sprintf("%.0f", median(func(s Sample) float64 { return s.Rate })),
+		Bytes(mib*median(func(s Sample) float64 { return s.RSS })) + " (" + Bytes(mib*row.spread(func(s Sample) float64 { return s.Peak }).Max) + ")",
+		gc, allocated, r.goals(row),
+	}
+}
+
+// goals tells of each goal whether the median reaches it. A goal against a row
+// that was not measured is left out.
+func (r Run) goals(row Row) string {
+	var cells []string
+	for _, g := range row.Goals {
+		base := r.Row(g.Base)
+		if len(base.Samples) == 0 {
 			continue
 		}
-		base := r.row(row.Base)
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
-			row.Name, cpuCell(row), ratioCell(row, base), latencyCell(row),
-			number(row.column(func(s Sample) float64 { return s.Rate }).Median),
-			memoryCell(row), goCells(row), goalCell(row, base))
-	}
-	if len(notes) > 0 {
-		b.WriteString("\n- " + strings.Join(notes, "\n- ") + "\n")
-	}
-}
-
-func cpuCell(r Row) string {
-	s := r.CPU()
-	cell := fmt.Sprintf("**%s** (%s–%s)", micros(s.Median), micros(s.Min), micros(s.Max))
-	if r.Helper != "" {
-		cell += fmt.Sprintf(" + %s %s", micros(r.column(func(s Sample) float64 { return s.Helper }).Median), r.Helper)
-	}
-	return cell
-}
-
-func ratioCell(r, base Row) string {
-	if len(base.Samples) == 0 {
-		return ""
-	}
-	s := r.Ratio(base)
-	return fmt.Sprintf("**%.2f** (%.2f–%.2f)", s.Median, s.Min, s.Max)
-}
-
-func latencyCell(r Row) string {
-	return micros(r.column(func(s Sample) float64 { return s.P50 }).Median) + " / " +
-		micros(r.column(func(s Sample) float64 { return s.P99 }).Median)
-}
-
-func memoryCell(r Row) string {
-	const mib = 1 << 20
-	return Bytes(mib*r.column(func(s Sample) float64 { return s.RSS }).Median) + " (" +
-		Bytes(mib*r.column(func(s Sample) float64 { return s.Peak }).Max) + ")"
-}
-
-// goCells are the two cells that only Go programs have.
-func goCells(r Row) string {
-	for _, s := range r.Samples {
-		if s.Go == nil {
-			return " | "
+		cell := fmt.Sprintf("≤ %.2f × %s: ", g.Ratio, g.Base)
+		if got := row.Ratio(base).Median; got <= g.Ratio {
+			cell += fmt.Sprintf("reached (%.2f)", got)
+		} else {
+			cell += fmt.Sprintf("**missed** (%.2f)", got)
 		}
+		cells = append(cells, cell)
 	}
-	return fmt.Sprintf("%.1f %% | %s in %s",
-		100*r.column(func(s Sample) float64 { return s.Go.GCShare }).Median,
-		Bytes(r.column(func(s Sample) float64 { return s.Go.Bytes }).Median),
-		number(r.column(func(s Sample) float64 { return s.Go.Objects }).Median))
+	return strings.Join(cells, "; ")
 }
 
-func goalCell(r, base Row) string {
-	reached, ok := r.Verdict(base)
-	if !ok {
-		return ""
-	}
-	goal := fmt.Sprintf("≤ %.2f ×", r.Goal.Ratio)
-	if r.Goal.CPU > 0 {
-		goal = "≤ " + micros(r.Goal.CPU)
-	}
-	if reached {
-		return goal + ": reached"
-	}
-	return goal + ": **missed**"
-}
+// Micros writes a number of microseconds in the unit that reads best.
+func Micros(us float64) string { return benchunit.Scale(us*1e-6, benchunit.Decimal) + "s" }
 
-func (t Table) markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", t.Title, t.Text)
-	fmt.Fprintf(b, "| %s |\n|%s\n", strings.Join(t.Header, " | "), strings.Repeat("---|", len(t.Header)))
-	for _, row := range t.Rows {
-		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
-	}
-}
+// Bytes writes a size in the unit that reads best.
+func Bytes(n float64) string { return benchunit.Scale(n, benchunit.Binary) + "B" }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
+)
+
+//go:embed files
+var files embed.FS
+
+// write fills one of the embedded templates into a file of the temporary folder
+// and returns its path.
+func (b *bench) write(name, from string, values any) (string, error) {
+	t, err := template.ParseFS(files, "files/"+from)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	if err := t.Execute(&text, values); err != nil {
+		return "", err
+	}
+	return b.path(name), os.WriteFile(b.path(name), text.Bytes(), 0o600)
+}
+
+// server is a program that this one started.
+type server struct {
+	*testkit.Process
+	ops string // host:port of /debug/pprof, and of a gateway's /metrics; empty: not a Go program
+}
+
+func (s *server) url() string { return "http://" + s.Addr }
+
+// arguments are a program's, once it is known on which addresses it listens.
+type arguments func(listen, ops string) ([]string, error)
+
+// start runs a program and waits until it takes connections. goProgram tells
+// that it serves its own figures on the second address.
+func (b *bench) start(ctx context.Context, p testkit.Program, goProgram bool, args arguments) (*server, error) {
+	listen, err1 := testkit.FreeAddr()
+	ops, err2 := testkit.FreeAddr()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.Args, err = args(listen, ops); err != nil {
+		return nil, err
+	}
+	p.Addr, p.Dir = listen, b.dir
+	s := &server{}
+	if s.Process, err = testkit.Start(ctx, p); err != nil {
+		return nil, err
+	}
+	b.started = append(b.started, s.Process)
+	if goProgram {
+		s.ops = ops
+	}
+	return s, nil
+}
+
+// stop ends everything in the opposite order of the start.
+func (b *bench) stop() error {
+	var errs []error
+	for i := len(b.started) - 1; i >= 0; i-- {
+		errs = append(errs, b.started[i].Stop())
+	}
+	if b.legacyServer != nil {
+		errs = append(errs, b.legacyServer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// startLegacy serves the legacy system from this process: its CPU time is never
+// counted, and its counters and its latency are at hand.
+func (b *bench) startLegacy() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	// With the buyers that always exist and no more, all but a few inquiries are
+	// the busy one's. A quarter of them, in the rarest state, is more than 5,000.
+	b.legacy = legacy.New(legacy.Options{Seed: 1, Buyers: 4, Inquiries: 22_000})
+	b.legacyURL = "http://" + l.Addr().String()
+	b.legacyServer = &http.Server{Handler: b.legacy, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = b.legacyServer.Serve(l) }() // ends with Close
+	return nil
+}
+
+func (b *bench) startRedis(ctx context.Context) (err error) {
+	b.redis, err = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) ([]string, error) {
+		return testkit.RedisArgs(listen, b.dir)
+	})
+	return err
+}
+
+func (b *bench) startBare(ctx context.Context, name string, args ...string) (*server, error) {
+	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare")}, true, func(listen, ops string) ([]string, error) {
+		return append([]string{"-listen", listen, "-control", ops}, args...), nil
+	})
+}
+
+// node says how a gateway is configured. Zero fields keep it as it is delivered.
+type node struct {
+	Name          string
+	Records       int    // of every list that the legacy has for it
+	Uncached, TLS bool   // Uncached: every request is a miss
+	Small         bool   // the in-process tier has 1 MiB, not enough for everything
+	Redis         string // address; empty: none
+
+	Listen, Ops, legacyURL string // set by startNode
+}
+
+// Mapping is the delivered mapping of the legacy system with another address
+// and more time: cost is measured here, not patience.
+func (n node) Mapping() string {
+	return strings.NewReplacer(
+		"base_url: http://127.0.0.1:9300", fmt.Sprintf("base_url: %s/first/%d", n.legacyURL, n.Records), "timeout: 2s", "timeout: 15s",
+	).Replace(string(legacy.Mapping()))
+}
+
+// startNode runs the gateway's binary.
+func (b *bench) startNode(ctx context.Context, n node) (*server, error) {
+	return b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) ([]string, error) {
+		n.Listen, n.Ops, n.legacyURL = listen, ops, b.legacyURL
+		file, err := b.write(n.Name+".yaml", "gateway.yaml", n)
+		return []string{"serve", "-c", file}, err
+	})
+}
