@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -195,17 +194,6 @@ func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
 	}
 	if a.console, err = console.New(console.Options{
 		Gatherer: a.gatherer(), Sessions: a.sessions, TTL: ttl, TopAccounts: a.accounts, Version: version,
-		Purge: func(ctx context.Context, kind, account string) (uint64, error) {
-			reply, err := purge(ctx, kind, account)
-			return reply.Epoch, err
-		},
-		Explain: func(ctx context.Context, parameters url.Values) (any, error) {
-			want, err := ops.ParseExplainRequest(parameters.Encode())
-			if err != nil {
-				return nil, err
-			}
-			return a.explain(ctx, want)
-		},
 	}); err != nil {
 		return err
 	}

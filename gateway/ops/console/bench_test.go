@@ -2,12 +2,12 @@ package console
 
 import "testing"
 
-// What the console costs a gateway that nobody looks at: one sample a second.
+// What the console costs a gateway that nobody looks at: one sample every 2 seconds.
 // It decides that the sampler may run always.
 func BenchmarkSample(b *testing.B) {
 	f := newFeed()
 	for n := range 10 {
-		f.second(n)
+		f.step(n)
 	}
 	c, err := New(Options{Gatherer: f.registry})
 	if err != nil {
@@ -19,8 +19,8 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// What an open page costs on top of it, each second.
-func BenchmarkParts(b *testing.B) {
+// What an open page costs on top of it, each time.
+func BenchmarkState(b *testing.B) {
 	f := newFeed()
 	c, err := New(Options{Gatherer: f.registry})
 	if err != nil {
@@ -29,6 +29,6 @@ func BenchmarkParts(b *testing.B) {
 	remember(c, f, &clock{})
 	b.ReportAllocs()
 	for b.Loop() {
-		event("parts", c.parts(1))
+		event(c.state(false))
 	}
 }

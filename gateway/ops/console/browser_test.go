@@ -2,12 +2,11 @@ package console
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,22 +16,13 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"inquiry-gateway/gateway/browsertest"
 )
 
-// explanation has the shape of an answer, nested and with all types.
-type explanation struct {
-	Verdict string         `json:"verdict"`
-	Key     map[string]any `json:"key"`
-	Scopes  []string       `json:"scopes"`
-	Retry   *string        `json:"retry_at"`
-	Paid    bool           `json:"paid_access"`
-}
-
 // served is a console on a server as the ops listener is one: with a guard
-// against other origins, a read timeout, and no write timeout.
+// against other origins, a read timeout, and no write timeout. Explanations and
+// purges are those of a stand-in.
 type served struct {
 	base    string
 	console *Console
@@ -44,32 +34,11 @@ type served struct {
 func serve(t *testing.T, token string) *served {
 	t.Helper()
 	s := &served{feed: newFeed()}
-	var mu sync.Mutex
-	var purged []string
-	s.purged = func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]string(nil), purged...)
-	}
-	at, top := &clock{}, NewTopAccounts(64)
+	at, top, sessions := &clock{}, NewTopAccounts(64), NewSessions(token, nil)
 	for i := range 3000 {
 		top.Filled(fmt.Sprintf("account-%d", i%7*(i%3)))
 	}
-	c, err := New(Options{
-		Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, Sessions: NewSessions(token, nil), Now: at.now, TTL: sampleReport,
-		Explain: func(_ context.Context, q url.Values) (any, error) {
-			if q.Get("account") == "" && q.Get("key_id") == "" {
-				return nil, errors.New("give key_id, or kind and account")
-			}
-			return explanation{"would be answered from the cache", map[string]any{"account": q.Get("account"), "kind": q.Get("kind"), "epoch": 7}, []string{"inquiries:read"}, nil, true}, nil
-		},
-		Purge: func(_ context.Context, kind, account string) (uint64, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			purged = append(purged, kind+"|"+account)
-			return 42, nil
-		},
-	})
+	c, err := New(Options{Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, Sessions: sessions, Now: at.now, TTL: sampleReport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +49,7 @@ func serve(t *testing.T, token string) *served {
 	go func() { defer close(done); c.Run(ctx) }()
 	mux := http.NewServeMux()
 	mux.Handle("/", c.Handler())
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.feed.registry, promhttp.HandlerOpts{}))
+	s.control(mux, sessions)
 	server := httptest.NewUnstartedServer(http.NewCrossOriginProtection().Handler(mux))
 	server.Config.ReadTimeout = 10 * time.Second
 	server.Start()
@@ -90,21 +59,60 @@ func serve(t *testing.T, token string) *served {
 	return s
 }
 
+// control adds what package ops has beside the console.
+func (s *served) control(mux *http.ServeMux, sessions *Sessions) {
+	var mu sync.Mutex
+	var purged []string
+	s.purged = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), purged...)
+	}
+	mux.HandleFunc("GET /ops/explain", func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Get("account") == "" || !sessions.Authorized(r) {
+			http.Error(w, "send either key_id, or account and kind", http.StatusBadRequest)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"prediction": map[string]any{"outcome": "<hit>", "text": "would be answered from the cache"}, "query": r.URL.RawQuery,
+			"scopes": []string{"inquiries:read"}, "retry_at": nil, "paid_access": true, "none": []int{},
+		})
+	})
+	mux.HandleFunc("POST /ops/purge", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if purged = append(purged, string(body)); !sessions.Authorized(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, `{"epoch":42}`)
+	})
+}
+
+type estimate struct {
+	Value  float64 `json:"value"`
+	StdErr float64 `json:"std_err"`
+}
+
+// sampleReport has the form of ttllab.Report.
 func sampleReport() any {
-	var r ttlReport
+	var all []map[string]any
 	for _, kind := range []string{"buyer", "buyer, status pending", "seller"} {
-		k := ttlKind{Kind: kind, TTL: 30, Observed: 5400, PerSecond: 214, WatchedKeys: 4096}
+		var candidates []map[string]any
 		for _, ttl := range []float64{1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400} {
 			hit := ttl / (ttl + 6)
-			k.Candidates = append(k.Candidates, ttlCandidate{
-				TTL: ttl, HitRatio: ttlEstimate{hit, .002}, Upstream: ttlEstimate{214 * (1 - hit), .4}, MeanAge: ttlEstimate{ttl / 2.2, 0}, P99Age: ttl * .99,
-				Outdated: &ttlEstimate{ttl / (ttl + 4000), .001}, Current: ttl == 30, Settled: ttl < 3000,
+			candidates = append(candidates, map[string]any{
+				"ttl_seconds": ttl, "hit_ratio": estimate{hit, .002}, "upstream_per_second": estimate{214 * (1 - hit), .4}, "mean_age_seconds": estimate{ttl / 2.2, 0},
+				"p99_age_seconds": ttl * .99, "outdated": estimate{ttl / (ttl + 4000), .001}, "current": ttl == 30, "settled": ttl < 3000,
 			})
 		}
-		k.Advice = []ttlAdvice{{"max_upstream_per_second", 120, "120s is the shortest TTL that keeps the lists within 12 requests/s (estimated 10.2)"}, {"max_outdated", 20, "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}}
-		r.Kinds = append(r.Kinds, k)
+		all = append(all, map[string]any{
+			"kind": kind, "ttl_seconds": 30, "observed_seconds": 5400, "lookups_per_second": 214, "watched_keys": 4096, "candidates": candidates,
+			"advice": []map[string]any{{"goal": "max_outdated", "ttl_seconds": 20, "reason": "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}},
+		})
 	}
-	return r
+	return map[string]any{"kinds": all}
 }
 
 // colors makes the page believe that the person prefers light or dark.
@@ -156,94 +164,74 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 }
 
+// dangling lists what refers to an element of the page that is not there.
+const dangling = `[...document.querySelectorAll("[aria-labelledby],[aria-describedby],label[for],a[href^='#']")].map(e => e.getAttribute("aria-labelledby") ?? e.getAttribute("aria-describedby") ?? e.getAttribute("for") ?? e.getAttribute("href").slice(1)).filter(id => !document.getElementById(id))`
+
+// unnamed lists the charts without a name, a legend with figures, or a table with
+// more than a row per five minutes.
+const unnamed = `[...document.querySelectorAll(".chart")].filter(c => { const d = c.querySelector("details"); d.open = true; d.dispatchEvent(new Event("toggle")); return !c.querySelector("[role=img]").ariaLabel || !c.querySelector(".legend li") || c.querySelectorAll("tbody tr").length < 12; }).map(c => c.id)`
+
+// said is what the page shows of the figures, by the names that they have in the data.
+const said = `Object.fromEntries([["failed", "answers.failed"], ["answers", "answers"]].map(([tile, name]) => [name, document.querySelector("[data-tile=" + tile + "] .value").textContent.replaceAll(",", "")]))`
+
 func lookAt(t *testing.T, width int64, scheme string) {
 	s := serve(t, "")
 	ctx, complaints := browsertest.Open(t, s.base)
-	var shown, canary map[string]string
-	var refused []string
-	var wide int
+	var refused, lost, poor, readouts, checks []string
+	var wide, marks int
+	var title, accounts string
+	var shown map[string]string
+	var known state
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(width, 900), colors(scheme),
 		chromedp.Navigate(s.base+"/"),
-		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.getElementById("status").textContent === "Live"`),
-		until(`performance.now() > 2500`), // some events have come
+		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
+		until(`performance.now() > 2500`), // an event has come
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
-		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("[data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
-		browsertest.Into(&canary, chromedp.Evaluate[map[string]string](`Object.fromEntries([...document.querySelectorAll("#canary [data-series]")].map(e => [e.dataset.series, e.textContent]))`)),
+		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
+		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),
+		browsertest.Into(&checks, chromedp.Evaluate[[]string](`[...document.querySelectorAll("[data-check]")].map(e => e.dataset.check + " " + e.querySelector(".state").textContent)`)),
+		browsertest.Into(&accounts, chromedp.Evaluate[string](`document.getElementById("accounts-table").innerText`)),
+		browsertest.Into(&lost, chromedp.Evaluate[[]string](dangling)),
+		browsertest.Into(&poor, chromedp.Evaluate[[]string](unnamed)),
+		browsertest.Into(&readouts, chromedp.Evaluate[[]string](synced)),
 		browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
+		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](said)),
 		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+		keep(func() { known = s.console.state(false) }),
 	)
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}
-	sameAsMetrics(t, s.base, shown)
-	sameCanary(t, shown, canary)
 	if len(refused) > 0 || len(complaints()) > 0 {
 		t.Errorf("policy violations %q, complaints %q", refused, complaints())
 	}
 	if wide > 0 {
 		t.Errorf("the page is %d pixels wider than the screen", wide)
 	}
+	if len(lost) > 0 || len(poor) > 0 {
+		t.Errorf("references to nothing: %q, charts without name, legend or table: %q", lost, poor)
+	}
+	if len(readouts) != 9 || slices.Contains(readouts, "") {
+		t.Errorf("the pointer on one chart shows the values of %q", readouts)
+	}
+	for name, value := range shown {
+		if got, err := strconv.Atoi(value); err != nil || got > known.Figures.Counts[name] || got < known.Figures.Counts[name]-1000 {
+			t.Errorf("the page says %s %s, the gateway %d", name, value, known.Figures.Counts[name])
+		}
+	}
+	if marks == 0 || !strings.Contains(accounts, "account-0") || !strings.HasSuffix(title, "Canary failing – inquiry gateway") {
+		t.Errorf("%d marks, accounts %q, title %q", marks, accounts, title)
+	}
+	if len(checks) != len(canaryChecks)*len(kinds) || !slices.Contains(checks, "freshness.seller unavailable") || !slices.Contains(checks, "keys.buyer ok") {
+		t.Errorf("canary: %q", checks)
+	}
 }
 
-// sameCanary holds that the canary's panel has all of its counters, with the
-// values that are held against /metrics.
-func sameCanary(t *testing.T, shown, canary map[string]string) {
-	t.Helper()
-	for series, value := range shown {
-		if strings.HasPrefix(series, prefix+"canary_checks_total") && canary[series] != value {
-			t.Errorf("the panel says %s %s, the totals say %s", series, canary[series], value)
-		}
-	}
-	if len(canary) < len(canaryChecks)*len(kinds) {
-		t.Errorf("the panel has only %d figures", len(canary))
-	}
-}
-
-// sameAsMetrics holds every series of the page against the text of /metrics.
-func sameAsMetrics(t *testing.T, base string, shown map[string]string) {
-	t.Helper()
-	response, err := http.Get(base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compare(t, string(text), shown)
-}
-
-// compare holds what the page shows against Prometheus' text format, and that
-// no counter or gauge of the gateway's is missing that is not 0.
-func compare(t *testing.T, text string, shown map[string]string) {
-	t.Helper()
-	if len(shown) < 20 {
-		t.Errorf("the page shows only %d series", len(shown))
-	}
-	said, histograms := map[string]float64{}, []string{}
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) == 4 && fields[1] == "TYPE" && fields[3] == "histogram" {
-			histograms = append(histograms, fields[2])
-		}
-		cut := strings.LastIndex(line, " ")
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[cut+1:]), 64)
-		if !strings.HasPrefix(line, prefix) || err != nil || slices.ContainsFunc(histograms, func(h string) bool { return strings.HasPrefix(line, h) }) {
-			continue
-		}
-		said[line[:cut]] = value
-	}
-	for series, value := range shown {
-		got, err := strconv.ParseFloat(value, 64)
-		if want, ok := said[series]; err != nil || !ok || got != want {
-			t.Errorf("the page says %s %s, /metrics says %v", series, value, want)
-		}
-	}
-	for series, value := range said {
-		if _, ok := shown[series]; !ok && value != 0 {
-			t.Errorf("the page lacks %s %v", series, value)
-		}
-	}
-}
+// synced moves the pointer over the first chart and reads the line below each.
+const synced = `(() => {
+  const over = document.querySelector(".plot .u-over"), at = over.getBoundingClientRect();
+  over.dispatchEvent(new MouseEvent("mouseenter", { clientX: at.left + at.width / 2, clientY: at.top + 20, bubbles: true }));
+  over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.left + at.width / 2, clientY: at.top + 20, bubbles: true }));
+  return [...document.querySelectorAll("#chart-grid .readout")].map(e => e.textContent.slice(0, 8));
+})()`

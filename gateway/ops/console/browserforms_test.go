@@ -44,15 +44,13 @@ func TestFormsInABrowser(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
 		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
 		press(`#explain button`),
-		until(`document.getElementById("answer")`),
+		until(`document.querySelector("#answer dl")`),
 		browsertest.Into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
 		browsertest.Screenshot("explained-dark-390"), measure(&narrow),
-		press(`main > p > a`),
-		until(`document.querySelector("#status.on")`),
 		chromedp.EmulateViewport(1280, 900), colors("light"),
 		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
-		until(`document.querySelector("button.danger")`),
-		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`h1`))),
+		until(`document.getElementById("confirm").open`),
+		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`#confirm-title`))),
 		browsertest.Screenshot("confirm-light-1280"), measure(&narrow),
 	)
 	if err == nil && len(s.purged()) > 0 {
@@ -71,10 +69,10 @@ func TestFormsInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}
-	if !strings.Contains(wrong, "not the token") || !strings.Contains(answer, "would be answered from the cache") || !strings.Contains(question, "account acme?") || epoch != "42" {
+	if !strings.Contains(wrong, "not the token") || !strings.Contains(answer, "would be answered from the cache") || !strings.Contains(answer, "account=acme") || !strings.Contains(answer, "<hit>") || !strings.Contains(question, "account acme?") || epoch != "42" {
 		t.Errorf("wrong token: %q, explained: %q, question: %q, epoch %q", wrong, answer, question, epoch)
 	}
-	if got := s.purged(); len(got) != 1 || got[0] != "|acme" {
+	if got := s.purged(); len(got) != 1 || got[0] != `{"account":"acme"}` {
 		t.Errorf("purged %q", got)
 	}
 	for i := range narrow {
@@ -98,41 +96,57 @@ func TestTroubleInABrowser(t *testing.T) {
 	s.feed.gauge("redis_breaker_state", 2)
 	s.feed.count("upstream_foreign_records_total", 3, "seller")
 	s.feed.count("upstream_requests_total", 40, "seller", "timeout")
-	s.feed.count("http_requests_total", 12, "buyer_inquiries", "503")
+	s.feed.count("http_requests_total", 40000, "buyer_inquiries", "503")
+	s.feed.count("http_errors_total", 40000, "buyer_inquiries", "upstream_unavailable")
 	s.feed.count("cache_lookups_total", 400, "buyer", "stale-error", "local")
-	var found []string
+	var all, title, lostTitle, chapter string
 	var held, later string
-	const total = `document.querySelector('[data-series^="inquiry_gateway_http_panics_total"]')`
+	const headline = `document.getElementById("headline").innerText`
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(1280, 900), colors("dark"),
 		chromedp.Navigate(s.base+"/"),
-		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 4`),
-		browsertest.Into(&found, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#findings li")].map(e => e.innerText)`)),
+		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 3`),
+		browsertest.Into(&all, chromedp.Evaluate[string](`document.getElementById("now").innerText`)),
+		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
+		browsertest.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#incident a").getAttribute("href")`)),
 		browsertest.Screenshot("trouble-dark-1280"),
 		chromedp.EmulateViewport(390, 900), colors("light"),
 		browsertest.Screenshot("trouble-light-390"),
 		press(`#pause`),
 		until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
-		keep(func() { s.feed.count("http_panics_total", 5) }),
+		keep(func() { s.feed.count("canary_checks_total", 1, "buyer", "cross_read", "failed") }),
 		until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
-		browsertest.Into(&held, chromedp.Evaluate[string](`String(`+total+`)`)),
+		browsertest.Into(&held, chromedp.Evaluate[string](headline)),
 		press(`#pause`),
-		until(total+`?.textContent === "5"`),
+		until(headline+`.includes("Cross-read")`),
 		browsertest.Into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
 		keep(s.stop),
 		until(`document.querySelector("#status.lost")`),
+		browsertest.Into(&lostTitle, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Screenshot("lost-light-390"),
 	)
+	if err == nil {
+		err = chromedp.Do(ctx,
+			chromedp.Navigate(s.base+"/"+chapter),
+			until(`document.querySelector(":target h2").textContent === "InquiryGatewayForeignRecords"`),
+			browsertest.Screenshot("runbook-light-390"),
+		)
+	}
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}
-	all := strings.Join(found, "\n")
-	for _, want := range []string{"Problem", "breaker of the buyer lists is open", "Redis is down", "seller records of another account within a quarter of an hour: 3.", "answers 5xx within a minute: 12.", "Notice"} {
+	for _, want := range []string{
+		"Foreign records since ", "3 seller records of another account", "40,000 answers failed in the last 5 min", "503 upstream_unavailable (40,000)", "lists older than their TTL",
+		"Problem", "breaker of the buyer lists is open", "Redis is down", "Notice", "Runbook: InquiryGatewayBreakerOpen",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
 	}
-	if held != "null" || later != "Live" {
+	if title != "✖ Foreign records – inquiry gateway" || !strings.Contains(lostTitle, "No fresh figures") {
+		t.Errorf("titles %q, %q", title, lostTitle)
+	}
+	if !strings.Contains(held, "Foreign records") || later != "Live" {
 		t.Errorf("held still it changed to %s; afterwards it is %q", held, later)
 	}
 }

@@ -2,106 +2,52 @@ package console
 
 import (
 	"math"
-	"strconv"
 	"time"
 )
 
-// canaryView is what the canary callers found out on this node.
-type canaryView struct {
-	Kinds []canaryKind
-	Rows  []canaryRow // none: the canary is off
+// canaryState is how a check ended last.
+type canaryState struct {
+	result string
+	at     time.Time
 }
 
-// canaryKind is a kind of list with the end of the last round; zero: there was
-// none yet.
-type canaryKind struct {
-	Kind string
-	At   time.Time
-}
-
-// canaryRow is one check with its state for each kind.
+// canaryRow is one check of one kind on the page. panels.js
+// knows what checks are called.
 type canaryRow struct {
-	Label, Help string
-	Cells       []canaryCell
+	Check  string  `json:"check"`
+	Kind   string  `json:"kind"`
+	State  string  `json:"state"`  // a result, "not yet", or "off"
+	At     int64   `json:"t"`      // of the last result, seconds since 1970; 0: none yet
+	Failed float64 `json:"failed"` // rounds in the last 15 minutes
 }
 
-type canaryCell struct {
-	State  string
-	Level  level // empty: nothing is known
-	Counts []canaryCount
-}
-
-// canaryCount is how many rounds ended in one way, as /metrics has it.
-type canaryCount struct{ Series, Rounds, Result string }
-
-// canaryLabels are what a check is called, and what it holds.
-var canaryLabels = map[string][2]string{
-	"cross_read": {"No cross-read", "no record of one account in the other's list, and no 304 for its entity tag"},
-	"access":     {"Refusals", "no key, an invented one and one of the other kind are refused"},
-	"contract":   {"Contract", "status, headers and bodies are as documented"},
-	"freshness":  {"Freshness", "no list is older than the configuration allows"},
-	"keys":       {"Keys", "the canary's keys are good, and of different accounts"},
-}
-
-// canaryStates are how a check is doing, by its last result.
-var canaryStates = map[string]canaryCell{
-	"ok":          {State: "ok", Level: levelGood},
-	"empty":       {State: "empty list", Level: levelWarn},
-	"unavailable": {State: "unavailable", Level: levelWarn},
-	"failed":      {State: "failed", Level: levelBad},
-	"":            {State: "not yet"},
-	"off":         {State: "off"},
-}
-
-// canary gives the state of each check. The caller holds mu and has made sure of
-// a sample.
-func (s *sampler) canary() *canaryView {
-	v, newest, on := &canaryView{}, s.span(0), false
+// noteCanary keeps the result that each check had last. The caller holds mu.
+func (s *sampler) noteCanary(next *sample) {
 	for _, kind := range kinds {
-		round := canaryKind{Kind: kind}
-		if seconds := newest.gauge("canary.round." + kind); seconds > 0 {
-			round.At = time.UnixMilli(int64(seconds * 1000))
-		}
-		on = on || !math.IsNaN(newest.gauge("canary.round."+kind))
-		v.Kinds = append(v.Kinds, round)
-	}
-	if !on {
-		return v
-	}
-	for _, check := range canaryChecks {
-		row := canaryRow{Label: canaryLabels[check][0], Help: canaryLabels[check][1]}
-		for _, kind := range kinds {
-			row.Cells = append(row.Cells, s.canaryCell(newest, kind, check))
-		}
-		v.Rows = append(v.Rows, row)
-	}
-	return v
-}
-
-func (s *sampler) canaryCell(newest span, kind, check string) canaryCell {
-	if math.IsNaN(newest.gauge("canary.round." + kind)) {
-		return canaryStates["off"]
-	}
-	cell := canaryStates[s.lastResult(kind, check)]
-	for _, result := range canaryResults(check) {
-		if n := newest.gauge(canaryReading(kind, check, result)); n > 0 {
-			series := prefix + `canary_checks_total{check="` + check + `",kind="` + kind + `",result="` + result + `"}`
-			cell.Counts = append(cell.Counts, canaryCount{series, strconv.FormatFloat(n, 'f', -1, 64), result})
-		}
-	}
-	return cell
-}
-
-// lastResult is that of the counter which grew last, be it after a reload began
-// it again; empty: none has since the console looks.
-func (s *sampler) lastResult(kind, check string) string {
-	for i := s.samples.len() - 1; i > 0; i-- {
-		for _, result := range canaryResults(check) {
-			at := s.schema.index[canaryReading(kind, check, result)]
-			if after := s.samples.at(i).gauges[at]; after > 0 && after != s.samples.at(i - 1).gauges[at] {
-				return result
+		for _, check := range canaryChecks {
+			for _, result := range canaryResults {
+				if next.values[s.readings.index["canary."+check+"."+result+"."+kind]] > 0 {
+					s.canary[check+"."+kind] = canaryState{result, next.at}
+				}
 			}
 		}
 	}
-	return ""
+}
+
+// canaryRows are all checks, kind by kind. The caller holds mu.
+func (s *sampler) canaryRows(w windows) []canaryRow {
+	var rows []canaryRow
+	for _, check := range canaryChecks {
+		for _, kind := range kinds {
+			row := canaryRow{Check: check, Kind: kind, State: "not yet", Failed: w.rare.sum("canary." + check + ".failed." + kind)}
+			if last, ok := s.canary[check+"."+kind]; ok {
+				row.State, row.At = last.result, last.at.Unix()
+			}
+			if math.IsNaN(w.point.gauge("canary.round." + kind)) {
+				row.State, row.At = "off", 0
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }

@@ -1,51 +1,39 @@
-// Package console is the page for those on call: what the gateway does now and
-// did in the last quarter of an hour, what another TTL would do, why a request
-// is answered as it is, and a purge. It reads the same metrics that /metrics
-// shows and keeps a bounded history of them in memory.
+// Package console is the page for those on call: what is broken now, whom it
+// hits and since when; what the gateway did in the last hour; what another TTL
+// would do; why a request is answered as it is; and a purge. It reads the same
+// metrics that /metrics shows and keeps a bounded history of them in memory.
 //
-// The page works without JavaScript; with it, charts are drawn and figures stay
-// live by server-sent events.
+// The page is drawn in the browser, from the JSON of one endpoint and one
+// stream. Explanations and purges go to the endpoints of package ops.
 package console
 
 import (
+	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"html/template"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options are what a Console shows and does. Only Gatherer is required; the part
-// of the page that belongs to another one is left out where that is nil.
+// shownTop is how many accounts the page shows.
+const shownTop = 10
+
+// Options are what a Console shows. Only Gatherer is required; the part of the
+// page that belongs to another one is left out where that is nil.
 type Options struct {
-	// Gatherer gives the metrics, those of /metrics. It is asked once a second.
+	// Gatherer gives the metrics, those of /metrics. It is asked every 2 seconds.
 	Gatherer prometheus.Gatherer
 	// Sessions guards the console. Nil lets everybody in.
 	Sessions *Sessions
-	// Explain tells what would happen to a request. The parameters are those of
-	// GET /ops/explain: key_id, or account and kind; status, inquiry_type; empty
-	// ones are left out. The answer is shown as JSON would write it, so it must
-	// hold no secret; an error is shown to the person as it is.
-	Explain func(ctx context.Context, parameters url.Values) (any, error)
-	// Purge makes the lists of a kind or of an account unservable over the fleet
-	// and returns their new epoch, as for ops.Options. Exactly one of kind and
-	// account is set.
-	Purge func(ctx context.Context, kind, account string) (uint64, error)
 	// TTL gives the what-if report: ttllab.Report, or anything with its JSON. It
-	// is asked when a page is loaded and every 15 seconds per open page.
+	// is asked when a page is loaded and every 16 seconds while one is open.
 	TTL func() any
-	// TopAccounts is told of each fetch by the gateway.
+	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
+	// their ids, as the log does.
 	TopAccounts *TopAccounts
-	// AccountName is how an account is shown. Nil: as a hash under a key of this
-	// process, which tells accounts apart and nothing else.
-	AccountName func(account string) string
 	// Version of the program, for the head of the page.
 	Version string
 	// Now is time.Now if nil.
@@ -57,11 +45,9 @@ type Options struct {
 type Console struct {
 	opts    Options
 	sampler *sampler
-	hub     hub
-	charts  []chart
+	hub     *hub
 	site    site
 	pages   *template.Template
-	form    string // what a form of this process sends along
 	mux     *http.ServeMux
 }
 
@@ -73,33 +59,47 @@ func New(opts Options) (*Console, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.AccountName == nil {
-		opts.AccountName = hashed([]byte(rand.Text()))
-	}
-	c := &Console{
-		opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), charts: charts(),
-		site: newSite(), form: rand.Text(),
-	}
+	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), hub: newHub(), mux: http.NewServeMux()}
 	var err error
-	if c.pages, err = c.site.templates(); err != nil {
+	if c.site, err = newSite(); err == nil {
+		c.pages, err = c.site.templates()
+	}
+	if err != nil {
 		return nil, err
 	}
-	c.route()
+	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", c.page("")) })
+	c.mux.HandleFunc("GET /console/data", c.data)
+	c.mux.HandleFunc("GET /console/stream", c.stream)
+	c.mux.HandleFunc("GET /console/runbook", c.runbook)
+	c.mux.HandleFunc("POST /console/logout", c.logout)
 	return c, nil
 }
 
-func (c *Console) route() {
-	c.mux = http.NewServeMux()
-	c.mux.HandleFunc("GET /{$}", c.home)
-	c.mux.HandleFunc("GET /console/stream", c.stream)
-	c.mux.HandleFunc("GET /console/ttl", c.ttl)
-	c.mux.HandleFunc("POST /console/logout", c.logout)
-	if c.opts.Explain != nil {
-		c.mux.HandleFunc("GET /console/explain", c.explain)
+// page is what every page of somebody who is let in shows.
+type page struct {
+	Root      string // path from the page to "/", relative, so that a proxy's prefix does no harm
+	Version   string
+	CanLogout bool
+	Parts     parts
+}
+
+// parts are those of the page that may be missing.
+type parts struct{ TTL, Accounts bool }
+
+func (c *Console) page(root string) page {
+	return page{root, c.opts.Version, c.opts.Sessions.Guarded(), parts{c.opts.TTL != nil, c.opts.TopAccounts != nil}}
+}
+
+// write renders whole before the status goes out.
+func (c *Console) write(w http.ResponseWriter, status int, name string, data any) {
+	var b bytes.Buffer
+	if err := c.pages.ExecuteTemplate(&b, name, data); err != nil {
+		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		return
 	}
-	if c.opts.Purge != nil {
-		c.mux.HandleFunc("POST /console/purge", c.purge)
-	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // the browser left; nobody to tell
 }
 
 // Handler serves "/" and everything under "/console/". It lets in whom
@@ -121,7 +121,7 @@ func (c *Console) Handler() http.Handler {
 	})
 }
 
-// Run reads the metrics once a second and tells open pages of it, until ctx
+// Run reads the metrics every 2 seconds and tells open pages of it, until ctx
 // ends; then it ends their streams. It is called once.
 func (c *Console) Run(ctx context.Context) {
 	defer c.hub.close()
@@ -132,23 +132,13 @@ func (c *Console) Run(ctx context.Context) {
 		if c.opts.TopAccounts != nil {
 			c.opts.TopAccounts.fade(c.opts.Now())
 		}
-		if c.hub.busy() {
-			c.hub.publish(event("point", c.sampler.latest()))
-			c.hub.publish(event("parts", c.parts(n)))
+		if c.hub.streams.Load() > 0 {
+			c.hub.publish(event(c.state(n%ttlEvery == 0)))
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-	}
-}
-
-// hashed names an account by a keyed hash.
-func hashed(key []byte) func(string) string {
-	return func(account string) string {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(account))
-		return hex.EncodeToString(mac.Sum(nil)[:6])
 	}
 }

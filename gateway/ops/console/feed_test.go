@@ -26,7 +26,8 @@ func newFeed() *feed {
 		"cache_lookups_total": {"kind", "outcome", "tier"}, "upstream_requests_total": {"kind", "result"}, "upstream_retries_total": {"kind", "reason"},
 		"upstream_foreign_records_total": {"kind"}, "upstream_drift_total": {"kind", "change"}, "upstream_records_invalid_total": {"kind", "field"},
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
-		"auth_requests_total": {"result"}, "http_panics_total": nil,
+		"auth_requests_total": {"result"}, "http_panics_total": nil, "http_errors_total": {"endpoint", "error"},
+		"cache_purges_total": nil, "config_reloads_total": {"result"},
 		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"},
 	} {
 		f.counters[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
@@ -65,9 +66,9 @@ func (f *feed) observe(name string, value float64, labels ...string) {
 	f.buckets[name].WithLabelValues(labels...).Observe(value)
 }
 
-// second is what a busy gateway counts in one second; in the middle of the
-// quarter of an hour the legacy system is away for a while.
-func (f *feed) second(n int) {
+// step is what a busy gateway counts between two samples; in the middle of the
+// hour the legacy system is away for a while.
+func (f *feed) step(n int) {
 	wave := 1 + .4*math.Sin(float64(n)/90)
 	down := n > 420 && n < 600
 	for _, kind := range kinds {
@@ -98,8 +99,8 @@ func (f *feed) second(n int) {
 	f.rounds(n)
 }
 
-// rounds counts one of the canary each half minute. The lists of sellers cannot be had for
-// a while, and one round of buyers fails.
+// rounds counts one of the canary each minute. The lists of sellers cannot be had
+// in the end, and one round of buyers fails.
 func (f *feed) rounds(n int) {
 	f.gauge("cache_goal_outdated_ratio", .02)
 	for _, kind := range kinds {
@@ -111,14 +112,14 @@ func (f *feed) rounds(n int) {
 		for _, check := range canaryChecks {
 			result := "ok"
 			switch {
-			case kind == "seller" && n > 800:
+			case kind == "seller" && n > 1600:
 				result = "unavailable"
-			case kind == "buyer" && check == "freshness" && n == 600:
+			case kind == "buyer" && check == "freshness" && n == 1620:
 				result = "failed"
 			}
 			f.count("canary_checks_total", 1, kind, check, result)
 		}
-		f.gauge("canary_last_round_timestamp_seconds", float64(time.Date(2026, 11, 21, 3, 0, n, 0, time.UTC).Unix()), kind)
+		f.gauge("canary_last_round_timestamp_seconds", float64(time.Date(2026, 11, 21, 3, 0, 2*n, 0, time.UTC).Unix()), kind)
 	}
 }
 
@@ -137,8 +138,11 @@ func (f *feed) process(n int, wave float64) {
 	f.gauge("http_requests_in_flight", float64(2+n%6))
 	f.gauge("upstream_in_flight", float64(n%3))
 	f.gauge("redis_breaker_state", 0)
-	if n == 300 {
-		f.count("upstream_drift_total", 2, "buyer", "appeared")
+	switch n {
+	case 300:
+		f.count("config_reloads_total", 1, "ok")
+	case 1000:
+		f.count("cache_purges_total", 1)
 	}
 }
 
@@ -147,11 +151,11 @@ type clock struct{ offset time.Duration }
 
 func (c *clock) now() time.Time { return time.Now().Add(c.offset) }
 
-// remember lets the console sample a quarter of an hour of the feed's seconds.
+// remember lets the console sample an hour of the feed's steps.
 func remember(c *Console, f *feed, clock *clock) {
 	for n := range maxSamples {
 		clock.offset = -kept + time.Duration(n)*sampleEvery
-		f.second(n)
+		f.step(n)
 		c.sampler.take()
 	}
 	clock.offset = 0

@@ -1,7 +1,10 @@
 package console
 
 import (
+	"math"
 	"strings"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
 const prefix = "inquiry_gateway_"
@@ -12,153 +15,150 @@ var kinds = [...]string{"buyer", "seller"}
 // lookupOutcomes are the ways in which a look-up ends, the best first.
 var lookupOutcomes = [...]string{"hit", "stale-revalidate", "collapsed", "miss", "stale-error", "error"}
 
-// fetchResults are the ways in which a fetch from the legacy system ends.
-// canceled is left out of failures: the caller left.
+// fetchResults are the ways in which a fetch from the legacy system ends. The
+// last one is no failure: the caller left.
 var fetchResults = [...]string{"ok", "timeout", "unavailable", "upstream", "invalid", "canceled"}
 
-// reading is one number that is followed over time: the sum over the series of
-// a family whose labels match. A pattern is the value itself, "5*" for all that
+// errorCodes are the public error codes of answers 5xx, with their status.
+var errorCodes = [...][2]string{
+	{"upstream_error", "502"}, {"upstream_invalid_response", "502"}, {"upstream_unavailable", "503"},
+	{"auth_unavailable", "503"}, {"upstream_timeout", "504"}, {"internal_error", "500"},
+}
+
+// canaryChecks are what the canary callers check, the worst to fail first, and
+// canaryResults how a check ends.
+var (
+	canaryChecks  = [...]string{"cross_read", "access", "contract", "freshness", "keys"}
+	canaryResults = [...]string{"ok", "empty", "unavailable", "failed"}
+)
+
+// reading is one number that is followed over time: the sum over the series of a
+// family whose labels match. A pattern is the value itself, "5*" for all that
 // begin so, or "!ok" for all others; a label without a pattern matches anything.
 type reading struct {
 	name   string
-	family string // without prefix
-	labels map[string]string
+	family string   // without prefix
+	labels []string // label, pattern, label, pattern
 }
 
-// canaryChecks are what the canary callers find out, the worst to fail first.
-var canaryChecks = [...]string{"cross_read", "access", "contract", "freshness", "keys"}
+// counter tells counters, which are read as increases, from gauges.
+func (r reading) counter() bool { return strings.HasSuffix(r.family, "_total") }
 
-// canaryResults are the ways in which a check may end.
-func canaryResults(check string) []string {
-	if check == "cross_read" {
-		return []string{"ok", "empty", "unavailable", "failed"}
-	}
-	return []string{"ok", "unavailable", "failed"}
+// readings are all numbers that are followed, by position and by name.
+type readings struct {
+	list     []reading
+	index    map[string]int
+	byFamily map[string][]int // full name -> positions
 }
 
-// schema lists what is read at each sample. Gauges are values as they are, those
-// of counters included; counters are what came since the first sample.
-type schema struct {
-	counters, gauges, histograms []reading
-	index                        map[string]int     // name -> position in its list
-	byFamily                     map[string]*places // full name -> its readings
-}
-
-// places are positions of the readings of one family.
-type places struct{ counters, gauges, histograms []int }
-
-func newSchema() *schema {
-	s := &schema{gauges: gauges(), histograms: histograms(), index: map[string]int{}, byFamily: map[string]*places{}}
-	s.counters = append(kindCounters(), processCounters()...)
-	place := func(list []reading, of func(*places) *[]int) {
-		for i, r := range list {
-			s.index[r.name] = i
-			family := prefix + r.family
-			if s.byFamily[family] == nil {
-				s.byFamily[family] = &places{}
-			}
-			at := of(s.byFamily[family])
-			*at = append(*at, i)
-		}
-	}
-	place(s.counters, func(p *places) *[]int { return &p.counters })
-	place(s.gauges, func(p *places) *[]int { return &p.gauges })
-	place(s.histograms, func(p *places) *[]int { return &p.histograms })
-	return s
-}
-
-// kindCounters are those of which there is one per kind of list.
-func kindCounters() []reading {
-	var list []reading
-	add := func(name, family, kind string, labels ...string) {
-		l := map[string]string{"kind": kind}
-		for i := 0; i < len(labels); i += 2 {
-			l[labels[i]] = labels[i+1]
-		}
-		list = append(list, reading{name + "." + kind, family, l})
-	}
+func newReadings() *readings {
+	r := &readings{index: map[string]int{}, byFamily: map[string][]int{}}
 	for _, kind := range kinds {
-		for _, outcome := range lookupOutcomes {
-			add("lookups."+outcome, "cache_lookups_total", kind, "outcome", outcome)
-		}
-		for _, result := range fetchResults {
-			add("fetches."+result, "upstream_requests_total", kind, "result", result)
-		}
-		add("retries", "upstream_retries_total", kind)
-		add("foreign", "upstream_foreign_records_total", kind)
-		add("drift", "upstream_drift_total", kind)
-		add("invalid", "upstream_records_invalid_total", kind)
-		add("rechecks", "cache_rechecks_total", kind)
-		add("outdated", "cache_rechecks_total", kind, "result", "outdated")
-		for _, check := range canaryChecks {
-			add("canary."+check, "canary_checks_total", kind, "check", check, "result", "failed")
-		}
+		r.addKind(kind)
 	}
-	return list
-}
-
-func processCounters() []reading {
-	var list []reading
 	for _, result := range []string{"ok", "timeout", "error", "skipped", "canceled"} {
-		list = append(list, reading{"redis." + result, "redis_operations_total", map[string]string{"result": result}})
+		r.add("redis."+result, "redis_operations_total", "result", result)
 	}
-	for _, class := range []string{"2", "3", "4", "5"} {
-		list = append(list, reading{"answers." + class, "http_requests_total", map[string]string{"code": class + "*"}})
+	for _, c := range errorCodes {
+		r.add("errors."+c[0], "http_errors_total", "error", c[0])
 	}
-	return append(list,
-		reading{"limited", "rate_limit_decisions_total", map[string]string{"result": "limited"}},
-		reading{"refused", "auth_requests_total", map[string]string{"result": "!ok"}},
-		reading{"keystore", "auth_requests_total", map[string]string{"result": "unavailable"}},
-		reading{"panics", "http_panics_total", nil},
-	)
+	r.add("answers", "http_requests_total")
+	r.add("answers.failed", "http_requests_total", "code", "5*")
+	r.add("limited", "rate_limit_decisions_total", "result", "limited")
+	r.add("refused", "auth_requests_total", "result", "!ok")
+	r.add("keystore", "auth_requests_total", "result", "unavailable")
+	r.add("panics", "http_panics_total")
+	r.add("purges", "cache_purges_total")
+	r.add("reloads.ok", "config_reloads_total", "result", "ok")
+	r.add("reloads.failed", "config_reloads_total", "result", "failed")
+	r.add("inflight.public", "http_requests_in_flight")
+	r.add("inflight.upstream", "upstream_in_flight")
+	r.add("breaker.redis", "redis_breaker_state")
+	r.add("fallback", "rate_limit_fallback")
+	r.add("reloaded", "config_last_reload_successful")
+	r.add("outdated.goal", "cache_goal_outdated_ratio")
+	r.add("answer", "http_request_duration_seconds")
+	r.add("redis", "redis_operation_duration_seconds")
+	return r
 }
 
-func gauges() []reading {
-	list := []reading{
-		{"inflight.public", "http_requests_in_flight", nil},
-		{"inflight.upstream", "upstream_in_flight", nil},
-		{"breaker.redis", "redis_breaker_state", nil},
-		{"fallback", "rate_limit_fallback", nil},
-		{"reloaded", "config_last_reload_successful", nil},
-		{"outdated.goal", "cache_goal_outdated_ratio", nil},
+// addKind adds the readings that there are for each kind of list.
+func (r *readings) addKind(kind string) {
+	add := func(name, family string, labels ...string) {
+		r.add(name+"."+kind, family, append(labels, "kind", kind)...)
 	}
-	for _, kind := range kinds {
-		of := map[string]string{"kind": kind}
-		list = append(list,
-			reading{"breaker." + kind, "upstream_breaker_state", of},
-			reading{"rechecks.all." + kind, "cache_rechecks_total", of},
-			reading{"rechecks.outdated." + kind, "cache_rechecks_total", map[string]string{"kind": kind, "result": "outdated"}},
-			reading{"canary.round." + kind, "canary_last_round_timestamp_seconds", of})
-		for _, check := range canaryChecks {
-			for _, result := range canaryResults(check) {
-				list = append(list, reading{canaryReading(kind, check, result), "canary_checks_total",
-					map[string]string{"kind": kind, "check": check, "result": result}})
+	for _, outcome := range lookupOutcomes {
+		add("lookups."+outcome, "cache_lookups_total", "outcome", outcome)
+	}
+	for _, result := range fetchResults {
+		add("fetches."+result, "upstream_requests_total", "result", result)
+	}
+	for _, check := range canaryChecks {
+		for _, result := range canaryResults {
+			add("canary."+check+"."+result, "canary_checks_total", "check", check, "result", result)
+		}
+	}
+	add("canary.round", "canary_last_round_timestamp_seconds")
+	add("foreign", "upstream_foreign_records_total")
+	add("drift", "upstream_drift_total")
+	add("invalid", "upstream_records_invalid_total")
+	add("rechecks", "cache_rechecks_total")
+	add("outdated", "cache_rechecks_total", "result", "outdated")
+	add("breaker", "upstream_breaker_state")
+	add("age", "cache_age_seconds")
+	add("fetch", "upstream_request_duration_seconds")
+}
+
+func (r *readings) add(name, family string, labels ...string) {
+	r.index[name] = len(r.list)
+	r.byFamily[prefix+family] = append(r.byFamily[prefix+family], len(r.list))
+	r.list = append(r.list, reading{name, family, labels})
+}
+
+// sums are the readings as gathered, by position. A value without a series is
+// NaN.
+type sums struct {
+	values     []float64
+	histograms []histogram
+}
+
+func (r *readings) read(families []*dto.MetricFamily) sums {
+	out := sums{make([]float64, len(r.list)), make([]histogram, len(r.list))}
+	for i := range out.values {
+		out.values[i] = math.NaN()
+	}
+	for _, family := range families {
+		for _, i := range r.byFamily[family.GetName()] {
+			for _, m := range family.GetMetric() {
+				if r.list[i].matches(m.GetLabel()) {
+					out.add(i, m)
+				}
 			}
 		}
 	}
-	return list
+	return out
 }
 
-func canaryReading(kind, check, result string) string {
-	return "canary." + check + "." + result + "." + kind
-}
-
-func histograms() []reading {
-	list := []reading{
-		{"answer", "http_request_duration_seconds", nil},
-		{"redis", "redis_operation_duration_seconds", nil},
+func (s sums) add(i int, m *dto.Metric) {
+	if m.Histogram != nil {
+		s.histograms[i].add(m.Histogram)
+		return
 	}
-	for _, kind := range kinds {
-		list = append(list,
-			reading{"age." + kind, "cache_age_seconds", map[string]string{"kind": kind}},
-			reading{"fetch." + kind, "upstream_request_duration_seconds", map[string]string{"kind": kind}})
+	if math.IsNaN(s.values[i]) {
+		s.values[i] = 0
 	}
-	return list
+	s.values[i] += m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
 }
 
-func (r reading) matches(labels map[string]string) bool {
-	for name, pattern := range r.labels {
-		if !matches(pattern, labels[name]) {
+func (r reading) matches(labels []*dto.LabelPair) bool {
+	for i := 0; i < len(r.labels); i += 2 {
+		value := ""
+		for _, l := range labels {
+			if l.GetName() == r.labels[i] {
+				value = l.GetValue()
+			}
+		}
+		if !matches(r.labels[i+1], value) {
 			return false
 		}
 	}

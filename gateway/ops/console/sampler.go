@@ -2,6 +2,7 @@ package console
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,151 +10,179 @@ import (
 )
 
 const (
-	sampleEvery = time.Second
-	kept        = 15 * time.Minute // how far back the console looks
-	chartSpan   = 10 * time.Second // what one point of a chart covers
-	tileSpan    = time.Minute      // what the figures at the top cover
+	sampleEvery = 2 * time.Second
+	kept        = time.Hour        // how far back charts and marks go
+	pointSpan   = 10 * time.Second // what one point of a chart covers
+	minuteSpan  = time.Minute      // what percentiles and most judgements cover
+	figureSpan  = 5 * time.Minute  // what figures and the incident line cover
+	rareSpan    = 15 * time.Minute // how long what must never happen is told
 	maxSamples  = int(kept/sampleEvery) + 1
 )
 
-// sample is the state at one moment. Counters and histograms have grown since
-// the first sample: a counter that starts again, as a reload makes those of the
-// legacy's client do, is added to what it had before.
+// sample is what happened since the sample before it: the increases of counters
+// and histograms. Gauges are as they are. A counter that is less than before has
+// begun again, as a reload makes those of the legacy's client do.
 type sample struct {
 	at         time.Time
-	counters   []float64
-	gauges     []float64
-	histograms []histogram
+	values     []float64   // by position of the reading; a gauge without a series is NaN
+	histograms []histogram // the same; nil when older than figureSpan
+	point      []float64   // by position of the column
 }
 
-// sampler reads the metrics and remembers the last quarter of an hour. It has no
-// goroutine of its own; take is called by one, the rest by many.
+// sampler reads the metrics and remembers the last hour. It has no goroutine of
+// its own; take is called by one, all else by many.
 type sampler struct {
 	gatherer prometheus.Gatherer
 	now      func() time.Time
-	schema   *schema
+	readings *readings
 	columns  []column
 
-	mu      sync.RWMutex
-	last    sums // as gathered
-	samples ring[sample]
-	points  ring[point]
-	totals  []totalGroup
-	err     error // of the last gathering
+	mu       sync.RWMutex
+	last     sums // as gathered
+	samples  []*sample
+	marks    []mark
+	canary   map[string]canaryState // check.kind -> the last result
+	since    map[string]time.Time   // id of a rule -> since when it has something to say
+	incident incident
 }
 
 func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
-	return &sampler{gatherer: gatherer, now: now, schema: newSchema(), columns: columns()}
+	return &sampler{
+		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
+		canary: map[string]canaryState{}, since: map[string]time.Time{},
+	}
 }
 
 // take gathers once. Whatever could be gathered is used, also beside an error.
 func (s *sampler) take() {
 	families, err := s.gatherer.Gather()
-	read, totals := s.schema.read(families), totalsOf(families)
+	gathered := s.readings.read(families)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
-	next := sample{at: s.now(), gauges: read.gauges}
-	if s.samples.len() == 0 {
-		next.counters = make([]float64, len(read.counters))
-		next.histograms = make([]histogram, len(read.histograms))
-	} else {
-		next.grow(s.samples.at(s.samples.len()-1), s.last, read)
+	next := s.increases(gathered)
+	s.last = gathered
+	s.samples = append(s.samples, next)
+	if len(s.samples) > maxSamples {
+		s.samples = slices.Delete(s.samples, 0, 1)
 	}
-	s.last, s.totals = read, totals
-	s.samples.push(next)
-	s.points.push(s.point())
+	if old := len(s.samples) - 1 - int(figureSpan/sampleEvery); old >= 0 {
+		s.samples[old].histograms = nil
+	}
+	w := s.windows()
+	for _, c := range s.columns {
+		next.point = append(next.point, c.value(w))
+	}
+	s.note(next)
+	s.judge(w, err)
 }
 
-// grow sets the counters of n to those of before plus what came since.
-func (n *sample) grow(before sample, then, now sums) {
-	n.counters = make([]float64, len(now.counters))
-	for i, value := range now.counters {
-		n.counters[i] = before.counters[i] + value
-		if value >= then.counters[i] {
-			n.counters[i] -= then.counters[i]
+func (s *sampler) increases(gathered sums) *sample {
+	next := &sample{at: s.now(), values: slices.Clone(gathered.values), histograms: slices.Clone(gathered.histograms)}
+	first := len(s.samples) == 0
+	for i, r := range s.readings.list {
+		if !r.counter() {
+			continue
+		}
+		value := zeroIfNone(gathered.values[i])
+		switch {
+		case first:
+			value = 0
+		case value >= zeroIfNone(s.last.values[i]):
+			value -= zeroIfNone(s.last.values[i])
+		}
+		next.values[i] = value
+	}
+	for i, h := range gathered.histograms {
+		switch {
+		case first:
+			next.histograms[i] = histogram{}
+		case h.total() >= s.last.histograms[i].total():
+			next.histograms[i] = h.minus(s.last.histograms[i])
 		}
 	}
-	n.histograms = make([]histogram, len(now.histograms))
-	for i, value := range now.histograms {
-		increase := value
-		if value.total() >= then.histograms[i].total() {
-			increase = value.minus(then.histograms[i])
-		}
-		n.histograms[i] = before.histograms[i].plus(increase)
+	return next
+}
+
+func zeroIfNone(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
 	}
+	return v
 }
 
-// span is what happened in the last d, or since the first sample where that is
-// less. The caller holds mu and has made sure of a sample.
-func (s *sampler) span(d time.Duration) span {
-	newest := s.samples.at(s.samples.len() - 1)
-	oldest := newest
-	for i := s.samples.len() - 1; i >= 0; i-- {
-		if oldest = s.samples.at(i); newest.at.Sub(oldest.at) >= d {
-			break
-		}
+// window is what happened in some time, ending with the newest sample.
+type window struct {
+	readings *readings
+	samples  []*sample // at least one
+	seconds  float64
+}
+
+// window covers d, or less where there are not as many samples yet. The caller
+// holds mu and has made sure of a sample.
+func (s *sampler) window(d time.Duration) window {
+	newest := len(s.samples) - 1
+	from := newest
+	for from > 0 && s.samples[newest].at.Sub(s.samples[from].at) < d {
+		from--
 	}
-	return span{schema: s.schema, from: oldest, to: newest}
+	// The first sample of a window only tells where it begins.
+	begin := min(from+1, newest)
+	return window{s.readings, s.samples[begin:], s.samples[newest].at.Sub(s.samples[from].at).Seconds()}
 }
 
-// span is the time between two samples.
-type span struct {
-	schema   *schema
-	from, to sample
+// windows are those that figures and judgements are of.
+type windows struct{ point, minute, figure, rare, hour window }
+
+func (s *sampler) windows() windows {
+	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept)}
 }
 
-func (s span) seconds() float64 { return s.to.at.Sub(s.from.at).Seconds() }
-
-// increase is by how much counters grew, together.
-func (s span) increase(names ...string) float64 {
+// sum is by how much counters grew, together.
+func (w window) sum(names ...string) float64 {
 	sum := 0.0
 	for _, name := range names {
-		i := s.schema.index[name]
-		sum += s.to.counters[i] - s.from.counters[i]
+		i := w.readings.index[name]
+		for _, s := range w.samples {
+			sum += s.values[i]
+		}
 	}
 	return sum
 }
 
 // rate is the increase per second; NaN before there are two samples.
-func (s span) rate(names ...string) float64 { return ratio(s.increase(names...), s.seconds()) }
+func (w window) rate(names ...string) float64 { return ratio(w.sum(names...), w.seconds) }
 
 // quantile is over histograms of one family together.
-func (s span) quantile(q float64, names ...string) float64 {
+func (w window) quantile(q float64, name string) float64 {
 	var all histogram
-	for _, name := range names {
-		i := s.schema.index[name]
-		all = all.plus(s.to.histograms[i].minus(s.from.histograms[i]))
+	for _, s := range w.samples {
+		if s.histograms != nil {
+			all.merge(s.histograms[w.readings.index[name]])
+		}
 	}
 	return all.quantile(q)
 }
 
 // gauge is the value at the end; NaN where there is no such series.
-func (s span) gauge(name string) float64 { return s.to.gauges[s.schema.index[name]] }
+func (w window) gauge(name string) float64 {
+	return w.samples[len(w.samples)-1].values[w.readings.index[name]]
+}
+
+// worst is the largest value of a gauge; NaN where there is no such series. A
+// breaker that probes is half-open now and then, and open between.
+func (w window) worst(name string) float64 {
+	worst := math.NaN()
+	for _, s := range w.samples {
+		if v := s.values[w.readings.index[name]]; math.IsNaN(worst) || v > worst {
+			worst = v
+		}
+	}
+	return worst
+}
 
 func ratio(part, whole float64) float64 {
-	if whole <= 0 {
+	if whole == 0 {
 		return math.NaN()
 	}
 	return part / whole
 }
-
-// ring keeps the last maxSamples values. Its zero value is empty.
-type ring[T any] struct {
-	values []T
-	start  int
-}
-
-func (r *ring[T]) push(v T) {
-	if len(r.values) < maxSamples {
-		r.values = append(r.values, v)
-		return
-	}
-	r.values[r.start] = v
-	r.start = (r.start + 1) % maxSamples
-}
-
-func (r *ring[T]) len() int { return len(r.values) }
-
-// at counts from the oldest.
-func (r *ring[T]) at(i int) T { return r.values[(r.start+i)%len(r.values)] }

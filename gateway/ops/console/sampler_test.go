@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// steps is a sampler with a feed and a clock that moves a second per sample.
+// steps is a sampler with a feed and a clock that moves with each sample.
 type steps struct {
 	*feed
 	*sampler
@@ -26,13 +26,13 @@ func newSteps() *steps {
 }
 
 func (s *steps) next() {
-	s.at = s.at.Add(time.Second)
+	s.at = s.at.Add(sampleEvery)
 	s.take()
 }
 
 func TestRates(t *testing.T) {
 	s := newSteps()
-	for range 30 {
+	for range 15 {
 		s.count("cache_lookups_total", 6, "buyer", "hit", "local")
 		s.count("cache_lookups_total", 2, "buyer", "hit", "redis")
 		s.count("cache_lookups_total", 1, "buyer", "stale-revalidate", "local")
@@ -42,16 +42,16 @@ func TestRates(t *testing.T) {
 		s.count("auth_requests_total", 2, "expired")
 		s.next()
 	}
-	over := s.span(chartSpan)
+	over := s.window(pointSpan)
 	for name, c := range map[string]struct{ got, want float64 }{
-		"seconds":       {over.seconds(), 10},
-		"hits":          {over.rate("lookups.hit.buyer"), 8},
+		"seconds":       {over.seconds, 10},
+		"hits":          {over.rate("lookups.hit.buyer"), 4},
 		"ratio":         {over.hitRatio(kinds[:]...), .9},
 		"of sellers":    {over.hitRatio("seller"), 0},
-		"5xx":           {over.rate("answers.5"), 1},
-		"refused":       {over.rate("refused"), 2},
+		"5xx":           {over.rate("answers.failed"), .5},
+		"refused":       {over.rate("refused"), 1},
 		"not used":      {over.rate("foreign.buyer"), 0},
-		"over a minute": {s.span(tileSpan).seconds(), 30},
+		"over a minute": {s.window(minuteSpan).seconds, 30},
 	} {
 		if math.Abs(c.got-c.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
@@ -81,13 +81,16 @@ func TestCountersThatBeginAgain(t *testing.T) {
 	for _, fetches := range []int{100, 110, 3, 5} {
 		generation(fetches)
 	}
-	all := s.span(kept)
-	if n := all.increase("fetches.ok.buyer"); n != 15 {
+	all := s.window(kept)
+	if n := all.sum("fetches.ok.buyer"); n != 15 {
 		t.Errorf("%v fetches, want 10 + 3 + 2", n)
 	}
-	h := all.to.histograms[s.schema.index["fetch.buyer"]]
-	if h.total() != 15 {
-		t.Errorf("%v durations, want 15", h.total())
+	total := 0.0
+	for _, sample := range all.samples {
+		total += sample.histograms[s.readings.index["fetch.buyer"]].total()
+	}
+	if total != 15 {
+		t.Errorf("%v durations, want 15", total)
 	}
 }
 
@@ -96,8 +99,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	for range 2 * maxSamples {
 		s.next()
 	}
-	if s.samples.len() != maxSamples || s.points.len() != maxSamples || s.span(kept).seconds() != kept.Seconds() {
-		t.Errorf("%d samples, %d points, over %v s", s.samples.len(), s.points.len(), s.span(kept).seconds())
+	if len(s.samples) != maxSamples || s.window(kept).seconds != kept.Seconds() {
+		t.Errorf("%d samples, over %v s", len(s.samples), s.window(kept).seconds)
+	}
+	if s.samples[0].histograms != nil || s.window(figureSpan).samples[0].histograms == nil {
+		t.Error("histograms are kept for another time than figures are of")
 	}
 	times := s.history()["t"].([]int64)
 	if !slices.IsSorted(times) || times[len(times)-1] != s.at.Unix() {

@@ -3,91 +3,101 @@ package console
 import (
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
-// writeWait bounds how long one event may take to reach the connection's buffer:
-// the ops listener itself bounds no write.
-const writeWait = 5 * time.Second
+const (
+	// writeWait bounds how long one event may take to reach the connection's
+	// buffer: the ops listener itself bounds no write.
+	writeWait  = 5 * time.Second
+	maxStreams = 16
+)
 
-// stream sends what happens as server-sent events: the history at first, then
-// every second a point, and the parts of the page that changed.
+// data answers with all that a page begins with.
+func (c *Console) data(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"history": c.sampler.history(), "state": c.state(true)}) // the browser left; nobody to tell
+}
+
+// stream sends each new state as a server-sent event.
 func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
-	events, ok := c.hub.subscribe()
-	if !ok {
+	if !c.hub.enter() {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many open consoles, or the gateway is stopping", http.StatusServiceUnavailable)
 		return
 	}
-	defer c.hub.leave(events)
+	defer c.hub.streams.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
 	out := http.NewResponseController(w)
 	// The server's read timeout would end the request while it is answered.
 	_ = out.SetReadDeadline(time.Time{}) // not supported: then there is none
-	send := func(event []byte) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeWait)) // as above
-		_, err := w.Write(event)
-		return err == nil && out.Flush() == nil
-	}
-	if !send(event("history", c.sampler.history())) {
-		return
-	}
-	for {
+	for u := c.hub.newest.Load(); !u.last && out.Flush() == nil; {
 		select {
-		case e, open := <-events:
-			if !open || !c.opts.Sessions.Authorized(r) || !send(e) { // its session may have ended
+		case <-u.outdated:
+			if !c.opts.Sessions.Authorized(r) { // its session may have ended
 				return
 			}
 		case <-r.Context().Done():
+			return
+		}
+		u = c.hub.newest.Load()
+		_ = out.SetWriteDeadline(time.Now().Add(writeWait)) // as above
+		if _, err := w.Write(u.event); err != nil {
 			return
 		}
 	}
 }
 
 // event is one server-sent event. JSON has no line break of its own.
-func event(name string, data any) []byte {
-	body, err := json.Marshal(data)
+func event(s state) []byte {
+	body, err := json.Marshal(s)
 	if err != nil {
-		// Only what this package makes gets here: texts, and numbers that write
-		// themselves.
-		panic("console: " + err.Error())
+		body = []byte("null") // a what-if report that is no JSON; the page keeps what it has
 	}
-	return append(append([]byte("event: "+name+"\ndata: "), body...), "\n\n"...)
+	return append(append([]byte("data: "), body...), "\n\n"...)
 }
 
-// history is every point by column; "t" holds seconds since 1970.
-func (s *sampler) history() map[string]any {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	n := s.points.len()
-	all, times := map[string]any{}, make([]int64, n)
-	for i, c := range s.columns {
-		values := make([]number, n)
-		for j := range n {
-			values[j] = s.points.at(j).values[i]
-		}
-		all[c.ID] = values
-	}
-	for j := range n {
-		times[j] = s.points.at(j).at.Unix()
-	}
-	all["t"] = times
-	return all
+// update is an event, and what tells that there is a newer one.
+type update struct {
+	event    []byte
+	outdated chan struct{} // closed by the next update
+	last     bool          // there is none after it
 }
 
-// latest is the newest point by column; nil before the first sample.
-func (s *sampler) latest() map[string]any {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.points.len() == 0 {
-		return nil
+// hub holds the newest event. Each tells the whole state, so a stream that is
+// slow misses some and loses nothing, and nobody waits for it. It is safe for
+// concurrent use; publish and close are called by one goroutine.
+type hub struct {
+	newest  atomic.Pointer[update]
+	streams atomic.Int32
+}
+
+func newHub() *hub {
+	h := &hub{}
+	h.newest.Store(&update{outdated: make(chan struct{})})
+	return h
+}
+
+// enter counts one stream more. False: there are too many, or the hub is closed.
+func (h *hub) enter() bool {
+	if h.newest.Load().last {
+		return false
 	}
-	p := s.points.at(s.points.len() - 1)
-	all := map[string]any{"t": p.at.Unix()}
-	for i, c := range s.columns {
-		all[c.ID] = p.values[i]
+	if h.streams.Add(1) > maxStreams {
+		h.streams.Add(-1)
+		return false
 	}
-	return all
+	return true
+}
+
+func (h *hub) publish(event []byte) { h.replace(&update{event: event}) }
+
+// close ends all streams.
+func (h *hub) close() { h.replace(&update{last: true}) }
+
+func (h *hub) replace(u *update) {
+	u.outdated = make(chan struct{})
+	close(h.newest.Swap(u).outdated)
 }

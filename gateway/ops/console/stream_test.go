@@ -24,28 +24,24 @@ func newConsole(t *testing.T, opts Options) (*Console, *feed) {
 	return c, f
 }
 
-// nextEvent reads one server-sent event.
-func nextEvent(t *testing.T, r *bufio.Reader) (name string, data []byte) {
+// nextState reads one server-sent event.
+func nextState(t *testing.T, r *bufio.Reader) (s state) {
 	t.Helper()
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch field {
-		case "event":
-			name = value
-		case "data":
-			data = []byte(value)
-		case "":
-			return name, data
-		}
+	line, err := r.ReadString('\n')
+	if err == nil {
+		_, err = r.Discard(1) // the empty line
 	}
+	data, ok := strings.CutPrefix(line, "data: ")
+	if err != nil || !ok || json.Unmarshal([]byte(data), &s) != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return s
 }
 
-func TestStream(t *testing.T) {
-	c, f := newConsole(t, Options{})
+func TestDataAndStream(t *testing.T) {
+	top := NewTopAccounts(4)
+	top.Filled("acme")
+	c, f := newConsole(t, Options{TTL: sampleReport, TopAccounts: top})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.Run(ctx) }()
@@ -62,23 +58,22 @@ func TestStream(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	r := bufio.NewReader(response.Body)
-	name, data := nextEvent(t, r)
-	var history map[string][]*float64
-	if err := json.Unmarshal(data, &history); name != "history" || err != nil || len(history) != len(c.sampler.columns)+1 {
-		t.Fatalf("%s %s: %v", name, data, err)
-	}
+	first := nextState(t, r)
 	f.count("cache_lookups_total", 10, "buyer", "hit", "local")
-	var point map[string]*float64
-	for name != "point" {
-		name, data = nextEvent(t, r)
+	s := nextState(t, r)
+	if s.At <= first.At || s.Point["lookups.hit"] <= 0 || s.Figures.Counts["lookups.hit.buyer"] != 10 || s.Figures.Values["hits.buyer"] != 1 {
+		t.Errorf("%+v", s)
 	}
-	if err := json.Unmarshal(data, &point); err != nil || point["t"] == nil || point["lookups.hit"] == nil || *point["lookups.hit"] <= 0 {
-		t.Errorf("point %s: %v", data, err)
+	var all struct {
+		History map[string][]*float64 `json:"history"`
+		State   state                 `json:"state"`
 	}
-	name, data = nextEvent(t, r)
-	var parts map[string]string
-	if err := json.Unmarshal(data, &parts); name != "parts" || err != nil || !strings.Contains(parts["tiles"], "Hit ratio") {
-		t.Errorf("%s %s: %v", name, data, err)
+	data := ask(c, httptest.NewRequest(http.MethodGet, "/console/data", nil))
+	if err := json.Unmarshal(data.Body.Bytes(), &all); err != nil || len(all.History) != len(c.sampler.columns)+1 || len(all.History["t"]) < 3 {
+		t.Fatalf("%v: %s", err, data.Body)
+	}
+	if all.State.At < s.At || len(all.State.Accounts) != 1 || all.State.Accounts[0].Name != "acme" || all.State.TTL == nil {
+		t.Errorf("%+v", all.State)
 	}
 	stop() // ends the stream, so that the server can shut down
 	if _, err := io.Copy(io.Discard, r); err != nil {
@@ -88,9 +83,7 @@ func TestStream(t *testing.T) {
 	if w := ask(c, request()); w.Code != http.StatusOK {
 		t.Errorf("the page after the end of Run: %d", w.Code)
 	}
-	w := httptest.NewRecorder()
-	c.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/console/stream", nil))
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/stream", nil)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("a stream after the end of Run: %d", w.Code)
 	}
 }
@@ -101,46 +94,36 @@ func ask(c *Console, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestSubscribersAreBounded(t *testing.T) {
-	var h hub
-	var all []chan []byte
-	for range maxSubscribers {
-		c, ok := h.subscribe()
-		if !ok {
+func TestStreamsAreBounded(t *testing.T) {
+	h := newHub()
+	for range maxStreams {
+		if !h.enter() {
 			t.Fatal("refused before the bound")
 		}
-		all = append(all, c)
 	}
-	if _, ok := h.subscribe(); ok {
+	if h.enter() {
 		t.Error("one more than the bound")
 	}
-	h.leave(all[0])
-	h.leave(all[0]) // twice does no harm
-	if _, ok := h.subscribe(); !ok {
+	h.streams.Add(-1)
+	if !h.enter() {
 		t.Error("the place of one who left is not free")
 	}
-	for range backlog + 1 {
-		h.publish([]byte("e"))
-		<-all[1] // this one keeps up
+	before := h.newest.Load()
+	h.publish([]byte("1"))
+	h.publish([]byte("2")) // a slow stream gets the newest only
+	<-before.outdated
+	if u := h.newest.Load(); string(u.event) != "2" || u.last {
+		t.Errorf("%+v", u)
 	}
-	if n := len(h.subscribers); n != 1 {
-		t.Errorf("%d subscribers, want the one that keeps up", n)
-	}
-	received := 0
-	for range all[2] { // ends, because the channel was closed
-		received++
-	}
-	if received != backlog {
-		t.Errorf("a slow one got %d events before it was dropped", received)
-	}
+	before = h.newest.Load()
 	h.close()
-	if _, open := <-all[1]; open {
+	<-before.outdated
+	if !h.newest.Load().last || h.enter() {
 		t.Error("open after the end")
 	}
-	h.leave(all[1])
 }
 
-// Run takes a sample a second and ends with its context.
+// Run takes a sample every 2 seconds and ends with its context.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		top := NewTopAccounts(2)
@@ -150,7 +133,7 @@ func TestRun(t *testing.T) {
 		top.Filled("a")
 		time.Sleep(halfLife + time.Millisecond)
 		synctest.Wait()
-		if n := c.sampler.samples.len(); n != 301 {
+		if n := len(c.sampler.samples); n != 151 {
 			t.Errorf("%d samples in 5 minutes", n)
 		}
 		if w := top.heavy["a"].count; w < .49 || w > .51 {
@@ -158,7 +141,7 @@ func TestRun(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if _, ok := c.hub.subscribe(); ok {
+		if c.hub.enter() {
 			t.Error("the hub is open after the end")
 		}
 	})

@@ -31,10 +31,10 @@ type counter struct{ count, over float64 }
 
 // Account is one of the accounts that cause most load.
 type Account struct {
-	Name      string
-	PerSecond float64 // fetches, averaged over the last minutes
-	AtLeast   float64 // what PerSecond is at least; the same unless there are more accounts than counters
-	Share     float64 // of all fetches, 0 to 1
+	Name      string  `json:"name"`
+	PerSecond float64 `json:"per_second"` // fetches, averaged over the last minutes
+	AtLeast   float64 `json:"at_least"`   // what PerSecond is at least; the same unless there are more accounts than counters
+	Share     float64 `json:"share"`      // of all fetches, 0 to 1
 }
 
 // NewTopAccounts makes one with so many counters; below 1 counts as 1. Any

@@ -1,142 +1,139 @@
-// Keeps the page live: the charts' history and the changed parts of the page
-// come as server-sent events, the what-if report when it is asked for.
+// Keeps the page live: all data comes from console/data, then one state after
+// another from console/stream. Explanations and purges go to /ops.
 (() => {
   "use strict";
-  const kept = 15 * 60 + 1;
-  const { overTime, overTTL, clock } = window.consoleCharts;
-  const status = document.getElementById("status");
-  const clockText = document.getElementById("clock");
-  const pause = document.getElementById("pause");
-  const timeBoxes = [...document.querySelectorAll(".plot[data-columns]")];
-  const ttlBoxes = [...document.querySelectorAll(".plot[data-ttl-kind]")];
+  const { el, show, clock, panels, charts: makeCharts } = window.gateway;
+  const byId = (id) => document.getElementById(id);
+  const kept = 3600; // seconds
+  const lostAfter = 6500; // milliseconds without a state, of which one comes every 2 seconds
 
-  let shared = null; // the history by column, as drawn
-  let charts = [];
-  let ttlCharts = [];
-  let report = null;
-  let paused = false;
-  let lastEvent = 0;
+  const view = { history: { t: [] }, marks: [], span: kept };
+  const charts = makeCharts(byId("chart-grid"), view);
+  let state = null, loaded = false, paused = false, lastEvent = Date.now(), lost = false;
 
-  // Changes what differs and leaves the rest, so that focus, selection and a
-  // screen reader's place stay.
-  function morph(from, to) {
-    const old = [...from.childNodes], next = [...to.childNodes];
-    next.forEach((n, i) => {
-      const o = old[i];
-      if (!o) { from.append(n); return; }
-      if (o.nodeName !== n.nodeName) { o.replaceWith(n); return; }
-      if (o.nodeType === Node.TEXT_NODE) { if (o.data !== n.data) o.data = n.data; return; }
-      for (const a of [...o.attributes]) if (!n.hasAttribute(a.name)) o.removeAttribute(a.name);
-      for (const a of n.attributes) if (o.getAttribute(a.name) !== a.value) o.setAttribute(a.name, a.value);
-      morph(o, n);
-    });
-    old.slice(next.length).forEach((o) => o.remove());
+  function say(text, kind) {
+    if (byId("status").textContent !== text) byId("status").textContent = text;
+    byId("status").className = "status " + kind;
+    document.body.classList.toggle("lost", kind === "lost");
   }
 
-  function show(parts) {
-    for (const [id, html] of Object.entries(parts)) {
-      const target = document.getElementById(id);
-      const holder = document.createElement("template");
-      holder.innerHTML = html;
-      if (target) morph(target, holder.content);
+  function draw() {
+    if (!state || paused) return;
+    view.marks = state.marks ?? [];
+    if (state.t === 0) { show(byId("headline"), state.incident.name); return; }
+    byId("clock").textContent = clock(state.t) + " UTC";
+    charts.update(state);
+    panels.update(state);
+  }
+
+  function take(next) {
+    if (next === null || (state && next.t < state.t)) return;
+    if (next.t > (state?.t ?? 0)) {
+      lastEvent = Date.now();
+      lost = false;
+      if (!paused) say("Live", "on");
     }
-  }
-
-  function build() {
-    charts.forEach((c) => c.plot.destroy());
-    charts = shared ? timeBoxes.map((box) => overTime(box, shared)) : [];
-    ttlCharts.forEach((c) => c.plot.destroy());
-    ttlCharts = [];
-    for (const box of ttlBoxes) {
-      const kind = report?.kinds?.find((k) => k.kind === box.dataset.ttlKind);
-      const chart = kind?.candidates && overTTL(box, kind);
-      if (chart) ttlCharts.push(chart);
+    if (next.t > (view.history.t.at(-1) ?? 0)) {
+      view.history.t.push(next.t);
+      for (const [name, value] of Object.entries(next.point)) (view.history[name] ??= []).push(value);
+      while (view.history.t[0] < next.t - kept) for (const column of Object.values(view.history)) column.shift();
     }
+    state = { ...next, ttl: next.ttl ?? (paused ? state?.ttl : undefined) };
+    draw();
   }
 
-  function say(text, state) {
-    if (status.textContent !== text) status.textContent = text;
-    status.className = "status " + state;
-    document.body.classList.toggle("lost", state === "lost");
+  async function load() {
+    const answer = await fetch("console/data");
+    if (answer.status === 401) { location.reload(); return; } // the session has ended
+    if (!answer.ok) return;
+    const all = await answer.json();
+    view.history = all.history;
+    view.marks = all.state.marks ?? [];
+    charts.build();
+    loaded = true;
+    take(all.state);
   }
-
-  function beat() {
-    lastEvent = Date.now();
-    if (!paused) say("Live", "on");
-  }
-
-  let waiting = null; // what came while the page was paused
 
   function connect() {
-    const source = new EventSource(document.body.dataset.stream);
-    source.addEventListener("history", (e) => {
-      shared = JSON.parse(e.data);
-      beat();
-      if (!paused) build();
-    });
-    source.addEventListener("point", (e) => {
-      const point = JSON.parse(e.data);
-      if (!shared || point === null || point.t <= (shared.t.at(-1) ?? 0)) return;
-      for (const name of Object.keys(shared)) {
-        shared[name].push(point[name] ?? null);
-        if (shared[name].length > kept) shared[name].shift();
-      }
-      beat();
-      if (paused) return;
-      clockText.textContent = clock(point.t) + " UTC";
-      charts.forEach((c) => c.redraw());
-    });
-    source.addEventListener("parts", (e) => {
-      const parts = JSON.parse(e.data);
-      if (paused) waiting = { ...waiting, ...parts };
-      else show(parts);
-    });
+    const source = new EventSource("console/stream");
+    source.addEventListener("open", () => { load().catch(() => {}); }); // the status says that the connection is lost
+    source.addEventListener("message", (e) => { if (loaded) take(JSON.parse(e.data)); });
     source.addEventListener("error", () => {
       if (source.readyState !== EventSource.CLOSED) return;
+      load().catch(() => {});
       setTimeout(connect, 5000); // refused: the browser does not try again by itself
     });
   }
 
-  async function refreshTTL() {
-    if (paused) return;
-    try {
-      const answer = await fetch(document.body.dataset.ttl);
-      if (!answer.ok) return;
-      const body = await answer.json();
-      report = body.report;
-      show(body.parts);
-      build();
-    } catch {
-      // The status says that the connection is lost.
-    }
-  }
-
-  pause.hidden = false;
-  pause.addEventListener("click", () => {
+  byId("pause").addEventListener("click", () => {
     paused = !paused;
-    pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Resume" : "Pause";
-    if (paused) { say("Paused", ""); return; }
-    beat();
-    if (waiting) show(waiting);
-    waiting = null;
-    build();
+    byId("pause").setAttribute("aria-pressed", String(paused));
+    byId("pause").textContent = paused ? "Resume" : "Pause";
+    if (paused) say("Paused", "");
+    else if (!lost) say("Live", "on");
+    draw();
+  });
+  byId("spans").addEventListener("click", (e) => {
+    const span = Number(e.target.dataset?.span);
+    if (!span) return;
+    view.span = span;
+    byId("spans").querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === e.target)));
+    if (state) charts.build();
+    draw();
   });
   setInterval(() => {
-    if (!paused && Date.now() - lastEvent > 5000) say("Connection lost; figures are old", "lost");
+    if (paused || Date.now() - lastEvent < lostAfter) return;
+    say("Connection lost; figures are old", "lost");
+    if (!lost) panels.lost(state?.t);
+    lost = true;
   }, 1000);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
-  const sizes = new ResizeObserver(() => {
-    for (const { plot, box } of [...charts, ...ttlCharts]) {
-      if (box.clientWidth > 0 && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: plot.height });
-    }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    if (!state) return;
+    charts.build();
+    panels.ttl(null, state.outdated);
+    draw();
   });
+  const sizes = new ResizeObserver(() => { charts.resize(); panels.resizeTTL(); });
   document.querySelectorAll(".grid").forEach((g) => sizes.observe(g));
 
-  lastEvent = Date.now();
+  const filled = (form) => [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== "");
+  const failed = (text) => el("p", { class: "alert" }, el("strong", null, "Not done. "), text);
+
+  byId("explain").querySelector("form").addEventListener("submit", async (e) => {
+    e.preventDefault();
+    try {
+      const answer = await fetch("ops/explain?" + new URLSearchParams(filled(e.target)));
+      show(byId("answer"), answer.ok ? panels.tree(await answer.json()) : failed(await answer.text()));
+    } catch (error) {
+      show(byId("answer"), failed(error.message));
+    }
+  });
+
+  const confirm = byId("confirm");
+  let purging = null;
+  byId("purge").querySelector("form").addEventListener("submit", (e) => {
+    e.preventDefault();
+    purging = Object.fromEntries(filled(e.target));
+    if (Object.keys(purging).length !== 1) {
+      show(byId("purged"), failed("Choose a kind, or enter an account; not both. Nothing was purged."));
+      return;
+    }
+    const what = purging.account ? "all lists of account " + purging.account : "all " + purging.kind + " lists";
+    byId("confirm-title").textContent = "Purge " + what + "?";
+    byId("confirm-kind").hidden = !purging.kind;
+    confirm.returnValue = "no"; // as the Escape key leaves it
+    confirm.showModal();
+  });
+  confirm.addEventListener("close", async () => {
+    if (confirm.returnValue !== "yes") return;
+    try {
+      const answer = await fetch("ops/purge", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(purging) });
+      const text = await answer.text();
+      show(byId("purged"), answer.ok ? el("p", { class: "alert good" }, "Purged. The new epoch is ", el("strong", { id: "epoch" }, String(JSON.parse(text).epoch)), ".") : failed(text));
+    } catch (error) {
+      show(byId("purged"), failed(error.message));
+    }
+  });
+
   connect();
-  if (document.body.dataset.ttl) {
-    refreshTTL();
-    setInterval(refreshTTL, 15000);
-  }
 })();

@@ -1,0 +1,151 @@
+// The parts of the page that are texts and tables: incident line, figures,
+// canary, what another TTL would do, accounts, marks, and explanations.
+(() => {
+  "use strict";
+  const { el, show, write, count, seconds, ratio, ttlName, clock, known, overTTL, swatch, fit } = window.gateway;
+  const byId = (id) => document.getElementById(id);
+  const words = { good: "All well", warning: "Notice", bad: "Problem" };
+  const symbols = { good: "✔", warning: "▲", bad: "✖" };
+  const ago = (s) => (s < 120 ? Math.max(0, Math.round(s)) + " s" : s < 7200 ? Math.floor(s / 60) + " min" : Math.floor(s / 3600) + " h");
+  const chapterLink = (f) => (f.chapter ? el("a", { href: "console/runbook#" + f.chapter.toLowerCase(), class: "chapter-link" }, "Runbook: " + f.chapter) : null);
+  const targetOf = (target) => "#" + (byId("chart-" + target) ? "chart-" + target : target);
+
+  function incident(i, now) {
+    const bad = i.level !== "good";
+    document.title = symbols[i.level] + " " + i.name + " – inquiry gateway";
+    byId("incident").className = "incident " + i.level;
+    show(byId("headline"), [el("span", { class: "symbol", "aria-hidden": "true" }, symbols[i.level]), bad && i.since ? i.name + " since " + clock(i.since) + " UTC" : i.name]);
+    show(byId("incident-text"), [
+      el("p", { class: "what" }, (bad && i.since ? "For " + ago(now - i.since) + ". " : "") + (i.text ?? "")),
+      i.hit ? el("p", { class: "hit" }, el("strong", null, i.hit), i.get ? " " + i.get : "") : null,
+      i.chapter ? el("p", null, chapterLink(i)) : null,
+    ]);
+    show(byId("findings"), i.evidence.slice(1).map((f) => el("li", { class: f.level }, el("strong", null, words[f.level]),
+      el("span", null, el("a", { href: targetOf(f.target) }, f.text), " Since " + clock(f.since) + ". ", chapterLink(f)))));
+  }
+
+  const sum = (counts, prefix, not) => Object.entries(counts).reduce((n, [name, v]) => (name.startsWith(prefix) && !not?.(name) ? n + v : n), 0);
+  const share = (part, all) => (all > 0 ? ratio(part / all) : "none");
+  const pair = (values, name, q) => ["buyer", "seller"].map((kind) => write("seconds", values[name + "." + kind + "." + q])).join(" / ");
+
+  function tiles(f, point) {
+    const c = f.counts, v = f.values;
+    const hits = sum(c, "lookups.hit") + sum(c, "lookups.stale-revalidate"), lookups = sum(c, "lookups.");
+    const fetches = sum(c, "fetches.", (n) => n.includes("canceled")), fetchesFailed = fetches - sum(c, "fetches.ok");
+    const redis = point["breaker.redis"], redisFailed = c["redis.timeout"] + c["redis.error"];
+    const open = Math.max(point["breaker.buyer"] ?? -1, point["breaker.seller"] ?? -1);
+    const states = (k) => write("state", point["breaker." + k]);
+    return [
+      { id: "answers", label: "Answers", chart: "answers", value: count(c.answers), note: write("rate", f.seconds > 0 ? c.answers / f.seconds : null) + ", now in flight: " + write("count", point["inflight.public"]) },
+      { id: "failed", label: "Failed answers", chart: "traffic", value: count(c["answers.failed"]), note: c.answers > 0 ? share(c["answers.failed"], c.answers) + " of all are 5xx" : "nobody asked" },
+      { id: "hits", label: "Hit ratio", chart: "hits", value: lookups > 0 ? ratio(hits / lookups) : "–", note: lookups > 0 ? count(hits) + " of " + count(lookups) + " look-ups" : "nobody asked", level: lookups > 0 && hits === 0 ? "warning" : "" },
+      { id: "age", label: "Age served, buyer / seller", chart: "age", value: pair(v, "age", "p50"), note: "99 of 100 below " + pair(v, "age", "p99") },
+      { id: "fetches", label: "Legacy requests", chart: "fetches", value: count(fetches), note: fetches > 0 ? count(fetchesFailed) + " failed, " + share(fetchesFailed, fetches) : "none", level: fetches > 0 && fetchesFailed === fetches ? "bad" : "" },
+      { id: "latency", label: "Legacy latency, buyer / seller", chart: "latency", value: pair(v, "fetch", "p50"), note: "99 of 100 below " + pair(v, "fetch", "p99") },
+      { id: "breaker", label: "Legacy breakers", chart: "breakers", value: write("state", open < 0 ? null : open), note: "buyer " + states("buyer") + ", seller " + states("seller"), level: ["", "warning", "bad"][open] },
+      { id: "redis", label: "Redis", chart: "redis", value: !known(redis) ? "not used" : ["up", "probing", "down"][redis],
+        note: !known(redis) ? "lists are in this process only" : redis === 2 ? count(c["redis.skipped"]) + " calls skipped" : count(redisFailed) + " of " + count(redisFailed + c["redis.ok"]) + " calls failed; 99 of 100 below " + write("seconds", v["redis.p99"]) },
+    ];
+  }
+
+  function figures(state) {
+    const worst = (t) => state.incident.evidence.find((f) => f.target === t.chart)?.level ?? t.level ?? "";
+    byId("figures-span").textContent = ago(state.figures.seconds);
+    show(byId("tiles"), tiles(state.figures, state.point).map((t) => el("li", { class: "tile " + worst(t), "data-tile": t.id }, el("a", { href: "#chart-" + t.chart },
+      el("span", { class: "label" }, t.label, worst(t) ? el("span", { class: "flag" }, words[worst(t)].toLowerCase()) : null), el("span", { class: "value" }, t.value), el("span", { class: "note" }, t.note)))));
+  }
+
+  const checks = {
+    cross_read: ["No cross-read", "no record of one account in the other's list, and no 304 for its entity tag"],
+    access: ["Refusals", "no key, an invented one and one of the other kind are refused"],
+    contract: ["Contract", "status, headers and bodies are as documented"],
+    freshness: ["Freshness", "no list is older than the configuration allows"],
+    keys: ["Keys", "the canary's keys are good, and of different accounts"],
+  };
+  const checkLevels = { ok: "good", empty: "warning", unavailable: "warning", failed: "bad" };
+  const table = (caption, head, body) => el("table", { class: "data" }, el("caption", { class: "hidden" }, caption), el("thead", null, el("tr", null, head.map((h) => el("th", { scope: "col" }, h)))), el("tbody", null, body));
+
+  function canary(rows) {
+    const kinds = [...new Set(rows.map((r) => r.kind))];
+    const cell = (r) => el("td", { "data-check": r.check + "." + r.kind }, el("strong", { class: "state " + (checkLevels[r.state] ?? "") }, r.state === "empty" ? "empty list" : r.state),
+      el("span", { class: "note" }, (r.t > 0 ? " " + clock(r.t) : "") + (r.failed > 0 ? ", failed " + r.failed + " times in 15 min" : "")));
+    if (rows.every((r) => r.state === "off")) {
+      show(byId("canary-checks"), el("p", null, el("strong", { class: "state" }, "off"), " No keys are configured: ", el("code", null, "canary.buyer_keys"), ", ", el("code", null, "canary.seller_keys"), "."));
+      return;
+    }
+    show(byId("canary-checks"), Object.assign(table("Checks of the canary by kind of list", ["Check", ...kinds.map((k) => k + " lists")], Object.entries(checks).map(([id, [label, help]]) =>
+      el("tr", null, el("th", { scope: "row" }, label + " ", el("span", { class: "note" }, help)), rows.filter((r) => r.check === id).map(cell)))), { className: "data canary" }));
+  }
+
+  function accounts(list) {
+    if (!byId("accounts-table")) return;
+    show(byId("accounts-table"), table("Accounts by fetches", ["Account", "fetches", "at least", "share of all"], (list ?? []).length === 0 ? el("tr", null, el("td", { colspan: "4" }, "No fetch yet")) :
+      list.map((a) => el("tr", null, el("th", { scope: "row" }, el("code", null, a.name)), [write("rate", a.per_second), write("rate", a.at_least), ratio(a.share)].map((t) => el("td", null, t))))));
+  }
+
+  function marks(list) {
+    show(byId("marks-list"), list.length === 0 ? el("li", null, "None.") : list.slice(-12).reverse().map((m) => el("li", null, el("strong", null, clock(m.t)), " " + m.text)));
+  }
+
+  const estimate = (e, unit) => (e ? write(unit, e.value) + (e.std_err > 0 ? " ± " + write(unit, e.std_err) : "") : "not known yet");
+
+  function outdatedText(o) {
+    if (!o) return ["Served outdated: re-checks are off (", el("code", null, "cache.recheck.budget_per_second"), ")."];
+    if (o.checked === 0) return ["Served outdated: no list was re-checked in the last hour."];
+    return ["Served outdated: ", el("strong", null, ratio(o.found / o.checked)), " of " + count(o.checked) + " lists re-checked in the last hour.", known(o.goal) ? " The goal is at most " + ratio(o.goal) + "." : null,
+      known(o.goal) && o.found / o.checked > o.goal ? el("span", { class: "flag" }, "over the goal") : null];
+  }
+
+  function ttlCard(k, outdated) {
+    const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-"), advised = new Set((k.advice ?? []).map((a) => a.ttl_seconds));
+    const flags = (c) => [c.current ? "today" : null, advised.has(c.ttl_seconds) ? "advised" : null, c.settled ? null : "short observation"].filter(Boolean).map((f) => el("span", { class: "flag" }, f));
+    const legend = ["hit ratio", "legacy requests", "outdated answers"].map((label, i) => el("li", null, swatch({}, i), label));
+    const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds) + " ", flags(c)),
+      [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), seconds(c.p99_age_seconds), estimate(c.outdated, "ratio")].map((t) => el("td", null, t))));
+    const advice = (k.advice ?? []).length > 0 ? el("ul", null, k.advice.map((a) => el("li", null, el("strong", null, a.ttl_seconds > 0 ? ttlName(a.ttl_seconds) : "no TTL"), " by ", el("code", null, "cache.goals." + a.goal), ": " + a.reason + "."))) :
+      el("p", { class: "help" }, "No goal is set, so there is no advice: set ", el("code", null, "cache.goals.max_upstream_per_second"), " or ", el("code", null, "cache.goals.max_outdated"), ".");
+    return el("section", { class: "card chart", "aria-labelledby": id }, el("h3", { id }, "TTL of " + k.kind + " lists"),
+      el("div", { class: "plot", role: "img", "aria-label": "Hit ratio, requests and outdated answers of " + k.kind + " lists by TTL. The table below says the same.", "data-ttl-kind": k.kind }),
+      el("p", { class: "readout", "aria-hidden": "true" }), el("ul", { class: "legend" }, legend),
+      el("div", { class: "advice" }, rows.length === 0 ? el("p", null, "Nothing was looked up yet.") :
+        el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched."),
+        ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, rows.length > 0 ? advice : null),
+      el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": id },
+        table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))));
+  }
+
+  let drawn = [], report = null;
+  // ttl shows a new report, or draws the last one again.
+  function ttl(next, outdated) {
+    const grid = byId("ttl-grid");
+    report = next ?? report;
+    if (!grid || !report) return;
+    drawn.forEach((c) => c.plot.destroy());
+    show(grid, report.kinds?.length > 0 ? report.kinds.map((k) => ttlCard(k, outdated)) : el("p", null, "There is no report yet."));
+    drawn = [...grid.querySelectorAll(".plot")].flatMap((box, i) => (report.kinds[i].candidates?.length > 0 ? [overTTL(box, report.kinds[i])] : []));
+  }
+
+  // tree shows any JSON value.
+  function tree(v) {
+    if (v === null) return el("span", { class: "text" }, "–");
+    if (typeof v !== "object") return el("span", { class: "text" }, v === true ? "yes" : v === false ? "no" : v === "" ? "(empty)" : String(v));
+    const parts = Object.entries(v);
+    if (parts.length === 0) return el("span", { class: "text" }, "(none)");
+    return el("dl", null, parts.map(([name, part]) => el("div", { class: part && typeof part === "object" ? "group" : null }, el("dt", null, Array.isArray(v) ? String(Number(name) + 1) : name), el("dd", null, tree(part)))));
+  }
+
+  window.gateway.panels = {
+    update(state) {
+      incident(state.incident, state.t);
+      figures(state);
+      canary(state.canary);
+      accounts(state.accounts);
+      marks(state.marks);
+      if (state.ttl) ttl(state.ttl, state.outdated);
+    },
+    lost(since) {
+      incident({ level: "bad", name: "No fresh figures", text: "The console gets nothing from the gateway. What stands below is old.", since, hit: "", get: "", chapter: "InquiryGatewayDown", evidence: [] }, Date.now() / 1000);
+    },
+    ttl, tree, resizeTTL: () => drawn.forEach(fit),
+  };
+})();

@@ -1,0 +1,208 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+)
+
+// rule finds one kind of trouble. An empty text means that there is none.
+type rule struct {
+	id, name, target, chapter string
+	judge                     func(w windows) (level, string)
+}
+
+// A single failed call of Redis is nothing to tell: one that is repeated in time
+// is a success for the caller.
+const (
+	redisFailures     = 5
+	redisFailureShare = .01
+	failureShare      = .01 // of answers; below it they are a notice
+	legacyDown        = .5  // of requests to the legacy system: it is down, whatever its breaker says,
+	enoughFetches     = 5   // if so many failed; requests are few while lists that fail are backed off from
+	enoughLookups     = 50  // for a hit ratio of 0 to mean something
+	enoughRechecks    = 100 // for a share of outdated lists to mean something; as the alert
+)
+
+// rules are in the order in which they make the headline: first what harms
+// callers' data, then what they notice, then the rest.
+func rules() []rule {
+	return []rule{
+		{"cross-read", "Cross-read", "canary", "InquiryGatewayCanaryCrossRead", canaryRule(levelBad, "cross_read")},
+		{"access", "Open to strangers", "canary", "InquiryGatewayCanaryAccess", canaryRule(levelBad, "access")},
+		{"foreign", "Foreign records", "refusals", "InquiryGatewayForeignRecords", perKindRule(levelBad, "foreign",
+			"The legacy system gave %s %s records of another account %s. No caller got them.")},
+		{"legacy", "Legacy system failing", "fetches", "InquiryGatewayBreakerOpen", judgeLegacy},
+		{"keystore", "Key store away", "refusals", "InquiryGatewayAuthUnavailable", counterRule(levelBad,
+			"The key store cannot be reached. %s requests were not let in because of it in the last minute.", "keystore")},
+		{"answers", "Answers fail", "traffic", "InquiryGatewayFailingFast", judgeAnswers},
+		{"panics", "Panics", "answers", "InquiryGatewayPanics", judgePanics},
+		{"redis", "Redis failing", "redis", "InquiryGatewayRedisBreakerOpen", judgeRedis},
+		{"old", "Old lists", "age", "InquiryGatewayServingStaleOnError", counterRule(levelWarn,
+			"%s answers in the last minute were lists older than their TTL, because the legacy system fails.", perKind("lookups.stale-error")...)},
+		{"invalid", "Records refused", "refusals", "InquiryGatewayInvalidReplies", perKindRule(levelWarn, "invalid",
+			"The mapping refused %s fields of %s records %s. Run probe.")},
+		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift", perKindRule(levelWarn, "drift",
+			"%s changes in the shape of the legacy system's %s records %s. Run probe.")},
+		{"canary", "Canary failing", "canary", "InquiryGatewayCanaryFailing", canaryRule(levelWarn, "contract", "freshness")},
+		{"canary-keys", "Canary keys", "canary", "InquiryGatewayCanaryKeys", canaryRule(levelWarn, "keys")},
+		{"canary-blind", "Canary blind", "canary", "InquiryGatewayCanaryBlind", judgeBlind},
+		{"hits", "No cache hits", "hits", "InquiryGatewayHitRatioDropped", judgeHits},
+		{"outdated", "Outdated lists", "ttl", "InquiryGatewayServedOutdated", judgeOutdated},
+		{"reload", "Reload failed", "marks", "InquiryGatewayConfigReloadFailed", gaugeRule("reloaded", 0,
+			"The last reload of the configuration failed. The old one runs; the log says why.")},
+		{"limited", "Rate limiting", "refusals", "InquiryGatewayRateLimiting", counterRule(levelWarn,
+			"%s requests were over their account's rate in the last minute. They got 429.", "limited")},
+		{"fallback", "Rates by node", "refusals", "InquiryGatewayRedisBreakerOpen", gaugeRule("fallback", 1,
+			"This node limits rates alone: Redis gives no tokens.")},
+	}
+}
+
+func unreadable(err error) rule {
+	return rule{"metrics", "No metrics", "figures", "", func(windows) (level, string) {
+		if err == nil {
+			return "", ""
+		}
+		return levelBad, "The metrics cannot be read whole, figures may be missing: " + err.Error()
+	}}
+}
+
+// counterRule is about the last minute.
+func counterRule(l level, text string, counters ...string) func(windows) (level, string) {
+	return func(w windows) (level, string) {
+		if n := w.minute.sum(counters...); n > 0 {
+			return l, fmt.Sprintf(text, count(n))
+		}
+		return "", ""
+	}
+}
+
+func gaugeRule(gauge string, bad float64, text string) func(windows) (level, string) {
+	return func(w windows) (level, string) {
+		if w.point.gauge(gauge) == bad {
+			return levelWarn, text
+		}
+		return "", ""
+	}
+}
+
+// perKindRule is about what must not happen at all. The text takes a count, the
+// kind and the time.
+func perKindRule(l level, counter, text string) func(windows) (level, string) {
+	return func(w windows) (level, string) {
+		var parts []string
+		for _, kind := range kinds {
+			if n := w.rare.sum(counter + "." + kind); n > 0 {
+				parts = append(parts, fmt.Sprintf(text, count(n), kind, "in the last "+duration(w.rare.seconds)))
+			}
+		}
+		return l, strings.Join(parts, " ")
+	}
+}
+
+// canaryRule names each check that failed, and its kind: rounds may be minutes
+// apart.
+func canaryRule(l level, checks ...string) func(windows) (level, string) {
+	return func(w windows) (level, string) {
+		all := ""
+		for _, check := range checks {
+			_, text := perKindRule(l, "canary."+check+".failed", "The canary's check "+check+" failed for %[2]s lists %[3]s, in %[1]s rounds. The log names the requests. ")(w)
+			all += text
+		}
+		return l, strings.TrimSpace(all)
+	}
+}
+
+// judgeBlind tells of a canary that would not notice a cross-read.
+func judgeBlind(w windows) (level, string) {
+	text, check := "", "canary.cross_read."
+	for _, kind := range kinds {
+		in := func(result string) float64 { return w.rare.sum(check + result + "." + kind) }
+		if in("ok")+in("failed") == 0 && in("empty")+in("unavailable") > 0 {
+			text += "The canary compared no " + kind + " lists in the last " + duration(w.rare.seconds) + ": they are empty or unavailable. "
+		}
+	}
+	return levelWarn, strings.TrimSpace(text)
+}
+
+// judgeLegacy is one rule for the breakers and for fetches that fail, so that
+// "since" does not start again with each probe of the breaker.
+func judgeLegacy(w windows) (level, string) {
+	with := func(state float64) string {
+		var names []string
+		for _, kind := range kinds {
+			if w.point.worst("breaker."+kind) == state {
+				names = append(names, kind)
+			}
+		}
+		return strings.Join(names, " and ")
+	}
+	failed := w.minute.failedFetches()
+	share := failed / (failed + w.minute.sum(perKind("fetches.ok")...))
+	text := count(failed) + " requests to the legacy system failed in the last minute, " + percent(share) + " of all."
+	switch open, half := with(2), with(1); {
+	case open != "":
+		return levelBad, "The breaker of the " + open + " lists is open: the legacy system fails and is not asked, but for a probe every few seconds."
+	case failed >= enoughFetches && share >= legacyDown:
+		return levelBad, text
+	case half != "":
+		return levelWarn, "The breaker of the " + half + " lists is half-open: the gateway tries the legacy system again."
+	case failed > 0:
+		return levelWarn, text
+	}
+	return "", ""
+}
+
+func judgeAnswers(w windows) (level, string) {
+	failed := w.minute.sum("answers.failed")
+	if failed == 0 {
+		return "", ""
+	}
+	share, l := failed/w.minute.sum("answers"), levelBad
+	if share < failureShare {
+		l = levelWarn
+	}
+	return l, count(failed) + " answers failed with 5xx in the last minute, " + percent(share) + " of all."
+}
+
+func judgePanics(w windows) (level, string) {
+	if n := w.rare.sum("panics"); n > 0 {
+		return levelBad, "Handlers panicked " + count(n) + " times in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
+	}
+	return "", ""
+}
+
+func judgeRedis(w windows) (level, string) {
+	failed := w.minute.failedRedis()
+	share := failed / (failed + w.minute.sum("redis.ok"))
+	switch state := w.point.worst("breaker.redis"); {
+	case state == 2:
+		return levelBad, "Redis is down: its breaker is open. Lists are kept in this process only; the legacy system gets more requests."
+	case state == 1:
+		return levelWarn, "Redis is being tried again: its breaker is half-open."
+	case failed >= redisFailures && share >= redisFailureShare:
+		return levelWarn, count(failed) + " calls of Redis failed in the last minute, " + percent(share) + " of all."
+	}
+	return "", ""
+}
+
+func judgeHits(w windows) (level, string) {
+	n := 0.0
+	for _, outcome := range lookupOutcomes {
+		n += w.figure.sum(perKind("lookups." + outcome)...)
+	}
+	if n >= enoughLookups && w.figure.hitRatio(kinds[:]...) == 0 {
+		return levelWarn, "No list came from the cache in the last " + duration(w.figure.seconds) + ": 0 of " + count(n) + " look-ups."
+	}
+	return "", ""
+}
+
+func judgeOutdated(w windows) (level, string) {
+	text, goal := "", w.point.gauge("outdated.goal")
+	for _, kind := range kinds {
+		checked := w.hour.sum("rechecks." + kind)
+		if share := w.hour.sum("outdated."+kind) / checked; checked >= enoughRechecks && share > goal {
+			text += percent(share) + " of the " + kind + " lists that were re-checked had changed by then; the goal is at most " + percent(goal) + ". "
+		}
+	}
+	return levelWarn, strings.TrimSpace(text)
+}
