@@ -155,3 +155,10 @@ func (p *parser) kid(i int, f *form, next int, seen *kidSet) (k, after int) {
 	f.kids = slices.Insert(f.kids, k, kid)
 	return k, after
 }
+
+// eight gives the eight bytes at i, the first one lowest.
+func eight(s string, i int) uint64 {
+	b := s[i : i+8]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}

@@ -3,6 +3,8 @@ package upstream
 import (
 	"fmt"
 	"strings"
+
+	"inquiry-gateway/upstream/timeparse"
 )
 
 // index names an item of a list in messages.
@@ -140,7 +142,7 @@ func (c *compiler) time(at, name string, f Field) *timePlan {
 		t.format = "rfc3339"
 	}
 	var formatErr, zoneErr error
-	t.parse, formatErr, zoneErr = timeParser(f.Format, f.Zone)
+	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone)
 	if formatErr != nil {
 		c.add(field+".format", "%v", formatErr)
 	}

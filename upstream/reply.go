@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"inquiry-gateway/upstream/timeparse"
 )
 
 // reply turns the bytes of one reply into inquiries. It belongs to one request.
@@ -338,6 +340,15 @@ func (t *textPlan) of(f *frame, bad *violation) (s NullString) {
 		*bad = violation{t.name, why}
 	}
 	return s
+}
+
+// timePlan reads a field that holds a time.
+type timePlan struct {
+	name    string
+	paths   []string // as they were written, for probe
+	sources []source
+	parse   timeparse.Parser
+	format  string // for messages
 }
 
 // of is from where a mistake before makes all others none.

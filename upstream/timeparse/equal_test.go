@@ -1,7 +1,6 @@
-package upstream
+package timeparse
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,7 +11,7 @@ var someZones = []string{"UTC", "Asia/Seoul", "America/New_York", "Europe/Dublin
 
 // sameTime holds a parser against package time, in the years that a reply may
 // have.
-func sameTime(t rapid.TB, parse func(string) (time.Time, bool), layout string, loc *time.Location, in string) {
+func sameTime(t rapid.TB, parse Parser, layout string, loc *time.Location, in string) {
 	t.Helper()
 	got, ok := parse(in)
 	want, err := time.ParseInLocation(layout, in, loc)
@@ -27,7 +26,7 @@ func sameTime(t rapid.TB, parse func(string) (time.Time, bool), layout string, l
 func TestLayoutsEqualTimeInEveryZone(t *testing.T) {
 	layouts := []string{"2006-01-02 15:04:05", "20060102150405", "2006/01/02 15:04", "02-01-2006", "15:04:05 02/01/2006", "2006-01-02T15", "2006 2006-01-02", "2006-01-02 15:04:05.000"}
 	type reader struct {
-		parse  func(string) (time.Time, bool)
+		parse  Parser
 		layout string
 		loc    *time.Location
 	}
@@ -66,25 +65,6 @@ func TestLayoutsEqualTimeInEveryZone(t *testing.T) {
 	})
 }
 
-func TestRFC3339EqualsTime(t *testing.T) {
-	parse := rfc3339Parser()
-	rapid.Check(t, func(t *rapid.T) {
-		n := func(lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, "n") }
-		in := rapid.OneOf(
-			rapid.Custom(func(t *rapid.T) string {
-				return fmt.Sprintf("%04d-%02d-%02dT%02d:%02d:%02d%s%s", n(0, 9999), n(0, 13), n(0, 32), n(0, 25), n(0, 61), n(0, 61),
-					rapid.SampledFrom([]string{"", "", ".1", ".123", ".123456789", ".1234567890", ".", ",5", ".1x"}).Draw(t, "fraction"),
-					rapid.SampledFrom([]string{"Z", "z", "", "+09:00", "-00:00", "-23:59", "+24:00", "+09:60", "+0900", "+9:00", " Z"}).Draw(t, "zone"))
-			}),
-			rapid.Custom(func(t *rapid.T) string {
-				zone := time.FixedZone("", rapid.IntRange(-86400, 86400).Draw(t, "zone"))
-				return time.Unix(rapid.Int64Range(-63e9, 254e9).Draw(t, "unix"), rapid.Int64Range(0, 999_999_999).Draw(t, "nano")).In(zone).Format(time.RFC3339Nano)
-			}),
-		).Draw(t, "in")
-		sameTime(t, parse, time.RFC3339, time.UTC, in)
-	})
-}
-
 func FuzzTimes(f *testing.F) {
 	f.Add("2026-03-01 09:30:00", uint8(0))
 	f.Add("2024-02-29T23:59:59.999Z", uint8(1))
@@ -94,7 +74,7 @@ func FuzzTimes(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	parsers := []func(string) (time.Time, bool){layoutParser(layouts[0], loc), rfc3339Parser(), layoutParser(layouts[2], loc)}
+	parsers := []Parser{layoutParser(layouts[0], loc), standard(time.RFC3339, time.UTC), layoutParser(layouts[2], loc)}
 	layouts[1] = time.RFC3339
 	f.Fuzz(func(t *testing.T, in string, which uint8) {
 		i := int(which) % len(parsers)
@@ -124,11 +104,7 @@ func BenchmarkTimes(b *testing.B) {
 			t, err := time.ParseInLocation(layout, s, seoul)
 			return t.UTC(), err == nil
 		}, "2026-03-14 09:30:00"},
-		{"rfc3339", rfc3339Parser(), "2026-03-14T09:30:00.123+09:00"},
-		{"rfc3339, package time", func(s string) (time.Time, bool) {
-			t, err := time.Parse(time.RFC3339, s)
-			return t.UTC(), err == nil
-		}, "2026-03-14T09:30:00.123+09:00"},
+		{"rfc3339", standard(time.RFC3339, time.UTC), "2026-03-14T09:30:00.123+09:00"},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			b.ReportAllocs()

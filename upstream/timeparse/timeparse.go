@@ -1,4 +1,5 @@
-package upstream
+// Package timeparse reads the times of a legacy system in a configured format.
+package timeparse
 
 import (
 	"errors"
@@ -10,18 +11,16 @@ import (
 	_ "time/tzdata" // zones must be known on machines without a zone database, too
 )
 
-// timePlan reads a field that holds a time.
-type timePlan struct {
-	name    string
-	paths   []string // as they were written, for probe
-	sources []source
-	parse   func(s string) (time.Time, bool)
-	format  string // for messages
-}
+// A Parser reads one time. It returns false where the text is no time of the
+// format, or one outside the years 1 to 9999, which RFC 3339 can write. The time
+// is in UTC. A Parser is safe for concurrent use.
+type Parser func(s string) (time.Time, bool)
 
-// timeParser gives the function that reads times of a format, and a message
-// for each key of the field that is wrong.
-func timeParser(format, zone string) (parse func(string) (time.Time, bool), formatErr, zoneErr error) {
+// New returns the parser of a format: rfc3339 (also for an empty format), unix,
+// unix_ms, odata, or a layout of package time. zone is the IANA name of the zone
+// of a layout that has none; empty means UTC. Each error says what is wrong with
+// the one or the other.
+func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
 		zoneErr = fmt.Errorf("unknown time zone %q; use an IANA name such as Asia/Seoul", zone)
@@ -30,7 +29,7 @@ func timeParser(format, zone string) (parse func(string) (time.Time, bool), form
 	hasZone := true
 	switch format {
 	case "", "rfc3339":
-		parse = rfc3339Parser()
+		parse = standard(time.RFC3339, time.UTC)
 	case "unix":
 		parse = func(s string) (time.Time, bool) { return parseUnix(s, 1) }
 	case "unix_ms":
@@ -77,6 +76,59 @@ func checkLayout(layout string) (hasZone bool, err error) {
 // inRange keeps to the years that RFC 3339 can write.
 func inRange(t time.Time, ok bool) (time.Time, bool) {
 	return t, ok && t.Year() >= 1 && t.Year() <= 9999
+}
+
+// standard is package time's own parser.
+func standard(layout string, loc *time.Location) Parser {
+	return func(s string) (time.Time, bool) {
+		t, err := time.ParseInLocation(layout, s, loc)
+		return inRange(t.UTC(), err == nil)
+	}
+}
+
+// layoutParser reads times of a layout. Most layouts are numbers of fixed width
+// with marks between them: these are compared byte by byte, in half the time of
+// package time. All else, and each value that is odd, is left to package time.
+func layoutParser(layout string, loc *time.Location) Parser {
+	slow := standard(layout, loc)
+	var at [6]int  // of year, month, day, hour, minute and second; negative: nowhere
+	mask := layout // with a d where a digit must be
+	for part, token := range [...]string{"2006", "01", "02", "15", "04", "05"} {
+		at[part] = strings.Index(mask, token)
+		mask = strings.Replace(mask, token, "dddd"[:len(token)], 1)
+	}
+	if at[0] < 0 || at[1] < 0 || at[2] < 0 || strings.Trim(mask, "d-/: T") != "" {
+		return slow
+	}
+	return func(s string) (time.Time, bool) {
+		if !matches(s, mask) {
+			return slow(s)
+		}
+		var n [6]int
+		for part, i := range at {
+			if i >= 0 {
+				n[part] = int(s[i]-'0')*10 + int(s[i+1]-'0')
+			}
+		}
+		year := n[0]*100 + int(s[at[0]+2]-'0')*10 + int(s[at[0]+3]-'0')
+		if n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 28 || n[3] > 23 || n[4] > 59 || n[5] > 59 {
+			return slow(s) // it knows how long a month is
+		}
+		return inRange(time.Date(year, time.Month(n[1]), n[2], n[3], n[4], n[5], 0, loc).UTC(), true)
+	}
+}
+
+// matches compares a text with a mask.
+func matches(s, mask string) bool {
+	if len(s) != len(mask) {
+		return false
+	}
+	for i := range len(mask) {
+		if c := mask[i]; c == 'd' && s[i]-'0' > 9 || c != 'd' && s[i] != c {
+			return false
+		}
+	}
+	return true
 }
 
 // parseUnix reads seconds or milliseconds since 1970, as a number or as a
