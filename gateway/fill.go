@@ -17,8 +17,7 @@ const (
 )
 
 // Fetcher asks the legacy system for one account's list. It imposes its own
-// limits besides ctx; its errors are *upstream.Error. The list is released when
-// it has been rendered.
+// limits besides ctx; its errors are *upstream.Error.
 type Fetcher interface {
 	Fetch(ctx context.Context, r upstream.Request) (upstream.List, error)
 }
@@ -36,7 +35,6 @@ func NewFill(f Fetcher) cache.Fill {
 			noteFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		defer list.Release() // what is rendered is a copy
 		body, err := tracedRender(ctx, k.Kind, list.Inquiries)
 		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -26,8 +25,7 @@ import (
 // configuration; see decoders for what the others leave undone. Microseconds of
 // CPU for 1,000 records of 540 bytes, minimum of 10:
 //
-//	tree            690
-//	  from scratch  980, without memory that goes round
+//	tree            980
 //	jsontext        1,210, its tokens only
 //	sonic           1,920, and it is not strict
 //	jsonv2          2,670
@@ -39,8 +37,7 @@ func BenchmarkMap(b *testing.B) {
 		body := tickets(n)
 		text := []byte(body)
 		all := decoders()
-		all["tree"] = func(_ []byte, body string) (int, error) { return mapAll(plan, body, (*reply).giveBack) }
-		all["tree-from-scratch"] = func(_ []byte, body string) (int, error) { return mapAll(plan, body, func(*reply) {}) }
+		all["tree"] = func(_ []byte, body string) (int, error) { return mapAll(plan, body) }
 		for name, decode := range all {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.SetBytes(int64(len(body)))
@@ -57,15 +54,13 @@ func BenchmarkMap(b *testing.B) {
 	}
 }
 
-// mapAll maps a reply, and does with its memory what after says.
-func mapAll(plan *endpointPlan, body string, after func(*reply)) (int, error) {
-	r := plan.take(Request{Kind: "buyer", Account: "acme"})
-	if err := r.read(body); err != nil {
+// mapAll maps a reply.
+func mapAll(plan *endpointPlan, body string) (int, error) {
+	r := newReply(plan, Request{Kind: "buyer", Account: "acme"})
+	if err := r.whole(body); err != nil {
 		return 0, err
 	}
-	n := len(r.list)
-	after(r)
-	return n, nil
+	return len(r.list), nil
 }
 
 // cpu reports the processor time of the whole process per operation: the figure
@@ -174,33 +169,6 @@ func countTokens(body []byte) (records int, err error) {
 	}
 }
 
-// BenchmarkGuardSequence supports the decision to keep ids by first bytes and
-// length: ids in sequence, as ticket systems number them, must not make the
-// search slower the more there are.
-func BenchmarkGuardSequence(b *testing.B) {
-	text := strings.Repeat("As said in INC0004711 and INC9999999, the parcel 0104 is late. ", 8)
-	for _, n := range []int{100, 10_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			ids := make([]string, n)
-			for i := range ids {
-				ids[i] = fmt.Sprintf("INC%07d", i+4000)
-			}
-			report := cpu(b)
-			for b.Loop() {
-				set := idSet{}
-				for _, id := range ids {
-					set.addString(id)
-				}
-				for range n {
-					set.clean(text)
-				}
-			}
-			report()
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
-		})
-	}
-}
-
 // BenchmarkFetch is a whole fetch over loopback: the client's and the fixture
 // server's work together, so the client's part is less.
 func BenchmarkFetch(b *testing.B) {
@@ -228,7 +196,6 @@ func BenchmarkFetch(b *testing.B) {
 				if err != nil || len(list.Inquiries) != n {
 					b.Fatal(len(list.Inquiries), err)
 				}
-				list.Release()
 			}
 			report()
 		})

@@ -32,8 +32,6 @@ type List struct {
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
 	Fingerprint string // of the mapping that made it
-
-	lease *lease // nil: the memory is nobody's
 }
 
 // Options are what a client shares with the program around it. All may be left

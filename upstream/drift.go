@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Drift is one change in the shape of the legacy's records since the start.
@@ -87,7 +89,7 @@ func (d *drift) look(records []string) {
 	found := map[string][]string{}
 	for _, record := range records {
 		d.records++
-		walkShape(record, func(path []byte, k kind) {
+		jsonwalk.WalkShape(record, func(path []byte, k jsonwalk.Kind) {
 			if change := d.see(path, k, learning); change != "" {
 				found[change] = append(found[change], d.event(string(path), change, k))
 			}
@@ -96,7 +98,7 @@ func (d *drift) look(records []string) {
 	for path, s := range d.paths {
 		if s.last <= before && s.records == before && !s.gone {
 			s.gone = true
-			found[driftDisappeared] = append(found[driftDisappeared], d.event(path, driftDisappeared, missing))
+			found[driftDisappeared] = append(found[driftDisappeared], d.event(path, driftDisappeared, jsonwalk.Missing))
 		}
 	}
 	d.report(found)
@@ -104,7 +106,7 @@ func (d *drift) look(records []string) {
 }
 
 // see notes a value and gives the change that it means, if any.
-func (d *drift) see(path []byte, k kind, learning bool) (change string) {
+func (d *drift) see(path []byte, k jsonwalk.Kind, learning bool) (change string) {
 	s := d.paths[string(path)]
 	if s == nil {
 		if len(d.paths) >= driftPaths {
@@ -116,7 +118,7 @@ func (d *drift) see(path []byte, k kind, learning bool) (change string) {
 			change = driftAppeared
 		}
 	}
-	if bit := uint8(1) << k; k > null && s.kinds&bit == 0 {
+	if bit := uint8(1) << k; k > jsonwalk.Null && s.kinds&bit == 0 {
 		if s.kinds != 0 && !learning && change == "" {
 			change = driftType
 		}
@@ -134,7 +136,7 @@ func (d *drift) see(path []byte, k kind, learning bool) (change string) {
 
 // event remembers a change, at the cost of the oldest one, and gives the path
 // back.
-func (d *drift) event(path, change string, k kind) string {
+func (d *drift) event(path, change string, k jsonwalk.Kind) string {
 	if len(d.events) == driftEvents {
 		d.events = slices.Delete(d.events, 0, 1)
 	}
@@ -151,11 +153,6 @@ func (d *drift) report(found map[string][]string) {
 		paths = paths[:min(len(paths), 20)]
 		d.log.Warn("the shape of the legacy's records changed", "kind", d.kind, "change", change, "fields", more, "paths", strings.Join(paths, " "))
 	}
-}
-
-// String names a kind of value for people.
-func (k kind) String() string {
-	return [...]string{"missing", "null", "boolean", "number", "string", "object", "array"}[k]
 }
 
 // Drift gives the changes in the shape of a kind's records that were seen since

@@ -10,7 +10,7 @@ func mapTitle(t testing.TB, field, record string) (NullString, *reply, *Error) {
 	t.Helper()
 	section := strings.Replace(mappingYAML, "title: subject\n    status", "title: "+field+"\n    status", 1)
 	r := newReply(planFrom(t, section, "seller"), Request{Account: "7"})
-	err := r.read(`[{"uuid":"id-0001","vendor":{"id":7},"state":"A","customer":{"name":"c"},"opened":"2026-03-01T00:00:00Z",` + record + `}]`)
+	err := r.whole(`[{"uuid":"id-0001","vendor":{"id":7},"state":"A","customer":{"name":"c"},"opened":"2026-03-01T00:00:00Z",` + record + `}]`)
 	if err != nil {
 		return NullString{}, r, err
 	}

@@ -14,7 +14,6 @@ import (
 
 // Fetch gets one list from the legacy system. The deadline is the configured
 // timeout or the context's, whichever comes first. The error is always *Error.
-// Whoever has used up the list may release it.
 func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
@@ -64,14 +63,14 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	}
 	verdict := fleet.Unknown // stands where a panic ends the fetch
 	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	reply := e.plan.take(want)
-	f.memory, reply.sampling = reply.memory, e.drift.wants()
+	reply := newReply(e.plan, want)
+	reply.sampling = e.drift.wants()
 	if err = f.list(limited, e.plan.paging, address, c.mapped(limited, reply.take)); err == nil {
 		err = f.responses(limited, reply)
 	}
 	verdict = judge(err)
 	c.guarded(limited, reply)
-	if len(reply.ids.keys) > 0 {
+	if reply.ids.HasUUIDs() {
 		e.uuids.Store(true)
 	}
 	if reply.sampling {
@@ -79,10 +78,9 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, want Request, values
 	}
 	c.count(e, want.Account, reply)
 	if err != nil {
-		reply.giveBack()
 		return List{}, err
 	}
-	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt, Fingerprint: e.fingerprint, lease: reply.lend()}, nil
+	return List{Inquiries: reply.list, AnsweredAt: f.answeredAt, Fingerprint: e.fingerprint}, nil
 }
 
 // fetcher makes the requests of one fetch. Its get may be called concurrently.
@@ -91,7 +89,6 @@ type fetcher struct {
 	*endpoint
 	requestID  string
 	left       atomic.Int64 // bytes that all further replies together may have
-	memory     *memory      // of the replies; nil: it does not come back
 	answeredAt time.Time    // when the first reply was there: no part of the list is older
 }
 
@@ -161,7 +158,7 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
-	body, err := readBody(resp.RawResponse, f.maxBytes, f.memory)
+	body, err := readBody(resp.RawResponse, f.maxBytes)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}

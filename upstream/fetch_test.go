@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -419,4 +421,48 @@ func TestErrorText(t *testing.T) {
 	if e := asError(io.EOF); e.Failure != FailureUpstream || !e.Temporary() {
 		t.Errorf("got %v", e)
 	}
+}
+
+// ownTickets is a reply in which every text names its account.
+func ownTickets(account string, n int) string {
+	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(goodTicket)
+	return `{"result":{"items":[` + strings.Join(slices.Repeat([]string{one}, n), ",") + `]}}`
+}
+
+// checkOwn tells what in a list is not the account's.
+func checkOwn(list []Inquiry, account string, n int) error {
+	if list == nil || len(list) != n {
+		return fmt.Errorf("%d records for %s, want %d", len(list), account, n)
+	}
+	for i, inq := range list {
+		if inq.Title != "Late\n"+account || inq.Content != "by "+account+" [removed]" || len(inq.Responses) != 1 || inq.Responses[0].Content != "to "+account {
+			return fmt.Errorf("record %d for %s: %+v", i, account, inq)
+		}
+	}
+	return nil
+}
+
+// Lists that are fetched at the same time have nothing of each other's.
+func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		account := r.URL.Query().Get("customer")
+		serveJSON(ownTickets(account, len(account)))(w, r)
+	}, nil)
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 40 {
+				account := strings.Repeat(string(rune('k'+g)), (i*7+g)%50+1)
+				list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: account})
+				if err == nil {
+					err = checkOwn(list.Inquiries, account, len(account))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -16,7 +16,7 @@ func mapBuyer(t testing.TB, section, body string, want Request) (*reply, *Error)
 	t.Helper()
 	want.Kind, want.Account = "buyer", "acme"
 	r := newReply(planFrom(t, section, "buyer"), want)
-	return r, r.read(body)
+	return r, r.whole(body)
 }
 
 func TestMapBuyer(t *testing.T) {
@@ -41,7 +41,7 @@ func TestMapBuyer(t *testing.T) {
 
 func TestMapSellerOverBareArray(t *testing.T) {
 	r := newReply(planFrom(t, mappingYAML, "seller"), Request{Account: "7"})
-	err := r.read(`[{"uuid":1,"vendor":{"id":7},"subject":90071992547409931,"state":"A","customer":{"name":true},"opened":"2026-03-01T00:00:00Z"}]`)
+	err := r.whole(`[{"uuid":1,"vendor":{"id":7},"subject":90071992547409931,"state":"A","customer":{"name":true},"opened":"2026-03-01T00:00:00Z"}]`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +273,8 @@ func TestMapKeepsOrder(t *testing.T) {
 		var records, want []string
 		for range rapid.IntRange(0, 8).Draw(t, "n") {
 			title := rapid.StringMatching(`[a-zA-Z가-힣 ]{0,12}`).Draw(t, "title")
-			extra := jsonGen(2).Draw(t, "extra")
-			record := strings.Replace(goodTicket, `"subject":"Late"`, `"x":`+extra+`,"subject":`+quote(title, rapid.Bool().Draw(t, "escaped")), 1)
+			extra := rapid.SampledFrom([]string{"null", "-1.5e3", `"a\u00e9\"b"`, `[1,[],{"a":{}}]`, `{"subject":"no","state":["A"]}`}).Draw(t, "extra")
+			record := strings.Replace(goodTicket, `"subject":"Late"`, `"x":`+extra+`,"subject":"`+title+`"`, 1)
 			if rapid.Bool().Draw(t, "broken") {
 				record = strings.Replace(record, `"state":"N"`, `"state":[`+extra+`]`, 1)
 			} else {
@@ -283,7 +283,7 @@ func TestMapKeepsOrder(t *testing.T) {
 			records = append(records, record)
 		}
 		r := newReply(plan, Request{Account: "acme"})
-		if err := r.read(`{"result":{"items":[` + strings.Join(records, ",") + `]}}`); err != nil {
+		if err := r.whole(`{"result":{"items":[` + strings.Join(records, ",") + `]}}`); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.list) != len(want) {
@@ -306,7 +306,7 @@ func FuzzReply(f *testing.F) {
 	plan := planFrom(f, mappingYAML, "buyer")
 	f.Fuzz(func(t *testing.T, body string) {
 		r := newReply(plan, Request{Account: "acme"})
-		if err := r.read(body); err != nil {
+		if err := r.whole(body); err != nil {
 			if err.Failure != FailureInvalid || err.Reason == "" {
 				t.Errorf("failure %v", err)
 			}
@@ -318,4 +318,21 @@ func FuzzReply(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A string that is not UTF-8 refuses the whole reply, and nothing of it counts.
+func TestNotUTF8(t *testing.T) {
+	section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  on_invalid_record: skip", 1)
+	bad := strings.Replace(goodTicket, `"subject":"Late",`, "", 1)
+	invalid := strings.Replace(goodTicket, `"Late"`, "\"La\xe2\x82te\"", 1)
+	stranger := strings.Replace(goodTicket, `"id":"acme"`, `"id":"other"`, 1)
+	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, goodTicket + "," + invalid + "]", "7\xff"} {
+		r, err := mapBuyer(t, section, `{"result":{"items":[`+records+`]}}`, Request{})
+		if err == nil || err.Reason != "json" || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("%q: %v", records, err)
+		}
+		if r.foreign != 0 || len(r.skipped) != 0 || r.seen != 0 || len(r.list) != 0 {
+			t.Errorf("%q counted: %d foreign, %v skipped, %d seen", records, r.foreign, r.skipped, r.seen)
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // sink takes a reply of the list in order. It gives the number of its records.
@@ -93,8 +95,8 @@ func (p *pagingPlan) next(a answer, first, current string) (string, error) {
 	case pageLink:
 		return sameHost(current, linkNext(a.header.Values("Link")))
 	case pageNext:
-		v := lookup(a.body, p.Next)
-		if v.present() && v.kind != text {
+		v := jsonwalk.Lookup(a.body, p.Next)
+		if v.Present() && v.Kind != jsonwalk.Text {
 			return "", pagingError("the next page's URL is not a string")
 		}
 		return sameHost(current, textOf(v))
@@ -105,21 +107,21 @@ func (p *pagingPlan) next(a answer, first, current string) (string, error) {
 			return "", err
 		}
 	}
-	v := lookup(a.body, p.Cursor)
+	v := jsonwalk.Lookup(a.body, p.Cursor)
 	switch {
-	case v.present() && !v.scalar():
+	case v.Present() && !v.Scalar():
 		return "", pagingError("the cursor is not a single value")
 	case textOf(v) == "" && p.More != "":
 		return "", pagingError("another page follows but there is no cursor for it")
-	case textOf(v) == "" || v.kind == boolean:
+	case textOf(v) == "" || v.Kind == jsonwalk.Bool:
 		return "", nil
 	}
 	return withParam(first, p.Param, textOf(v)), nil
 }
 
 // textOf gives the text of a value; a missing one and null have none.
-func textOf(v value) string {
-	if !v.present() {
+func textOf(v jsonwalk.Value) string {
+	if !v.Present() {
 		return ""
 	}
 	return v.String()
@@ -163,9 +165,9 @@ func (p *pagingPlan) told(a answer) (int, error) {
 	text := a.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
-		text = textOf(lookup(a.body, p.Total))
+		text = textOf(jsonwalk.Lookup(a.body, p.Total))
 	case p.TotalHeader == "":
-		text = textOf(lookup(a.body, p.TotalPages))
+		text = textOf(jsonwalk.Lookup(a.body, p.TotalPages))
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {
@@ -274,10 +276,10 @@ func (p *pagingPlan) last(a answer, n int) (bool, error) {
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
 func (p *pagingPlan) more(a answer) (bool, error) {
-	switch v := lookup(a.body, p.More); {
-	case v.kind == boolean:
-		return v.raw == "true", nil
-	case !v.present():
+	switch v := jsonwalk.Lookup(a.body, p.More); {
+	case v.Kind == jsonwalk.Bool:
+		return v.Raw == "true", nil
+	case !v.Present():
 		return false, pagingError("the reply does not tell whether another page follows")
 	default:
 		return false, pagingError("what tells whether another page follows is neither true nor false")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Values of paging.style.
@@ -77,7 +79,7 @@ func compilePaging(field string, cfg PagingConfig, p *problems) pagingPlan {
 		case !k.set && slices.Contains(allowed, k.name+"!"):
 			p.add(field+"."+k.name, "missing: style %s needs it", plan.style)
 		case k.set && k.path != "":
-			if err := checkPath(k.path); err != nil {
+			if err := jsonwalk.CheckPath(k.path); err != nil {
 				p.add(field+"."+k.name, "%v", err)
 			}
 		}

@@ -3,7 +3,8 @@ package upstream
 import (
 	"slices"
 	"strings"
-	"sync"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // endpointPlan is the compiled mapping of one endpoint. It is read-only and
@@ -12,9 +13,9 @@ type endpointPlan struct {
 	kind      string
 	request   requestPlan
 	paging    pagingPlan
-	root      *node  // of a whole reply
-	items     string // path of the records if it is not simple
-	records   *node  // an array of records, for items
+	root      *jsonwalk.Node // of a whole reply
+	items     string         // path of the records if it is not simple
+	records   *jsonwalk.Node // an array of records, for items
 	sizes     [frameCount]int
 	itemsSlot int
 	keyed     bool // the items are the members of an object
@@ -36,8 +37,7 @@ type endpointPlan struct {
 	dropForeign bool
 	skipInvalid bool
 	maxRecords  int
-	second      bool       // the replies are lists of responses
-	pool        *sync.Pool // of replies; nil: none
+	second      bool // the replies are lists of responses
 }
 
 // responsesPlan is the compiled mapping of the answers, wherever they come
@@ -45,8 +45,8 @@ type endpointPlan struct {
 type responsesPlan struct {
 	keyed         bool // the items are the members of an object
 	items         source
-	ids           []string // paths of internal ids that are not simple
-	list          *node    // an array of responses, for an items path that is not simple
+	ids           []string       // paths of internal ids that are not simple
+	list          *jsonwalk.Node // an array of responses, for an items path that is not simple
 	content, role *textPlan
 	created       *timePlan
 	itemsPath     string     // as it was written, for probe
@@ -61,14 +61,14 @@ type compiler struct {
 	plan   *endpointPlan
 	prefix string // of field names in messages
 	frame  int
-	root   *node // of the frame's element
+	root   *jsonwalk.Node // of the frame's element
 }
 
 // compileEndpoint gives the plan of an endpoint; it is usable if no problem was
 // added.
 func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan {
 	c := &compiler{problems: p, prefix: kind, plan: &endpointPlan{
-		kind: kind, root: &node{}, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
+		kind: kind, root: jsonwalk.NewNode(frameReply), skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
 	c.plan.request = requestSpec{
 		cfg.Path, cfg.Query, []string{varAccount}, []string{varAccount, varStatus, varType},
@@ -86,17 +86,16 @@ func compileEndpoint(kind string, cfg EndpointConfig, p *problems) *endpointPlan
 // bind puts in what both endpoints share.
 func (p *endpointPlan) bind(cfg Config) {
 	p.request.base = strings.TrimRight(cfg.BaseURL, "/")
-	p.maxRecords, p.pool = cfg.MaxRecords, new(sync.Pool)
+	p.maxRecords = cfg.MaxRecords
 	if p.responses != nil && p.responses.fetch != nil {
 		p.responses.fetch.request.base = p.request.base
 		p.responses.fetch.reply.maxRecords = cfg.MaxRecords
-		p.responses.fetch.reply.pool = new(sync.Pool)
 	}
 }
 
 // path checks a GJSON path and tells whether it can be used.
 func (c *compiler) path(field, path string) bool {
-	if err := checkPath(path); err != nil {
+	if err := jsonwalk.CheckPath(path); err != nil {
 		c.add(field, "%v", err)
 		return false
 	}
@@ -104,17 +103,17 @@ func (c *compiler) path(field, path string) bool {
 }
 
 // slot reserves a place in the frame for the value at a node.
-func (c *compiler) slot(n *node) int {
-	s := c.plan.sizes[n.frame]
-	c.plan.sizes[n.frame]++
-	n.slots = append(n.slots, s)
+func (c *compiler) slot(n *jsonwalk.Node) int {
+	s := c.plan.sizes[n.Frame()]
+	c.plan.sizes[n.Frame()]++
+	n.AddSlot(s)
 	return s
 }
 
 // source finds out how a path is evaluated.
 func (c *compiler) source(path string) source {
-	if keys, ok := simplePath(path, false); ok {
-		return source{slot: c.slot(c.root.at(keys, c.frame))}
+	if keys, ok := jsonwalk.SimplePath(path, false); ok {
+		return source{slot: c.slot(c.root.At(keys, c.frame))}
 	}
 	return source{path: path}
 }
@@ -139,22 +138,23 @@ func itemsOf(path string) (base string, keyed bool) {
 // owner and ids hang on it.
 func (c *compiler) records(cfg EndpointConfig) {
 	path, keyed := itemsOf(cfg.Items)
-	items := &list{frame: frameRecord, done: (*reply).record, keyed: keyed, keyID: slices.Contains(cfg.InternalIDs, keyPath)}
-	if items.keyID && !keyed {
+	items := jsonwalk.List{Frame: frameRecord, Keyed: keyed, KeyID: slices.Contains(cfg.InternalIDs, keyPath)}
+	if items.KeyID && !keyed {
 		c.add(c.prefix+".internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
 	}
-	element := &node{frame: frameRecord}
-	c.plan.records = &node{list: items, each: element}
+	element := jsonwalk.NewNode(frameRecord)
+	c.plan.records = jsonwalk.NewNode(frameReply)
+	c.plan.records.SetList(items, element)
 	c.root, c.frame = element, frameRecord
 	c.plan.itemsPath, c.plan.noItems = cfg.Items, cfg.ItemsOptional
 	c.plan.keyed = keyed
-	switch keys, simple := simplePath(path, false); {
+	switch keys, simple := jsonwalk.SimplePath(path, false); {
 	case cfg.Items == "":
 		c.add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	case !c.path(c.prefix+".items", cfg.Items):
 	case simple || path == "@this":
-		n := c.plan.root.at(keys, frameReply)
-		n.list, n.each = items, element
+		n := c.plan.root.At(keys, frameReply)
+		n.SetList(items, element)
 		c.plan.itemsSlot = c.slot(n)
 	default:
 		c.plan.items = path
@@ -198,8 +198,8 @@ func (c *compiler) internalIDs(field string, paths []string) (complex []string) 
 		if path == keyPath || !c.path(index(field, i), path) {
 			continue
 		}
-		if keys, ok := simplePath(path, true); ok {
-			c.root.at(keys, c.frame).id = true
+		if keys, ok := jsonwalk.SimplePath(path, true); ok {
+			c.root.At(keys, c.frame).MarkID()
 		} else {
 			complex = append(complex, path)
 		}

@@ -1,6 +1,10 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
 
 // fetchPlan is the compiled second request for responses.
 type fetchPlan struct {
@@ -35,33 +39,30 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	path, keyed := itemsOf(cfg.Items)
 	r := &responsesPlan{keyed: keyed, itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
 	c.plan.responses = r
-	element := &node{frame: frameResponse}
-	items := &list{frame: frameResponse, done: (*reply).response, keyed: keyed, keyID: slices.Contains(cfg.InternalIDs, keyPath)}
+	element := jsonwalk.NewNode(frameResponse)
+	items := jsonwalk.List{Frame: frameResponse, Keyed: keyed, KeyID: slices.Contains(cfg.InternalIDs, keyPath)}
 	if cfg.ItemsOptional && !cfg.Fetch.used() {
 		c.add(at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	}
-	if items.keyID && !keyed {
+	if items.KeyID && !keyed {
 		c.add(at+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
 	}
 	inner := *c
-	keys, simple := simplePath(path, false)
+	keys, simple := jsonwalk.SimplePath(path, false)
 	switch {
 	case cfg.Items == "":
 		c.add(at+"items", "missing: the GJSON path of the array of responses")
 	case !c.path(at+"items", cfg.Items):
 	case cfg.Fetch.used():
-		inner.plan = c.second(at+"fetch", cfg, r, &node{list: items, each: element})
+		inner.plan = c.second(at+"fetch", cfg, r, items, element)
 	case simple:
-		n := c.root.at(keys, frameRecord)
-		n.list = items
-		if n.each != nil { // ids that lie deeper were met before
-			element = n.each
-		}
-		n.each = element
+		n := c.root.At(keys, frameRecord)
+		element = n.SetList(items, element) // ids that lie deeper were met before
 		r.items = source{slot: c.slot(n)}
 	default:
 		r.items = source{path: path}
-		r.list = &node{list: items, each: element}
+		r.list = jsonwalk.NewNode(frameRecord)
+		r.list.SetList(items, element)
 	}
 	inner.root, inner.frame = element, frameResponse
 	inner.response(at, cfg, r)
@@ -83,14 +84,16 @@ func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 }
 
 // second compiles the second request and gives the plan of its replies.
-func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, items *node) *endpointPlan {
+func (c *compiler) second(field string, cfg ResponsesConfig, r *responsesPlan, items jsonwalk.List, element *jsonwalk.Node) *endpointPlan {
 	f := cfg.Fetch
-	plan := &endpointPlan{kind: c.plan.kind, root: &node{}, records: items, responses: r, second: true, noItems: cfg.ItemsOptional}
+	records := jsonwalk.NewNode(frameReply)
+	records.SetList(items, element)
+	plan := &endpointPlan{kind: c.plan.kind, root: jsonwalk.NewNode(frameReply), records: records, responses: r, second: true, noItems: cfg.ItemsOptional}
 	path, keyed := itemsOf(cfg.Items)
 	plan.keyed = keyed
-	if keys, simple := simplePath(path, false); simple || path == "@this" {
-		n := plan.root.at(keys, frameReply)
-		n.list, n.each = items.list, items.each
+	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
+		n := plan.root.At(keys, frameReply)
+		n.SetList(items, element)
 		sub := *c
 		sub.plan = plan
 		plan.itemsSlot = sub.slot(n)

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/gjson"
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
 )
 
 // Probe reads one reply, from the legacy or saved, and explains it. Filters are
@@ -181,19 +182,19 @@ func (x *prober) read(body string) {
 		x.Problem = err.Error()
 		return
 	}
-	items := lookup(body, x.plan.itemsPath)
+	items := jsonwalk.Lookup(body, x.plan.itemsPath)
 	var list []Inquiry
 	var numbers []int
 	shapes := map[string]uint8{}
-	gjson.Parse(items.raw).ForEach(func(_, item gjson.Result) bool {
+	items.Each(func(item jsonwalk.Value) bool {
 		x.Items++
 		if inq, ok := x.record(item.Raw); ok {
 			list, numbers = append(list, inq), append(numbers, x.Items)
 		}
-		walkShape(item.Raw, func(path []byte, k kind) { shapes[string(path)] |= 1 << k })
+		jsonwalk.WalkShape(item.Raw, func(path []byte, k jsonwalk.Kind) { shapes[string(path)] |= 1 << k })
 		return true
 	})
-	x.quotes(list, numbers, items.raw)
+	x.quotes(list, numbers, items)
 	x.unused(shapes)
 }
 
@@ -204,7 +205,7 @@ func (x *prober) record(raw string) (Inquiry, bool) {
 		return Inquiry{}, false
 	}
 	r := newReply(x.lenient, x.want)
-	if err := r.parse("["+raw+"]", x.lenient.records, frameRecord); err != nil {
+	if err := r.walk("["+raw+"]", x.lenient.records, frameRecord); err != nil {
 		x.violate("record", err.Error())
 		return Inquiry{}, false
 	}
@@ -237,9 +238,9 @@ func (x *prober) checkOwner(r *reply) {
 	if x.plan.owner == nil {
 		return
 	}
-	v := firstOf(x.plan.owner, &r.frames[frameRecord])
+	v := firstOf(x.plan.owner, r.walker.Frame(frameRecord))
 	switch {
-	case !v.present() || !v.scalar():
+	case !v.Present() || !v.Scalar():
 		x.Owner.Missing = append(x.Owner.Missing, x.Items)
 	case v.String() == x.want.Account:
 		x.Owner.Matches++
@@ -249,17 +250,15 @@ func (x *prober) checkOwner(r *reply) {
 }
 
 // quotes finds the texts that had ids in them.
-func (x *prober) quotes(list []Inquiry, numbers []int, items string) {
+func (x *prober) quotes(list []Inquiry, numbers []int, items jsonwalk.Value) {
 	for _, path := range x.plan.idPaths {
 		if path == keyPath {
 			continue
 		}
 		id := ProbeID{Path: path, Quoted: []string{}}
-		var set idSet
-		gjson.Parse(items).ForEach(func(_, item gjson.Result) bool {
-			v := lookup(item.Raw, path)
-			id.Found += countIDs(v)
-			set.add(v)
+		var set leakguard.Set
+		items.Each(func(item jsonwalk.Value) bool {
+			jsonwalk.Lookup(item.Raw, path).Scalars(func(text string) { id.Found++; set.Add(text) })
 			return true
 		})
 		for i := range list {
@@ -279,19 +278,4 @@ func (x *prober) quotes(list []Inquiry, numbers []int, items string) {
 func cloneInquiry(inq Inquiry) Inquiry {
 	inq.Responses = slices.Clone(inq.Responses)
 	return inq
-}
-
-// countIDs counts the single values in a value.
-func countIDs(v value) (n int) {
-	switch v.kind {
-	case text, number:
-		return 1
-	case array, object:
-		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
-			n += countIDs(fromGJSON(item))
-			return true
-		})
-	case missing, null, boolean:
-	}
-	return n
 }

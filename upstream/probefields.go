@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // probeRawBytes is how much of a raw value is shown.
@@ -15,7 +17,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 // fields shows every public field of one record.
 func (x *prober) fields(r *reply, raw string) []ProbeField {
-	frame := &r.frames[frameRecord]
+	frame := r.walker.Frame(frameRecord)
 	var list []ProbeField
 	for _, t := range []*textPlan{x.plan.title, x.plan.content, x.plan.status, x.plan.inquiryType, x.plan.company} {
 		if t != nil {
@@ -30,9 +32,9 @@ func (x *prober) fields(r *reply, raw string) []ProbeField {
 }
 
 // probeText shows the way of a text.
-func probeText(t *textPlan, frame *frame) ProbeField {
+func probeText(t *textPlan, frame *jsonwalk.Frame) ProbeField {
 	f := ProbeField{Field: t.name}
-	f.Path, f.Raw = whichPath(t.paths, frame.record)
+	f.Path, f.Raw = whichPath(t.paths, frame.Element)
 	s, why := t.from(frame)
 	f.Problem = why
 	switch {
@@ -49,9 +51,9 @@ func probeText(t *textPlan, frame *frame) ProbeField {
 }
 
 // probeTime shows the way of a time, in the notation of the public record.
-func probeTime(t *timePlan, frame *frame) ProbeField {
+func probeTime(t *timePlan, frame *jsonwalk.Frame) ProbeField {
 	f := ProbeField{Field: t.name}
-	f.Path, f.Raw = whichPath(t.paths, frame.record)
+	f.Path, f.Raw = whichPath(t.paths, frame.Element)
 	at, why := t.from(frame)
 	if f.Problem = why; why == "" {
 		f.Mapped = at.Format("2006-01-02T15:04:05.000Z07:00")
@@ -89,9 +91,9 @@ func summary(list []Response) string {
 // behind it.
 func whichPath(paths []string, record string) (path, raw string) {
 	for _, path = range paths {
-		if v := lookup(record, path); v.present() {
-			return path, shorten(v.raw)
-		} else if v.kind == null {
+		if v := jsonwalk.Lookup(record, path); v.Present() {
+			return path, shorten(v.Raw)
+		} else if v.Kind == jsonwalk.Null {
 			raw = "null"
 		}
 	}
@@ -119,7 +121,7 @@ func (x *prober) unused(shapes map[string]uint8) {
 			continue
 		}
 		u := ProbeUnused{Path: path}
-		for k := null; k <= array; k++ {
+		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
 			if kinds&(1<<k) != 0 {
 				u.Types = append(u.Types, k.String())
 			}
@@ -174,7 +176,7 @@ func (p *endpointPlan) usedPaths() []string {
 func plainStart(path string) string {
 	parts := strings.Split(path, ".")
 	for i, part := range parts {
-		if part == each && i < len(parts)-1 {
+		if part == jsonwalk.Each && i < len(parts)-1 {
 			continue
 		}
 		if strings.ContainsAny(part, `@|#({[*?!\`) || part != "" && strings.Trim(part, "0123456789") == "" {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
+
+	"inquiry-gateway/upstream/arena"
 )
 
 // drainBytes is how much of an unwanted body is read so that the connection can
@@ -18,9 +20,8 @@ import (
 const drainBytes = 64 << 10
 
 // readBody gives the body of a 200 with a JSON media type, of at most max
-// bytes after decompression, in the memory of a fetch. It closes the body in
-// every case.
-func readBody(resp *http.Response, max int64, m *memory) (string, error) {
+// bytes after decompression. It closes the body in every case.
+func readBody(resp *http.Response, max int64) (string, error) {
 	defer resp.Body.Close()
 	if err := checkHead(resp); err != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
@@ -43,7 +44,7 @@ func readBody(resp *http.Response, max int64, m *memory) (string, error) {
 	default:
 		return "", invalid("encoding", "the reply is in a content coding that was not asked for")
 	}
-	body, err := readAll(from, size, max, m)
+	body, err := readAll(from, size, max)
 	if err == nil && size < 0 {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	}
@@ -80,29 +81,25 @@ type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-// readAll reads at most max bytes into the memory of a fetch, straight from the
-// connection. size is what to expect, negative if unknown.
-func readAll(from io.Reader, size, max int64, m *memory) (string, error) {
+// readAll reads at most max bytes, straight from the connection. size is what to
+// expect, negative if unknown.
+func readAll(from io.Reader, size, max int64) (string, error) {
 	if size < 0 {
 		size = unknownSize
 	}
-	b, n := newBuffer(size+1), 0 // not full before the end is seen
+	b, n := make([]byte, size+1), 0 // not full before the end is seen
 	var err error
 	for err == nil && int64(n) <= max {
-		if n == len(b.bytes) {
-			more := newBuffer(2 * int64(n))
-			copy(more.bytes, b.bytes)
-			b.free()
-			b = more
+		if n == len(b) {
+			b = append(b, make([]byte, n)...)
 		}
 		var got int
-		got, err = from.Read(b.bytes[n:])
+		got, err = from.Read(b[n:])
 		n += got
 	}
 	if int64(n) <= max && err == io.EOF {
-		return m.keep(b, n), nil
+		return arena.View(b[:n]), nil
 	}
-	b.free()
 	switch {
 	case int64(n) > max:
 		return "", invalid("too_large", "the reply has more than %d bytes", max)

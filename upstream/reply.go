@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -8,7 +9,18 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
 	"inquiry-gateway/upstream/timeparse"
+)
+
+// The frames of a reply: each level of lists has its own values.
+const (
+	frameReply = iota
+	frameRecord
+	frameResponse
+	frameCount
 )
 
 // reply turns the bytes of one reply into inquiries. It belongs to one request.
@@ -17,8 +29,9 @@ type reply struct {
 	account string
 	want    Request
 
-	frames    [frameCount]frame
-	ids       idSet
+	walker    *jsonwalk.Walker
+	texts     arena.Texts
+	ids       leakguard.Set
 	list      []Inquiry
 	responses []Response // of all records; each record has a part of it
 	first     int        // the current record's first response
@@ -26,12 +39,6 @@ type reply struct {
 	keys      []string   // of each response's inquiry, in a batch
 	refused   violation  // why the last refused record was
 	fetchIDs  []string   // of each inquiry of the list, if its responses come by a second request
-	subs      []*reply   // to those requests
-	memory    *memory    // of the replies to all requests
-
-	forms  []*form // of whole texts, see parser.document
-	blank  form    // where nobody asks for a value and nothing is learnt
-	learnt int     // names and places in all of them
 
 	size     int // of the reply in bytes
 	seen     int // records, those that were skipped or filtered included
@@ -49,10 +56,8 @@ type violation struct{ field, why string }
 
 // newReply prepares the mapping of one list.
 func newReply(plan *endpointPlan, want Request) *reply {
-	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}, memory: &memory{}}
-	for i, n := range plan.sizes {
-		r.frames[i].slots = make([]slot, n)
-	}
+	r := &reply{plan: plan, want: want, account: want.Account, list: []Inquiry{}}
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, plan.sizes[:])
 	return r
 }
 
@@ -69,46 +74,41 @@ func (r *reply) take(body string) (records int, err error) {
 // inquiries share memory with body.
 func (r *reply) collect(body string) *Error {
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
-	before := *r
-	before.skipped = maps.Clone(r.skipped)
-	err := r.walk(body)
+	seen, foreign, skipped, kept, samples := r.seen, r.foreign, maps.Clone(r.skipped), len(r.list), r.samples
+	err := r.read(body)
 	if err != nil && !utf8.ValidString(body) {
-		// Whatever else is wrong with it: nothing of it has been seen. What was
-		// learnt is still there, and is counted.
-		before.forms, before.learnt = r.forms, r.learnt
-		*r = before
-		clear(r.list[len(r.list):cap(r.list)])
-		clear(r.responses[len(r.responses):cap(r.responses)])
+		// Whatever else is wrong with it: nothing of it has been seen.
+		r.seen, r.foreign, r.skipped, r.list, r.samples = seen, foreign, skipped, r.list[:kept], samples
 		return invalid("json", "the reply is not UTF-8")
 	}
 	return err
 }
 
-// walk reads one reply that is UTF-8, or fails.
-func (r *reply) walk(body string) *Error {
+// read reads one reply that is UTF-8, or fails.
+func (r *reply) read(body string) *Error {
 	r.size = len(body)
-	r.clear(frameReply)
-	if err := r.parse(body, r.plan.root, frameReply); err != nil {
+	r.walker.Clear(frameReply)
+	if err := r.walk(body, r.plan.root, frameReply); err != nil {
 		return err
 	}
 	if r.plan.items != "" {
-		items := lookup(body, r.plan.items)
-		if items.kind == r.plan.itemsKind() {
-			if err := r.parse(items.raw, r.plan.records, frameRecord); err != nil {
+		items := jsonwalk.Lookup(body, r.plan.items)
+		if items.Kind == r.plan.itemsKind() {
+			if err := r.walk(items.Raw, r.plan.records, frameRecord); err != nil {
 				return err
 			}
 		}
 		return r.checkItems(items)
 	}
-	return r.checkItems(r.frames[frameReply].value(r.plan.itemsSlot))
+	return r.checkItems(r.walker.Frame(frameReply).Value(r.plan.itemsSlot))
 }
 
 // checkItems tells an empty list from a reply that is no list.
-func (r *reply) checkItems(items value) *Error {
-	switch items.kind {
+func (r *reply) checkItems(items jsonwalk.Value) *Error {
+	switch items.Kind {
 	case r.plan.itemsKind():
 		return nil
-	case missing:
+	case jsonwalk.Missing:
 		if r.plan.noItems {
 			return nil
 		}
@@ -118,67 +118,57 @@ func (r *reply) checkItems(items value) *Error {
 }
 
 // itemsKind is what the value that holds the records has to be.
-func (p *endpointPlan) itemsKind() kind { return listKind(p.keyed) }
+func (p *endpointPlan) itemsKind() jsonwalk.Kind { return listKind(p.keyed) }
 
 // listKind is object for the members of one, else array.
-func listKind(keyed bool) kind {
+func listKind(keyed bool) jsonwalk.Kind {
 	if keyed {
-		return object
+		return jsonwalk.Object
 	}
-	return array
+	return jsonwalk.Array
 }
 
-// parse reads a text whose elements begin with the given frame.
-func (r *reply) parse(s string, n *node, first int) *Error {
-	for i := first; i < frameCount; i++ {
-		r.frames[i].text, r.frames[i].texts = s, &r.ids.texts
-	}
-	p := parser{s: s, into: r}
-	switch {
-	case !p.document(n) && r.err != nil:
+// walk reads a text whose elements begin with the given frame.
+func (r *reply) walk(s string, root *jsonwalk.Node, first int) *Error {
+	switch err := r.walker.Walk(s, root, first); {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsonwalk.ErrStopped):
 		return r.err
-	case p.err == nil && p.alien:
-		return invalid("json", "a string is not UTF-8")
-	}
-	return p.err
-}
-
-// capture is called by the parser for every value that a node wants.
-func (r *reply) capture(n *node, v slot, whole string) {
-	for _, i := range n.slots {
-		r.frames[n.frame].slots[i] = v
-	}
-	switch {
-	case !n.id:
-	case v.kind == text && !v.esc:
-		r.ids.addString(whole[v.from+1 : v.to-1])
 	default:
-		r.ids.add(v.of(whole))
+		return invalid("json", "%w", err)
 	}
 }
 
-// clear is called by the parser before each element of a list.
-func (r *reply) clear(frame int) {
-	clear(r.frames[frame].slots)
+// Begin implements jsonwalk.Sink.
+func (r *reply) Begin(frame int) {
 	if frame == frameRecord {
 		r.first, r.broken = len(r.responses), violation{}
 	}
 }
 
-// record is called by the parser after each record.
-func (r *reply) record(f *frame) bool {
+// End implements jsonwalk.Sink.
+func (r *reply) End(frame int, element *jsonwalk.Frame) bool {
+	if frame == frameRecord {
+		return r.record(element)
+	}
+	return r.response(element)
+}
+
+// record takes one record. False ends the walk.
+func (r *reply) record(f *jsonwalk.Frame) bool {
 	if r.seen++; r.seen > r.plan.maxRecords {
 		r.err = invalid("too_many", "more than %d records", r.plan.maxRecords)
 		return false
 	}
-	if !f.isObject() {
+	if !f.IsObject() {
 		return r.refuse(violation{"record", whyObject})
 	}
 	if r.sampling && len(r.samples) < driftRecords {
-		r.samples = append(r.samples, f.record)
+		r.samples = append(r.samples, f.Element)
 	}
 	for _, path := range r.plan.ids {
-		r.ids.add(lookup(f.record, path))
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if !r.owned(f) {
 		r.dropResponses()
@@ -187,7 +177,7 @@ func (r *reply) record(f *frame) bool {
 	if len(r.list) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
-		r.list = slices.Grow(r.list, min(r.size/len(f.record)+1, r.plan.maxRecords))
+		r.list = slices.Grow(r.list, min(r.size/len(f.Element)+1, r.plan.maxRecords))
 	}
 	last := len(r.list)
 	r.list = append(r.list, Inquiry{}) // where it will stay: it is large
@@ -206,10 +196,10 @@ func (r *reply) record(f *frame) bool {
 }
 
 // keep completes the last inquiry of the list.
-func (r *reply) keep(f *frame) bool {
+func (r *reply) keep(f *jsonwalk.Frame) bool {
 	if p := r.plan.responses; p != nil && p.fetch != nil {
 		id := firstOf(p.fetch.id, f)
-		if textOf(id) == "" || !id.scalar() {
+		if textOf(id) == "" || !id.Scalar() {
 			r.list = r.list[:len(r.list)-1]
 			return r.refuse(violation{"responses", whyNoID})
 		}
@@ -242,14 +232,14 @@ func (r *reply) dropResponses() {
 
 // owned compares a record's owner with the account, byte by byte: accounts
 // that differ in case are two accounts.
-func (r *reply) owned(f *frame) bool {
+func (r *reply) owned(f *jsonwalk.Frame) bool {
 	if r.plan.owner == nil {
 		return true
 	}
 	v := firstOf(r.plan.owner, f)
 	why := whyStranger
 	switch {
-	case !v.present() || !v.scalar():
+	case !v.Present() || !v.Scalar():
 		why = whyNoOwner
 	case v.String() == r.account:
 		return true
@@ -260,7 +250,7 @@ func (r *reply) owned(f *frame) bool {
 }
 
 // inquiry maps one record.
-func (r *reply) inquiry(inq *Inquiry, f *frame) (bad violation) {
+func (r *reply) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 	plan := r.plan
 	inq.Title = plan.title.of(f, &bad).String
 	inq.Content = plan.content.of(f, &bad).String
@@ -276,22 +266,22 @@ func (r *reply) inquiry(inq *Inquiry, f *frame) (bad violation) {
 }
 
 // readResponses finishes what the parser began when it passed the array.
-func (r *reply) readResponses(f *frame) violation {
+func (r *reply) readResponses(f *jsonwalk.Frame) violation {
 	plan := r.plan.responses
 	v := plan.items.find(f)
-	if v.present() && v.kind != listKind(plan.keyed) {
+	if v.Present() && v.Kind != listKind(plan.keyed) {
 		return violation{"responses", whyList}
 	}
-	if plan.list != nil && v.present() {
-		if err := r.parse(v.raw, plan.list, frameResponse); err != nil {
+	if plan.list != nil && v.Present() {
+		if err := r.walk(v.Raw, plan.list, frameResponse); err != nil {
 			return violation{"responses", "the path of items makes no valid JSON"}
 		}
 	}
 	return r.broken
 }
 
-// response is called by the parser after each response.
-func (r *reply) response(f *frame) bool {
+// response takes one response. False ends the walk.
+func (r *reply) response(f *jsonwalk.Frame) bool {
 	if r.plan.second {
 		if r.seen++; r.seen > r.plan.maxRecords {
 			r.err = invalid("too_many", "more than %d responses", r.plan.maxRecords)
@@ -301,13 +291,13 @@ func (r *reply) response(f *frame) bool {
 	if r.broken.why != "" {
 		return true
 	}
-	if !f.isObject() {
+	if !f.IsObject() {
 		r.broken = violation{"responses", whyObject}
 		return true
 	}
 	plan := r.plan.responses
 	for _, path := range plan.ids {
-		r.ids.add(lookup(f.record, path))
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if cap(r.responses) == 0 {
 		r.responses = make([]Response, 0, max(1, cap(r.list)))
@@ -331,7 +321,7 @@ func (r *reply) response(f *frame) bool {
 
 // of is from where a mistake before makes all others none. A field that the kind
 // has not is null.
-func (t *textPlan) of(f *frame, bad *violation) (s NullString) {
+func (t *textPlan) of(f *jsonwalk.Frame, bad *violation) (s NullString) {
 	if t == nil || bad.why != "" {
 		return s
 	}
@@ -352,7 +342,7 @@ type timePlan struct {
 }
 
 // of is from where a mistake before makes all others none.
-func (t *timePlan) of(f *frame, bad *violation) (at time.Time) {
+func (t *timePlan) of(f *jsonwalk.Frame, bad *violation) (at time.Time) {
 	if bad.why != "" {
 		return at
 	}
@@ -364,12 +354,12 @@ func (t *timePlan) of(f *frame, bad *violation) (at time.Time) {
 }
 
 // from maps the field of one record. why is empty when it can be accepted.
-func (t *timePlan) from(f *frame) (at time.Time, why string) {
+func (t *timePlan) from(f *jsonwalk.Frame) (at time.Time, why string) {
 	v := firstOf(t.sources, f)
 	switch {
-	case !v.present():
+	case !v.Present():
 		return at, whyMissing
-	case !v.scalar():
+	case !v.Scalar():
 		return at, whyShape
 	}
 	at, ok := t.parse(v.String())

@@ -30,10 +30,9 @@ func (f *fetcher) secondCalls(ctx context.Context, r *reply) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.subs = replies
 	broken := make([]violation, len(r.list))
 	for i, sub := range replies {
-		r.ids.merge(&sub.ids)
+		r.ids.Merge(&sub.ids)
 		at := i * size
 		if p.batch == 0 {
 			r.list[at].Responses, broken[at] = sub.responses, sub.broken
@@ -67,7 +66,7 @@ func (f *fetcher) secondCall(ctx context.Context, p *fetchPlan, account string, 
 	if err != nil {
 		return nil, invalid("record", "the id of a record cannot be sent: %v", err)
 	}
-	sub := p.reply.take(Request{Account: account})
+	sub := newReply(p.reply, Request{Account: account})
 	return sub, f.list(ctx, p.paging, address, sub.take)
 }
 

@@ -4,10 +4,10 @@ package upstream
 // runs after the last record, because one record may quote another's id. Texts
 // that come from the configuration, such as mapped status values, are left.
 func (r *reply) sweep() {
-	if r.ids.empty() {
+	if r.ids.Empty() {
 		return
 	}
-	p, least := r.plan, r.ids.shortest()
+	p, least := r.plan, r.ids.Shortest()
 	for i := range r.list {
 		inq := &r.list[i]
 		r.cleanText(p.title, &inq.Title, least)
@@ -31,7 +31,7 @@ func (r *reply) cleanText(t *textPlan, s *string, least int) {
 
 // clean cleans one text and counts what was in it under the field's name.
 func (r *reply) clean(t *textPlan, s *string) {
-	clean, n := r.ids.clean(*s)
+	clean, n := r.ids.Clean(*s)
 	if n == 0 {
 		return
 	}

@@ -43,8 +43,8 @@ seller:
     created_at: opened
 `
 
-// read maps a list that is one reply.
-func (r *reply) read(body string) *Error {
+// whole maps a list that is one reply.
+func (r *reply) whole(body string) *Error {
 	if err := r.collect(body); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package upstream
 import (
 	"strings"
 
-	"github.com/tidwall/gjson"
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // source is where in a record a value stands: in a slot of the frame that the
@@ -14,18 +14,18 @@ type source struct {
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
-func (s source) find(f *frame) value {
+func (s source) find(f *jsonwalk.Frame) jsonwalk.Value {
 	if s.path != "" {
-		return lookup(f.record, s.path)
+		return jsonwalk.Lookup(f.Element, s.path)
 	}
-	return f.value(s.slot)
+	return f.Value(s.slot)
 }
 
 // firstOf gives the first value that is there and not null; if there is none,
 // the last one.
-func firstOf(sources []source, f *frame) (v value) {
+func firstOf(sources []source, f *jsonwalk.Frame) (v jsonwalk.Value) {
 	for _, s := range sources {
-		if v = s.find(f); v.present() {
+		if v = s.find(f); v.Present() {
 			return v
 		}
 	}
@@ -84,10 +84,10 @@ const (
 )
 
 // from maps the field of one record. why is empty when it can be accepted.
-func (t *textPlan) from(f *frame) (s NullString, why string) {
+func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
 	if t.plain {
-		if v := f.slots[t.sources[0].slot]; v.kind == text {
-			return t.public(v.of(f.text).in(f.texts))
+		if v := f.Value(t.sources[0].slot); v.Kind == jsonwalk.Text {
+			return t.public(v.In(f.Texts))
 		}
 	}
 	if t.fixed.Set {
@@ -114,47 +114,44 @@ func (t *textPlan) from(f *frame) (s NullString, why string) {
 }
 
 // legacy gives the text of the field as the legacy has it.
-func (t *textPlan) legacy(f *frame) (s string, found bool, why string) {
+func (t *textPlan) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
 	if t.join.Set {
 		return t.joined(f)
 	}
-	var v value
+	var v jsonwalk.Value
 	for _, source := range t.sources {
 		v = source.find(f)
-		if v.present() && !(t.noEmpty && v.raw == `""`) {
+		if v.Present() && !(t.noEmpty && v.Raw == `""`) {
 			break
 		}
 	}
 	switch {
-	case v.scalar():
-		return v.in(f.texts), true, ""
-	case v.present():
+	case v.Scalar():
+		return v.In(f.Texts), true, ""
+	case v.Present():
 		return "", false, whyShape
 	}
 	return "", false, ""
 }
 
 // joined puts all values of all paths together.
-func (t *textPlan) joined(f *frame) (s string, found bool, why string) {
+func (t *textPlan) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 	var parts []string
-	add := func(v value) {
+	add := func(v jsonwalk.Value) {
 		switch {
-		case v.scalar() && !(t.noEmpty && v.raw == `""`):
+		case v.Scalar() && !(t.noEmpty && v.Raw == `""`):
 			parts = append(parts, v.String())
-		case v.present() && !v.scalar():
+		case v.Present() && !v.Scalar():
 			why = whyShape
 		}
 	}
 	for _, source := range t.sources {
 		v := source.find(f)
-		if v.kind != array {
+		if v.Kind != jsonwalk.Array {
 			add(v)
 			continue
 		}
-		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
-			add(fromGJSON(item))
-			return true
-		})
+		v.Each(func(item jsonwalk.Value) bool { add(item); return true })
 	}
 	return strings.Join(parts, t.join.Value), len(parts) > 0, why
 }

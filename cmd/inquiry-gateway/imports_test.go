@@ -11,15 +11,19 @@ import (
 func TestImportBoundaries(t *testing.T) {
 	const module = "inquiry-gateway/"
 	never := map[string][]string{
-		"auth":             {"cache", "upstream", "gateway", "cmd"},
-		"cache":            {"auth", "upstream", "gateway", "cmd"},
-		"upstream":         {"auth", "cache", "gateway", "cmd"},
-		"upstream/fleet":   {"auth", "cache", "upstream", "gateway", "cmd"},
-		"upstream/legacy":  {"auth", "cache", "gateway", "cmd"},
-		"gateway":          {"cmd"},
-		"gateway/v1":       {"auth", "cache", "cmd"},
-		"gateway/ops":      {"upstream", "cmd"},
-		"internal/testkit": {"auth", "cache", "upstream", "gateway", "cmd"},
+		"auth":               {"cache", "upstream", "gateway", "cmd"},
+		"cache":              {"auth", "upstream", "gateway", "cmd"},
+		"upstream":           {"auth", "cache", "gateway", "cmd"},
+		"upstream/fleet":     {"auth", "cache", "upstream", "gateway", "cmd"},
+		"upstream/arena":     {"auth", "cache", "upstream", "gateway", "cmd"},
+		"upstream/jsonwalk":  {"auth", "cache", "upstream/leakguard", "gateway", "cmd"},
+		"upstream/leakguard": {"auth", "cache", "upstream/jsonwalk", "gateway", "cmd"},
+		"upstream/timeparse": {"auth", "cache", "upstream", "gateway", "cmd"},
+		"upstream/legacy":    {"auth", "cache", "gateway", "cmd"},
+		"gateway":            {"cmd"},
+		"gateway/v1":         {"auth", "cache", "cmd"},
+		"gateway/ops":        {"upstream", "cmd"},
+		"internal/testkit":   {"auth", "cache", "upstream", "gateway", "cmd"},
 		// It would make the mistakes that it is there to find.
 		"gateway/ops/canary": {"auth", "cache", "upstream", "gateway", "cmd"},
 	}

@@ -1,16 +1,17 @@
-package upstream
+// Package leakguard removes internal ids of the legacy system from texts.
+package leakguard
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
+	"inquiry-gateway/upstream/arena"
 )
 
-// removed stands in for an internal id that was quoted in a text.
-const removed = "[removed]"
+// Removed replaces an internal id that was quoted in a text.
+const Removed = "[removed]"
 
-// idSet is every internal id of one reply. An id is looked for
+// Set is every internal id of one reply. An id is looked for
 //   - anywhere in a text if it is a UUID or 32 hexadecimal digits, in any case,
 //     with or without dashes. One such id is enough to look for all of that
 //     form: a text may quote a record that a filter left out of this reply;
@@ -18,32 +19,19 @@ const removed = "[removed]"
 //     with a digit not within a longer number;
 //   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
 //
-// Its zero value is empty.
-type idSet struct {
-	keys  []uuid
-	index uuidIndex // of the keys, once a text holds more digits than one has
-	long  *longIDs  // nil: none
-	short *shortIDs // nil: none
-	spans []span    // of the text that is being cleaned
-	texts slab      // of cleaned texts
+// The zero value is empty. A Set is not safe for concurrent use.
+type Set struct {
+	keys    []uuid
+	index   map[uuid]struct{} // of the first indexed keys
+	indexed int
+	long    *longIDs    // nil: none
+	short   *shortIDs   // nil: none
+	spans   []span      // of the text that is being cleaned
+	texts   arena.Texts // of cleaned texts
 }
 
-// add takes an id, or all ids within an array or object.
-func (set *idSet) add(v value) {
-	switch v.kind {
-	case text, number:
-		set.addString(v.String())
-	case array, object:
-		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool {
-			set.add(fromGJSON(item))
-			return true
-		})
-	case missing, null, boolean:
-	}
-}
-
-// addString finds out which of the three sorts of id it is.
-func (set *idSet) addString(id string) {
+// Add adds an id. White space around it and braces are not part of it.
+func (set *Set) Add(id string) {
 	if key, ok := uuid36(id); ok {
 		set.keys = append(set.keys, key)
 		return
@@ -68,7 +56,7 @@ func (set *idSet) addString(id string) {
 	set.short.add(id)
 }
 
-func (set *idSet) addLong(id string) {
+func (set *Set) addLong(id string) {
 	if set.long == nil {
 		set.long = &longIDs{all: make(map[string]struct{}, 64), lengths: make(map[[longHead]byte][]int)}
 	}
@@ -77,18 +65,25 @@ func (set *idSet) addLong(id string) {
 
 // isUUID looks a key up. Most replies quote no id next to other digits, so the
 // index is made at the first question.
-func (set *idSet) isUUID(key uuid) bool {
-	if set.index.of != len(set.keys) {
-		set.index.build(set.keys)
+func (set *Set) isUUID(key uuid) bool {
+	if set.indexed != len(set.keys) {
+		set.index, set.indexed = make(map[uuid]struct{}, len(set.keys)), len(set.keys)
+		for _, key := range set.keys {
+			set.index[key] = struct{}{}
+		}
 	}
-	return set.index.has(set.keys, key)
+	_, known := set.index[key]
+	return known
 }
 
-// empty tells whether there is nothing to look for.
-func (set *idSet) empty() bool { return len(set.keys) == 0 && set.long == nil && set.short == nil }
+// HasUUIDs tells whether an id is a UUID. Then Clean leaves no UUID in a text.
+func (set *Set) HasUUIDs() bool { return len(set.keys) > 0 }
 
-// shortest is how many bytes a text has at least that has an id in it.
-func (set *idSet) shortest() int {
+// Empty tells whether there is nothing to look for.
+func (set *Set) Empty() bool { return len(set.keys) == 0 && set.long == nil && set.short == nil }
+
+// Shortest is how many bytes a text needs at the least to hold an id.
+func (set *Set) Shortest() int {
 	switch {
 	case set.short != nil:
 		return 1
@@ -98,8 +93,8 @@ func (set *idSet) shortest() int {
 	return uuidDigits
 }
 
-// clean gives the text without the ids, and how many there were.
-func (set *idSet) clean(s string) (string, int) {
+// Clean returns the text without the ids, and how many there were.
+func (set *Set) Clean(s string) (string, int) {
 	n := 0
 	if len(set.keys) > 0 && len(s) >= uuidDigits {
 		s = set.without(s, set.uuidSpans(s, set.spans[:0]), &n)
@@ -118,23 +113,23 @@ type span struct{ from, to int }
 
 // without gives the text with the spans taken out, and adds their number to n.
 // The spans are in order and do not overlap.
-func (set *idSet) without(s string, spans []span, n *int) string {
+func (set *Set) without(s string, spans []span, n *int) string {
 	if len(spans) == 0 {
 		return s
 	}
 	*n += len(spans)
 	set.spans = spans[:0]
-	b, at := set.texts.room(len(s)+len(spans)*len(removed)), 0
+	b, at := set.texts.Room(len(s)+len(spans)*len(Removed)), 0
 	for _, sp := range spans {
 		b = append(b, s[at:sp.from]...)
-		b = append(b, removed...)
+		b = append(b, Removed...)
 		at = sp.to
 	}
-	return set.texts.keep(append(b, s[at:]...))
+	return set.texts.Keep(append(b, s[at:]...))
 }
 
-// merge takes over the ids of another set.
-func (set *idSet) merge(other *idSet) {
+// Merge adds the ids of another set.
+func (set *Set) Merge(other *Set) {
 	set.keys = append(set.keys, other.keys...)
 	if other.long != nil {
 		for id := range other.long.all {
@@ -143,7 +138,7 @@ func (set *idSet) merge(other *idSet) {
 	}
 	if other.short != nil {
 		for id := range other.short.all {
-			set.addString(id)
+			set.Add(id)
 		}
 	}
 }

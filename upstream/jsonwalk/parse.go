@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 import "strings"
 
@@ -6,35 +6,33 @@ import "strings"
 // levels; the parser recurses once per level.
 const maxDepth = 100
 
-// parser checks a reply strictly by RFC 8259 (no duplicate names in an object,
-// a bounded depth) and, on the way, hands the values that a tree of nodes asks
-// for to the reply. It is an error to use it twice.
+// parser reads one text for a walker. It is used once.
 //
 // Its methods take the position to go on from and give the one after what they
 // parsed, or a negative number for a mistake: positions in registers make the
 // whole a third faster than one in memory.
 type parser struct {
 	s    string
-	keys []string // of the objects that are open and have more names than a form
-	into *reply
-	err  *Error
-	// alien: there is a string that is not UTF-8. That is told at the end,
-	// because RFC 8259 makes it no mistake of the grammar.
-	alien bool
+	keys []string // of the open objects on the slow path
+	w    *Walker
+	err  *SyntaxError
+	// invalidUTF8: a string is not UTF-8. That is told at the end, because RFC 8259
+	// makes it no mistake of the grammar.
+	invalidUTF8 bool
 }
 
 // fail notes the first mistake. It gives the negative number, so that callers
-// can return it. The text names a position and nothing of the content.
+// can return it.
 func (p *parser) fail(at int, what string) int {
 	if p.err == nil {
-		p.err = invalid("json", "%s at byte %d", what, at)
+		p.err = &SyntaxError{what, at}
 	}
 	return -1
 }
 
 // document parses the whole text as one value.
-func (p *parser) document(n *node) bool {
-	i := p.value(p.space(0), p.into.form(n), 0)
+func (p *parser) document(root *Node) bool {
+	i := p.value(p.space(0), p.w.root(root), 0)
 	if i < 0 {
 		return false
 	}
@@ -66,41 +64,43 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// value parses the value that starts at i and stands at the form's place.
-func (p *parser) value(i int, f *form, depth int) (end int) {
+// value parses the value that starts at i, at a place.
+func (p *parser) value(i int, at *place, depth int) (end int) {
 	if i >= len(p.s) {
 		return p.fail(i, "the text ends where a value is expected")
 	}
 	v := slot{from: int32(i)}
 	switch p.s[i] {
 	case '"':
-		if n := f.node; n != nil && n.id && len(n.slots) == 0 && p.into.ids.addUUID(p.s, i) {
-			return i + len(quotedUUID)
+		if n := at.node; n != nil && n.id && len(n.slots) == 0 {
+			if size := p.w.ids.AddQuoted(p.s, i); size > 0 {
+				return i + size
+			}
 		}
-		v.kind = text
+		v.kind = Text
 		end, v.esc = p.str(i)
 	case '{':
-		v.kind = object
-		end = p.object(i, f, depth+1)
+		v.kind = Object
+		end = p.object(i, at, depth+1)
 	case '[':
-		v.kind = array
-		end = p.array(i, f, depth+1)
+		v.kind = Array
+		end = p.array(i, at, depth+1)
 	case 't':
-		v.kind = boolean
+		v.kind = Bool
 		end = p.literal(i, "true")
 	case 'f':
-		v.kind = boolean
+		v.kind = Bool
 		end = p.literal(i, "false")
 	case 'n':
-		v.kind = null
+		v.kind = Null
 		end = p.literal(i, "null")
 	default:
-		v.kind = number
+		v.kind = Number
 		end = p.number(i)
 	}
-	if n := f.node; n != nil && end >= 0 && (n.id || len(n.slots) > 0) {
+	if n := at.node; n != nil && end >= 0 && (n.id || len(n.slots) > 0) {
 		v.to = int32(end)
-		p.into.capture(n, v, p.s)
+		p.w.capture(n, v, p.s)
 	}
 	return end
 }
@@ -115,25 +115,25 @@ func (p *parser) literal(i int, word string) int {
 
 // object parses an object. What it holds is checked even where no node wants
 // it: half a check would let the other half through.
-func (p *parser) object(i int, f *form, depth int) int {
+func (p *parser) object(i int, at *place, depth int) int {
 	if depth > maxDepth {
 		return p.fail(i, "nested too deeply")
 	}
 	if i = p.space(i + 1); i < len(p.s) && p.s[i] == '}' {
 		return i + 1
 	}
-	var seen kidSet
-	if f.fixed || f.node != nil && f.node.list != nil && f.node.list.keyed {
-		return p.crowd(i, f, &seen, depth)
+	var seen nameBits
+	if at.fixed || at.node.items(true) != nil {
+		return p.slowObject(i, at, &seen, depth)
 	}
 	for next := 0; ; next++ {
 		var after int
-		if next < len(f.kids) && f.kids[next].stands(p.s, i) {
-			after = i + len(f.kids[next].raw)
-		} else if next, after = p.kid(i, f, next, &seen); after < 0 {
+		if next < len(at.names) && at.names[next].matchesAt(p.s, i) {
+			after = i + len(at.names[next].raw)
+		} else if next, after = p.findName(i, at, next, &seen); after < 0 {
 			return after
 		} else if next < 0 {
-			return p.crowd(i, f, &seen, depth)
+			return p.slowObject(i, at, &seen, depth)
 		}
 		if !seen.add(next) {
 			return p.fail(after, duplicateName)
@@ -141,7 +141,7 @@ func (p *parser) object(i int, f *form, depth int) int {
 		if i = p.colon(after); i < 0 {
 			return i
 		}
-		if i = p.value(i, &f.kids[next], depth); i < 0 {
+		if i = p.value(i, &at.names[next], depth); i < 0 {
 			return i
 		}
 		if i+1 < len(p.s) && p.s[i] == ',' && p.s[i+1] > ' ' { // what next says, of compact replies
@@ -157,16 +157,16 @@ func (p *parser) object(i int, f *form, depth int) int {
 
 const duplicateName = "duplicate name in an object"
 
-// crowd parses the rest of an object whose names are not learnt: there are too
-// many, or each of them is the key of an item.
-func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
+// slowObject parses the rest of an object without the key-order cache: it has too
+// many names, or each name is the key of an item.
+func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
 	names := nameSet{base: len(p.keys)}
-	for k := range f.kids {
+	for k := range at.names {
 		if seen.has(k) {
-			names.add(&p.keys, f.kids[k].name)
+			names.add(&p.keys, at.names[k].name)
 		}
 	}
-	items := f.items(true)
+	items := at.node.items(true)
 	for more := true; more; {
 		key, after := p.key(i)
 		if after < 0 {
@@ -179,9 +179,9 @@ func (p *parser) crowd(i int, f *form, seen *kidSet, depth int) int {
 			return i
 		}
 		if items != nil {
-			i = p.member(i, f, key, depth)
+			i = p.member(i, at, key, depth)
 		} else {
-			i = p.value(i, p.into.fixed(f.node.child(key)), depth)
+			i = p.value(i, p.w.unlearnt(at.node.child(key)), depth)
 		}
 		if i < 0 {
 			return i
@@ -241,19 +241,19 @@ func (p *parser) next(i int, end byte) (after int, more bool) {
 }
 
 // array parses an array, whose elements may be the items of a list.
-func (p *parser) array(i int, f *form, depth int) int {
+func (p *parser) array(i int, at *place, depth int) int {
 	if depth > maxDepth {
 		return p.fail(i, "nested too deeply")
 	}
 	if i = p.space(i + 1); i < len(p.s) && p.s[i] == ']' {
 		return i + 1
 	}
-	each, items := p.into.each(f), f.items(false)
+	element, items := p.w.element(at), at.node.items(false)
 	for more := true; more; {
 		if items != nil {
-			i = p.item(i, each, items, depth)
+			i = p.item(i, element, items, depth)
 		} else {
-			i = p.value(i, each, depth)
+			i = p.value(i, element, depth)
 		}
 		if i < 0 {
 			return i
@@ -263,24 +263,25 @@ func (p *parser) array(i int, f *form, depth int) int {
 	return i
 }
 
-// member parses a record that stands in an object under a key.
-func (p *parser) member(i int, f *form, key string, depth int) int {
-	if f.node.list.keyID {
-		p.into.ids.addString(key)
+// member parses an item that is a member of an object.
+func (p *parser) member(i int, at *place, key string, depth int) int {
+	if at.node.list.KeyID {
+		p.w.ids.Add(key)
 	}
-	return p.item(i, p.into.each(f), f.node.list, depth)
+	return p.item(i, p.w.element(at), at.node.list, depth)
 }
 
-// item parses an element of a list and tells the reply about it.
-func (p *parser) item(i int, each *form, l *list, depth int) int {
-	p.into.clear(l.frame)
-	end := p.value(i, each, depth)
+// item parses an element of a list and tells the sink about it.
+func (p *parser) item(i int, at *place, l *List, depth int) int {
+	p.w.Clear(l.Frame)
+	p.w.sink.Begin(l.Frame)
+	end := p.value(i, at, depth)
 	if end < 0 {
 		return end
 	}
-	f := &p.into.frames[l.frame]
-	f.record = p.s[i:end]
-	if !l.done(p.into, f) {
+	f := &p.w.frames[l.Frame]
+	f.Element = p.s[i:end]
+	if !p.w.sink.End(l.Frame, f) {
 		return -1
 	}
 	return end

@@ -1,7 +1,8 @@
-package upstream
+package jsonwalk
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
+
+	"inquiry-gateway/upstream/arena"
 )
 
 // failer is what *testing.T and *rapid.T have in common here.
@@ -19,20 +22,32 @@ type failer interface {
 
 // treeGet evaluates a path the way a reply does: with the parser and a tree of
 // nodes if the path is simple, else with gjson.
-func treeGet(t failer, doc, path string) (v value, simple bool) {
+func treeGet(t failer, doc, path string) (v Value, simple bool) {
 	t.Helper()
-	keys, simple := simplePath(path, false)
+	keys, simple := SimplePath(path, false)
 	if !simple {
-		return lookup(doc, path), false
+		return Lookup(doc, path), false
 	}
-	plan := &endpointPlan{root: &node{}}
-	c := &compiler{plan: plan, root: plan.root}
-	slot := c.slot(plan.root.at(keys, frameReply))
-	r := newReply(plan, Request{})
-	if err := r.parse(doc, plan.root, frameReply); err != nil {
+	root := NewNode(0)
+	root.At(keys, 0).AddSlot(0)
+	w := walker(1)
+	if err := w.Walk(doc, root, 0); err != nil && !errors.Is(err, ErrNotUTF8) {
 		t.Fatalf("valid document refused: %v\n%s", err, doc)
 	}
-	return r.frames[frameReply].value(slot), true
+	return w.Frame(0).Value(0), true
+}
+
+// anything is a sink that wants to hear of nothing.
+type anything struct{}
+
+func (anything) Begin(int)                 {}
+func (anything) End(int, *Frame) bool      { return true }
+func (anything) AddQuoted(string, int) int { return 0 }
+func (anything) Add(string)                {}
+
+// walker has one frame with so many slots.
+func walker(slots int) *Walker {
+	return NewWalker(anything{}, anything{}, new(arena.Texts), []int{slots})
 }
 
 // sameAsGJSON compares a value with gjson's answer to the same path.
@@ -43,23 +58,23 @@ func sameAsGJSON(t failer, doc, path string) {
 		return
 	}
 	want := gjson.Get(doc, path)
-	if got.kind == missing {
+	if got.Kind == Missing {
 		if want.Exists() {
 			t.Fatalf("%q: nothing found, gjson has %q\n%s", path, want.Raw, doc)
 		}
 		return
 	}
-	if got.raw != want.Raw || got.kind != fromGJSON(want).kind {
-		t.Fatalf("%q: got %q, gjson has %q\n%s", path, got.raw, want.Raw, doc)
+	if got.Raw != want.Raw || got.Kind != FromGJSON(want).Kind {
+		t.Fatalf("%q: got %q, gjson has %q\n%s", path, got.Raw, want.Raw, doc)
 	}
 	// gjson joins half a pair with whatever escape follows; encoding/json and
 	// this package do not.
-	if got.kind == text && !strings.Contains(strings.ToLower(got.raw), `\ud`) && got.String() != want.String() {
+	if got.Kind == Text && !strings.Contains(strings.ToLower(got.Raw), `\ud`) && got.String() != want.String() {
 		t.Fatalf("%q: got %q, gjson has %q", path, got.String(), want.String())
 	}
-	if got.kind == text {
+	if got.Kind == Text {
 		var std string
-		if err := json.Unmarshal([]byte(got.raw), &std); err != nil || std != got.String() {
+		if err := json.Unmarshal([]byte(got.Raw), &std); err != nil || std != got.String() {
 			t.Fatalf("%q: got %q, encoding/json has %q (%v)", path, got.String(), std, err)
 		}
 	}
@@ -132,7 +147,7 @@ func TestTreeEqualsGJSON(t *testing.T) {
 			}
 		}
 		path := strings.Join(keys, ".")
-		if checkPath(path) != nil {
+		if CheckPath(path) != nil {
 			return
 		}
 		sameAsGJSON(t, doc, path)
@@ -155,23 +170,23 @@ func FuzzTree(f *testing.F) {
 	f.Add(`{"\u0061":"\ud83d\ude00"}`, "a")
 	f.Add(`{"a":[{"b":1}],"1":2}`, "a.0.b")
 	f.Fuzz(func(t *testing.T, doc, path string) {
-		p := parser{s: doc, into: newReply(&endpointPlan{}, Request{})}
-		ok := p.document(nil)
+		err := walker(0).Walk(doc, nil, 0)
+		ok := err == nil || errors.Is(err, ErrNotUTF8)
 		valid := gjson.Valid(doc)
 		if ok && !valid {
 			t.Fatalf("accepted what gjson refuses: %q", doc)
 		}
 		if !ok {
 			// Stricter than gjson in two points only.
-			if valid && !strings.Contains(p.err.Error(), "duplicate") && !strings.Contains(p.err.Error(), "nested") {
-				t.Fatalf("refused what gjson accepts: %v: %q", p.err, doc)
+			if valid && !strings.Contains(err.Error(), "duplicate") && !strings.Contains(err.Error(), "nested") {
+				t.Fatalf("refused what gjson accepts: %v: %q", err, doc)
 			}
 			return
 		}
 		if !json.Valid([]byte(doc)) && utf8.ValidString(doc) {
 			t.Fatalf("accepted what encoding/json refuses: %q", doc)
 		}
-		if checkPath(path) == nil && utf8.ValidString(doc) {
+		if CheckPath(path) == nil && utf8.ValidString(doc) {
 			sameAsGJSON(t, doc, path)
 		}
 	})
@@ -182,8 +197,8 @@ func FuzzPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		err := checkPath(path)
-		keys, simple := simplePath(path, true)
+		err := CheckPath(path)
+		keys, simple := SimplePath(path, true)
 		if simple && err != nil {
 			t.Errorf("%q is simple %q and wrong: %v", path, keys, err)
 		}
@@ -201,7 +216,7 @@ func TestCheckPath(t *testing.T) {
 		`a\`: "backslash", "a.#(b": "unbalanced", "a)": "unbalanced", "a.{b": "unbalanced", "@nope": "unknown modifier", "a.@": "unknown modifier",
 		"#x": "followed by", `a.#(b=="x)`: "quotation mark", `!"x"`: "default", "{a}b": "followed by", "a.#(b]": "unbalanced",
 	} {
-		err := checkPath(path)
+		err := CheckPath(path)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%q: want %q, got %v", path, says, err)
 		}
@@ -219,16 +234,12 @@ func TestParserRefuses(t *testing.T) {
 		strings.Repeat("[", 1_000_000):                                "deep",
 		`{` + manyMembers(500) + `,"k7":0}`:                           "duplicate",
 	} {
-		p := parser{s: doc, into: newReply(&endpointPlan{}, Request{})}
-		if p.document(nil) {
-			t.Errorf("accepted %.40q", doc)
-		} else if !strings.Contains(p.err.Error(), says) {
-			t.Errorf("%.40q: %v, want %q", doc, p.err, says)
+		if err := walker(0).Walk(doc, nil, 0); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.40q: %v, want %q", doc, err, says)
 		}
 	}
-	good := parser{s: `{` + manyMembers(500) + `}`, into: newReply(&endpointPlan{}, Request{})}
-	if !good.document(nil) {
-		t.Errorf("many names refused: %v", good.err)
+	if err := walker(0).Walk(`{`+manyMembers(500)+`}`, nil, 0); err != nil {
+		t.Errorf("many names refused: %v", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 import (
 	"math/bits"
@@ -31,7 +31,7 @@ func (p *parser) str(start int) (end int, esc bool) {
 		switch c := s[i]; {
 		case c == '"':
 			if high&highs != 0 && !utf8.ValidString(s[start:i]) {
-				p.alien = true
+				p.invalidUTF8 = true
 			}
 			return i + 1, esc
 		case c == '\\':
@@ -122,3 +122,5 @@ func digits(s string, i int) int {
 	}
 	return i
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

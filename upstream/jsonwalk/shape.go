@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 import (
 	"strings"
@@ -12,37 +12,37 @@ const (
 	shapeName  = 64
 )
 
-// walkShape calls visit with the path and kind of every value in a record that
+// WalkShape calls visit with the path and kind of every value in a record that
 // is no object or array, or an empty one. Elements of arrays share one path with
 // a # in it. path is valid during the call only.
-func walkShape(record string, visit func(path []byte, k kind)) {
-	walkValue(make([]byte, 0, 128), fromGJSON(gjson.Parse(record)), 0, visit)
+func WalkShape(record string, visit func(path []byte, k Kind)) {
+	walkValue(make([]byte, 0, 128), FromGJSON(gjson.Parse(record)), 0, visit)
 }
 
 // walkValue appends to path in place; siblings overwrite each other's part of
 // it.
-func walkValue(path []byte, v value, depth int, visit func([]byte, kind)) {
-	if v.kind != object && v.kind != array || depth == shapeDepth {
-		visit(path, v.kind)
+func walkValue(path []byte, v Value, depth int, visit func([]byte, Kind)) {
+	if v.Kind != Object && v.Kind != Array || depth == shapeDepth {
+		visit(path, v.Kind)
 		return
 	}
 	empty := true
-	gjson.Parse(v.raw).ForEach(func(key, item gjson.Result) bool {
+	gjson.Parse(v.Raw).ForEach(func(key, item gjson.Result) bool {
 		empty = false
 		next := path
 		if len(next) > 0 {
 			next = append(next, '.')
 		}
-		if v.kind == array {
-			next = append(next, each...)
+		if v.Kind == Array {
+			next = append(next, Each...)
 		} else {
 			next = append(next, shapeKey(key.Str)...)
 		}
-		walkValue(next, fromGJSON(item), depth+1, visit)
+		walkValue(next, FromGJSON(item), depth+1, visit)
 		return true
 	})
 	if empty && len(path) > 0 {
-		visit(path, v.kind)
+		visit(path, v.Kind)
 	}
 }
 

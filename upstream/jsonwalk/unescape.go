@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 import (
 	"strings"
@@ -62,7 +62,11 @@ func pair(high rune, s string) (rune, string) {
 // hex4 reads the four digits after \u, which the parser has checked.
 func hex4(s string) (r rune) {
 	for i := range 4 {
-		r = r<<4 | rune(hexDash(s[i])-1)
+		c := rune(s[i])
+		if c > '9' {
+			c += 9 // the low bits of letters begin at 1
+		}
+		r = r<<4 | c&0xf
 	}
 	return r
 }

@@ -1,62 +1,16 @@
-package upstream
+package leakguard
 
-import (
-	"math/bits"
-	"math/rand/v2"
-	"strings"
-)
+import "strings"
 
 // uuid is the value of 32 hexadecimal digits.
 type uuid struct{ high, low uint64 }
-
-// uuidIndex finds a UUID among many. It is a table of their numbers in the list,
-// plus one, with the next free place for one whose own is taken. A map would
-// cost four times as much, and its memory could not be used for the next list.
-type uuidIndex struct {
-	of     int // keys that are in it
-	places []uint32
-	seed   uint64 // nobody can choose ids that share a place
-}
-
-// build makes the table, at most half full.
-func (x *uuidIndex) build(keys []uuid) {
-	size := 1 << bits.Len(uint(2*len(keys)))
-	if cap(x.places) < size {
-		x.places = make([]uint32, size)
-	}
-	x.places = x.places[:size]
-	clear(x.places)
-	x.of, x.seed = len(keys), rand.Uint64()|1
-	for i, key := range keys {
-		at := x.place(key)
-		for x.places[at] != 0 && keys[x.places[at]-1] != key {
-			at = (at + 1) & (size - 1)
-		}
-		x.places[at] = uint32(i + 1)
-	}
-}
-
-// place is where a key stands if nobody else does.
-func (x *uuidIndex) place(key uuid) int {
-	high, low := bits.Mul64(key.high^x.seed, key.low^bits.RotateLeft64(x.seed, 32))
-	return int(high^low) & (len(x.places) - 1)
-}
-
-func (x *uuidIndex) has(keys []uuid, key uuid) bool {
-	for at := x.place(key); x.places[at] != 0; at = (at + 1) & (len(x.places) - 1) {
-		if keys[x.places[at]-1] == key {
-			return true
-		}
-	}
-	return false
-}
 
 // uuidDigits is how many hexadecimal digits a UUID has.
 const uuidDigits = 32
 
 // uuidSpans finds the UUIDs in a text. It looks at every 32nd byte only: a UUID
 // is at least that long, so one of its bytes is among them.
-func (set *idSet) uuidSpans(s string, spans []span) []span {
+func (set *Set) uuidSpans(s string, spans []span) []span {
 	for i := uuidDigits - 1; i < len(s); {
 		if hexDash(s[i]) == 0 {
 			i += uuidDigits
@@ -81,7 +35,7 @@ func (set *idSet) uuidSpans(s string, spans []span) []span {
 // If there are no more digits than one has, those are it. Among more of them it
 // may begin anywhere: only what is known can be told apart, and then whatever
 // is left that could be one.
-func (set *idSet) uuidsIn(s string, from int, spans []span) []span {
+func (set *Set) uuidsIn(s string, from int, spans []span) []span {
 	switch digits := len(s) - from - strings.Count(s[from:], "-"); {
 	case digits < uuidDigits:
 		return spans
@@ -154,20 +108,28 @@ func uuid36(s string) (key uuid, ok bool) {
 	return uuid{a<<32 | b, c<<32 | d}, badA|badB|badC|badD == 0
 }
 
-// quotedUUID is how long a UUID is in a reply.
+// quotedUUID has the length of a UUID in a reply.
 const quotedUUID = `"6f1c2a34-1111-4222-8333-9444555666aa"`
 
-// addUUID takes the id if what stands at i is the usual notation of one, in
-// quotation marks. Then it is a valid string, too.
-func (set *idSet) addUUID(s string, i int) bool {
-	if len(s)-i < len(quotedUUID) || s[i+len(quotedUUID)-1] != '"' {
-		return false
+// usualIDs is how many ids a set has room for at first: 1 KiB.
+const usualIDs = 64
+
+// AddQuoted adds the id if a UUID in its usual notation and in quotation marks
+// starts at s[i]; that is a valid JSON string, too. It returns the length of what
+// it read, 0 if it is something else.
+func (set *Set) AddQuoted(s string, i int) int {
+	if len(s)-i < len(quotedUUID) || s[i] != '"' || s[i+len(quotedUUID)-1] != '"' {
+		return 0
 	}
 	key, ok := uuid36(s[i+1 : i+len(quotedUUID)-1])
-	if ok {
-		set.keys = append(set.keys, key)
+	if !ok {
+		return 0
 	}
-	return ok
+	if set.keys == nil {
+		set.keys = make([]uuid, 0, usualIDs)
+	}
+	set.keys = append(set.keys, key)
+	return len(quotedUUID)
 }
 
 // four gives the four bytes at i, the first one highest.
@@ -175,6 +137,9 @@ func four(s string, i int) uint64 {
 	b := s[i : i+4]
 	return uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
 }
+
+// ones has a 1 in each of its bytes.
+const ones = 0x0101010101010101
 
 // hex8 reads eight hexadecimal digits, one in each byte of w. bad is 0 if all of
 // them are digits. Each step does the same to all eight bytes, and none carries

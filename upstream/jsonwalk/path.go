@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// each stands for `#` in a path: every element of an array.
-const each = "#"
+// Each stands for `#` in a path: every element of an array.
+const Each = "#"
 
-// simplePath splits a path that names nothing but keys into those keys. A path
+// SimplePath splits a path that names nothing but keys into those keys. A path
 // with an index, a wildcard, a query, a modifier or a pipe is not simple and is
 // left to gjson; so is `#` unless hashes are allowed, because only a list of
 // ids has a use for several values.
-func simplePath(path string, hashes bool) ([]string, bool) {
+func SimplePath(path string, hashes bool) ([]string, bool) {
 	var keys []string
 	var key strings.Builder
 	plain := false // the key holds something that is not a digit
@@ -44,7 +44,7 @@ func simplePath(path string, hashes bool) ([]string, bool) {
 			key.WriteByte(path[i])
 			plain = true
 			if path[i] == '#' && key.Len() == 1 {
-				return nil, false // a key that is called "#" must not become each
+				return nil, false // a key that is called "#" must not become Each
 			}
 		case plainByte(c):
 			key.WriteByte(c)
@@ -65,9 +65,9 @@ func plainByte(c byte) bool {
 		c == '_' || c == '-' || c == '$' || c == ' ' || c == '/' || c >= 0x80
 }
 
-// checkPath finds what is wrong with a GJSON path without a document to try it
+// CheckPath finds what is wrong with a GJSON path without a document to try it
 // on. gjson itself never complains: it answers that nothing is there.
-func checkPath(path string) error {
+func CheckPath(path string) error {
 	if path == "" {
 		return errors.New("the GJSON path is empty")
 	}

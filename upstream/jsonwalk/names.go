@@ -1,4 +1,4 @@
-package upstream
+package jsonwalk
 
 // nameSet finds duplicate names in one object. The names of all open objects
 // share one stack; this one's start at base.

@@ -1,0 +1,126 @@
+package jsonwalk
+
+import "inquiry-gateway/upstream/arena"
+
+// Node is a place in a document whose value is wanted. The nodes of one kind of
+// document form a tree that the parser follows, so that one pass checks the text
+// and finds all values. A tree is built once and is read-only afterwards. The
+// zero value is the root of an empty tree.
+type Node struct {
+	children []child
+	lengths  uint64 // bit n: a child's key has n (mod 64) bytes; most keys stop here
+	each     *Node  // the elements, should the value be an array
+	list     *List  // the elements are items, of which the sink is told
+	frame    int    // which frame the slots are in
+	slots    []int  // the value goes here
+	id       bool   // the value is an internal id
+}
+
+// child is the node under one key. There are few, so a slice beats a map.
+type child struct {
+	key  string
+	node *Node
+}
+
+// List marks an array, or the members of an object, whose elements are items.
+type List struct {
+	Frame int  // of the elements
+	Keyed bool // the items are the members of an object
+	KeyID bool // whose keys are internal ids
+}
+
+// NewNode returns the root of a tree whose values belong to a frame.
+func NewNode(frame int) *Node { return &Node{frame: frame} }
+
+// SetList makes the elements at the node the items of a list, and returns the root
+// of each of them: element, unless the tree has one already.
+func (n *Node) SetList(l List, element *Node) *Node {
+	n.list = &l
+	if n.each == nil {
+		n.each = element
+	}
+	return n.each
+}
+
+// AddSlot makes the value at the node go into a slot of its frame.
+func (n *Node) AddSlot(slot int) { n.slots = append(n.slots, slot) }
+
+// MarkID makes the value at the node an internal id.
+func (n *Node) MarkID() { n.id = true }
+
+// Frame is the number of the frame that the node's value belongs to.
+func (n *Node) Frame() int { return n.frame }
+
+// At returns the node under the keys, and makes it where it is missing. [Each]
+// as a key means the elements of an array.
+func (n *Node) At(keys []string, frame int) *Node {
+	for _, key := range keys {
+		n = n.step(key, frame)
+	}
+	return n
+}
+
+func (n *Node) step(key string, frame int) *Node {
+	if key == Each {
+		if n.each == nil {
+			n.each = NewNode(frame)
+		}
+		return n.each
+	}
+	if next := n.child(key); next != nil {
+		return next
+	}
+	next := NewNode(frame)
+	n.children = append(n.children, child{key, next})
+	n.lengths |= 1 << (uint(len(key)) & 63)
+	return next
+}
+
+// child returns the node for a key. It works on nil, because most of a document
+// is not wanted.
+func (n *Node) child(key string) *Node {
+	if n == nil || n.lengths&(1<<(uint(len(key))&63)) == 0 {
+		return nil
+	}
+	for i := range n.children {
+		if n.children[i].key == key {
+			return n.children[i].node
+		}
+	}
+	return nil
+}
+
+// items returns the list whose items are in an array, or in an object if keyed.
+func (n *Node) items(keyed bool) *List {
+	if n == nil || n.list == nil || n.list.Keyed != keyed {
+		return nil
+	}
+	return n.list
+}
+
+// Frame holds the values of one element of a list. Each level of lists has one.
+type Frame struct {
+	Element string       // the whole element; valid at [Sink.End]
+	Texts   *arena.Texts // for texts that have to be made
+
+	text  string // that the slots are positions in
+	slots []slot
+}
+
+// slot is where a value stands. Positions instead of values cost the garbage
+// collector nothing. The zero value is a missing one.
+type slot struct {
+	from, to int32
+	kind     Kind
+	esc      bool
+}
+
+func (s slot) of(text string) Value {
+	return Value{Raw: text[s.from:s.to], Kind: s.kind, esc: s.esc}
+}
+
+// Value returns the value in a slot.
+func (f *Frame) Value(slot int) Value { return f.slots[slot].of(f.text) }
+
+// IsObject tells whether the element is an object.
+func (f *Frame) IsObject() bool { return f.Element[0] == '{' }

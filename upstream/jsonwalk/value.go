@@ -1,0 +1,113 @@
+package jsonwalk
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"inquiry-gateway/upstream/arena"
+)
+
+// Value is one JSON value as it stands in the text. The zero value is a missing
+// one.
+type Value struct {
+	Raw  string // without white space around it; a string's quotation marks included
+	Kind Kind
+	esc  bool // a string with a backslash in it
+}
+
+// Kind is the type of a JSON value. The order matters: see Present and Scalar.
+type Kind uint8
+
+// The kinds.
+const (
+	Missing Kind = iota
+	Null
+	Bool
+	Number
+	Text
+	Object
+	Array
+)
+
+// String names a kind for people.
+func (k Kind) String() string {
+	return [...]string{"missing", "null", "boolean", "number", "string", "object", "array"}[k]
+}
+
+// Present tells whether there is a value, and it is not null.
+func (v Value) Present() bool { return v.Kind > Null }
+
+// Scalar tells whether the value can be written as one string.
+func (v Value) Scalar() bool { return v.Kind >= Bool && v.Kind <= Text }
+
+// String is the text of a string, or a number or truth value as it is written: a
+// number is never converted, so none of its digits are lost.
+func (v Value) String() string {
+	switch {
+	case v.Kind != Text:
+		return v.Raw
+	case v.esc:
+		return unescape(v.Raw[1 : len(v.Raw)-1])
+	}
+	return v.Raw[1 : len(v.Raw)-1]
+}
+
+// In is String with the memory for a text that has to be made.
+func (v Value) In(texts *arena.Texts) string {
+	if v.Kind == Text && v.esc {
+		s := v.Raw[1 : len(v.Raw)-1]
+		return texts.Keep(appendUnescaped(texts.Room(len(s)), s)) // no escape is shorter than what it means
+	}
+	return v.String()
+}
+
+// Each calls visit with the elements of an array or the members' values of an
+// object, until visit returns false. Another value has none.
+func (v Value) Each(visit func(Value) bool) {
+	if v.Kind == Array || v.Kind == Object {
+		gjson.Parse(v.Raw).ForEach(func(_, item gjson.Result) bool { return visit(FromGJSON(item)) })
+	}
+}
+
+// Scalars calls visit with the text of every string and number in a value, at any
+// depth.
+func (v Value) Scalars(visit func(string)) {
+	switch v.Kind {
+	case Text, Number:
+		visit(v.String())
+	case Array, Object:
+		v.Each(func(item Value) bool { item.Scalars(visit); return true })
+	case Missing, Null, Bool:
+	}
+}
+
+// Lookup evaluates a GJSON path that is not simple, see [SimplePath].
+func Lookup(raw, path string) Value { return FromGJSON(gjson.Get(raw, path)) }
+
+// FromGJSON converts what gjson found.
+func FromGJSON(r gjson.Result) Value {
+	v := Value{Raw: r.Raw}
+	switch r.Type {
+	case gjson.Null:
+		if r.Exists() {
+			v.Kind = Null
+		}
+	case gjson.False, gjson.True:
+		v.Kind = Bool
+	case gjson.Number:
+		v.Kind = Number
+		if v.Raw == "" { // a count, made by gjson itself
+			v.Raw = r.String()
+		}
+	case gjson.String:
+		v.Kind = Text
+		v.esc = strings.IndexByte(v.Raw, '\\') >= 0
+	case gjson.JSON:
+		v.Kind = Object
+		if r.IsArray() {
+			v.Kind = Array
+		}
+	}
+	return v
+}

@@ -1,0 +1,113 @@
+// Package jsonwalk reads JSON strictly and hands the wanted values to a sink, in
+// one pass.
+//
+// Strict means RFC 8259 in UTF-8, no name twice in an object, and a bounded depth.
+// What is wanted is a tree of [Node]. The package knows nothing of what the values
+// are for.
+package jsonwalk
+
+import (
+	"errors"
+	"fmt"
+
+	"inquiry-gateway/upstream/arena"
+)
+
+// ErrStopped is returned by [Walker.Walk] when the sink has ended the walk.
+var ErrStopped = errors.New("the walk was stopped")
+
+// ErrNotUTF8 is returned by [Walker.Walk] for a text that is valid JSON otherwise.
+var ErrNotUTF8 = errors.New("a string is not UTF-8")
+
+// SyntaxError is what [Walker.Walk] returns for a text that is not strict JSON.
+// It holds a position and nothing of the text.
+type SyntaxError struct {
+	What string
+	At   int // byte, from 0
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.What, e.At) }
+
+// Sink hears of the elements of lists.
+type Sink interface {
+	// Begin is called before each element.
+	Begin(frame int)
+	// End is called after each element with its values. False ends the walk.
+	End(frame int, element *Frame) bool
+}
+
+// IDs takes the internal ids.
+type IDs interface {
+	// AddQuoted adds an id in quotation marks that starts at s[i], if it can tell
+	// that it is one and a valid JSON string, and returns its length; else 0.
+	AddQuoted(s string, i int) int
+	// Add adds any other id.
+	Add(id string)
+}
+
+// Walker reads texts that follow the same trees. It is not safe for concurrent
+// use, but a sink may walk a part of an element within End.
+type Walker struct {
+	frames []Frame
+	sink   Sink
+	ids    IDs
+
+	roots  []*place // of whole texts
+	blank  place    // where no value is wanted and nothing is learnt
+	learnt int      // names and places in all roots
+}
+
+// NewWalker returns a walker with as many frames as sizes, each with so many
+// slots. texts is the memory of texts that have to be made.
+func NewWalker(sink Sink, ids IDs, texts *arena.Texts, sizes []int) *Walker {
+	w := &Walker{frames: make([]Frame, len(sizes)), sink: sink, ids: ids, blank: place{fixed: true}}
+	all := 0
+	for _, n := range sizes {
+		all += n
+	}
+	slots := make([]slot, all)
+	for i, n := range sizes {
+		w.frames[i] = Frame{slots: slots[:n:n], Texts: texts}
+		slots = slots[n:]
+	}
+	return w
+}
+
+// Frame returns a frame. Its values are those of the last element.
+func (w *Walker) Frame(i int) *Frame { return &w.frames[i] }
+
+// Clear makes all values of a frame missing.
+func (w *Walker) Clear(frame int) { clear(w.frames[frame].slots) }
+
+// Walk reads a text whose values go into the frames from first on. It returns a
+// [*SyntaxError], [ErrNotUTF8] or [ErrStopped].
+func (w *Walker) Walk(text string, root *Node, first int) error {
+	for i := first; i < len(w.frames); i++ {
+		w.frames[i].text = text
+	}
+	p := parser{s: text, w: w}
+	switch {
+	case !p.document(root) && p.err == nil:
+		return ErrStopped
+	case p.err != nil:
+		return p.err
+	case p.invalidUTF8:
+		return ErrNotUTF8
+	}
+	return nil
+}
+
+// capture puts a value where its node wants it.
+func (w *Walker) capture(n *Node, v slot, text string) {
+	for _, i := range n.slots {
+		w.frames[n.frame].slots[i] = v
+	}
+	switch {
+	case !n.id:
+	case v.kind == Text || v.kind == Number:
+		w.ids.Add(v.of(text).String())
+	default:
+		v.of(text).Scalars(w.ids.Add)
+	}
+}

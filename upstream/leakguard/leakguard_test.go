@@ -1,0 +1,131 @@
+package leakguard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func idsOf(ids ...string) *Set {
+	set := &Set{}
+	for _, id := range ids {
+		set.Add(id)
+	}
+	return set
+}
+
+func TestGuardCleans(t *testing.T) {
+	const id = "6f1c2a34-1111-4222-8333-9444555666aa"
+	for _, tc := range []struct {
+		ids      string
+		in, want string
+		n        int
+	}{
+		{id, id, "[removed]", 1},
+		{id, "see " + id + ".", "see [removed].", 1},
+		{id, "see " + strings.ToUpper(id), "see [removed]", 1},
+		{id, "see " + strings.ReplaceAll(id, "-", "") + "!", "see [removed]!", 1},
+		{strings.ReplaceAll(id, "-", ""), "see {" + id + "}", "see {[removed]}", 1},
+		{"{" + strings.ToUpper(id) + "}", "see " + id, "see [removed]", 1},
+		{id, "abc" + id + "def", "abc[removed]def", 1},
+		{id, id + id, "[removed][removed]", 2},
+		{id, "티켓" + id + "번", "티켓[removed]번", 1},
+		{id, "6f1c2a34-1111-4222-8333-9444555666ab", "[removed]", 1}, // of a record that is not in this reply
+		{"INC0010001", "6f1c2a34-1111-4222-8333-9444555666ab", "6f1c2a34-1111-4222-8333-9444555666ab", 0},
+		{id, strings.Repeat("-", 200), strings.Repeat("-", 200), 0},
+		{"INC0010001", "about INC0010001, again", "about [removed], again", 1},
+		{"INC0010001", "xINC0010001x", "x[removed]x", 1},
+		{"INC0010001", "INC00100012", "INC00100012", 0},
+		{"100234", "INC100234", "INC[removed]", 1},
+		{"100234", "call 01002345", "call 01002345", 0},
+		{"abcd abcdef", "xabcdefx", "x[removed]x", 1},
+		{"7", "7 of 2017, no. 7", "[removed] of 2017, no. [removed]", 2},
+		{"a-1", "xa-1 a-1 a-12", "xa-1 [removed] a-12", 1},
+		{"7", "7번", "7번", 0},
+		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]" + strings.Repeat("x", 44), 1},
+		{"INC001 INC0012 INC00123x", "INC00123x INC0012 INC001", "[removed] [removed] [removed]", 3},
+	} {
+		got, n := idsOf(strings.Fields(tc.ids)...).Clean(tc.in)
+		if got != tc.want || n != tc.n {
+			t.Errorf("%s in %q: %q, %d", tc.ids, tc.in, got, n)
+		}
+	}
+	if set := idsOf("", "  "); !set.Empty() {
+		t.Error("an empty id counts as one")
+	}
+}
+
+// The short way of reading a UUID finds what the long one finds.
+func TestUUID36(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(
+			rapid.StringMatching(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`),
+			rapid.StringMatching(`[0-9a-gA-G-]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f@-]{12}`),
+			rapid.StringN(36, 36, 36), rapid.String(),
+		).Draw(t, "s")
+		key, ok := uuid36(s)
+		want, n := uuidAt(s)
+		if ok && (n != 36 || key != want) {
+			t.Fatalf("%q: %x, want %x", s, key, want)
+		}
+		if !ok && n == 36 && len(s) == 36 && strings.Count(s, "-") == 4 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+			t.Fatalf("%q is one", s)
+		}
+	})
+}
+
+// Wherever a UUID or a longer id stands in whatever text, it is gone after.
+func TestGuardFindsEveryPosition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.OneOf(
+			rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+			rapid.StringMatching(`[0-9a-f]{32}`),
+			rapid.StringMatching(`[A-Z]{2,4}[0-9]{4,9}[A-Z]`),
+		).Draw(t, "id")
+		filler := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9a-f-]{0,80}`), rapid.StringMatching(`[a-z ]{0,80}`))
+		text := filler.Draw(t, "before") + id + filler.Draw(t, "after")
+		got, n := idsOf(id, "OTHER0001X", "11111111-2222-3333-4444-555555555555").Clean(text)
+		if n == 0 || strings.Contains(got, id) {
+			t.Fatalf("%q left in %q", id, got)
+		}
+	})
+}
+
+func FuzzGuard(f *testing.F) {
+	f.Add("6f1c2a34-1111-4222-8333-9444555666aa", "x 6f1c2a34-1111-4222-8333-9444555666aa")
+	f.Add("12", "12 1212 12")
+	f.Add("ab{}", "ab{}ab{}")
+	f.Fuzz(func(t *testing.T, id, text string) {
+		got, n := idsOf(id).Clean(text)
+		if n == 0 && got != text || n > 0 && len(got) == 0 {
+			t.Errorf("%q in %q: %q, %d", id, text, got, n)
+		}
+	})
+}
+
+// BenchmarkGuardSequence supports the decision to keep ids by first bytes and
+// length: ids in sequence, as ticket systems number them, must not make the
+// search slower the more there are.
+func BenchmarkGuardSequence(b *testing.B) {
+	text := strings.Repeat("As said in INC0004711 and INC9999999, the parcel 0104 is late. ", 8)
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			ids := make([]string, n)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("INC%07d", i+4000)
+			}
+			for b.Loop() {
+				set := Set{}
+				for _, id := range ids {
+					set.Add(id)
+				}
+				for range n {
+					set.Clean(text)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
+		})
+	}
+}
