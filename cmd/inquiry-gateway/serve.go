@@ -102,6 +102,7 @@ func checkCommand() *cli.Command {
 // that what is in the named files is checked too.
 func checkParts(cfg config.Config) (err error) {
 	a := &app{outlets: outlets{logger: slog.New(slog.DiscardHandler)}, registry: newRegistry()}
+	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
