@@ -35,10 +35,6 @@ func (c *Client) sharesConnections(o *Client) bool {
 	return reflect.DeepEqual(c.cfg.connection(), o.cfg.connection())
 }
 
-// ReplacedBy closes the idle connections that next does not use; nil uses none.
-// It is called when c's last fetch is over.
-func (c *Client) ReplacedBy(next *Client) {
-	if next == nil || next.http != c.http {
-		c.Close()
-	}
-}
+// GoesOnIn tells whether next uses the connections of c, which are not to be
+// closed then.
+func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.http == c.http }

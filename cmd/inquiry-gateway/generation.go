@@ -146,15 +146,23 @@ func (a *app) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options)
 // close ends what the parts run by themselves and next does not go on with.
 // Requests that still use them finish with what they have.
 func (gen *generation) close(next *generation) {
-	if gen.keys != nil && gen.keys != next.keys && gen.keys.close != nil {
-		gen.keys.close()
+	for _, end := range gen.ends(next) {
+		end()
 	}
-	if gen.client != nil {
-		gen.client.ReplacedBy(next.client)
+}
+
+// ends is what close has to do.
+func (gen *generation) ends(next *generation) (all []func()) {
+	if gen.keys != nil && gen.keys != next.keys && gen.keys.close != nil {
+		all = append(all, gen.keys.close)
+	}
+	if gen.client != nil && !gen.client.GoesOnIn(next.client) {
+		all = append(all, gen.client.Close)
 	}
 	if gen.public != nil {
-		gen.public.Close()
+		all = append(all, gen.public.Close)
 	}
+	return all
 }
 
 func loadCertificate(c config.TLS) (*tls.Certificate, error) {

@@ -165,7 +165,7 @@ func (a *app) replace(ctx context.Context, old *generation) (waiting []string, e
 	if next.keys != old.keys {
 		a.reloads.keys = nil
 	}
-	a.reloads.retired.Go(func() { retire(ctx, old, next) })
+	a.retire(ctx, old, next)
 	return waiting, nil
 }
 
@@ -189,11 +189,19 @@ func (a *app) takeOver(gen *generation) error {
 }
 
 // retire closes what next does not go on with when the last request of old must
-// be over.
-func retire(ctx context.Context, old, next *generation) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(old.cfg.RequestTimeout + writeSlack):
+// be over. Mostly there is nothing, and old is free at once.
+func (a *app) retire(ctx context.Context, old, next *generation) {
+	ends, last := old.ends(next), old.cfg.RequestTimeout+writeSlack
+	if len(ends) == 0 {
+		return
 	}
-	old.close(next)
+	a.reloads.retired.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(last):
+		}
+		for _, end := range ends {
+			end()
+		}
+	})
 }
