@@ -151,7 +151,7 @@ func TestCheckAgainstWhatRuns(t *testing.T) {
 	p.write("next.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\ncache: {buyer: {ttl: 2h}}\n"+
 		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.app.current.Load().cfg.Upstream.BaseURL, 1))
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.ops.url())
-	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
+	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h +reload$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 }
