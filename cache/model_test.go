@@ -316,7 +316,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 			w.der = derivation
 		}
 		for _, r := range []redis.UniversalClient{rdb, cut, nil} {
-			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: w.der, Prefix: fmt.Sprint("run", prefix)})
+			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: w.der, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
 			if err != nil {
 				t.Fatal(err)
 			}
