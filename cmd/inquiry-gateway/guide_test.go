@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,5 +44,34 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "mended.yaml"), "--live", "--buyer", "acme", "--seller", "hanriver")
 	if code != 0 || !strings.Contains(out, "buyer acme: good, 24 records") || !strings.Contains(string(guide), "buyer acme: good, 24 records") {
 		t.Errorf("check: exit code %d: %s%s", code, out, errOut)
+	}
+}
+
+// Each guarantee of the README names tests of this package.
+func TestGuaranteesNameTests(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, text...)
+	}
+	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(readme, -1)
+	if len(names) < 20 {
+		t.Errorf("the README names %d tests", len(names))
+	}
+	for _, name := range names {
+		if !bytes.Contains(tests, append(append([]byte("\nfunc "), name[1]...), '(')) {
+			t.Errorf("there is no %s", name[1])
+		}
 	}
 }

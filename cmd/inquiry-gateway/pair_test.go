@@ -199,18 +199,18 @@ func (p *program) redisState() string {
 	return p.app.readiness().Parts["redis"]
 }
 
-// aclOf reads the one line of the README that makes the gateway's user, as the
+// aclOf reads the one line of the docs that makes the gateway's user, as the
 // arguments of a command.
 func aclOf(t *testing.T, password string) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	doc, err := os.ReadFile("../../deploy/docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(readme), "redis-cli ACL SETUSER")
+	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
 	line, _, ended := strings.Cut(rest, "\n```")
 	if !found || !ended {
-		t.Fatal("the README names no user for Redis")
+		t.Fatal("deploy/docs/redis.md names no user for Redis")
 	}
 	line = strings.NewReplacer("\\\n", " ", "\\", "", "'", "", "PASSWORD", password).Replace(line)
 	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	readme    = "../../README.md"
+	readme    = "../docs/metrics.md"
 	dashboard = "../grafana/inquiry-gateway.json"
 )
 
-var update = flag.Bool("update", false, "write the table of metrics into README.md")
+var update = flag.Bool("update", false, "write the table of metrics into deploy/docs/metrics.md")
 
 // TestSeries holds rules, dashboard, runbook and README against what the running
 // program exposes.
@@ -30,7 +30,7 @@ func TestSeries(t *testing.T) {
 	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
 	t.Run("and so are the runbook's commands", func(t *testing.T) { checkCommands(t, binary) })
-	t.Run("are in README.md", func(t *testing.T) { checkTable(t, exposed) })
+	t.Run("are in the docs", func(t *testing.T) { checkTable(t, exposed) })
 }
 
 // exposedFamilies runs everything and makes it count: a metric with labels
@@ -124,7 +124,7 @@ func checkTable(t *testing.T, exposed map[string]live.Family) {
 	before, rest, opened := strings.Cut(string(text), begin)
 	table, after, closed := strings.Cut(rest, end)
 	if !opened || !closed {
-		t.Fatalf("README.md has no table between %q and %q", begin, end)
+		t.Fatalf("deploy/docs/metrics.md has no table between %q and %q", begin, end)
 	}
 	want := metricsTable(exposed)
 	if table == want {
@@ -136,7 +136,7 @@ func checkTable(t *testing.T, exposed map[string]live.Family) {
 		}
 		return
 	}
-	t.Errorf("the table in README.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
+	t.Errorf("the table in deploy/docs/metrics.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
 }
 
 func metricsTable(exposed map[string]live.Family) string {

@@ -70,13 +70,13 @@ func effectTable() string {
 		"| " + strings.Join(names[Restart], ", ") + " | " + string(Restart) + " |\n"
 }
 
-func TestReadmeHasTheEffects(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+func TestDocsHaveTheEffects(t *testing.T) {
+	doc, err := os.ReadFile("../../../deploy/docs/operation.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "<!-- reload -->\n" + effectTable() + "<!-- /reload -->\n"; !strings.Contains(string(readme), want) {
-		t.Errorf("README.md does not have\n%s", want)
+	if want := "<!-- reload -->\n" + effectTable() + "<!-- /reload -->\n"; !strings.Contains(string(doc), want) {
+		t.Errorf("deploy/docs/operation.md does not have\n%s", want)
 	}
 }
 
