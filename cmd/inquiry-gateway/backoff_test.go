@@ -60,16 +60,16 @@ func TestOneFailingListDoesNotHoldTheOthersUp(t *testing.T) {
 
 // A busy gateway is no failure of the legacy's, of any list.
 func TestAFullBulkheadIsNoFailure(t *testing.T) {
-	p, u := warm(t, "max_concurrent: 3")
+	p, u := warm(t, "max_concurrent: 3\n  max_concurrent_per_account: 3")
 	held, release := make(chan struct{}), make(chan struct{})
 	u.answer(always(func(w http.ResponseWriter, r *http.Request) {
 		held <- struct{}{}
 		<-release
 		u.system.ServeHTTP(w, r)
-	}, "")) // sellers
-	var sellers sync.WaitGroup
-	for _, filter := range []string{"", "?status=pending", "?status=closed"} {
-		sellers.Go(func() { p.do(p.request(http.MethodGet, sellerList+filter, "seller")) })
+	})) // everybody
+	var slow sync.WaitGroup
+	for _, filter := range []string{"?status=pending", "?status=answered", "?inquiry_type=refund"} {
+		slow.Go(func() { p.do(p.request(http.MethodGet, buyerList+filter, "buyer")) })
 		<-held
 	}
 	for _, key := range []string{"buyer", "other-buyer", "empty-buyer"} {
@@ -78,7 +78,8 @@ func TestAFullBulkheadIsNoFailure(t *testing.T) {
 		}
 	}
 	close(release)
-	sellers.Wait()
+	slow.Wait()
+	u.answer(always(nil))
 	for _, key := range []string{"buyer", "other-buyer", "empty-buyer"} {
 		p.refreshes(u, buyerList, key)
 	}

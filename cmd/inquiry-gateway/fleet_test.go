@@ -164,18 +164,18 @@ func TestCallsThatAreNotMadeAreNoVerdict(t *testing.T) {
 func TestRepeatsStayInTheirBudget(t *testing.T) {
 	p := start(t, setup{legacy: legacy.Options{Inquiries: 50}, upstream: []string{
 		"max_records: 10000", "max_records: 10000\n  breaker: {window: 1m, min_requests: 1000, failure_ratio: 1, open_for: 1s}",
-		"values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
+		"values: {P: product, D: delivery, R: refund}, default: null", "default: null",
 	}})
 	lists := 0
 	repeats := func(requests, status int) int {
-		before := p.system.Requests().Seller
+		before := p.system.Requests().Buyer
 		for range requests {
 			lists++
-			if a := p.get(fmt.Sprintf("%s?inquiry_type=list-%d", sellerList, lists), "seller"); a.status != status {
+			if a := p.get(fmt.Sprintf("%s?inquiry_type=list-%d", buyerList, lists), "buyer"); a.status != status {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-		return p.system.Requests().Seller - before - requests
+		return p.system.Requests().Buyer - before - requests
 	}
 	unavailable := legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable}
 	for _, requests := range []int{40, 20} {

@@ -32,7 +32,7 @@ func TestPanicInASecondCallIsOneFailedRequest(t *testing.T) {
 	p := start(t, setup{
 		backend: u, log: func(h slog.Handler) slog.Handler { return panickyLog{h, &sync.Once{}} },
 		upstream: []string{
-			"items: replies # an array, an empty array or null", "items: replies\n        fetch: {path: \"/v2/tickets/{id}/replies\", id: uuid}",
+			"items: replies # an array, an empty array or null", "items: replies\n        fetch: {path: \"/v2/tickets/{id}/replies\", id: uuid, concurrency: 1}",
 			"max_records: 10000", "max_records: 10000\n  breaker: {window: 10s, min_requests: 2, failure_ratio: 0.5, open_for: 1s}",
 		},
 	})
