@@ -118,7 +118,7 @@ func TestRedisAddIsRepeatable(t *testing.T) {
 }
 
 func TestRedisListOfMany(t *testing.T) {
-	client := redistest.Start(t).Client()
+	client := redistest.Start(t).Client().WithTimeout(10 * time.Second) // how fast Redis is does not matter here
 	admin := NewRedisKeys(client, "iq", Hasher{})
 	ctx := t.Context()
 	const n = 700 // more than one step of a scan

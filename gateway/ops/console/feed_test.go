@@ -26,7 +26,7 @@ func newFeed() *feed {
 		"cache_lookups_total": {"kind", "outcome", "tier"}, "upstream_requests_total": {"kind", "result"}, "upstream_retries_total": {"kind", "reason"},
 		"upstream_foreign_records_total": {"kind"}, "upstream_drift_total": {"kind", "change"}, "upstream_records_invalid_total": {"kind", "field"},
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
-		"auth_requests_total": {"result"}, "http_panics_total": nil, "http_errors_total": {"endpoint", "error"},
+		"auth_requests_total": {"result"}, "http_panics_total": nil, "panics_total": {"where"}, "http_errors_total": {"endpoint", "error"},
 		"cache_purges_total": nil, "config_reloads_total": {"result"},
 		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"},
 	} {

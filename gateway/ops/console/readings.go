@@ -68,6 +68,7 @@ func newReadings() *readings {
 	r.add("refused", "auth_requests_total", "result", "!ok")
 	r.add("keystore", "auth_requests_total", "result", "unavailable")
 	r.add("panics", "http_panics_total")
+	r.add("panics.background", "panics_total")
 	r.add("purges", "cache_purges_total")
 	r.add("reloads.ok", "config_reloads_total", "result", "ok")
 	r.add("reloads.failed", "config_reloads_total", "result", "failed")

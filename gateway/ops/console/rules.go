@@ -165,8 +165,8 @@ func judgeAnswers(w windows) (level, string) {
 }
 
 func judgePanics(w windows) (level, string) {
-	if n := w.rare.sum("panics"); n > 0 {
-		return levelBad, "Handlers panicked " + count(n) + " times in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
+	if n := w.rare.sum("panics") + w.rare.sum("panics.background"); n > 0 {
+		return levelBad, "The program panicked " + count(n) + " times in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
 	}
 	return "", ""
 }
