@@ -3,6 +3,8 @@ package drill
 import (
 	"context"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +35,8 @@ func trials() []Trial {
 			Does: "the legacy system fails for one account, again and again"},
 		{Name: "all_places", Declared: Miss, act: allPlaces, configure: fewPlaces,
 			Does: "one account asks for all its filtered lists at once, and the legacy system is slow with them"},
+		{Name: "idle_connections", Declared: Hit, act: idleConnections, configure: func(c *config.Config) { c.MaxConnections = fewConnections },
+			Does: "more connections are opened than there may be, and nothing is asked on them"},
 		{Name: "guessed_keys", Declared: Hit, act: guessedKeys, configure: shortMemory,
 			Does: "keys are guessed from the address that a good key comes from"},
 	}
@@ -169,6 +173,27 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 		seen = append(seen, s.ask(ctx, s.gateway, question{other, status, ""}))
 	}
 	return seen, nil
+}
+
+// fewConnections are easily taken.
+const fewConnections = 8
+
+func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
+	other := question{s.world.callers.stranger, "", ""}
+	if err := s.learn(ctx, other); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for range 2 * fewConnections {
+		idle, err := net.Dial("tcp", strings.TrimPrefix(s.gateway.URL, "http://"))
+		if err != nil {
+			return nil, err
+		}
+		defer idle.Close()
+		s.client.close() // the next answer needs a connection, too
+		seen = append(seen, s.ask(ctx, s.gateway, other))
+	}
+	return seen, over(ctx)
 }
 
 // rememberedFor is how long a trial's keys are good without the store.
