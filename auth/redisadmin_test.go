@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/auth/internal/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestRedisKeys(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"inquiry-gateway/auth/internal/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func newRedisPair(t *testing.T, server *redistest.Server) (*RedisStore, *RedisKeys, *redis.Client) {
@@ -98,7 +98,7 @@ func TestLostDataIsNoRefusal(t *testing.T) {
 	if _, err := find(t, store, "other"); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("an unknown key: %v", err)
 	}
-	server.Stop()
+	server.Kill()
 	server.Restart()
 	eventually(t, "the store is asked again", func() bool {
 		_, err := find(t, store, "k")
@@ -183,7 +183,7 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.poll(ctx)
-	server.Stop()
+	server.Kill()
 	store.poll(ctx)
 	if !remembered() {
 		t.Error("a failed read made it forget")
@@ -301,7 +301,7 @@ func TestRedisRecordsOfOtherIssuers(t *testing.T) {
 
 func TestRedisStoreEndsWithRedisAway(t *testing.T) {
 	server := redistest.Start(t)
-	server.Stop()
+	server.Kill()
 	store, _, _ := newRedisPair(t, server)
 	if _, err := find(t, store, "k"); err == nil || errors.Is(err, ErrUnknownKey) {
 		t.Errorf("without Redis: %v", err)
@@ -314,7 +314,7 @@ func TestRedisStoreEndsWithRedisAway(t *testing.T) {
 
 // In a cluster every command has to stay within a slot.
 func TestRedisCluster(t *testing.T) {
-	client := redistest.StartCluster(t)
+	client := redistest.StartCluster(t, 1).Client(t)
 	cfg := DefaultRedisConfig()
 	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
 	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{})

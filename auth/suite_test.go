@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/auth/internal/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,7 +117,7 @@ func newTestRedis(t *testing.T) *testStore {
 			}
 			switch state {
 			case storeDown:
-				server.Stop()
+				server.Kill()
 			case storeSlow:
 				server.Pause()
 				paused = true

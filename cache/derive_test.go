@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // byGateway is a derivation where nothing but the status "sent" is sent to the

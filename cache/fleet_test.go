@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // fleet is some nodes, each with its own client, over one Redis and one legacy.

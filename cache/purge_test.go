@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 var otherKey = Key{Kind: KindBuyer, Account: "globex"}

@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // keyFile writes a ring of keys made of the given bytes.

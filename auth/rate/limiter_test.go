@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"inquiry-gateway/auth/internal/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -327,7 +327,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	server.Stop()
+	server.Kill()
 	allowed := 0
 	for range 20 {
 		if l.Allow(ctx, "acme", "").Allowed {
@@ -419,7 +419,7 @@ func TestGarbageInRedis(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t), Prefix: "iq", Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t, 1).Client(t), Prefix: "iq", Now: (&clock{}).now})
 	for i := range 60 {
 		if d := l.Allow(t.Context(), "acme", ""); d.Allowed != (i < 50) {
 			t.Fatalf("request %d: %+v", i, d)

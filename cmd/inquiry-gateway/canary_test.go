@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

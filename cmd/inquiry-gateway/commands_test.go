@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

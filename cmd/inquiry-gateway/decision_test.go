@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

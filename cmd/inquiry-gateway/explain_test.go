@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

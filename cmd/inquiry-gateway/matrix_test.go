@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/cmd/inquiry-gateway/drill"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // The failure matrix, as the drill declares it, with the whole program: what a

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // keyChanges change every key of the configuration at least once; each is a part

@@ -16,7 +16,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 const (

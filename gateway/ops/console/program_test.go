@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"inquiry-gateway/cache/redistest"
 	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // The console reads series that a real gateway has. A family that is renamed in another package fails here.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const slots = 16384
@@ -87,6 +89,13 @@ func (c *Cluster) everyoneKnows(port, role string) bool {
 		}
 	}
 	return true
+}
+
+// Client returns a client of the cluster, which is closed with the test.
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // FailedOver tells whether Replicas[i] has taken the place of Masters[i], and

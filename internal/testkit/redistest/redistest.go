@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -190,6 +192,23 @@ func (s *Server) signal(sig os.Signal) {
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatalf("signal %v to redis-server: %v", sig, err)
 	}
+}
+
+// Client returns a client that fails fast, as the gateway's does, and is closed
+// with the test.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{
+		Addr:                  s.Addr,
+		ContextTimeoutEnabled: true,
+		DialTimeout:           150 * time.Millisecond,
+		ReadTimeout:           100 * time.Millisecond,
+		WriteTimeout:          100 * time.Millisecond,
+		MaxRetries:            -1,
+		DialerRetries:         1,
+		DisableIdentity:       true,
+	})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // Do sends one command over a connection of its own and returns the raw reply,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/cache/redistest"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestKilledServerComesBackEmptyAtItsAddress(t *testing.T) {
