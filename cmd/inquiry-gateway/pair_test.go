@@ -165,16 +165,15 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 // A legacy that needs more than half of the time that callers have is asked once
 // per list by the whole fleet, and every caller gets the answer.
 func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
-	t.Parallel() // it waits for the legacy
 	s := setup{
 		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, patience),
-		upstream: []string{"  timeout: 2s", "  timeout: 2500ms"},
+		upstream: []string{"  timeout: 2s", "  timeout: 2800ms"},
 	}
 	nodes := []*program{start(t, s)}
 	for s.joins = nodes[0]; len(nodes) < 3; {
 		nodes = append(nodes, start(t, s))
 	}
-	nodes[0].system.SetLatency(1800 * time.Millisecond)
+	nodes[0].system.SetLatency(1600 * time.Millisecond)
 	var group sync.WaitGroup
 	for i := range 60 {
 		node, target, key := nodes[i%3], buyerList, "buyer"
