@@ -86,7 +86,7 @@ func (l *Lists) derive(q query, base *Entry) (e *Entry, kept bool, err error) {
 	}
 	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()
 	e = newEntry(origin{key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag}, bodySum(body), body, cap(body))
-	e.spread, e.cell, e.doubt, e.name = base.spread, base.cell, base.doubt, base.name
+	e.spread, e.cell, e.suspectEpoch, e.name = base.spread, base.cell, base.suspectEpoch, base.name
 	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > l.policy.Load().maxEntry || l.terms(q).lifetime() <= 0 {
 		return e, false, nil
 	}

@@ -16,13 +16,13 @@ import (
 type Entry struct {
 	Kind, Account, Status, InquiryType string
 
-	fingerprint string    // of the mapping that made the body
-	AnsweredAt  time.Time // when the legacy's answer was complete
-	spread      float64   // share of the jitter that shortens the ttl, in [0,1)
-	tag         tag       // epochs when the fill began
-	cell        *cell     // the account's epoch in this process
-	doubt       uint64    // of this process when the fill began; 0 if read from Redis
-	name        uint64    // of the list, by the observer
+	fingerprint  string    // of the mapping that made the body
+	AnsweredAt   time.Time // when the legacy's answer was complete
+	spread       float64   // share of the jitter that shortens the ttl, in [0,1)
+	tag          tag       // epochs when the fill began
+	cell         *cell     // the account's epoch in this process
+	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
+	name         uint64    // of the list, by the observer
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant

@@ -13,10 +13,10 @@ import (
 // began, and is served only while both still do. It is safe for concurrent use.
 type epochs struct {
 	kinds [kindCount]cell
-	// doubt grows whenever this node may have missed a purge. A cell that was
+	// suspectEpoch grows whenever this node may have missed a purge. A cell that was
 	// not read from Redis since is asked for again before its entries are
 	// served. Without Redis it stays 0.
-	doubt atomic.Uint64
+	suspectEpoch atomic.Uint64
 
 	mu sync.Mutex
 	// accounts finds an account's cell while an entry or a flight holds it, so
@@ -41,7 +41,7 @@ type recentPurge struct {
 // cell is one epoch.
 type cell struct {
 	epoch    atomic.Uint64
-	verified atomic.Uint64 // the doubt at which Redis confirmed it
+	verified atomic.Uint64 // the suspectEpoch at which Redis confirmed it
 }
 
 func newEpochs() *epochs { return &epochs{accounts: make(map[string]weak.Pointer[cell])} }
@@ -114,12 +114,12 @@ func (c *cell) rise(epoch uint64) {
 	}
 }
 
-// learn takes what Redis said while the doubt was as given. It returns true when
+// learn takes what Redis said at the given suspectEpoch. It returns true when
 // Redis knows less than this node: it has lost a purge, in a fail-over or with
 // its memory, and must be told again.
-func (c *cell) learn(read, doubt uint64) (lost bool) {
+func (c *cell) learn(read, suspectEpoch uint64) (lost bool) {
 	c.rise(read)
-	c.verified.Store(doubt)
+	c.verified.Store(suspectEpoch)
 	return read < c.epoch.Load()
 }
 
@@ -129,11 +129,11 @@ func (e *epochs) current(i kindIndex, x *Entry) bool {
 	return x.cell != nil && x.tag.kind == e.kinds[i].epoch.Load() && x.tag.account == x.cell.epoch.Load()
 }
 
-// certain tells whether this node has no reason to think that it missed a purge
+// confirmed tells whether this node has no reason to think that it missed a purge
 // of the entry: Redis has confirmed the account since, or the fill began since.
-func (e *epochs) certain(x *Entry) bool {
-	doubt := e.doubt.Load()
-	return x.doubt == doubt || x.cell.verified.Load() == doubt
+func (e *epochs) confirmed(x *Entry) bool {
+	suspectEpoch := e.suspectEpoch.Load()
+	return x.suspectEpoch == suspectEpoch || x.cell.verified.Load() == suspectEpoch
 }
 
 // tag is what a fill that begins now belongs to.

@@ -28,7 +28,7 @@ type Explanation struct {
 	KindEpoch, AccountEpoch uint64
 	Unconfirmed             bool // a purge may have been missed; Redis is asked first
 
-	Refused  string    // why the entry in Redis was not believed; empty: it was, or there is none
+	Refused  string    // why the entry in Redis was refused; empty: it was not, or there is none
 	Redis    string    // as RedisState
 	InFlight bool      // a fill or a refresh runs
 	Failing  bool      // the last fill failed
@@ -45,7 +45,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	base, impossible := l.opts.Derivation.base(k)
 	f := &flight{key: base, kind: i, fingerprint: l.fingerprint(i)}
 	f.cell = l.epochs.of(hashOf(k.Account))
-	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.doubt.Load()}
+	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load()}
 	for _, key := range [...]Key{base, k} {
 		e, ok := l.local.GetEntryQuietly(key)
 		if ok && e.Value.belongsTo(key, f.fingerprint) && l.epochs.current(i, e.Value) && !f.best.newerThan(e.Value) {
@@ -85,7 +85,7 @@ func (l *Lists) explainRedis(ctx context.Context, f *flight, x *Explanation) {
 	if err != nil || len(r.raw) == 0 {
 		return
 	}
-	e, err := l.believe(f, r.raw)
+	e, err := l.decodeAndVerify(f, r.raw)
 	switch {
 	case err != nil:
 		x.Refused = err.Error()

@@ -20,7 +20,7 @@ func (l *Lists) observedFill(ctx context.Context, f *flight, t tag) (*Entry, boo
 // fillAndStore asks the legacy and puts the answer into the in-process tier. A
 // failure changes nothing there.
 func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, bool, error) {
-	start, doubt := time.Now(), l.epochs.doubt.Load()
+	start, suspectEpoch := time.Now(), l.epochs.suspectEpoch.Load()
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
@@ -28,7 +28,7 @@ func (l *Lists) fillAndStore(ctx context.Context, f *flight, t tag) (*Entry, boo
 		return nil, false, err
 	}
 	e := l.build(f, origin{key: f.key, fingerprint: c.Fingerprint, tag: t}, c)
-	e.doubt = doubt
+	e.suspectEpoch = suspectEpoch
 	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
 	if c.NoStore {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillNoStore).Inc()
@@ -77,9 +77,9 @@ func (l *Lists) keep(e *Entry) {
 	})
 }
 
-// believe decodes what Redis gave and holds it against the key, the epochs and
+// decodeAndVerify decodes what Redis gave and holds it against the key, the epochs and
 // the clock.
-func (l *Lists) believe(f *flight, raw []byte) (*Entry, error) {
+func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	p := l.policy.Load()
 	if len(raw) > p.maxEntry+sealOverhead {
 		return nil, errTooBig

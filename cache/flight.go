@@ -30,7 +30,7 @@ type flight struct {
 	terms      terms // the strictest of those who wait; guarded by Lists.mu
 
 	fingerprint string // of the mapping when it began; its names in Redis have it
-	refused     bool   // what Redis has was not believed
+	refused     bool   // what Redis has was refused
 	cell        *cell  // of the account
 	names       names  // with Redis only
 	best        *Entry
@@ -135,20 +135,20 @@ func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	f.stale.Store(f.have)
 	l.flights[f.key] = f
 	l.wg.Add(1)
-	go l.fly(l.depart(context.WithoutCancel(ctx), f), f)
+	go l.run(l.startSpan(context.WithoutCancel(ctx), f), f)
 	return f
 }
 
-// fly runs a flight to its end. However the fill ends, the waiters are told.
-func (l *Lists) fly(ctx context.Context, f *flight) {
+// run runs a flight to its end. However the fill ends, the waiters are told.
+func (l *Lists) run(ctx context.Context, f *flight) {
 	defer l.wg.Done()
-	defer f.arrive()
+	defer f.endSpan()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
 	// Only a panic or Goexit leaves the flight unsettled.
 	defer func() {
-		l.land(f, func() {
+		l.complete(f, func() {
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
 			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
 			f.err = ErrFillPanicked
@@ -171,8 +171,8 @@ func (l *Lists) caught(err *error) {
 	}
 }
 
-// land settles a flight once, with what set writes into it.
-func (l *Lists) land(f *flight, set func()) {
+// complete settles a flight once, with what set writes into it.
+func (l *Lists) complete(f *flight, set func()) {
 	f.settle.Do(func() {
 		set()
 		l.mu.Lock()
@@ -187,8 +187,8 @@ func (l *Lists) land(f *flight, set func()) {
 	})
 }
 
-// landed tells whether the flight is settled.
-func (f *flight) landed() bool {
+// completed tells whether the flight is settled.
+func (f *flight) completed() bool {
 	select {
 	case <-f.done:
 		return true

@@ -13,9 +13,9 @@ const (
 	leaseRenew = leaseLife / 3
 	// A waiter is woken by a message. In case it is lost the waiter also looks
 	// by itself, ever less often, and more often while no messages arrive.
-	lookFirst = 5 * time.Millisecond
-	lookMost  = 100 * time.Millisecond
-	lookDeaf  = 20 * time.Millisecond
+	pollFirst         = 5 * time.Millisecond
+	pollMost          = 100 * time.Millisecond
+	pollWithoutPubSub = 20 * time.Millisecond
 )
 
 var (
@@ -33,7 +33,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 // that one's answer comes before any that begins later.
 func (l *Lists) contend(ctx context.Context, f *flight) {
 	defer f.maxWait.Stop()
-	pause := lookFirst
+	pause := pollFirst
 	mode := readAndAcquire
 	var holder string
 	var since time.Time // that it holds the lease, as far as is known here
@@ -71,7 +71,7 @@ func (l *Lists) contend(ctx context.Context, f *flight) {
 			}
 			f.maxWait.Reset(l.maxWait())
 		}
-		pause = min(2*pause, l.lookMost())
+		pause = min(2*pause, l.pollMost())
 	}
 }
 
@@ -91,16 +91,16 @@ func (l *Lists) abandon(f *flight, late bool) bool {
 	}
 	l.mu.Unlock()
 	if alone {
-		l.land(f, func() { f.err = ErrFillOverdue })
+		l.complete(f, func() { f.err = ErrFillOverdue })
 	}
 	return alone
 }
 
-func (l *Lists) lookMost() time.Duration {
+func (l *Lists) pollMost() time.Duration {
 	if l.watcher.connected.Load() {
-		return lookMost
+		return pollMost
 	}
-	return lookDeaf
+	return pollWithoutPubSub
 }
 
 // pause waits for a message or for d; false: the flight has waited too long.

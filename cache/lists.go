@@ -122,7 +122,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 				return nil, err
 			}
 		}
-		l.epochs.doubt.Store(1) // nothing is confirmed yet
+		l.epochs.suspectEpoch.Store(1) // nothing is confirmed yet
 	}
 	if err := l.registerGauges(); err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 	}
 	i, ok := indexOf(k.Kind)
 	p := l.policy.Load()
-	if !ok || !e.belongsTo(k, p.kinds[i].fingerprint) || !l.epochs.current(i, e) || !l.epochs.certain(e) {
+	if !ok || !e.belongsTo(k, p.kinds[i].fingerprint) || !l.epochs.current(i, e) || !l.epochs.confirmed(e) {
 		return Result{}, false
 	}
 	now := l.opts.Now()
@@ -217,7 +217,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 
 // Get answers from a tier or fills. It waits no longer than ctx; a fill that it
 // started goes on for the others. Errors: ctx's, the fill's own, or one of this
-// package's. The error of a fill is only returned when no entry may stand in.
+// package's. The error of a fill is returned only when no stale entry may be served.
 func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	i, ok := indexOf(k.Kind)
 	if !ok {
@@ -247,7 +247,7 @@ func (l *Lists) find(ctx context.Context, q query) (Result, error) {
 			have = e
 		}
 	}
-	if have != nil && l.epochs.certain(have) {
+	if have != nil && l.epochs.confirmed(have) {
 		if outcome, ok := l.atOnce(ctx, q, have, start); ok {
 			return l.result(q, have, outcome, TierLocal), nil
 		}
@@ -257,7 +257,7 @@ func (l *Lists) find(ctx context.Context, q query) (Result, error) {
 	}
 	f, leader, err := l.join(ctx, q)
 	if err != nil {
-		return l.standIn(q, have, nil, err)
+		return l.serveStale(q, have, nil, err)
 	}
 	defer l.leave(f)
 	defer l.wait(ctx, f, leader)()
@@ -265,12 +265,12 @@ func (l *Lists) find(ctx context.Context, q query) (Result, error) {
 	case <-f.done:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return l.standIn(q, have, f.stale.Load(), ctx.Err())
+			return l.serveStale(q, have, f.stale.Load(), ctx.Err())
 		}
 		return Result{}, ctx.Err()
 	}
 	if f.err != nil {
-		r, err := l.standIn(q, have, f.stale.Load(), f.err)
+		r, err := l.serveStale(q, have, f.stale.Load(), f.err)
 		r.Wait = l.opts.Now().Sub(start)
 		return r, err
 	}
@@ -326,9 +326,9 @@ func (l *Lists) atOnce(ctx context.Context, q query, e *Entry, now time.Time) (O
 	return StaleRevalidate, true
 }
 
-// standIn answers a failed look-up with the newest entry that the policy still
+// serveStale answers a failed look-up with the newest entry that the policy still
 // allows, or with the failure.
-func (l *Lists) standIn(q query, a, b *Entry, err error) (Result, error) {
+func (l *Lists) serveStale(q query, a, b *Entry, err error) (Result, error) {
 	tier := TierLocal
 	if b.newerThan(a) {
 		a, tier = b, TierRedis
@@ -337,7 +337,7 @@ func (l *Lists) standIn(q query, a, b *Entry, err error) (Result, error) {
 		return Result{}, err
 	}
 	r := l.result(q, a, StaleError, tier)
-	r.TTL = min(r.TTL, 0) // young by its age, but in doubt: nobody should count on it
+	r.TTL = min(r.TTL, 0) // it may be outdated however young it is
 	return r, nil
 }
 

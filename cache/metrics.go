@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"kind", "result"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "cache", Name: "refused_entries_total",
-			Help: "Stored entries that were not believed and filled again.",
+			Help: "Stored entries that were refused and filled again.",
 		}, []string{"tier", "reason"}),
 		unstored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "cache", Name: "unstored_total",

@@ -12,7 +12,7 @@ func (l *Lists) obtain(ctx context.Context, f *flight) {
 	f.best = f.have
 	if l.redis == nil {
 		f.cell = l.epochs.of(hashOf(f.key.Account))
-		if e := l.peek(f.kind, f.key); e.newerThan(f.have) && l.offer(ctx, f, e, TierLocal) {
+		if e := l.peek(f.kind, f.key); e.newerThan(f.have) && l.serveStored(ctx, f, e, TierLocal) {
 			return
 		}
 	} else if l.obtainShared(ctx, f) {
@@ -27,7 +27,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	f.names = l.redis.names(f.key, f.fingerprint)
 	f.cell = l.epochs.of(f.names.account)
 	if e := l.peek(f.kind, f.key); e.newerThan(f.have) {
-		if l.epochs.certain(e) && l.offer(ctx, f, e, TierLocal) {
+		if l.epochs.confirmed(e) && l.serveStored(ctx, f, e, TierLocal) {
 			return true
 		}
 		f.best = e
@@ -42,8 +42,8 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	}
 	if err != nil {
 		// Without Redis the policy alone decides. What may have been purged is
-		// filled again, and stands in only if that fails.
-		return f.best != nil && l.epochs.certain(f.best) && l.offer(ctx, f, f.best, TierLocal)
+		// filled again, and served only if that fails.
+		return f.best != nil && l.epochs.confirmed(f.best) && l.serveStored(ctx, f, f.best, TierLocal)
 	}
 	if settled {
 		return true
@@ -51,32 +51,32 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.slow() {
 		l.tracedContend(ctx, f) // not for lists that are never stored: nobody would find one
 	}
-	return f.landed()
+	return f.completed()
 }
 
 // lookUp reads the list and its epoch, and settles the flight if that is enough.
 func (l *Lists) lookUp(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
-	doubt := l.epochs.doubt.Load() // before the read: what is missed after it is not confirmed by it
+	suspectEpoch := l.epochs.suspectEpoch.Load() // before the read: what is missed after it is not confirmed by it
 	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry+sealOverhead, x)
 	if err != nil {
 		return r, false, err
 	}
-	if f.cell.learn(r.epoch, doubt) {
+	if f.cell.learn(r.epoch, suspectEpoch) {
 		key, epoch := f.names.epoch, f.cell.epoch.Load()
-		l.wg.Go(func() { defer l.caught(nil); l.remind(l.life, key, epoch) })
+		l.wg.Go(func() { defer l.caught(nil); l.restoreEpoch(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
 		f.best = nil
 	}
-	return r, l.consider(ctx, f, r), nil
+	return r, l.evaluate(ctx, f, r), nil
 }
 
-// consider serves the best entry there is, if the policy lets it be served
+// evaluate serves the best entry there is, if the policy lets it be served
 // without waiting; true: the flight is settled.
-func (l *Lists) consider(ctx context.Context, f *flight, r reading) bool {
+func (l *Lists) evaluate(ctx context.Context, f *flight, r reading) bool {
 	tier := TierLocal
 	if len(r.raw) > 0 {
-		e, err := l.believe(f, r.raw)
+		e, err := l.decodeAndVerify(f, r.raw)
 		switch {
 		case err != nil && f.refused: // counted by an earlier read
 		case err != nil:
@@ -88,13 +88,13 @@ func (l *Lists) consider(ctx context.Context, f *flight, r reading) bool {
 			f.stale.Store(e)
 		}
 	}
-	return f.best != nil && l.offer(ctx, f, f.best, tier)
+	return f.best != nil && l.serveStored(ctx, f, f.best, tier)
 }
 
-// offer settles the flight with an entry that is there already, if the policy
+// serveStored settles the flight with an entry that is there already, if the policy
 // lets it be served at once. A background flight wants nothing less than a
 // fresh one.
-func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) bool {
+func (l *Lists) serveStored(ctx context.Context, f *flight, e *Entry, tier string) bool {
 	terms := l.termsOf(f)
 	state := l.policy.Load().judgeBy(terms, e, l.opts.Now()).state
 	if tier == TierRedis && state != unusable {
@@ -116,9 +116,9 @@ func (l *Lists) offer(ctx context.Context, f *flight, e *Entry, tier string) boo
 		outcome = StaleRevalidate
 	}
 	if !l.detach(f, terms) {
-		return l.offer(ctx, f, e, tier) // ends: terms only get stricter, and there are few
+		return l.serveStored(ctx, f, e, tier) // ends: terms only get stricter, and there are few
 	}
-	l.land(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
+	l.complete(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
 	if state != fresh && l.backoff.due(f.kind, f.key, l.opts.Now()) {
 		l.relaunch(ctx, &flight{key: f.key, kind: f.kind, have: e, terms: terms, background: true})
 	}
@@ -133,7 +133,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	watchdog := time.AfterFunc(limit+overdueGrace, func() {
-		l.land(f, func() { f.err = ErrFillOverdue })
+		l.complete(f, func() { f.err = ErrFillOverdue })
 	})
 	defer watchdog.Stop()
 	t := l.epochs.tag(f.kind, f.cell)
@@ -144,7 +144,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	e, stored, err := l.observedFill(ctx, f, t)
 	if err != nil {
 		f.stale.Store(f.best)
-		l.land(f, func() { f.err = err })
+		l.complete(f, func() { f.err = err })
 		return
 	}
 	if stored && l.redis != nil {
@@ -152,5 +152,5 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 		f.leased = false // ends with the write
 		l.wg.Go(func() { defer l.caught(nil); l.tracedShare(f, e, n, leased) })
 	}
-	l.land(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
+	l.complete(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
 }

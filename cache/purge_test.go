@@ -101,7 +101,7 @@ func TestALostMessageHidesAPurgeForOnePoll(t *testing.T) {
 		}
 		f.srv.Do("SET", s.purgeKey(), "99", "PX", "60000")
 		for i, l := range f.nodes {
-			t.Logf("%+v, node %d: in doubt after %s", scope, i, gone(t, l, aKey))
+			t.Logf("%+v, node %d: in suspectEpoch after %s", scope, i, gone(t, l, aKey))
 		}
 		before := f.calls.Load()
 		if r := mustGet(t, f.nodes[1], aKey); r.Outcome != Miss {
@@ -162,16 +162,16 @@ func TestAListInDoubtIsFilledAgainWithoutRedis(t *testing.T) {
 	f.warm(t, aKey, otherKey)
 	l := f.nodes[0]
 	f.srv.Kill()
-	l.doubt()
+	l.suspectAll()
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("a list in doubt was served as %s", r.Outcome)
+		t.Errorf("a list in suspectEpoch was served as %s", r.Outcome)
 	}
 	if _, ok := l.Lookup(aKey); !ok {
-		t.Error("the new list is in doubt, too")
+		t.Error("the new list is in suspectEpoch, too")
 	}
 	f.failWith(errLegacy)
 	if r := mustGet(t, l, otherKey); r.Outcome != StaleError {
-		t.Errorf("with Redis and the legacy gone a list in doubt was %s", r.Outcome)
+		t.Errorf("with Redis and the legacy gone a list in suspectEpoch was %s", r.Outcome)
 	}
 	f.settled()
 }

@@ -64,7 +64,7 @@ func (l *Lists) useOf(i kindIndex, e *Entry) string {
 	if e == nil {
 		return "none"
 	}
-	if !l.epochs.certain(e) {
+	if !l.epochs.confirmed(e) {
 		return "doubtful" // it may have been purged
 	}
 	switch l.policy.Load().judge(i, e, l.opts.Now()).state {
@@ -110,9 +110,9 @@ func (l *Lists) tracedContend(ctx context.Context, f *flight) {
 	span.SetAttributes(attribute.Bool("cache.lease.won", f.leased), attribute.Bool("cache.lease.waited", f.waited))
 }
 
-// depart begins the flight's span. That of a refresh is a trace of its own, with
+// startSpan begins the flight's span. That of a refresh is a trace of its own, with
 // a link to what caused it: it outlives that, and nobody waits for it.
-func (l *Lists) depart(ctx context.Context, f *flight) context.Context {
+func (l *Lists) startSpan(ctx context.Context, f *flight) context.Context {
 	if l.tracer == nil || !f.background && !l.records(ctx) {
 		return ctx
 	}
@@ -124,8 +124,8 @@ func (l *Lists) depart(ctx context.Context, f *flight) context.Context {
 	return ctx
 }
 
-// arrive ends the span of a flight that has landed.
-func (f *flight) arrive() {
+// endSpan ends the span of a flight that is complete.
+func (f *flight) endSpan() {
 	if f.span == nil {
 		return
 	}
@@ -146,7 +146,7 @@ func (l *Lists) wait(ctx context.Context, f *flight, leader bool) (done func()) 
 	}
 	_, span := l.tracer.Start(ctx, "cache.wait", linkTo(f.span))
 	return func() {
-		if !f.landed() {
+		if !f.completed() {
 			fail(span, ctx.Err())
 		}
 		span.End()

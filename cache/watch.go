@@ -203,14 +203,14 @@ func (l *Lists) apply(n notice) {
 		c.rise(n.Epoch)
 		l.epochs.remember(n.Account, c, false)
 	}
-	l.watcher.heard(n, l.doubt)
+	l.watcher.heard(n, l.suspectAll)
 }
 
-// doubt puts the epochs of all accounts in doubt.
-func (l *Lists) doubt() { l.epochs.doubt.Add(1) }
+// suspectAll makes the epochs of all accounts suspect: a purge may have been missed.
+func (l *Lists) suspectAll() { l.epochs.suspectEpoch.Add(1) }
 
 // poll reads the kinds' epochs and the number of the last purge. When it moved
-// without a message, every account's epoch is in doubt.
+// without a message, every account's epoch is suspect.
 func (l *Lists) poll(ctx context.Context) (err error) {
 	defer l.caught(&err)
 	seq, kinds, err := l.redis.purges(ctx)
@@ -218,11 +218,11 @@ func (l *Lists) poll(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range kinds {
-		if l.epochs.kinds[i].learn(kinds[i], l.epochs.doubt.Load()) {
-			l.remind(ctx, l.redis.epochKey(Scope{Kind: kindNames[i]}), l.epochs.kinds[i].epoch.Load())
+		if l.epochs.kinds[i].learn(kinds[i], l.epochs.suspectEpoch.Load()) {
+			l.restoreEpoch(ctx, l.redis.epochKey(Scope{Kind: kindNames[i]}), l.epochs.kinds[i].epoch.Load())
 		}
 	}
-	l.watcher.polled(seq, l.doubt) // after the kinds: the number stands for all that it counts
+	l.watcher.polled(seq, l.suspectAll) // after the kinds: the number stands for all that it counts
 	if l.watcher.takeLost() {
 		return l.restoreOwn(ctx)
 	}
@@ -246,8 +246,8 @@ func (l *Lists) restoreOwn(ctx context.Context) error {
 	return nil
 }
 
-// remind gives a purge back to a Redis that has lost it.
-func (l *Lists) remind(ctx context.Context, key string, epoch uint64) {
+// restoreEpoch gives a purge back to a Redis that has lost it.
+func (l *Lists) restoreEpoch(ctx context.Context, key string, epoch uint64) {
 	if err := l.redis.restore(ctx, key, epoch); err != nil {
 		l.opts.Logger.Warn("a purge that Redis has lost could not be given back", "error", err)
 		return
