@@ -64,8 +64,8 @@ func (a *attempts) takeWithin(client string, most float64) (wait time.Duration, 
 	return 0, true
 }
 
-// giveBack returns an attempt that was not in vain.
-func (a *attempts) giveBack(client string) {
+// release returns an attempt whose look-up did not fail.
+func (a *attempts) release(client string) {
 	if client == "" || a.perSecond <= 0 {
 		return
 	}

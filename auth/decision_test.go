@@ -66,7 +66,7 @@ func decisions() []decision {
 func (d decision) decide(t *testing.T) error {
 	t.Helper()
 	state := storeUp
-	r, err := newRemembered("test", func(ctx context.Context, c Credential) (*Grant, error) {
+	r, err := newCachedStore("test", func(ctx context.Context, c Credential) (*Grant, error) {
 		switch state {
 		case storeSlow:
 			<-ctx.Done()

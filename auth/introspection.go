@@ -39,7 +39,7 @@ const (
 // key (RFC 7662). Answers are remembered for a time, never past their exp. It
 // is safe for concurrent use.
 type IntrospectionStore struct {
-	*remembered
+	*cachedStore
 	cfg     IntrospectionConfig
 	secret  Secret
 	client  *resty.Client
@@ -74,7 +74,7 @@ func NewIntrospectionStore(cfg IntrospectionConfig, opts Options) (*Introspectio
 		return nil, err
 	}
 	policy := memoryPolicy{ttl: cfg.TTL, negativeTTL: cfg.NegativeTTL, timeout: cfg.Timeout, maxKeys: cfg.MaxKeys, attempts: cfg.UnknownKeys}
-	if s.remembered, err = newRemembered("introspection", s.guarded, policy, opts); err != nil {
+	if s.cachedStore, err = newCachedStore("introspection", s.guarded, policy, opts); err != nil {
 		return nil, err
 	}
 	return s, nil

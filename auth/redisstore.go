@@ -24,7 +24,7 @@ import (
 // A record that is changed without the version being raised counts when TTL is
 // over.
 type RedisStore struct {
-	*remembered
+	*cachedStore
 	client  redis.UniversalClient
 	keys    redisKeys
 	cfg     RedisConfig
@@ -63,7 +63,7 @@ func NewRedisStore(client redis.UniversalClient, prefix string, h Hasher, cfg Re
 	}
 	var err error
 	policy := memoryPolicy{ttl: cfg.TTL, negativeTTL: cfg.NegativeTTL, timeout: cfg.Timeout, maxKeys: cfg.MaxKeys, attempts: cfg.UnknownKeys}
-	if s.remembered, err = newRemembered("redis", s.read, policy, opts); err != nil {
+	if s.cachedStore, err = newCachedStore("redis", s.read, policy, opts); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())

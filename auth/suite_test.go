@@ -40,11 +40,11 @@ type testStore struct {
 	Store
 	clock  *clock
 	put    func(key string, k KeyRecord, a Account)
-	revoke func(id string)    // effective once it is no longer remembered
-	state  func(string)       // nil: the store asks nobody and knows no states
-	forget func()             // drops what is remembered
-	asked  func() float64     // questions to the store so far
-	memory func() *remembered // nil: nothing is remembered
+	revoke func(id string)     // effective once it is no longer remembered
+	state  func(string)        // nil: the store asks nobody and knows no states
+	forget func()              // drops what is remembered
+	asked  func() float64      // questions to the store so far
+	memory func() *cachedStore // nil: nothing is remembered
 }
 
 // everyStore runs a test over all stores.
@@ -128,12 +128,12 @@ func newTestRedis(t *testing.T) *testStore {
 			}
 		},
 		forget: store.forgetAll,
-		asked:  func() float64 { return asked(t, store.remembered) },
-		memory: func() *remembered { return store.remembered },
+		asked:  func() float64 { return asked(t, store.cachedStore) },
+		memory: func() *cachedStore { return store.cachedStore },
 	}
 }
 
-func asked(t *testing.T, r *remembered) float64 {
+func asked(t *testing.T, r *cachedStore) float64 {
 	n := 0.0
 	for _, result := range []string{lookupFound, lookupUnknown, lookupFailed, lookupGarbage} {
 		n += value(t, r.metrics.byResult[result])
@@ -214,8 +214,8 @@ func newTestIntrospection(t *testing.T) *testStore {
 		},
 		state:  func(state string) { p.set(func() { p.state = state }) },
 		forget: store.forgetAll,
-		asked:  func() float64 { return asked(t, store.remembered) },
-		memory: func() *remembered { return store.remembered },
+		asked:  func() float64 { return asked(t, store.cachedStore) },
+		memory: func() *cachedStore { return store.cachedStore },
 	}
 }
 

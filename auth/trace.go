@@ -45,7 +45,7 @@ func (a *Authenticator) traced(ctx context.Context, authorization []string, from
 
 // tracedAsk is askSafely in a span: the question to a remote store, in the trace
 // of the first caller who needs the answer.
-func (r *remembered) tracedAsk(ctx context.Context, c Credential) (*Grant, error) {
+func (r *cachedStore) tracedAsk(ctx context.Context, c Credential) (*Grant, error) {
 	if r.tracer == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return r.askSafely(ctx, c)
 	}

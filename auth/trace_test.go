@@ -36,7 +36,7 @@ func TestSpansOfAuthentication(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 			opts := Options{Traces: provider}.withDefaults()
-			store, err := newRemembered("introspection", tc.ask, memoryPolicy{
+			store, err := newCachedStore("introspection", tc.ask, memoryPolicy{
 				ttl: time.Minute, negativeTTL: time.Minute, timeout: time.Second, maxKeys: 10, attempts: AttemptsConfig{PerSecond: 1, Burst: 10},
 			}, opts)
 			if err != nil {

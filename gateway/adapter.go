@@ -28,7 +28,7 @@ type listHandler func(x *exchange, p auth.Principal) (reply, error)
 func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.begin(c.Request)
+		x := g.start(c.Request)
 		defer g.metrics.inFlight.Dec()
 		rep, err := g.run(h, x)
 		if err != nil && callerLeft(x.request) {
@@ -53,7 +53,7 @@ func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), cont
 func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.begin(c.Request)
+		x := g.start(c.Request)
 		defer g.metrics.inFlight.Dec()
 		x.headerInto(c.Writer.Header())
 		g.closeIfDraining(c.Writer.Header())
@@ -63,22 +63,22 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	}
 }
 
-// begin names the request and gives the answer the field that all have.
-func (g *Gateway) begin(r *http.Request) *exchange {
+// start names the request and gives the answer the field that all have.
+func (g *Gateway) start(r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
 	x := g.exchanges.Get().(*exchange)
 	x.gateway, x.request, x.conn, x.begin = g, r, joinedOf(r), time.Now()
-	g.name(x)
+	g.assignID(x)
 	x.add("X-Content-Type-Options", g.headers.nosniff)
 	return x
 }
 
-// end counts the exchange and leaves its record. The exchange is another
-// request's from then on.
+// end counts the exchange and leaves its record. x must not be used after end: it
+// returns to the pool.
 func (g *Gateway) end(x *exchange, s *series) {
 	x.duration = time.Since(x.begin)
 	s.observe(x)
-	g.note(x)
+	g.observe(x)
 	g.log(x, s.endpoint)
 	*x = exchange{}
 	g.exchanges.Put(x)
@@ -103,9 +103,9 @@ func (g *Gateway) run(h handler, x *exchange) (rep reply, err error) {
 	return h(x)
 }
 
-// name takes over the id that a trusted proxy gave the request, so that its
+// assignID takes over the id that a trusted proxy gave the request, so that its
 // logs and these tell of the same request; a stranger's is not believed.
-func (g *Gateway) name(x *exchange) {
+func (g *Gateway) assignID(x *exchange) {
 	if len(g.proxies) > 0 && g.proxies.trust(x.peer()) {
 		if id := x.request.Header.Get("X-Request-Id"); validRequestID(id) {
 			x.id.set(id)

@@ -154,8 +154,8 @@ func (g *Gateway) lookup(x *exchange, k cache.Key) (cache.Result, bool) {
 	return g.lists.Lookup(k)
 }
 
-// note puts into the server's span what the request's record has.
-func (g *Gateway) note(x *exchange) {
+// observe puts into the server's span what the request's record has.
+func (g *Gateway) observe(x *exchange) {
 	if g.tracing == nil {
 		return
 	}

@@ -338,7 +338,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 		t.Errorf("%d of 20 passed: the node's own view must know of what passed before", allowed)
 	}
 	if value(t, l.metrics.fallback) != 1 || value(t, l.metrics.leases[leaseFailed]) != 1 {
-		t.Errorf("fallback %v, asked in vain %v times", value(t, l.metrics.fallback), value(t, l.metrics.leases[leaseFailed]))
+		t.Errorf("fallback %v, failed leases %v", value(t, l.metrics.fallback), value(t, l.metrics.leases[leaseFailed]))
 	}
 	server.Restart()
 	c.advance(awayFor)

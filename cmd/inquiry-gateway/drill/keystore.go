@@ -32,10 +32,10 @@ func newCallers() (c callers, err error) {
 	return c, err
 }
 
-// keyStore holds the callers' keys. harm puts it into a state, once.
+// keyStore holds the callers' keys. inject puts it into a state, once.
 type keyStore interface {
 	configure(c *config.Config)
-	harm(ctx context.Context, s State) error
+	inject(ctx context.Context, s State) error
 	close()
 }
 
@@ -56,12 +56,12 @@ func addKeys(ctx context.Context, to keyAdder, c callers) error {
 	return errors.Join(errs...)
 }
 
-// keysFile is a keys file in the folder of a world.
+// keysFile is a keys file in the folder of an environment.
 type keysFile struct{ path string }
 
 func (f keysFile) configure(c *config.Config) { c.Auth = auth.Config{KeysFile: f.path} }
 
-func (f keysFile) harm(_ context.Context, s State) error {
+func (f keysFile) inject(_ context.Context, s State) error {
 	if s == Down {
 		return os.Remove(f.path)
 	}
@@ -70,7 +70,7 @@ func (f keysFile) harm(_ context.Context, s State) error {
 
 func (f keysFile) close() {}
 
-// keysInRedis are in the gateway's own Redis, which is harmed by itself.
+// keysInRedis are in the gateway's own Redis, which is made to fail by itself.
 type keysInRedis struct{ settings auth.RedisConfig }
 
 func (k keysInRedis) configure(c *config.Config) {
@@ -78,8 +78,8 @@ func (k keysInRedis) configure(c *config.Config) {
 	c.Auth = auth.Config{Redis: &k.settings}
 }
 
-func (k keysInRedis) harm(context.Context, State) error { return nil }
-func (k keysInRedis) close()                            {}
+func (k keysInRedis) inject(context.Context, State) error { return nil }
+func (k keysInRedis) close()                              {}
 
 // authServer answers about keys as RFC 7662 says.
 type authServer struct {
@@ -107,7 +107,7 @@ func (s *authServer) configure(c *config.Config) {
 	c.Auth = auth.Config{Introspection: &i}
 }
 
-func (s *authServer) harm(_ context.Context, state State) error {
+func (s *authServer) inject(_ context.Context, state State) error {
 	if state == Down {
 		s.server.close()
 	}

@@ -51,11 +51,11 @@ type Options struct {
 // run is one drill.
 type run struct {
 	Options
-	terms   terms
-	mapping upstream.Config
-	prefix  string
-	worlds  atomic.Int64
-	busy    busy
+	terms        terms
+	mapping      upstream.Config
+	prefix       string
+	environments atomic.Int64
+	busy         busy
 }
 
 // Run drills every cell. Rows that ctx left no time for say so. An error means
@@ -144,7 +144,7 @@ func sampleMapping(dir string) (upstream.Config, error) {
 
 // drill fills in the rows of a cell.
 func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
-	if err := r.inWorld(ctx, c, nil, func(s *stand) error { return s.drill(ctx, c, rows) }); err != nil {
+	if err := r.inEnvironment(ctx, c, nil, func(s *stand) error { return s.drill(ctx, c, rows) }); err != nil {
 		for i := range rows {
 			if !rows[i].done {
 				rows[i].Problem = "it could not be drilled: " + err.Error()
@@ -153,20 +153,20 @@ func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
 	}
 }
 
-// inWorld lets do have a world of its own, with settings that configure, if it is
+// inEnvironment lets do have an environment of its own, with settings that configure, if it is
 // not nil, has changed.
-func (r *run) inWorld(ctx context.Context, c Cell, configure func(*config.Config), do func(*stand) error) (err error) {
+func (r *run) inEnvironment(ctx context.Context, c Cell, configure func(*config.Config), do func(*stand) error) (err error) {
 	if err := over(ctx); err != nil {
 		return err
 	}
-	w, err := r.newWorld(ctx, c)
+	w, err := r.newEnvironment(ctx, c)
 	if err != nil {
 		return err
 	}
 	if configure != nil {
 		configure(&w.config)
 	}
-	s := &stand{run: r, world: w, client: newClient(r.terms.requestLimit + soon)}
+	s := &stand{run: r, env: w, client: newClient(r.terms.requestLimit + soon)}
 	defer func() {
 		err = errors.Join(err, s.close(), w.close(context.WithoutCancel(ctx)))
 	}()

@@ -20,10 +20,10 @@ import (
 // repeats is how often a caller asks where one answer says too little.
 const repeats = 5
 
-// stand is a world with a gateway in it.
+// stand is an environment with a gateway in it.
 type stand struct {
 	*run
-	world    *world
+	env      *environment
 	client   *client
 	gateway  Gateway
 	baseline time.Duration // the least that a fetch took, everything being well
@@ -33,7 +33,7 @@ type stand struct {
 }
 
 func (s *stand) start(ctx context.Context) (Gateway, error) {
-	g, err := s.Start(ctx, s.world.config)
+	g, err := s.Start(ctx, s.env.config)
 	if err != nil {
 		return g, fmt.Errorf("start a gateway: %w", err)
 	}
@@ -46,8 +46,8 @@ func (s *stand) start(ctx context.Context) (Gateway, error) {
 // close stops the gateways. What they may still wait for ends first.
 func (s *stand) close() error {
 	s.client.close()
-	s.world.keys.close()
-	s.world.legacy.close()
+	s.env.keys.close()
+	s.env.legacy.close()
 	var errs []error
 	for _, g := range s.gateways {
 		errs = append(errs, g.Stop())
@@ -60,7 +60,7 @@ func (s *stand) drill(ctx context.Context, c Cell, rows []Row) error {
 	if err := s.prepare(ctx, c, rows); err != nil {
 		return fmt.Errorf("with everything well: %w", err)
 	}
-	if err := s.world.harm(ctx, c); err != nil {
+	if err := s.env.inject(ctx, c); err != nil {
 		return err
 	}
 	if err := s.noticed(ctx, c); err != nil {
@@ -103,7 +103,7 @@ func (q question) path() string {
 // ask asks a gateway, and holds a list that it gives against the truth.
 func (s *stand) ask(ctx context.Context, g Gateway, q question) Seen {
 	seen := s.client.list(ctx, g.URL+q.path(), q.caller.key)
-	truth := v1.AppendBuyer(nil, s.world.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
+	truth := v1.AppendBuyer(nil, s.env.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
 	if seen.Status == 200 && string(seen.body) != string(truth) {
 		seen.failure = "the list is not the caller's, or not the right one"
 	}
@@ -117,7 +117,7 @@ func (s *stand) prepare(ctx context.Context, c Cell, rows []Row) (err error) {
 		return err
 	}
 	for _, status := range []string{"pending", "answered", ""} {
-		if err := s.learn(ctx, question{s.world.callers.known, status, ""}); err != nil {
+		if err := s.learn(ctx, question{s.env.callers.known, status, ""}); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (s *stand) expire(g Gateway, c Cell) error {
 
 // shared returns an error until so many lists are in Redis.
 func (s *stand) shared(ctx context.Context, n int) error {
-	keys, err := s.world.store.keys(ctx, s.world.prefix)
+	keys, err := s.env.store.keys(ctx, s.env.prefix)
 	lists := slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease") })
 	if err == nil && len(lists) < n {
 		err = fmt.Errorf("%d of %d lists are in Redis", len(lists), n)
@@ -185,14 +185,14 @@ func (s *stand) noticed(ctx context.Context, c Cell) error {
 func (s *stand) row(ctx context.Context, row *Row) error {
 	var seen []Seen
 	var err error
-	known := s.world.callers.known
+	known := s.env.callers.known
 	switch row.Case {
 	case Warm:
 		for range repeats {
 			seen = append(seen, s.ask(ctx, s.gateway, question{known, "", ""}))
 		}
 	case Cold:
-		seen = append(seen, s.ask(ctx, s.gateway, question{s.world.callers.stranger, "", ""}))
+		seen = append(seen, s.ask(ctx, s.gateway, question{s.env.callers.stranger, "", ""}))
 	case Shared:
 		seen, err = s.restarted(ctx, row.Cell)
 	case Later:
@@ -216,7 +216,7 @@ func (s *stand) restarted(ctx context.Context, c Cell) ([]Seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Seen{s.ask(ctx, g, question{s.world.callers.known, "", ""})}, nil
+	return []Seen{s.ask(ctx, g, question{s.env.callers.known, "", ""})}, nil
 }
 
 // later asks when the breaker of what is away is open.
@@ -230,7 +230,7 @@ func (s *stand) later(ctx context.Context, c Cell) ([]Seen, error) {
 	var all []Seen
 	for i := range repeats {
 		types := []string{"product", "delivery", "refund"}
-		all = append(all, s.ask(ctx, s.gateway, question{s.world.callers.known, []string{"closed", "answered"}[i/len(types)], types[i%len(types)]}))
+		all = append(all, s.ask(ctx, s.gateway, question{s.env.callers.known, []string{"closed", "answered"}[i/len(types)], types[i%len(types)]}))
 	}
 	slices.SortFunc(all, func(a, b Seen) int { return int(a.Took - b.Took) })
 	return all[:repeats/2+1], nil // half of them may have met something else on this machine
@@ -241,7 +241,7 @@ func (s *stand) later(ctx context.Context, c Cell) ([]Seen, error) {
 func (s *stand) untilBreaks(ctx context.Context) []Seen {
 	var last Seen
 	for range 2*s.terms.breakerAfter + 20 {
-		last = s.ask(ctx, s.gateway, question{s.world.callers.known, "closed", ""})
+		last = s.ask(ctx, s.gateway, question{s.env.callers.known, "closed", ""})
 		if last.Code != answers()[Failed].Code || ctx.Err() != nil {
 			break
 		}

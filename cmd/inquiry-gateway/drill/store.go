@@ -132,8 +132,8 @@ func (s *Store) keys(ctx context.Context, prefix string) ([]string, error) {
 	return keys, all.Err()
 }
 
-// spoil replaces all that is under a prefix by bytes that no gateway wrote.
-func (s *Store) spoil(ctx context.Context, prefix string) error {
+// corrupt replaces all that is under a prefix by bytes that no gateway wrote.
+func (s *Store) corrupt(ctx context.Context, prefix string) error {
 	keys, err := s.keys(ctx, prefix)
 	for _, key := range keys {
 		err = errors.Join(err, s.client.Set(ctx, key, "\x00garbage", redis.KeepTTL).Err())

@@ -31,11 +31,11 @@ func TestStoreTouchesItsPrefixOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.spoil(t.Context(), "drill-1"); err != nil {
+	if err := s.corrupt(t.Context(), "drill-1"); err != nil {
 		t.Fatal(err)
 	}
 	if v := s.client.Get(t.Context(), "drill-1:a").Val(); v == "good" || s.client.TTL(t.Context(), "drill-1:a").Val() <= 0 {
-		t.Errorf("%q is not spoilt, or has no end any more", v)
+		t.Errorf("%q is not corrupt, or has no end any more", v)
 	}
 	if err := s.clear(t.Context(), "drill-1"); err != nil {
 		t.Fatal(err)

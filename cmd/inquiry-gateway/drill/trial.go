@@ -46,7 +46,7 @@ func trials() []Trial {
 func (r *run) try(ctx context.Context, t *Trial) {
 	t.Problem = "not drilled"
 	var seen []Seen
-	err := r.inWorld(ctx, Cell{Up, Up, Up}, t.configure, func(s *stand) (err error) {
+	err := r.inEnvironment(ctx, Cell{Up, Up, Up}, t.configure, func(s *stand) (err error) {
 		if s.gateway, err = s.start(ctx); err == nil {
 			seen, err = t.act(ctx, s)
 		}
@@ -76,9 +76,9 @@ func trip(c *config.Config) {
 }
 
 func failingList(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.world.callers.known, s.world.callers.stranger
+	known, other := s.env.callers.known, s.env.callers.stranger
 	fails := legacy.Fault{Name: legacy.FaultStatus, Kind: auth.KindBuyer}
-	if err := s.world.system.SetFault(fails); err != nil {
+	if err := s.env.system.SetFault(fails); err != nil {
 		return nil, err
 	}
 	if err := poll(ctx, func() error {
@@ -90,8 +90,8 @@ func failingList(ctx context.Context, s *stand) ([]Seen, error) {
 		return nil, err
 	}
 	fails.Account, fails.Code = known.account, 404
-	s.world.system.ClearFaults("")
-	if err := s.world.system.SetFault(fails); err != nil {
+	s.env.system.ClearFaults("")
+	if err := s.env.system.SetFault(fails); err != nil {
 		return nil, err
 	}
 	defer s.keepAsking(ctx, question{known, "", ""})()
@@ -122,14 +122,14 @@ func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
 }
 
 func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.world.callers.known, s.world.callers.stranger
+	known, other := s.env.callers.known, s.env.callers.stranger
 	if err := s.learn(ctx, question{other, "", ""}); err != nil {
 		return nil, err
 	}
 	if err := s.gateway.Expire(); err != nil {
 		return nil, err
 	}
-	if err := s.world.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account}); err != nil {
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account}); err != nil {
 		return nil, err
 	}
 	for range repeats {
@@ -147,8 +147,8 @@ func fewPlaces(c *config.Config) {
 }
 
 func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.world.callers.known, s.world.callers.stranger
-	if err := s.world.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
 		return nil, err
 	}
 	asking, cancel := context.WithCancel(ctx)
@@ -161,7 +161,7 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 		}
 	}
 	if err := poll(ctx, func() error {
-		if s.world.system.Requests().Buyer == 0 {
+		if s.env.system.Requests().Buyer == 0 {
 			return fmt.Errorf("the legacy system is not asked")
 		}
 		return nil
@@ -179,7 +179,7 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 const fewConnections = 8
 
 func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
-	other := question{s.world.callers.stranger, "", ""}
+	other := question{s.env.callers.stranger, "", ""}
 	if err := s.learn(ctx, other); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func shortMemory(c *config.Config) {
 }
 
 func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
-	other := s.world.callers.stranger
+	other := s.env.callers.stranger
 	if err := s.learn(ctx, question{other, "", ""}); err != nil {
 		return nil, err
 	}

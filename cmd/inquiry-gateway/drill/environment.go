@@ -33,8 +33,8 @@ const (
 	grace = time.Second
 )
 
-// world is what a gateway depends on, all of it the drill's own.
-type world struct {
+// environment is what a gateway depends on, all of it the drill's own.
+type environment struct {
 	dir     string
 	prefix  string
 	callers callers
@@ -46,8 +46,8 @@ type world struct {
 	config  config.Config
 }
 
-// close ends everything that the world runs.
-func (w *world) close(ctx context.Context) error {
+// close ends everything that the environment runs.
+func (w *environment) close(ctx context.Context) error {
 	if w.keys != nil {
 		w.keys.close()
 	}
@@ -62,16 +62,16 @@ func (w *world) close(ctx context.Context) error {
 	return err
 }
 
-// newWorld makes one in which all is well, and the configuration of a gateway in
+// newEnvironment makes one where all is well, and the configuration of a gateway in
 // it. What of the settings is taken is named here; all else has its default.
-func (r *run) newWorld(ctx context.Context, c Cell) (w *world, err error) {
-	w = &world{system: legacy.New(legacy.Options{Seed: 1, Inquiries: 300}), prefix: fmt.Sprintf("%s-%d", r.prefix, r.worlds.Add(1))}
+func (r *run) newEnvironment(ctx context.Context, c Cell) (w *environment, err error) {
+	w = &environment{system: legacy.New(legacy.Options{Seed: 1, Inquiries: 300}), prefix: fmt.Sprintf("%s-%d", r.prefix, r.environments.Add(1))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close(ctx))
 		}
 	}()
-	if w.dir, err = os.MkdirTemp(r.Dir, "world-"); err != nil {
+	if w.dir, err = os.MkdirTemp(r.Dir, "environment-"); err != nil {
 		return w, err
 	}
 	if w.callers, err = newCallers(); err != nil {
@@ -89,12 +89,12 @@ func (r *run) newWorld(ctx context.Context, c Cell) (w *world, err error) {
 		return w, err
 	}
 	w.keys.configure(&w.config)
-	w.bePatient(c)
+	w.relaxTimeouts(c)
 	return w, nil
 }
 
-// bePatient gives time to the parts whose slowness is not drilled.
-func (w *world) bePatient(c Cell) {
+// relaxTimeouts gives time to the parts whose slowness is not drilled.
+func (w *environment) relaxTimeouts(c Cell) {
 	more := func(timeout *time.Duration, s State) {
 		if s != Slow && s != Down {
 			*timeout = max(*timeout, patience)
@@ -128,7 +128,7 @@ func (r *run) settings() config.Config {
 	return c
 }
 
-func (w *world) addRedis(r *run) (err error) {
+func (w *environment) addRedis(r *run) (err error) {
 	if !r.terms.redis {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (w *world) addRedis(r *run) (err error) {
 	return err
 }
 
-func (w *world) addKeys(ctx context.Context, r *run) error {
+func (w *environment) addKeys(ctx context.Context, r *run) error {
 	a := r.Config.Auth
 	switch {
 	case r.terms.keys == FromIntrospection:
@@ -164,8 +164,8 @@ func (w *world) addKeys(ctx context.Context, r *run) error {
 	return nil
 }
 
-// harm puts the parts into the states of a cell.
-func (w *world) harm(ctx context.Context, c Cell) error {
+// inject puts the parts into the states of a cell.
+func (w *environment) inject(ctx context.Context, c Cell) error {
 	var errs []error
 	switch c.Redis {
 	case Slow:
@@ -173,7 +173,7 @@ func (w *world) harm(ctx context.Context, c Cell) error {
 	case Down:
 		w.redis.end()
 	case Garbage:
-		errs = append(errs, w.store.spoil(ctx, w.prefix))
+		errs = append(errs, w.store.corrupt(ctx, w.prefix))
 	}
 	switch c.Legacy {
 	case Slow:
@@ -184,7 +184,7 @@ func (w *world) harm(ctx context.Context, c Cell) error {
 		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultHTML}))
 	}
 	if c.Keys != Up {
-		errs = append(errs, w.keys.harm(ctx, c.Keys))
+		errs = append(errs, w.keys.inject(ctx, c.Keys))
 	}
 	return errors.Join(errs...)
 }

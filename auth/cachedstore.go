@@ -37,7 +37,7 @@ var (
 // store has said so. Its context has a deadline and no caller's cancellation.
 type lookup func(ctx context.Context, c Credential) (*Grant, error)
 
-// remembered is what the remote stores have in common: answers are remembered
+// cachedStore is what the remote stores have in common: answers are remembered
 // for a time and within a number, the same question is asked once at a time,
 // failed lookups are limited per client, and each has a deadline.
 //
@@ -49,7 +49,7 @@ type lookup func(ctx context.Context, c Credential) (*Grant, error)
 // out nothing but itself. A good answer stays when its time is over, until
 // newer keys need its place: it lets nobody in, but the key is asked about
 // again without regard to what others on the same address guess.
-type remembered struct {
+type cachedStore struct {
 	name     string
 	ask      lookup
 	policy   memoryPolicy
@@ -125,7 +125,7 @@ type flight struct {
 	err   error
 }
 
-func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*remembered, error) {
+func newCachedStore(name string, ask lookup, p memoryPolicy, opts Options) (*cachedStore, error) {
 	metrics, err := newLookupMetrics(name, opts.Registerer)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 	if err != nil {
 		return nil, err
 	}
-	return &remembered{
+	return &cachedStore{
 		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces), panics: opts.Panics, log: opts.Logger,
 		attempts: newAttempts(p.attempts.PerSecond, p.attempts.Burst, opts.Now),
 		good:     good, bad: bad, flights: make(map[flightKey]*flight),
@@ -147,7 +147,7 @@ func newRemembered(name string, ask lookup, p memoryPolicy, opts Options) (*reme
 
 // Find implements Store. Known keys are good within their time even when the
 // store cannot be asked. It waits no longer than the caller's deadline.
-func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
+func (r *cachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	now := r.now()
 	if e, ok := r.good.GetIfPresent(c.Digest); ok && e.good(now) {
 		if e.claimRefresh(now, r.policy.ttl) {
@@ -175,14 +175,14 @@ func (r *remembered) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
-func (r *remembered) isBad(d Digest, now time.Time) bool {
+func (r *cachedStore) isBad(d Digest, now time.Time) bool {
 	until, found := r.bad.GetIfPresent(d)
 	return found && now.Before(until)
 }
 
 // join returns the flight that asks for the credential, and starts it when
 // there is none.
-func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
+func (r *cachedStore) join(ctx context.Context, c Credential) (*flight, error) {
 	client := ""
 	if c.Caller != nil {
 		client = c.Caller.ClientIP()
@@ -214,7 +214,7 @@ func (r *remembered) join(ctx context.Context, c Credential) (*flight, error) {
 	}
 	f, err := r.start(ctx, c, client, maxUnseenLookups)
 	if err != nil {
-		r.attempts.giveBack(client)
+		r.attempts.release(client)
 	}
 	return f, err
 }
@@ -228,7 +228,7 @@ func landed(g *Grant, err error) *flight {
 
 // refresh asks about a known key again, in the background. When the store
 // cannot be asked, what is remembered stays good until its time is over.
-func (r *remembered) refresh(ctx context.Context, c Credential) {
+func (r *cachedStore) refresh(ctx context.Context, c Credential) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.flights[flightKey{c.Digest, r.epoch.Load()}]; !ok {
@@ -238,7 +238,7 @@ func (r *remembered) refresh(ctx context.Context, c Credential) {
 
 // start asks the store, unless that many questions are under way. client is
 // who pays for a failed lookup; empty: nobody. r.mu is held.
-func (r *remembered) start(ctx context.Context, c Credential, client string, most int) (*flight, error) {
+func (r *cachedStore) start(ctx context.Context, c Credential, client string, most int) (*flight, error) {
 	switch {
 	case r.closed:
 		return nil, errClosed
@@ -250,16 +250,16 @@ func (r *remembered) start(ctx context.Context, c Credential, client string, mos
 	key := flightKey{c.Digest, r.epoch.Load()}
 	r.flights[key] = f
 	ctx = context.WithoutCancel(ctx)
-	r.wg.Go(func() { r.fly(ctx, c, client, key, f) })
+	r.wg.Go(func() { r.run(ctx, c, client, key, f) })
 	return f, nil
 }
 
-// fly asks the store and lets everybody who waits know.
-func (r *remembered) fly(ctx context.Context, c Credential, client string, key flightKey, f *flight) {
+// run asks the store and lets everybody who waits know.
+func (r *cachedStore) run(ctx context.Context, c Credential, client string, key flightKey, f *flight) {
 	c.Caller = nil // the request it belongs to may be over
 	f.grant, f.err = r.tracedAsk(ctx, c)
 	if !errors.Is(f.err, ErrUnknownKey) {
-		r.attempts.giveBack(client)
+		r.attempts.release(client)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +269,7 @@ func (r *remembered) fly(ctx context.Context, c Credential, client string, key f
 }
 
 // askSafely asks with a deadline; a panic is an error of this question only.
-func (r *remembered) askSafely(ctx context.Context, c Credential) (g *Grant, err error) {
+func (r *cachedStore) askSafely(ctx context.Context, c Credential) (g *Grant, err error) {
 	defer func() {
 		r.metrics.count(lookupResult(err))
 	}()
@@ -282,7 +282,7 @@ func (r *remembered) askSafely(ctx context.Context, c Credential) (g *Grant, err
 
 // caught ends a panic of the calling goroutine, which must defer it itself, and
 // tells failed of it, where that is not nil.
-func (r *remembered) caught(failed func(any)) {
+func (r *cachedStore) caught(failed func(any)) {
 	p := recover()
 	if p == nil {
 		return
@@ -296,7 +296,7 @@ func (r *remembered) caught(failed func(any)) {
 
 // remember keeps an answer unless something was forgotten meanwhile. r.mu is
 // held, which forget takes too: nothing can be forgotten in between.
-func (r *remembered) remember(key flightKey, f *flight) {
+func (r *cachedStore) remember(key flightKey, f *flight) {
 	if r.epoch.Load() != key.epoch {
 		return
 	}
@@ -321,7 +321,7 @@ func (r *remembered) remember(key flightKey, f *flight) {
 }
 
 // forget makes one key be asked about again.
-func (r *remembered) forget(d Digest) {
+func (r *cachedStore) forget(d Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
@@ -332,7 +332,7 @@ func (r *remembered) forget(d Digest) {
 }
 
 // forgetAccount makes the keys of an account be asked about again.
-func (r *remembered) forgetAccount(id string) {
+func (r *cachedStore) forgetAccount(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
@@ -344,7 +344,7 @@ func (r *remembered) forgetAccount(id string) {
 }
 
 // forgetAll makes every key be asked about again.
-func (r *remembered) forgetAll() {
+func (r *cachedStore) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
@@ -356,7 +356,7 @@ func (r *remembered) forgetAll() {
 
 // close refuses new questions and waits for those under way; each ends by its
 // own deadline.
-func (r *remembered) close() {
+func (r *cachedStore) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()

@@ -17,9 +17,9 @@ func (c caller) ClientIP() string     { return string(c) }
 func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
 func (caller) LogRefusal(string) bool { return true }
 
-func newTestMemory(t *testing.T, c *clock, ask lookup) *remembered {
+func newTestMemory(t *testing.T, c *clock, ask lookup) *cachedStore {
 	t.Helper()
-	r, err := newRemembered("test", ask, memoryPolicy{
+	r, err := newCachedStore("test", ask, memoryPolicy{
 		ttl: 10 * time.Second, negativeTTL: 2 * time.Second, timeout: 20 * time.Second, maxKeys: 100,
 		attempts: AttemptsConfig{PerSecond: 1, Burst: 3},
 	}, Options{Now: c.now}.withDefaults())
@@ -39,10 +39,10 @@ func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
 // An answer that was on its way while its key was revoked is not remembered,
 // whether it arrives before or after the answer to a later question.
 func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
-	for name, forget := range map[string]func(*remembered){
-		"key":     func(r *remembered) { r.forget(credential("k").Digest) },
-		"account": func(r *remembered) { r.forgetAccount("acme") },
-		"all":     func(r *remembered) { r.forgetAll() },
+	for name, forget := range map[string]func(*cachedStore){
+		"key":     func(r *cachedStore) { r.forget(credential("k").Digest) },
+		"account": func(r *cachedStore) { r.forgetAccount("acme") },
+		"all":     func(r *cachedStore) { r.forgetAll() },
 	} {
 		for _, order := range [][]int{{0, 1}, {1, 0}} {
 			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
@@ -377,7 +377,7 @@ func TestPanicIsAnError(t *testing.T) {
 // BenchmarkRemembered supports the decision to remember whole grants by digest:
 // a key of a remote store must cost about what one of a file does.
 func BenchmarkRemembered(b *testing.B) {
-	r, err := newRemembered("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
+	r, err := newCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
 		memoryPolicy{ttl: time.Hour, timeout: time.Second, maxKeys: 1000}, Options{}.withDefaults())
 	if err != nil {
 		b.Fatal(err)
