@@ -120,7 +120,7 @@ func legacyRequests(t *testing.T, p *program) (n float64) {
 // with meanwhile are the node's own polls.
 func TestAnImpossibleFilterCostsRedisNothing(t *testing.T) {
 	server := redistest.Start(t)
-	p := start(t, setup{yaml: fmt.Sprintf("redis: {addrs: [%q], %s}", server.Addr, patience)})
+	p := start(t, setup{yaml: fmt.Sprintf("redis: {addrs: [%q], %s}", server.Addr, relaxedTimeout)})
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}

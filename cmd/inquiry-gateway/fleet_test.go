@@ -65,7 +65,7 @@ func broken(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusI
 func unrulyPair(t *testing.T, section string, upstream ...string) ([2]*program, *unruly) {
 	t.Helper()
 	u := &unruly{}
-	nodes := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, patience),
+	nodes := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout),
 		setup{backend: u, upstream: append(upstream, "max_records: 10000", "max_records: 10000\n  "+section)})
 	u.system = nodes[0].system
 	return nodes, u

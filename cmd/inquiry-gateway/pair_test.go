@@ -18,8 +18,8 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// patience gives a busy machine time for a call of Redis.
-const patience = "timeout: 2s"
+// relaxedTimeout gives a busy machine time for a call of Redis.
+const relaxedTimeout = "timeout: 2s"
 
 // pair starts two nodes with one legacy system and one Redis; redis is the
 // inside of that section.
@@ -119,7 +119,7 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 		t.Run(skew.String(), func(t *testing.T) {
 			t.Parallel()
 			s := setup{yaml: fmt.Sprintf("cache: {jitter: 0, seller: {ttl: %s, stale_while_revalidate: 0s, stale_if_error: 0s}}\nredis: {addrs: [%q], %s}",
-				ttl, redistest.Start(t).Addr, patience)}
+				ttl, redistest.Start(t).Addr, relaxedTimeout)}
 			right := start(t, s)
 			s.joins, s.skew = right, skew
 			wrong := start(t, s)
@@ -166,7 +166,7 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 // per list by the whole fleet, and every caller gets the answer.
 func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
 	s := setup{
-		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, patience),
+		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
 		upstream: []string{"  timeout: 2s", "  timeout: 2800ms"},
 	}
 	nodes := []*program{start(t, s)}

@@ -66,7 +66,7 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	cable := redistest.NewProxy(t, server.Addr)
-	yaml := "redis: {addrs: [%q], " + patience + "}"
+	yaml := "redis: {addrs: [%q], " + relaxedTimeout + "}"
 	first := start(t, setup{yaml: fmt.Sprintf(yaml, server.Addr)})
 	second := start(t, setup{yaml: fmt.Sprintf(yaml, cable.Addr), joins: first})
 	hit := func() bool {
@@ -101,7 +101,7 @@ const (
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	user := restricted(t, cluster.Masters...)
-	nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, patience, user),
+	nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, relaxedTimeout, user),
 		setup{auth: keysInFleet, yaml: slowPlan})
 	keysOfFleet(nodes)
 	isFleet(nodes)
@@ -133,7 +133,7 @@ func TestClusterFailsOver(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			cluster := redistest.StartReplicatedCluster(t, 3, "--cluster-require-full-coverage", mode.coverage)
 			user := restricted(t, append(cluster.Masters, cluster.Replicas...)...)
-			nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, patience, user),
+			nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, relaxedTimeout, user),
 				setup{auth: keysInFleet, yaml: slowPlan})
 			keysOfFleet(nodes)
 			shared := sharing(nodes, "failover")
@@ -187,7 +187,7 @@ func TestClusterFailsOver(t *testing.T) {
 func TestRedisOverTLS(t *testing.T) {
 	server, files := redistest.StartTLS(t)
 	user := restricted(t, server)
-	redis := fmt.Sprintf("addrs: [%q], tls: {ca_file: %q, cert_file: %q, key_file: %q}, %s, %s", server.Addr, files.CA, files.Cert, files.Key, patience, user)
+	redis := fmt.Sprintf("addrs: [%q], tls: {ca_file: %q, cert_file: %q, key_file: %q}, %s, %s", server.Addr, files.CA, files.Cert, files.Key, relaxedTimeout, user)
 	nodes := pair(t, redis, setup{auth: keysInFleet, yaml: slowPlan})
 	keysOfFleet(nodes)
 	isFleet(nodes)

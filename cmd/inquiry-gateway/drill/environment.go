@@ -26,9 +26,9 @@ const (
 	drillLife = time.Hour
 	// never is longer than anybody waits.
 	never = time.Hour
-	// patience is what a part that is well gets on a busy machine: its timeout is
+	// relaxedTimeout is what a part that is well gets on a busy machine: its timeout is
 	// not what is drilled then.
-	patience = 2 * time.Second
+	relaxedTimeout = 2 * time.Second
 	// grace is for what a gateway still does when it is stopped.
 	grace = time.Second
 )
@@ -97,7 +97,7 @@ func (r *run) newEnvironment(ctx context.Context, c Cell) (w *environment, err e
 func (w *environment) relaxTimeouts(c Cell) {
 	more := func(timeout *time.Duration, s State) {
 		if s != Slow && s != Down {
-			*timeout = max(*timeout, patience)
+			*timeout = max(*timeout, relaxedTimeout)
 		}
 	}
 	more(&w.config.Redis.Timeout, c.Redis)

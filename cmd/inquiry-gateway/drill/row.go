@@ -144,8 +144,8 @@ func short(d time.Duration) string {
 type client struct{ http *http.Client }
 
 // newClient waits for an answer that long, which is longer than it may take.
-func newClient(patience time.Duration) *client {
-	return &client{&http.Client{Timeout: patience, Transport: &http.Transport{DisableCompression: true}}}
+func newClient(timeout time.Duration) *client {
+	return &client{&http.Client{Timeout: timeout, Transport: &http.Transport{DisableCompression: true}}}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }

@@ -143,7 +143,7 @@ func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
 // fewPlaces makes it easy to take all places to the legacy system.
 func fewPlaces(c *config.Config) {
 	c.Upstream.MaxConcurrent = 8
-	c.Upstream.Timeout, c.RequestTimeout = patience, max(c.RequestTimeout, patience)
+	c.Upstream.Timeout, c.RequestTimeout = relaxedTimeout, max(c.RequestTimeout, relaxedTimeout)
 }
 
 func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {

@@ -122,7 +122,7 @@ type node struct {
 }
 
 // Mapping is the delivered mapping of the legacy system with another address
-// and more time: cost is measured here, not patience.
+// and more time: cost is measured here, not time limits.
 func (n node) Mapping() string {
 	return strings.NewReplacer(
 		"base_url: http://127.0.0.1:9300", fmt.Sprintf("base_url: %s/first/%d", n.legacyURL, n.Records), "timeout: 2s", "timeout: 15s",
