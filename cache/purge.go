@@ -82,7 +82,7 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	c.rise(p.Epoch)
 	l.epochs.remember(account, c, true)
 	n := notice{Kind: s.Kind, Account: account, Epoch: p.Epoch}
-	if err := retry(ctx, func() error { return l.redis.announce(ctx, n) }); err != nil {
+	if err := retry(ctx, func() error { return l.announce(ctx, n) }); err != nil {
 		return p, fmt.Errorf("tell the other nodes: %w", err)
 	}
 	if p.Wanted == 0 {

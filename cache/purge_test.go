@@ -256,6 +256,29 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 	}
 }
 
+// The node that purges knows the number of its purge when the call returns: if
+// Redis loses its memory then, nobody else can tell that a purge is missing.
+func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
+	f := newFleet(t, 1)
+	eventually(t, "the first poll is over", func() bool {
+		f.nodes[0].watcher.mu.Lock()
+		defer f.nodes[0].watcher.mu.Unlock()
+		return f.nodes[0].watcher.known
+	})
+	for range 20 {
+		if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+		f.nodes[0].watcher.mu.Lock()
+		known := f.nodes[0].watcher.last
+		f.nodes[0].watcher.mu.Unlock()
+		seq, _, err := f.nodes[0].redis.purges(t.Context())
+		if err != nil || known != seq {
+			t.Fatalf("the node knows of purge %d, the last one is %d, %v", known, seq, err)
+		}
+	}
+}
+
 func TestOnlySoManyPurgesAreRemembered(t *testing.T) {
 	e := newEpochs()
 	for i := range 2 * recentPurges {

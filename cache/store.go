@@ -30,8 +30,9 @@ return e`)
 	announceScript = redis.NewScript(`local before = redis.call('GET', KEYS[1]) or '0'
 local n = string.format('%.0f', math.max(tonumber(before) + 1, tonumber(ARGV[2])))
 redis.call('SET', KEYS[1], n, 'PX', ARGV[1])
-redis.call('PUBLISH', ARGV[3], before .. ' ' .. n .. ' ' .. ARGV[4])
-return n`)
+local message = before .. ' ' .. n .. ' ' .. ARGV[4]
+redis.call('PUBLISH', ARGV[3], message)
+return message`)
 	// restoreScript raises an epoch to ARGV[2] unless it is there already. It
 	// writes in any case, so that WAIT has something to wait for.
 	restoreScript = redis.NewScript(`local e = redis.call('GET', KEYS[1]) or '0'
@@ -169,11 +170,17 @@ func (s *store) raise(ctx context.Context, key string) (uint64, error) {
 	return raiseScript.Run(ctx, s.rdb, []string{key}, epochLife.Milliseconds(), time.Now().UnixMicro()).Uint64()
 }
 
-func (s *store) announce(ctx context.Context, n notice) error {
+// announce tells the nodes of a purge, and returns what they are told.
+func (s *store) announce(ctx context.Context, n notice) (notice, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return announceScript.Run(ctx, s.rdb, []string{s.purgeKey()},
-		epochLife.Milliseconds(), time.Now().UnixMicro(), s.purgeChannel(), n.String()).Err()
+	message, err := announceScript.Run(ctx, s.rdb, []string{s.purgeKey()},
+		epochLife.Milliseconds(), time.Now().UnixMicro(), s.purgeChannel(), n.String()).Text()
+	told, ok := parseNotice(message)
+	if err == nil && !ok {
+		err = errors.New("the number of the purge was not understood")
+	}
+	return told, err
 }
 
 func (s *store) restore(ctx context.Context, key string, epoch uint64) error {

@@ -123,7 +123,7 @@ func (w *watcher) polled(seq uint64, missed func()) {
 	if !w.known || seq != w.last {
 		missed()
 	}
-	w.lost = w.lost || w.known && seq < w.last
+	w.lost = w.lost || seq < w.last
 	w.known, w.last = true, seq
 }
 
@@ -236,7 +236,7 @@ func (l *Lists) restoreOwn(ctx context.Context) error {
 		n := notice{Account: r.account, Epoch: r.cell.epoch.Load()}
 		err := l.redis.restore(ctx, l.redis.accountKey(r.account)+"epoch", n.Epoch)
 		if err == nil {
-			err = l.redis.announce(ctx, n)
+			err = l.announce(ctx, n)
 		}
 		if err != nil {
 			l.watcher.forgotten()
@@ -244,6 +244,16 @@ func (l *Lists) restoreOwn(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// announce tells the nodes of a purge. This node counts as told at once: its
+// message, and the number in Redis, may be lost before it has read either.
+func (l *Lists) announce(ctx context.Context, n notice) error {
+	told, err := l.redis.announce(ctx, n)
+	if err == nil {
+		l.watcher.heard(told, l.suspectAll)
+	}
+	return err
 }
 
 // restoreEpoch gives a purge back to a Redis that has lost it.
