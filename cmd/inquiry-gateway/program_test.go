@@ -30,6 +30,7 @@ type program struct {
 	t        *testing.T
 	dir      string
 	skew     time.Duration
+	reloads  func(*reloader)
 	system   *legacy.Server
 	upstream string // the legacy system's URL
 	app      *app
@@ -55,6 +56,8 @@ type setup struct {
 	backend http.Handler
 	// skew is how far the node's clock is ahead.
 	skew time.Duration
+	// reloads changes when files are looked at, where it is not nil.
+	reloads func(*reloader)
 	// log stands in front of the program's log where it is not nil.
 	log func(slog.Handler) slog.Handler
 }
@@ -84,7 +87,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, logs: &logBuffer{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, reloads: s.reloads, logs: &logBuffer{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -143,6 +146,9 @@ func (p *program) run() {
 	}
 	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(p.log), requests: p.logs, spans: io.Discard, getenv: os.Getenv, now: func() time.Time { return time.Now().Add(p.skew) }}); err != nil {
 		p.t.Fatal(err)
+	}
+	if p.reloads != nil {
+		p.reloads(p.app.reloads)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -18,13 +18,13 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 )
 
-// lookEvery is how often files are looked at: a revocation holds within a second,
-// two looks and the reading included.
-const lookEvery = 250 * time.Millisecond
-
-// retryEvery is how soon what failed is tried again without any change. Only
-// tests change it.
-var retryEvery = 10 * time.Second
+const (
+	// lookEvery is how often files are looked at: a revocation holds within a
+	// second, two looks and the reading included.
+	lookEvery = 250 * time.Millisecond
+	// retryEvery is how soon what failed is tried again without any change.
+	retryEvery = 10 * time.Second
+)
 
 // reloader takes over what the files say. Only watch and what it calls use it.
 type reloader struct {
@@ -33,6 +33,8 @@ type reloader struct {
 	watcher *watch.Watcher
 	hangup  chan os.Signal
 	retired sync.WaitGroup // parts that are closed later
+
+	lookEvery, retryEvery time.Duration
 
 	keys       error     // why the keys file was not read
 	config     error     // why the configuration was not taken over
@@ -56,6 +58,8 @@ func newReloader(cfg config.Config, reg prometheus.Registerer) *reloader {
 		}),
 		watcher: watch.New(cfg.Files()),
 		hangup:  make(chan os.Signal, 1),
+
+		lookEvery: lookEvery, retryEvery: retryEvery,
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
@@ -72,7 +76,7 @@ func (r *reloader) settle() {
 	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
 		r.last.Set(1)
 	}
-	r.retryAt = time.Now().Add(retryEvery)
+	r.retryAt = time.Now().Add(r.retryEvery)
 }
 
 func (r *reloader) failed() bool { return r.keys != nil || r.config != nil }
@@ -85,7 +89,7 @@ func (a *app) watch(ctx context.Context) error {
 	defer signal.Stop(r.hangup)
 	r.stopCanary = a.startCanary(ctx)
 	defer func() { r.stopCanary() }()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(r.lookEvery)
 	defer look.Stop()
 	for {
 		select {

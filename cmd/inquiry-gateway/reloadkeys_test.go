@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -136,7 +137,8 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 // nothing else changes.
 func TestEveryKeyIsReloaded(t *testing.T) {
 	server := redistest.Start(t)
-	p := start(t, setup{yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
+	onlyWhenTold := func(r *reloader) { r.lookEvery = time.Hour } // so that each reload is the one that was asked for
+	p := start(t, setup{reloads: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
 		selfSigned(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")

@@ -220,10 +220,7 @@ func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
 // What failed is tried again by itself: here a file that a reload needs appears
 // without any file that is watched having changed.
 func TestAFailedReloadIsTriedAgain(t *testing.T) {
-	usual := retryEvery
-	t.Cleanup(func() { retryEvery = usual }) // after the program's end
-	retryEvery = time.Second
-	p := start(t, setup{yaml: "cache: {jitter: 0}"})
+	p := start(t, setup{yaml: "cache: {jitter: 0}", reloads: func(r *reloader) { r.retryEvery = time.Second }})
 	sealing := filepath.Join(t.TempDir(), "sealing")
 	p.edit("jitter: 0", "jitter: 0.5, sealing_keys_file: "+sealing)
 	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })
