@@ -87,18 +87,22 @@ func (s *RedisStore) Close() {
 func (s *RedisStore) read(ctx context.Context, c Credential) (*Grant, error) {
 	var record *redis.SliceCmd
 	var version *redis.StringCmd
-	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		record = p.HMGet(ctx, s.keys.key(c.Digest.Hex()), keyFields[:]...)
 		version = p.Get(ctx, s.keys.version())
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err := record.Err(); err != nil {
 		return nil, redisError(err)
 	}
 	k, err := parseKey(c.Digest, record.Val())
-	if errors.Is(err, ErrUnknownKey) && errors.Is(version.Err(), redis.Nil) {
+	if errors.Is(err, ErrUnknownKey) && version.Err() != nil {
 		// A Redis that lost its data knows no key. That is not the caller's doing.
-		return nil, errors.New("the key store in Redis is empty: no version is set")
+		// Only then the version matters, which in a Cluster another node may have.
+		if errors.Is(version.Err(), redis.Nil) {
+			return nil, errors.New("the key store in Redis is empty: no version is set")
+		}
+		return nil, redisError(version.Err())
 	}
 	if err != nil {
 		return nil, err

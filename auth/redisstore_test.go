@@ -312,6 +312,25 @@ func TestRedisStoreEndsWithRedisAway(t *testing.T) {
 	}
 }
 
+// In a Cluster the version may be on a node that is away: keys of the others are
+// found without it, and no key is called unknown.
+func TestRedisStoreWithoutTheVersion(t *testing.T) {
+	store, admin, client := newRedisPair(t, redistest.Start(t))
+	ctx := t.Context()
+	if err := admin.Add(ctx, testRecord("k1"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(client.Del(ctx, store.keys.version()).Err(), client.LPush(ctx, store.keys.version(), "no string").Err()); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := find(t, store, "k1"); err != nil || g.Principal.KeyID != "k1" {
+		t.Errorf("a key that is there: %+v, %v", g, err)
+	}
+	if _, err := find(t, store, "k2"); err == nil || errors.Is(err, ErrUnknownKey) {
+		t.Errorf("a key that is not there: %v", err)
+	}
+}
+
 // In a cluster every command has to stay within a slot.
 func TestRedisCluster(t *testing.T) {
 	client := redistest.StartCluster(t, 1).Client(t)
