@@ -69,7 +69,7 @@ func TestDataAndStream(t *testing.T) {
 		State   state                 `json:"state"`
 	}
 	data := ask(c, httptest.NewRequest(http.MethodGet, "/console/data", nil))
-	if err := json.Unmarshal(data.Body.Bytes(), &all); err != nil || len(all.History) != len(c.sampler.columns)+1 || len(all.History["t"]) < 3 {
+	if err := json.Unmarshal(data.Body.Bytes(), &all); err != nil || len(all.History) != len(c.sampler.columns)+1 || len(all.History["t"]) < 2 { // the stream may have begun before the first sample
 		t.Fatalf("%v: %s", err, data.Body)
 	}
 	if all.State.At < s.At || len(all.State.Accounts) != 1 || all.State.Accounts[0].Name != "acme" || all.State.TTL == nil {
