@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -137,7 +136,6 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 // nothing else changes.
 func TestEveryKeyIsReloaded(t *testing.T) {
 	server := redistest.Start(t)
-	onlyWhenTold := func(r *reloader) { r.lookEvery = time.Hour } // so that each reload is the one that was asked for
 	p := start(t, setup{reloads: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
 		selfSigned(t, p.dir, "gateway")
 		canaryKeys(p)

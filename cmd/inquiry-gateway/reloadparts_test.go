@@ -32,12 +32,16 @@ func (p *program) reload() (logged string) {
 	return logged
 }
 
+// onlyWhenTold keeps the watcher from reloading by itself, so that a reload is the
+// one that the test has asked for.
+func onlyWhenTold(r *reloader) { r.lookEvery = time.Hour }
+
 const reloaded = "inquiry_gateway_config_last_reload_successful"
 
 // A part that needs what only a start opens is refused, whole, and says so.
 func TestReloadIntoARedisThatIsNotOpen(t *testing.T) {
 	server := redistest.Start(t)
-	p := start(t, setup{yaml: "request_timeout: 4s"})
+	p := start(t, setup{reloads: onlyWhenTold, yaml: "request_timeout: 4s"})
 	p.edit("request_timeout: 4s", `redis: {addrs: ["`+server.Addr+`"]}`)
 	p.edit("{keys_file: keys.yaml}", "{redis: {}}")
 	logged := p.reload()
@@ -58,7 +62,7 @@ func TestReloadIntoARedisThatIsNotOpen(t *testing.T) {
 // What waits for a restart is named, stays as it runs, and keeps nothing else
 // from being taken over. check --against says which is which.
 func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {jitter: 0}\nredis: {prefix: first}"})
+	p := start(t, setup{reloads: onlyWhenTold, yaml: "cache: {jitter: 0}\nredis: {prefix: first}"})
 	p.edit("prefix: first", "prefix: second")
 	p.edit("jitter: 0", "jitter: 0.5")
 	logged := p.reload()
@@ -86,7 +90,7 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 // A listener that others can reach keeps its token, whatever the file says of
 // the next start.
 func TestReloadOpensTheOpsListenerToNobody(t *testing.T) {
-	p := start(t, setup{prepare: func(p *program) {
+	p := start(t, setup{reloads: onlyWhenTold, prepare: func(p *program) {
 		p.write("token", "first\n")
 		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: '0.0.0.0:0', token_file: token}", 1))
 	}})
@@ -140,7 +144,7 @@ func TestReloadOfTheOpsToken(t *testing.T) {
 
 // A longer request_timeout holds for fills and for the write of the answer.
 func TestReloadOfTheRequestTimeout(t *testing.T) {
-	p := start(t, setup{yaml: "request_timeout: 200ms", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
+	p := start(t, setup{reloads: onlyWhenTold, yaml: "request_timeout: 200ms", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
 	p.system.SetLatency(500 * time.Millisecond)
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusGatewayTimeout {
 		t.Fatalf("before: status %d", a.status)
@@ -259,7 +263,7 @@ func TestRevocationInABusyFolder(t *testing.T) {
 // What is under way at the legacy still counts after a reload, and no counter
 // begins anew.
 func TestReloadKeepsTheBulkhead(t *testing.T) {
-	p := start(t, setup{upstream: []string{"timeout: 2s", "timeout: 5s\n  max_concurrent: 2"}})
+	p := start(t, setup{reloads: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 5s\n  max_concurrent: 2"}})
 	p.system.SetLatency(3 * time.Second)
 	var under sync.WaitGroup
 	defer under.Wait()
@@ -288,7 +292,7 @@ func TestReloadKeepsTheBulkhead(t *testing.T) {
 
 // An open breaker stays open over a reload that does not change it.
 func TestReloadKeepsTheBreaker(t *testing.T) {
-	p := start(t, setup{upstream: []string{"timeout: 2s", "timeout: 2s\n  breaker: {min_requests: 2, open_for: 1m}"}})
+	p := start(t, setup{reloads: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 2s\n  breaker: {min_requests: 2, open_for: 1m}"}})
 	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultStatus}); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +315,7 @@ func TestReloadKeepsTheBreaker(t *testing.T) {
 // into its fill. Here it falls between the look into Redis and the legacy.
 func TestReloadDuringAFill(t *testing.T) {
 	server := redistest.Start(t)
-	s := setup{yaml: `redis: {addrs: ["` + server.Addr + `"], timeout: 3s}`}
+	s := setup{reloads: onlyWhenTold, yaml: `redis: {addrs: ["` + server.Addr + `"], timeout: 3s}`}
 	p := start(t, s)
 	s.joins = p
 	other := start(t, s)
