@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/internal/panics"
 )
 
 // Options are what the parts of this package share. The zero value is usable:
@@ -23,7 +25,7 @@ type Options struct {
 	// UnknownKeys limits how often one client address is told that its key does
 	// not exist; beyond that it gets ErrTooManyAttempts. Zero: no limit.
 	UnknownKeys AttemptsConfig
-	Panics      prometheus.Counter // of goroutines, each a bug; nil: not counted
+	Panics      *panics.Catcher // of its goroutines; nil: logged only
 }
 
 func (o Options) withDefaults() Options {
@@ -31,7 +33,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Panics == nil {
-		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
+		o.Panics = panics.New("auth", nil, o.Logger)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/internal/panics"
 )
 
 // maxLookups bounds the questions to a remote store that are under way at
@@ -57,8 +56,7 @@ type cachedStore struct {
 	attempts *attempts
 	metrics  *lookupMetrics
 	tracer   trace.Tracer // nil: no spans
-	panics   prometheus.Counter
-	log      *slog.Logger
+	panics   *panics.Catcher
 
 	good *otter.Cache[Digest, *entry]
 	bad  *otter.Cache[Digest, time.Time] // until when
@@ -139,7 +137,7 @@ func newCachedStore(name string, ask lookup, p memoryPolicy, opts Options) (*cac
 		return nil, err
 	}
 	return &cachedStore{
-		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces), panics: opts.Panics, log: opts.Logger,
+		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces), panics: opts.Panics,
 		attempts: newAttempts(p.attempts.PerSecond, p.attempts.Burst, opts.Now),
 		good:     good, bad: bad, flights: make(map[flightKey]*flight),
 	}, nil
@@ -273,25 +271,11 @@ func (r *cachedStore) askSafely(ctx context.Context, c Credential) (g *Grant, er
 	defer func() {
 		r.metrics.count(lookupResult(err))
 	}()
-	defer r.caught(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", r.name, p) })
+	defer r.panics.Catch(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", r.name, p) })
 	defer r.metrics.time(time.Now())
 	ctx, cancel := context.WithTimeout(ctx, r.policy.timeout)
 	defer cancel()
 	return r.ask(ctx, c)
-}
-
-// caught ends a panic of the calling goroutine, which must defer it itself, and
-// tells failed of it, where that is not nil.
-func (r *cachedStore) caught(failed func(any)) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	r.panics.Inc()
-	r.log.Error("a goroutine panicked", "where", "auth", "panic", p, "stack", string(debug.Stack()))
-	if failed != nil {
-		failed(p)
-	}
 }
 
 // remember keeps an answer unless something was forgotten meanwhile. r.mu is

@@ -55,7 +55,7 @@ func (s *RedisStore) watch(ctx context.Context) {
 // poll reads the version. While that fails nothing is dropped: known keys are
 // good within their time.
 func (s *RedisStore) poll(ctx context.Context) {
-	defer s.caught(nil)
+	defer s.panics.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	n, err := s.client.Get(ctx, s.keys.version()).Int64()
@@ -79,7 +79,7 @@ func (s *RedisStore) poll(ctx context.Context) {
 // <id>". Anything else, or a version that does not follow the last one, means
 // that something was missed.
 func (s *RedisStore) hear(message string) {
-	defer s.caught(func(any) { s.forgetAll() }) // what it was about is not known
+	defer s.panics.Catch(func(any) { s.forgetAll() }) // what it was about is not known
 	n, what, id := parseChange(message)
 	switch {
 	case n > 0 && s.known.ok && n <= s.known.n:

@@ -2,8 +2,6 @@ package cache
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,21 +152,8 @@ func (l *Lists) run(ctx context.Context, f *flight) {
 			f.err = ErrFillPanicked
 		})
 	}()
-	defer l.caught(nil)
+	defer l.opts.Panics.Catch(nil)
 	l.obtain(ctx, f)
-}
-
-// caught ends a panic of the calling goroutine, which must defer it itself:
-// without it a bug, or what Redis sends, would end the process. err, where it is
-// not nil, is set.
-func (l *Lists) caught(err *error) {
-	if p := recover(); p != nil {
-		if err != nil {
-			*err = fmt.Errorf("cache: panic: %v", p)
-		}
-		l.opts.Panics.Inc()
-		l.opts.Logger.Error("a goroutine panicked", "where", "cache", "panic", p, "stack", string(debug.Stack()))
-	}
 }
 
 // complete settles a flight once, with what set writes into it.

@@ -125,7 +125,7 @@ func (l *Lists) keepLease(ctx context.Context, f *flight) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	n := f.names
 	l.wg.Go(func() {
-		defer l.caught(nil)
+		defer l.opts.Panics.Catch(nil)
 		tick := time.NewTicker(leaseRenew)
 		defer tick.Stop()
 		for {
@@ -150,7 +150,7 @@ func (l *Lists) release(f *flight) {
 	f.leased = false
 	n := f.names
 	// An error leaves the lease to its end.
-	l.wg.Go(func() { defer l.caught(nil); _ = l.redis.release(l.life, n) })
+	l.wg.Go(func() { defer l.opts.Panics.Catch(nil); _ = l.redis.release(l.life, n) })
 }
 
 func (s *store) renew(ctx context.Context, n names) (bool, error) {

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/internal/panics"
 )
 
 // Options are what a cache is built from. Fill is required, every other zero
@@ -26,7 +28,7 @@ type Options struct {
 	Traces     trace.TracerProvider  // nil: no spans
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	Panics     prometheus.Counter // of goroutines, each a bug; nil: not counted
+	Panics     *panics.Catcher // of its goroutines; nil: logged only
 	Now        func() time.Time
 
 	// foreignTime is for tests whose Now has nothing to do with Redis' time: ages
@@ -52,7 +54,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	if o.Panics == nil {
-		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
+		o.Panics = panics.New("cache", nil, o.Logger)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

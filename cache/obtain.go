@@ -63,7 +63,7 @@ func (l *Lists) lookUp(ctx context.Context, f *flight, x extra) (r reading, sett
 	}
 	if f.cell.learn(r.epoch, suspectEpoch) {
 		key, epoch := f.names.epoch, f.cell.epoch.Load()
-		l.wg.Go(func() { defer l.caught(nil); l.restoreEpoch(l.life, key, epoch) })
+		l.wg.Go(func() { defer l.opts.Panics.Catch(nil); l.restoreEpoch(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
 		f.best = nil
@@ -150,7 +150,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	if stored && l.redis != nil {
 		n, leased := f.names, f.leased
 		f.leased = false // ends with the write
-		l.wg.Go(func() { defer l.caught(nil); l.tracedShare(f, e, n, leased) })
+		l.wg.Go(func() { defer l.opts.Panics.Catch(nil); l.tracedShare(f, e, n, leased) })
 	}
 	l.complete(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,7 +178,7 @@ func (l *Lists) watch() {
 
 // hear takes one message.
 func (l *Lists) hear(m any) {
-	defer l.caught(nil) // of this message: the listener goes on
+	defer l.opts.Panics.Catch(nil) // of this message: the listener goes on
 	switch m := m.(type) {
 	case *redis.Subscription:
 		l.watcher.connected.Store(m.Kind == "subscribe")
@@ -212,7 +213,7 @@ func (l *Lists) suspectAll() { l.epochs.suspectEpoch.Add(1) }
 // poll reads the kinds' epochs and the number of the last purge. When it moved
 // without a message, every account's epoch is suspect.
 func (l *Lists) poll(ctx context.Context) (err error) {
-	defer l.caught(&err)
+	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	seq, kinds, err := l.redis.purges(ctx)
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, opts Op
 		return &fixedHeader{cfg.Header, s, func(v string) string { return v }}, err
 	case authOAuth2:
 		s, err := secret("client_secret_file", cfg.ClientSecretFile)
-		return &tokens{cfg: cfg, secret: s, timeout: timeout, transport: t, now: opts.Now, bugs: bugs{opts.Panics, opts.Logger}}, err
+		return &tokens{cfg: cfg, secret: s, timeout: timeout, transport: t, now: opts.Now, panics: opts.Panics}, err
 	}
 	return noCredentials{}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/upstream/fleet"
 )
 
@@ -43,7 +44,7 @@ type Options struct {
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: no other node is heeded
-	Panics     prometheus.Counter   // of goroutines, each a bug; nil: not counted
+	Panics     *panics.Catcher      // of its goroutines; nil: logged only
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
 	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
@@ -64,7 +65,7 @@ type Client struct {
 	log       *slog.Logger
 	tracer    trace.Tracer // nil: no spans
 	fleet     *fleet.Advice
-	bugs      bugs
+	panics    *panics.Catcher
 }
 
 // endpoint is one of the two lists.
@@ -101,7 +102,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		log:       opts.Logger,
 		tracer:    newTracer(opts.Traces),
 		fleet:     opts.Fleet,
-		bugs:      bugs{opts.Panics, opts.Logger},
+		panics:    opts.Panics,
 	}
 	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
 		plan := compileEndpoint(kind, ec, &problems{})
@@ -155,7 +156,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.Panics == nil {
-		o.Panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "panics_total"})
+		o.Panics = panics.New(subsystem, nil, o.Logger)
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "inquiry-gateway"

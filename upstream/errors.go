@@ -86,6 +86,11 @@ func invalid(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
+// bug is the error of a request during which a goroutine panicked.
+func bug(thrown any) *Error {
+	return &Error{Failure: FailureUpstream, Reason: "internal", Err: fmt.Errorf("panic: %v", thrown)}
+}
+
 // asError makes sure that nothing but *Error leaves this package.
 func asError(err error) *Error {
 	var e *Error

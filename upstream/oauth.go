@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"inquiry-gateway/internal/panics"
 )
 
 // tokenPause is how long a failure to get a token is remembered: the requests
@@ -25,7 +27,7 @@ type tokens struct {
 	timeout   time.Duration
 	transport *transport
 	now       func() time.Time
-	bugs      bugs
+	panics    *panics.Catcher
 
 	mu      sync.Mutex
 	token   *oauth2.Token
@@ -83,7 +85,7 @@ func (t *tokens) refresh(ctx context.Context, done chan struct{}) {
 // request gets a token from the token endpoint. Its errors hold nothing of
 // the reply.
 func (t *tokens) request(ctx context.Context) (token *oauth2.Token, err error) {
-	defer t.bugs.catch(&err)
+	defer t.panics.Catch(func(p any) { err = bug(p) })
 	secret, err := t.secret.get()
 	if err != nil {
 		return nil, err

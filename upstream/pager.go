@@ -208,7 +208,7 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 	group.SetLimit(l.Concurrency)
 	for i := range answers {
 		group.Go(func() (err error) {
-			defer l.bugs.catch(&err)
+			defer l.panics.Catch(func(p any) { err = bug(p) })
 			answers[i], err = l.get(ctx, l.address(l.base, i+1, (i+1)*size))
 			return err
 		})

@@ -22,7 +22,7 @@ func (f *fetcher) secondCalls(ctx context.Context, r *reply) error {
 	group.SetLimit(p.concurrency)
 	for i, ids := range batches {
 		group.Go(func() (err error) {
-			defer f.bugs.catch(&err)
+			defer f.panics.Catch(func(p any) { err = bug(p) })
 			replies[i], err = f.secondCall(ctx, p, r.account, ids)
 			return err
 		})

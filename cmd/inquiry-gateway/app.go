@@ -135,7 +135,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		Traces:     a.traces.tracers(),
 		Logger:     a.logger,
 		Registerer: a.registry,
-		Panics:     a.panics.WithLabelValues("cache"),
+		Panics:     a.catcher("cache"),
 		Now:        a.now,
 	}); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (a *app) run(asked context.Context) error {
 	group.Go(a.ops.serve)
 	group.Go(func() error { return a.watch(ctx) })
 	group.Go(func() error {
-		defer a.caught("console", nil)
+		defer a.catcher("console").Catch(nil)
 		a.console.Run(ctx)
 		return nil
 	})
@@ -321,7 +321,7 @@ func (a *app) drain(ctx context.Context) {
 func (a *app) recheck(ctx context.Context, fill cache.Fill) {
 	for ctx.Err() == nil {
 		func() {
-			defer a.caught("recheck", nil)
+			defer a.catcher("recheck").Catch(nil)
 			a.lab.recheck(ctx, fill, func() time.Duration { return a.current.Load().cfg.RequestTimeout }, a.legacyHealthy)
 		}()
 	}

@@ -141,7 +141,7 @@ func (a *app) startCanary(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer a.caught("canary", nil)
+		defer a.catcher("canary").Catch(nil)
 		gen.canary.Run(ctx, canary.Dial(a.public.listener.Addr(), certificate))
 	}()
 	return func() { cancel(); <-done }

@@ -55,7 +55,7 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
-		Panics: a.panics.WithLabelValues("upstream"), Now: a.now, Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.now, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}
@@ -111,7 +111,7 @@ func (a *app) newKeyring(cfg config.Config) (*keyring, error) {
 	}
 	keys := &keyring{registry: prometheus.NewRegistry()}
 	opts := auth.Options{
-		Logger: a.logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.panics.WithLabelValues("auth"), UnknownKeys: cfg.Auth.Attempts(),
+		Logger: a.logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
 	}
 	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
 		return nil, err

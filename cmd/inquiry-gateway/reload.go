@@ -147,7 +147,7 @@ func (a *app) reload(ctx context.Context, again bool) {
 // replace puts a generation of what the file says in old's place; waiting are
 // the keys that need a restart. On an error, a panic included, old stays.
 func (a *app) replace(ctx context.Context, old *generation) (waiting []string, err error) {
-	defer a.caught("reload", func(p any) { err = fmt.Errorf("panic: %v", p) })
+	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
 		return waiting, err
