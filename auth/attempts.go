@@ -114,16 +114,22 @@ func (r *refusedKeys) slot(d Digest) (slot *uint64, mark uint64) {
 	return &r[mark%refusedSlots], mark
 }
 
-// network is who counts as one client: an IPv4 address, or the /64 that a
-// single IPv6 host may choose its addresses from.
+// Network is who counts as one client: an IPv4 address, or the /64 that a single
+// IPv6 host may choose its addresses from. That of no address is the zero Prefix.
+func Network(a netip.Addr) netip.Prefix {
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	p, _ := a.WithZone("").Prefix(bits)
+	return p
+}
+
+// network is Network for a client's address as a text; others stay as they are.
 func network(client string) string {
 	addr, err := netip.ParseAddr(client)
 	if err != nil || addr.Unmap().Is4() {
 		return client
 	}
-	prefix, err := addr.WithZone("").Prefix(64)
-	if err != nil {
-		return client
-	}
-	return prefix.String()
+	return Network(addr).String()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
 )
 
 const (
@@ -47,7 +49,7 @@ func (r *refusals) logged(client netip.Addr, reason string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := refusal{networkOf(client), reason}
+	key := refusal{auth.Network(client), reason}
 	if r.counts[key] == 0 && len(r.counts) >= maxRefusalCounts {
 		key.client = netip.Prefix{}
 	}
@@ -88,15 +90,4 @@ func (k refusal) address() string {
 		return k.client.Addr().String()
 	}
 	return k.client.String()
-}
-
-// networkOf is who counts as one client: an IPv4 address, or the /64 that a
-// single IPv6 host may choose its addresses from.
-func networkOf(a netip.Addr) netip.Prefix {
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.WithZone("").Prefix(bits) // of no address: the zero Prefix
-	return p
 }
