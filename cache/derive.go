@@ -3,7 +3,6 @@ package cache
 import (
 	"bytes"
 	"context"
-	"errors"
 	"time"
 )
 
@@ -24,9 +23,6 @@ type Derivation struct {
 	// Empty is the body of a list without records.
 	Empty []byte
 }
-
-// errNotDerived is for a base that nothing could be selected from.
-var errNotDerived = errors.New("cache: the list cannot be selected from its base")
 
 func (d Derivation) base(k Key) (base Key, impossible bool) {
 	if d.Base == nil || k.Status == "" && k.InquiryType == "" {
@@ -82,7 +78,7 @@ func (l *Lists) derive(q query, base *Entry) (e *Entry, kept bool, err error) {
 	if err != nil {
 		l.metrics.derived.WithLabelValues(q.key.Kind, derivedFailed).Inc()
 		l.opts.Logger.Error("a list cannot be selected from its base and is asked for by itself", "kind", q.key.Kind, "error", err)
-		return nil, false, errNotDerived
+		return nil, false, err
 	}
 	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()
 	e = newEntry(origin{key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag}, bodySum(body), body, cap(body))
