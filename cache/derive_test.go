@@ -82,7 +82,7 @@ func TestAFilteredListIsSelectedFromItsBase(t *testing.T) {
 	if r.Outcome != Miss || !r.Stored || body(r) != "pending of acme #1\n" || r.Entry.key() != acmes("pending") {
 		t.Fatalf("%s, stored %t: %q", r.Outcome, r.Stored, body(r))
 	}
-	c.add(3 * time.Second)
+	c.Add(3 * time.Second)
 	r = mustGet(t, l, acmes("answered"))
 	if r.Outcome != Hit || r.Tier != TierLocal || r.Age != 3*time.Second || r.TTL != 7*time.Second || body(r) != "answered of acme #1\n" {
 		t.Errorf("%s from %q, age %s, ttl %s: %q", r.Outcome, r.Tier, r.Age, r.TTL, body(r))
@@ -148,7 +148,7 @@ func TestADerivedListsOwnTTLDecides(t *testing.T) {
 	l := startDerived(t, setup{cfg: cfg, fill: g.lines, now: c.Now})
 	step := func(after time.Duration, status string, want Outcome, age time.Duration, calls int64) {
 		t.Helper()
-		c.add(after)
+		c.Add(after)
 		r := mustGet(t, l, acmes(status))
 		settled(l)
 		if r.Outcome != want || r.Age != age || g.calls.Load() != calls {
@@ -176,7 +176,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 	pending, answered := acmes("pending"), acmes("answered")
 	mustGet(t, l, pending)
 	mustGet(t, l, answered)
-	c.add(12 * time.Second)
+	c.Add(12 * time.Second)
 	if r := mustGet(t, l, pending); r.Outcome != StaleRevalidate || r.Age != 12*time.Second || r.TTL != -2*time.Second || body(r) != "pending of acme #1\n" {
 		t.Errorf("%s, age %s, ttl %s: %q", r.Outcome, r.Age, r.TTL, body(r))
 	}
@@ -187,7 +187,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 		}
 	}
 	g.failWith(errLegacy)
-	c.add(30 * time.Second)
+	c.Add(30 * time.Second)
 	if r := mustGet(t, l, pending); r.Outcome != StaleError || r.Age != 30*time.Second || r.TTL > 0 || body(r) != "pending of acme #2\n" {
 		t.Errorf("%s, age %s: %q", r.Outcome, r.Age, body(r))
 	}
@@ -208,7 +208,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 	if r := mustGet(t, l, pending); r.Outcome != StaleError || body(r) != "pending of acme #2\n" {
 		t.Errorf("%s: %q without the base", r.Outcome, body(r))
 	}
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	if _, err := l.Get(t.Context(), pending); !errors.Is(err, errLegacy) {
 		t.Errorf("past stale_if_error: %v", err)
 	}
@@ -307,14 +307,14 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 			t.Errorf("Redis has %s, and should have %s alone", key, base)
 		}
 	}
-	c.add(3 * time.Second)
+	c.Add(3 * time.Second)
 	if r := mustGet(t, second, acmes("pending")); r.Outcome != Hit || r.Tier != TierRedis || r.Age.Round(time.Second) != 3*time.Second || body(r) != "pending of acme #1\n" {
 		t.Errorf("the other node: %s from %q, age %s: %q", r.Outcome, r.Tier, r.Age, body(r))
 	}
 	if x, err := second.Explain(t.Context(), acmes("answered")); err != nil || x.Outcome != Hit || x.Base != acmes("") || x.Tier != TierLocal {
 		t.Errorf("explained as %s from %q by %+v, %v", x.Outcome, x.Tier, x.Base, err)
 	}
-	c.add(2 * time.Second)
+	c.Add(2 * time.Second)
 	settled(second)
 	second.local.InvalidateAll()
 	if r := mustGet(t, second, acmes("pending")); r.Outcome != Miss || body(r) != "pending of acme #2\n" { // Redis' base is too old for it

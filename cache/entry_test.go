@@ -48,7 +48,7 @@ func TestALateAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	old := mustGet(t, l, aKey).Entry
-	g.clock.add(30 * time.Second)
+	g.clock.Add(30 * time.Second)
 	newer := body(mustGet(t, l, aKey))
 	l.keep(old)
 	if r, ok := l.Lookup(aKey); !ok || body(r) != newer {

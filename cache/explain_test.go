@@ -27,7 +27,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 			g := &legacy{clock: newClock()}
 			l := setup{cfg: cfg, fill: g.fill, now: g.clock.Now}.start(t)
 			mustGet(t, l, aKey)
-			g.clock.add(tt.age)
+			g.clock.Add(tt.age)
 			if tt.failing {
 				g.failWith(errLegacy)
 				l.backoff.failed(0, aKey, errLegacy, g.clock.Now())
@@ -113,7 +113,7 @@ func TestTheObserverSeesLookUpsAndFills(t *testing.T) {
 	mustGet(t, l, aKey)
 	l.Lookup(aKey)
 	g.failWith(errLegacy)
-	g.clock.add(15 * time.Second)
+	g.clock.Add(15 * time.Second)
 	mustGet(t, l, aKey)
 	closeLists(t, l)
 	looked := "looked " + aKey.Account

@@ -285,7 +285,7 @@ func BenchmarkStampede(b *testing.B) {
 				if state == "expired" {
 					mustGet(b, f.nodes[n%3], k)
 					f.settled()
-					f.clock.add(time.Minute)
+					f.clock.Add(time.Minute)
 				}
 				before := f.calls.Load()
 				f.hold = make(chan struct{})

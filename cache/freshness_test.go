@@ -39,7 +39,7 @@ func TestAgeDecidesHowAListIsServed(t *testing.T) {
 			g := &legacy{clock: c}
 			l := setup{fill: g.fill, now: c.Now}.start(t)
 			mustGet(t, l, aKey)
-			c.add(tt.age)
+			c.Add(tt.age)
 			if tt.failing {
 				g.failWith(errLegacy)
 			}
@@ -61,7 +61,7 @@ func TestPastStaleIfErrorTheFillsErrorComesBack(t *testing.T) {
 	l := setup{fill: g.fill, now: c.Now}.start(t)
 	mustGet(t, l, aKey)
 	g.failWith(errLegacy)
-	c.add(70 * time.Second)
+	c.Add(70 * time.Second)
 	if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
 		t.Errorf("error %v, want the fill's", err)
 	}
@@ -73,7 +73,7 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	l := setup{fill: g.fill, now: c.Now}.start(t)
 	first := body(mustGet(t, l, aKey))
 	g.failWith(errLegacy)
-	c.add(11 * time.Second)
+	c.Add(11 * time.Second)
 	mustGet(t, l, aKey)
 	settled(l)
 	for range 100 { // all within the first delay
@@ -84,14 +84,14 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	if n := g.calls.Load(); n != 2 {
 		t.Errorf("%d fills, want the first and one refresh", n)
 	}
-	c.add(backoffFirst)
+	c.Add(backoffFirst)
 	mustGet(t, l, aKey)
 	settled(l)
 	if n := g.calls.Load(); n != 3 {
 		t.Errorf("%d fills after the delay, want one more refresh", n)
 	}
 	g.failWith(nil)
-	c.add(2 * backoffFirst)
+	c.Add(2 * backoffFirst)
 	mustGet(t, l, aKey)
 	settled(l)
 	if r := mustGet(t, l, aKey); r.Outcome != Hit || body(r) == first {
@@ -108,7 +108,7 @@ func TestAFailingEndpointSparesOtherStaleKeysTheWait(t *testing.T) {
 		mustGet(t, l, k)
 	}
 	g.failWith(errLegacy)
-	c.add(30 * time.Second)
+	c.Add(30 * time.Second)
 	for _, k := range keys {
 		if r := mustGet(t, l, k); r.Outcome != StaleError {
 			t.Errorf("%s: %s", k.Account, r.Outcome)
@@ -207,7 +207,7 @@ func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
 	g := &legacy{clock: c}
 	l := setup{fill: g.fill, now: c.Now}.start(t)
 	mustGet(t, l, aKey)
-	c.add(5 * time.Second)
+	c.Add(5 * time.Second)
 	cfg := testConfig()
 	short := 3 * time.Second
 	cfg.Buyer.ByStatus = map[string]StatusConfig{"pending": {TTL: &short}}
@@ -264,7 +264,7 @@ func TestAnEntryFromTheFutureIsNotServed(t *testing.T) {
 	g := &legacy{clock: c}
 	l := setup{fill: g.fill, now: c.Now}.start(t)
 	mustGet(t, l, aKey)
-	c.add(-time.Hour)
+	c.Add(-time.Hour)
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("outcome %s after the clock went back an hour, want %s", r.Outcome, Miss)
 	}

@@ -13,40 +13,21 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis prints each refused connection
+	redis.SetLogger(redistest.Silence{})
 	goleak.VerifyTestMain(m)
 }
 
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-// clock is a wall clock that tests set.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func newClock() *testkit.Clock { return testkit.NewClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) }
 
 // legacy is a fill that numbers its answers and fails on demand.
 type legacy struct {
-	clock *clock
+	clock *testkit.Clock
 	calls atomic.Int64
 	fail  atomic.Pointer[error]
 	hold  chan struct{} // non-nil: answers wait for it to be closed

@@ -329,10 +329,10 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 			"mend":          func(*rapid.T) { cable.Mend(); w.cut = nil },
 			"swap in Redis": w.swap, "stash in Redis": w.stash, "restore in Redis": w.restore,
 			"time passes": func(t *rapid.T) {
-				w.clock.add(time.Duration(rapid.IntRange(0, 15000).Draw(t, "ms")) * time.Millisecond)
+				w.clock.Add(time.Duration(rapid.IntRange(0, 15000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"clock set back": func(t *rapid.T) {
-				w.clock.add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
+				w.clock.Add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"legacy fails": func(*rapid.T) { w.failWith(errLegacy) },
 			"legacy works": func(*rapid.T) { w.failWith(nil) },

@@ -222,7 +222,7 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 		key := f.nodes[0].redis.epochKey(scope)
 		eventually(t, "Redis has the epoch again", func() bool {
 			_, _ = f.nodes[0].Get(t.Context(), aKey)
-			f.clock.add(25 * time.Second) // each look-up has to ask Redis
+			f.clock.Add(25 * time.Second) // each look-up has to ask Redis
 			settled(f.nodes[0])
 			return strings.HasSuffix(f.srv.Do("GET", key), fmt.Sprint("\n", purged.Epoch))
 		})
@@ -315,7 +315,7 @@ func TestAPurgedListDoesNotStandInForAFailure(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	mustGet(t, l, aKey)
-	g.clock.add(15 * time.Second)
+	g.clock.Add(15 * time.Second)
 	g.failWith(errLegacy)
 	if _, err := l.Purge(t.Context(), Scope{Kind: KindBuyer}); err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestAPurgeDuringAFailingFillLeavesNothingToStandIn(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	mustGet(t, l, aKey)
-	g.clock.add(30 * time.Second) // good for stale_if_error only
+	g.clock.Add(30 * time.Second) // good for stale_if_error only
 	g.failWith(errLegacy)
 	g.hold = make(chan struct{})
 	failed := make(chan error, 1)

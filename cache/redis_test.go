@@ -61,7 +61,7 @@ func TestAnotherNodeTakesTheListFromRedisWithItsAge(t *testing.T) {
 	first := freshReader(t, rdb, g)
 	filled := mustGet(t, first, aKey)
 	settled(first)
-	g.clock.add(4 * time.Second)
+	g.clock.Add(4 * time.Second)
 
 	second := freshReader(t, rdb, g)
 	r := mustGet(t, second, aKey)
@@ -71,11 +71,11 @@ func TestAnotherNodeTakesTheListFromRedisWithItsAge(t *testing.T) {
 	if body(r) != body(filled) || r.Entry.ETag[0] != filled.Entry.ETag[0] {
 		t.Error("the two nodes serve different lists")
 	}
-	g.clock.add(4 * time.Second)
+	g.clock.Add(4 * time.Second)
 	if r, ok := second.Lookup(aKey); !ok || r.Age != 8*time.Second {
 		t.Errorf("in the second tier the age is %s; tiers must not add up", r.Age)
 	}
-	g.clock.add(2 * time.Second)
+	g.clock.Add(2 * time.Second)
 	if _, ok := second.Lookup(aKey); ok {
 		t.Error("fresh past its ttl")
 	}
@@ -89,7 +89,7 @@ func TestOutOfTimeWithAStaleListInRedis(t *testing.T) {
 	first := freshReader(t, rdb, g)
 	filled := mustGet(t, first, aKey)
 	settled(first)
-	g.clock.add(30 * time.Second) // past ttl and stale_while_revalidate
+	g.clock.Add(30 * time.Second) // past ttl and stale_while_revalidate
 
 	slow := &legacy{clock: g.clock, hold: make(chan struct{})}
 	second := freshReader(t, rdb, slow)
@@ -166,7 +166,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	key := writer.redis.names(aKey, "").entry
 	good := rdb.Get(t.Context(), key).Val()
 	foreign := rdb.Get(t.Context(), writer.redis.names(otherKey, "").entry).Val()
-	g.clock.add(-time.Hour)
+	g.clock.Add(-time.Hour)
 	early := newEntry(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodySum([]byte("x")), []byte("x"), 1).encode()
 	tests := []struct{ name, value, reason string }{
 		{"another account's list", foreign, "foreign"},

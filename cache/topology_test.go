@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -132,7 +132,7 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
 			srv.Do("ACL", "SETUSER", "default", missing)
-			var log lines
+			var log testkit.Log
 			rdb, err := OpenRedis(patient(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
@@ -149,24 +149,6 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// lines is a log of several goroutines.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func TestFilesThatCannotBeReadAreNamed(t *testing.T) {

@@ -154,7 +154,7 @@ func TestSpansOfARefresh(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	r := record(t, g.fill, g.clock.Now)
 	r.mustAsk(t)
-	g.clock.add(15 * time.Second)
+	g.clock.Add(15 * time.Second)
 	settled(r.Lists)
 	r.spans.Reset()
 	if got := r.mustAsk(t); got.Outcome != StaleRevalidate {
@@ -222,7 +222,7 @@ func TestSpansBesideWhatIsNotRecorded(t *testing.T) {
 			t.Errorf("%s, links %v", strings.Join(got, "\n"), r.named("cache.wait")[0].Links())
 		}
 		r.spans.Reset()
-		g.clock.add(15 * time.Second)
+		g.clock.Add(15 * time.Second)
 		mustGet(t, r.Lists, aKey)
 		if f := r.named("cache.flight"); len(f) != 1 || len(f[0].Links()) != 0 || len(r.named("cache.lookup")) != 0 {
 			t.Errorf("%s", strings.Join(r.paths(), "\n"))

@@ -6,39 +6,21 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"inquiry-gateway/internal/testkit"
 )
-
-// lockedBuffer is a log that a timer writes to.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.buf.Reset()
-	return b.buf.String()
-}
 
 // Each client has its own first records for each reason, and each window ends
 // with one record per client of what was left out.
 func TestRefusalsAreSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testkit.Log
 		suppressed := prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"})
 		r := newRefusals(3, slog.New(slog.NewJSONHandler(&log, nil)), suppressed)
 		logged := func(n int, client, reason string) (records int) {
@@ -62,7 +44,7 @@ func TestRefusalsAreSummedUp(t *testing.T) {
 		}
 		summaries := func(want ...string) {
 			t.Helper()
-			text := log.take()
+			text := log.Take()
 			for _, s := range want {
 				if !strings.Contains(text, s) {
 					t.Errorf("no record has %s:\n%s", s, text)

@@ -14,25 +14,8 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/internal/testkit"
 )
-
-// clock is a clock that the replay sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) set(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = t
-}
 
 // fact is what one TTL really did.
 type fact struct {
@@ -45,7 +28,7 @@ type fact struct {
 type replay struct {
 	world *world
 	lab   *ttllab.Estimator
-	clock *clock
+	clock *testkit.Clock
 	lists *cache.Lists
 	mu    sync.Mutex
 	fact  fact
@@ -87,7 +70,7 @@ func (p *replay) run(t *testing.T, trace []lookup, policy ttllab.Policy) fact {
 
 func (p *replay) inBubble(t *testing.T, trace []lookup, policy ttllab.Policy) {
 	t.Helper()
-	p.clock = &clock{now: begin}
+	p.clock = testkit.NewClock(begin)
 	cfg := cache.DefaultConfig()
 	cfg.Jitter = policy.Jitter
 	cfg.Buyer = cache.KindConfig{TTL: policy.TTL, StaleWhileRevalidate: policy.StaleWhileRevalidate, StaleIfError: policy.StaleIfError}
@@ -96,7 +79,7 @@ func (p *replay) inBubble(t *testing.T, trace []lookup, policy ttllab.Policy) {
 		t.Fatal(err)
 	}
 	for _, l := range trace {
-		p.clock.set(l.at)
+		p.clock.Set(l.at)
 		if p.lab != nil {
 			p.lab.Lookup(0, hashOf(strconv.Itoa(l.key)), l.at)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -34,7 +35,7 @@ type program struct {
 	system   *legacy.Server
 	upstream string // the legacy system's URL
 	app      *app
-	logs     *logBuffer
+	logs     *testkit.Log
 	log      slog.Handler // writes to logs
 	client   *http.Client
 	keys     map[string]string // by key id
@@ -87,7 +88,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, reloads: s.reloads, logs: &logBuffer{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, reloads: s.reloads, logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -246,24 +247,6 @@ func (p *program) eventually(what string, ok func() bool) {
 	}
 	logs := p.logs.String()
 	p.t.Fatalf("not within 20 s: %s; the last of the log:\n%s", what, logs[max(0, len(logs)-2000):])
-}
-
-// logBuffer keeps log records of many goroutines.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 const (

@@ -4,17 +4,17 @@
 package live
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 const (
@@ -76,7 +76,7 @@ func noteSources(t testing.TB) {
 type Process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
-	out  *output
+	out  *testkit.Log
 	gone chan struct{} // closed when the process has ended
 }
 
@@ -84,7 +84,7 @@ type Process struct {
 // when the test ends, and killed where it does not.
 func Start(t testing.TB, env []string, name string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, cmd: exec.Command(name, args...), out: &output{}, gone: make(chan struct{})}
+	p := &Process{t: t, cmd: exec.Command(name, args...), out: &testkit.Log{}, gone: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -143,22 +143,4 @@ func Eventually(t testing.TB, check func() string) {
 		case <-tick.C:
 		}
 	}
-}
-
-// output keeps what a process prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }

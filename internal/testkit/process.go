@@ -1,5 +1,5 @@
-// Package testkit starts programs and makes certificates for tests, drills and
-// benchmarks. It works without a *testing.T, so that commands can use it too.
+// Package testkit starts programs, makes certificates, and keeps logs and clocks
+// for tests, drills and benchmarks. It works without a *testing.T, so that commands can use it too.
 package testkit
 
 import (

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -19,35 +20,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis prints each refused connection
+	redis.SetLogger(redistest.Silence{})
 	goleak.VerifyTestMain(m)
-}
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-// clock is a wall clock that tests set.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
 }
 
 // newClock is near the real time, by which Redis forgets, in the milliseconds of
 // a message.
-func newClock() *clock { return &clock{now: time.Now().Truncate(time.Millisecond)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func newClock() *testkit.Clock { return testkit.NewClock(time.Now().Truncate(time.Millisecond)) }
 
 // patient is a client that gives a busy machine time for a call of Redis.
 type patient struct{ *redis.Client }
@@ -61,7 +40,7 @@ func openRedis(t testing.TB, srv *redistest.Server) redis.UniversalClient {
 	return patient{rdb}
 }
 
-func newAdvice(t testing.TB, rdb redis.UniversalClient, c *clock) *Advice {
+func newAdvice(t testing.TB, rdb redis.UniversalClient, c *testkit.Clock) *Advice {
 	t.Helper()
 	a, err := New(Options{Redis: rdb, Now: c.Now, Cap: 10 * time.Second})
 	if err != nil {
@@ -72,7 +51,7 @@ func newAdvice(t testing.TB, rdb redis.UniversalClient, c *clock) *Advice {
 }
 
 // three nodes that hear each other.
-func three(t *testing.T, c *clock) (nodes []*Advice, srv *redistest.Server) {
+func three(t *testing.T, c *testkit.Clock) (nodes []*Advice, srv *redistest.Server) {
 	t.Helper()
 	srv = redistest.Start(t)
 	for range 3 {
@@ -130,9 +109,9 @@ func enterAll(t *testing.T, nodes []*Advice) (calls int, probes []Ticket) {
 }
 
 // probe ends the advice by its time and returns the one probe of the fleet.
-func probe(t *testing.T, nodes []*Advice, c *clock, wait time.Duration) Ticket {
+func probe(t *testing.T, nodes []*Advice, c *testkit.Clock, wait time.Duration) Ticket {
 	t.Helper()
-	c.add(wait)
+	c.Add(wait)
 	calls, probes := enterAll(t, nodes)
 	if calls != 1 || len(probes) != 1 {
 		t.Fatalf("%d calls and %d probes, want one probe", calls, len(probes))
@@ -180,7 +159,7 @@ func TestAProbeHoldsTheFleetUntilItsVerdict(t *testing.T) {
 	}
 	ticket := probe(t, nodes, c, time.Second)
 	for range 8 { // 4 s, the longest call
-		c.add(longest / 8)
+		c.Add(longest / 8)
 		if n, _ := enterAll(t, nodes); n != 0 {
 			t.Fatalf("%d calls beside the probe", n)
 		}
@@ -207,7 +186,7 @@ func TestAProbeThatNeverReportsIsReplaced(t *testing.T) {
 	if ttl := srv.Do("PTTL", "iq:2:advice:{buyer}:probe"); !strings.HasPrefix(ttl, ":4") && ttl != ":5000" {
 		t.Errorf("the lease lives for %s ms, want up to 5,000", ttl)
 	}
-	c.add(longest + leaseSlack)
+	c.Add(longest + leaseSlack)
 	srv.Do("DEL", "iq:2:advice:{buyer}:probe") // by the real time
 	probe(t, []*Advice{a}, c, 0)
 }
@@ -242,7 +221,7 @@ func TestWithoutRedisEachNodeIsOnItsOwn(t *testing.T) {
 			t.Error("a node does not heed its own breaker")
 		}
 	}
-	c.add(time.Second)
+	c.Add(time.Second)
 	if calls, probes := enterAll(t, nodes); calls != 2 || len(probes) != 2 {
 		t.Errorf("%d calls and %d probes, want one probe per node", calls, len(probes))
 	}

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"context"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -9,16 +8,13 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis prints each refused connection
+	redis.SetLogger(redistest.Silence{})
 	goleak.VerifyTestMain(m)
 }
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
 
 // everything is a configuration in which each part can fail.
 func everything() config.Config {

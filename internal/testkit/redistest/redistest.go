@@ -13,12 +13,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 const (
@@ -38,7 +39,7 @@ type Server struct {
 	args []string
 	tls  *tls.Config // non-nil: speaks TLS only
 	cmd  *exec.Cmd
-	out  *output
+	out  *testkit.Log
 	gone chan struct{} // closed when the process has ended
 }
 
@@ -100,7 +101,7 @@ func (s *Server) launch() error {
 		args = append(args, "--port", s.Port())
 	}
 	args = append(args, s.args...)
-	s.out = &output{}
+	s.out = &testkit.Log{Most: 64 << 10}
 	s.cmd = exec.Command(s.bin, args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -237,23 +238,9 @@ func (s *Server) Do(args ...string) string {
 	return strings.TrimSuffix(string(buf[:n]), "\r\n")
 }
 
-// output keeps what a process prints, for the message of a failed start.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+// Silence keeps go-redis, through redis.SetLogger, from printing each refused
+// connection.
+type Silence struct{}
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.buf.Len() > 64<<10 {
-		return len(p), nil
-	}
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
+// Printf does nothing.
+func (Silence) Printf(context.Context, string, ...any) {}
