@@ -108,7 +108,7 @@ func upstreamProblem(e *upstream.Error) problem {
 	case upstream.FailureInvalid:
 		return problem{Problem: v1.ProblemUpstreamInvalidResponse()}
 	case upstream.FailureUpstream:
-		if e.Reason != "internal" { // a bug of ours
+		if e.Reason != upstream.ReasonInternal {
 			return problem{Problem: v1.ProblemUpstreamError()}
 		}
 	}

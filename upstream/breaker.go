@@ -78,7 +78,7 @@ func judge(err error) fleet.Verdict {
 		switch e.Reason {
 		case "status_2xx", "status_3xx", "status_4xx":
 			return fleet.Answers
-		case "account", "auth", "internal": // the legacy was not asked, or it is a bug of ours
+		case "account", "auth", ReasonInternal: // the legacy was not asked, or it is a bug of ours
 			return fleet.Unknown
 		}
 		return fleet.Fails

@@ -35,6 +35,9 @@ type Error struct {
 	Err        error         // for logs: without content, ids and query values
 }
 
+// ReasonInternal is the reason of a FailureUpstream that is a bug of the gateway.
+const ReasonInternal = "internal"
+
 // The reasons of FailureUnavailable.
 const (
 	reasonBreaker     = "breaker_open"
@@ -86,10 +89,13 @@ func invalid(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// bug is the error of a request during which a goroutine panicked.
-func bug(thrown any) *Error {
-	return &Error{Failure: FailureUpstream, Reason: "internal", Err: fmt.Errorf("panic: %v", thrown)}
+// internal makes the error for a bug of the gateway.
+func internal(err error) *Error {
+	return &Error{Failure: FailureUpstream, Reason: ReasonInternal, Err: err}
 }
+
+// bug is the error of a request during which a goroutine panicked.
+func bug(thrown any) *Error { return internal(fmt.Errorf("panic: %v", thrown)) }
 
 // asError makes sure that nothing but *Error leaves this package.
 func asError(err error) *Error {
@@ -102,7 +108,7 @@ func asError(err error) *Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Error{Failure: FailureTimeout, Reason: "timeout", Err: err}
 	}
-	return &Error{Failure: FailureUpstream, Reason: "internal", Err: err}
+	return internal(err)
 }
 
 // fieldError is one mistake in the configuration. Its text says what is wrong

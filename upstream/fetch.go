@@ -17,7 +17,7 @@ import (
 func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
-		return List{}, &Error{Failure: FailureUpstream, Reason: "internal", Err: fmt.Errorf("unknown kind %q", want.Kind)}
+		return List{}, internal(fmt.Errorf("unknown kind %q", want.Kind))
 	}
 	values := vars{varAccount: {want.Account}}
 	var noStatus, noType bool
