@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -37,15 +36,13 @@ func (c Canary) lists() []canaryKeys {
 	return []canaryKeys{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
 }
 
-func item(key string, i int) string { return key + "[" + strconv.Itoa(i) + "]" }
-
 // refuseKeys reports entries that are an API key instead of the file of one. It
 // runs before anything that would name the file, and so show the key.
 func (doc *document) refuseKeys(c Canary) {
 	for _, list := range c.lists() {
 		for i, file := range list.files {
 			if key := item(list.key, i); doc.isKey(string(file)) {
-				at, _ := doc.root.locate(key)
+				at, _ := locate(doc.root, key)
 				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
 			}
 		}

@@ -53,7 +53,7 @@ func (doc *document) checkListeners(c Config) {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
-		at, _ := doc.root.locate("gateway.trusted_proxies")
+		at, _ := locate(doc.root, "gateway.trusted_proxies")
 		doc.warn(at, "gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
 	if c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
@@ -78,7 +78,7 @@ func (doc *document) checkTimes(c Config) {
 		doc.wrong("shutdown_grace", "wants more than 0s")
 	}
 	if 0 < c.ShutdownGrace && c.ShutdownGrace < c.RequestTimeout {
-		at, _ := doc.root.locate("shutdown_grace")
+		at, _ := locate(doc.root, "shutdown_grace")
 		doc.warn(at, "shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
 	}
 }
@@ -93,7 +93,7 @@ func (doc *document) checkGateway(g Gateway) {
 		if err != nil {
 			doc.wrong(key, "%v", err)
 		} else if prefix.Bits() == 0 {
-			at, _ := doc.root.locate(key)
+			at, _ := locate(doc.root, key)
 			doc.warn(at, key, "%s trusts every client to name its own address", proxy)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
@@ -41,9 +43,9 @@ type Config struct {
 	Upstream upstream.Config   `yaml:"upstream"`
 	Canary   Canary            `yaml:"canary"`
 
-	path string         // the configuration file itself, absolute; "" without one
-	root *node          // what the file says; nil without one
-	sums map[string]sum // of the named files' contents, by key
+	path    string         // the configuration file itself, absolute; "" without one
+	written ast.Node       // what the file says, variables as they are written; nil without one
+	sums    map[string]sum // of the named files' contents, by key
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.

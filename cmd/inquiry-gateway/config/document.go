@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // document is one configuration file on its way into Go values. Everything it
@@ -12,8 +14,10 @@ import (
 // writer of the file hears of all of them at once.
 type document struct {
 	*report
-	path string // absolute
-	root *node  // nil if the file could not be read at all
+	path string   // absolute
+	root ast.Node // resolved; nil if the file could not be read at all
+	// written is root with the variables as they are written, for what is shown.
+	written ast.Node
 }
 
 func readDocument(path string, env func(string) (string, bool)) *document {
@@ -26,13 +30,17 @@ func readDocument(path string, env func(string) (string, bool)) *document {
 		doc.add(position{}, "", "%v", err)
 		return doc
 	}
-	doc.parse(data, env)
+	doc.read(data, env)
 	return doc
 }
 
-func (doc *document) parse(data []byte, env func(string) (string, bool)) {
-	b := &builder{report: doc.report, env: env, anchors: map[string]*node{}}
-	doc.root = b.parse(data)
+func (doc *document) read(data []byte, env func(string) (string, bool)) {
+	body := doc.parse(data)
+	if body == nil {
+		return
+	}
+	doc.root = newResolver(doc.report, env).resolve(body, "")
+	doc.written = newResolver(&report{}, nil).resolve(body, "")
 }
 
 // decode puts the file over the defaults that into, a pointer to a struct,
@@ -48,7 +56,7 @@ func (doc *document) wrong(key, format string, args ...any) {
 	if doc.follows(key) {
 		return
 	}
-	at, _ := doc.root.locate(key)
+	at, _ := locate(doc.root, key)
 	doc.problems = append(doc.problems, doc.problem(at, key, fmt.Sprintf(format, args...)))
 }
 
@@ -92,6 +100,6 @@ func flatten(err error) []error {
 
 // has tells whether the file holds the key.
 func (doc *document) has(key string) bool {
-	_, found := doc.root.locate(key)
+	_, found := locate(doc.root, key)
 	return found
 }

@@ -80,7 +80,7 @@ func (doc *document) checkFile(key, path string, mayMiss bool) {
 		return
 	}
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {
-		at, _ := doc.root.locate(key)
+		at, _ := locate(doc.root, key)
 		doc.warn(at, key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 	}
 }

@@ -65,7 +65,7 @@ func (e *either) UnmarshalYAML(unmarshal func(any) error) error {
 // documentOf parses a text as the file gateway.yaml.
 func documentOf(text string) *document {
 	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml"}
-	doc.parse([]byte(text), fakeEnv)
+	doc.read([]byte(text), fakeEnv)
 	return doc
 }
 

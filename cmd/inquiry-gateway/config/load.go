@@ -33,7 +33,7 @@ func (o Options) env() func(string) (string, bool) {
 
 func load(doc *document, o Options) (Loaded, error) {
 	c := Default()
-	c.path, c.root = doc.path, doc.root
+	c.path, c.written = doc.path, doc.written
 	if doc.root != nil {
 		if !doc.has("auth.keys_file") && (doc.has("auth.redis") || doc.has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen

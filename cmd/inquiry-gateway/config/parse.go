@@ -22,31 +22,27 @@ const (
 	maxValues = 50_000 // aliases counted each time they are used
 )
 
-// parse turns the file into a tree, or reports why it cannot. The result is
-// nil only if something was reported.
-func (b *builder) parse(data []byte) (root *node) {
+// parse gives the body of the file's one document, or nil and reports why it
+// cannot.
+func (r *report) parse(data []byte) (body ast.Node) {
 	defer func() {
 		// The parser is not ours: input that makes it panic is a broken file.
 		if recover() != nil {
-			b.add(position{}, "", "is not readable as YAML")
-			root = nil
+			r.add(position{}, "", "is not readable as YAML")
+			body = nil
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
 	if at, what := excess(tokens); what != "" {
-		b.add(at, "", "%s; is this the right file?", what)
+		r.add(at, "", "%s; is this the right file?", what)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		b.syntaxError(err, data)
+		r.syntaxError(err, data)
 		return nil
 	}
-	body := b.onlyDocument(file)
-	if body == nil {
-		return nil
-	}
-	return b.build(body, "")
+	return r.onlyDocument(file)
 }
 
 // excess tells, before anything recurses, what there is too much of.
@@ -76,33 +72,33 @@ func excess(tokens token.Tokens) (position, string) {
 }
 
 // onlyDocument gives the body of the one YAML document there must be.
-func (b *builder) onlyDocument(file *ast.File) ast.Node {
+func (r *report) onlyDocument(file *ast.File) ast.Node {
 	var body ast.Node
 	for _, doc := range file.Docs {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
 		case body != nil:
-			b.add(placeOf(doc.Body.GetToken()), "", "a second YAML document begins here; keep one in the file")
+			r.add(placeOf(doc.Body.GetToken()), "", "a second YAML document begins here; keep one in the file")
 			return nil
 		default:
 			body = doc.Body
 		}
 	}
 	if body == nil || body.Type() == ast.NullType {
-		b.add(position{}, "", "is empty; it needs at least an upstream section")
+		r.add(position{}, "", "is empty; it needs at least an upstream section")
 		return nil
 	}
 	return body
 }
 
-func (b *builder) syntaxError(err error, data []byte) {
+func (r *report) syntaxError(err error, data []byte) {
 	yamlErr, ok := errors.AsType[yaml.Error](err)
 	if !ok || yamlErr.GetToken() == nil {
-		b.add(position{}, "", "is not YAML: %v", err)
+		r.add(position{}, "", "is not YAML: %v", err)
 		return
 	}
 	at := placeOf(yamlErr.GetToken())
-	b.add(at, "", "is not YAML here: %s%s", yamlErr.GetMessage(), bracketHint(data, at.line))
+	r.add(at, "", "is not YAML here: %s%s", yamlErr.GetMessage(), bracketHint(data, at.line))
 }
 
 // bracketHint explains the one mistake the parser's words do not: an unquoted
@@ -113,11 +109,4 @@ func bracketHint(data []byte, line int) string {
 		return ""
 	}
 	return fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
-}
-
-func placeOf(t *token.Token) position {
-	if t == nil || t.Position == nil {
-		return position{}
-	}
-	return position{t.Position.Line, t.Position.Column}
 }

@@ -3,22 +3,22 @@ package config
 import (
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
 const hidden = "[hidden]"
 
 // Redacted gives the effective configuration as YAML, defaults included, for a
-// person to read or a log to keep. Values of headers and passwords in URLs are
-// hidden; texts of free form (queries, mappings) that came out of a variable are
-// shown as they stand in the file. Files are named, their content is not read.
+// person to read or a log to keep. Values of headers and users in URLs are hidden;
+// maps and what has several forms (queries, mappings) are shown as they stand in
+// the file, with the names of variables. Files are named, their content is not
+// read.
 func (c Config) Redacted() string {
-	section, _ := view(reflect.ValueOf(c), c.root, "").(yaml.MapSlice)
-	out, err := yaml.MarshalWithOptions(section, yaml.IndentSequence(true))
+	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.written, ""), yaml.IndentSequence(true))
 	if err != nil {
 		return "the configuration cannot be shown: " + err.Error()
 	}
@@ -28,14 +28,17 @@ func (c Config) Redacted() string {
 // String is Redacted, so that no print of a configuration shows a secret.
 func (c Config) String() string { return c.Redacted() }
 
-// view turns a value into what the YAML encoder shows of it. n is what the
-// file says there, or nil. A nil result is left out.
-func view(v reflect.Value, n *node, key string) any {
-	if reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[unmarshaler]()) {
-		return n.view(key) // only the file knows the form it was written in
-	}
-	if d, ok := v.Interface().(time.Duration); ok {
-		return formatDuration(d)
+// view turns a value into what the YAML encoder shows of it. n is what the file
+// says there, or nil. A nil result is left out.
+func view(v reflect.Value, n ast.Node, key string) any {
+	custom := reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[unmarshaler]())
+	switch {
+	case key == "headers":
+		return hideValues(v)
+	case custom || v.Kind() == reflect.Map && n != nil:
+		return asWritten(n)
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return formatDuration(time.Duration(v.Int()))
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -45,26 +48,18 @@ func view(v reflect.Value, n *node, key string) any {
 		return view(v.Elem(), n, key)
 	case reflect.Struct:
 		return viewStruct(v, n)
-	case reflect.Map:
-		return viewMap(v, n, key)
-	case reflect.Slice:
-		items := make([]any, v.Len())
-		for i := range items {
-			items[i] = view(v.Index(i), n.item(i), key)
-		}
-		return items
 	case reflect.Int64:
 		return viewBytes(v.Int())
 	case reflect.String:
-		return redactText(key, v.String())
+		return redactURL(v.String())
 	}
 	return v.Interface()
 }
 
-func viewStruct(v reflect.Value, n *node) any {
+func viewStruct(v reflect.Value, n ast.Node) any {
 	section := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
-		if value := view(v.FieldByIndex(f.index), n.child(f.key), f.key); value != nil {
+		if value := view(v.FieldByIndex(f.index), child(n, f.key), f.key); value != nil {
 			section = append(section, yaml.MapItem{Key: f.key, Value: value})
 		}
 	}
@@ -74,72 +69,33 @@ func viewStruct(v reflect.Value, n *node) any {
 	return section
 }
 
-func viewMap(v reflect.Value, n *node, key string) any {
-	section := yaml.MapSlice{}
-	names := v.MapKeys()
-	slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-	for _, name := range names {
-		child := n.child(name.String())
-		value := view(v.MapIndex(name), child, name.String())
-		if key == "headers" {
-			value = hidden
-		} else if child != nil && child.source != "" {
-			value = child.source
-		}
-		section = append(section, yaml.MapItem{Key: name.String(), Value: value})
+func hideValues(headers reflect.Value) any {
+	shown := map[string]string{}
+	for _, name := range headers.MapKeys() {
+		shown[name.String()] = hidden
 	}
-	return section
+	return shown
 }
 
-// view shows a part of the file as it is written.
-func (n *node) view(key string) any {
-	switch {
-	case n == nil || n.kind == null || n.kind == broken:
-		return nil
-	case n.source != "":
-		return n.source
-	case n.kind == list:
-		items := make([]any, len(n.items))
-		for i, item := range n.items {
-			items[i] = item.view(key)
-		}
-		return items
-	case n.kind == mapping:
-		section := yaml.MapSlice{}
-		for _, e := range n.entries {
-			section = append(section, yaml.MapItem{Key: e.key, Value: e.value.view(e.key)})
-		}
-		return section
-	}
-	return n.plainScalar()
-}
-
-func (n *node) child(key string) *node {
+// asWritten shows a part of the file.
+func asWritten(n ast.Node) (shown any) {
 	if n == nil {
 		return nil
 	}
-	return n.get(key)
+	if err := yaml.NodeToValue(n, &shown, yaml.UseOrderedMap()); err != nil {
+		return hidden
+	}
+	return shown
 }
 
-func (n *node) item(i int) *node {
-	if n == nil || i >= len(n.items) {
-		return nil
+// redactURL hides the user in a URL, who must not be there and may be all the same.
+func redactURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
 	}
-	return n.items[i]
-}
-
-// redactText hides what must not be in a configuration and may be all the same.
-func redactText(key, text string) string {
-	for _, word := range []string{"password", "secret", "token"} {
-		if text != "" && strings.Contains(key, word) && !strings.HasSuffix(key, "_file") {
-			return hidden
-		}
-	}
-	if u, err := url.Parse(text); err == nil && u.User != nil {
-		u.User = nil
-		return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
-	}
-	return text
+	u.User = nil
+	return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
 }
 
 // viewBytes keeps a size without a unit a number.

@@ -1,43 +1,53 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
-func (d *decoder) decodeScalar(n *node, into reflect.Value, path string) {
-	if n.kind != scalar {
-		d.wants(n, path, wanted(into))
-		return
-	}
-	ok := false
-	switch into.Kind() {
-	case reflect.String:
-		into.SetString(n.text)
-		ok = true
-	case reflect.Bool:
-		ok = setBool(n, into)
-	case reflect.Int64:
+func (d *decoder) decodeScalar(n ast.Node, into reflect.Value, path string) {
+	text, ok := textOf(n)
+	switch kind := into.Kind(); {
+	case kind == reflect.String && ok:
+		into.SetString(text)
+	case kind == reflect.Int64 && ok:
 		d.decodeBytes(n, into, path)
-		ok = true
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32:
-		ok = setInt(n, into)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		ok = setUint(n, into)
-	case reflect.Float64, reflect.Float32:
-		ok = setFloat(n, into)
-	}
-	if !ok {
-		d.wants(n, path, wanted(into))
+	case !ok || quoted(n) || !setPlain(text, into):
+		d.wants(n, path, wanted(kind))
 	}
 }
 
+// setPlain takes a text for what a number or bool wants, and tells whether it can.
+func setPlain(text string, into reflect.Value) bool {
+	switch {
+	case into.Kind() == reflect.Bool:
+		into.SetBool(text == "true")
+		return text == "true" || text == "false"
+	case into.CanInt():
+		v, err := strconv.ParseInt(text, 10, into.Type().Bits())
+		into.SetInt(v)
+		return err == nil
+	case into.CanUint():
+		v, err := strconv.ParseUint(text, 10, into.Type().Bits())
+		into.SetUint(v)
+		return err == nil
+	case into.CanFloat():
+		v, err := strconv.ParseFloat(text, into.Type().Bits())
+		into.SetFloat(v)
+		return err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
+	}
+	return false
+}
+
 // wanted names the form of a value in the words of the file's writer.
-func wanted(into reflect.Value) string {
-	switch into.Kind() {
+func wanted(kind reflect.Kind) string {
+	switch kind {
 	case reflect.String:
 		return "a text"
 	case reflect.Bool:
@@ -50,108 +60,87 @@ func wanted(into reflect.Value) string {
 	return "a whole number that is not too large"
 }
 
-func setBool(n *node, into reflect.Value) bool {
-	if n.quoted || (n.text != "true" && n.text != "false") {
-		return false
-	}
-	into.SetBool(n.text == "true")
-	return true
-}
-
-func setInt(n *node, into reflect.Value) bool {
-	v, err := strconv.ParseInt(n.text, 10, into.Type().Bits())
-	if n.quoted || err != nil {
-		return false
-	}
-	into.SetInt(v)
-	return true
-}
-
-func setUint(n *node, into reflect.Value) bool {
-	v, err := strconv.ParseUint(n.text, 10, into.Type().Bits())
-	if n.quoted || err != nil {
-		return false
-	}
-	into.SetUint(v)
-	return true
-}
-
-func setFloat(n *node, into reflect.Value) bool {
-	v, err := strconv.ParseFloat(n.text, into.Type().Bits())
-	if n.quoted || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return false
-	}
-	into.SetFloat(v)
-	return true
-}
-
-func (d *decoder) decodeDuration(n *node, into reflect.Value, path string) {
-	if n.kind != scalar {
-		d.wants(n, path, "a duration such as 30s")
-		return
-	}
-	v, err := time.ParseDuration(n.text)
+func (d *decoder) decodeDuration(n ast.Node, into reflect.Value, path string) {
+	text, ok := textOf(n)
+	v, err := time.ParseDuration(text)
 	switch {
-	case err != nil && n.number():
-		d.add(n.at, path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", n.describe())
+	case !ok:
+		d.wants(n, path, "a duration such as 30s")
+	case err != nil && number(n):
+		d.add(place(n), path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", describe(n))
 	case err != nil:
-		d.add(n.at, path, "wants a duration such as 30s or 1h30m (units ms, s, m, h), got %s", n.describe())
+		d.wants(n, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
 	case v < 0:
-		d.add(n.at, path, "wants a duration of 0s or more, got %s", n.describe())
+		d.wants(n, path, "a duration of 0s or more")
 	default:
 		into.SetInt(int64(v))
 	}
 }
 
-func (d *decoder) decodeBytes(n *node, into reflect.Value, path string) {
-	v, err := parseBytes(n.text)
+func (d *decoder) decodeBytes(n ast.Node, into reflect.Value, path string) {
+	text, _ := textOf(n)
+	v, err := parseBytes(text)
 	if err != nil {
-		d.add(n.at, path, "%v, got %s", err, n.describe())
+		d.add(place(n), path, "%v, got %s", err, describe(n))
 		return
 	}
 	into.SetInt(v)
 }
 
-// plain gives the value as untyped Go data, with the types the YAML library
-// uses: uint64 for whole numbers of zero or more, int64 below.
-func (n *node) plain() any {
-	switch n.kind {
-	case list:
-		out := make([]any, len(n.items))
-		for i, item := range n.items {
-			out[i] = item.plain()
-		}
-		return out
-	case mapping:
-		out := make(map[string]any, len(n.entries))
-		for _, e := range n.entries {
-			out[e.key] = e.value.plain()
-		}
-		return out
-	case scalar:
-		return n.plainScalar()
+// textOf gives a scalar's text, variables put in; ok is false for other nodes.
+func textOf(n ast.Node) (text string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case ast.ScalarNode:
+		return n.GetToken().Value, true
 	}
-	return nil
+	return "", false
 }
 
-func (n *node) plainScalar() any {
-	if n.quoted {
-		return n.text
-	}
-	switch strings.ToLower(n.text) {
-	case "true":
+// quoted tells whether a scalar is a text for certain, never a number or true.
+func quoted(n ast.Node) bool {
+	switch n.GetToken().Type {
+	case token.SingleQuoteType, token.DoubleQuoteType, token.LiteralType, token.FoldedType:
 		return true
-	case "false":
-		return false
 	}
-	if v, err := strconv.ParseUint(n.text, 10, 64); err == nil {
-		return v
+	return false
+}
+
+// number tells whether a scalar is a number as it is written.
+func number(n ast.Node) bool {
+	text, _ := textOf(n)
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil && !quoted(n)
+}
+
+// describe names a value in an error: what it is, shortened, and never the
+// content of a variable, which may be a secret.
+func describe(n ast.Node) string {
+	text, ok := textOf(n)
+	switch {
+	case n.Type() == ast.SequenceType:
+		return "a list"
+	case n.Type() == ast.MappingType:
+		return "a mapping"
+	case !ok || n.Type() == ast.NullType:
+		return "nothing"
+	case n.GetToken().Value != text:
+		return "the value of " + shorten(n.GetToken().Value)
+	case quoted(n):
+		return fmt.Sprintf("the quoted text %q", shorten(text))
+	case number(n):
+		return "the number " + shorten(text)
+	case text == "true" || text == "false":
+		return text
 	}
-	if v, err := strconv.ParseInt(n.text, 10, 64); err == nil {
-		return v
+	return fmt.Sprintf("the text %q", shorten(text))
+}
+
+func shorten(s string) string {
+	const most = 60
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most]) + "..."
 	}
-	if v, err := strconv.ParseFloat(n.text, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
-		return v
-	}
-	return n.text
+	return s
 }

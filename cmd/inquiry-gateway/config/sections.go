@@ -1,5 +1,7 @@
 package config
 
+import "github.com/goccy/go-yaml/ast"
+
 // checkSections lets the packages check their own sections, and looks for
 // contradictions between them and ours.
 func (doc *document) checkSections(c Config) {
@@ -11,11 +13,10 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
 	const needed = "base_url, buyer and seller"
-	switch section := doc.root.get("upstream"); {
-	case section == nil:
+	if section := child(doc.root, "upstream"); section == nil {
 		doc.wrong("upstream", "missing; add the section with %s", needed)
 		return
-	case section.kind == null || section.kind == mapping && len(section.entries) == 0:
+	} else if m, ok := section.(*ast.MappingNode); ok && len(m.Values) == 0 || section.Type() == ast.NullType {
 		doc.wrong("upstream", "is empty; add %s", needed)
 		return
 	}
