@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/gateway/httpwire"
 )
 
 // A connection on which nobody has authenticated is closed soon after it is idle,
@@ -123,8 +124,8 @@ func serveStrangers(t *testing.T, secure bool) string {
 	l := listenHere(t)
 	s := httptest.NewUnstartedServer(g)
 	_ = s.Listener.Close()
-	s.Listener = JoinWrites(l, ListenerOptions{StrangerIdle: strangersIdle})
-	s.Config.ConnContext, s.Config.ConnState, s.Config.IdleTimeout = ConnContext, ConnState, time.Hour
+	s.Listener = httpwire.NewListener(l, httpwire.Options{UnknownIdle: strangersIdle})
+	s.Config.ConnContext, s.Config.ConnState, s.Config.IdleTimeout = httpwire.ConnContext, httpwire.ConnState, time.Hour
 	s.EnableHTTP2 = true
 	if secure {
 		s.StartTLS()
@@ -155,14 +156,4 @@ func dialStrangers(t *testing.T, address string, secure bool) net.Conn {
 func isTimeout(err error) bool {
 	e, ok := err.(net.Error) //nolint:errorlint // as it comes from the connection
 	return ok && e.Timeout()
-}
-
-// net/http closes the listener once more, and takes an error for that of a stop.
-func TestListenerMayBeClosedTwice(t *testing.T) {
-	l := JoinWrites(listenHere(t), ListenerOptions{})
-	for range 2 {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -6,23 +6,27 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
 )
 
-// exchange is one request on its way through the gateway: what every handler
-// may need to know of it, and the notes that become its one log record.
+// exchange is one request on its way through the gateway: what the handlers need
+// to know of it, its answer, and what becomes its one log record.
 type exchange struct {
 	id      requestID
 	gateway *Gateway
 	request *http.Request
-	conn    *joinedConn // nil: it cannot hold back
+	conn    *httpwire.Conn // nil: none of a httpwire.Listener's
 	begin   time.Time
 
 	// Filled on the way, written once at the end.
+	httpwire.Answer
 	principal auth.Principal
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
@@ -30,27 +34,12 @@ type exchange struct {
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
 	unlogged  bool          // a summary of refusals counts it instead of a record
-	status    int
-	bytes     int
+	sent      int           // bytes of the body
 	duration  time.Duration
-
-	fields // of the answer's header
 }
 
-// keepConnection notes that somebody has authenticated on the connection, and
-// when: from then on it may be idle for longer.
-func (x *exchange) keepConnection() {
-	c := x.conn
-	if c == nil {
-		c = joinedFrom(x.request.Context())
-	}
-	if c != nil {
-		c.asked.Store(x.begin.UnixNano())
-	}
-}
-
-// statusClientClosedRequest is logged and counted where the caller left before
-// the answer; it is never sent. The number is nginx's.
+// statusClientClosedRequest is logged and counted if the caller left before the
+// answer. It is never sent. The number is nginx's.
 const statusClientClosedRequest = 499
 
 // requestID is the id of one request, kept as bytes: most requests need it for
@@ -60,9 +49,9 @@ type requestID struct {
 	n    int
 }
 
-// draw makes up an id: 128 random bits as hex. It needs to be unique, not
-// secret, so it comes from the runtime's own generator, which takes no lock and
-// no system call.
+// draw makes up an id: 128 random bits as hex. It needs to be unique, not secret,
+// so it comes from the runtime's own generator, which takes no lock and no system
+// call.
 func (id *requestID) draw() {
 	var raw [16]byte
 	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
@@ -70,7 +59,7 @@ func (id *requestID) draw() {
 	id.n = hex.Encode(id.text[:], raw[:])
 }
 
-// set takes an id over; it must be valid.
+// set takes an id over. It must be a valid filter value.
 func (id *requestID) set(s string) { id.n = copy(id.text[:], s) }
 
 func (id *requestID) bytes() []byte { return id.text[:id.n] }
@@ -78,19 +67,78 @@ func (id *requestID) bytes() []byte { return id.text[:id.n] }
 // String is for what may outlive the request.
 func (id *requestID) String() string { return string(id.bytes()) }
 
-// validRequestID says whether an id from a trusted proxy can be taken over: it
-// goes into logs and headers, so it is bounded and of a harmless alphabet.
-func validRequestID(s string) bool { return validFilterValue(s) }
+// assignID takes over the id that a trusted proxy gave the request, so that its
+// logs and these name the same request. An id goes into logs and headers, so it is
+// bounded and of a harmless alphabet. One that a stranger sends is ignored.
+func (x *exchange) assignID() {
+	if p := x.gateway.proxies; len(p) > 0 && p.trust(x.conn.Peer(x.request)) {
+		if id := x.request.Header.Get("X-Request-Id"); validFilterValue(id) {
+			x.id.set(id)
+			return
+		}
+	}
+	x.id.draw()
+}
 
-type contextKey struct{}
+type requestIDKey struct{}
 
-// withRequestID lets a fill that outlives its caller still name the request
-// that caused it.
+// withRequestID lets a fill that outlives its caller still name the request that
+// caused it.
 func withRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, contextKey{}, id)
+	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
 func requestIDOf(ctx context.Context) string {
-	id, _ := ctx.Value(contextKey{}).(string)
+	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
+}
+
+// ClientIP implements auth.Caller: the caller's address behind the trusted
+// proxies, worked out only when somebody asks for it.
+func (x *exchange) ClientIP() string { return x.clientAddress().String() }
+
+// Deadline implements auth.Caller.
+func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.requestTimeout) }
+
+// LogRefusal implements auth.Caller. What it decides is for the record of the
+// request too.
+func (x *exchange) LogRefusal(reason string) bool {
+	x.unlogged = !x.gateway.refusals.logged(x.clientAddress(), reason)
+	return !x.unlogged
+}
+
+func (x *exchange) clientAddress() netip.Addr {
+	return x.gateway.proxies.client(x.request, x.conn.Peer(x.request))
+}
+
+// proxies are the networks whose X-Forwarded-For, X-Request-Id and traceparent are
+// taken over.
+type proxies []netip.Prefix
+
+func (p proxies) trust(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	for _, prefix := range p {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// client is the nearest address on the way to the peer that is not a trusted
+// proxy. What a stranger wrote into X-Forwarded-For stands left of it and is not
+// read.
+func (p proxies) client(r *http.Request, addr netip.Addr) netip.Addr {
+	if len(p) == 0 || !p.trust(addr) {
+		return addr
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && p.trust(addr); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		addr = hop.Unmap()
+	}
+	return addr
 }

@@ -2,11 +2,15 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	v1 "inquiry-gateway/gateway/v1"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/span"
 	"inquiry-gateway/upstream"
 )
 
@@ -16,36 +20,49 @@ const (
 	kindSeller = "seller"
 )
 
-// Fetcher asks the legacy system for one account's list. It imposes its own
-// limits besides ctx; its errors are *upstream.Error.
-type Fetcher interface {
-	Fetch(ctx context.Context, r upstream.Request) (upstream.List, error)
-}
+// Fetch asks the legacy system for one account's list. It imposes its own limits
+// besides ctx; its errors are *upstream.Error.
+type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
-// NewFill joins the legacy system and the v1 projection into what the cache
-// calls on a miss: the finished bytes of one list. Only bytes that a caller
-// may see get past it, so nothing internal is ever cached.
-func NewFill(f Fetcher) cache.Fill {
+// NewFill makes what the cache calls on a miss: it fetches a list and renders the
+// finished bytes. Only bytes that a caller may see get past it, so nothing internal
+// is ever cached. Nil traces make no spans.
+func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
+	tracer := span.New(traces, scope)
 	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
-		list, err := f.Fetch(ctx, upstream.Request{
-			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType,
-			RequestID: requestIDOf(ctx),
-		})
+		r := request(k)
+		r.RequestID = requestIDOf(ctx)
+		list, err := fetch(ctx, r)
 		if err != nil {
-			noteFailure(ctx, err)
+			describeFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		body, err := tracedRender(ctx, k.Kind, list.Inquiries)
+		_, s := tracer.Start(ctx, "gateway.render")
+		defer s.End()
+		body, err := render(k.Kind, list.Inquiries)
 		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}, err
 	}
 }
 
-// Derivation makes filtered lists out of finished ones. plan tells what the
-// legacy is asked for a list; it must be quick.
+func request(k cache.Key) upstream.Request {
+	return upstream.Request{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType}
+}
+
+// describeFailure says in the fill's span why the legacy gave no list, in words of
+// fixed sets. *upstream.Error knows more of it than the cache.
+func describeFailure(ctx context.Context, err error) {
+	var e *upstream.Error
+	if s := trace.SpanFromContext(ctx); s.IsRecording() && errors.As(err, &e) {
+		s.SetAttributes(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
+	}
+}
+
+// Derivation makes filtered lists out of finished ones. plan tells what the legacy
+// is asked for a list; it must be quick.
 func Derivation(plan func(upstream.Request) (base upstream.Request, impossible bool)) cache.Derivation {
 	return cache.Derivation{
 		Base: func(k cache.Key) (cache.Key, bool) {
-			base, impossible := plan(upstream.Request{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType})
+			base, impossible := plan(request(k))
 			return cache.Key{Kind: base.Kind, Account: base.Account, Status: base.Status, InquiryType: base.InquiryType}, impossible
 		},
 		Select: func(k cache.Key, body []byte) ([]byte, error) {

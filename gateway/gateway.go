@@ -1,6 +1,4 @@
-// Package gateway is the public API: it lists inquiries to the buyers and
-// sellers they belong to, and answers everything else with an error that says
-// what to do.
+// Package gateway routes, authorizes and answers the requests of the public API.
 package gateway
 
 import (
@@ -22,6 +20,7 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/span"
 )
 
 // Authenticator turns the Authorization header's values, as received, into a
@@ -108,7 +107,8 @@ type Gateway struct {
 	headers        *headers
 	dates          dates
 	engine         *gin.Engine
-	tracing        *tracing // nil: no spans
+	paths          []string     // of its routes
+	tracer         *span.Tracer // nil: no spans
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -142,10 +142,13 @@ func New(opts Options) *Gateway {
 		logger:         opts.Logger,
 		metrics:        newMetrics(opts.Registerer),
 		headers:        newHeaders(),
+		tracer:         span.New(opts.Traces, scope),
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
 	g.engine = g.routes(opts.Docs)
-	g.tracing = newTracing(g, opts.Traces)
+	for _, r := range g.engine.Routes() {
+		g.paths = append(g.paths, r.Path)
+	}
 	return g
 }
 
@@ -158,8 +161,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawPath != "" {
 		r = withEscapedSlashes(r)
 	}
-	if g.tracing != nil {
-		g.tracing.ServeHTTP(w, r)
+	if g.tracer != nil {
+		g.serveTraced(w, r)
 		return
 	}
 	g.engine.ServeHTTP(w, r)
@@ -187,8 +190,8 @@ func (g *Gateway) routes(docs bool) *gin.Engine {
 	e.ForwardedByClientIP = false
 
 	read := []string{http.MethodGet, http.MethodHead}
-	e.Match(read, "/api/v1/buyer/inquiries", g.adapt("buyer_inquiries", g.authorized(kindBuyer, g.list)))
-	e.Match(read, "/api/v1/seller/inquiries", g.adapt("seller_inquiries", g.authorized(kindSeller, g.list)))
+	e.Match(read, "/api/v1/buyer/inquiries", g.adapt("buyer_inquiries", g.list(kindBuyer)))
+	e.Match(read, "/api/v1/seller/inquiries", g.adapt("seller_inquiries", g.list(kindSeller)))
 	if docs {
 		document, page := g.page("openapi", v1.OpenAPI()), g.page("docs", v1.Docs())
 		e.Match(read, "/openapi.json", document)

@@ -268,10 +268,10 @@ func TestCacheStatus(t *testing.T) {
 func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
 	answered := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var asked upstream.Request
-	fill := NewFill(fetchFunc(func(_ context.Context, r upstream.Request) (upstream.List, error) {
+	fill := NewFill(func(_ context.Context, r upstream.Request) (upstream.List, error) {
 		asked = r
 		return upstream.List{AnsweredAt: answered, Unasked: true, Inquiries: []upstream.Inquiry{{Title: "t", CompanyName: "c", CreatedAt: answered}}}, nil
-	}))
+	}, nil)
 	content, err := fill(withRequestID(context.Background(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"})
 	if err != nil {
 		t.Fatal(err)
@@ -286,10 +286,4 @@ func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
 	if _, err := fill(context.Background(), cache.Key{Kind: "admin"}); err == nil {
 		t.Error("a kind without a projection was rendered")
 	}
-}
-
-type fetchFunc func(ctx context.Context, r upstream.Request) (upstream.List, error)
-
-func (f fetchFunc) Fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	return f(ctx, r)
 }

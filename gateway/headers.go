@@ -21,7 +21,7 @@ const preparedSeconds = 1024
 // Nothing here is changed after newHeaders.
 type headers struct {
 	jsonType, cacheControl, noStore, vary, nosniff []string
-	gzip, zstd, close                              []string
+	gzip, zstd                                     []string
 	missStored, miss, collapsed                    []string
 	age, hit                                       [preparedSeconds][]string
 }
@@ -35,7 +35,6 @@ func newHeaders() *headers {
 		nosniff:      []string{"nosniff"},
 		gzip:         []string{"gzip"},
 		zstd:         []string{"zstd"},
-		close:        []string{"close"},
 		missStored:   []string{cacheName + "; fwd=miss; stored"},
 		miss:         []string{cacheName + "; fwd=miss"},
 		collapsed:    []string{cacheName + "; fwd=miss; collapsed"},

@@ -13,8 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
 )
 
 // writes counts the writes that reach a connection.
@@ -41,9 +45,15 @@ func (c countedConn) Write(p []byte) (int, error) {
 // Header and body leave together, of whatever size the body is, and the next
 // answer on the connection is whole too.
 func TestAnswerLeavesInOneWrite(t *testing.T) {
+	for name, traces := range map[string]trace.TracerProvider{"plain": nil, "traced": sdktrace.NewTracerProvider()} {
+		t.Run(name, func(t *testing.T) { testOneWrite(t, traces) })
+	}
+}
+
+func testOneWrite(t *testing.T, traces trace.TracerProvider) {
 	body := []byte(strings.Repeat("x", 200<<10))
 	size := 0
-	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return body[:size] })})
+	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return body[:size] }), Traces: traces})
 	counted := writes{listenHere(t), make(chan int, 100)}
 	serveJoined(t, g, counted)
 	client := &http.Client{Transport: &http.Transport{}}
@@ -95,9 +105,9 @@ func listenHere(t *testing.T) net.Listener {
 }
 
 func serveJoined(t *testing.T, g *Gateway, l net.Listener) {
-	s := &http.Server{Handler: g, ConnContext: ConnContext}
+	s := &http.Server{Handler: g, ConnContext: httpwire.ConnContext}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(JoinWrites(l, ListenerOptions{})) }()
+	go func() { defer close(done); _ = s.Serve(httpwire.NewListener(l, httpwire.Options{})) }()
 	t.Cleanup(func() { _ = s.Close(); <-done })
 }
 

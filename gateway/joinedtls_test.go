@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/gateway/httpwire"
 )
 
 // With TLS the connection's reader writes too: the alert about a record that
@@ -18,7 +20,7 @@ func TestAlertDuringAnAnswer(t *testing.T) {
 	l := listenHere(t)
 	s := httptest.NewUnstartedServer(g)
 	_ = s.Listener.Close()
-	s.Listener, s.Config.ConnContext = JoinWrites(l, ListenerOptions{}), ConnContext
+	s.Listener, s.Config.ConnContext = httpwire.NewListener(l, httpwire.Options{}), httpwire.ConnContext
 	s.Config.ErrorLog = nil
 	s.StartTLS()
 	t.Cleanup(s.Close)

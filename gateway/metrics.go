@@ -99,10 +99,10 @@ func (m *metrics) endpoint(name string) *series {
 }
 
 func (s *series) observe(x *exchange) {
-	if x.status == http.StatusOK {
+	if x.Status == http.StatusOK {
 		s.ok.Inc()
 	} else {
-		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.status)).Inc()
+		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.Status)).Inc()
 	}
 	if x.problem != "" {
 		s.metrics.errors.WithLabelValues(s.endpoint, x.problem).Inc()

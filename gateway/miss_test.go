@@ -36,7 +36,7 @@ func legacyFill(t testing.TB, serve http.Handler) cache.Fill {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return NewFill(client)
+	return NewFill(client.Fetch, nil)
 }
 
 // busyReply is the legacy's own reply of n records.

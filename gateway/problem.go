@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/gateway/httpwire"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
 )
@@ -21,11 +22,6 @@ var (
 // reached: long enough not to add to its trouble, short enough to recover with it.
 const authRetryAfter = 2 * time.Second
 
-// refuse is the handler of what always fails.
-func refuse(err error) handler {
-	return func(*exchange) (reply, error) { return reply{}, err }
-}
-
 // problem is an error as the caller sees it: what is wrong, which part of the
 // request it is about, and the headers that go with it.
 type problem struct {
@@ -34,22 +30,27 @@ type problem struct {
 	header [2]string // name and value; empty: none
 }
 
-// refusal turns an error into the answer the caller gets. The error itself is
-// kept for the log: its text may speak of the legacy system, the answer never
-// does.
-func (g *Gateway) refusal(x *exchange, err error) reply {
+// writeError sends what the caller gets for an error. The error itself is kept for
+// the log: its text may speak of the legacy system, the answer never does.
+func (x *exchange) writeError(w httpwire.Writer, err error) {
 	p := problemOf(err)
-	x.cause = err
-	x.problem = p.Code
-	x.add("Content-Type", g.headers.jsonType)
-	x.add("Cache-Control", g.headers.noStore)
+	x.cause, x.problem = err, p.Code
+	x.Add("Content-Type", x.gateway.headers.jsonType)
+	x.Add("Cache-Control", x.gateway.headers.noStore)
 	if p.header[0] != "" {
-		x.add(p.header[0], []string{p.header[1]})
+		x.Add(p.header[0], []string{p.header[1]})
 	}
+	x.common()
 	shown := p.Occurrence(x.id.String())
 	shown.Source = p.source
-	return reply{status: p.Status, body: v1.AppendErrors(nil, shown)}
+	x.Status, x.Body = p.Status, v1.AppendErrors(nil, shown)
+	x.Length = []string{strconv.Itoa(len(x.Body))}
+	x.send(w)
 }
+
+// ProblemOf is what a caller would be answered to an error of the parts, for tools
+// that explain what would happen.
+func ProblemOf(err error) v1.Problem { return problemOf(err).Problem }
 
 // problemOf is the one table of errors. What it does not know is a bug, and
 // says no more than that.

@@ -51,7 +51,7 @@ func (g *Gateway) sampled(x *exchange) bool {
 // for it: slog takes four times as long.
 func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	level := slog.LevelInfo
-	if x.status >= http.StatusInternalServerError {
+	if x.Status >= http.StatusInternalServerError {
 		level = slog.LevelError
 	}
 	b = append(b, `{"time":"`...)
@@ -65,10 +65,10 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = append(b, `","endpoint":"`...)
 	b = append(b, endpoint...)
 	b = append(b, `","status":`...)
-	b = strconv.AppendInt(b, int64(x.status), 10)
+	b = strconv.AppendInt(b, int64(x.Status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)
 	b = append(b, `,"bytes":`...)
-	b = strconv.AppendInt(b, int64(x.bytes), 10)
+	b = strconv.AppendInt(b, int64(x.sent), 10)
 	b = append(b, `,"client_address":"`...)
 	b = x.clientAddress().AppendTo(b)
 	b = append(b, '"')
@@ -134,6 +134,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	return b
 }
 
+const otherMethod = "other"
+
 // methodLabel bounds what a caller can put into logs.
 func methodLabel(method string) string {
 	switch method {
@@ -141,5 +143,5 @@ func methodLabel(method string) string {
 		http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
 		return method
 	}
-	return "other"
+	return otherMethod
 }

@@ -1,183 +1,139 @@
 package gateway
 
 import (
-	"context"
 	"encoding/hex"
-	"errors"
 	"net"
 	"net/http"
-	"net/url"
+	"net/netip"
 	"strings"
 
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/embedded"
 
-	"inquiry-gateway/cache"
-	"inquiry-gateway/upstream"
+	"inquiry-gateway/gateway/httpwire"
 )
 
-// scope names the spans that are made here.
+// scope names the spans of this package.
 const scope = "inquiry-gateway/gateway"
 
-// tracing wraps the public handler in the server's span. There is none where
-// nothing is traced, and then a request costs what it would cost without.
-type tracing struct {
-	gateway *Gateway
-	tracer  trace.Tracer
-	handler http.Handler      // otelhttp, for what is recorded
-	routes  map[string]string // by path
-	folders map[string]string // by what a path begins with
-}
-
-// newTracing is nil without a provider. Metrics of otelhttp are off: the
-// gateway has its own.
-func newTracing(g *Gateway, p trace.TracerProvider) *tracing {
-	if p == nil {
-		return nil
-	}
-	t := &tracing{gateway: g, tracer: p.Tracer(scope), routes: map[string]string{}, folders: map[string]string{}}
-	for _, r := range g.engine.Routes() {
-		if folder, _, found := strings.Cut(r.Path, "*"); found {
-			t.folders[folder] = r.Path
-		} else {
-			t.routes[r.Path] = r.Path
-		}
-	}
-	t.handler = otelhttp.NewHandler(http.HandlerFunc(t.serve), "",
-		otelhttp.WithTracerProvider(adopted{}),
-		otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
-		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator()), // begin has read the headers
-	)
-	return t
-}
-
-// ServeHTTP begins the span itself: otelhttp costs as much as the rest of a hit,
-// whether the span is recorded or not, so it gets only those that are.
-func (t *tracing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, span := t.begin(r)
-	r = r.WithContext(ctx)
-	if !span.IsRecording() {
-		t.gateway.engine.ServeHTTP(w, r)
-		return
-	}
-	t.handler.ServeHTTP(w, t.shown(r).WithContext(context.WithValue(ctx, originalKey{}, r)))
-}
-
-// begin goes on with a trace that a trusted proxy sends. A stranger's is only
+// serveTraced answers a request in a server's span. The span has nothing of the
+// caller's own words: of paths the route, of hosts the address that listens, of
+// methods those that are known, and no header. So a key in the wrong place gets
+// into no span, and names are bounded.
+//
+// A trace that a trusted proxy sends is continued. That of a stranger is only
 // linked to: it decides neither on ids nor on what is recorded, and its state is
-// nobody's business here. What cannot be read is no trace.
-func (t *tracing) begin(r *http.Request) (context.Context, trace.Span) {
-	ctx, server := r.Context(), trace.WithSpanKind(trace.SpanKindServer)
-	parent := r.Header["Traceparent"]
-	switch {
+// not read. What cannot be read is no trace.
+func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
+	ctx, opts := r.Context(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	peer := httpwire.FromContext(ctx).Peer(r)
+	switch parent := r.Header["Traceparent"]; {
 	case len(parent) != 1: // two of them are none (W3C Trace Context, section 3.2.2.5)
-	case len(t.gateway.proxies) > 0 && t.gateway.proxies.trust(parsePeer(r.RemoteAddr)):
+	case len(g.proxies) > 0 && g.proxies.trust(peer):
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	default:
 		foreign := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent[0]})
 		if s := trace.SpanContextFromContext(foreign); s.IsValid() {
-			return t.tracer.Start(ctx, "HTTP", server, trace.WithLinks(trace.Link{SpanContext: s}))
+			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: s}))
 		}
 	}
-	return t.tracer.Start(ctx, "HTTP", server)
-}
-
-// adopted is what otelhttp makes its span with: the one that has begun.
-type adopted struct{ embedded.TracerProvider }
-
-// Tracer gives one for every name.
-func (adopted) Tracer(string, ...trace.TracerOption) trace.Tracer { return adoptedTracer{} }
-
-type adoptedTracer struct{ embedded.Tracer }
-
-// Start gives the span in the context its name and attributes.
-func (adoptedTracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
-	span, config := trace.SpanFromContext(ctx), trace.NewSpanStartConfig(opts...)
-	span.SetName(name)
-	span.SetAttributes(config.Attributes()...)
-	return ctx, span
-}
-
-// originalKey is where the context of a request that otelhttp is shown has the
-// one that arrived.
-type originalKey struct{}
-
-func (t *tracing) serve(w http.ResponseWriter, shown *http.Request) {
-	r, _ := shown.Context().Value(originalKey{}).(*http.Request)
-	t.gateway.engine.ServeHTTP(w, r)
-}
-
-// shown is the request without anything of the caller's own words: of paths the
-// route, of hosts the one that listens, of methods those that are known, and no
-// header. So a key in the wrong place gets into no span, and names are bounded.
-func (t *tracing) shown(r *http.Request) *http.Request {
-	s := &http.Request{
-		Method: methodLabel(r.Method), URL: &url.URL{}, Proto: r.Proto, Header: http.Header{},
-		RemoteAddr: r.RemoteAddr, TLS: r.TLS, Body: http.NoBody,
+	ctx, opened := g.tracer.Force(ctx, "HTTP", opts...)
+	defer opened.End()
+	if opened.Recording() {
+		s := trace.SpanFromContext(ctx)
+		name, route := methodLabel(r.Method), g.route(r.URL.Path)
+		if name == otherMethod {
+			name = "HTTP"
+		}
+		if route != "" {
+			name += " " + route
+			s.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(route))
+		}
+		s.SetName(name)
+		s.SetAttributes(g.attributesOf(r)...)
 	}
-	if route := t.route(r.URL.Path); route != "" {
-		s.Pattern, s.URL.Path = route, route
-	}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		s.Host = local.String()
-	}
-	if client := t.gateway.clientAddress(r, parsePeer(r.RemoteAddr)); client.IsValid() {
-		s.Header["X-Forwarded-For"] = []string{client.String()} // where otelhttp looks for it
-	}
-	return s
+	g.engine.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // route is the route that a path belongs to; empty for none.
-func (t *tracing) route(path string) string {
-	if route, ok := t.routes[path]; ok {
-		return route
-	}
-	for folder, route := range t.folders {
-		if strings.HasPrefix(path, folder) {
+func (g *Gateway) route(path string) string {
+	for _, route := range g.paths {
+		folder, _, found := strings.Cut(route, "*")
+		if route == path || found && strings.HasPrefix(path, folder) {
 			return route
 		}
 	}
 	return ""
 }
 
-// lookup is the lists' hot path. A request that is recorded takes the other one,
-// which has a context for spans to hang on.
-func (g *Gateway) lookup(x *exchange, k cache.Key) (cache.Result, bool) {
-	if g.tracing != nil && trace.SpanFromContext(x.request.Context()).IsRecording() {
-		return cache.Result{}, false
+// attributesOf are those of the semantic conventions for servers of HTTP that are
+// known before the answer.
+func (g *Gateway) attributesOf(r *http.Request) []attribute.KeyValue {
+	method, scheme := semconv.HTTPRequestMethodKey.String(methodLabel(r.Method)), "http"
+	if methodLabel(r.Method) == otherMethod {
+		method = semconv.HTTPRequestMethodOther
 	}
-	return g.lists.Lookup(k)
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	_, version, _ := strings.Cut(r.Proto, "/")
+	if r.ProtoMajor >= 2 {
+		version = strings.TrimSuffix(version, ".0")
+	}
+	all := []attribute.KeyValue{method, semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(version)}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		all = appendAddress(all, local.String(), semconv.ServerAddress, semconv.ServerPort)
+	}
+	all = appendAddress(all, r.RemoteAddr, semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
+	if client := g.proxies.client(r, httpwire.FromContext(r.Context()).Peer(r)); client.IsValid() {
+		all = append(all, semconv.ClientAddress(client.String()))
+	}
+	return all
 }
 
-// observe puts into the server's span what the request's record has.
-func (g *Gateway) observe(x *exchange) {
-	if g.tracing == nil {
+func appendAddress(all []attribute.KeyValue, address string, host func(string) attribute.KeyValue, port func(int) attribute.KeyValue) []attribute.KeyValue {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return all
+	}
+	return append(all, host(ap.Addr().Unmap().String()), port(int(ap.Port())))
+}
+
+// recording says whether somebody will see the request's span.
+func (g *Gateway) recording(x *exchange) bool {
+	return g.tracer != nil && trace.SpanFromContext(x.request.Context()).IsRecording()
+}
+
+// describe puts into the server's span what the request's record has.
+func (g *Gateway) describe(x *exchange) {
+	if !g.recording(x) {
 		return
 	}
-	span := trace.SpanFromContext(x.request.Context())
-	if !span.IsRecording() {
-		return
+	s := trace.SpanFromContext(x.request.Context())
+	s.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
+	if x.Status != statusClientClosedRequest { // which was not sent
+		s.SetAttributes(semconv.HTTPResponseStatusCode(x.Status), semconv.HTTPResponseBodySize(x.sent))
 	}
-	span.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
+	if x.Status >= http.StatusInternalServerError {
+		s.SetStatus(codes.Error, "")
+	}
 	if x.principal.Account != "" {
-		span.SetAttributes(attribute.String("inquiry.account", x.principal.Account), attribute.String("inquiry.key_id", x.principal.KeyID))
+		s.SetAttributes(attribute.String("inquiry.account", x.principal.Account), attribute.String("inquiry.key_id", x.principal.KeyID))
 	}
 	if x.list.Outcome != "" {
-		span.SetAttributes(attribute.String("cache.outcome", string(x.list.Outcome)))
+		s.SetAttributes(attribute.String("cache.outcome", string(x.list.Outcome)))
 	}
 	if x.problem != "" {
-		span.SetAttributes(semconv.ErrorTypeKey.String(x.problem))
+		s.SetAttributes(semconv.ErrorTypeKey.String(x.problem))
 	}
 }
 
 // appendTrace appends to a record where its trace is, if it was recorded.
 func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
-	if g.tracing == nil {
+	if g.tracer == nil {
 		return b
 	}
 	s := trace.SpanContextFromContext(x.request.Context())
@@ -190,24 +146,4 @@ func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
 	b = append(b, `","span_id":"`...)
 	b = hex.AppendEncode(b, spanID[:])
 	return append(b, '"')
-}
-
-// noteFailure says in the fill's span why the legacy gave no list, in words of
-// fixed sets; who asks it (see upstream.Error) knows more than the cache.
-func noteFailure(ctx context.Context, err error) {
-	var e *upstream.Error
-	if span := trace.SpanFromContext(ctx); span.IsRecording() && errors.As(err, &e) {
-		span.SetAttributes(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
-	}
-}
-
-// tracedRender is render in a span, where the fill is being recorded.
-func tracedRender(ctx context.Context, kind string, list []upstream.Inquiry) ([]byte, error) {
-	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
-		return render(kind, list)
-	}
-	_, span := parent.TracerProvider().Tracer(scope).Start(ctx, "gateway.render")
-	defer span.End()
-	return render(kind, list)
 }

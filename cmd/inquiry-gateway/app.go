@@ -26,6 +26,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/upstream"
@@ -125,7 +126,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
-		Fill:     gateway.NewFill(fetchFunc(a.fetch)),
+		Fill:     gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer: observers{a.lab, a.accounts},
 		Redis:    a.redis,
 		Prefix:   cfg.Redis.Prefix,
@@ -159,18 +160,10 @@ func (a *app) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 	return a.current.Load().client.Fetch(ctx, r)
 }
 
-// fetchFunc makes a gateway.Fetcher of a function.
-type fetchFunc func(ctx context.Context, r upstream.Request) (upstream.List, error)
-
-// Fetch calls f.
-func (f fetchFunc) Fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	return f(ctx, r)
-}
-
 func (a *app) buildServers(cfg config.Config, l listeners) error {
-	connections := gateway.NewConnectionMetrics(a.registry)
-	public := gateway.JoinWrites(l.public, gateway.ListenerOptions{
-		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, StrangerIdle: strangerIdleTimeout,
+	connections := httpwire.NewMetrics(a.registry)
+	public := httpwire.NewListener(l.public, httpwire.Options{
+		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, UnknownIdle: strangerIdleTimeout,
 	})
 	a.public = newServer(public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gen := a.current.Load()
@@ -182,10 +175,10 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 	if cfg.TLS.CertFile != "" {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	return a.buildOps(cfg, gateway.JoinWrites(l.ops, gateway.ListenerOptions{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	return a.buildOps(cfg, httpwire.NewListener(l.ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
-func (a *app) buildOps(cfg config.Config, l *gateway.Listener) error {
+func (a *app) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
@@ -284,7 +277,7 @@ func (a *app) run(asked context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		a.recheck(ctx, gateway.NewFill(fetchFunc(a.fetch)))
+		a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers()))
 		return nil
 	})
 	a.logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", version)

@@ -19,7 +19,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -91,7 +91,7 @@ func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, cal
 	// Changing lists show what freshness and revalidation are for.
 	system := legacy.New(legacy.Options{Seed: 1, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
 	group.Go(func() error {
-		return serveUntil(ctx, newServer(gateway.JoinWrites(backend, gateway.ListenerOptions{}), system, 0, logger), legacyGrace)
+		return serveUntil(ctx, newServer(httpwire.NewListener(backend, httpwire.Options{}), system, 0, logger), legacyGrace)
 	})
 	return group.Wait()
 }

@@ -26,8 +26,9 @@ func mayImport() map[string][]string {
 		"cmd/inquiry-gateway/drill":  {"cmd/inquiry-gateway/config", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/watch":  {},
 
-		"gateway":             {"gateway/v1", "auth/...", "cache/...", "upstream/...", "internal/..."},
+		"gateway":             {"gateway/v1", "gateway/httpwire", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"gateway/browsertest": {},
+		"gateway/httpwire":    {},
 		"gateway/ops":         {"gateway/ops/...", "auth", "cache", "internal/..."},
 		"gateway/ops/console": {"auth", "cache/...", "internal/...", "deploy"},
 		// It checks the wire format by itself: with the gateway's own code it would

@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
 
-	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -39,7 +39,7 @@ func legacyCommand() *cli.Command {
 			system := legacy.New(legacy.Options{
 				Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
 			})
-			s := newServer(gateway.JoinWrites(l, gateway.ListenerOptions{}), system, 0, newLogger(c.Root().ErrWriter))
+			s := newServer(httpwire.NewListener(l, httpwire.Options{}), system, 0, newLogger(c.Root().ErrWriter))
 			fmt.Fprintf(c.Root().Writer, "legacy system on %s; accounts: %s/admin/accounts\n", s.url(), s.url())
 			return serveUntil(ctx, s, legacyGrace)
 		},

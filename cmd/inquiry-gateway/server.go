@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"inquiry-gateway/gateway"
+	"inquiry-gateway/gateway/httpwire"
 )
 
 // Bounds of a connection that no configuration needs to change: the public
@@ -31,7 +31,7 @@ const (
 // port is known before anything else starts.
 type server struct {
 	http     *http.Server
-	listener *gateway.Listener
+	listener *httpwire.Listener
 	tls      bool
 	stopping atomic.Bool // the listener is closed on purpose
 }
@@ -51,7 +51,7 @@ func listen(key, address string) (net.Listener, error) {
 // newServer wraps a handler with the bounds that net/http leaves open. Writing
 // an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
 // without TLS.
-func newServer(l *gateway.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
+func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -60,8 +60,8 @@ func newServer(l *gateway.Listener, h http.Handler, writeTimeout time.Duration, 
 		listener: l,
 		http: &http.Server{
 			Handler:           h,
-			ConnContext:       gateway.ConnContext,
-			ConnState:         gateway.ConnState,
+			ConnContext:       httpwire.ConnContext,
+			ConnState:         httpwire.ConnState,
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,

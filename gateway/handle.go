@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
+)
+
+// handler finds the list that x asks for and puts it into x.list, or says why
+// there is none. It never writes.
+type handler func(x *exchange) error
+
+// refuse is the handler of what always fails.
+func refuse(err error) handler { return func(*exchange) error { return err } }
+
+// adapt is the way of every request: it assigns an id, runs the handler, writes
+// the list or the error once, and leaves one log record.
+func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
+	series := g.metrics.endpoint(endpoint)
+	return func(c *gin.Context) {
+		x := g.start(c.Request)
+		defer g.metrics.inFlight.Dec()
+		switch err := g.run(h, x); {
+		case err == nil:
+			x.writeList(c.Writer)
+		case callerLeft(x.request):
+			x.Status, x.cause = statusClientClosedRequest, err
+			g.end(x, series)
+			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+		default:
+			x.writeError(c.Writer, err)
+		}
+		g.end(x, series)
+	}
+}
+
+// page is adapt for documents, which write their own answers and know no caller.
+func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
+	series := g.metrics.endpoint(endpoint)
+	return func(c *gin.Context) {
+		x := g.start(c.Request)
+		defer g.metrics.inFlight.Dec()
+		x.Into(c.Writer.Header())
+		if g.draining.Load() {
+			c.Header("Connection", "close")
+		}
+		h.ServeHTTP(c.Writer, c.Request)
+		x.Status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
+		g.end(x, series)
+	}
+}
+
+// callerLeft says whether nobody waits for the answer any more. What failed then
+// failed for that reason, and the legacy is not at fault. A caller that has only
+// closed its half of the connection looks the same to net/http.
+func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
+
+// start assigns the request its id and adds the field that all answers have.
+func (g *Gateway) start(r *http.Request) *exchange {
+	g.metrics.inFlight.Inc()
+	x := g.exchanges.Get().(*exchange)
+	x.gateway, x.request, x.conn, x.begin = g, r, httpwire.FromContext(r.Context()), time.Now()
+	x.assignID()
+	x.SetText("X-Request-Id", x.id.bytes())
+	x.Add("X-Content-Type-Options", g.headers.nosniff)
+	return x
+}
+
+// end counts the exchange, describes it in its span, and writes its record. x must
+// not be used after end: it returns to the pool.
+func (g *Gateway) end(x *exchange, s *series) {
+	x.duration = time.Since(x.begin)
+	s.observe(x)
+	g.describe(x)
+	g.log(x, s.endpoint)
+	*x = exchange{}
+	g.exchanges.Put(x)
+}
+
+// run calls the handler and turns a panic into an error. Nothing has been written
+// yet, so the caller still gets a whole answer. http.ErrAbortHandler asks net/http
+// to drop the connection and is passed on.
+func (g *Gateway) run(h handler, x *exchange) (err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+			panic(cause)
+		}
+		g.metrics.panics.Inc()
+		g.logger.Error("panic in a handler", "request_id", x.id.String(), "stack", string(debug.Stack()))
+		err = fmt.Errorf("panic: %v", cause)
+	}()
+	return h(x)
+}
+
+// list is the handler of a kind's list. The account comes from the key alone;
+// nothing in the request can name another.
+func (g *Gateway) list(kind string) handler {
+	return func(x *exchange) error {
+		p, err := g.authorize(x, kind)
+		if err != nil {
+			return err
+		}
+		f, err := parseFilter(x.request.URL.RawQuery, g.ignoreUnknown)
+		if err != nil {
+			return err
+		}
+		x.list, err = g.find(x, cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType})
+		if err != nil {
+			return err
+		}
+		if e := x.list.Entry; e.Kind != p.Kind || e.Account != p.Account {
+			return errors.New("the list looked up belongs to somebody else")
+		}
+		return nil
+	}
+}
+
+// authorize runs the checks in their public order (who, whether they may, how
+// often) before anything else of the request is read. So no cached list and no 304
+// can answer a caller who is not allowed.
+func (g *Gateway) authorize(x *exchange, kind string) (auth.Principal, error) {
+	p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], x)
+	x.authTime = time.Since(x.begin)
+	if err != nil {
+		return p, err
+	}
+	x.conn.Authenticated(x.begin)
+	x.principal = p
+	if err := p.Authorize(kind); err != nil {
+		return p, err
+	}
+	return p, g.withinRate(x, p)
+}
+
+// find answers with a fresh list of this process, or waits for one no longer than
+// the request may take. A request whose trace is recorded always takes the second
+// way, where there is a context for the spans.
+func (g *Gateway) find(x *exchange, k cache.Key) (cache.Result, error) {
+	if !g.recording(x) {
+		if found, ok := g.lists.Lookup(k); ok {
+			return found, nil
+		}
+	}
+	ctx, cancel := context.WithDeadline(withRequestID(x.request.Context(), x.id.String()), x.Deadline())
+	defer cancel()
+	return g.lists.Get(ctx, k)
+}
+
+// rateError refuses a request that is over its account's rate.
+type rateError struct {
+	policy string
+	wait   time.Duration // until the next one may come
+}
+
+func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy %q", e.policy) }
+
+// waited is how long authentication takes at least if it had to wait for a key
+// store. Only then the limiter's own bound is not enough, and a timer is worth its
+// cost.
+const waited = time.Millisecond
+
+// withinRate counts the request against its account. It comes after all checks of
+// the key, so that nobody can use up the rate of another.
+func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
+	if g.rate == nil {
+		return nil
+	}
+	ctx := x.request.Context()
+	if x.authTime > waited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, x.Deadline())
+		defer cancel()
+	}
+	x.rate = g.rate.Allow(ctx, p.Account, p.Plan)
+	if !x.rate.Allowed {
+		return &rateError{x.rate.Policy, x.rate.RetryAfter}
+	}
+	return nil
+}
+
+// writeList sends the list or, if the caller has it already, a 304 with the
+// headers that the 200 would have had (RFC 9110, section 15.4.5).
+func (x *exchange) writeList(w httpwire.Writer) {
+	h, entry := x.gateway.headers, x.list.Entry
+	x.common()
+	x.Add("Cache-Control", h.cacheControl)
+	x.Add("Vary", h.vary)
+	x.Add("Etag", entry.ETag)
+	x.Add("Age", h.ageOf(x.list.Age))
+	x.Add("Cache-Status", h.cacheStatus(&x.list))
+	if tags := x.request.Header["If-None-Match"]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+		x.Status = http.StatusNotModified
+		x.send(w)
+		return
+	}
+	variant, coding := x.gateway.chooseVariant(entry, x.request.Header["Accept-Encoding"])
+	if coding != nil {
+		x.Add("Content-Encoding", coding)
+	}
+	x.Add("Content-Type", h.jsonType)
+	x.Status, x.Length, x.Body = http.StatusOK, variant.Length, variant.Body
+	x.send(w)
+}
+
+// common adds the fields that lists and errors share.
+func (x *exchange) common() {
+	x.Add("Date", x.gateway.dates.at(time.Now()))
+	if x.rate.Policy == "" {
+		return
+	}
+	// The form of the IETF's draft on RateLimit header fields. Moments are rounded
+	// up, so that who waits for them waits long enough.
+	policy := strconv.Quote(x.rate.Policy)
+	x.Add("Ratelimit-Policy", []string{policy + ";q=" + strconv.Itoa(x.rate.Limit) + ";w=" + wholeSeconds(x.rate.Window)})
+	x.Add("Ratelimit", []string{policy + ";r=" + strconv.Itoa(x.rate.Remaining) + ";t=" + wholeSeconds(x.rate.Reset)})
+}
+
+func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
+
+// send writes the answer. HEAD gets the header that GET would have; net/http
+// leaves out its body. A caller that is gone is noted: nobody is left to tell.
+func (x *exchange) send(w httpwire.Writer) {
+	x.Close = x.gateway.draining.Load()
+	n, err := httpwire.Send(w, x.request, x.conn, &x.Answer)
+	x.sent = n
+	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
+		x.Status, x.cause = statusClientClosedRequest, err
+	}
+}
