@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"time"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // An encoded entry is
@@ -30,10 +32,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // What makes an encoded entry refused; the text is the metric's label.
 var (
-	errForeign   = errors.New("foreign")   // of another key
-	errFuture    = errors.New("future")    // answered later than now
-	errFormat    = errors.New("format")    // not an entry of this version
-	errTruncated = errors.New("truncated") // ends early, or goes on
+	errForeign   = errors.New("foreign")  // of another key
+	errFuture    = errors.New("future")   // answered later than now
+	errFormat    = errors.New("format")   // not an entry of this version
+	errTruncated = redistier.ErrTruncated // ends early, or goes on
 	errChecksum  = errors.New("checksum")
 	errTooBig    = errors.New("too_big")
 	errPurged    = errors.New("purged") // older than a purge
@@ -43,7 +45,7 @@ var (
 func refusals() []error {
 	return []error{
 		errForeign, errFuture, errFormat, errTruncated, errChecksum, errTooBig, errPurged,
-		errUnsealed, errSealed, errUnknownKey, errSealBroken,
+		redistier.ErrUnsealed, redistier.ErrSealed, redistier.ErrUnknownKey, redistier.ErrSealBroken,
 	}
 }
 

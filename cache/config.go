@@ -1,14 +1,14 @@
 package cache
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"time"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/internal/invalid"
 )
 
 const (
@@ -84,90 +84,69 @@ func DefaultConfig() Config {
 	}
 }
 
-// fieldError is one problem of a configuration.
-type fieldError struct{ field, msg string }
-
-func (e *fieldError) Error() string { return e.msg }
-
-// Field gives the key's path inside its section.
-func (e *fieldError) Field() string { return e.field }
-
-// problems collects what is wrong with a configuration.
-type problems []error
-
-func (p *problems) add(field, format string, args ...any) {
-	*p = append(*p, &fieldError{field, fmt.Sprintf(format, args...)})
-}
-
-func (p problems) err() error { return errors.Join(p...) }
-
 // Validate reads the sealing keys, if any, and returns all problems joined; each has a method Field() string with
 // the path of the key inside the section.
 func (c Config) Validate() error {
-	var p problems
+	var p invalid.Problems
 	if c.Local.MaxBytes < minLocalBytes {
-		p.add("local.max_bytes", "must be at least 1MiB")
+		p.Add("local.max_bytes", "must be at least 1MiB")
 	}
 	if c.MaxEntryBytes < minEntryBytes || c.MaxEntryBytes > maxEntryBytes {
-		p.add("max_entry_bytes", "must be between 1KiB and 256MiB")
+		p.Add("max_entry_bytes", "must be between 1KiB and 256MiB")
 	} else if c.MaxEntryBytes > c.Local.MaxBytes {
-		p.add("max_entry_bytes", "must not be above local.max_bytes")
+		p.Add("max_entry_bytes", "must not be above local.max_bytes")
 	}
 	if !(c.Jitter >= 0 && c.Jitter <= 0.9) {
-		p.add("jitter", "must be between 0 and 0.9")
+		p.Add("jitter", "must be between 0 and 0.9")
 	}
 	if c.CompressMinBytes < 0 {
-		p.add("compress_min_bytes", "must not be negative")
+		p.Add("compress_min_bytes", "must not be negative")
 	}
 	if _, err := c.ring(); err != nil {
-		p = append(p, err)
+		p.Add("sealing_keys_file", "%v", err)
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
 	if err := c.Lab.Validate(); err != nil {
 		p = append(p, err)
 	}
-	return p.err()
+	return p.Err()
 }
 
 // ring reads the sealing keys; nil without a file.
-func (c Config) ring() (*ring, error) {
+func (c Config) ring() (*redistier.Ring, error) {
 	if c.SealingKeysFile == "" {
 		return nil, nil
 	}
-	r, err := loadRing(c.SealingKeysFile)
-	if err != nil {
-		return nil, &fieldError{"sealing_keys_file", err.Error()}
-	}
-	return r, nil
+	return redistier.LoadRing(c.SealingKeysFile)
 }
 
-func (c KindConfig) validate(path string, p *problems) {
+func (c KindConfig) validate(path string, p *invalid.Problems) {
 	c.terms().validate(path, p)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
 		if !statusName.MatchString(status) {
-			p.add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
+			p.Add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
 			continue
 		}
 		c.ByStatus[status].over(c.terms()).validate(field, p)
 	}
 }
 
-func (t terms) validate(path string, p *problems) {
+func (t terms) validate(path string, p *invalid.Problems) {
 	for _, v := range []struct {
 		name string
 		d    time.Duration
 	}{{"ttl", t.ttl}, {"stale_while_revalidate", t.swr}, {"stale_if_error", t.sie}} {
 		switch {
 		case v.d < 0:
-			p.add(path+"."+v.name, "must not be negative")
+			p.Add(path+"."+v.name, "must not be negative")
 		case v.d > maxLifetime:
-			p.add(path+"."+v.name, "must not be above 168h")
+			p.Add(path+"."+v.name, "must not be above 168h")
 		}
 	}
 	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
-		p.add(path+".ttl", "together with its stale window it must not be above 168h")
+		p.Add(path+".ttl", "together with its stale window it must not be above 168h")
 	}
 }
 

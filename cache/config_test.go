@@ -67,37 +67,6 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 	}
 }
 
-func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*RedisConfig)
-		want   []string
-	}{
-		{"default", func(*RedisConfig) {}, nil},
-		{"single", func(c *RedisConfig) { c.Addrs = []string{"127.0.0.1:6379"} }, nil},
-		{"many", func(c *RedisConfig) {
-			c.Addrs, c.Mode, c.DB, c.Prefix, c.Timeout = []string{"localhost"}, "both", -1, "a{b", time.Minute
-		}, []string{"addrs[0]", "db", "mode", "prefix", "timeout"}},
-		{"cluster", func(c *RedisConfig) { c.Addrs = []string{"a:1", "b:1"} }, nil},
-		{"cluster with a database", func(c *RedisConfig) { c.Mode, c.DB = "cluster", 1 }, []string{"db"}},
-		{"sentinel", func(c *RedisConfig) { c.Addrs, c.MasterName = []string{"a:1", "b:1"}, "m" }, nil},
-		{"sentinel without a master", func(c *RedisConfig) { c.Mode = "sentinel" }, []string{"master_name"}},
-		{"single with sentinel's keys", func(c *RedisConfig) {
-			c.Mode, c.MasterName, c.SentinelUsername, c.Addrs = "single", "m", "u", []string{"a:1", "b:1"}
-		}, []string{"addrs", "master_name", "sentinel_username"}},
-		{"half a certificate", func(c *RedisConfig) { c.TLS.CertFile = "cert.pem" }, []string{"tls.cert_file"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := DefaultRedisConfig()
-			tt.change(&c)
-			if got := fields(t, c.Validate()); !slices.Equal(got, tt.want) {
-				t.Errorf("problems in %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestTheSectionDecodesStrictly(t *testing.T) {
 	const text = `
 local: {max_bytes: 1048576}

@@ -297,7 +297,7 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	mustGet(t, first, acmes("pending"))
 	settled(first)
 	mustGet(t, first, acmes("answered"))
-	base := first.redis.names(acmes(""), "").entry
+	base := entryKey(first, acmes(""))
 	keys, err := rdb.Keys(t.Context(), "*").Result()
 	if err != nil {
 		t.Fatal(err)

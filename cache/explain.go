@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"time"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // Explanation says what the cache would do for a key now, and why. It holds no
@@ -44,7 +46,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	}
 	base, impossible := l.opts.Derivation.base(k)
 	f := &flight{key: base, kind: i, fingerprint: l.fingerprint(i)}
-	f.cell = l.epochs.of(hashOf(k.Account))
+	f.cell = l.epochs.of(redistier.Hash(k.Account))
 	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load()}
 	for _, key := range [...]Key{base, k} {
 		e, ok := l.local.GetEntryQuietly(key)
@@ -80,12 +82,12 @@ func (l *Lists) explainRedis(ctx context.Context, f *flight, x *Explanation) {
 	if l.redis == nil {
 		return
 	}
-	f.names = l.redis.names(f.key, f.fingerprint)
-	r, err := l.redis.read(ctx, f.names, l.policy.Load().maxEntry+sealOverhead, readOnly)
-	if err != nil || len(r.raw) == 0 {
+	f.names = l.redis.Names(f.list())
+	r, err := l.redis.Read(ctx, f.names, l.policy.Load().maxEntry+redistier.SealOverhead, redistier.Only)
+	if err != nil || len(r.Raw) == 0 {
 		return
 	}
-	e, err := l.decodeAndVerify(f, r.raw)
+	e, err := l.decodeAndVerify(f, r.Raw)
 	switch {
 	case err != nil:
 		x.Refused = err.Error()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // observedFill is fillAndStore under the eyes of the observer.
@@ -60,7 +62,7 @@ func (l *Lists) build(f *flight, o origin, c Content) *Entry {
 	}
 	o.answeredAt = c.AnsweredAt
 	if l.redis != nil {
-		o.stamp = l.redis.clock.stamp(c.AnsweredAt)
+		o.stamp = l.redis.Stamp(c.AnsweredAt)
 	}
 	e := newEntry(o, bodySum(c.Body), c.Body, cap(c.Body))
 	e.cell, e.name = f.cell, l.nameOf(f.key)
@@ -81,10 +83,10 @@ func (l *Lists) keep(e *Entry) {
 // the clock.
 func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	p := l.policy.Load()
-	if len(raw) > p.maxEntry+sealOverhead {
+	if len(raw) > p.maxEntry+redistier.SealOverhead {
 		return nil, errTooBig
 	}
-	raw, err := p.ring.open(raw, associated(f.key, f.fingerprint))
+	raw, err := p.ring.Open(raw, f.list())
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 		return nil, errPurged
 	}
 	now := l.opts.Now()
-	age := l.redis.clock.age(now, e.stamp)
+	age := l.redis.Age(now, e.stamp)
 	if age < -maxSkew {
 		return nil, errFuture
 	}
@@ -112,20 +114,20 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 
 // share writes an entry to Redis for the fleet. The callers have their answer
 // already; this goroutine alone waits, and no longer than the store's timeout.
-func (l *Lists) share(ctx context.Context, e *Entry, n names, leased bool) {
+func (l *Lists) share(ctx context.Context, e *Entry, n redistier.Names, leased bool) {
 	i, _ := indexOf(e.Kind)
 	ttl := l.policy.Load().of(i, e.Status).lifetime() - l.opts.Now().Sub(e.AnsweredAt)
 	if ttl < time.Millisecond {
 		if leased {
-			_ = l.redis.release(ctx, n) // an error leaves it to its end
+			_ = l.redis.Release(ctx, n) // an error leaves it to its end
 		}
 		return
 	}
-	sealed := l.policy.Load().ring.seal(e.encode(), associated(e.key(), e.fingerprint))
-	err := l.redis.put(ctx, n, sealed, ttl, leased)
+	sealed := l.policy.Load().ring.Seal(e.encode(), listOf(e.key(), e.fingerprint))
+	err := l.redis.Put(ctx, n, sealed, ttl, leased)
 	switch {
 	case err == nil:
-	case err == errBusy:
+	case err == redistier.ErrBusy:
 		l.metrics.unstored.WithLabelValues(unstoredBusy).Inc()
 	default:
 		l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
@@ -136,3 +138,10 @@ func (l *Lists) share(ctx context.Context, e *Entry, n names, leased bool) {
 func (k Key) clone() Key {
 	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
 }
+
+// listOf is what names a list in Redis.
+func listOf(k Key, fingerprint string) redistier.List {
+	return redistier.List{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, Fingerprint: fingerprint}
+}
+
+func (f *flight) list() redistier.List { return listOf(f.key, f.fingerprint) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -29,7 +30,7 @@ func newFleet(t testing.TB, size int) *fleet {
 }
 
 // patient gives a busy machine the time that production would not.
-func patient(c RedisConfig) RedisConfig {
+func patient(c redistier.Config) redistier.Config {
 	c.Timeout = 4 * time.Second
 	return c
 }
@@ -37,11 +38,7 @@ func patient(c RedisConfig) RedisConfig {
 // waiting counts the nodes whose flights wait for another node.
 func (f *fleet) waiting() (n int) {
 	for _, l := range f.nodes {
-		l.watcher.mu.Lock()
-		for _, w := range l.watcher.wakes {
-			n += w.waiting
-		}
-		l.watcher.mu.Unlock()
+		n += l.redis.Waiting()
 	}
 	return n
 }
@@ -84,7 +81,7 @@ func TestThreeNodesMakeOneFill(t *testing.T) {
 func TestALeaseWhoseNodeDiedIsWaitedForAndThenTaken(t *testing.T) {
 	f := newFleet(t, 1)
 	l := f.nodes[0]
-	lease := l.redis.names(aKey, "").lease
+	lease := namesOf(l, aKey).Lease
 	f.srv.Do("SET", lease, "a dead node", "PX", "300")
 	r := mustGet(t, l, aKey)
 	if r.Outcome != Miss || f.calls.Load() != 1 {
@@ -96,7 +93,7 @@ func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
 	srv := redistest.Start(t)
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now, redis: openRedis(t, redisAt(srv.Addr)), limit: 400 * time.Millisecond}.start(t)
-	lease := l.redis.names(aKey, "").lease
+	lease := namesOf(l, aKey).Lease
 	srv.Do("SET", lease, "a stuck node")
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("outcome %s", r.Outcome)
@@ -147,7 +144,7 @@ func TestALateFillHasAllOfItsTime(t *testing.T) {
 		left = time.Until(end)
 		return fill(ctx, k)
 	}
-	f.srv.Do("SET", l.redis.names(aKey, "").lease, "another node", "PX", "700")
+	f.srv.Do("SET", namesOf(l, aKey).Lease, "another node", "PX", "700")
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("outcome %s", r.Outcome)
 	}
@@ -163,7 +160,7 @@ func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
 	done := make(chan Result, 1)
 	go func() { done <- mustGet(t, f.nodes[0], aKey) }()
 	eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
-	lease := f.nodes[0].redis.names(aKey, "").lease
+	lease := namesOf(f.nodes[0], aKey).Lease
 	f.srv.Do("SET", lease, "another node", "PX", "60000")
 	close(f.hold)
 	<-done
@@ -181,13 +178,13 @@ func TestASlowFillKeepsItsLease(t *testing.T) {
 		go func() { results <- mustGet(t, l, aKey) }()
 	}
 	eventually(t, "one node waits", func() bool { return f.waiting() == 1 })
-	lease := f.nodes[0].redis.names(aKey, "").lease
+	lease := namesOf(f.nodes[0], aKey).Lease
 	start := time.Now()
 	eventually(t, "the lease outlives its life", func() bool {
 		if got := f.srv.Do("EXISTS", lease); got != ":1" {
 			t.Fatalf("the lease is gone after %s", time.Since(start))
 		}
-		return time.Since(start) > leaseLife+leaseLife/4
+		return time.Since(start) > redistier.LeaseLife+redistier.LeaseLife/4
 	})
 	close(f.hold)
 	<-results

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 const (
@@ -27,10 +29,10 @@ type flight struct {
 	background bool
 	terms      terms // the strictest of those who wait; guarded by Lists.mu
 
-	fingerprint string // of the mapping when it began; its names in Redis have it
-	refused     bool   // what Redis has was refused
-	cell        *cell  // of the account
-	names       names  // with Redis only
+	fingerprint string          // of the mapping when it began; its names in Redis have it
+	refused     bool            // what Redis has was refused
+	cell        *cell           // of the account
+	names       redistier.Names // with Redis only
 	best        *Entry
 	leased      bool                  // the fleet's lease is ours
 	waited      bool                  // for the fill of another node

@@ -4,27 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"inquiry-gateway/cache/redistier"
 )
 
 const (
-	// leaseLife is how soon the fleet gets over a node that died with a lease.
-	leaseLife  = time.Second
-	leaseRenew = leaseLife / 3
+	leaseRenew = redistier.LeaseLife / 3
 	// A waiter is woken by a message. In case it is lost the waiter also looks
 	// by itself, ever less often, and more often while no messages arrive.
 	pollFirst         = 5 * time.Millisecond
 	pollMost          = 100 * time.Millisecond
 	pollWithoutPubSub = 20 * time.Millisecond
-)
-
-var (
-	// releaseScript ends a lease if it is still ours, and wakes who waits.
-	releaseScript = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-redis.call('PUBLISH', ARGV[2], ARGV[3])
-return 0`)
-	renewScript = redis.NewScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 )
 
 // contend makes one node of the fleet fill. It returns with the lease, or with
@@ -34,37 +23,37 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 func (l *Lists) contend(ctx context.Context, f *flight) {
 	defer f.maxWait.Stop()
 	pause := pollFirst
-	mode := readAndAcquire
+	mode := redistier.Acquire
 	var holder string
 	var since time.Time // that it holds the lease, as far as is known here
 	for {
-		w := l.watcher.await(f.names.entry) // before the read, so that no message falls between
+		woken, forget := l.redis.Await(f.names) // before the read, so that no message falls between
 		r, settled, err := l.look(ctx, f, mode)
-		f.leased = err == nil && mode == readAndAcquire && r.lease
+		f.leased = err == nil && mode == redistier.Acquire && r.Won
 		if err != nil || settled || f.leased {
-			l.watcher.forget(f.names.entry, w)
+			forget()
 			return
 		}
 		f.waited = true
-		if mode == readAndCheck {
+		if mode == redistier.Check {
 			switch {
-			case r.holder == "": // it is gone and has left nothing
-				l.watcher.forget(f.names.entry, w)
+			case r.Holder == "": // it is gone and has left nothing
+				forget()
 				if l.abandon(f, false) {
 					return
 				}
-				mode = readAndAcquire
+				mode = redistier.Acquire
 				continue
-			case r.holder != holder:
-				holder, since = r.holder, time.Now()
+			case r.Holder != holder:
+				holder, since = r.Holder, time.Now()
 			case time.Since(since) > l.policy.Load().fills.Timeout: // longer than any fill takes
-				l.watcher.forget(f.names.entry, w)
+				forget()
 				return
 			}
 		}
-		mode = readAndCheck
-		ok := l.pause(ctx, f, w, pause)
-		l.watcher.forget(f.names.entry, w)
+		mode = redistier.Check
+		ok := l.pause(ctx, f, woken, pause)
+		forget()
 		if !ok {
 			if ctx.Err() != nil || l.abandon(f, true) {
 				return
@@ -78,7 +67,7 @@ func (l *Lists) contend(ctx context.Context, f *flight) {
 // maxWait is how long a flight waits for other nodes after its last caller came.
 // By then all callers have left; it is a little longer than a stuck lease needs
 // to be found out.
-func (l *Lists) maxWait() time.Duration { return l.policy.Load().fills.Timeout + leaseLife }
+func (l *Lists) maxWait() time.Duration { return l.policy.Load().fills.Timeout + redistier.LeaseLife }
 
 // abandon ends a flight that nobody waits for any more, so that it does not ask
 // the legacy for nobody. A refresh has no callers, and is abandoned only if it
@@ -97,18 +86,18 @@ func (l *Lists) abandon(f *flight, late bool) bool {
 }
 
 func (l *Lists) pollMost() time.Duration {
-	if l.watcher.connected.Load() {
+	if l.redis.Connected() {
 		return pollMost
 	}
 	return pollWithoutPubSub
 }
 
 // pause waits for a message or for d; false: the flight has waited too long.
-func (l *Lists) pause(ctx context.Context, f *flight, w *wake, d time.Duration) bool {
+func (l *Lists) pause(ctx context.Context, f *flight, woken <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-w.done:
+	case <-woken:
 	case <-t.C:
 	case <-f.maxWait.C:
 		return false
@@ -134,7 +123,7 @@ func (l *Lists) keepLease(ctx context.Context, f *flight) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			if held, err := l.redis.renew(ctx, n); err == nil && !held {
+			if held, err := l.redis.Renew(ctx, n); err == nil && !held {
 				return
 			}
 		}
@@ -150,18 +139,5 @@ func (l *Lists) release(f *flight) {
 	f.leased = false
 	n := f.names
 	// An error leaves the lease to its end.
-	l.wg.Go(func() { defer l.opts.Panics.Catch(nil); _ = l.redis.release(l.life, n) })
-}
-
-func (s *store) renew(ctx context.Context, n names) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	held, err := renewScript.Run(ctx, s.rdb, []string{n.lease}, n.token, leaseLife.Milliseconds()).Int()
-	return held == 1, err
-}
-
-func (s *store) release(ctx context.Context, n names) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	return releaseScript.Run(ctx, s.rdb, []string{n.lease}, n.token, s.fillChannel(), n.entry).Err()
+	l.wg.Go(func() { defer l.opts.Panics.Catch(nil); _ = l.redis.Release(l.life, n) })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/panics"
 )
 
@@ -41,9 +42,6 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Fill == nil {
 		return o, errors.New("cache: Options.Fill is missing")
 	}
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
 	if d := o.Derivation; d.Base != nil && (d.Select == nil || d.Empty == nil) {
 		return o, errors.New("cache: Options.Derivation has a Base, but no Select or Empty")
 	}
@@ -67,9 +65,9 @@ type Lists struct {
 	opts    Options
 	policy  atomic.Pointer[policy]
 	local   *otter.Cache[Key, *Entry]
-	redis   *store // nil: no Redis
+	redis   *redistier.Tier // nil: no Redis
 	epochs  *epochs
-	watcher *watcher
+	watcher watcher
 	backoff *backoff
 	comp    *compressor
 	metrics *metrics
@@ -98,7 +96,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), watcher: newWatcher(), tracer: newTracer(opts.Traces)}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), tracer: newTracer(opts.Traces)}
 	l.policy.Store(p)
 	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, err
@@ -117,12 +115,12 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	if opts.Redis != nil {
-		l.redis = newStore(opts.Redis, opts.Prefix)
-		if !opts.foreignTime {
-			l.redis.clock = &redisClock{now: opts.Now, log: opts.Logger}
-			if err := l.redis.clock.register(opts.Registerer); err != nil {
-				return nil, err
-			}
+		l.redis, err = redistier.New(redistier.Options{
+			Client: opts.Redis, Prefix: opts.Prefix, EpochLife: epochLife, Now: opts.Now, NodeClock: opts.foreignTime,
+			Logger: opts.Logger, Registerer: opts.Registerer, Panics: opts.Panics,
+		})
+		if err != nil {
+			return nil, err
 		}
 		l.epochs.suspectEpoch.Store(1) // nothing is confirmed yet
 	}
@@ -354,7 +352,7 @@ func (l *Lists) RedisState() string {
 	if l.redis == nil {
 		return "off"
 	}
-	if b, ok := l.opts.Redis.(interface{ Down() bool }); ok && b.Down() {
+	if l.redis.Down() {
 		return "down"
 	}
 	return "ok"

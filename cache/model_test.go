@@ -251,7 +251,7 @@ func (w *world) purge(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	seq, _, err := w.nodes[0].redis.purges(context.Background())
+	seq, _, err := w.nodes[0].redis.Poll(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,7 @@ func (w *world) reload(t *rapid.T) {
 
 // swap puts one list where another belongs.
 func (w *world) swap(t *rapid.T) {
-	s := w.nodes[0].redis
-	from, to := s.names(drawKey(t), "").entry, s.names(drawKey(t), "").entry
+	from, to := entryKey(w.nodes[0], drawKey(t)), entryKey(w.nodes[0], drawKey(t))
 	if from == to {
 		return
 	}
@@ -283,7 +282,7 @@ func (w *world) swap(t *rapid.T) {
 // stash and restore are a write to Redis that comes late, after whatever
 // happened between.
 func (w *world) stash(t *rapid.T) {
-	key := w.nodes[0].redis.names(drawKey(t), "").entry
+	key := entryKey(w.nodes[0], drawKey(t))
 	w.stashed[key] = w.rdb.Get(context.Background(), key).Val()
 }
 

@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"time"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // obtain walks a flight: a second look into the process, Redis, the lease of
@@ -11,7 +13,7 @@ func (l *Lists) obtain(ctx context.Context, f *flight) {
 	defer l.release(f) // also when the fill ends the goroutine
 	f.best = f.have
 	if l.redis == nil {
-		f.cell = l.epochs.of(hashOf(f.key.Account))
+		f.cell = l.epochs.of(redistier.Hash(f.key.Account))
 		if e := l.peek(f.kind, f.key); e.newerThan(f.have) && l.serveStored(ctx, f, e, TierLocal) {
 			return
 		}
@@ -24,8 +26,8 @@ func (l *Lists) obtain(ctx context.Context, f *flight) {
 // obtainShared tries everything that Redis has to give; true: the flight is
 // settled.
 func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
-	f.names = l.redis.names(f.key, f.fingerprint)
-	f.cell = l.epochs.of(f.names.account)
+	f.names = l.redis.Names(f.list())
+	f.cell = l.epochs.of(f.names.Account)
 	if e := l.peek(f.kind, f.key); e.newerThan(f.have) {
 		if l.epochs.confirmed(e) && l.serveStored(ctx, f, e, TierLocal) {
 			return true
@@ -38,7 +40,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	}
 	start, settled := time.Now(), false
 	if err == nil {
-		_, settled, err = l.look(ctx, f, readOnly)
+		_, settled, err = l.look(ctx, f, redistier.Only)
 	}
 	if err != nil {
 		// Without Redis the policy alone decides. What may have been purged is
@@ -48,21 +50,21 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
 	if settled {
 		return true
 	}
-	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.slow() {
+	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.Slow() {
 		l.tracedContend(ctx, f) // not for lists that are never stored: nobody would find one
 	}
 	return f.completed()
 }
 
 // lookUp reads the list and its epoch, and settles the flight if that is enough.
-func (l *Lists) lookUp(ctx context.Context, f *flight, x extra) (r reading, settled bool, err error) {
+func (l *Lists) lookUp(ctx context.Context, f *flight, m redistier.Mode) (r redistier.Reading, settled bool, err error) {
 	suspectEpoch := l.epochs.suspectEpoch.Load() // before the read: what is missed after it is not confirmed by it
-	r, err = l.redis.read(ctx, f.names, l.policy.Load().maxEntry+sealOverhead, x)
+	r, err = l.redis.Read(ctx, f.names, l.policy.Load().maxEntry+redistier.SealOverhead, m)
 	if err != nil {
 		return r, false, err
 	}
-	if f.cell.learn(r.epoch, suspectEpoch) {
-		key, epoch := f.names.epoch, f.cell.epoch.Load()
+	if f.cell.learn(r.Epoch, suspectEpoch) {
+		key, epoch := f.names.Epoch, f.cell.epoch.Load()
 		l.wg.Go(func() { defer l.opts.Panics.Catch(nil); l.restoreEpoch(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
@@ -73,10 +75,10 @@ func (l *Lists) lookUp(ctx context.Context, f *flight, x extra) (r reading, sett
 
 // evaluate serves the best entry there is, if the policy lets it be served
 // without waiting; true: the flight is settled.
-func (l *Lists) evaluate(ctx context.Context, f *flight, r reading) bool {
+func (l *Lists) evaluate(ctx context.Context, f *flight, r redistier.Reading) bool {
 	tier := TierLocal
-	if len(r.raw) > 0 {
-		e, err := l.decodeAndVerify(f, r.raw)
+	if len(r.Raw) > 0 {
+		e, err := l.decodeAndVerify(f, r.Raw)
 		switch {
 		case err != nil && f.refused: // counted by an earlier read
 		case err != nil:

@@ -1,6 +1,10 @@
 package cache
 
-import "time"
+import (
+	"time"
+
+	"inquiry-gateway/cache/redistier"
+)
 
 // maxSkew is how far ahead of this node's clock another node's answer may seem
 // to be. An entry from further in the future is refused: its age is unknown.
@@ -74,8 +78,8 @@ type policy struct {
 	jitter      float64
 	compressMin int
 	maxEntry    int
-	coalesce    bool  // across the fleet
-	ring        *ring // nil: entries are not sealed
+	coalesce    bool            // across the fleet
+	ring        *redistier.Ring // nil: entries are not sealed
 	fills       Fills
 }
 
@@ -85,7 +89,7 @@ type kindPolicy struct {
 	fingerprint string // of the mapping
 }
 
-func newPolicy(c Config, r *ring) *policy {
+func newPolicy(c Config, r *redistier.Ring) *policy {
 	return &policy{
 		ring:   r,
 		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},

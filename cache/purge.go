@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // epochLife is how long Redis remembers a purge. It is longer than any entry
@@ -31,12 +32,9 @@ func (s Scope) validate() error {
 	return nil
 }
 
-// purgeWithin bounds a purge: Redis may be about to name a new master, or its
-// replicas may be behind. It is tried again every purgeRetry until then.
-const (
-	purgeWithin = 3 * time.Second
-	purgeRetry  = 50 * time.Millisecond
-)
+// purgeWithin bounds a purge, which is tried again until then: Redis may be about
+// to name a new master, or its replicas may be behind.
+const purgeWithin = 3 * time.Second
 
 // Purged is what a purge has reached.
 type Purged struct {
@@ -47,7 +45,7 @@ type Purged struct {
 
 // ErrTooFewReplicas is returned for a purge that is in force but that fewer
 // replicas of Redis have taken than wanted: a fail-over could lose it.
-var ErrTooFewReplicas = errors.New("fewer replicas of Redis than redis.min_replicas have taken the purge")
+var ErrTooFewReplicas = redistier.ErrTooFewReplicas
 
 // Purge makes every list of the scope unservable: here at once, on every node
 // that can reach Redis within a second, whether or not a message is lost, and
@@ -67,11 +65,11 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, purgeWithin)
 	defer cancel()
-	p := Purged{Wanted: l.redis.minReplicas}
-	key := l.redis.epochKey(s)
+	p := Purged{Wanted: l.redis.MinReplicas()}
+	key := l.redis.EpochKey(s.Kind, account)
 	gone := sync.OnceFunc(func() { c.epoch.Add(1) }) // what this node holds, in any case
-	err := retry(ctx, func() (err error) {
-		if p.Epoch, err = l.redis.raise(ctx, key); err != nil {
+	err := redistier.Retry(ctx, func() (err error) {
+		if p.Epoch, err = l.redis.Raise(ctx, key); err != nil {
 			gone()
 		}
 		return err
@@ -81,17 +79,15 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	}
 	c.rise(p.Epoch)
 	l.epochs.remember(account, c, true)
-	n := notice{Kind: s.Kind, Account: account, Epoch: p.Epoch}
-	if err := retry(ctx, func() error { return l.announce(ctx, n) }); err != nil {
+	n := redistier.Notice{Kind: s.Kind, Account: account, Epoch: p.Epoch}
+	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, n) }); err != nil {
 		return p, fmt.Errorf("tell the other nodes: %w", err)
 	}
 	if p.Wanted == 0 {
 		return p, nil
 	}
-	err = retry(ctx, func() (err error) {
-		if p.Replicas, err = l.redis.replicate(ctx, key, p.Epoch); err == nil && p.Replicas < p.Wanted {
-			err = ErrTooFewReplicas
-		}
+	err = redistier.Retry(ctx, func() (err error) {
+		p.Replicas, err = l.redis.Replicate(ctx, key, p.Epoch)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrTooFewReplicas) {
@@ -100,42 +96,12 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	return p, err
 }
 
-// retry repeats a write that does no harm twice, until it works, fails for good
-// or ctx ends. It returns the last error of the write.
-func retry(ctx context.Context, write func() error) error {
-	for {
-		err := write()
-		if err == nil || !isPassing(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(purgeRetry):
-		}
-	}
-}
-
-// isPassing tells whether a write may work soon: Redis is away, or another
-// server is about to take it.
-func isPassing(err error) bool {
-	if isOutage(err) || errors.Is(err, ErrTooFewReplicas) {
-		return true
-	}
-	for _, code := range []string{"READONLY", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"} {
-		if strings.HasPrefix(err.Error(), code) {
-			return true
-		}
-	}
-	return false
-}
-
 // cellOf returns the scope's cell, and the account's hash.
 func (l *Lists) cellOf(s Scope) (*cell, string) {
 	if s.Kind != "" {
 		i, _ := indexOf(s.Kind)
 		return &l.epochs.kinds[i], ""
 	}
-	account := hashOf(s.Account)
+	account := redistier.Hash(s.Account)
 	return l.epochs.of(account), account
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -22,6 +23,12 @@ func gone(t *testing.T, l *Lists, k Key) time.Duration {
 	return time.Since(start)
 }
 
+// epochKey is where Redis has the epoch of a scope.
+func epochKey(l *Lists, s Scope) string {
+	_, account := l.cellOf(s)
+	return l.redis.EpochKey(s.Kind, account)
+}
+
 // warm fills keys on every node.
 func (f *fleet) warm(t *testing.T, keys ...Key) {
 	t.Helper()
@@ -29,7 +36,7 @@ func (f *fleet) warm(t *testing.T, keys ...Key) {
 	eventually(t, "every node has polled", func() bool {
 		for _, l := range f.nodes {
 			l.watcher.mu.Lock()
-			known := l.watcher.known && l.watcher.connected.Load()
+			known := l.watcher.known && l.redis.Connected()
 			l.watcher.mu.Unlock()
 			if !known {
 				return false
@@ -96,10 +103,10 @@ func TestALostMessageHidesAPurgeForOnePoll(t *testing.T) {
 		f := newFleet(t, 2)
 		f.warm(t, aKey, otherKey)
 		s := f.nodes[0].redis
-		if _, err := s.raise(t.Context(), s.epochKey(scope)); err != nil {
+		if _, err := s.Raise(t.Context(), epochKey(f.nodes[0], scope)); err != nil {
 			t.Fatal(err)
 		}
-		f.srv.Do("SET", s.purgeKey(), "99", "PX", "60000")
+		f.srv.Do("SET", "iq:2:purges", "99", "PX", "60000")
 		for i, l := range f.nodes {
 			t.Logf("%+v, node %d: in suspectEpoch after %s", scope, i, gone(t, l, aKey))
 		}
@@ -187,7 +194,7 @@ func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the first node has heard", func() bool {
-		c := f.nodes[0].epochs.known(hashOf("acme"))
+		c := f.nodes[0].epochs.known(redistier.Hash("acme"))
 		return c != nil && c.epoch.Load() > 0
 	})
 	later := make(chan Result, 1)
@@ -219,7 +226,7 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 		mustGet(t, f.nodes[0], aKey)
 		settled(f.nodes[0])
 		f.srv.Do("FLUSHALL")
-		key := f.nodes[0].redis.epochKey(scope)
+		key := epochKey(f.nodes[0], scope)
 		eventually(t, "Redis has the epoch again", func() bool {
 			_, _ = f.nodes[0].Get(t.Context(), aKey)
 			f.clock.Add(25 * time.Second) // each look-up has to ask Redis
@@ -237,8 +244,8 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 	f := newFleet(t, 2)
 	f.warm(t, aKey)
-	rdb, n := f.nodes[0].opts.Redis, f.nodes[0].redis.names(aKey, "")
-	before := rdb.Get(t.Context(), n.entry).Val()
+	rdb, n := f.nodes[0].opts.Redis, namesOf(f.nodes[0], aKey)
+	before := rdb.Get(t.Context(), n.Entry).Val()
 	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +253,7 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 	for i, l := range f.nodes {
 		l.local.InvalidateAll()
 		runtime.GC() // of what nothing but the list held
-		if err := errors.Join(rdb.Del(t.Context(), n.epoch).Err(), rdb.Set(t.Context(), n.entry, before, time.Minute).Err()); err != nil {
+		if err := errors.Join(rdb.Del(t.Context(), n.Epoch).Err(), rdb.Set(t.Context(), n.Entry, before, time.Minute).Err()); err != nil {
 			t.Fatal(err)
 		}
 		if r := mustGet(t, l, aKey); r.Outcome != Miss {
@@ -272,7 +279,7 @@ func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 		f.nodes[0].watcher.mu.Lock()
 		known := f.nodes[0].watcher.last
 		f.nodes[0].watcher.mu.Unlock()
-		seq, _, err := f.nodes[0].redis.purges(t.Context())
+		seq, _, err := f.nodes[0].redis.Poll(t.Context())
 		if err != nil || known != seq {
 			t.Fatalf("the node knows of purge %d, the last one is %d, %v", known, seq, err)
 		}
@@ -380,21 +387,4 @@ func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
 	if e.of("held") != held {
 		t.Error("a held cell was replaced")
 	}
-}
-
-func FuzzParseNotice(f *testing.F) {
-	f.Add("6 7 kind buyer 3")
-	f.Add("7 8 account abc 1")
-	f.Add("7 x kind buyer 3")
-	f.Add("")
-	f.Fuzz(func(t *testing.T, s string) {
-		n, ok := parseNotice(s)
-		if !ok {
-			return
-		}
-		again, ok := parseNotice(fmt.Sprint(n.Before, " ", n.Seq, " ", n))
-		if !ok || again != n {
-			t.Fatalf("%q became %+v, and that %+v", s, n, again)
-		}
-	})
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // openRedis connects to a test server as the gateway would.
-func openRedis(t testing.TB, c RedisConfig) redis.UniversalClient {
+func openRedis(t testing.TB, c redistier.Config) redis.UniversalClient {
 	t.Helper()
-	rdb, err := OpenRedis(c, prometheus.NewRegistry(), nil)
+	rdb, err := redistier.Open(c, prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +29,16 @@ func openRedis(t testing.TB, c RedisConfig) redis.UniversalClient {
 	return rdb
 }
 
-func redisAt(addr string) RedisConfig {
-	c := DefaultRedisConfig()
+func redisAt(addr string) redistier.Config {
+	c := redistier.DefaultConfig()
 	c.Addrs = []string{addr}
 	return c
 }
+
+// namesOf are the keys of a list that no mapping is named for.
+func namesOf(l *Lists, k Key) redistier.Names { return l.redis.Names(listOf(k, "")) }
+
+func entryKey(l *Lists, k Key) string { return namesOf(l, k).Entry }
 
 // eventually polls a condition of another process, which no clock of ours moves.
 func eventually(t testing.TB, what string, ok func() bool) {
@@ -163,9 +169,9 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	otherKey := Key{Kind: KindBuyer, Account: "globex", Status: "pending"}
 	mustGet(t, writer, otherKey)
 	settled(writer)
-	key := writer.redis.names(aKey, "").entry
+	key := entryKey(writer, aKey)
 	good := rdb.Get(t.Context(), key).Val()
-	foreign := rdb.Get(t.Context(), writer.redis.names(otherKey, "").entry).Val()
+	foreign := rdb.Get(t.Context(), entryKey(writer, otherKey)).Val()
 	g.clock.Add(-time.Hour)
 	early := newEntry(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodySum([]byte("x")), []byte("x"), 1).encode()
 	tests := []struct{ name, value, reason string }{
@@ -256,46 +262,6 @@ func TestRedisTroubleNeverFailsARequest(t *testing.T) {
 	}
 }
 
-// TestASlowRedisIsAskedOnlyUntilItsBreakerOpens counts the calls that reach a
-// stopped server, since only those cost time.
-func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
-	srv := redistest.Start(t)
-	reg := prometheus.NewRegistry()
-	rdb, err := OpenRedis(redisAt(srv.Addr), reg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = rdb.Close() }()
-	srv.Pause()
-	defer srv.Resume()
-	ctx := context.Background()
-	for range breakerCalls {
-		if err := rdb.Get(ctx, "k").Err(); err == nil {
-			t.Fatal("a stopped server answered")
-		}
-	}
-	g := rdb.(*guarded)
-	eventually(t, "the breaker is open", g.Down)
-	for range 1000 {
-		if err := rdb.Get(ctx, "k").Err(); err != errRedisSkipped {
-			t.Fatalf("with the breaker open a call got %v", err)
-		}
-		if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error { p.Get(ctx, "k"); return nil }); err != errRedisSkipped {
-			t.Fatalf("with the breaker open a pipeline got %v", err)
-		}
-	}
-	// Half-open is the prober's alone: no request is the one to try.
-	eventually(t, "the prober has tried a few times", func() bool {
-		if err := rdb.Get(ctx, "k").Err(); err != errRedisSkipped {
-			t.Fatalf("while the prober tries a call got %v", err)
-		}
-		return counter(t, g.metrics.operations.WithLabelValues("exists", "timeout")) >= 3
-	})
-	if n := counter(t, g.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
-		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)
-	}
-}
-
 // TestAStalledRedisUnderLoadFailsNobody lets many callers run into a stopped
 // server at once; that they all end is seen by the leak check, too.
 func TestAStalledRedisUnderLoadFailsNobody(t *testing.T) {
@@ -341,7 +307,7 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 	mustGet(t, l, otherKey)
 	settled(l)
 	srv.Do("CONFIG", "RESETSTAT")
-	cable.Delay(redisTimeout * 5 / 8)
+	cable.Delay(redistier.DefaultConfig().Timeout * 5 / 8)
 	for n := range 5 {
 		start := time.Now()
 		if r := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)}); r.Outcome != Miss {
@@ -353,22 +319,6 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 	// A lease would read the list a second time.
 	if stats := srv.Do("INFO", "commandstats"); !strings.Contains(stats, "cmdstat_getrange:calls=5,") {
 		t.Errorf("a sluggish Redis was not read once per miss:\n%s", stats)
-	}
-}
-
-// TestALongOutageDoesNotDelayTheReturn makes more failed connections than the
-// pool is large; go-redis on its own would then look again once a second.
-func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb := openRedis(t, redisAt(srv.Addr))
-	srv.Kill()
-	ctx := probing(t.Context())
-	for range 2 * redisConns {
-		_ = rdb.(*guarded).UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err()
-	}
-	srv.Restart()
-	if err := rdb.(*guarded).UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err(); err != nil {
-		t.Errorf("the first call after the return: %v", err)
 	}
 }
 
@@ -395,7 +345,7 @@ func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 }
 
 func TestWithoutAddressesThereIsNoRedis(t *testing.T) {
-	rdb, err := OpenRedis(DefaultRedisConfig(), nil, nil)
+	rdb, err := redistier.Open(redistier.DefaultConfig(), nil, nil)
 	if rdb != nil || err != nil {
 		t.Fatalf("client %v, error %v", rdb, err)
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // shares tells whether a second node gets from Redis what a first one filled.
-func shares(t *testing.T, c RedisConfig, g *legacy, account string) bool {
+func shares(t *testing.T, c redistier.Config, g *legacy, account string) bool {
 	t.Helper()
 	k := Key{Kind: KindBuyer, Account: account}
 	first := freshReader(t, openRedis(t, c), g)
@@ -31,7 +32,7 @@ func shares(t *testing.T, c RedisConfig, g *legacy, account string) bool {
 
 func TestListsAndPurgesLiveInAClusterThatLosesAMaster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
-	c := DefaultRedisConfig()
+	c := redistier.DefaultConfig()
 	c.Addrs = cluster.Addrs()
 	g := &legacy{clock: newClock()}
 	f := &fleet{legacy: g, nodes: []*Lists{freshReader(t, openRedis(t, c), g), freshReader(t, openRedis(t, c), g)}}
@@ -70,7 +71,7 @@ func TestListsAndPurgesLiveInAClusterThatLosesAMaster(t *testing.T) {
 
 func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 	s := redistest.StartSentinel(t)
-	c := DefaultRedisConfig()
+	c := redistier.DefaultConfig()
 	c.Addrs, c.MasterName = []string{s.Sentinel.Addr}, s.MasterName
 	g := &legacy{clock: newClock()}
 	eventually(t, "a list is shared through the first master", func() bool { return shares(t, c, g, fmt.Sprint("before-", g.calls.Load())) })
@@ -87,7 +88,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint("after-", n)}
 		mustGet(t, l, k) // never fails, master or not
 		settled(l)
-		return replica.Exists(t.Context(), l.redis.names(k, "").entry).Val() == 1
+		return replica.Exists(t.Context(), entryKey(l, k)).Val() == 1
 	})
 	t.Logf("lists are shared again %s after the master was killed; %d look-ups meanwhile", time.Since(start), n)
 	eventually(t, "a purge is taken after the fail-over", func() bool {
@@ -109,7 +110,7 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 	c := redisAt(srv.Addr)
 	c.Username, c.PasswordFile = "gateway", password
 	c = patient(c)
-	c.TLS = RedisTLS{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
+	c.TLS = redistier.TLS{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
 	g := &legacy{clock: newClock()}
 	n := 0
 	eventually(t, "a list is shared", func() bool { // a busy machine may need longer to shake hands than a call may take
@@ -133,7 +134,7 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 			srv := redistest.Start(t)
 			srv.Do("ACL", "SETUSER", "default", missing)
 			var log testkit.Log
-			rdb, err := OpenRedis(patient(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+			rdb, err := redistier.Open(patient(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,24 +149,5 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 				t.Errorf("told %d times, Redis is %s:\n%s", n, l.RedisState(), log.String())
 			}
 		})
-	}
-}
-
-func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
-	c := redisAt("127.0.0.1:1")
-	c.PasswordFile = "/nonexistent/password"
-	c.TLS = RedisTLS{CAFile: "/nonexistent/ca", CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"}
-	rdb, err := OpenRedis(c, nil, nil)
-	if rdb != nil {
-		t.Error("a client without its files")
-	}
-	got := map[string]bool{}
-	for _, f := range fields(t, err) {
-		got[f] = true
-	}
-	for _, want := range []string{"password_file", "tls.ca_file", "tls.cert_file"} {
-		if !got[want] {
-			t.Errorf("%s is not named in %v", want, err)
-		}
 	}
 }

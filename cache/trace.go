@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // Spans say what the cache did and why, never for whom: no account, filter, key
@@ -77,21 +79,21 @@ func (l *Lists) useOf(i kindIndex, e *Entry) string {
 }
 
 // look is lookUp in a span: the tier of Redis.
-func (l *Lists) look(ctx context.Context, f *flight, x extra) (reading, bool, error) {
+func (l *Lists) look(ctx context.Context, f *flight, m redistier.Mode) (redistier.Reading, bool, error) {
 	if !l.records(ctx) {
-		return l.lookUp(ctx, f, x)
+		return l.lookUp(ctx, f, m)
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.redis")
 	defer span.End()
-	r, settled, err := l.lookUp(ctx, f, x)
+	r, settled, err := l.lookUp(ctx, f, m)
 	result := "none"
 	switch {
 	case err != nil:
-		result = redisResult(err)
+		result = redistier.ResultOf(err)
 		span.SetStatus(codes.Error, result)
 	case settled:
 		result = "served"
-	case len(r.raw) > 0:
+	case len(r.Raw) > 0:
 		result = "not_served"
 	}
 	span.SetAttributes(attribute.String("cache.result", result))
@@ -171,7 +173,7 @@ func (l *Lists) tracedFill(ctx context.Context, f *flight, t tag) (*Entry, bool,
 
 // tracedShare is share in a span of the flight's trace, which may be over: nobody
 // waits for it.
-func (l *Lists) tracedShare(f *flight, e *Entry, n names, leased bool) {
+func (l *Lists) tracedShare(f *flight, e *Entry, n redistier.Names, leased bool) {
 	if f.span == nil {
 		l.share(l.life, e, n, leased)
 		return
@@ -218,31 +220,4 @@ func failure(err error) string {
 		return "closed"
 	}
 	return "fill"
-}
-
-// do is call in a client's span, where somebody's trace is being recorded: the
-// prober and the polls have none, and what go-redis does inside of a call belongs
-// to it. It says which command, never with what.
-func (g *guarded) do(ctx context.Context, operation string, run func(context.Context) error) error {
-	parent := trace.SpanFromContext(ctx)
-	if passOf(ctx)&passNested != 0 || !parent.IsRecording() {
-		return g.call(ctx, operation, run)
-	}
-	ctx, span := newTracer(parent.TracerProvider()).Start(ctx, "redis "+operation, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(operation)))
-	defer span.End()
-	err := g.call(ctx, operation, run)
-	if result := redisResult(err); result != "ok" {
-		span.SetAttributes(semconv.ErrorTypeKey.String(result))
-		span.SetStatus(codes.Error, result)
-	}
-	return err
-}
-
-// redisResult is the label that the call has in the metrics.
-func redisResult(err error) string {
-	if errors.Is(err, errRedisSkipped) {
-		return "skipped"
-	}
-	return resultLabel(err)
 }

@@ -24,6 +24,7 @@ import (
 
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/httpwire"
@@ -113,7 +114,7 @@ func (a *app) build(cfg config.Config, l listeners) error {
 	a.sessions = console.NewSessions("", nil) // until takeOver knows the token
 	a.sessions.Wrong = console.NewWrongTokens(a.logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
-	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
 	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {

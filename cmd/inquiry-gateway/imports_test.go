@@ -40,8 +40,9 @@ func mayImport() map[string][]string {
 		"auth":      {"auth/...", "internal/..."},
 		"auth/rate": {"internal/..."},
 
-		"cache":        {"cache/...", "internal/..."},
-		"cache/ttllab": {"internal/..."},
+		"cache":           {"cache/...", "internal/..."},
+		"cache/redistier": {"internal/..."},
+		"cache/ttllab":    {"internal/..."},
 
 		"upstream":           {"upstream/...", "internal/..."},
 		"upstream/arena":     {},

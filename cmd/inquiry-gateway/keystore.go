@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
@@ -84,7 +84,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := cache.OpenRedis(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	client, err := redistier.Open(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
-	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
@@ -104,7 +104,7 @@ func checkParts(cfg config.Config) (err error) {
 	a := &app{outlets: outlets{logger: slog.New(slog.DiscardHandler)}, registry: newRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
-	if a.redis, err = cache.OpenRedis(cfg.Redis, a.registry, a.logger); err != nil {
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.logger); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)

@@ -14,6 +14,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/upstream"
 )
 
@@ -37,11 +38,11 @@ type Config struct {
 	Auth          auth.Config   `yaml:"auth"`
 	RateLimit     rate.Config   `yaml:"rate_limit"`
 
-	Log      Log               `yaml:"log"`
-	Redis    cache.RedisConfig `yaml:"redis"`
-	Cache    cache.Config      `yaml:"cache"`
-	Upstream upstream.Config   `yaml:"upstream"`
-	Canary   Canary            `yaml:"canary"`
+	Log      Log              `yaml:"log"`
+	Redis    redistier.Config `yaml:"redis"`
+	Cache    cache.Config     `yaml:"cache"`
+	Upstream upstream.Config  `yaml:"upstream"`
+	Canary   Canary           `yaml:"canary"`
 
 	path    string         // the configuration file itself, absolute; "" without one
 	written ast.Node       // what the file says, variables as they are written; nil without one
@@ -105,7 +106,7 @@ func Default() Config {
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
 		Log:            Log{RefusedKeys: 10},
-		Redis:          cache.DefaultRedisConfig(),
+		Redis:          redistier.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
 		Canary:         Canary{Every: 30 * time.Second},

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -136,7 +136,7 @@ func (w *environment) addRedis(r *run) (err error) {
 	if w.redis, err = newProxy(w.store.dial); err != nil {
 		return err
 	}
-	c := cache.DefaultRedisConfig()
+	c := redistier.DefaultConfig()
 	c.Addrs, c.Prefix, c.Timeout = []string{w.redis.addr()}, w.prefix, r.Config.Redis.Timeout
 	c.Username, c.DB = w.store.options.Username, w.store.options.DB
 	c.PasswordFile, err = w.store.passwordFile(w.dir)

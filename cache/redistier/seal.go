@@ -1,4 +1,4 @@
-package cache
+package redistier
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,34 +23,35 @@ const (
 	keyIDSize    = 8
 	nonceSize    = 12
 	gcmTag       = 16
-	sealOverhead = len(sealMagic) + keyIDSize + nonceSize + gcmTag
+	SealOverhead = len(sealMagic) + keyIDSize + nonceSize + gcmTag
 	sealKeySize  = 32
 )
 
 // Why a sealed entry is refused; the text is the metric's label.
 var (
-	errUnsealed   = errors.New("unsealed")    // plain, though there is a ring
-	errSealed     = errors.New("sealed")      // sealed, and there is no ring
-	errUnknownKey = errors.New("unknown_key") // sealed by a key outside of the ring
-	errSealBroken = errors.New("seal_broken") // changed, cut, or moved from another key
+	ErrUnsealed   = errors.New("unsealed")    // plain, though there is a ring
+	ErrSealed     = errors.New("sealed")      // sealed, and there is no ring
+	ErrUnknownKey = errors.New("unknown_key") // sealed by a key outside of the ring
+	ErrSealBroken = errors.New("seal_broken") // changed, cut, or moved from another key
+	ErrTruncated  = errors.New("truncated")   // ends early
 )
 
 type keyID [keyIDSize]byte
 
-// ring is a set of sealing keys: the first seals, all open. It is immutable.
-type ring struct {
+// Ring is a set of sealing keys: the first seals, all open. It is immutable.
+type Ring struct {
 	first keyID
 	keys  map[keyID]cipher.AEAD
 }
 
-// loadRing reads a file with one key of 32 bytes per line, in base64 or hex.
+// LoadRing reads a file with one key of 32 bytes per line, in base64 or hex.
 // Blank lines and lines that start with # are left out. No error shows a key.
-func loadRing(path string) (*ring, error) {
+func LoadRing(path string) (*Ring, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &ring{keys: make(map[keyID]cipher.AEAD)}
+	r := &Ring{keys: make(map[keyID]cipher.AEAD)}
 	for n, scan := 1, bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); n++ {
 		line := strings.TrimSpace(scan.Text())
 		if line == "" || line[0] == '#' {
@@ -67,7 +67,7 @@ func loadRing(path string) (*ring, error) {
 	return r, nil
 }
 
-func (r *ring) add(line string) error {
+func (r *Ring) add(line string) error {
 	key, err := base64.StdEncoding.DecodeString(line)
 	if len(line) == hex.EncodedLen(sealKeySize) {
 		key, err = hex.DecodeString(line)
@@ -93,52 +93,50 @@ func (r *ring) add(line string) error {
 	return nil
 }
 
-// associated binds a seal to everything that names a list.
-func associated(k Key, fingerprint string) []byte {
-	var b []byte
-	for _, p := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType, fingerprint} {
-		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
-	}
-	return b
-}
-
-// seal returns the sealed form of an encoded entry. Without a ring it is the
-// entry as it is.
-func (r *ring) seal(raw, ad []byte) []byte {
+// Seal returns the sealed form of an encoded entry, bound to everything that names
+// the list. Without a ring it is the entry as it is.
+func (r *Ring) Seal(raw []byte, l List) []byte {
 	if r == nil {
 		return raw
 	}
-	out := make([]byte, 0, len(raw)+sealOverhead)
+	out := make([]byte, 0, len(raw)+SealOverhead)
 	out = append(out, sealMagic...)
 	out = append(out, r.first[:]...)
 	out = out[:len(out)+nonceSize]
 	nonce := out[len(out)-nonceSize:]
 	_, _ = rand.Read(nonce) // never fails
-	return r.keys[r.first].Seal(out, nonce, raw, ad)
+	return r.keys[r.first].Seal(out, nonce, raw, l.associated())
 }
 
-// open undoes seal; the result shares no memory with sealed.
-func (r *ring) open(sealed, ad []byte) ([]byte, error) {
+// Open undoes Seal. With a ring the result shares no memory with sealed. The error
+// is one of this package's reasons.
+func (r *Ring) Open(sealed []byte, l List) ([]byte, error) {
 	isSealed := bytes.HasPrefix(sealed, []byte(sealMagic))
 	switch {
 	case r == nil && isSealed:
-		return nil, errSealed
+		return nil, ErrSealed
 	case r == nil:
 		return sealed, nil
 	case !isSealed:
-		return nil, errUnsealed
-	case len(sealed) < sealOverhead:
-		return nil, errTruncated
+		return nil, ErrUnsealed
+	case len(sealed) < SealOverhead:
+		return nil, ErrTruncated
 	}
 	rest := sealed[len(sealMagic):]
 	aead, ok := r.keys[keyID(rest[:keyIDSize])]
 	if !ok {
-		return nil, errUnknownKey
+		return nil, ErrUnknownKey
 	}
 	rest = rest[keyIDSize:]
-	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], ad)
+	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], l.associated())
 	if err != nil {
-		return nil, errSealBroken
+		return nil, ErrSealBroken
 	}
 	return raw, nil
+}
+
+// associated is the associated data of a seal.
+func (l List) associated() []byte {
+	parts := l.Parts()
+	return appendParts(nil, parts[:])
 }

@@ -1,4 +1,4 @@
-package cache
+package redistier
 
 import (
 	"log/slog"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestRedisClockKeepsTheBestSample(t *testing.T) {
+func TestClockKeepsTheBestSample(t *testing.T) {
 	start := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	at := func(after, off, bound time.Duration) *clockSample {
 		local := start.Add(after)
@@ -23,7 +23,7 @@ func TestRedisClockKeepsTheBestSample(t *testing.T) {
 		"a clock was set":                      {at(time.Second, 2*time.Second, 20*time.Millisecond), true},
 		"a new master's clock is a bit behind": {at(time.Second, 970*time.Millisecond, 20*time.Millisecond), true},
 	} {
-		c := &redisClock{now: func() time.Time { return tt.next.local }, log: slog.New(slog.DiscardHandler)}
+		c := &clock{now: func() time.Time { return tt.next.local }, log: slog.New(slog.DiscardHandler)}
 		c.take(good)
 		c.take(tt.next)
 		if taken := c.best.Load() == tt.next; taken != tt.taken {
@@ -34,11 +34,11 @@ func TestRedisClockKeepsTheBestSample(t *testing.T) {
 
 // However wrong two nodes' estimates are within their bounds, what one writes
 // never seems younger to the other than it is.
-func TestRedisClockNeverMakesAListYounger(t *testing.T) {
+func TestClockNeverMakesAListYounger(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for _, wrong := range []time.Duration{-10 * time.Millisecond, 0, 10 * time.Millisecond} {
-		node := func(wrong time.Duration) *redisClock {
-			c := &redisClock{now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler)}
+		node := func(wrong time.Duration) *clock {
+			c := &clock{now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler)}
 			c.take(&clockSample{local: now, redis: now.Add(time.Hour + wrong), bound: 10 * time.Millisecond})
 			return c
 		}
@@ -55,7 +55,7 @@ func TestRedisClockNeverMakesAListYounger(t *testing.T) {
 
 func TestWithoutTheTimeOfRedisTheNodesClockCounts(t *testing.T) {
 	now := time.Now()
-	for _, c := range []*redisClock{nil, {now: time.Now}} {
+	for _, c := range []*clock{{now: time.Now}, {now: time.Now, off: true}} {
 		if age := c.age(now, c.stamp(now.Add(-time.Second))); age != time.Second {
 			t.Errorf("age %s", age)
 		}

@@ -1,23 +1,19 @@
-package cache
+package redistier
 
 import (
-	"context"
 	"errors"
-	"net"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 )
 
-// redisMetrics are the series of every Redis call of the process.
-type redisMetrics struct {
+// clientMetrics are the series of every Redis call of the process.
+type clientMetrics struct {
 	operations *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
 }
 
-func newRedisMetrics(reg prometheus.Registerer, state func() float64) (*redisMetrics, error) {
-	m := &redisMetrics{
+func newClientMetrics(reg prometheus.Registerer, state func() float64) (*clientMetrics, error) {
+	m := &clientMetrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "redis", Name: "operations_total",
 			Help: "Calls of Redis by command and result; skipped: kept away by the breaker.",
@@ -33,26 +29,4 @@ func newRedisMetrics(reg prometheus.Registerer, state func() float64) (*redisMet
 		Help: "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.",
 	}, state)
 	return m, errors.Join(reg.Register(m.operations), reg.Register(m.durations), reg.Register(breaker))
-}
-
-func (m *redisMetrics) skipped(operation string) {
-	m.operations.WithLabelValues(operation, "skipped").Inc()
-}
-
-func (m *redisMetrics) done(operation string, err error, took time.Duration) {
-	m.durations.WithLabelValues(operation).Observe(took.Seconds())
-	m.operations.WithLabelValues(operation, resultLabel(err)).Inc()
-}
-
-func resultLabel(err error) string {
-	var timeout net.Error
-	switch {
-	case err == nil, errors.Is(err, redis.Nil):
-		return "ok"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "timeout"
-	}
-	return "error"
 }

@@ -1,4 +1,4 @@
-package cache
+package redistier
 
 import (
 	"crypto/tls"
@@ -13,9 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"inquiry-gateway/internal/invalid"
 )
 
-// The modes of a [RedisConfig].
+// The modes of a [Config].
 const (
 	modeAuto     = "auto"
 	modeSingle   = "single"
@@ -24,29 +26,29 @@ const (
 )
 
 const (
-	redisTimeout    = 100 * time.Millisecond // unless configured
-	maxRedisTimeout = 5 * time.Second
-	redisDial       = 150 * time.Millisecond // TLS included; the call itself gives up earlier
-	redisPoolWait   = 80 * time.Millisecond
-	redisConns      = 64
-	maxReplicas     = 16 // that a purge can wait for
+	defaultTimeout = 100 * time.Millisecond // unless configured
+	maxTimeout     = 5 * time.Second
+	dialTimeout    = 150 * time.Millisecond // TLS included; the call itself gives up earlier
+	poolWait       = 80 * time.Millisecond
+	poolSize       = 64
+	maxReplicas    = 16 // that a purge can wait for
 )
 
-// RedisConfig is the `redis:` section. Without Addrs there is no Redis and the
+// Config is the `redis:` section. Without Addrs there is no Redis and the
 // cache stays in the process.
-type RedisConfig struct {
+type Config struct {
 	Addrs []string `yaml:"addrs"` // host:port of the server, of cluster nodes, or of sentinels
 	// Mode is auto, single, sentinel or cluster. Auto is sentinel with a
 	// master_name, cluster with several addresses, and single otherwise.
-	Mode                 string   `yaml:"mode"`
-	MasterName           string   `yaml:"master_name"` // sentinel's name of the master
-	Username             string   `yaml:"username"`
-	PasswordFile         string   `yaml:"password_file"`
-	SentinelUsername     string   `yaml:"sentinel_username"`
-	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
-	TLS                  RedisTLS `yaml:"tls"`
-	DB                   int      `yaml:"db"`     // not in a cluster
-	Prefix               string   `yaml:"prefix"` // of every key and channel; empty: iq
+	Mode                 string `yaml:"mode"`
+	MasterName           string `yaml:"master_name"` // sentinel's name of the master
+	Username             string `yaml:"username"`
+	PasswordFile         string `yaml:"password_file"`
+	SentinelUsername     string `yaml:"sentinel_username"`
+	SentinelPasswordFile string `yaml:"sentinel_password_file"`
+	TLS                  TLS    `yaml:"tls"`
+	DB                   int    `yaml:"db"`     // not in a cluster
+	Prefix               string `yaml:"prefix"` // of every key and channel; empty: iq
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
 	// longer than one and a half of it, whatever Redis does. 0: 100ms.
 	Timeout time.Duration `yaml:"timeout"`
@@ -57,8 +59,8 @@ type RedisConfig struct {
 	MinReplicas int `yaml:"min_replicas"`
 }
 
-// RedisTLS says how to reach Redis over TLS. Any field set turns it on.
-type RedisTLS struct {
+// TLS says how to reach Redis over TLS. Any field set turns it on.
+type TLS struct {
 	Enabled    bool   `yaml:"enabled"`
 	CAFile     string `yaml:"ca_file"` // empty: the system's
 	CertFile   string `yaml:"cert_file"`
@@ -66,38 +68,38 @@ type RedisTLS struct {
 	ServerName string `yaml:"server_name"` // empty: the address's host
 }
 
-// DefaultRedisConfig is no Redis.
-func DefaultRedisConfig() RedisConfig {
-	return RedisConfig{Mode: modeAuto, Prefix: defaultPrefix, Timeout: redisTimeout}
+// DefaultConfig is no Redis.
+func DefaultConfig() Config {
+	return Config{Mode: modeAuto, Prefix: defaultPrefix, Timeout: defaultTimeout}
 }
 
 // Validate returns all problems joined; each has a method Field() string.
-func (c RedisConfig) Validate() error {
-	var p problems
+func (c Config) Validate() error {
+	var p invalid.Problems
 	for i, addr := range c.Addrs {
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
-			p.add(fmt.Sprintf("addrs[%d]", i), "%q is not host:port", addr)
+			p.Add(fmt.Sprintf("addrs[%d]", i), "%q is not host:port", addr)
 		}
 	}
 	c.validateMode(&p)
 	c.TLS.validate(&p)
-	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxRedisTimeout) {
-		p.add("timeout", "must be between 1ms and 5s")
+	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout) {
+		p.Add("timeout", "must be between 1ms and 5s")
 	}
 	if c.MinReplicas < 0 || c.MinReplicas > maxReplicas {
-		p.add("min_replicas", "must be between 0 and %d", maxReplicas)
+		p.Add("min_replicas", "must be between 0 and %d", maxReplicas)
 	}
 	if c.DB < 0 {
-		p.add("db", "must not be negative")
+		p.Add("db", "must not be negative")
 	}
 	if strings.ContainsAny(c.Prefix, "{} \r\n") {
-		p.add("prefix", "must hold no spaces or braces")
+		p.Add("prefix", "must hold no spaces or braces")
 	}
-	return p.err()
+	return p.Err()
 }
 
 // mode is c.Mode with auto resolved.
-func (c RedisConfig) mode() string {
+func (c Config) mode() string {
 	switch {
 	case c.Mode != "" && c.Mode != modeAuto:
 		return c.Mode
@@ -109,22 +111,22 @@ func (c RedisConfig) mode() string {
 	return modeSingle
 }
 
-func (c RedisConfig) validateMode(p *problems) {
+func (c Config) validateMode(p *invalid.Problems) {
 	switch mode := c.mode(); mode {
 	case modeSingle:
 		if len(c.Addrs) > 1 {
-			p.add("addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
+			p.Add("addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
 		}
 	case modeSentinel:
 		if c.MasterName == "" {
-			p.add("master_name", "sentinels need the name of their master")
+			p.Add("master_name", "sentinels need the name of their master")
 		}
 	case modeCluster:
 		if c.DB > 0 {
-			p.add("db", "a cluster has database 0 only")
+			p.Add("db", "a cluster has database 0 only")
 		}
 	default:
-		p.add("mode", "must be auto, single, sentinel or cluster")
+		p.Add("mode", "must be auto, single, sentinel or cluster")
 		return
 	}
 	if c.mode() == modeSentinel {
@@ -133,27 +135,27 @@ func (c RedisConfig) validateMode(p *problems) {
 	for field, value := range map[string]string{"master_name": c.MasterName,
 		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile} {
 		if value != "" {
-			p.add(field, "is for mode sentinel only")
+			p.Add(field, "is for mode sentinel only")
 		}
 	}
 }
 
-func (t RedisTLS) validate(p *problems) {
+func (t TLS) validate(p *invalid.Problems) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		p.add("tls.cert_file", "cert_file and key_file belong together")
+		p.Add("tls.cert_file", "cert_file and key_file belong together")
 	}
 }
 
-// OpenRedis returns a client for the section, tuned to fail fast: every call is
+// Open returns a client for the section, tuned to fail fast: every call is
 // bounded, nothing is retried, and a breaker skips a Redis that does not
 // answer. Redis does not need to be up. Without addresses both results are nil.
 // The client's Close ends everything that it started.
-func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redis.UniversalClient, error) {
+func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.UniversalClient, error) {
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
 	if c.Timeout == 0 {
-		c.Timeout = redisTimeout
+		c.Timeout = defaultTimeout
 	}
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
@@ -173,8 +175,8 @@ func OpenRedis(c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (redi
 }
 
 // options reads the files that the section names.
-func (c RedisConfig) options() (*redis.UniversalOptions, error) {
-	var p problems
+func (c Config) options() (*redis.UniversalOptions, error) {
+	var p invalid.Problems
 	o := &redis.UniversalOptions{
 		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
 		Username: c.Username, Password: readSecret("password_file", c.PasswordFile, &p),
@@ -182,32 +184,32 @@ func (c RedisConfig) options() (*redis.UniversalOptions, error) {
 		SentinelPassword:      readSecret("sentinel_password_file", c.SentinelPasswordFile, &p),
 		TLSConfig:             c.TLS.config(&p),
 		ContextTimeoutEnabled: true,
-		DialTimeout:           max(redisDial, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
-		PoolTimeout: redisPoolWait, PoolSize: redisConns, MaxActiveConns: redisConns,
+		DialTimeout:           max(dialTimeout, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
+		PoolTimeout: poolWait, PoolSize: poolSize, MaxActiveConns: poolSize,
 		MaxRetries: -1, DialerRetries: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
 		MaxRedirects:             2, // a slot that has moved, and a master that has changed
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	return o, p.err()
+	return o, p.Err()
 }
 
 // config is nil without TLS.
-func (t RedisTLS) config(p *problems) *tls.Config {
-	if t == (RedisTLS{}) {
+func (t TLS) config(p *invalid.Problems) *tls.Config {
+	if t == (TLS{}) {
 		return nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
 		c.RootCAs = x509.NewCertPool()
 		if pem := readSecret("tls.ca_file", t.CAFile, p); !c.RootCAs.AppendCertsFromPEM([]byte(pem)) {
-			p.add("tls.ca_file", "holds no PEM certificate")
+			p.Add("tls.ca_file", "holds no PEM certificate")
 		}
 	}
 	if t.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			p.add("tls.cert_file", "%v", err)
+			p.Add("tls.cert_file", "%v", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -215,13 +217,13 @@ func (t RedisTLS) config(p *problems) *tls.Config {
 }
 
 // readSecret reads a file without the newline that editors put at its end.
-func readSecret(field, path string, p *problems) string {
+func readSecret(field, path string, p *invalid.Problems) string {
 	if path == "" {
 		return ""
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		p.add(field, "%v", err)
+		p.Add(field, "%v", err)
 	}
 	return strings.TrimRight(string(b), "\r\n")
 }

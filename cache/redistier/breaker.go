@@ -1,11 +1,9 @@
-package cache
+package redistier
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +22,6 @@ const (
 	probeEvery    = 250 * time.Millisecond // a little more than breakerOpen
 )
 
-var errRedisSkipped = errors.New("redis is skipped: its breaker is open")
-
 // guarded is a Redis client with a breaker for each node: the one server, the
 // master that the sentinels name, or each node of a Cluster. While a node's
 // breaker is not closed no request reaches that node; only the prober does, so
@@ -37,7 +33,7 @@ type guarded struct {
 	probed  string        // the key that the prober asks for
 	// minReplicas of Redis must have a purge.
 	minReplicas int
-	metrics     *redisMetrics
+	metrics     *clientMetrics
 	trouble     chan struct{} // capacity 1: a call found a node that cannot serve
 	closing     chan struct{}
 	once        sync.Once
@@ -60,12 +56,12 @@ type node struct {
 	idle atomic.Bool
 }
 
-func guard(rdb redis.UniversalClient, c RedisConfig, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
+func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
 	g := &guarded{
 		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe", minReplicas: c.MinReplicas,
 		trouble: make(chan struct{}, 1), closing: make(chan struct{}), log: log, nodes: make(map[*node]struct{}),
 	}
-	m, err := newRedisMetrics(reg, func() float64 { return float64(g.state()) })
+	m, err := newClientMetrics(reg, func() float64 { return float64(g.state()) })
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
@@ -225,141 +221,5 @@ func (n *node) probe() {
 		n.g.mu.Lock()
 		defer n.g.mu.Unlock()
 		delete(n.g.nodes, n)
-	}
-}
-
-// passKey marks a context whose calls the breaker treats in another way.
-type passKey struct{}
-
-type pass int
-
-const (
-	passProbe  pass = 1 << iota // let through while the breaker is half-open
-	passQuiet                   // the prober's own: what it finds is no reason to wake it
-	passNested                  // inside a call that is counted already
-)
-
-func passing(ctx context.Context, p pass) context.Context {
-	return context.WithValue(ctx, passKey{}, p)
-}
-
-func passOf(ctx context.Context) pass {
-	p, _ := ctx.Value(passKey{}).(pass)
-	return p
-}
-
-// probing lets the calls of a context try a node that is kept away.
-func probing(ctx context.Context) context.Context { return passing(ctx, passProbe) }
-
-// call runs one call of the node through its breaker.
-func (n *node) call(ctx context.Context, call func(context.Context) error) error {
-	p := passOf(ctx)
-	if p&passNested != 0 {
-		return call(ctx)
-	}
-	err := errRedisSkipped
-	if p&passProbe != 0 || n.breaker.State() == gobreaker.StateClosed {
-		_, broken := n.breaker.Execute(func() (struct{}, error) {
-			// go-redis runs the hooks again for the greeting of a new connection.
-			err = call(passing(ctx, passNested))
-			return struct{}{}, err
-		})
-		if errors.Is(broken, gobreaker.ErrOpenState) || errors.Is(broken, gobreaker.ErrTooManyRequests) {
-			err = errRedisSkipped
-		}
-	}
-	if p&passQuiet == 0 && isOutage(err) && !errors.Is(err, context.Canceled) {
-		n.g.found()
-	}
-	return err
-}
-
-// call runs one call of the client with its metrics.
-func (g *guarded) call(ctx context.Context, operation string, call func(context.Context) error) error {
-	if passOf(ctx)&passNested != 0 {
-		return call(ctx)
-	}
-	start := time.Now()
-	err := call(ctx)
-	if errors.Is(err, errRedisSkipped) {
-		g.metrics.skipped(operation)
-		return err
-	}
-	g.metrics.done(operation, err, time.Since(start))
-	if isDenied(err) {
-		// The breaker is not for this: Redis is well, and nothing will change by
-		// waiting. What is denied once is denied always.
-		g.denied.Do(func() {
-			g.log.Error("the user of Redis may not do what the gateway needs; the README has the ACL", "operation", operation, "err", err)
-		})
-	}
-	return err
-}
-
-// isDenied tells whether Redis refused for want of a permission.
-func isDenied(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "can't run this command"))
-}
-
-// isOutage tells a Redis that cannot serve from one that answered, be it with
-// an error about this one command.
-func isOutage(err error) bool {
-	if err == nil || errors.Is(err, redis.Nil) {
-		return false
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, code := range []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "WRONGPASS", "NOAUTH", "ERR invalid password"} {
-		if strings.HasPrefix(reply.Error(), code) {
-			return true
-		}
-	}
-	return false
-}
-
-// measure is the hook of the client, protect that of each node.
-type (
-	measure struct{ g *guarded }
-	protect struct{ n *node }
-)
-
-func (measure) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h measure) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h.g.do(ctx, cmd.Name(), func(ctx context.Context) error { return next(ctx, cmd) })
-	}
-}
-
-func (h measure) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h.g.do(ctx, "pipeline", func(ctx context.Context) error { return next(ctx, cmds) })
-	}
-}
-
-func (protect) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return orBroken(next(ctx, network, addr)) // no sentinel knows the master, for one
-	}
-}
-
-func (h protect) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h.n.call(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
-	}
-}
-
-func (h protect) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := h.n.call(ctx, func(ctx context.Context) error { return next(ctx, cmds) })
-		if errors.Is(err, errRedisSkipped) {
-			for _, cmd := range cmds {
-				cmd.SetErr(err)
-			}
-		}
-		return err
 	}
 }

@@ -1,4 +1,4 @@
-package cache
+package redistier
 
 import (
 	"context"
@@ -20,12 +20,13 @@ const (
 // timeScript is TIME with a key: in a Cluster all nodes ask the same master.
 var timeScript = redis.NewScript(`return redis.call('TIME')`)
 
-// redisClock tells the time of Redis, on which the ages of shared lists are
+// clock tells the time of Redis, on which the ages of shared lists are
 // counted, so that no two nodes' clocks are ever compared. It goes with this
 // process's monotonic clock: a step of the wall clock does not move it. It is
 // safe for concurrent use.
-type redisClock struct {
+type clock struct {
 	now    func() time.Time
+	off    bool // Redis is never asked: this node's clock counts
 	log    *slog.Logger
 	best   atomic.Pointer[clockSample] // nil: not known yet, this node's clock counts
 	warned atomic.Bool
@@ -46,25 +47,17 @@ func (s *clockSample) boundAt(now time.Time) time.Duration {
 // at is what Redis' clock shows at a moment of this node's.
 func (s *clockSample) at(local time.Time) time.Time { return s.redis.Add(local.Sub(s.local)) }
 
-// start is when a question is about to be sent.
-func (c *redisClock) start() (now time.Time) {
-	if c != nil {
-		now = c.now()
-	}
-	return now
-}
-
-// ask adds the question to a pipeline. learn takes its answer after the
-// pipeline, which was sent not before start.
-func (c *redisClock) ask(ctx context.Context, p redis.Pipeliner, key string) *redis.Cmd {
-	if c == nil {
+// ask adds the question to a pipeline, or nothing where the clock is off. learn
+// takes its answer after the pipeline, which was sent not before start.
+func (c *clock) ask(ctx context.Context, p redis.Pipeliner, key string) *redis.Cmd {
+	if c.off {
 		return nil
 	}
 	return timeScript.Eval(ctx, p, []string{key})
 }
 
-func (c *redisClock) learn(start time.Time, answer *redis.Cmd) {
-	if c == nil {
+func (c *clock) learn(start time.Time, answer *redis.Cmd) {
+	if answer == nil {
 		return
 	}
 	end := c.now()
@@ -81,7 +74,7 @@ func (c *redisClock) learn(start time.Time, answer *redis.Cmd) {
 
 // take keeps the better of two samples. One that the old cannot explain is
 // taken in any case: a clock was set, or another Redis is the master.
-func (c *redisClock) take(s *clockSample) {
+func (c *clock) take(s *clockSample) {
 	if old := c.best.Load(); old != nil {
 		bound := old.boundAt(s.local)
 		if off := old.at(s.local).Sub(s.redis).Abs(); s.bound > bound && off <= s.bound+bound {
@@ -99,7 +92,7 @@ func (c *redisClock) take(s *clockSample) {
 }
 
 // offset is by how much this node's wall clock is ahead; 0 while it is unknown.
-func (c *redisClock) offset() time.Duration {
+func (c *clock) offset() time.Duration {
 	s := c.best.Load()
 	if s == nil {
 		return 0
@@ -108,26 +101,30 @@ func (c *redisClock) offset() time.Duration {
 	return now.Round(0).Sub(s.at(now))
 }
 
-// stamp is a moment of this node's clock as it is written to Redis. It is early
-// by what may be wrong, so that no list seems younger than it is.
-func (c *redisClock) stamp(moment time.Time) int64 {
-	if c == nil || c.best.Load() == nil {
+// Stamp is a moment of this node's clock as it is written to Redis, Unix ns. It is
+// early by what may be wrong, so that no list seems younger than it is.
+func (t *Tier) Stamp(moment time.Time) int64 { return t.clock.stamp(moment) }
+
+func (c *clock) stamp(moment time.Time) int64 {
+	s := c.best.Load()
+	if s == nil {
 		return moment.UnixNano()
 	}
-	s := c.best.Load()
 	return s.at(moment).Add(-s.boundAt(c.now())).UnixNano()
 }
 
-// age is how old at the moment now something with that stamp is at most.
-func (c *redisClock) age(now time.Time, stamp int64) time.Duration {
-	if c == nil || c.best.Load() == nil {
+// Age is how old at the moment now something with that stamp is at most.
+func (t *Tier) Age(now time.Time, stamp int64) time.Duration { return t.clock.age(now, stamp) }
+
+func (c *clock) age(now time.Time, stamp int64) time.Duration {
+	s := c.best.Load()
+	if s == nil {
 		return now.Round(0).Sub(time.Unix(0, stamp))
 	}
-	s := c.best.Load()
 	return s.at(now).Sub(time.Unix(0, stamp)) + s.boundAt(now)
 }
 
-func (c *redisClock) register(reg prometheus.Registerer) error {
+func (c *clock) register(reg prometheus.Registerer) error {
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Subsystem: "redis", Name: "clock_offset_seconds",
 		Help: "By how much this node's clock is ahead of that of Redis; 0 while that is unknown.",
