@@ -8,8 +8,44 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "check",
+		Usage: "say what is wrong with a configuration, by file, line and key",
+		Flags: append([]cli.Flag{
+			configFlag(),
+			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
+		}, checkFurtherFlags()...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := checkFurtherUse(c); err != nil {
+				return err
+			}
+			file := c.String("config")
+			loaded, err := config.Load(file, config.Options{})
+			if err != nil {
+				return err
+			}
+			if err := app.Check(loaded.Config); err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			for _, warning := range loaded.Warnings {
+				fmt.Fprintf(out, "warning: %v\n", warning)
+			}
+			if c.Bool("print") {
+				fmt.Fprint(out, loaded.Config.Redacted())
+			}
+			if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
+				return err
+			}
+			return checkFurther(ctx, c, loaded.Config)
+		},
+	}
+}
 
 // checkFurtherFlags are those of check that ask more than the file.
 func checkFurtherFlags() []cli.Flag {

@@ -59,7 +59,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestTakenPortIsAClearError(t *testing.T) {
 	p := start(t, setup{})
-	taken := strings.TrimPrefix(p.app.public.url(), "http://")
+	taken := strings.TrimPrefix(p.app.URL(), "http://")
 	p.write("taken.yaml", "listen: "+taken+"\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n"+string(legacy.Mapping()))
 	_, errOut, code := command(t, "serve", "-c", filepath.Join(p.dir, "taken.yaml"))
 	if code != 1 || !strings.Contains(errOut, "listen: "+taken+" is taken by another program") {

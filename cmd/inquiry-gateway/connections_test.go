@@ -23,10 +23,10 @@ type rawConn struct {
 // dial opens a connection to the public listener.
 func (p *program) dial() *rawConn {
 	p.t.Helper()
-	address := p.app.public.listener.Addr().String()
+	scheme, address, _ := strings.Cut(p.app.URL(), "://")
 	var c net.Conn
 	var err error
-	if p.app.public.tls {
+	if scheme == "https" {
 		c, err = tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
 	} else {
 		c, err = net.Dial("tcp", address)

@@ -98,7 +98,7 @@ func openBreaker(p *program) {
 	fault(legacy.Fault{Name: legacy.FaultStatus})(p)
 	p.eventually("the breaker opens", func() bool {
 		p.get(buyerList, "buyer")
-		return p.app.current.Load().client.BreakerState(legacy.KindBuyer) == "open"
+		return p.part("upstream_buyer") == "open"
 	})
 }
 
@@ -193,9 +193,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
 		{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}},
 	})
-	if err := p.app.current.Load().keys.reload(); err != nil {
-		t.Fatal(err)
-	}
+	p.reload()
 	for _, step := range []struct{ key, code string }{
 		{"", "missing_api_key"},
 		{"expired", "invalid_api_key"},

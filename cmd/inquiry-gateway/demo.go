@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -68,30 +68,30 @@ func (d *demo) run(ctx context.Context) error {
 		err = d.writeConfig(l, backend.Addr().String())
 	}
 	if err != nil {
-		return errors.Join(err, backend.Close(), l.close())
+		return errors.Join(err, backend.Close(), l.Close())
 	}
 	return d.serve(ctx, l, backend, callers)
 }
 
-func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, callers []caller) error {
-	out := newLogWriter(d.errOut)
+func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener, callers []caller) error {
+	out := app.NewLogWriter(d.errOut)
 	defer out.Close()
-	logger := newLogger(out)
+	logger := app.NewLogger(out)
 	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
 	if err != nil {
-		return errors.Join(err, backend.Close(), l.close())
+		return errors.Join(err, backend.Close(), l.Close())
 	}
-	a, err := newApp(loaded.Config, l, outlets{logger: logger, requests: out, spans: d.out, getenv: os.Getenv})
+	a, err := app.New(loaded.Config, l, options(logger, out, d.out))
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}
 	d.welcome(a, backend, callers)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.run(ctx) })
+	group.Go(func() error { return a.Run(ctx) })
 	// Changing lists show what freshness and revalidation are for.
 	system := legacy.New(legacy.Options{Seed: 1, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
 	group.Go(func() error {
-		return serveUntil(ctx, newServer(httpwire.NewListener(backend, httpwire.Options{}), system, 0, logger), legacyGrace)
+		return app.Serve(ctx, backend, system, legacyGrace, logger)
 	})
 	return group.Wait()
 }
@@ -99,7 +99,7 @@ func (d *demo) serve(ctx context.Context, l listeners, backend net.Listener, cal
 // listenNear opens the address, or any free port beside it where that is taken,
 // and says so: a demo should run next to whatever else does.
 func (d *demo) listenNear(what, address string) (net.Listener, error) {
-	l, err := listen(what, address)
+	l, err := app.Listen(what, address)
 	if err == nil {
 		return l, nil
 	}
@@ -115,16 +115,16 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	return free, nil
 }
 
-func (d *demo) openListeners() (listeners, error) {
+func (d *demo) openListeners() (app.Listeners, error) {
 	public, err := d.listenNear("the gateway", "127.0.0.1:8080")
 	if err != nil {
-		return listeners{}, err
+		return app.Listeners{}, err
 	}
 	private, err := d.listenNear("the ops listener", "127.0.0.1:9090")
 	if err != nil {
-		return listeners{}, errors.Join(err, public.Close())
+		return app.Listeners{}, errors.Join(err, public.Close())
 	}
-	return listeners{public, private}, nil
+	return app.Listeners{Public: public, Ops: private}, nil
 }
 
 // demoRedis is REDIS_URL as the configuration says it.
@@ -149,7 +149,7 @@ func (d *demo) redis() (*demoRedis, error) {
 	return r, err
 }
 
-func (d *demo) writeConfig(l listeners, backend string) error {
+func (d *demo) writeConfig(l app.Listeners, backend string) error {
 	r, err := d.redis()
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (d *demo) writeConfig(l listeners, backend string) error {
 		Listen, Ops, Upstream string
 		Redis                 *demoRedis
 	}{
-		l.public.Addr().String(), l.ops.Addr().String(),
+		l.Public.Addr().String(), l.Ops.Addr().String(),
 		string(bytes.Replace(legacy.Mapping(), []byte(demoLegacyURL), []byte("http://"+backend), 1)), r,
 	})
 	if err != nil {
@@ -238,9 +238,9 @@ func (d *demo) makeCanaryKeys() error {
 }
 
 // welcome prints what runs where, and a line to paste for each caller.
-func (d *demo) welcome(a *app, backend net.Listener, callers []caller) {
+func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	tier := "in the process"
-	if a.redis != nil {
+	if a.HasRedis() {
 		tier = "in the process and in the Redis of REDIS_URL"
 	}
 	fmt.Fprintf(d.out, `
@@ -251,10 +251,10 @@ lists          cached %s
 canary         asks as two buyers and two sellers every 10 s; what it finds is at %s
 configuration  %s
 
-`, a.public.url(), a.public.url(), a.ops.url(), a.ops.url(), backend.Addr(), backend.Addr(), backend.Addr(), tier, a.ops.url(), filepath.Join(d.dir, "gateway.yaml"))
+`, a.URL(), a.URL(), a.OpsURL(), a.OpsURL(), backend.Addr(), backend.Addr(), backend.Addr(), tier, a.OpsURL(), filepath.Join(d.dir, "gateway.yaml"))
 	for _, c := range callers {
-		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.public.url(), c.kind)
+		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
 	}
-	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.public.url())
+	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
 	fmt.Fprintf(d.out, "\nOne JSON record per request follows. Ctrl-C stops everything.\n\n")
 }

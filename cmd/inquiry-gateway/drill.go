@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/drill"
 )
@@ -112,26 +113,24 @@ func drilledConfig(file string) (config.Config, string, error) {
 // traces: a drill's failures are nobody's.
 func startDrilled(ctx context.Context, cfg config.Config) (drill.Gateway, error) {
 	cfg.ShutdownDelay = 0 // there is no balancer
-	l, err := openListeners(cfg)
+	l, err := app.OpenListeners(cfg)
 	if err != nil {
 		return drill.Gateway{}, err
 	}
 	log := &causes{byID: map[string]string{}}
-	a, err := newApp(cfg, l, outlets{logger: slog.New(slog.DiscardHandler), requests: log, getenv: func(string) string { return "" }})
+	a, err := app.New(cfg, l, app.Options{
+		Logger: slog.New(slog.DiscardHandler), Requests: log, Getenv: func(string) string { return "" }, Version: version, Revision: revision,
+	})
 	if err != nil {
 		return drill.Gateway{}, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- a.run(ctx) }()
+	go func() { done <- a.Run(ctx) }()
 	return drill.Gateway{
-		URL: a.public.url(), Ops: a.ops.url(), Cause: log.of,
-		Expire: func() error {
-			policy := cfg.Cache
-			policy.Buyer.TTL, policy.Buyer.StaleWhileRevalidate = time.Nanosecond, 0
-			return a.lists.SetConfig(policy)
-		},
-		Stop: func() error { cancel(); return <-done },
+		URL: a.URL(), Ops: a.OpsURL(), Cause: log.of,
+		Expire: a.ExpireLists,
+		Stop:   func() error { cancel(); return <-done },
 	}, nil
 }
 

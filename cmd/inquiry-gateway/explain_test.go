@@ -17,7 +17,7 @@ import (
 // explained asks the running gateway through the command.
 func (p *program) explained(args ...string) ops.Explanation {
 	p.t.Helper()
-	out, errOut, code := command(p.t, append([]string{"explain", "--ops", p.app.ops.url(), "--json"}, args...)...)
+	out, errOut, code := command(p.t, append([]string{"explain", "--ops", p.app.OpsURL(), "--json"}, args...)...)
 	var x ops.Explanation
 	if err := json.Unmarshal([]byte(out), &x); err != nil || code != 0 {
 		p.t.Fatalf("explain %v: exit code %d, %v: %s%s", args, code, err, out, errOut)
@@ -82,7 +82,7 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	if a := p.get(buyerList+"?status=unheard-of", "buyer"); a.status != http.StatusOK || p.system.Requests().Buyer != 1 {
 		t.Errorf("the request for it: %d, and the legacy was asked %d times", a.status, p.system.Requests().Buyer)
 	}
-	out, errOut, code := command(t, "purge", "--ops", p.app.ops.url(), "--account", legacy.BuyerTypical)
+	out, errOut, code := command(t, "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
 	if code != 0 || !strings.Contains(out, "epoch 1") {
 		t.Fatalf("purge: %d %s%s", code, out, errOut)
 	}
@@ -131,7 +131,7 @@ func TestExplainWithTheBreakerOpen(t *testing.T) {
 func TestExplainForAPerson(t *testing.T) {
 	p := start(t, setup{})
 	p.get(buyerList, "buyer")
-	out, errOut, code := command(t, "explain", "--ops", p.app.ops.url(), "--key-id", "buyer")
+	out, errOut, code := command(t, "explain", "--ops", p.app.OpsURL(), "--key-id", "buyer")
 	if code != 0 || !strings.HasPrefix(out, "hit: 200 the list of buyer acme\n") || !regexp.MustCompile(`(?m)^ +ttl +30s by cache\.buyer, less \S+ jitter`).MatchString(out) {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
@@ -149,7 +149,7 @@ func TestOpsCommandsAgainstAToken(t *testing.T) {
 		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: ops-token}", 1))
 	}})
 	token := filepath.Join(p.dir, "ops-token")
-	address := strings.TrimPrefix(p.app.ops.url(), "http://")
+	address := strings.TrimPrefix(p.app.OpsURL(), "http://")
 	p.write("same.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0", "ops: {listen: "+address, 1))
 	same := filepath.Join(p.dir, "same.yaml")
 	for _, tc := range []struct {
@@ -159,8 +159,8 @@ func TestOpsCommandsAgainstAToken(t *testing.T) {
 	}{
 		{[]string{"purge", "-c", same, "--kind", "seller"}, 0, "all lists of the kind seller; epoch 1"},
 		{[]string{"purge", "-c", same, "--account", "acme", "--json"}, 0, `{"account":"acme","epoch":1}`},
-		{[]string{"purge", "--ops", p.app.ops.url(), "--token-file", token, "--kind", "buyer"}, 0, "epoch 1"},
-		{[]string{"purge", "--ops", p.app.ops.url(), "--kind", "buyer"}, 1, "wants a token"},
+		{[]string{"purge", "--ops", p.app.OpsURL(), "--token-file", token, "--kind", "buyer"}, 0, "epoch 1"},
+		{[]string{"purge", "--ops", p.app.OpsURL(), "--kind", "buyer"}, 1, "wants a token"},
 		{[]string{"purge", "-c", filepath.Join(p.dir, "gateway.yaml"), "--kind", "buyer"}, 1, "any free port"},
 		{[]string{"purge", "-c", same}, 2, "--account ID or --kind"},
 		{[]string{"purge", "-c", same, "--kind", "buyer", "--account", "a"}, 2, "--account ID or --kind"},
@@ -179,7 +179,7 @@ func TestOpsCommandsAgainstAToken(t *testing.T) {
 			}
 		})
 	}
-	if out, errOut, code := command(t, "check", "-c", same, "--against", p.app.ops.url(), "--token-file", token); code != 1 || !strings.Contains(out, "ops.listen") {
+	if out, errOut, code := command(t, "check", "-c", same, "--against", p.app.OpsURL(), "--token-file", token); code != 1 || !strings.Contains(out, "ops.listen") {
 		t.Errorf("check --against: %d %s%s", code, out, errOut)
 	}
 }

@@ -88,7 +88,7 @@ func TestFiltersOfTheGatewayCostOneRequest(t *testing.T) {
 	if n := legacyRequests(t, p); n != 1 {
 		t.Errorf("%v requests to the legacy, want 1", n)
 	}
-	x, _, code := command(t, "explain", "--ops", p.app.ops.url(), "--account", legacy.SellerTypical, "--kind", "seller", "--status", "pending")
+	x, _, code := command(t, "explain", "--ops", p.app.OpsURL(), "--account", legacy.SellerTypical, "--kind", "seller", "--status", "pending")
 	if code != 0 || !strings.Contains(x, "selected from the list without filters") {
 		t.Errorf("explain: %d %s", code, x)
 	}

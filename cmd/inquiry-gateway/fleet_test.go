@@ -78,7 +78,7 @@ func trip(nodes [2]*program, u *unruly) {
 	u.answer(always(broken))
 	nodes[0].eventually("the breaker opens", func() bool {
 		nodes[0].get(buyerList, "buyer")
-		return nodes[0].app.current.Load().client.BreakerState(legacy.KindBuyer) == "open"
+		return nodes[0].part("upstream_buyer") == "open"
 	})
 	nodes[1].eventually("the second node has heard of it", func() bool {
 		return strings.Contains(string(nodes[1].ops("/metrics").body), `inquiry_gateway_advice_events_total{event="heard",kind="buyer"}`)

@@ -80,7 +80,7 @@ func TestGuessesAtAKeysFile(t *testing.T) {
 // returns the number of answers by status.
 func (p *program) pipeline(n int) map[int]int {
 	p.t.Helper()
-	address := strings.TrimPrefix(p.app.public.url(), "http://")
+	address := strings.TrimPrefix(p.app.URL(), "http://")
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		p.t.Fatal(err)

@@ -24,7 +24,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 		t.Fatalf("%d blocks of YAML", len(blocks))
 	}
 	block := func(i int) string { return string(blocks[i][1]) }
-	base := p.app.current.Load().cfg.Upstream.BaseURL
+	base := p.upstream
 	try := func(name, text string) (out, errOut string, code int) {
 		p.write(name, strings.Replace(text, demoLegacyURL, base, 1))
 		return command(t, "probe", "-c", filepath.Join(p.dir, name), "--kind", "buyer", "--account", "acme", "--records", "1")
@@ -47,7 +47,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	}
 }
 
-// Each guarantee of the README names tests of this package.
+// Each guarantee of the README names tests of this package or of app.
 func TestGuaranteesNameTests(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
@@ -57,8 +57,12 @@ func TestGuaranteesNameTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	below, err := filepath.Glob("app/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var tests []byte
-	for _, file := range files {
+	for _, file := range append(files, below...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -65,9 +65,7 @@ func newKeys(p *program) map[string]string {
 	}
 	keys := map[string]string{}
 	p.writeKeys(callers)
-	if err := p.app.current.Load().keys.reload(); err != nil {
-		p.t.Fatal(err)
-	}
+	p.reload()
 	for _, c := range callers {
 		keys[c.kind+" "+c.account.ID] = p.keys[c.record.ID]
 	}

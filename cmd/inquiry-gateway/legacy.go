@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/sync/errgroup"
 
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -32,29 +31,15 @@ func legacyCommand() *cli.Command {
 				_, err := c.Root().Writer.Write(legacy.Mapping())
 				return err
 			}
-			l, err := listen("--listen", c.String("listen"))
+			l, err := app.Listen("--listen", c.String("listen"))
 			if err != nil {
 				return err
 			}
 			system := legacy.New(legacy.Options{
 				Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
 			})
-			s := newServer(httpwire.NewListener(l, httpwire.Options{}), system, 0, newLogger(c.Root().ErrWriter))
-			fmt.Fprintf(c.Root().Writer, "legacy system on %s; accounts: %s/admin/accounts\n", s.url(), s.url())
-			return serveUntil(ctx, s, legacyGrace)
+			fmt.Fprintf(c.Root().Writer, "legacy system on http://%s; accounts: http://%s/admin/accounts\n", l.Addr(), l.Addr())
+			return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
 		},
 	}
-}
-
-// serveUntil serves until ctx ends and gives requests under way the grace.
-func serveUntil(ctx context.Context, s *server, grace time.Duration) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(s.serve)
-	group.Go(func() error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), grace)
-		defer cancel()
-		return s.shutdown(stop)
-	})
-	return group.Wait()
 }

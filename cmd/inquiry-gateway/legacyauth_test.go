@@ -106,7 +106,7 @@ func TestTokenForTheLegacy(t *testing.T) {
 	want := truth(p.system, "buyer", legacy.BuyerTypical, "", "")
 	served := func(issued int) {
 		t.Helper()
-		if _, errOut, code := command(t, "purge", "--ops", p.app.ops.url(), "--kind", "buyer"); code != 0 {
+		if _, errOut, code := command(t, "purge", "--ops", p.app.OpsURL(), "--kind", "buyer"); code != 0 {
 			t.Fatal(errOut)
 		}
 		if a := p.get(buyerList, "buyer"); a.status != http.StatusOK || !bytes.Equal(a.body, want) {

@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // a legacy system's zone must be known in an image without zone files
 
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 )
 
 // Exit codes.
@@ -24,8 +24,7 @@ const (
 )
 
 func main() {
-	// A command says itself what went wrong; serve has a log for the rest.
-	redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)})
+	app.SilenceRedis()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()

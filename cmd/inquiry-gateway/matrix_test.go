@@ -86,7 +86,7 @@ func TestBreakersHeedEachOther(t *testing.T) {
 	if n := first.system.Requests().Buyer; n != asked {
 		t.Errorf("the second node asked the legacy %d times", n-asked)
 	}
-	if state := second.app.current.Load().client.BreakerState("buyer"); state != "closed" {
+	if state := second.part("upstream_buyer"); state != "closed" {
 		t.Errorf("its own breaker is %s", state)
 	}
 	first.system.ClearFaults("")

@@ -15,7 +15,7 @@ import (
 func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 	p := start(t, setup{})
 	ask := func(method, path, host, origin string) answer {
-		r, err := http.NewRequest(method, p.app.ops.url()+path, strings.NewReader(`{"kind":"buyer"}`))
+		r, err := http.NewRequest(method, p.app.OpsURL()+path, strings.NewReader(`{"kind":"buyer"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +53,14 @@ func withToken(t *testing.T) (p *program, send func(method, path, token, cookie,
 		p.write("ops-token", "s3cret-of-the-test\n")
 		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: ops-token}", 1))
 	}})
+	p.token = "s3cret-of-the-test"
 	client := &http.Client{
 		Transport:     &http.Transport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	t.Cleanup(client.CloseIdleConnections)
 	return p, func(method, path, token, cookie, form string) *http.Response {
-		r, err := http.NewRequest(method, p.app.ops.url()+path, strings.NewReader(form))
+		r, err := http.NewRequest(method, p.app.OpsURL()+path, strings.NewReader(form))
 		if err != nil {
 			t.Error(err)
 			return &http.Response{}
@@ -132,14 +133,8 @@ func TestWrongOpsTokensAreSlowAndLogged(t *testing.T) {
 	if strings.Contains(logs, "wrong-guess") {
 		t.Error("the log has the token")
 	}
-	families, err := p.app.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "inquiry_gateway_ops_wrong_tokens_total" && f.GetMetric()[0].GetCounter().GetValue() != guesses {
-			t.Errorf("%v were counted", f.GetMetric()[0].GetCounter().GetValue())
-		}
+	if n := p.metric("inquiry_gateway_ops_wrong_tokens_total"); n != guesses {
+		t.Errorf("%v were counted", n)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
@@ -96,7 +97,7 @@ func (t opsTarget) open() (*opsClient, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", t.url)
 	}
-	token, err := readToken(t.tokenFile)
+	token, err := app.ReadToken(t.tokenFile)
 	if err != nil {
 		return nil, err
 	}

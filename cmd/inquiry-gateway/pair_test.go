@@ -66,7 +66,7 @@ func purgesReach(nodes [2]*program, scope ...string) {
 		node.eventually("the list is cached", func() bool { return hit(node) })
 	}
 	nodes[0].eventually("the purge is taken", func() bool {
-		_, _, code := command(nodes[0].t, append([]string{"purge", "--ops", nodes[0].app.ops.url()}, scope...)...)
+		_, _, code := command(nodes[0].t, append([]string{"purge", "--ops", nodes[0].app.OpsURL()}, scope...)...)
 		return code == 0
 	})
 	nodes[1].eventually("the other node has dropped its list", func() bool { return !hit(nodes[1]) })
@@ -195,7 +195,7 @@ func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
 
 // redisState is what readiness says of Redis.
 func (p *program) redisState() string {
-	return p.app.readiness().Parts["redis"]
+	return p.part("redis")
 }
 
 // aclOf reads the one line of the docs that makes the gateway's user, as the

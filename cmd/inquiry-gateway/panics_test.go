@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"inquiry-gateway/cache"
 )
 
 // panickyLog is a log that panics at a record of a breaker: the breaker of the
@@ -61,37 +59,5 @@ func (p *program) counted(where string) {
 	p.t.Helper()
 	if metrics := string(p.ops("/metrics").body); !strings.Contains(metrics, `inquiry_gateway_panics_total{where="`+where+`"} 1`) {
 		p.t.Errorf("the panic in %s is not counted", where)
-	}
-}
-
-// A panic during a re-check ends this re-check only.
-func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}"})
-	ctx, cancel := context.WithCancel(t.Context())
-	again := make(chan struct{})
-	calls := 0
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.app.recheck(ctx, func(context.Context, cache.Key) (cache.Content, error) {
-			if calls++; calls == 2 {
-				close(again)
-			}
-			panic("a bug")
-		})
-	}()
-	p.eventually("the second re-check", func() bool {
-		p.get(buyerList, "buyer")
-		select {
-		case <-again:
-			return true
-		default:
-			return false
-		}
-	})
-	cancel()
-	<-done
-	if metrics := string(p.ops("/metrics").body); !strings.Contains(metrics, `inquiry_gateway_panics_total{where="recheck"}`) {
-		t.Error("the panics are not counted")
 	}
 }

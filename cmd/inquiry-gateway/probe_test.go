@@ -145,12 +145,12 @@ func TestCheckLive(t *testing.T) {
 func TestCheckAgainstWhatRuns(t *testing.T) {
 	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}}"})
 	file := filepath.Join(p.dir, "gateway.yaml")
-	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.ops.url()); code != 0 || !strings.Contains(out, "runs what the file says") {
+	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.OpsURL()); code != 0 || !strings.Contains(out, "runs what the file says") {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
 	}
 	p.write("next.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\ncache: {buyer: {ttl: 2h}}\n"+
-		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.app.current.Load().cfg.Upstream.BaseURL, 1))
-	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.ops.url())
+		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.upstream, 1))
+	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.OpsURL())
 	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h +reload$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -31,14 +33,15 @@ type program struct {
 	t        *testing.T
 	dir      string
 	skew     time.Duration
-	reloads  func(*reloader)
+	poll     time.Duration
 	system   *legacy.Server
 	upstream string // the legacy system's URL
-	app      *app
+	app      *app.App
 	logs     *testkit.Log
 	log      slog.Handler // writes to logs
 	client   *http.Client
 	keys     map[string]string // by key id
+	token    string            // of the ops listener
 	stop     func()
 }
 
@@ -57,8 +60,8 @@ type setup struct {
 	backend http.Handler
 	// skew is how far the node's clock is ahead.
 	skew time.Duration
-	// reloads changes when files are looked at, where it is not nil.
-	reloads func(*reloader)
+	// pollFiles is how often files are polled, where it is not zero.
+	pollFiles time.Duration
 	// log stands in front of the program's log where it is not nil.
 	log func(slog.Handler) slog.Handler
 }
@@ -88,7 +91,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, reloads: s.reloads, logs: &testkit.Log{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, poll: s.pollFiles, logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -141,19 +144,19 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	l, err := openListeners(loaded.Config)
+	l, err := app.OpenListeners(loaded.Config)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = newApp(loaded.Config, l, outlets{logger: slog.New(p.log), requests: p.logs, spans: io.Discard, getenv: os.Getenv, now: func() time.Time { return time.Now().Add(p.skew) }}); err != nil {
+	if p.app, err = app.New(loaded.Config, l, app.Options{
+		Logger: slog.New(p.log), Requests: p.logs, Spans: io.Discard, Getenv: os.Getenv,
+		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: version, Revision: revision,
+	}); err != nil {
 		p.t.Fatal(err)
-	}
-	if p.reloads != nil {
-		p.reloads(p.app.reloads)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- p.app.run(ctx) }()
+	go func() { done <- p.app.Run(ctx) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -194,7 +197,7 @@ func (a answer) response() *http.Response {
 // request makes a request with the key of that id; headers come in pairs.
 func (p *program) request(method, target, keyID string, headers ...string) *http.Request {
 	p.t.Helper()
-	r, err := http.NewRequest(method, p.app.public.url()+target, nil)
+	r, err := http.NewRequest(method, p.app.URL()+target, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -229,11 +232,31 @@ func (p *program) get(target, keyID string, headers ...string) answer {
 // ops reads a page of the ops listener.
 func (p *program) ops(path string) answer {
 	p.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, p.app.ops.url()+path, nil)
+	r, err := http.NewRequest(http.MethodGet, p.app.OpsURL()+path, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
 	return p.do(r)
+}
+
+// part is what readiness says of a part, as of redis or upstream_buyer; of status
+// it is the whole.
+func (p *program) part(name string) string {
+	p.t.Helper()
+	var state struct {
+		Status string            `json:"status"`
+		Parts  map[string]string `json:"parts"`
+	}
+	if err := json.Unmarshal(p.ops("/readyz").body, &state); err != nil {
+		p.t.Fatal(err)
+	}
+	if name == "status" {
+		return state.Status
+	}
+	return state.Parts[name]
 }
 
 // eventually waits for what happens in another goroutine. The wait ends a test

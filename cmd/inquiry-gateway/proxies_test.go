@@ -64,7 +64,7 @@ func TestSharedCachesStoreNothing(t *testing.T) {
 	for name, c := range sharedCaches {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, setup{})
-			front := c.start(t, strings.TrimPrefix(p.app.public.url(), "http://"))
+			front := c.start(t, strings.TrimPrefix(p.app.URL(), "http://"))
 			want := map[string][]byte{
 				"buyer":       truth(p.system, "buyer", legacy.BuyerTypical, "", ""),
 				"other-buyer": truth(p.system, "buyer", legacy.BuyerOther, "", ""),

@@ -107,7 +107,7 @@ func TestPurge(t *testing.T) {
 	p.get(buyerList, "other-buyer")
 	p.system.Ask(legacy.BuyerTypical)
 	post := func(body string) answer {
-		r, err := http.NewRequest(http.MethodPost, p.app.ops.url()+"/ops/purge", strings.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, p.app.OpsURL()+"/ops/purge", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("%q: %d", body, a.status)
 		}
 	}
-	r, err := http.NewRequest(http.MethodPost, p.app.ops.url()+"/ops/purge", strings.NewReader(`{"kind":"buyer"}`))
+	r, err := http.NewRequest(http.MethodPost, p.app.OpsURL()+"/ops/purge", strings.NewReader(`{"kind":"buyer"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

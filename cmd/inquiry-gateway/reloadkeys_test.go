@@ -136,7 +136,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 // nothing else changes.
 func TestEveryKeyIsReloaded(t *testing.T) {
 	server := redistest.Start(t)
-	p := start(t, setup{reloads: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
+	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
 		selfSigned(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")

@@ -47,7 +47,7 @@ func newBalancer(t *testing.T, programs [2]*program) *balancer {
 
 // add waits until the program is ready.
 func (b *balancer) add(i int, p *program) {
-	m := &member{url: p.app.public.url(), ops: p.app.ops.url(), key: p.keys["buyer"]}
+	m := &member{url: p.app.URL(), ops: p.app.OpsURL(), key: p.keys["buyer"]}
 	p.eventually("it is ready", func() bool { return b.poll(m) })
 	b.backends[i].Store(m)
 }
@@ -238,7 +238,7 @@ func TestDrainingOverHTTP2(t *testing.T) {
 			}
 			stopped := make(chan struct{})
 			go func() { defer close(stopped); p.stop() }()
-			p.eventually("it drains", func() bool { return p.app.draining.Load() })
+			p.eventually("it drains", func() bool { return p.part("status") == "draining" })
 			ask()
 			p.eventually("the caller opens another connection", func() bool { ask(); return opened() > 1 })
 			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {

@@ -45,7 +45,7 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 	user := restricted(t, s.Master, s.Replica)
 	node := start(t, setup{yaml: fmt.Sprintf("redis: {addrs: [%q], master_name: %s, min_replicas: 1, %s}", s.Sentinel.Addr, s.MasterName, user)})
 	purge := func() (stdout, stderr string, code int) {
-		return command(t, "purge", "--ops", node.app.ops.url(), "--kind", "buyer", "--json")
+		return command(t, "purge", "--ops", node.app.OpsURL(), "--kind", "buyer", "--json")
 	}
 	out, _, code := purge()
 	if code != 0 || !strings.Contains(out, `"replicas":1,"wanted_replicas":1`) {
@@ -74,7 +74,7 @@ func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
 	}
 	second.eventually("the list is cached", hit)
 	cable.Cut()
-	if _, text, code := command(t, "purge", "--ops", first.app.ops.url(), "--account", legacy.BuyerTypical); code != 0 {
+	if _, text, code := command(t, "purge", "--ops", first.app.OpsURL(), "--account", legacy.BuyerTypical); code != 0 {
 		t.Fatal(text)
 	}
 	server.Kill()

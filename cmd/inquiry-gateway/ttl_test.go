@@ -18,7 +18,7 @@ func TestTTL(t *testing.T) {
 		p.get(buyerList, "buyer")
 		p.get(buyerList+"?status=pending", "other-buyer")
 	}
-	out, errOut, code := command(t, "ttl", "--ops", p.app.ops.url(), "--json")
+	out, errOut, code := command(t, "ttl", "--ops", p.app.OpsURL(), "--json")
 	var live ttllab.Report
 	if err := json.Unmarshal([]byte(out), &live); code != 0 || err != nil {
 		t.Fatalf("exit code %d, %v: %s", code, err, errOut)
@@ -29,7 +29,7 @@ func TestTTL(t *testing.T) {
 	if got := live.Goals.MaxOutdated; got != 0.05 {
 		t.Errorf("the goal is %v", got)
 	}
-	if out, _, code := command(t, "ttl", "--ops", p.app.ops.url()); code != 0 || !strings.Contains(out, "buyer status=pending") {
+	if out, _, code := command(t, "ttl", "--ops", p.app.OpsURL()); code != 0 || !strings.Contains(out, "buyer status=pending") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	p.eventually("every request has its record", func() bool { return strings.Count(p.logs.String(), `"key":"`) == 100 })

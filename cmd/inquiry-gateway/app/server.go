@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/gateway/httpwire"
 )
@@ -36,8 +38,8 @@ type server struct {
 	stopping atomic.Bool // the listener is closed on purpose
 }
 
-// listen opens an address; key names the configuration's key in the error.
-func listen(key, address string) (net.Listener, error) {
+// Listen opens an address; key names the configuration's key in the error.
+func Listen(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s: %s is taken by another program; stop that one or set %s to a free address", key, address, key)
@@ -112,4 +114,19 @@ func (s *server) url() string {
 		return "https://" + s.listener.Addr().String()
 	}
 	return "http://" + s.listener.Addr().String()
+}
+
+// Serve answers with h on l until ctx ends, and gives requests under way the
+// grace.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, logger *slog.Logger) error {
+	s := newServer(httpwire.NewListener(l, httpwire.Options{}), h, 0, logger)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(s.serve)
+	group.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		return s.shutdown(stop)
+	})
+	return group.Wait()
 }

@@ -1,11 +1,16 @@
-package main
+package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -20,11 +25,11 @@ const (
 
 var errLogFull = errors.New("the log is not read as fast as it is written")
 
-// logWriter gathers lines and writes them out together, because a system call
+// LogWriter gathers lines and writes them out together, because a system call
 // per line would cost a hit more than its look-up. A line about an error goes
 // out at once. It is safe for concurrent use; a slow reader of the log holds up
 // nobody but the goroutine that writes out.
-type logWriter struct {
+type LogWriter struct {
 	out   io.Writer
 	wake  chan struct{} // capacity 1
 	ended chan struct{}
@@ -35,14 +40,15 @@ type logWriter struct {
 	spare []byte // the buffer that is not in use
 }
 
-func newLogWriter(out io.Writer) *logWriter {
-	w := &logWriter{out: out, wake: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{})}
+// NewLogWriter starts a LogWriter that writes to out; Close ends it.
+func NewLogWriter(out io.Writer) *LogWriter {
+	w := &LogWriter{out: out, wake: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
 }
 
 // Write takes one line, whole or not at all.
-func (w *logWriter) Write(line []byte) (int, error) {
+func (w *LogWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	if len(w.lines)+len(line) > logFull {
 		w.mu.Unlock()
@@ -65,7 +71,7 @@ func urgent(line []byte) bool {
 	return bytes.Contains(line[:min(len(line), 80)], []byte(`"level":"ERROR"`))
 }
 
-func (w *logWriter) run() {
+func (w *LogWriter) run() {
 	defer close(w.done)
 	tick := time.NewTicker(logDelay)
 	defer tick.Stop()
@@ -83,7 +89,7 @@ func (w *logWriter) run() {
 
 // flush is run's alone. Where the log cannot be written there is nowhere to say
 // so; the lines are gone.
-func (w *logWriter) flush() {
+func (w *LogWriter) flush() {
 	w.mu.Lock()
 	lines := w.lines
 	w.lines = w.spare[:0]
@@ -97,8 +103,27 @@ func (w *logWriter) flush() {
 }
 
 // Close writes out what waits. Nothing may be written afterwards.
-func (w *logWriter) Close() error {
+func (w *LogWriter) Close() error {
 	close(w.ended)
 	<-w.done
 	return nil
+}
+
+// NewLogger writes one JSON record per line. The Redis client's own remarks go
+// the same way instead of between the lines; what they tell is in the metrics,
+// so they are for debugging.
+func NewLogger(w io.Writer) *slog.Logger {
+	logger := slog.New(slog.NewJSONHandler(w, nil))
+	redis.SetLogger(redisRemarks{logger})
+	return logger
+}
+
+// SilenceRedis drops the Redis client's own remarks: a command says itself what
+// went wrong.
+func SilenceRedis() { redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)}) }
+
+type redisRemarks struct{ logger *slog.Logger }
+
+func (r redisRemarks) Printf(ctx context.Context, format string, args ...any) {
+	r.logger.DebugContext(ctx, "redis client", "remark", fmt.Sprintf(format, args...))
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestLogWriterGathersLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out countingWriter
-		w := newLogWriter(&out)
+		w := NewLogWriter(&out)
 		for i := range 10 {
 			fmt.Fprintf(w, "{\"level\":\"INFO\",\"n\":%d}\n", i)
 		}
@@ -42,7 +42,7 @@ func TestLogWriterGathersLines(t *testing.T) {
 func TestLogWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		w := newLogWriter(writerFunc(func(p []byte) (int, error) { <-stuck; return len(p), nil }))
+		w := NewLogWriter(writerFunc(func(p []byte) (int, error) { <-stuck; return len(p), nil }))
 		line := bytes.Repeat([]byte("x"), 1024)
 		var err error
 		for range 3 * logFull / len(line) {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +20,6 @@ func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 }
 
 // catcher catches the panics of a part of the program.
-func (a *app) catcher(where string) *panics.Catcher {
-	return panics.New(where, a.panics.WithLabelValues(where), a.logger)
+func (a *App) catcher(where string) *panics.Catcher {
+	return panics.New(where, a.panics.WithLabelValues(where), a.opts.Logger)
 }

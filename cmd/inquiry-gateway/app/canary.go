@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type canaryRun struct {
 }
 
 // newCanary makes the canary that the configuration asks for; nil: none.
-func (a *app) newCanary(gen *generation) (run *canaryRun, err error) {
+func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 	var kinds []canary.Kind
 	policies := canaryPolicies(gen.cfg.Cache)
 	for _, k := range []struct {
@@ -61,8 +61,8 @@ func (a *app) newCanary(gen *generation) (run *canaryRun, err error) {
 	}
 	run = &canaryRun{registry: prometheus.NewRegistry()}
 	run.Canary, err = canary.New(canary.Options{
-		Kinds: kinds, Every: gen.cfg.Canary.Every, Timeout: gen.cfg.RequestTimeout + canarySlack, Version: version,
-		Owner: ownerBy(gen.keys.Authenticator), Logger: a.logger, Registerer: run.registry,
+		Kinds: kinds, Every: gen.cfg.Canary.Every, Timeout: gen.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
+		Owner: ownerBy(gen.keys.Authenticator), Logger: a.opts.Logger, Registerer: run.registry,
 	})
 	return run, err
 }
@@ -128,7 +128,7 @@ func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret)
 
 // startCanary runs the canary of what is in force against the public listener.
 // The function it returns cuts it off and waits for its end.
-func (a *app) startCanary(ctx context.Context) (stop func()) {
+func (a *App) startCanary(ctx context.Context) (stop func()) {
 	gen := a.current.Load()
 	if gen.canary == nil {
 		return func() {}

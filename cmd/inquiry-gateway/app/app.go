@@ -1,4 +1,5 @@
-package main
+// Package app builds the gateway of one configuration and runs it.
+package app
 
 import (
 	"context"
@@ -43,10 +44,10 @@ const maxOpsConnections = 256
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
 
-// app is the whole program, put together but not yet serving; run serves. What
+// App is the whole program, put together but not yet serving; Run serves. What
 // a reload replaces is in current; the rest lives as long as the process.
-type app struct {
-	outlets
+type App struct {
+	opts     Options
 	public   *server
 	ops      *server
 	memory   memory
@@ -66,58 +67,65 @@ type app struct {
 	draining atomic.Bool
 }
 
-// listeners are the two open addresses of an app, which owns and closes them.
-type listeners struct{ public, ops net.Listener }
-
-func openListeners(cfg config.Config) (listeners, error) {
-	public, err := listen("listen", cfg.Listen)
-	if err != nil {
-		return listeners{}, err
-	}
-	private, err := listen("ops.listen", cfg.Ops.Listen)
-	if err != nil {
-		return listeners{}, errors.Join(err, public.Close())
-	}
-	return listeners{public, private}, nil
-}
-
-func (l listeners) close() error { return errors.Join(l.public.Close(), l.ops.Close()) }
-
-// outlets are where a program tells of itself.
-type outlets struct {
-	logger   *slog.Logger
-	requests io.Writer // of one line per request; the same log as logger's
-	spans    io.Writer // for the exporter of traces that writes
-	// getenv has the variables of OpenTelemetry, which say whether and where spans
+// Options are what a program is given besides its configuration.
+type Options struct {
+	Logger   *slog.Logger
+	Requests io.Writer // of one line per request; the same log as Logger's
+	Spans    io.Writer // for the exporter of traces that writes
+	// Getenv has the variables of OpenTelemetry, which say whether and where spans
 	// go.
-	getenv func(string) string
-	now    func() time.Time // of this node; nil: the system's clock
+	Getenv func(string) string
+	// Now is the clock of this node; nil: the system's.
+	Now func() time.Time
+	// PollFiles is how often files are polled for changes; 0: every 250 ms.
+	PollFiles time.Duration
+	// Version and Revision say what runs, in the log, the metrics and the console.
+	Version, Revision string
 }
 
-// newApp puts the parts together. On an error everything already opened is
+// Listeners are the two open addresses of an App, which owns and closes them.
+type Listeners struct{ Public, Ops net.Listener }
+
+// OpenListeners opens the addresses that cfg names.
+func OpenListeners(cfg config.Config) (Listeners, error) {
+	public, err := Listen("listen", cfg.Listen)
+	if err != nil {
+		return Listeners{}, err
+	}
+	private, err := Listen("ops.listen", cfg.Ops.Listen)
+	if err != nil {
+		return Listeners{}, errors.Join(err, public.Close())
+	}
+	return Listeners{public, private}, nil
+}
+
+// Close closes both.
+func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Close()) }
+
+// New puts the parts together. On an error everything already opened is
 // closed again, the listeners included.
-func newApp(cfg config.Config, l listeners, out outlets) (*app, error) {
-	a := &app{outlets: out, memory: limitMemory(out.logger), registry: newRegistry()}
+func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
+	a := &App{opts: opts, memory: limitMemory(opts.Logger), registry: newRegistry(opts)}
 	if err := a.build(cfg, l); err != nil {
-		return nil, errors.Join(err, l.close(), a.closeParts(context.Background()))
+		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))
 	}
 	return a, nil
 }
 
-func (a *app) build(cfg config.Config, l listeners) error {
+func (a *App) build(cfg config.Config, l Listeners) error {
 	var err error
-	if a.traces, err = openTraces(a.outlets, a.registry); err != nil {
+	if a.traces, err = openTraces(a.opts, a.registry); err != nil {
 		return err
 	}
-	a.reloads = newReloader(cfg, a.registry)
+	a.reloads = newReloader(cfg, a.opts.PollFiles, a.registry)
 	a.panics = newPanics(a.registry)
 	a.sessions = console.NewSessions("", nil) // until takeOver knows the token
-	a.sessions.Wrong = console.NewWrongTokens(a.logger, a.registry)
+	a.sessions.Wrong = console.NewWrongTokens(a.opts.Logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.logger); err != nil {
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
 		return err
 	}
-	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.logger, Registerer: a.registry}); err != nil {
+	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
 		return err
 	}
 	if a.lab, err = newLab(cfg.Cache); err != nil {
@@ -135,14 +143,14 @@ func (a *app) build(cfg config.Config, l listeners) error {
 			return a.current.Load().client.Plan(r)
 		}),
 		Traces:     a.traces.tracers(),
-		Logger:     a.logger,
+		Logger:     a.opts.Logger,
 		Registerer: a.registry,
 		Panics:     a.catcher("cache"),
-		Now:        a.now,
+		Now:        a.opts.Now,
 	}); err != nil {
 		return err
 	}
-	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.logger, Registerer: a.registry}); err != nil {
+	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)
@@ -157,13 +165,13 @@ func (a *app) build(cfg config.Config, l listeners) error {
 }
 
 // fetch asks the legacy through the client that runs now.
-func (a *app) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
+func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	return a.current.Load().client.Fetch(ctx, r)
 }
 
-func (a *app) buildServers(cfg config.Config, l listeners) error {
+func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := httpwire.NewMetrics(a.registry)
-	public := httpwire.NewListener(l.public, httpwire.Options{
+	public := httpwire.NewListener(l.Public, httpwire.Options{
 		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, UnknownIdle: strangerIdleTimeout,
 	})
 	a.public = newServer(public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,14 +180,14 @@ func (a *app) buildServers(cfg config.Config, l listeners) error {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeSlack)) // else the server's holds
 		}
 		gen.public.ServeHTTP(w, r)
-	}), cfg.RequestTimeout+writeSlack, a.logger)
+	}), cfg.RequestTimeout+writeSlack, a.opts.Logger)
 	if cfg.TLS.CertFile != "" {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	return a.buildOps(cfg, httpwire.NewListener(l.ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	return a.buildOps(cfg, httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
-func (a *app) buildOps(cfg config.Config, l *httpwire.Listener) error {
+func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
@@ -187,23 +195,23 @@ func (a *app) buildOps(cfg config.Config, l *httpwire.Listener) error {
 		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), Sessions: a.sessions, TTL: ttl, TopAccounts: a.accounts, Version: version,
+		Gatherer: a.gatherer(), Sessions: a.sessions, TTL: ttl, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
 	// Profiles and the console's stream take as long as they are asked to, so the
 	// ops listener's writes have no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console.Handler(), Logger: a.logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console.Handler(), Logger: a.opts.Logger,
 		Purge: purge, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
-	}), 0, a.logger)
+	}), 0, a.opts.Logger)
 	return nil
 }
 
 // gatherer joins the series of the process and those of parts that a reload may
 // replace, which begin at zero with the part.
-func (a *app) gatherer() prometheus.Gatherer {
+func (a *App) gatherer() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, gen := prometheus.Gatherers{a.registry}, a.current.Load()
 		all = append(all, gen.keys.registry)
@@ -214,19 +222,20 @@ func (a *app) gatherer() prometheus.Gatherer {
 	})
 }
 
-func newRegistry() *prometheus.Registry {
+func newRegistry(opts Options) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "inquiry_gateway_build_info",
 		Help:        "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"version": version, "revision": revision},
+		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
 	})
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-func readToken(file string) (string, error) {
+// ReadToken reads the token of an ops listener; empty without a file.
+func ReadToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
@@ -239,7 +248,7 @@ func readToken(file string) (string, error) {
 
 // readiness is ready or degraded as long as requests are welcome: with Redis or
 // the legacy system away there are still lists to serve, and errors that say so.
-func (a *app) readiness() ops.Readiness {
+func (a *App) readiness() ops.Readiness {
 	client := a.current.Load().client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{
 		"redis":           a.lists.RedisState(),
@@ -256,16 +265,49 @@ func (a *app) readiness() ops.Readiness {
 }
 
 // legacyHealthy says whether the legacy can bear a question of ours.
-func (a *app) legacyHealthy() bool {
+func (a *App) legacyHealthy() bool {
 	client := a.current.Load().client
 	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
 }
 
-// run serves until ctx ends, then stops in order: not ready but serving for the
+// URL is where callers reach the lists, once New has returned.
+func (a *App) URL() string { return a.public.url() }
+
+// OpsURL is where people and Prometheus reach the ops listener.
+func (a *App) OpsURL() string { return a.ops.url() }
+
+// HasRedis says whether lists are kept in Redis, too.
+func (a *App) HasRedis() bool { return a.redis != nil }
+
+// Check builds everything that New would build, short of listening, so that what
+// is in the files that cfg names is checked too.
+func Check(cfg config.Config) (err error) {
+	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler)}, registry: prometheus.NewRegistry()}
+	a.panics = newPanics(a.registry)
+	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
+		return err
+	}
+	gen, err := a.newGeneration(cfg)
+	if err == nil {
+		a.current.Store(gen)
+	}
+	return err
+}
+
+// ExpireLists makes all lists of buyers that are cached stale, until the next
+// reload.
+func (a *App) ExpireLists() error {
+	policy := a.current.Load().cfg.Cache
+	policy.Buyer.TTL, policy.Buyer.StaleWhileRevalidate = time.Nanosecond, 0
+	return a.lists.SetConfig(policy)
+}
+
+// Run serves until ctx ends, then stops in order: not ready but serving for the
 // delay, no new requests, those under way to their end, background refreshes,
 // connections, and the ops listener last, so that the stop itself can be watched.
 // Where a part fails there is no delay.
-func (a *app) run(asked context.Context) error {
+func (a *App) Run(asked context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(asked))
 	defer end()
 	group, ctx := errgroup.WithContext(ctx)
@@ -281,7 +323,7 @@ func (a *app) run(asked context.Context) error {
 		a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers()))
 		return nil
 	})
-	a.logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", version)
+	a.opts.Logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", a.opts.Version)
 	group.Go(func() error {
 		select {
 		case <-asked.Done():
@@ -296,13 +338,13 @@ func (a *app) run(asked context.Context) error {
 
 // drain is not ready but serves for the delay, so that a balancer has noticed
 // before anything is closed. Another SIGTERM or Ctrl-C ends it.
-func (a *app) drain(ctx context.Context) {
+func (a *App) drain(ctx context.Context) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	a.draining.Store(true)
 	delay := a.current.Load().cfg.ShutdownDelay
-	a.logger.Info("draining", "delay_seconds", delay.Seconds())
+	a.opts.Logger.Info("draining", "delay_seconds", delay.Seconds())
 	select {
 	case <-time.After(delay):
 	case <-again:
@@ -312,7 +354,7 @@ func (a *app) drain(ctx context.Context) {
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends. A panic
 // ends one comparison.
-func (a *app) recheck(ctx context.Context, fill cache.Fill) {
+func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	for ctx.Err() == nil {
 		func() {
 			defer a.catcher("recheck").Catch(nil)
@@ -321,10 +363,10 @@ func (a *app) recheck(ctx context.Context, fill cache.Fill) {
 	}
 }
 
-func (a *app) stop() error {
+func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.current.Load().cfg.ShutdownGrace
-	a.logger.Info("stopping", "grace_seconds", grace.Seconds())
+	a.opts.Logger.Info("stopping", "grace_seconds", grace.Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := a.public.shutdown(ctx)
@@ -332,7 +374,7 @@ func (a *app) stop() error {
 }
 
 // closeParts ends what the parts own: refreshes first, then what they use.
-func (a *app) closeParts(ctx context.Context) error {
+func (a *App) closeParts(ctx context.Context) error {
 	var errs []error
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))

@@ -1,6 +1,7 @@
-package main
+package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,12 @@ import (
 )
 
 const (
-	// lookEvery is how often files are looked at: a revocation holds within a
-	// second, two looks and the reading included.
-	lookEvery = 250 * time.Millisecond
-	// retryEvery is how soon what failed is tried again without any change.
-	retryEvery = 10 * time.Second
+	// pollFiles is how often files are polled: a revocation holds within a second,
+	// two polls and the reading included.
+	pollFiles = 250 * time.Millisecond
+	// retryPolls is after how many polls what failed is tried again without any
+	// change: 10 s.
+	retryPolls = 40
 )
 
 // reloader takes over what the files say. Only watch and what it calls use it.
@@ -34,7 +36,7 @@ type reloader struct {
 	hangup  chan os.Signal
 	retired sync.WaitGroup // parts that are closed later
 
-	lookEvery, retryEvery time.Duration
+	pollEvery time.Duration
 
 	keys       error     // why the keys file was not read
 	config     error     // why the configuration was not taken over
@@ -46,7 +48,7 @@ type reloader struct {
 // newReloader notes what the files are now, before the parts read them, so that
 // no change falls between, and takes SIGHUP, which would end the process
 // otherwise.
-func newReloader(cfg config.Config, reg prometheus.Registerer) *reloader {
+func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Registerer) *reloader {
 	r := &reloader{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "inquiry_gateway_config_reloads_total",
@@ -59,7 +61,7 @@ func newReloader(cfg config.Config, reg prometheus.Registerer) *reloader {
 		watcher: watch.New(cfg.Files()),
 		hangup:  make(chan os.Signal, 1),
 
-		lookEvery: lookEvery, retryEvery: retryEvery,
+		pollEvery: cmp.Or(pollEvery, pollFiles),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
@@ -69,6 +71,14 @@ func newReloader(cfg config.Config, reg prometheus.Registerer) *reloader {
 	return r
 }
 
+// Reload has everything read again soon, as SIGHUP does.
+func (a *App) Reload() {
+	select {
+	case a.reloads.hangup <- syscall.SIGHUP:
+	default: // one is asked for already
+	}
+}
+
 // settle says whether all that runs is what the files say, and when to try
 // again what is not.
 func (r *reloader) settle() {
@@ -76,26 +86,26 @@ func (r *reloader) settle() {
 	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
 		r.last.Set(1)
 	}
-	r.retryAt = time.Now().Add(r.retryEvery)
+	r.retryAt = time.Now().Add(retryPolls * r.pollEvery)
 }
 
 func (r *reloader) failed() bool { return r.keys != nil || r.config != nil }
 
 // watch reloads what changed when a file of the configuration does, everything
 // on SIGHUP, and from time to time what failed, until ctx ends.
-func (a *app) watch(ctx context.Context) error {
+func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
 	defer r.retired.Wait()
 	defer signal.Stop(r.hangup)
 	r.stopCanary = a.startCanary(ctx)
 	defer func() { r.stopCanary() }()
-	look := time.NewTicker(r.lookEvery)
-	defer look.Stop()
+	poll := time.NewTicker(r.pollEvery)
+	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-look.C:
+		case now := <-poll.C:
 			if changed := r.watcher.Changed(now); len(changed) > 0 || r.failed() && now.After(r.retryAt) {
 				a.takeIn(ctx, changed)
 			}
@@ -108,7 +118,7 @@ func (a *app) watch(ctx context.Context) error {
 // takeIn reads again what has changed, and what failed before. The keys file is
 // read on its own: a mistake elsewhere must not keep a revoked key good, and a
 // key is no reason to replace anything else.
-func (a *app) takeIn(ctx context.Context, changed []string) {
+func (a *App) takeIn(ctx context.Context, changed []string) {
 	r, gen := a.reloads, a.running()
 	file := gen.cfg.Auth.KeysFile
 	if reload := gen.keys.reload; reload != nil && (r.keys != nil || slices.Contains(changed, file)) {
@@ -122,7 +132,7 @@ func (a *app) takeIn(ctx context.Context, changed []string) {
 
 // reload makes what the file says now run; where that has a mistake, all stays
 // as it is. One that is tried again for the same mistake says nothing.
-func (a *app) reload(ctx context.Context, again bool) {
+func (a *App) reload(ctx context.Context, again bool) {
 	r, old := a.reloads, a.running()
 	if old.cfg.Path() == "" {
 		return
@@ -134,19 +144,19 @@ func (a *app) reload(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
-		a.logger.Error("configuration not reloaded; the old one stays in force", "error", err)
+		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
 	r.total.WithLabelValues("ok").Inc()
 	if r.waiting = waiting; len(waiting) > 0 {
-		a.logger.Warn("these keys take effect at the next start only", "keys", waiting)
+		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
-	a.logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
+	a.opts.Logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
 }
 
 // replace puts a generation of what the file says in old's place; waiting are
 // the keys that need a restart. On an error, a panic included, old stays.
-func (a *app) replace(ctx context.Context, old *generation) (waiting []string, err error) {
+func (a *App) replace(ctx context.Context, old *generation) (waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
@@ -175,7 +185,7 @@ func (a *app) replace(ctx context.Context, old *generation) (waiting []string, e
 
 // takeOver makes gen run. Cache, limiter and lab keep what they know and change
 // their policies, all together once nothing can fail any more.
-func (a *app) takeOver(gen *generation) error {
+func (a *App) takeOver(gen *generation) error {
 	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gen.client.Fingerprints()})
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
@@ -194,7 +204,7 @@ func (a *app) takeOver(gen *generation) error {
 
 // retire closes what next does not go on with when the last request of old must
 // be over. Mostly there is nothing, and old is free at once.
-func (a *app) retire(ctx context.Context, old, next *generation) {
+func (a *App) retire(ctx context.Context, old, next *generation) {
 	ends, last := old.ends(next), old.cfg.RequestTimeout+writeSlack
 	if len(ends) == 0 {
 		return

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"crypto/tls"
@@ -42,7 +42,7 @@ type keySource struct {
 
 // newGeneration builds the parts that cfg describes and what runs does not have
 // already. On an error nothing new is left running.
-func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
+func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	old := a.running()
 	gen = &generation{cfg: cfg}
 	defer func() {
@@ -50,12 +50,12 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 			gen.close(old)
 		}
 	}()
-	if gen.token, err = readToken(cfg.Ops.TokenFile); err != nil {
+	if gen.token, err = ReadToken(cfg.Ops.TokenFile); err != nil {
 		return gen, err
 	}
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + version, Traces: a.traces.tracers(), Fleet: a.advice,
-		Panics: a.catcher("upstream"), Now: a.now, Before: old.client,
+		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Fleet: a.advice,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}
@@ -85,33 +85,33 @@ func (a *app) newGeneration(cfg config.Config) (gen *generation, err error) {
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          proxies,
-		RequestLog:              a.requests,
+		RequestLog:              a.opts.Requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
 		LogRefusals:             cfg.Log.RefusedKeys,
 		Traces:                  a.traces.tracers(),
-		Logger:                  a.logger,
+		Logger:                  a.opts.Logger,
 		Registerer:              a.registry,
 	})
 	return gen, nil
 }
 
 // running is the generation in force; empty before the first.
-func (a *app) running() *generation {
+func (a *App) running() *generation {
 	if gen := a.current.Load(); gen != nil {
 		return gen
 	}
 	return &generation{}
 }
 
-func (a *app) newKeyring(cfg config.Config) (*keyring, error) {
+func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
 	keys := &keyring{registry: prometheus.NewRegistry()}
 	opts := auth.Options{
-		Logger: a.logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
+		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
 	}
 	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (a *app) newKeyring(cfg config.Config) (*keyring, error) {
 }
 
 // openKeys opens the one source of keys that the configuration names.
-func (a *app) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
+func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:
 		s, err := auth.NewIntrospectionStore(*cfg.Auth.Introspection, opts)

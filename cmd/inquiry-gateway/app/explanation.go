@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // explain composes what the parts say of a request that nobody makes. Nothing is
 // filled, spent or counted by it.
-func (a *app) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
+func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 	gen := a.current.Load()
 	x := ops.Explanation{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {

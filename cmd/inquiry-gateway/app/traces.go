@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -42,28 +42,28 @@ type traces struct {
 
 // openTraces reads the variables of OpenTelemetry. Where they do not ask for
 // traces there is no provider, and only the counter exists.
-func openTraces(out outlets, reg prometheus.Registerer) (*traces, error) {
+func openTraces(out Options, reg prometheus.Registerer) (*traces, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "inquiry_gateway_traces_spans_total",
 		Help: "Spans by what became of them: exported, failed at the exporter, wholly or in part, or dropped because too many were waiting.",
 	}, []string{"result"})
 	sender := &spanSender{
-		logger: out.logger, exported: spans.WithLabelValues("exported"), failed: spans.WithLabelValues("failed"), dropped: spans.WithLabelValues("dropped"),
+		logger: out.Logger, exported: spans.WithLabelValues("exported"), failed: spans.WithLabelValues("failed"), dropped: spans.WithLabelValues("dropped"),
 	}
 	reg.MustRegister(spans)
-	t := &traces{sender: sender, logger: out.logger}
-	env, err := readTraceEnv(out.getenv)
+	t := &traces{sender: sender, logger: out.Logger}
+	env, err := readTraceEnv(out.Getenv)
 	if err != nil || env.name == "" {
 		return t, err
 	}
 	// The SDK reads its variables itself; that they are right is known by now.
 	ctx := context.Background()
 	attributes, err := resource.New(ctx, resource.WithTelemetrySDK(),
-		resource.WithAttributes(semconv.ServiceName("inquiry-gateway"), semconv.ServiceVersion(version)), resource.WithFromEnv())
+		resource.WithAttributes(semconv.ServiceName("inquiry-gateway"), semconv.ServiceVersion(out.Version)), resource.WithFromEnv())
 	if err != nil {
 		return t, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	if sender.SpanExporter, err = env.exporter(ctx, out.spans); err != nil {
+	if sender.SpanExporter, err = env.exporter(ctx, out.Spans); err != nil {
 		return t, fmt.Errorf("OTEL_EXPORTER_OTLP_*: the exporter cannot be made: %w", err)
 	}
 	sender.life, sender.end = context.WithCancel(ctx)

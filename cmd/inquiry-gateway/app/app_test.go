@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream/legacy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// build makes an App that does not run, in front of a legacy system of its own;
+// section is put before the section upstream. key is that of a buyer.
+func build(t *testing.T, section string) (a *App, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	system := httptest.NewServer(legacy.New(legacy.Options{}))
+	t.Cleanup(system.Close)
+	key, err := auth.Generate(legacy.KindBuyer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := auth.KeyRecord{ID: "buyer", Kind: legacy.KindBuyer, Account: legacy.BuyerTypical, Scopes: []string{auth.ScopeInquiriesRead}, Digest: auth.Hasher{}.Hash(key)}
+	account := &auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
+	if err := auth.NewKeysFile(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "gateway.yaml")
+	text := "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n" + section + "\n" +
+		strings.Replace(string(legacy.Mapping()), "http://127.0.0.1:9300", system.URL, 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := config.Load(file, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := OpenListeners(loaded.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err = New(loaded.Config, l, Options{Logger: slog.New(slog.DiscardHandler), Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, key
+}
+
+// deadlineWriter notes until when an answer may be written.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(at time.Time) error { w.deadline = at; return nil }
+
+// get asks for the buyer's list without a connection.
+func get(a *App, key string) *deadlineWriter {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil)
+	r.Header.Set("Authorization", "Bearer "+key)
+	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+	a.public.http.Handler.ServeHTTP(w, r)
+	return w
+}
+
+// The time to write an answer follows a request_timeout that is reloaded.
+func TestReloadOfTheWriteDeadline(t *testing.T) {
+	a, key := build(t, "request_timeout: 2s")
+	if w := get(a, key); w.Code != http.StatusOK || !w.deadline.IsZero() {
+		t.Fatalf("before: status %d, a deadline of its own %s", w.Code, w.deadline)
+	}
+	cfg := a.current.Load().cfg
+	cfg.RequestTimeout = time.Minute
+	gen, err := a.newGeneration(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.takeOver(gen); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(get(a, key).deadline); left < time.Minute || left > time.Minute+writeSlack {
+		t.Errorf("the answer must be written within %s", left)
+	}
+}
+
+// A panic during a re-check ends this re-check only.
+func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
+	a, key := build(t, "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	calls, done := 0, make(chan struct{})
+	go func() {
+		defer close(done)
+		a.recheck(ctx, func(context.Context, cache.Key) (cache.Content, error) {
+			if calls++; calls == 2 {
+				cancel()
+			}
+			panic("a bug")
+		})
+	}()
+	for ctx.Err() == nil { // hits are what is compared
+		get(a, key)
+		time.Sleep(time.Millisecond)
+	}
+	<-done
+	if n := testutil.ToFloat64(a.panics.WithLabelValues("recheck")); calls < 2 || n != float64(calls) {
+		t.Errorf("%v panics are counted, %d calls", n, calls)
+	}
+}
