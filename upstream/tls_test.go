@@ -1,84 +1,33 @@
 package upstream
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
-
-// authority is a private CA.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  string
-}
-
-func newAuthority(t testing.TB, name string) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
-}
-
-// issue gives a certificate and its key in PEM form.
-func (a *authority) issue(t testing.TB, name string) (cert, key string) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
-}
 
 // newTLSLegacy asks for client certificates of the authority and answers with
 // the name in it.
-func newTLSLegacy(t testing.TB, ca *authority) *httptest.Server {
+func newTLSLegacy(t testing.TB, ca *testkit.Authority) *httptest.Server {
 	t.Helper()
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	certPEM, keyPEM := ca.issue(t, "legacy")
-	cert, err := tls.X509KeyPair([]byte(certPEM), []byte(keyPEM))
+	pool.AppendCertsFromPEM(ca.PEM)
+	certPEM, keyPEM, err := ca.Issue("legacy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,16 +43,23 @@ func newTLSLegacy(t testing.TB, ca *authority) *httptest.Server {
 }
 
 func TestTLSWithReload(t *testing.T) {
-	ca := newAuthority(t, "ca")
+	ca, err := testkit.NewAuthority("ca")
+	if err != nil {
+		t.Fatal(err)
+	}
 	srv := newTLSLegacy(t, ca)
 	dir := t.TempDir()
-	files := TLSConfig{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	files := TLSConfig{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
 	client := func(name string) {
-		cert, key := ca.issue(t, name)
-		write(t, files.CertFile, cert)
-		write(t, files.KeyFile, key+strings.Repeat("\n", len(name))) // another size each time
+		if err := ca.WriteFiles(dir, name); err != nil {
+			t.Fatal(err)
+		}
+		key, err := os.ReadFile(files.KeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, files.KeyFile, string(key)+strings.Repeat("\n", len(name))) // another size each time
 	}
-	write(t, files.CAFile, ca.pem)
 	client("one")
 	f := newFixture(t, nil, func(c *Config) { c.BaseURL, c.TLS = srv.URL, files })
 	clock := newClock()
@@ -126,7 +82,11 @@ func TestTLSWithReload(t *testing.T) {
 	}
 	client("third one")
 	title("third one")
-	write(t, files.CAFile, newAuthority(t, "other").pem+"\n")
+	other, err := testkit.NewAuthority("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, files.CAFile, string(other.PEM)+"\n")
 	clock.forward(2 * time.Second)
 	failed(t, f, t.Context(), FailureUpstream, "tls")
 	plain := newFixture(t, serveJSON("{}"), func(c *Config) { c.BaseURL = strings.Replace(c.BaseURL, "http:", "https:", 1) })
