@@ -48,7 +48,7 @@ func purge(do func(ctx context.Context, kind, account string) (PurgeReply, error
 			http.Error(w, PurgeFailed(reply, err), http.StatusBadGateway)
 			return
 		}
-		answer(w, reply)
+		answer(w, http.StatusOK, reply)
 	}
 }
 
@@ -74,15 +74,4 @@ func decode(r *http.Request, into any) error {
 		return errors.New("more than one value")
 	}
 	return nil
-}
-
-func answer(w http.ResponseWriter, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // a caller that left; nobody to tell
 }

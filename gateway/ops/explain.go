@@ -139,7 +139,7 @@ func explain(do func(context.Context, ExplainRequest) (Explanation, error)) http
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		default:
-			answer(w, x)
+			answer(w, http.StatusOK, x)
 		}
 	}
 }

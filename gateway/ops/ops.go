@@ -1,9 +1,10 @@
-// Package ops is the second listener: health, metrics and profiles for those
-// who run the gateway. Nothing of it is on the public listener.
+// Package ops serves the second listener: health, metrics, profiles, purges,
+// explanations and the console, for those who run the gateway.
 package ops
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,8 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"inquiry-gateway/gateway/ops/console"
 )
 
 // Options are the parts of the ops listener.
@@ -25,9 +24,9 @@ type Options struct {
 	// Sessions guard everything but /livez and /readyz, which probes read and
 	// which say nothing of callers. Nil lets in everybody who asks for a name of
 	// this machine.
-	Sessions *console.Sessions
-	// Console is the page at "/"; it asks for the token by itself. Nil: none.
-	Console http.Handler
+	Sessions *Sessions
+	// Console is the page at "/". Nil: none.
+	Console Console
 	// Purge makes the lists of a kind or of an account unservable over the
 	// fleet and returns their new epoch. With an error, what is set of the reply
 	// was reached all the same. Nil: /ops/purge is not there.
@@ -45,44 +44,48 @@ type Options struct {
 	Logger *slog.Logger // nil: slog.Default
 }
 
+// Readiness is what /readyz answers.
+type Readiness struct {
+	// Status is ready, degraded (serving, but a part is away) or draining.
+	Status string `json:"status"`
+	// Parts tells the state of each part by name.
+	Parts map[string]string `json:"parts,omitempty"`
+}
+
+// The states of Readiness.
+const (
+	StatusReady    = "ready"
+	StatusDegraded = "degraded"
+	StatusDraining = "draining"
+)
+
 // New builds the ops listener's handler.
 func New(opts Options) http.Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	guarded := http.NewServeMux()
-	guarded.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelError),
-	}))
-	guarded.HandleFunc("GET /debug/pprof/", pprof.Index)
-	guarded.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	guarded.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	guarded.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	guarded.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	if opts.Purge != nil {
-		guarded.Handle("POST /ops/purge", purge(opts.Purge))
-	}
-	if opts.TTL != nil {
-		guarded.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, opts.TTL()) })
-	}
-	if opts.Explain != nil {
-		guarded.Handle("GET /ops/explain", explain(opts.Explain))
-	}
-	if opts.Config != nil {
-		guarded.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/yaml")
-			_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
-		})
-	}
-
+	guarded := opts.guarded()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", livez)
-	mux.Handle("GET /readyz", readyz(opts.Ready))
-	mux.Handle("/", requireToken(opts.Sessions, guarded))
+	// /livez asks no part: a restart cures neither Redis nor the legacy system.
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, "ok\n") // the prober left; nobody to tell
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		state, code := opts.Ready(), http.StatusOK
+		if state.Status == StatusDraining {
+			code = http.StatusServiceUnavailable
+		}
+		answer(w, code, state)
+	})
 	if opts.Console != nil {
-		mux.Handle("/{$}", opts.Console)
-		mux.Handle("/console/", opts.Console)
+		mux.Handle("/console/assets/", opts.Console) // the sign-in form needs its style sheet
+		mux.Handle("/console/login", opts.Sessions.login(opts.Console))
+		guarded.HandleFunc("POST /console/logout", opts.Sessions.logout)
+		guarded.Handle("/{$}", opts.Console)
+		guarded.Handle("/console/", opts.Console)
 	}
+	mux.Handle("/", opts.Sessions.guard(opts.Console, guarded))
 	// A page of another origin must not be able to purge through the browser of
 	// somebody who may.
 	protected := http.NewCrossOriginProtection().Handler(mux)
@@ -96,17 +99,44 @@ func New(opts Options) http.Handler {
 	})
 }
 
-// requireToken lets in who carries the token or is signed in at the console.
-func requireToken(sessions *console.Sessions, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !sessions.Authorized(r) {
-			if r.Header.Get("Authorization") != "" && !sessions.Wrong.Delay(w, r) {
-				return
-			}
-			w.Header().Set("WWW-Authenticate", `Bearer realm="ops"`)
-			http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// guarded has the routes that want the token.
+func (opts Options) guarded() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelError),
+	}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if opts.Purge != nil {
+		mux.Handle("POST /ops/purge", purge(opts.Purge))
+	}
+	if opts.TTL != nil {
+		mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
+	}
+	if opts.Explain != nil {
+		mux.Handle("GET /ops/explain", explain(opts.Explain))
+	}
+	if opts.Config != nil {
+		mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/yaml")
+			_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
+		})
+	}
+	return mux
+}
+
+// answer writes v as JSON.
+func answer(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // a caller that left; nobody to tell
 }

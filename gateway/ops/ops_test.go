@@ -7,15 +7,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"inquiry-gateway/gateway/ops/console"
 )
 
 func listener(token string, state Readiness) http.Handler {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."})
 	registry.MustRegister(counter)
-	return New(Options{Gatherer: registry, Ready: func() Readiness { return state }, Sessions: console.NewSessions(token, nil)})
+	return New(Options{Gatherer: registry, Ready: func() Readiness { return state }, Sessions: NewSessions(token, nil)})
 }
 
 func ask(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {

@@ -61,7 +61,7 @@ type App struct {
 	accounts *console.TopAccounts
 	console  *console.Console
 	rate     *rate.Limiter
-	sessions *console.Sessions // of the ops listener
+	sessions *ops.Sessions // of the ops listener
 	current  atomic.Pointer[generation]
 	reloads  *reloader
 	draining atomic.Bool
@@ -119,8 +119,8 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	a.reloads = newReloader(cfg, a.opts.PollFiles, a.registry)
 	a.panics = newPanics(a.registry)
-	a.sessions = console.NewSessions("", nil) // until takeOver knows the token
-	a.sessions.Wrong = console.NewWrongTokens(a.opts.Logger, a.registry)
+	a.sessions = ops.NewSessions("", nil) // until takeOver knows the token
+	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
 		return err
@@ -195,14 +195,14 @@ func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), Sessions: a.sessions, TTL: ttl, TopAccounts: a.accounts, Version: a.opts.Version,
+		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TTL: true, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
-	// Profiles and the console's stream take as long as they are asked to, so the
+	// Profiles take as long as they are asked to, so the
 	// ops listener's writes have no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console.Handler(), Logger: a.opts.Logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)

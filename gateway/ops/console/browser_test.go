@@ -2,10 +2,7 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -18,27 +15,28 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"inquiry-gateway/gateway/browsertest"
+	"inquiry-gateway/gateway/ops"
 )
 
-// served is a console on a server as the ops listener is one: with a guard
-// against other origins, a read timeout, and no write timeout. Explanations and
-// purges are those of a stand-in.
+// served is a console on a real ops listener, with the sessions and the other
+// endpoints of package ops.
 type served struct {
-	base    string
-	console *Console
-	feed    *feed
-	purged  func() []string
-	stop    func() // ends Run
+	base     string
+	console  *Console
+	feed     *feed
+	sessions *ops.Sessions
+	purged   func() []ops.PurgeRequest
+	stop     func() // ends Run
 }
 
-func serve(t *testing.T, token string) *served {
+func serve(t *testing.T) *served {
 	t.Helper()
-	s := &served{feed: newFeed()}
-	at, top, sessions := &clock{}, NewTopAccounts(64), NewSessions(token, nil)
+	s := &served{feed: newFeed(), sessions: ops.NewSessions("", nil)}
+	at, top := &clock{}, NewTopAccounts(64)
 	for i := range 3000 {
 		top.Filled(fmt.Sprintf("account-%d", i%7*(i%3)))
 	}
-	c, err := New(Options{Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, Sessions: sessions, Now: at.now, TTL: sampleReport})
+	c, err := New(Options{Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, CanLogout: s.sessions.Guarded, Now: at.now, TTL: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,47 +45,37 @@ func serve(t *testing.T, token string) *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
-	mux := http.NewServeMux()
-	mux.Handle("/", c.Handler())
-	s.control(mux, sessions)
-	server := httptest.NewUnstartedServer(http.NewCrossOriginProtection().Handler(mux))
-	server.Config.ReadTimeout = 10 * time.Second
-	server.Start()
+	server := httptest.NewServer(ops.New(s.options()))
 	s.base = server.URL
 	s.stop = func() { cancel(); <-done }
 	t.Cleanup(func() { s.stop(); server.Close() })
 	return s
 }
 
-// control adds what package ops has beside the console.
-func (s *served) control(mux *http.ServeMux, sessions *Sessions) {
+// options are those of an ops listener that explains and purges for show.
+func (s *served) options() ops.Options {
 	var mu sync.Mutex
-	var purged []string
-	s.purged = func() []string {
+	var purged []ops.PurgeRequest
+	s.purged = func() []ops.PurgeRequest {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]string(nil), purged...)
+		return slices.Clone(purged)
 	}
-	mux.HandleFunc("GET /ops/explain", func(w http.ResponseWriter, r *http.Request) {
-		if q := r.URL.Query(); q.Get("account") == "" || !sessions.Authorized(r) {
-			http.Error(w, "send either key_id, or account and kind", http.StatusBadRequest)
-			return
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"prediction": map[string]any{"outcome": "<hit>", "text": "would be answered from the cache"}, "query": r.URL.RawQuery,
-			"scopes": []string{"inquiries:read"}, "retry_at": nil, "paid_access": true, "none": []int{},
-		})
-	})
-	mux.HandleFunc("POST /ops/purge", func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		if purged = append(purged, string(body)); !sessions.Authorized(r) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, `{"epoch":42}`)
-	})
+	return ops.Options{
+		Gatherer: s.feed.registry, Console: s.console, Sessions: s.sessions, TTL: sampleReport,
+		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
+			return ops.Explanation{
+				Account: want.Account, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},
+				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true}, Upstream: ops.UpstreamState{Drift: []ops.Drift{}},
+			}, nil
+		},
+		Purge: func(_ context.Context, kind, account string) (ops.PurgeReply, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			purged = append(purged, ops.PurgeRequest{Kind: kind, Account: account})
+			return ops.PurgeReply{Epoch: 42}, nil
+		},
+	}
 }
 
 type estimate struct {
@@ -154,14 +142,17 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 
 const overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
 
-// At the widths of a desk and of a telephone, light and dark, the page draws its
-// charts, shows what /metrics says, and stays silent.
+// One gateway and one browser for all that people see.
 func TestConsoleInABrowser(t *testing.T) {
+	s := serve(t)
+	ctx, complaints := browsertest.Open(t, s.base)
 	for _, width := range []int64{1280, 390} {
 		for _, scheme := range []string{"light", "dark"} {
-			t.Run(fmt.Sprint(scheme, width), func(t *testing.T) { lookAt(t, width, scheme) })
+			t.Run(fmt.Sprint(scheme, width), func(t *testing.T) { testPage(t, ctx, s, complaints, width, scheme) })
 		}
 	}
+	t.Run("forms", func(t *testing.T) { testForms(t, ctx, s, complaints) })
+	t.Run("trouble", func(t *testing.T) { testTrouble(t, ctx, s, complaints) }) // last: it ends the figures
 }
 
 // dangling lists what refers to an element of the page that is not there.
@@ -174,9 +165,9 @@ const unnamed = `[...document.querySelectorAll(".chart")].filter(c => { const d 
 // said is what the page shows of the figures, by the names that they have in the data.
 const said = `Object.fromEntries([["failed", "answers.failed"], ["answers", "answers"]].map(([tile, name]) => [name, document.querySelector("[data-tile=" + tile + "] .value").textContent.replaceAll(",", "")]))`
 
-func lookAt(t *testing.T, width int64, scheme string) {
-	s := serve(t, "")
-	ctx, complaints := browsertest.Open(t, s.base)
+// At the widths of a desk and of a telephone, light and dark, the page draws its
+// charts, shows what /metrics says, and stays silent.
+func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []string, width int64, scheme string) {
 	var refused, lost, poor, readouts, checks []string
 	var wide, marks int
 	var title, accounts string
@@ -186,7 +177,7 @@ func lookAt(t *testing.T, width int64, scheme string) {
 		chromedp.EmulateViewport(width, 900), colors(scheme),
 		chromedp.Navigate(s.base+"/"),
 		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
-		until(`performance.now() > 2500`), // an event has come
+		until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
 		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),
@@ -198,7 +189,7 @@ func lookAt(t *testing.T, width int64, scheme string) {
 		browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
 		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](said)),
 		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
-		keep(func() { known = s.console.state(false) }),
+		keep(func() { known = s.console.state() }),
 	)
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
@@ -235,3 +226,144 @@ const synced = `(() => {
   over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.left + at.width / 2, clientY: at.top + 20, bubbles: true }));
   return [...document.querySelectorAll("#chart-grid .readout")].map(e => e.textContent.slice(0, 8));
 })()`
+
+// press follows a link or a button with the keyboard: a pointer might miss what
+// moves while charts are drawn.
+func press(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent("\r"))
+}
+
+// With a token: sign in with the keyboard alone, explain, purge after a
+// question, sign out.
+func testForms(t *testing.T, ctx context.Context, s *served, complaints func() []string) {
+	before := len(complaints())
+	s.sessions.SetToken("s3cret")
+	defer s.sessions.SetToken("")
+	var wrong, answer, question, epoch string
+	var refused, narrow []int
+	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {
+		var refusedNow []string
+		var wide int
+		return chromedp.Steps(
+			browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
+			browsertest.Into(&refusedNow, chromedp.Evaluate[[]string](`window.refused`)),
+			keep(func() { refused = append(refused, len(refusedNow)); *dst = append(*dst, wide) }),
+		)
+	}
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(390, 900), colors("dark"),
+		chromedp.Navigate(s.base+"/"),
+		browsertest.Screenshot("login-dark-390"), measure(&narrow),
+		until(`document.activeElement.id === "token"`),
+		chromedp.KeyEvent("not the token\r"),
+		until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
+		browsertest.Into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
+		chromedp.KeyEvent("s3cret\r"),
+		until(`document.querySelector("#status.on")`),
+		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
+		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
+		press(`#explain button`),
+		until(`document.querySelector("#answer dl")`),
+		browsertest.Into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
+		browsertest.Screenshot("explained-dark-390"), measure(&narrow),
+		chromedp.EmulateViewport(1280, 900), colors("light"),
+		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
+		until(`document.getElementById("confirm").open`),
+		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`#confirm-title`))),
+		browsertest.Screenshot("confirm-light-1280"), measure(&narrow),
+	)
+	if err == nil && len(s.purged()) > 0 {
+		t.Errorf("purged before the question was answered: %+v", s.purged())
+	}
+	if err == nil {
+		err = chromedp.Do(ctx,
+			press(`button.danger`),
+			until(`document.getElementById("epoch")`),
+			browsertest.Into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
+			browsertest.Screenshot("purged-light-1280"), measure(&narrow),
+			press(`header form button`),
+			until(`document.getElementById("token")`),
+		)
+	}
+	if err != nil {
+		t.Fatalf("%v; the browser complained: %q", err, complaints())
+	}
+	if !strings.Contains(wrong, "not the token") || !strings.Contains(answer, "would be answered from the cache") || !strings.Contains(answer, "acme") || !strings.Contains(answer, "<hit>") || !strings.Contains(question, "account acme?") || epoch != "42" {
+		t.Errorf("wrong token: %q, explained: %q, question: %q, epoch %q", wrong, answer, question, epoch)
+	}
+	if got := s.purged(); len(got) != 1 || got[0] != (ops.PurgeRequest{Account: "acme"}) {
+		t.Errorf("purged %+v", got)
+	}
+	for i := range narrow {
+		if narrow[i] > 0 || refused[i] > 0 {
+			t.Errorf("page %d is %d pixels too wide, with %d violations of its policy", i, narrow[i], refused[i])
+		}
+	}
+	for _, c := range complaints()[before:] {
+		if !strings.Contains(c, "401 (Unauthorized)") { // the pages that ask for the token
+			t.Errorf("complaint %q", c)
+		}
+	}
+}
+
+// When things go wrong the page says so, in words; it can be held still, and it
+// says when its own figures are old.
+func testTrouble(t *testing.T, ctx context.Context, s *served, complaints func() []string) {
+	s.feed.gauge("upstream_breaker_state", 2, "buyer")
+	s.feed.gauge("redis_breaker_state", 2)
+	s.feed.count("upstream_foreign_records_total", 3, "seller")
+	s.feed.count("upstream_requests_total", 40, "seller", "timeout")
+	s.feed.count("http_requests_total", 40000, "buyer_inquiries", "503")
+	s.feed.count("http_errors_total", 40000, "buyer_inquiries", "upstream_unavailable")
+	s.feed.count("cache_lookups_total", 400, "buyer", "stale-error", "local")
+	var all, title, lostTitle, chapter string
+	var held, later string
+	const headline = `document.getElementById("headline").innerText`
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(1280, 900), colors("dark"),
+		chromedp.Navigate(s.base+"/"),
+		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 3`),
+		browsertest.Into(&all, chromedp.Evaluate[string](`document.getElementById("now").innerText`)),
+		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
+		browsertest.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#incident a").getAttribute("href")`)),
+		browsertest.Screenshot("trouble-dark-1280"),
+		chromedp.EmulateViewport(390, 900), colors("light"),
+		browsertest.Screenshot("trouble-light-390"),
+		press(`#pause`),
+		until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
+		keep(func() { s.feed.count("canary_checks_total", 1, "buyer", "cross_read", "failed") }),
+		until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
+		browsertest.Into(&held, chromedp.Evaluate[string](headline)),
+		press(`#pause`),
+		until(headline+`.includes("Cross-read")`),
+		browsertest.Into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
+		keep(s.stop),
+		until(`document.querySelector("#status.lost")`),
+		browsertest.Into(&lostTitle, chromedp.Evaluate[string](`document.title`)),
+		browsertest.Screenshot("lost-light-390"),
+	)
+	if err == nil {
+		err = chromedp.Do(ctx,
+			chromedp.Navigate(s.base+"/"+chapter),
+			until(`document.querySelector(":target h2").textContent === "InquiryGatewayForeignRecords"`),
+			browsertest.Screenshot("runbook-light-390"),
+		)
+	}
+	if err != nil {
+		t.Fatalf("%v; the browser complained: %q", err, complaints())
+	}
+	for _, want := range []string{
+		"Foreign records since ", "3 seller records of another account", "40,000 answers failed in the last 5 min", "503 upstream_unavailable (40,000)", "lists older than their TTL",
+		"Problem", "breaker of the buyer lists is open", "Redis is down", "Notice", "Runbook: InquiryGatewayBreakerOpen",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	if title != "✖ Foreign records – inquiry gateway" || !strings.Contains(lostTitle, "No fresh figures") {
+		t.Errorf("titles %q, %q", title, lostTitle)
+	}
+	if !strings.Contains(held, "Foreign records") || later != "Live" {
+		t.Errorf("held still it changed to %s; afterwards it is %q", held, later)
+	}
+}

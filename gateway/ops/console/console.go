@@ -1,18 +1,23 @@
-// Package console is the page for those on call: what is broken now, whom it
-// hits and since when; what the gateway did in the last hour; what another TTL
-// would do; why a request is answered as it is; and a purge. It reads the same
-// metrics that /metrics shows and keeps a bounded history of them in memory.
+// Package console shows those on call what is broken now, whom it hits and since
+// when, and what the gateway did in the last hour.
 //
-// The page is drawn in the browser, from the JSON of one endpoint and one
-// stream. Explanations and purges go to the endpoints of package ops.
+// It reads the metrics that /metrics shows and keeps a bounded history of them in
+// memory. The page is drawn in the browser from JSON. Explanations, purges and the
+// what-if report come from the endpoints of package ops.
 package console
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"html/template"
+	"io/fs"
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,16 +26,23 @@ import (
 // shownTop is how many accounts the page shows.
 const shownTop = 10
 
+//go:embed assets pages
+var files embed.FS
+
+// policy lets the page load its own files, ask its own host, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
 // Options are what a Console shows. Only Gatherer is required; the part of the
-// page that belongs to another one is left out where that is nil.
+// page that belongs to another one is left out where that is zero.
 type Options struct {
 	// Gatherer gives the metrics, those of /metrics. It is asked every 2 seconds.
 	Gatherer prometheus.Gatherer
-	// Sessions guards the console. Nil lets everybody in.
-	Sessions *Sessions
-	// TTL gives the what-if report: ttllab.Report, or anything with its JSON. It
-	// is asked when a page is loaded and every 16 seconds while one is open.
-	TTL func() any
+	// TTL shows the what-if report of /ops/ttl.
+	TTL bool
+	// CanLogout tells whether there are sessions that can be ended. Nil: there are
+	// none.
+	CanLogout func() bool
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
@@ -40,13 +52,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Console is the page and the sampler behind it. Its methods are safe for
-// concurrent use.
+// Console is the page and the sampler behind it. It serves "/" and everything
+// below "/console/" to everybody: package ops decides who gets that far. Its
+// methods are safe for concurrent use.
 type Console struct {
 	opts    Options
 	sampler *sampler
-	hub     *hub
-	site    site
+	assets  map[string]string // path in the URL, which holds a hash of the content -> embedded file
 	pages   *template.Template
 	mux     *http.ServeMux
 }
@@ -59,20 +71,72 @@ func New(opts Options) (*Console, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), hub: newHub(), mux: http.NewServeMux()}
-	var err error
-	if c.site, err = newSite(); err == nil {
-		c.pages, err = c.site.templates()
+	if opts.CanLogout == nil {
+		opts.CanLogout = func() bool { return false }
 	}
+	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), assets: map[string]string{}, mux: http.NewServeMux()}
+	urls := map[string]string{}
+	err := fs.WalkDir(files, "assets", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := fs.ReadFile(files, file)
+		sum := sha256.Sum256(body)
+		url := "console/assets/" + hex.EncodeToString(sum[:6]) + "-" + path.Base(file)
+		c.assets["/"+url], urls[path.Base(file)] = file, url
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	asset := func(file string) string { return urls[file] }
+	if c.pages, err = template.New("").Funcs(template.FuncMap{"asset": asset}).ParseFS(files, "pages/*.html"); err != nil {
+		return nil, err
+	}
 	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", c.page("")) })
-	c.mux.HandleFunc("GET /console/data", c.data)
-	c.mux.HandleFunc("GET /console/stream", c.stream)
+	c.mux.HandleFunc("GET /console/data", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"history": c.sampler.history(), "state": c.state()})
+	})
+	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.state()) })
 	c.mux.HandleFunc("GET /console/runbook", c.runbook)
-	c.mux.HandleFunc("POST /console/logout", c.logout)
+	c.mux.HandleFunc("GET /console/assets/", c.asset)
 	return c, nil
+}
+
+// ServeHTTP answers one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	c.mux.ServeHTTP(w, r)
+}
+
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
+
+// SignIn answers with the form that asks for the token. root is the way from the
+// page to "/", and failed says that a wrong token was sent.
+func (c *Console) SignIn(w http.ResponseWriter, root string, failed bool) {
+	secure(w.Header())
+	c.write(w, http.StatusUnauthorized, "login", struct {
+		Root   string
+		Failed bool
+	}{root, failed})
+}
+
+// asset serves a file that pages refer to. Its name changes with its content.
+func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
+	file, ok := c.assets[r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "max-age=31536000, immutable")
+	http.ServeFileFS(w, r, files, file)
 }
 
 // page is what every page of somebody who is let in shows.
@@ -87,7 +151,7 @@ type page struct {
 type parts struct{ TTL, Accounts bool }
 
 func (c *Console) page(root string) page {
-	return page{root, c.opts.Version, c.opts.Sessions.Guarded(), parts{c.opts.TTL != nil, c.opts.TopAccounts != nil}}
+	return page{root, c.opts.Version, c.opts.CanLogout(), parts{c.opts.TTL, c.opts.TopAccounts != nil}}
 }
 
 // write renders whole before the status goes out.
@@ -102,38 +166,19 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(b.Bytes()) // the browser left; nobody to tell
 }
 
-// Handler serves "/" and everything under "/console/". It lets in whom
-// Options.Sessions lets in and shows others a form to sign in, so it stands
-// beside the handlers that want a bearer token, not behind them. It counts on
-// http.CrossOriginProtection around it.
-func (c *Console) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header())
-		switch {
-		case c.site.serve(w, r): // the sign-in form needs its style sheet
-		case r.URL.Path == "/console/login" && c.opts.Sessions.Guarded():
-			c.login(w, r)
-		case !c.opts.Sessions.Authorized(r):
-			c.refuse(w, r)
-		default:
-			c.mux.ServeHTTP(w, r)
-		}
-	})
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the browser left; nobody to tell
 }
 
-// Run reads the metrics every 2 seconds and tells open pages of it, until ctx
-// ends; then it ends their streams. It is called once.
+// Run reads the metrics every 2 seconds until ctx ends. It is called once.
 func (c *Console) Run(ctx context.Context) {
-	defer c.hub.close()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for {
 		c.sampler.take()
 		if c.opts.TopAccounts != nil {
 			c.opts.TopAccounts.fade(c.opts.Now())
-		}
-		if c.hub.streams.Load() > 0 {
-			c.hub.publish(event(c.state(n%ttlEvery == 0)))
 		}
 		select {
 		case <-ctx.Done():

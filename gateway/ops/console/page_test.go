@@ -5,8 +5,11 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/gateway/ops"
 )
 
 // The page is a frame without figures: nothing inline, nothing that a caller or
@@ -37,18 +40,15 @@ func TestPage(t *testing.T) {
 }
 
 func TestAssets(t *testing.T) {
-	c, _ := newConsole(t, Options{Sessions: NewSessions("s3cret", nil)})
-	for name, file := range c.site {
-		w := ask(c, httptest.NewRequest(http.MethodGet, "/"+name, nil))
+	c, _ := newConsole(t, Options{})
+	for name, file := range c.assets {
+		w := ask(c, httptest.NewRequest(http.MethodGet, name, nil))
 		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
 			t.Errorf("%s: %d %v", file, w.Code, w.Header())
 		}
 	}
 	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/assets/../pages/home.html", nil)); w.Code == 200 {
 		t.Error("a template is served")
-	}
-	if w := ask(c, httptest.NewRequest(http.MethodPost, "/"+c.site.url("console.js"), nil)); w.Code != 404 {
-		t.Errorf("POST: %d", w.Code)
 	}
 }
 
@@ -84,5 +84,46 @@ func TestFormat(t *testing.T) {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func post(c http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return ask(c, r)
+}
+
+func TestLogin(t *testing.T) {
+	page, f := newConsole(t, Options{})
+	f.count("http_panics_total", 7)
+	page.sampler.take()
+	c := ops.New(ops.Options{Gatherer: f.registry, Sessions: ops.NewSessions("s3cret", nil), Console: page})
+	for _, path := range []string{"/", "/console/state", "/console/data", "/console/runbook", "/console/nothing"} {
+		for _, accept := range []string{"text/html,*/*", "*/*"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Header.Set("Accept", accept)
+			w := ask(c, r)
+			form := strings.Contains(w.Body.String(), `type="password"`)
+			if w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "panics") || form != (accept != "*/*") {
+				t.Errorf("%s for %s: %d %s", path, accept, w.Code, w.Body)
+			}
+		}
+	}
+	if w := post(c, "/console/login", url.Values{"token": {"s3cre"}}); w.Code != 401 || w.Header().Get("Set-Cookie") != "" {
+		t.Errorf("a wrong token: %d %v", w.Code, w.Header())
+	}
+	w := post(c, "/console/login", url.Values{"token": {"s3cret"}})
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "../" || len(w.Result().Cookies()) != 1 {
+		t.Fatalf("the token: %d %v", w.Code, w.Header())
+	}
+	r := httptest.NewRequest(http.MethodGet, "/console/data", nil)
+	r.AddCookie(w.Result().Cookies()[0])
+	if w := ask(c, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"panics":0`) {
+		t.Errorf("with the session: %d", w.Code)
+	}
+	r = httptest.NewRequest(http.MethodPost, "/console/logout", nil)
+	r.Header.Set("Authorization", "Bearer s3cret")
+	if w := ask(c, r); w.Code != http.StatusSeeOther || w.Result().Cookies()[0].MaxAge >= 0 {
+		t.Errorf("sign out: %d %v", w.Code, w.Header())
 	}
 }

@@ -41,15 +41,15 @@ type sampler struct {
 	last     sums // as gathered
 	samples  []*sample
 	marks    []mark
-	canary   map[string]canaryState // check.kind -> the last result
-	since    map[string]time.Time   // id of a rule -> since when it has something to say
+	canary   map[canaryCase]canaryState // the last results
+	since    map[string]time.Time       // id of a rule -> since when it has something to say
 	incident incident
 }
 
 func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
 	return &sampler{
 		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
-		canary: map[string]canaryState{}, since: map[string]time.Time{},
+		canary: map[canaryCase]canaryState{}, since: map[string]time.Time{},
 	}
 }
 

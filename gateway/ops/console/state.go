@@ -1,9 +1,6 @@
 package console
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // state is everything that an open page shows and that changes with each sample.
 // Times are seconds since 1970, durations are in seconds, shares from 0 to 1.
@@ -16,7 +13,6 @@ type state struct {
 	Canary   []canaryRow         `json:"canary"`
 	Outdated map[string]outdated `json:"outdated"` // by kind; a kind without re-checks is missing
 	Accounts []Account           `json:"accounts,omitempty"`
-	TTL      any                 `json:"ttl,omitempty"` // now and then: the what-if report
 }
 
 // figures are over the last five minutes, or as long as there are samples.
@@ -90,17 +86,11 @@ func (s *sampler) history() map[string]any {
 	return all
 }
 
-// ttlEvery is how often an open page gets a new what-if report.
-const ttlEvery = int(16 * time.Second / sampleEvery)
-
 // state adds what does not come from the metrics.
-func (c *Console) state(withTTL bool) state {
+func (c *Console) state() state {
 	s := c.sampler.state()
 	if c.opts.TopAccounts != nil {
 		s.Accounts = c.opts.TopAccounts.top(shownTop)
-	}
-	if withTTL && c.opts.TTL != nil {
-		s.TTL = c.opts.TTL()
 	}
 	return s
 }

@@ -1,15 +1,16 @@
 // Keeps the page live: all data comes from console/data, then one state after
-// another from console/stream. Explanations and purges go to /ops.
+// another from console/state. Explanations, purges and the TTL report are of /ops.
 (() => {
   "use strict";
   const { el, show, clock, panels, charts: makeCharts } = window.gateway;
   const byId = (id) => document.getElementById(id);
   const kept = 3600; // seconds
-  const lostAfter = 6500; // milliseconds without a state, of which one comes every 2 seconds
+  const lostAfter = 6500; // milliseconds without a new state, of which there is one every 2 seconds
+  const maxGap = 7; // seconds between two states of the history
 
   const view = { history: { t: [] }, marks: [], span: kept };
   const charts = makeCharts(byId("chart-grid"), view);
-  let state = null, loaded = false, paused = false, lastEvent = Date.now(), lost = false;
+  let state = null, paused = false, lastEvent = Date.now(), lost = false;
 
   function say(text, kind) {
     if (byId("status").textContent !== text) byId("status").textContent = text;
@@ -27,7 +28,7 @@
   }
 
   function take(next) {
-    if (next === null || (state && next.t < state.t)) return;
+    if (state && next.t < state.t) return;
     if (next.t > (state?.t ?? 0)) {
       lastEvent = Date.now();
       lost = false;
@@ -38,7 +39,7 @@
       for (const [name, value] of Object.entries(next.point)) (view.history[name] ??= []).push(value);
       while (view.history.t[0] < next.t - kept) for (const column of Object.values(view.history)) column.shift();
     }
-    state = { ...next, ttl: next.ttl ?? (paused ? state?.ttl : undefined) };
+    state = next;
     draw();
   }
 
@@ -50,20 +51,29 @@
     view.history = all.history;
     view.marks = all.state.marks ?? [];
     charts.build();
-    loaded = true;
     take(all.state);
   }
 
-  function connect() {
-    const source = new EventSource("console/stream");
-    source.addEventListener("open", () => { load().catch(() => {}); }); // the status says that the connection is lost
-    source.addEventListener("message", (e) => { if (loaded) take(JSON.parse(e.data)); });
-    source.addEventListener("error", () => {
-      if (source.readyState !== EventSource.CLOSED) return;
-      load().catch(() => {});
-      setTimeout(connect, 5000); // refused: the browser does not try again by itself
-    });
+  // poll asks for the newest state. After a gap, as a hidden page has them, it asks
+  // for all the history again.
+  async function poll() {
+    const answer = await fetch("console/state");
+    if (answer.status === 401) { location.reload(); return; } // the session has ended
+    if (!answer.ok) return;
+    const next = await answer.json();
+    if (next.t - (view.history.t.at(-1) ?? 0) > maxGap) await load();
+    else take(next);
   }
+
+  async function pollTTL() {
+    if (!byId("ttl-grid") || !state || paused) return;
+    const answer = await fetch("ops/ttl");
+    if (answer.ok) panels.ttl(await answer.json(), state.outdated);
+  }
+
+  // every runs a poll now and then again after each pause. The status says that the
+  // connection is lost where it fails.
+  const every = (milliseconds, run) => run().catch(() => {}).then(() => setTimeout(every, milliseconds, milliseconds, run));
 
   byId("pause").addEventListener("click", () => {
     paused = !paused;
@@ -135,5 +145,8 @@
     }
   });
 
-  connect();
+  load().catch(() => {}).then(() => {
+    every(2000, poll);
+    every(16000, pollTTL);
+  });
 })();

@@ -141,7 +141,6 @@
       canary(state.canary);
       accounts(state.accounts);
       marks(state.marks);
-      if (state.ttl) ttl(state.ttl, state.outdated);
     },
     lost(since) {
       incident({ level: "bad", name: "No fresh figures", text: "The console gets nothing from the gateway. What stands below is old.", since, hit: "", get: "", chapter: "InquiryGatewayDown", evidence: [] }, Date.now() / 1000);

@@ -1,4 +1,4 @@
-package console
+package ops
 
 import (
 	"log/slog"
@@ -41,9 +41,9 @@ func NewWrongTokens(logger *slog.Logger, reg prometheus.Registerer) *WrongTokens
 	return t
 }
 
-// Delay waits before the refusal of a wrong token. It has answered itself where it
-// returns false, because too many wait already.
-func (t *WrongTokens) Delay(w http.ResponseWriter, r *http.Request) bool {
+// delay waits before the refusal of a wrong token. If it returns false it has
+// answered itself, because too many wait already.
+func (t *WrongTokens) delay(w http.ResponseWriter, r *http.Request) bool {
 	if t == nil {
 		return true
 	}

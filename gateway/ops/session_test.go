@@ -1,4 +1,4 @@
-package console
+package ops
 
 import (
 	"crypto/tls"
@@ -46,19 +46,19 @@ func TestWhoIsAuthorized(t *testing.T) {
 		"the token as cookie": {withCookie("s3cret"), false},
 		"empty":               {withCookie(""), false},
 	} {
-		if got := s.Authorized(c.r); got != c.want {
+		if got := s.authorized(c.r); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	at = at.Add(sessionLifetime - time.Second)
-	if !s.Authorized(withCookie(good)) {
+	if !s.authorized(withCookie(good)) {
 		t.Error("the session ended before its time")
 	}
 	at = at.Add(time.Second)
-	if s.Authorized(withCookie(good)) {
+	if s.authorized(withCookie(good)) {
 		t.Error("the session outlives its time")
 	}
-	if !NewSessions("", nil).Authorized(request()) {
+	if !NewSessions("", nil).authorized(request()) {
 		t.Error("without a token nobody is let in")
 	}
 }
