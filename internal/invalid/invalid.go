@@ -26,6 +26,13 @@ func (p *Problems) Add(field, format string, args ...any) {
 	*p = append(*p, &Error{field, fmt.Sprintf(format, args...)})
 }
 
+// AddIf is Add where bad holds.
+func (p *Problems) AddIf(bad bool, field, format string, args ...any) {
+	if bad {
+		p.Add(field, format, args...)
+	}
+}
+
 // Within notes a duration that is not in the range.
 func (p *Problems) Within(field string, d, least, most time.Duration) {
 	if d < least || d > most {
