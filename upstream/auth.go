@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"net/url"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // AuthConfig says how the gateway identifies itself to the legacy system.
@@ -46,7 +48,7 @@ type credentials interface {
 
 // check reports keys that a type of credentials needs and lacks, or that it
 // would ignore: an ignored secret is a mistake somebody will look for.
-func (a AuthConfig) check(p *problems) {
+func (a AuthConfig) check(p *invalid.Problems) {
 	needs := map[string][]string{
 		authNone: nil, authBasic: {"username", "password_file"}, authBearer: {"token_file"}, authHeader: {"header", "value_file"},
 		authOAuth2: {"token_url", "client_id", "client_secret_file"},
@@ -56,7 +58,7 @@ func (a AuthConfig) check(p *problems) {
 		kind = authNone
 	}
 	if _, ok := needs[kind]; !ok {
-		p.add("auth.type", "%q is none of none, basic, bearer, header, oauth2_client_credentials", a.Type)
+		p.Add("auth.type", "%q is none of none, basic, bearer, header, oauth2_client_credentials", a.Type)
 		return
 	}
 	needed := map[string]bool{}
@@ -67,16 +69,16 @@ func (a AuthConfig) check(p *problems) {
 	for name, set := range a.keys() {
 		switch {
 		case needed[name] && !set:
-			p.add("auth."+name, "missing: type %s needs it", kind)
+			p.Add("auth."+name, "missing: type %s needs it", kind)
 		case set && !needed[name] && !optional[name]:
-			p.add("auth."+name, "has no meaning with type %s; remove it", kind)
+			p.Add("auth."+name, "has no meaning with type %s; remove it", kind)
 		}
 	}
 	if a.Header != "" && !validHeader(a.Header, "") {
-		p.add("auth.header", "not a valid name of an HTTP header")
+		p.Add("auth.header", "not a valid name of an HTTP header")
 	}
 	if u, err := url.Parse(a.TokenURL); a.TokenURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		p.add("auth.token_url", "must be an absolute http or https URL")
+		p.Add("auth.token_url", "must be an absolute http or https URL")
 	}
 }
 
@@ -94,7 +96,7 @@ func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, opts Op
 	secret := func(field, path string) (*secretFile, error) {
 		s := &secretFile{path: path, now: opts.Now}
 		if _, err := s.get(); err != nil {
-			return nil, &fieldError{"auth." + field, "the secret cannot be read: " + err.Error()}
+			return nil, mistake("auth."+field, "the secret cannot be read: %v", err)
 		}
 		return s, nil
 	}

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/internal/sample"
 )
 
 // clock is a time that only a test moves.
@@ -90,10 +93,10 @@ func TestSecretFileRefuses(t *testing.T) {
 			t.Errorf("%.10q: %v", text, err)
 		}
 	}
-	cfg := configFrom(t, mappingYAML)
+	cfg := configFrom(t, sample.YAML)
 	cfg.Auth = AuthConfig{Type: "bearer", TokenFile: filepath.Join(t.TempDir(), "none")}
 	_, err := New(cfg, Options{})
-	var field *fieldError
+	var field *invalid.Error
 	if !errors.As(err, &field) || field.Field() != "auth.token_file" {
 		t.Errorf("got %v", err)
 	}
@@ -106,11 +109,11 @@ func TestAuthConfig(t *testing.T) {
 		"{type: oauth2_client_credentials, token_url: legacy, client_id: a, client_secret_file: f}": "auth.token_url",
 		"{type: oauth2_client_credentials, client_id: a, client_secret_file: f, params: {x: y}}":    "auth.token_url",
 	} {
-		if found := fieldsOf(t, configFrom(t, mappingYAML+"auth: "+auth+"\n").Validate()); found[where] == "" {
+		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); found[where] == "" {
 			t.Errorf("%s: %v", auth, found)
 		}
 	}
-	found := fieldsOf(t, configFrom(t, mappingYAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n").Validate())
+	found := wrongIn(t, sample.YAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n")
 	if found["headers.X-Key"] == "" {
 		t.Errorf("the same header twice: %v", found)
 	}

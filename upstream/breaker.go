@@ -19,7 +19,7 @@ import (
 // the caller already gets an error of its own for it. A caller who left, and a
 // request that was not made, count for nothing.
 type breaker struct {
-	cb        *gobreaker.CircuitBreaker[struct{}]
+	cb        *gobreaker.CircuitBreaker[answer]
 	openFor   time.Duration
 	openUntil atomic.Int64 // Unix nanoseconds
 	untold    atomic.Bool  // it has opened and the fleet does not know yet
@@ -33,7 +33,7 @@ const buckets = 10
 func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *breaker {
 	b := &breaker{openFor: cfg.OpenFor}
 	m.state.Set(0)
-	b.cb = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+	b.cb = gobreaker.NewCircuitBreaker[answer](gobreaker.Settings{
 		Name:         kind,
 		MaxRequests:  1,
 		Interval:     cfg.Window,
@@ -88,18 +88,20 @@ func judge(err error) fleet.Verdict {
 }
 
 // do runs call unless the breaker is open.
-func (b *breaker) do(call func() error) error {
-	_, err := b.cb.Execute(func() (struct{}, error) { return struct{}{}, call() })
+func (b *breaker) do(call func() (answer, error)) (answer, error) {
+	a, err := b.cb.Execute(call)
 	switch {
 	case err == nil:
-		return nil
+		return a, nil
 	case errors.Is(err, gobreaker.ErrOpenState):
-		return b.refusal(err, b.retryAfter())
+		return a, b.refusal(err, b.retryAfter())
 	case errors.Is(err, gobreaker.ErrTooManyRequests): // another caller's probe is under way
-		return b.refusal(err, time.Second)
+		return a, b.refusal(err, time.Second)
 	}
-	return err
+	return a, err
 }
+
+func (b *breaker) state() gobreaker.State { return b.cb.State() }
 
 func (b *breaker) refusal(cause error, retryAfter time.Duration) *Error {
 	return &Error{Failure: FailureUnavailable, Reason: reasonBreaker, RetryAfter: retryAfter, Err: cause}
@@ -111,10 +113,10 @@ var errFleetBreaker = errors.New("another node's breaker is open")
 // enter asks the fleet whether the endpoint may be called now. While this node's
 // own breaker is open the fleet is not asked: a probe could not be made.
 func (c *Client) enter(ctx context.Context, e *endpoint) (fleet.Ticket, error) {
-	if e.breaker.cb.State() == gobreaker.StateOpen {
+	if e.breaker.state() == gobreaker.StateOpen {
 		return fleet.Ticket{}, e.breaker.refusal(gobreaker.ErrOpenState, e.breaker.retryAfter())
 	}
-	t, wait, ok := c.fleet.Enter(ctx, e.plan.kind, c.timeout)
+	t, wait, ok := c.fleet.Enter(ctx, e.plan.Kind, c.cfg.Timeout)
 	if !ok {
 		return t, &Error{Failure: FailureUnavailable, Reason: reasonFleet, RetryAfter: wait, Err: errFleetBreaker}
 	}
@@ -124,7 +126,7 @@ func (c *Client) enter(ctx context.Context, e *endpoint) (fleet.Ticket, error) {
 // leave tells the fleet how a call went, and of a breaker that has opened.
 func (c *Client) leave(ctx context.Context, e *endpoint, t fleet.Ticket, v fleet.Verdict) {
 	if e.breaker.untold.Swap(false) {
-		c.fleet.Opened(ctx, e.plan.kind, time.Unix(0, e.breaker.openUntil.Load()))
+		c.fleet.Opened(ctx, e.plan.Kind, time.Unix(0, e.breaker.openUntil.Load()))
 		return
 	}
 	t.Done(ctx, v, e.breaker.openFor)

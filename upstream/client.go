@@ -1,3 +1,4 @@
+// Package upstream fetches inquiry lists from the legacy inquiry system.
 package upstream
 
 import (
@@ -12,18 +13,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/span"
+	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
+	"inquiry-gateway/upstream/mapping"
 )
 
-// Request says which list is wanted.
-type Request struct {
-	Kind        string // buyer or seller
-	Account     string // whose list; put into the request and compared with each record's owner
-	Status      string // public value; empty: all
-	InquiryType string // public value; empty: all
-	RequestID   string // goes to the legacy as X-Request-Id when not empty
-}
+// What a list consists of and how it is asked for is the mapping's.
+type (
+	Request    = mapping.Request
+	Inquiry    = mapping.Inquiry
+	Response   = mapping.Response
+	NullString = mapping.NullString
+)
 
 // List is a whole list.
 type List struct {
@@ -57,25 +61,23 @@ type Client struct {
 	http      *resty.Client
 	creds     credentials
 	endpoints map[string]*endpoint
-	timeout   time.Duration
-	maxBytes  int64
 	bulkhead  *bulkhead
 	inFlight  prometheus.Gauge
 	now       func() time.Time
 	log       *slog.Logger
-	tracer    trace.Tracer // nil: no spans
+	tracer    *span.Tracer
 	fleet     *fleet.Advice
 	panics    *panics.Catcher
 }
 
 // endpoint is one of the two lists.
 type endpoint struct {
-	plan        *endpointPlan
+	plan        *mapping.Plan
 	breaker     *breaker
 	budget      *budget
 	attempts    int
 	metrics     *metrics
-	drift       *drift
+	drift       *drift.Watcher
 	fingerprint string
 	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
@@ -92,49 +94,28 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		cfg:       cfg,
-		endpoints: map[string]*endpoint{},
-		timeout:   cfg.Timeout,
-		maxBytes:  cfg.MaxResponseBytes,
-		bulkhead:  &bulkhead{},
-		inFlight:  series.inFlight,
-		now:       opts.Now,
-		log:       opts.Logger,
-		tracer:    newTracer(opts.Traces),
-		fleet:     opts.Fleet,
-		panics:    opts.Panics,
+		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, inFlight: series.inFlight, now: opts.Now, log: opts.Logger,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics,
 	}
-	for kind, ec := range map[string]EndpointConfig{"buyer": cfg.Buyer, "seller": cfg.Seller} {
-		plan := compileEndpoint(kind, ec, &problems{})
-		plan.bind(cfg)
-		m := series.of(kind, plan.fieldNames())
-		c.endpoints[kind] = &endpoint{plan: plan, metrics: m, attempts: cfg.Retry.Attempts, fingerprint: fingerprint(kind, cfg, ec)}
+	for kind, ec := range cfg.endpoints() {
+		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
+		m := series.of(kind, plan.FieldNames())
+		c.endpoints[kind] = &endpoint{
+			plan: plan, attempts: cfg.Retry.Attempts, metrics: m, fingerprint: fingerprint(kind, cfg, ec),
+			breaker: newBreaker(kind, cfg.Breaker, m, c.log), budget: newBudget(cfg.Retry.Budget), drift: drift.New(kind, m.drift, c.log, c.now),
+		}
 	}
 	if opts.Before != nil {
 		c.succeed(opts.Before)
 	}
-	if err := c.complete(opts); err != nil {
-		return nil, err
+	if c.http == nil {
+		err = c.connect(opts)
 	}
-	return c, nil
+	return c, err
 }
 
-// complete makes what the client has not taken over from another.
-func (c *Client) complete(opts Options) error {
-	for kind, e := range c.endpoints {
-		if e.breaker == nil {
-			e.breaker = newBreaker(kind, c.cfg.Breaker, e.metrics, c.log)
-		}
-		if e.budget == nil {
-			e.budget = newBudget(c.cfg.Retry.Budget)
-		}
-		if e.drift == nil {
-			e.drift = &drift{kind: kind, counters: e.metrics.drift, log: c.log, now: c.now, paths: map[string]*shape{}}
-		}
-	}
-	if c.http != nil {
-		return nil
-	}
+// connect makes connections and credentials.
+func (c *Client) connect(opts Options) error {
 	client, transport, err := newHTTP(c.cfg, opts)
 	if err != nil {
 		return err
@@ -171,7 +152,7 @@ const mappingVersion = 1
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
 // change.
-func fingerprint(kind string, cfg Config, ec EndpointConfig) string {
+func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
 	if err != nil { // strings, numbers and maps of strings only
 		panic(err)
@@ -186,7 +167,7 @@ func (c *Client) BreakerState(kind string) string {
 	if !ok {
 		return ""
 	}
-	return e.breaker.cb.State().String()
+	return e.breaker.state().String()
 }
 
 // Fingerprints are, by kind, short hashes of everything in the configuration
@@ -207,6 +188,26 @@ func (c *Client) Fingerprints() map[string]string {
 func (c *Client) RemovesUUIDs(kind string) bool {
 	e, ok := c.endpoints[kind]
 	return ok && e.uuids.Load()
+}
+
+// Plan tells what the legacy is asked for a list, see [mapping.Plan.Base]. A list
+// of an unknown kind is its own base.
+func (c *Client) Plan(want Request) (base Request, impossible bool) {
+	e, ok := c.endpoints[want.Kind]
+	if !ok {
+		return want, false
+	}
+	return e.plan.Base(want)
+}
+
+// Drift gives the changes in the shape of a kind's records that were seen since
+// the start, the oldest first; at most the last hundred.
+func (c *Client) Drift(kind string) []drift.Change {
+	e, ok := c.endpoints[kind]
+	if !ok {
+		return nil
+	}
+	return e.drift.Changes()
 }
 
 // Close closes idle connections. Fetches that are under way go on.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"inquiry-gateway/upstream/fleet"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // Failure says in one word why no list could be had. The gateway has one
@@ -84,8 +85,8 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// invalid makes the error for a reply that came but cannot be accepted.
-func invalid(reason, format string, args ...any) *Error {
+// invalidReply makes the error for a reply that came but cannot be accepted.
+func invalidReply(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
@@ -100,9 +101,12 @@ func bug(thrown any) *Error { return internal(fmt.Errorf("panic: %v", thrown)) }
 // asError makes sure that nothing but *Error leaves this package.
 func asError(err error) *Error {
 	var e *Error
+	var refused *mapping.Error
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &refused):
+		return &Error{Failure: FailureInvalid, Reason: refused.Reason, Err: refused.Err}
 	case errors.Is(err, context.Canceled):
 		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: err}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -110,22 +114,3 @@ func asError(err error) *Error {
 	}
 	return internal(err)
 }
-
-// fieldError is one mistake in the configuration. Its text says what is wrong
-// and what to do; Field says where, relative to the section.
-type fieldError struct{ field, msg string }
-
-func (e *fieldError) Error() string { return e.msg }
-
-// Field is the key's path within the upstream section, such as
-// buyer.fields.title.
-func (e *fieldError) Field() string { return e.field }
-
-// problems collects every mistake, so that one run of a check shows all.
-type problems struct{ errs []error }
-
-func (p *problems) add(field, format string, args ...any) {
-	p.errs = append(p.errs, &fieldError{field, fmt.Sprintf(format, args...)})
-}
-
-func (p *problems) err() error { return errors.Join(p.errs...) }

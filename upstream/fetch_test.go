@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/upstream/mapping"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,18 +40,28 @@ type fixture struct {
 // newFixture starts it; change may adapt the configuration.
 func newFixture(t testing.TB, serve http.HandlerFunc, change func(*Config)) *fixture {
 	t.Helper()
+	return newFixtureAt(t, nil, serve, change)
+}
+
+// newFixtureAt is newFixture with a clock that the test sets.
+func newFixtureAt(t testing.TB, clock *testkit.Clock, serve http.HandlerFunc, change func(*Config)) *fixture {
+	t.Helper()
 	f := &fixture{reg: prometheus.NewRegistry()}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.calls.Add(1)
 		serve(w, r)
 	}))
-	cfg := configFrom(t, mappingYAML)
+	cfg := configFrom(t, sample.YAML)
 	cfg.BaseURL = srv.URL
 	cfg.Timeout = 5 * time.Second
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := New(cfg, Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	opts := Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	if clock != nil {
+		opts.Now = clock.Now
+	}
+	c, err := New(cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +124,7 @@ func TestFetch(t *testing.T) {
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		w.Header().Set("Set-Cookie", "session=1; Path=/")
-		serveJSON(`{"result":{"items":[`+goodTicket+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
 	}, func(c *Config) { c.Headers = map[string]string{"X-Tenant": "acme"} })
 	before := time.Now()
 	for range 2 {
@@ -140,10 +155,10 @@ func TestFetch(t *testing.T) {
 func TestPlanKeepsTheFiltersThatAreSent(t *testing.T) {
 	f := newFixture(t, serveJSON(`{}`), nil)
 	byFetch := newFixture(t, serveJSON(`{}`), func(c *Config) {
-		c.Buyer.Fields.InquiryType.Join = Default{Set: true, Value: " "}
-		c.Buyer.Fields.Responses.Fetch = FetchConfig{Path: "/v2/tickets/{id}/replies", ID: "uuid"}
+		c.Buyer.Fields.InquiryType.Join = mapping.Default{Set: true, Value: " "}
+		c.Buyer.Fields.Responses.Fetch = mapping.FetchConfig{Path: "/v2/tickets/{id}/replies", ID: "uuid"}
 	})
-	joined := newFixture(t, serveJSON(`{}`), func(c *Config) { c.Buyer.Fields.InquiryType.Join = Default{Set: true, Value: " "} })
+	joined := newFixture(t, serveJSON(`{}`), func(c *Config) { c.Buyer.Fields.InquiryType.Join = mapping.Default{Set: true, Value: " "} })
 	for _, tc := range []struct {
 		name               string
 		f                  *fixture
@@ -236,7 +251,7 @@ func badReplies() []badReply {
 				_ = http.NewResponseController(w).Flush()
 			}
 		}, FailureInvalid, "too_large"},
-		{"too many", serveJSON(tickets(31)), FailureInvalid, "too_many"},
+		{"too many", serveJSON(sample.Tickets(31)), FailureInvalid, "too_many"},
 		{"foreign coding", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			serveJSON("x")(w, r)
@@ -295,7 +310,7 @@ func serveGzip(body string, cut int) http.HandlerFunc {
 }
 
 func TestFetchGzip(t *testing.T) {
-	f := newFixture(t, serveGzip(tickets(25), 0), nil)
+	f := newFixture(t, serveGzip(sample.Tickets(25), 0), nil)
 	for range 3 {
 		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
 			t.Fatalf("%d %v", len(list.Inquiries), err)
@@ -348,8 +363,8 @@ func TestFetchTimeout(t *testing.T) {
 }
 
 func TestLogsHaveNoContent(t *testing.T) {
-	quoting := strings.Replace(goodTicket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
-	stranger := strings.Replace(goodTicket, `"id":"acme"`, `"id":"zorg"`, 1)
+	quoting := strings.Replace(sample.Ticket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
+	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"zorg"`, 1)
 	f := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+`]}}`), nil)
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Fatal(err)
@@ -372,7 +387,7 @@ func TestLogsHaveNoContent(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	a := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a" })
 	b := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Timeout = time.Second })
-	c := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Buyer.Fields.Title.Path = Paths{"x"} })
+	c := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Buyer.Fields.Title.Path = mapping.Paths{"x"} })
 	if a.Fingerprints()["buyer"] == "" || a.Fingerprints()["buyer"] != b.Fingerprints()["buyer"] {
 		t.Error("the timeout must not change the fingerprint")
 	}
@@ -387,8 +402,8 @@ func TestFingerprint(t *testing.T) {
 // A reloaded configuration makes a second client beside the first; both count.
 func TestTwoClientsShareTheSeries(t *testing.T) {
 	f := newFixture(t, serveJSON(`{"result":{"items":[]}}`), nil)
-	cfg := configFrom(t, mappingYAML)
-	cfg.BaseURL = f.endpoints["buyer"].plan.request.base
+	cfg := configFrom(t, sample.YAML)
+	cfg.BaseURL = f.cfg.BaseURL
 	second, err := New(cfg, Options{Registerer: f.reg})
 	if err != nil {
 		t.Fatal(err)
@@ -425,7 +440,7 @@ func TestErrorText(t *testing.T) {
 
 // ownTickets is a reply in which every text names its account.
 func ownTickets(account string, n int) string {
-	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(goodTicket)
+	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(sample.Ticket)
 	return `{"result":{"items":[` + strings.Join(slices.Repeat([]string{one}, n), ",") + `]}}`
 }
 
@@ -465,4 +480,41 @@ func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// Only lists whose own ids are UUIDs promise texts without any.
+func TestRemovesUUIDs(t *testing.T) {
+	numbered := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(sample.Ticket, "4711")
+	for ticket, want := range map[string]bool{sample.Ticket: true, numbered: false} {
+		f := newFixture(t, serveJSON(`{"result":{"items":[`+ticket+`]}}`), nil)
+		if f.RemovesUUIDs("buyer") {
+			t.Error("known before any list was")
+		}
+		if _, err := f.Fetch(t.Context(), acme); err != nil {
+			t.Fatal(err)
+		}
+		if f.RemovesUUIDs("buyer") != want || f.RemovesUUIDs("seller") || f.RemovesUUIDs("nobody") {
+			t.Errorf("buyer %t, want %t; others %t, %t", f.RemovesUUIDs("buyer"), want, f.RemovesUUIDs("seller"), f.RemovesUUIDs("nobody"))
+		}
+	}
+}
+
+func TestDriftOfAFetch(t *testing.T) {
+	record := sample.Ticket
+	clock := testkit.NewClock(time.Now())
+	f := newFixtureAt(t, clock, func(w http.ResponseWriter, r *http.Request) {
+		serveJSON(`{"result":{"items":[`+record+`]}}`)(w, r)
+	}, nil)
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Fatal(err)
+	}
+	clock.Add(time.Minute)
+	record = strings.Replace(sample.Ticket, `"subject":"Late"`, `"subject":{"en":"Late"}`, 1)
+	failed(t, f, t.Context(), FailureInvalid, "record") // and drift says why
+	if got := fmt.Sprint(f.Drift("buyer")); !strings.Contains(got, "subject.en appeared") || !strings.Contains(got, "subject disappeared") {
+		t.Errorf("got %s", got)
+	}
+	if f.metric(t, "drift_total", "appeared") != 1 || f.Drift("nosuch") != nil || len(f.Drift("seller")) != 0 {
+		t.Error("not counted")
+	}
 }

@@ -9,32 +9,37 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/mapping"
 )
 
-// sink takes a reply of the list in order. It gives the number of its records.
-type sink func(body string) (records int, err error)
+// paging finds out where a list goes on.
+type paging struct{ mapping.PagingConfig }
 
 // pager reads one list.
 type pager struct {
 	*fetcher
-	pagingPlan
-	base    string // address of the list
-	take    sink
-	records int // taken so far
+	paging
+	base    string                                     // address of the list
+	take    func(body string) (records int, err error) // maps a reply; they come in order
+	records int                                        // taken so far
 }
 
-// list reads all pages of a list, the first of which is at address.
-func (f *fetcher) list(ctx context.Context, p pagingPlan, address string, take sink) error {
-	l := &pager{fetcher: f, pagingPlan: p, base: p.sized(address), take: take}
-	switch p.style {
-	case pagePage, pageOffset:
+// pages reads all pages of a list, the first of which is at address.
+func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address string, take func(body string) (int, error)) error {
+	p := paging{cfg}
+	l := &pager{fetcher: f, paging: p, base: p.sized(address), take: take}
+	switch {
+	case p.numbers():
 		return l.numbered(ctx)
-	case pageCursor, pageNext, pageLink:
-		return l.chained(ctx)
+	case p.Style == mapping.PageNone:
+		_, _, err := l.page(ctx, l.base)
+		return err
 	}
-	_, _, err := l.page(ctx, l.base)
-	return err
+	return l.chained(ctx)
 }
+
+// numbers tells whether the addresses of pages can be computed.
+func (p paging) numbers() bool { return p.Style == mapping.PageNumber || p.Style == mapping.PageOffset }
 
 // page reads one page and gives the number of its records.
 func (l *pager) page(ctx context.Context, address string) (a answer, n int, err error) {
@@ -50,7 +55,7 @@ func (l *pager) page(ctx context.Context, address string) (a answer, n int, err 
 }
 
 // sized says how many records are wanted at a time.
-func (p *pagingPlan) sized(address string) string {
+func (p paging) sized(address string) string {
 	if p.Size > 0 && p.SizeParam != "" {
 		return withParam(address, p.SizeParam, strconv.Itoa(p.Size))
 	}
@@ -90,16 +95,16 @@ func (l *pager) chained(ctx context.Context) error {
 }
 
 // next gives the address of the page after a, empty after the last.
-func (p *pagingPlan) next(a answer, first, current string) (string, error) {
-	switch p.style {
-	case pageLink:
+func (p paging) next(a answer, first, current string) (string, error) {
+	switch p.Style {
+	case mapping.PageLink:
 		return sameHost(current, linkNext(a.header.Values("Link")))
-	case pageNext:
+	case mapping.PageNext:
 		v := jsonwalk.Lookup(a.body, p.Next)
 		if v.Present() && v.Kind != jsonwalk.Text {
 			return "", pagingError("the next page's URL is not a string")
 		}
-		return sameHost(current, textOf(v))
+		return sameHost(current, v.Plain())
 	}
 	if p.More != "" {
 		more, err := p.more(a)
@@ -111,20 +116,12 @@ func (p *pagingPlan) next(a answer, first, current string) (string, error) {
 	switch {
 	case v.Present() && !v.Scalar():
 		return "", pagingError("the cursor is not a single value")
-	case textOf(v) == "" && p.More != "":
+	case v.Plain() == "" && p.More != "":
 		return "", pagingError("another page follows but there is no cursor for it")
-	case textOf(v) == "" || v.Kind == jsonwalk.Bool:
+	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
 		return "", nil
 	}
-	return withParam(first, p.Param, textOf(v)), nil
-}
-
-// textOf gives the text of a value; a missing one and null have none.
-func textOf(v jsonwalk.Value) string {
-	if !v.Present() {
-		return ""
-	}
-	return v.String()
+	return withParam(first, p.Param, v.Plain()), nil
 }
 
 // numbered reads pages whose addresses can be computed.
@@ -147,27 +144,27 @@ func (l *pager) numbered(ctx context.Context) error {
 }
 
 // address gives the address of a page by its index and the records before it.
-func (p *pagingPlan) address(base string, page, records int) string {
-	if p.style == pageOffset {
+func (p paging) address(base string, page, records int) string {
+	if p.Style == mapping.PageOffset {
 		return withParam(base, p.Param, strconv.Itoa(records))
 	}
 	return withParam(base, p.Param, strconv.Itoa(p.First+page))
 }
 
 // tellsEnd tells whether the first reply says how long the list is.
-func (p *pagingPlan) tellsEnd() bool {
+func (p paging) tellsEnd() bool {
 	return p.Total != "" || p.TotalHeader != "" || p.TotalPages != ""
 }
 
 // told gives what the legacy says of the list's length: records, or pages if
 // only those are told.
-func (p *pagingPlan) told(a answer) (int, error) {
+func (p paging) told(a answer) (int, error) {
 	text := a.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
-		text = textOf(jsonwalk.Lookup(a.body, p.Total))
+		text = jsonwalk.Lookup(a.body, p.Total).Plain()
 	case p.TotalHeader == "":
-		text = textOf(jsonwalk.Lookup(a.body, p.TotalPages))
+		text = jsonwalk.Lookup(a.body, p.TotalPages).Plain()
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {
@@ -177,7 +174,7 @@ func (p *pagingPlan) told(a answer) (int, error) {
 }
 
 // tellsRecords tells whether that length counts records, not pages.
-func (p *pagingPlan) tellsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
+func (p paging) tellsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
 // pages gives the number of pages. A page has as many records as the first: a
 // legacy may send fewer than were asked for.
@@ -188,8 +185,8 @@ func (l *pager) pages(first answer, size int) (int, error) {
 		return 0, err
 	case !l.tellsRecords():
 		return max(told, 1), nil
-	case told > l.plan.maxRecords:
-		return 0, invalid("too_many", "the list has %d records, more than %d", told, l.plan.maxRecords)
+	case told > l.plan.MaxRecords:
+		return 0, invalidReply("too_many", "the list has %d records, more than %d", told, l.plan.MaxRecords)
 	case told <= size:
 		return 1, nil
 	case size == 0:
@@ -265,7 +262,7 @@ func (l *pager) untilEnd(ctx context.Context, a answer, n int) error {
 }
 
 // last tells whether no page follows one with n records.
-func (p *pagingPlan) last(a answer, n int) (bool, error) {
+func (p paging) last(a answer, n int) (bool, error) {
 	if p.More != "" {
 		more, err := p.more(a)
 		return !more, err
@@ -275,7 +272,7 @@ func (p *pagingPlan) last(a answer, n int) (bool, error) {
 
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
-func (p *pagingPlan) more(a answer) (bool, error) {
+func (p paging) more(a answer) (bool, error) {
 	switch v := jsonwalk.Lookup(a.body, p.More); {
 	case v.Kind == jsonwalk.Bool:
 		return v.Raw == "true", nil
@@ -285,3 +282,6 @@ func (p *pagingPlan) more(a answer) (bool, error) {
 		return false, pagingError("what tells whether another page follows is neither true nor false")
 	}
 }
+
+// pagingError is for a list that cannot be read whole.
+func pagingError(format string, args ...any) *Error { return invalidReply("paging", format, args...) }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // pagedLegacy serves total records, size at a time at most, in every style.
@@ -30,7 +33,7 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := min(from+size, l.total)
 	var records []string
 	for i := from; i < to; i++ {
-		records = append(records, strings.Replace(goodTicket, "Late", fmt.Sprintf("no. %d", i), 1))
+		records = append(records, strings.Replace(sample.Ticket, "Late", fmt.Sprintf("no. %d", i), 1))
 	}
 	if l.lie == "loses one" && from > 0 && len(records) > 0 {
 		records = records[1:]
@@ -65,7 +68,7 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func pagedFixture(t testing.TB, l pagedLegacy, paging string) *fixture {
 	t.Helper()
 	return newFixture(t, l.ServeHTTP, func(c *Config) {
-		section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  paging: "+paging, 1)
+		section := strings.Replace(sample.YAML, "filtering: upstream", "filtering: upstream\n  paging: "+paging, 1)
 		cfg := configFrom(t, section)
 		if err := cfg.Validate(); err != nil {
 			t.Fatal(err)
@@ -162,7 +165,7 @@ func TestPagingRefuses(t *testing.T) {
 // The bytes of all pages count together, and the deadline is one for all.
 func TestPagingIsBounded(t *testing.T) {
 	f := pagedFixture(t, pagedLegacy{total: 100, size: 10}, "{style: next_url, next: next}")
-	f.maxBytes = 10_000
+	f.cfg.MaxResponseBytes = 10_000
 	failed(t, f, t.Context(), FailureInvalid, "too_large")
 
 	slow := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +175,7 @@ func TestPagingIsBounded(t *testing.T) {
 		}
 		pagedLegacy{total: 100, size: 10}.ServeHTTP(w, r)
 	}, func(c *Config) {
-		c.Buyer.Paging = PagingConfig{Style: "next_url", Next: "next"}
+		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
 		c.Timeout = 50 * time.Millisecond
 	})
 	failed(t, slow, t.Context(), FailureTimeout, "timeout")
@@ -191,38 +194,12 @@ func TestPagingFailureCountsOnce(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}, func(c *Config) {
-		c.Buyer.Paging = PagingConfig{Style: "page", Param: "page", Total: "total"}
+		c.Buyer.Paging = mapping.PagingConfig{Style: "page", Param: "page", Total: "total"}
 		c.Breaker.MinRequests = 3
 	})
 	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
 	if f.BreakerState("buyer") != "closed" {
 		t.Error("canceled pages count against the legacy")
-	}
-}
-
-func TestPagingConfig(t *testing.T) {
-	for paging, wrong := range map[string]string{
-		"{style: pages}":                                      "style",
-		"{style: page}":                                       "param",
-		"{style: offset}":                                     "param",
-		"{style: cursor, param: c}":                           "cursor",
-		"{style: next_url}":                                   "next",
-		"{style: next_url, next: a..b}":                       "next",
-		"{style: link_header, next: a}":                       "next",
-		"{style: link_header, param: a}":                      "param",
-		"{style: none, size: 5, size_param: x}":               "size",
-		"{style: page, param: p, size: 5}":                    "size_param",
-		"{style: page, param: p, size_param: x}":              "size",
-		"{style: page, param: p, ends_short: true}":           "ends_short",
-		"{style: page, param: p, max_pages: -1}":              "max_pages",
-		"{style: offset, param: p, first: 1}":                 "first",
-		"{style: offset, param: p, total_pages: x}":           "total_pages",
-		"{style: next_url, next: a, size_param: q, size: -1}": "size",
-	} {
-		section := strings.Replace(mappingYAML, "filtering: upstream", "filtering: upstream\n  paging: "+paging, 1)
-		if found := fieldsOf(t, configFrom(t, section).Validate()); found["buyer.paging."+wrong] == "" {
-			t.Errorf("%s: %v", paging, found)
-		}
 	}
 }
 

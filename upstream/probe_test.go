@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/upstream/mapping"
 )
 
 // lines writes a probe the way a table would, for comparison.
@@ -91,7 +93,7 @@ func TestProbeLive(t *testing.T) {
 	f := newFixture(t, pagedLegacy{total: 30, size: 10}.ServeHTTP, func(c *Config) {
 		c.Headers = map[string]string{"X-Tenant": "t0p"}
 		c.Auth = AuthConfig{Type: "bearer", TokenFile: secretIn(t, "s3cr3t")}
-		c.Buyer.Paging = PagingConfig{Style: "next_url", Next: "next", Size: 10, SizeParam: "limit"}
+		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next", Size: 10, SizeParam: "limit"}
 	})
 	p, err := f.Probe(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}, ProbeOptions{Records: 1})
 	if err != nil || p.Problem != "" || p.Status != 200 || p.Items != 10 || len(p.Records) != 1 || p.Took <= 0 || !strings.Contains(p.NextPage, "cursor=10") {

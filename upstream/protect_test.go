@@ -39,8 +39,11 @@ func TestBreakerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := BreakerConfig{Window: 10 * time.Second, MinRequests: 4, FailureRatio: 0.5, OpenFor: 5 * time.Second}
 		b := newBreaker("buyer", cfg, newFixtureMetrics(t), slog.New(slog.DiscardHandler))
-		bad := func() error { return &Error{Failure: FailureTimeout, Reason: "timeout"} }
-		good := func() error { return nil }
+		try := func(result error) error {
+			_, err := b.do(func() (answer, error) { return answer{}, result })
+			return err
+		}
+		bad := &Error{Failure: FailureTimeout, Reason: "timeout"}
 		state := func(want string) {
 			t.Helper()
 			if got := b.cb.State().String(); got != want {
@@ -48,29 +51,29 @@ func TestBreakerRecovers(t *testing.T) {
 			}
 		}
 		for range 3 {
-			_ = b.do(bad)
+			_ = try(bad)
 		}
 		time.Sleep(11 * time.Second) // out of the window
-		_ = b.do(bad)
+		_ = try(bad)
 		state("closed")
 		for range 3 {
-			_ = b.do(bad)
+			_ = try(bad)
 		}
 		state("open")
 		time.Sleep(1500 * time.Millisecond)
-		if e := asError(b.do(good)); e.Reason != "breaker_open" || e.RetryAfter != 4*time.Second {
+		if e := asError(try(nil)); e.Reason != "breaker_open" || e.RetryAfter != 4*time.Second {
 			t.Errorf("got %v, retry after %v", e, e.RetryAfter)
 		}
 		time.Sleep(4 * time.Second)
 		state("half-open")
-		_ = b.do(bad)
+		_ = try(bad)
 		state("open")
 		time.Sleep(6 * time.Second)
-		if err := b.do(func() error {
-			if e := asError(b.do(good)); e.Reason != "breaker_open" || e.RetryAfter != time.Second {
+		if _, err := b.do(func() (answer, error) {
+			if e := asError(try(nil)); e.Reason != "breaker_open" || e.RetryAfter != time.Second {
 				t.Errorf("a second probe at the same time: %v", e)
 			}
-			return nil
+			return answer{}, nil
 		}); err != nil {
 			t.Errorf("the probe: %v", err)
 		}
@@ -137,7 +140,7 @@ func TestJudge(t *testing.T) {
 		{&Error{Failure: FailureUpstream, Reason: "truncated"}, fleet.Fails},
 		{&Error{Failure: FailureUpstream, Reason: "status_5xx"}, fleet.Fails},
 		{&Error{Failure: FailureUpstream, Reason: "status_4xx"}, fleet.Answers},
-		{invalid("too_many", "of them"), fleet.Answers},
+		{invalidReply("too_many", "of them"), fleet.Answers},
 		{&Error{Failure: FailureUpstream, Reason: "auth"}, fleet.Unknown},
 		{&Error{Failure: FailureUpstream, Reason: "account"}, fleet.Unknown},
 		{&Error{Failure: FailureUpstream, Reason: "internal"}, fleet.Unknown},
@@ -227,9 +230,9 @@ func TestRetryStaysInTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		calls := 0
-		err := e.retried(ctx, func() error {
+		_, err := e.retried(ctx, func() (answer, error) {
 			calls++
-			return &Error{Failure: FailureUpstream, Reason: "connect"}
+			return answer{}, &Error{Failure: FailureUpstream, Reason: "connect"}
 		})
 		if err == nil || ctx.Err() != nil || calls < 2 || calls > 20 {
 			t.Errorf("%d calls, %v, context %v", calls, err, ctx.Err())

@@ -32,7 +32,7 @@ func readBody(resp *http.Response, max int64) (string, error) {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
 		if size > max {
-			return "", invalid("too_large", "the reply has more than %d bytes", max)
+			return "", invalidReply("too_large", "the reply has more than %d bytes", max)
 		}
 	case "gzip", "x-gzip":
 		zip, err := gunzip(resp.Body)
@@ -42,7 +42,7 @@ func readBody(resp *http.Response, max int64) (string, error) {
 		defer gzips.Put(zip)
 		from, size = zip, -1
 	default:
-		return "", invalid("encoding", "the reply is in a content coding that was not asked for")
+		return "", invalidReply("encoding", "the reply is in a content coding that was not asked for")
 	}
 	body, err := readAll(from, size, max)
 	if err == nil && size < 0 {
@@ -68,10 +68,10 @@ func checkHead(resp *http.Response) error {
 	}
 	media, _, err := mime.ParseMediaType(header)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return invalid("media_type", "the reply has no media type that can be read")
+		return invalidReply("media_type", "the reply has no media type that can be read")
 	}
 	if media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return invalid("media_type", "the reply is not JSON by its media type")
+		return invalidReply("media_type", "the reply is not JSON by its media type")
 	}
 	return nil
 }
@@ -102,9 +102,9 @@ func readAll(from io.Reader, size, max int64) (string, error) {
 	}
 	switch {
 	case int64(n) > max:
-		return "", invalid("too_large", "the reply has more than %d bytes", max)
+		return "", invalidReply("too_large", "the reply has more than %d bytes", max)
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || isCorrupt(err):
-		return "", invalid("encoding", "the compressed reply is damaged")
+		return "", invalidReply("encoding", "the compressed reply is damaged")
 	}
 	return "", err
 }
@@ -124,7 +124,7 @@ func gunzip(body io.Reader) (*gzip.Reader, error) {
 	if err := zip.Reset(body); err != nil {
 		gzips.Put(zip)
 		if errors.Is(err, gzip.ErrHeader) {
-			return nil, invalid("encoding", "the reply is not gzip although it says so")
+			return nil, invalidReply("encoding", "the reply is not gzip although it says so")
 		}
 		return nil, err
 	}

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // budget is a token bucket: every request puts a part of a token in, every
@@ -76,27 +79,27 @@ func retryReason(err error) string {
 
 // retried runs call until it succeeds, fails for good, or attempts, budget or
 // deadline are used up.
-func (e *endpoint) retried(ctx context.Context, call func() error) error {
+func (e *endpoint) retried(ctx context.Context, call func() (answer, error)) (answer, error) {
 	e.budget.deposit()
 	for attempt := 1; ; attempt++ {
-		err := call()
+		a, err := call()
 		reason := retryReason(err)
 		if reason == "" || attempt >= e.attempts || !e.budget.withdraw() {
-			return err
+			return a, err
 		}
 		// Full jitter, so that callers who failed together do not return together.
 		wait := time.Duration(rand.Int64N(int64(20*time.Millisecond) << min(attempt, 6)))
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-			return err
+			return a, err
 		}
 		e.metrics.retries[reason].Inc()
-		noteRetry(ctx, reason, attempt)
-		timer := time.NewTimer(wait)
+		if step := trace.SpanFromContext(ctx); step.IsRecording() {
+			step.AddEvent("retry", trace.WithAttributes(attribute.String("upstream.reason", reason), attribute.Int("upstream.attempt", attempt)))
+		}
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
-			return err
+			return a, err
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"inquiry-gateway/upstream/internal/sample"
 )
 
 // commentLegacy serves tickets without responses, and the responses by a second
@@ -27,7 +29,7 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v2/tickets" {
 		var list []string
 		for i := range l.tickets {
-			list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("t-%d", i), "Late", fmt.Sprintf("no. %d staff-99", i)).Replace(goodTicket))
+			list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("t-%d", i), "Late", fmt.Sprintf("no. %d staff-99", i)).Replace(sample.Ticket))
 		}
 		serveJSON(`{"result":{"items":[`+strings.Join(list, ",")+`]}}`)(w, r)
 		return
@@ -52,7 +54,7 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func secondFixture(t testing.TB, l *commentLegacy, fetch string, change func(*Config)) *fixture {
 	t.Helper()
-	section := strings.Replace(mappingYAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1)
+	section := strings.Replace(sample.YAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1)
 	return newFixture(t, l.ServeHTTP, func(c *Config) {
 		cfg := configFrom(t, section)
 		if err := cfg.Validate(); err != nil {
@@ -126,27 +128,4 @@ func TestSecondCallsFail(t *testing.T) {
 	}
 	f = secondFixture(t, &commentLegacy{tickets: 5}, `{path: "/v2/nosuch/{id}", id: customer.nosuch}`, nil)
 	failed(t, f, t.Context(), FailureInvalid, "record")
-}
-
-func TestSecondCallConfig(t *testing.T) {
-	for fetch, where := range map[string]string{
-		`{path: "/v2/{id}"}`:                                                             "fetch.id",
-		`{path: "v2/{id}", id: uuid}`:                                                    "fetch.path",
-		`{path: "/v2", id: uuid}`:                                                        "fetch.path",
-		`{path: "/v2/{ids}", id: uuid}`:                                                  "fetch.path",
-		`{path: "/v2/{id}", id: "a..b"}`:                                                 "fetch.id",
-		`{path: "/v2/{ids}", id: uuid, batch: 5}`:                                        "fetch.key",
-		`{path: "/v2/{ids}", id: uuid, batch: -5}`:                                       "fetch.batch",
-		`{path: "/v2/{id}", id: uuid, join: ","}`:                                        "fetch.join",
-		`{path: "/v2/{id}", id: uuid, key: k}`:                                           "fetch.key",
-		`{path: "/v2/{ids}", id: uuid, batch: 5, key: k, join: repeat}`:                  "fetch.join",
-		`{path: "/v2", query: {q: "x {ids}"}, id: uuid, batch: 5, key: k, join: repeat}`: "fetch.join",
-		`{path: "/v2/{id}", id: uuid, paging: {style: nosuch}}`:                          "fetch.paging.style",
-		`{path: "/v2/{id}", query: {"a{id}": b}, id: uuid}`:                              "fetch.query.a{id}",
-	} {
-		section := strings.Replace(mappingYAML, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n", 1)
-		if found := fieldsOf(t, configFrom(t, section).Validate()); found["buyer.fields.responses."+where] == "" {
-			t.Errorf("%s: %v", fetch, found)
-		}
-	}
 }

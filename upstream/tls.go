@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // TLSConfig is for a legacy system behind a private CA or one that asks for a
@@ -26,15 +28,15 @@ type TLSConfig struct {
 }
 
 // check reports files that could not have an effect.
-func (t TLSConfig) check(baseURL string, p *problems) {
+func (t TLSConfig) check(baseURL string, p *invalid.Problems) {
 	switch {
 	case t == TLSConfig{}:
 	case strings.HasPrefix(strings.ToLower(baseURL), "http:"):
-		p.add("tls", "base_url is plain http, so the files would not be used; change base_url or empty them")
+		p.Add("tls", "base_url is plain http, so the files would not be used; change base_url or empty them")
 	case t.CertFile != "" && t.KeyFile == "":
-		p.add("tls.key_file", "missing: the key of cert_file")
+		p.Add("tls.key_file", "missing: the key of cert_file")
 	case t.KeyFile != "" && t.CertFile == "":
-		p.add("tls.cert_file", "missing: the certificate of key_file")
+		p.Add("tls.cert_file", "missing: the certificate of key_file")
 	}
 }
 
@@ -44,17 +46,17 @@ func (t TLSConfig) load() (*tls.Config, error) {
 	if t.CAFile != "" {
 		pem, err := readFile(t.CAFile)
 		if err != nil {
-			return nil, &fieldError{"tls.ca_file", err.Error()}
+			return nil, mistake("tls.ca_file", "%v", err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &fieldError{"tls.ca_file", "the file holds no certificate in PEM form"}
+			return nil, mistake("tls.ca_file", "the file holds no certificate in PEM form")
 		}
 	}
 	if t.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return nil, &fieldError{"tls.cert_file", "certificate and key cannot be used: " + err.Error()}
+			return nil, mistake("tls.cert_file", "certificate and key cannot be used: %v", err)
 		}
 		cfg.Certificates = []tls.Certificate{cert}
 	}

@@ -1,39 +1,93 @@
 package upstream
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/internal/sample"
 )
 
-// newTLSLegacy asks for client certificates of the authority and answers with
-// the name in it.
-func newTLSLegacy(t testing.TB, ca *testkit.Authority) *httptest.Server {
+// authority is a private CA.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  string
+}
+
+func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca.PEM)
-	certPEM, keyPEM, err := ca.Issue("legacy")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+}
+
+// issue gives a certificate and its key in PEM form.
+func (a *authority) issue(t testing.TB, name string) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
+}
+
+// newTLSLegacy asks for client certificates of the authority and answers with
+// the name in it.
+func newTLSLegacy(t testing.TB, ca *authority) *httptest.Server {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	certPEM, keyPEM := ca.issue(t, "legacy")
+	cert, err := tls.X509KeyPair([]byte(certPEM), []byte(keyPEM))
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
-		serveJSON(`{"result":{"items":[`+strings.Replace(goodTicket, "Late", name, 1)+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+strings.Replace(sample.Ticket, "Late", name, 1)+`]}}`)(w, r)
 	}))
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
@@ -43,23 +97,16 @@ func newTLSLegacy(t testing.TB, ca *testkit.Authority) *httptest.Server {
 }
 
 func TestTLSWithReload(t *testing.T) {
-	ca, err := testkit.NewAuthority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := newAuthority(t, "ca")
 	srv := newTLSLegacy(t, ca)
 	dir := t.TempDir()
-	files := TLSConfig{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	files := TLSConfig{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
 	client := func(name string) {
-		if err := ca.WriteFiles(dir, name); err != nil {
-			t.Fatal(err)
-		}
-		key, err := os.ReadFile(files.KeyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, files.KeyFile, string(key)+strings.Repeat("\n", len(name))) // another size each time
+		cert, key := ca.issue(t, name)
+		write(t, files.CertFile, cert)
+		write(t, files.KeyFile, key+strings.Repeat("\n", len(name))) // another size each time
 	}
+	write(t, files.CAFile, ca.pem)
 	client("one")
 	f := newFixture(t, nil, func(c *Config) { c.BaseURL, c.TLS = srv.URL, files })
 	clock := newClock()
@@ -82,11 +129,7 @@ func TestTLSWithReload(t *testing.T) {
 	}
 	client("third one")
 	title("third one")
-	other, err := testkit.NewAuthority("other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, files.CAFile, string(other.PEM)+"\n")
+	write(t, files.CAFile, newAuthority(t, "other").pem+"\n")
 	clock.forward(2 * time.Second)
 	failed(t, f, t.Context(), FailureUpstream, "tls")
 	plain := newFixture(t, serveJSON("{}"), func(c *Config) { c.BaseURL = strings.Replace(c.BaseURL, "http:", "https:", 1) })
@@ -94,21 +137,21 @@ func TestTLSWithReload(t *testing.T) {
 }
 
 func TestTLSConfig(t *testing.T) {
-	section := strings.Replace(mappingYAML, "http://", "https://", 1)
+	section := strings.Replace(sample.YAML, "http://", "https://", 1)
 	for tls, where := range map[string]string{
 		"{cert_file: a}": "tls.key_file", "{key_file: a}": "tls.cert_file",
 	} {
-		if found := fieldsOf(t, configFrom(t, section+"tls: "+tls+"\n").Validate()); found[where] == "" {
+		if found := wrongIn(t, section+"tls: "+tls+"\n"); found[where] == "" {
 			t.Errorf("%s: %v", tls, found)
 		}
 	}
-	if found := fieldsOf(t, configFrom(t, mappingYAML+"tls: {ca_file: a}\n").Validate()); found["tls"] == "" {
+	if found := wrongIn(t, sample.YAML+"tls: {ca_file: a}\n"); found["tls"] == "" {
 		t.Errorf("files without TLS: %v", found)
 	}
 	for _, files := range []TLSConfig{{CAFile: secretIn(t, "no PEM")}, {CAFile: "/nonexistent"}, {CertFile: secretIn(t, "x"), KeyFile: secretIn(t, "y")}} {
 		cfg := configFrom(t, section)
 		cfg.TLS = files
-		var field *fieldError
+		var field *invalid.Error
 		if _, err := New(cfg, Options{}); !errors.As(err, &field) || !strings.HasPrefix(field.Field(), "tls.") {
 			t.Errorf("%+v: %v", files, err)
 		}

@@ -12,12 +12,15 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/internal/span"
+	"inquiry-gateway/upstream/internal/sample"
 )
 
 // traced has the fixture make spans, and keeps them.
 func (f *fixture) traced(opts ...sdktrace.TracerProviderOption) *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
-	f.tracer = newTracer(sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(spans))...))
+	f.tracer = span.New(sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(spans))...), "test")
 	return spans
 }
 
@@ -48,7 +51,7 @@ func TestSpansOfAFetch(t *testing.T) {
 			status(503)(w, r)
 			return
 		}
-		serveJSON(`{"result":{"items":[`+goodTicket+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
 	}, nil)
 	spans := f.traced()
 	if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}); err != nil {

@@ -28,7 +28,7 @@ func mayImport() map[string][]string {
 		"cmd/inquiry-gateway/watch":  {},
 
 		"gateway":             {"gateway/v1", "gateway/httpwire", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"gateway/browsertest": {"internal/testkit"},
+		"gateway/browsertest": {},
 		"gateway/httpwire":    {},
 		"gateway/ops":         {"gateway/ops/...", "auth", "cache", "internal/..."},
 		"gateway/ops/console": {"auth", "cache/...", "internal/...", "deploy"},
@@ -45,12 +45,18 @@ func mayImport() map[string][]string {
 		"cache/redistier": {"internal/..."},
 		"cache/ttllab":    {"internal/..."},
 
-		"upstream":           {"upstream/...", "internal/..."},
-		"upstream/arena":     {},
-		"upstream/fleet":     {"internal/..."},
-		"upstream/jsonwalk":  {"upstream/arena"},
-		"upstream/leakguard": {"upstream/arena"},
-		"upstream/legacy":    {"upstream", "internal/..."},
+		"upstream":                 {"upstream/...", "internal/..."},
+		"upstream/address":         {"internal/..."},
+		"upstream/arena":           {},
+		"upstream/drift":           {"upstream/jsonwalk"},
+		"upstream/fleet":           {"internal/..."},
+		"upstream/internal/sample": {},
+		"upstream/jsonwalk":        {"upstream/arena"},
+		"upstream/leakguard":       {"upstream/arena"},
+		"upstream/legacy":          {"upstream", "internal/..."},
+		"upstream/mapping": {
+			"upstream/address", "upstream/arena", "upstream/jsonwalk", "upstream/leakguard", "upstream/timeparse", "internal/...",
+		},
 		"upstream/timeparse": {},
 
 		"internal/invalid":           {},

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -47,7 +46,7 @@ func newAuthServer(t *testing.T, dir string) *authServer {
 	}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.introspect))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	testkit.Certificate(t, dir, "id")
+	selfSigned(t, dir, "id")
 	s.TLS = tlsOf(t, dir)
 	s.StartTLS()
 	t.Cleanup(s.Close)

@@ -15,6 +15,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // mappingOnly is for commands that need no callers: the keys file of a new
@@ -83,12 +84,12 @@ func runProbe(ctx context.Context, c *cli.Command) error {
 // prober asks the legacy system of one configuration.
 type prober struct {
 	client    *upstream.Client
-	endpoints map[string]upstream.EndpointConfig
+	endpoints map[string]mapping.EndpointConfig
 }
 
 func openProbe(cfg config.Config) (prober, error) {
 	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
-	return prober{client, map[string]upstream.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
+	return prober{client, map[string]mapping.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
 }
 
 // probed is a Probe with what the gateway would make of it.
@@ -103,7 +104,7 @@ type probed struct {
 
 // violation tells the value that broke a rule, too.
 type violation struct {
-	upstream.ProbeViolation
+	mapping.Violation
 	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
 }
 
@@ -150,7 +151,7 @@ func violations(p *upstream.Probe) []violation {
 }
 
 // judge applies the two rules that decide whether a bad record costs the list.
-func (p *probed) judge(cfg upstream.EndpointConfig) {
+func (p *probed) judge(cfg mapping.EndpointConfig) {
 	strangers := map[int]bool{}
 	for _, n := range slices.Concat(p.Owner.Foreign, p.Owner.Missing) {
 		strangers[n] = true

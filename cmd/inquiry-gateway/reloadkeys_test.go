@@ -11,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -138,7 +137,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 func TestEveryKeyIsReloaded(t *testing.T) {
 	server := redistest.Start(t)
 	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
-		testkit.Certificate(t, p.dir, "gateway")
+		selfSigned(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")
 		p.write("secret", "a-secret-that-is-long-enough\n")

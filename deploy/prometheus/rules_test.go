@@ -11,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/deploy/live"
-	"inquiry-gateway/internal/testkit"
 )
 
 const runbook = "../runbook.md"
@@ -29,7 +28,6 @@ func testFiles(t *testing.T) []string {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	testkit.Slow(t)
 	out, err := exec.CommandContext(t.Context(), live.Tool(t, "promtool", "prometheus"), args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit"
-
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -29,7 +27,6 @@ import (
 // and which addresses outside base it asked for.
 func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
-	testkit.Slow(t)
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)

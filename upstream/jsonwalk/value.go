@@ -53,6 +53,14 @@ func (v Value) String() string {
 	return v.Raw[1 : len(v.Raw)-1]
 }
 
+// Plain is String; a missing value and null have no text.
+func (v Value) Plain() string {
+	if !v.Present() {
+		return ""
+	}
+	return v.String()
+}
+
 // In is String with the memory for a text that has to be made.
 func (v Value) In(texts *arena.Texts) string {
 	if v.Kind == Text && v.esc {

@@ -99,8 +99,7 @@ func (b *bench) startLegacy() error {
 
 func (b *bench) startRedis(ctx context.Context) (err error) {
 	b.redis, err = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) ([]string, error) {
-		host, port, err := net.SplitHostPort(listen)
-		return append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir), err
+		return testkit.RedisArgs(listen, b.dir)
 	})
 	return err
 }

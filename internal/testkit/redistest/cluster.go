@@ -37,12 +37,14 @@ func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), buses[i])
 	}
 	for _, s := range c.Masters {
-		s.until("cluster", func() bool {
+		if err := until(s.gone, func() bool {
 			info := s.Do("CLUSTER", "INFO")
 			return strings.Contains(info, "cluster_state:ok") &&
 				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) &&
 				strings.Contains(info, fmt.Sprintf("cluster_size:%d", n))
-		})
+		}); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "INFO"))
+		}
 	}
 	return c
 }
@@ -58,14 +60,18 @@ func StartReplicatedCluster(t testing.TB, n int, args ...string) *Cluster {
 		c.Replicas = append(c.Replicas, s)
 		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), bus)
 		id := strings.Split(master.Do("CLUSTER", "MYID"), "\r\n")[1]
-		s.until("replica", func() bool { return s.Do("CLUSTER", "REPLICATE", id) == "+OK" })
+		if err := until(s.gone, func() bool { return s.Do("CLUSTER", "REPLICATE", id) == "+OK" }); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
+		}
 	}
 	for i, s := range c.Replicas {
-		s.until("replica", func() bool {
+		if err := until(s.gone, func() bool {
 			return strings.Contains(s.Do("INFO", "replication"), "master_link_status:up") &&
 				strings.Contains(c.Masters[i].Do("INFO", "replication"), "state=online") &&
 				c.everyoneKnows(s.Port(), "slave")
-		})
+		}); err != nil {
+			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
+		}
 	}
 	return c
 }
@@ -139,9 +145,11 @@ func StartSentinel(t testing.TB) *Sentinel {
 		t.Fatal(err)
 	}
 	s.Sentinel = start(t, &Server{bin: "redis-sentinel", conf: conf})
-	s.Sentinel.until("sentinel", func() bool {
+	if err := until(s.Sentinel.gone, func() bool {
 		return strings.Contains(s.Master.Do("INFO", "replication"), "state=online") &&
 			strings.Contains(s.Sentinel.Do("SENTINEL", "REPLICAS", s.MasterName), s.Replica.Port())
-	})
+	}); err != nil {
+		t.Fatalf("sentinel: %v\n%s", err, s.Sentinel.out)
+	}
 	return s
 }

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -20,38 +22,55 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-const startAttempts = 5 // another process may take the free port first
+const (
+	startAttempts = 5 // another process may take the free port first
+	startTimeout  = 10 * time.Second
+	pollEvery     = 5 * time.Millisecond
+)
 
 // Server is one redis-server process. Its methods fail the test on an error
 // and are not safe for concurrent use.
 type Server struct {
 	Addr string // host:port; the same after Restart
 
-	t       testing.TB
-	bin     string
-	conf    string // configuration file; empty: none
-	args    []string
-	tls     *tls.Config // non-nil: speaks TLS only
-	process *testkit.Process
+	t    testing.TB
+	bin  string
+	conf string // configuration file; empty: none
+	args []string
+	tls  *tls.Config // non-nil: speaks TLS only
+	cmd  *exec.Cmd
+	out  *testkit.Log
+	gone chan struct{} // closed when the process has ended
 }
 
 // Start runs a redis-server with further arguments such as "--requirepass",
 // "x". It keeps nothing on disk. The test fails when redis-server is not
-// installed, and is left out of `go test -short`.
+// installed.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, &Server{bin: "redis-server", args: append(testkit.InMemory(), args...)})
+	return start(t, &Server{bin: "redis-server", args: append(inMemory(), args...)})
 }
+
+// inMemory turns off everything that a server keeps on disk.
+func inMemory() []string { return []string{"--save", "", "--appendonly", "no"} }
 
 // start launches a server on a free port.
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
-	testkit.Slow(t)
-	if _, err := exec.LookPath(s.bin); err != nil {
+	path, err := exec.LookPath(s.bin)
+	if err != nil {
 		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", s.bin, err)
 	}
-	s.t = t
-	s.launch(func() { s.Addr = FreeAddr(t) })
+	s.t, s.bin = t, path
+	for range startAttempts {
+		s.Addr = FreeAddr(t)
+		if err = s.launch(); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("start %s: %v", s.bin, err)
+	}
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -59,53 +78,67 @@ func start(t testing.TB, s *Server) *Server {
 // FreeAddr returns a loopback address whose port was free a moment ago.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	addr, err := testkit.FreeAddr()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("find a free port: %v", err)
 	}
-	return addr
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
 
 // Port is the number at the end of Addr.
 func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
 
-// launch starts the process and waits until it answers. before is called before
-// each attempt.
-func (s *Server) launch(before func()) {
-	s.t.Helper()
-	var err error
-	for range startAttempts {
-		before()
-		if s.process, err = testkit.Start(s.t.Context(), s.program()); err != nil {
-			break
-		}
-		if err = s.process.Until(s.t.Context(), s.answers); err == nil {
-			return
-		}
-		s.Kill()
-	}
-	s.t.Fatalf("start %s: %v", s.bin, err)
-}
-
-func (s *Server) program() testkit.Program {
-	dir, port := s.t.TempDir(), []string{"--port", s.Port()}
-	if s.tls != nil {
-		port = []string{"--port", "0", "--tls-port", s.Port()}
-	}
-	var args []string
+// launch starts the process and waits until it answers.
+func (s *Server) launch() error {
+	args := []string{"--bind", "127.0.0.1", "--dir", s.t.TempDir()}
 	if s.conf != "" {
-		args = append(args, s.conf)
+		args = append([]string{s.conf}, args...)
 	}
-	args = append(append(args, "--bind", "127.0.0.1", "--dir", dir), port...)
-	return testkit.Program{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
+	if s.tls != nil {
+		args = append(args, "--port", "0", "--tls-port", s.Port())
+	} else {
+		args = append(args, "--port", s.Port())
+	}
+	args = append(args, s.args...)
+	s.out = &testkit.Log{Most: 64 << 10}
+	s.cmd = exec.Command(s.bin, args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	s.gone = gone
+	go func() { _ = s.cmd.Wait(); close(gone) }()
+	if err := s.await(); err != nil {
+		s.Kill()
+		return fmt.Errorf("%w\n%s", err, s.out)
+	}
+	return nil
 }
 
-// until waits for a condition of the server or of one that it knows.
-func (s *Server) until(what string, ok func() bool) {
-	s.t.Helper()
-	if err := s.process.Until(s.t.Context(), ok); err != nil {
-		s.t.Fatalf("%s: %v", what, err)
+// await polls until the server speaks the protocol.
+func (s *Server) await() error {
+	return until(s.gone, s.answers)
+}
+
+// until polls a condition of another process; no clock of ours moves it.
+func until(gone <-chan struct{}, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-gone:
+			return errors.New("the process ended at once")
+		case <-ctx.Done():
+			return errors.New("not ready in time")
+		case <-tick.C:
+		}
 	}
+	return nil
 }
 
 // answers asks for a PING; any reply line, NOAUTH included, is an answer.
@@ -132,12 +165,21 @@ func (s *Server) dial() (net.Conn, error) {
 }
 
 // Kill ends the process without warning. It may be called twice.
-func (s *Server) Kill() { s.process.Kill() }
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // works on a stopped process, too
+	<-s.gone
+}
 
 // Restart starts a killed server again at the same address, empty.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.launch(func() {})
+	var err error
+	for range startAttempts {
+		if err = s.launch(); err == nil {
+			return
+		}
+	}
+	s.t.Fatalf("restart redis-server: %v", err)
 }
 
 // Pause stops the process as it stands: connections stay, nothing answers.
@@ -148,7 +190,7 @@ func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
 	s.t.Helper()
-	if err := s.process.Signal(sig); err != nil {
+	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatalf("signal %v to redis-server: %v", sig, err)
 	}
 }
@@ -174,17 +216,9 @@ func (s *Server) Client() *redis.Client {
 // without its last line end.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
-	reply, err := s.do(args)
-	if err != nil {
-		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
-	}
-	return strings.TrimSuffix(reply, "\r\n")
-}
-
-func (s *Server) do(args []string) (string, error) {
 	c, err := s.dial()
 	if err != nil {
-		return "", err
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
@@ -194,11 +228,14 @@ func (s *Server) do(args []string) (string, error) {
 		b.WriteString("$" + strconv.Itoa(len(a)) + "\r\n" + a + "\r\n")
 	}
 	if _, err := c.Write(b.Bytes()); err != nil {
-		return "", err
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
 	}
 	buf := make([]byte, 1<<20)
 	n, err := c.Read(buf)
-	return string(buf[:n]), err
+	if err != nil {
+		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+	}
+	return strings.TrimSuffix(string(buf[:n]), "\r\n")
 }
 
 // Silence keeps go-redis, through redis.SetLogger, from printing each refused

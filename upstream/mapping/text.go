@@ -1,9 +1,12 @@
-package upstream
+package mapping
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/timeparse"
 )
 
 // source is where in a record a value stands: in a slot of the frame that the
@@ -35,7 +38,7 @@ func firstOf(sources []source, f *jsonwalk.Frame) (v jsonwalk.Value) {
 // textPlan maps a field that holds a string.
 type textPlan struct {
 	name     string
-	paths    []string // as they were written, for probe
+	paths    []string // as they were written, for Explain
 	sources  []source
 	values   map[string]string
 	def      Default
@@ -82,6 +85,19 @@ const (
 	whyNoID     = "no id to ask for the responses with"
 	whyStranger = "another owner than the account"
 )
+
+// of is from where a mistake before makes all others none. A field that the kind
+// has not is null.
+func (t *textPlan) of(f *jsonwalk.Frame, bad *violation) (s NullString) {
+	if t == nil || bad.why != "" {
+		return s
+	}
+	s, why := t.from(f)
+	if why != "" {
+		*bad = violation{t.name, why}
+	}
+	return s
+}
 
 // from maps the field of one record. why is empty when it can be accepted.
 func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
@@ -180,3 +196,40 @@ func (t *textPlan) public(legacy string) (s NullString, why string) {
 // guarded tells whether the legacy decides on the text. Only then can an
 // internal id be in it.
 func (t *textPlan) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
+
+// timePlan reads a field that holds a time.
+type timePlan struct {
+	name    string
+	paths   []string // as they were written, for Explain
+	sources []source
+	parse   timeparse.Parser
+	format  string // for messages
+}
+
+// of is from where a mistake before makes all others none.
+func (t *timePlan) of(f *jsonwalk.Frame, bad *violation) (at time.Time) {
+	if bad.why != "" {
+		return at
+	}
+	at, why := t.from(f)
+	if why != "" {
+		*bad = violation{t.name, why}
+	}
+	return at
+}
+
+// from maps the field of one record. why is empty when it can be accepted.
+func (t *timePlan) from(f *jsonwalk.Frame) (at time.Time, why string) {
+	v := firstOf(t.sources, f)
+	switch {
+	case !v.Present():
+		return at, whyMissing
+	case !v.Scalar():
+		return at, whyShape
+	}
+	at, ok := t.parse(v.String())
+	if !ok {
+		return at, whyTime + " " + strconv.Quote(t.format)
+	}
+	return at, ""
+}

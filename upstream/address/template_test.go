@@ -1,4 +1,4 @@
-package upstream
+package address
 
 import (
 	"strings"
@@ -6,12 +6,12 @@ import (
 )
 
 func TestTemplate(t *testing.T) {
-	values := vars{"a": {"A"}, "b": {"B", "C"}, "none": nil, "empty": {""}}
+	values := Values{"a": {"A"}, "b": {"B", "C"}, "none": nil, "empty": {""}}
 	for text, want := range map[string]string{
 		"x": "x", "{a}": "A", "{a}-{b}": "A-B", "[{a}]": "A", "[x{none}]y": "y", "y[x{empty}][-{a}]": "y-A", "[[x]]": "[x]", "{{a}}": "{a}",
 		"[{a}[[1]]": "", "[x]y": "xy", "{none}": "", "x{none}": "", "": "", "[{none}]": "", "a]]b": "a]b", "[{a}]]]": "A]",
 	} {
-		tpl, err := parseTemplate(text, "a", "b", "none", "empty")
+		tpl, err := parseTemplate(text, []string{"a", "b", "none", "empty"})
 		if err != nil {
 			if want != "" {
 				t.Errorf("%q: %v", text, err)
@@ -29,12 +29,12 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		tpl, err := parseTemplate(text, "a")
+		tpl, err := parseTemplate(text, []string{"a"})
 		if err != nil {
 			return
 		}
-		without, _ := tpl.render(vars{}, strings.Clone)
-		with, _ := tpl.render(vars{"a": {"v"}}, strings.Clone)
+		without, _ := tpl.render(Values{}, strings.Clone)
+		with, _ := tpl.render(Values{"a": {"v"}}, strings.Clone)
 		if len(without) > len(with) || strings.Contains(without, "{a}") && !strings.Contains(text, "{{a") {
 			t.Errorf("%q gives %q and %q", text, with, without)
 		}

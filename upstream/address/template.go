@@ -1,0 +1,131 @@
+package address
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// template is a text with placeholders in braces. A part in square brackets is
+// left out when a placeholder in it is empty. A doubled brace or bracket stands
+// for itself.
+type template []piece
+
+// piece is a literal text or one placeholder.
+type piece struct {
+	text  string
+	name  string // of the placeholder; "": a literal
+	group int    // of the bracketed part; 0: none
+}
+
+// templateParser reads one template from left to right.
+type templateParser struct {
+	known   []string // placeholders
+	pieces  template
+	literal strings.Builder
+	group   int // the open one; 0: none
+	groups  int // so far
+}
+
+// parseTemplate compiles a text. known are the placeholders that have a
+// meaning here; every other one is an error, not a text.
+func parseTemplate(s string, known []string) (template, error) {
+	p := &templateParser{known: known}
+	for i := 0; i < len(s); {
+		n, err := p.step(s[i:])
+		if err != nil {
+			return nil, err
+		}
+		i += n
+	}
+	if p.group > 0 {
+		return nil, errors.New("a bracket is not closed; write [[ for one that is to be sent")
+	}
+	p.flush()
+	return p.pieces, nil
+}
+
+// step reads what s starts with and gives its length.
+func (p *templateParser) step(s string) (int, error) {
+	c := s[0]
+	if strings.IndexByte("{}[]", c) < 0 {
+		p.literal.WriteByte(c)
+		return 1, nil
+	}
+	if len(s) > 1 && s[1] == c && !(c == ']' && p.group > 0) {
+		p.literal.WriteByte(c)
+		return 2, nil
+	}
+	p.flush()
+	switch {
+	case c == '{':
+		return p.placeholder(s)
+	case c == '}':
+		return 0, errors.New("a brace is closed that was not opened; write }} for one that is to be sent")
+	case c == '[' && p.group > 0:
+		return 0, errors.New("a bracket within brackets; write [[ for a bracket that is to be sent")
+	case c == ']' && p.group == 0:
+		return 0, errors.New("a bracket is closed that was not opened; write ]] for one that is to be sent")
+	case c == '[':
+		p.groups++
+		p.group = p.groups
+	default:
+		p.group = 0
+	}
+	return 1, nil
+}
+
+func (p *templateParser) placeholder(s string) (int, error) {
+	n := strings.IndexByte(s, '}')
+	if n < 0 {
+		return 0, fmt.Errorf("the brace of %q is not closed", s)
+	}
+	name := s[1:n]
+	if !slices.Contains(p.known, name) {
+		return 0, fmt.Errorf("unknown placeholder {%s}; known here: {%s}", name, strings.Join(p.known, "}, {"))
+	}
+	p.pieces = append(p.pieces, piece{name: name, group: p.group})
+	return n + 1, nil
+}
+
+// flush ends the literal that was read so far.
+func (p *templateParser) flush() {
+	if p.literal.Len() > 0 {
+		p.pieces = append(p.pieces, piece{text: p.literal.String(), group: p.group})
+		p.literal.Reset()
+	}
+}
+
+// has tells whether the placeholder occurs. inGroup: within brackets counts.
+func (t template) has(name string, inGroup bool) bool {
+	return slices.ContainsFunc(t, func(p piece) bool { return p.name == name && (inGroup || p.group == 0) })
+}
+
+// alone tells whether the whole text is one placeholder.
+func (t template) alone() bool { return len(t) == 1 && t[0].name != "" }
+
+// render fills the template in. ok is false when a placeholder outside of
+// brackets is empty: then the whole has no meaning.
+func (t template) render(values Values, escape func(string) string) (s string, ok bool) {
+	var b strings.Builder
+	for _, p := range t {
+		switch {
+		case p.group > 0 && t.dropped(p.group, values):
+		case p.name == "":
+			b.WriteString(p.text)
+		case values.first(p.name) == "":
+			return "", false
+		default:
+			b.WriteString(escape(values.first(p.name)))
+		}
+	}
+	return b.String(), b.Len() > 0
+}
+
+// dropped tells whether a bracketed part is left out.
+func (t template) dropped(group int, values Values) bool {
+	return slices.ContainsFunc(t, func(p piece) bool {
+		return p.group == group && p.name != "" && values.first(p.name) == ""
+	})
+}

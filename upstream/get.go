@@ -1,0 +1,109 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/go-resty/resty/v2"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// answer is one good reply. Of its header only what paging is told to look at
+// is ever read.
+type answer struct {
+	body   string
+	header http.Header
+}
+
+// get makes one request, repeated if need be, unless the breaker is open.
+func (f *fetcher) get(ctx context.Context, address string) (answer, error) {
+	a, err := f.breaker.do(func() (answer, error) {
+		return f.retried(ctx, func() (answer, error) { return f.once(ctx, address) })
+	})
+	if err == nil && f.left.Add(-int64(len(a.body))) < 0 {
+		err = invalidReply("too_large", "the replies have more than %d bytes together", f.cfg.MaxResponseBytes)
+	}
+	return a, err
+}
+
+// once makes one request and reads the whole reply. If the credentials may have
+// run out it tries again with new ones.
+func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
+	for renewed := false; ; renewed = true {
+		name, value, err := f.creds.header(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return answer{}, classify(ctx, err)
+		case err != nil: // does not count for the breaker: the legacy was not asked
+			return answer{}, &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
+		}
+		a, err := f.send(ctx, address, name, value)
+		var status statusError
+		if err == nil || renewed || !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
+			return a, err
+		}
+	}
+}
+
+// send makes one request with the given credentials and reads the whole
+// reply. Its span goes to the legacy as traceparent.
+func (f *fetcher) send(ctx context.Context, address, header, value string) (answer, error) {
+	r := f.http.R().SetDoNotParseResponse(true)
+	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {
+		r.SetHeader("X-Request-Id", f.requestID)
+	}
+	if header != "" {
+		r.SetHeader(header, value)
+	}
+	if f.tracer == nil {
+		return f.execute(ctx, r.SetContext(ctx), address)
+	}
+	ctx, step := f.tracer.Force(ctx, http.MethodGet, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(address)...))
+	defer step.End()
+	// A caller's own traceparent cannot get here: the header is made from nothing.
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	a, err := f.execute(ctx, r.SetContext(ctx), address)
+	status := statusError(http.StatusOK)
+	if err == nil {
+		step.Set(attribute.Int("upstream.body_bytes", len(a.body)))
+	} else {
+		fail(step, err)
+	}
+	if err == nil || errors.As(err, &status) {
+		step.Set(semconv.HTTPResponseStatusCode(int(status)))
+	}
+	return a, err
+}
+
+func (f *fetcher) execute(ctx context.Context, r *resty.Request, address string) (answer, error) {
+	resp, err := r.Execute(http.MethodGet, address)
+	if err != nil {
+		return answer{}, classify(ctx, err)
+	}
+	body, err := readBody(resp.RawResponse, f.cfg.MaxResponseBytes)
+	if err != nil {
+		return answer{}, classify(ctx, err)
+	}
+	return answer{body, resp.RawResponse.Header}, nil
+}
+
+// serverOf describes a request by what is the same for all of them: paths and
+// queries hold the account and ids.
+func serverOf(address string) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodGet}
+	u, err := url.Parse(address)
+	if err != nil {
+		return attributes
+	}
+	attributes = append(attributes, semconv.URLScheme(u.Scheme), semconv.ServerAddress(u.Hostname()))
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		attributes = append(attributes, semconv.ServerPort(port))
+	}
+	return attributes
+}

@@ -1,0 +1,82 @@
+package mapping
+
+// The values of filtering.
+const (
+	FilterUpstream = "upstream"
+	FilterGateway  = "gateway"
+)
+
+// repeatValues is the join of several values that repeats the parameter.
+const repeatValues = "repeat"
+
+// EndpointConfig is how one of the two lists is asked for and read.
+type EndpointConfig struct {
+	Path            string            `yaml:"path"`           // may hold {account}
+	Query           map[string]string `yaml:"query"`          // values may hold {account}, {status}, {inquiry_type}
+	Filtering       string            `yaml:"filtering"`      // upstream (default) or gateway
+	Items           string            `yaml:"items"`          // GJSON path of the array of records
+	ItemsOptional   bool              `yaml:"items_optional"` // a reply with nothing at items is an empty list
+	InternalIDs     []string          `yaml:"internal_ids"`
+	Owner           Paths             `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
+	Paging          PagingConfig      `yaml:"paging"`
+	OnInvalidRecord string            `yaml:"on_invalid_record"` // fail (default) or skip
+	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default) or drop
+	Fields          FieldsConfig      `yaml:"fields"`
+}
+
+// FieldsConfig maps the public fields of a record. A buyer's record has no
+// company_name; a seller's has neither content nor responses.
+type FieldsConfig struct {
+	Title       Field           `yaml:"title"`
+	Content     Field           `yaml:"content"`
+	Status      Field           `yaml:"status"`
+	InquiryType Field           `yaml:"inquiry_type"`
+	CompanyName Field           `yaml:"company_name"`
+	CreatedAt   Field           `yaml:"created_at"`
+	Responses   ResponsesConfig `yaml:"responses"`
+}
+
+// ResponsesConfig maps the answers to an inquiry. A record that has no such
+// array, or null in its place, has no answers.
+type ResponsesConfig struct {
+	Items         string               `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
+	ItemsOptional bool                 `yaml:"items_optional"` // likewise, for the reply to fetch
+	Fetch         FetchConfig          `yaml:"fetch"`          // without a path: the answers are within the record
+	InternalIDs   []string             `yaml:"internal_ids"`   // GJSON paths within an answer
+	Fields        ResponseFieldsConfig `yaml:"fields"`
+}
+
+// FetchConfig is a second request for the answers: one for each inquiry, or one
+// for a batch of them. All run within the timeout of the list.
+type FetchConfig struct {
+	Path        string            `yaml:"path"`        // may hold {id} and {account}
+	Query       map[string]string `yaml:"query"`       // values may hold {id} or {ids}, and {account}
+	ID          string            `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
+	Concurrency int               `yaml:"concurrency"` // requests at a time; default 8
+	Paging      PagingConfig      `yaml:"paging"`
+
+	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
+	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat": the parameter is repeated
+	Key   string `yaml:"key"`   // GJSON path, within an answer, of the id of its inquiry; for batches
+}
+
+// ResponseFieldsConfig maps the fields of one answer.
+type ResponseFieldsConfig struct {
+	Content       Field `yaml:"content"`
+	ResponderType Field `yaml:"responder_type"`
+	CreatedAt     Field `yaml:"created_at"`
+}
+
+// used tells whether any key of the section says something. Empty lists do not:
+// a configuration that is written out in full has them.
+func (r ResponsesConfig) used() bool {
+	f := r.Fields
+	return r.Items != "" || r.ItemsOptional || len(r.InternalIDs) > 0 || r.Fetch.used() ||
+		f.Content.set() || f.ResponderType.set() || f.CreatedAt.set()
+}
+
+// used tells whether any key of the section is set, so that one that lacks
+// its path is found, not ignored.
+func (f FetchConfig) used() bool {
+	return f.Path != "" || len(f.Query) > 0 || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
+}

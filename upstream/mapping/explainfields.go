@@ -1,0 +1,169 @@
+package mapping
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// explainedBytes is how much of a raw value is shown.
+const explainedBytes = 120
+
+// publicTime is the notation of the public record.
+const publicTime = "2006-01-02T15:04:05.000Z07:00"
+
+// fields shows every public field of one record.
+func (x *Explainer) fields(r *Reply, frame *jsonwalk.Frame, raw string) []ExplainedField {
+	var list []ExplainedField
+	for _, t := range x.plan.texts() {
+		s, why := t.from(frame)
+		f := explainField(t.name, t.paths, raw, why)
+		switch {
+		case why == "" && s.Valid:
+			f.Mapped = s.String
+		case why == "":
+			f.Mapped = "null"
+		}
+		if t.fixed.Set {
+			f.Path = "(const)"
+		}
+		list = append(list, f)
+	}
+	created := x.plan.created
+	at, why := created.from(frame)
+	f := explainField(created.name, created.paths, raw, why)
+	if why == "" {
+		f.Mapped = at.Format(publicTime)
+	}
+	list = append(list, f)
+	if p := x.plan.responses; p != nil && x.plan.Second == nil {
+		list = append(list, x.responses(r, p, raw))
+	}
+	return list
+}
+
+// explainField shows the path that counts, the last if nothing is at any, and
+// what is behind it.
+func explainField(name string, paths []string, record, why string) ExplainedField {
+	f := ExplainedField{Field: name, Problem: why}
+	for _, f.Path = range paths {
+		v := jsonwalk.Lookup(record, f.Path)
+		if v.Present() {
+			f.Raw = shorten(v.Raw)
+			break
+		}
+		if v.Kind == jsonwalk.Null {
+			f.Raw = "null"
+		}
+	}
+	return f
+}
+
+// responses shows the answers of a record as one field.
+func (x *Explainer) responses(r *Reply, p *responsesPlan, raw string) ExplainedField {
+	f := explainField("responses", []string{p.itemsPath}, raw, "")
+	bad := r.broken
+	if bad.why == "" && strings.HasPrefix(r.refused.field, "responses") {
+		bad = r.refused
+	}
+	switch {
+	case bad.why != "":
+		f.Field, f.Problem = bad.field, bad.why
+	case len(r.List) > 0:
+		f.Mapped = summary(r.List[0].Responses)
+	}
+	return f
+}
+
+// summary shows how many responses there are, and the last of them.
+func summary(list []Response) string {
+	if len(list) == 0 {
+		return "0 responses"
+	}
+	last := list[len(list)-1]
+	return fmt.Sprintf("%d responses, the last: %s | %s | %s",
+		len(list), shorten(last.Content), last.ResponderType.String, last.CreatedAt.Format(time.RFC3339))
+}
+
+// shorten cuts at a rune's edge.
+func shorten(s string) string {
+	if len(s) <= explainedBytes {
+		return s
+	}
+	n := explainedBytes
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "..."
+}
+
+// unused lists the paths of the records that lie neither on the way to nor
+// below a path of the mapping.
+func (x *Explainer) unused(shapes map[string]uint8) {
+	used := x.plan.usedPaths()
+	for path, kinds := range shapes {
+		if slices.ContainsFunc(used, func(u string) bool { return below(path, u) || below(u, path) }) {
+			continue
+		}
+		u := UnusedPath{Path: path}
+		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
+			if kinds&(1<<k) != 0 {
+				u.Types = append(u.Types, k.String())
+			}
+		}
+		x.Unused = append(x.Unused, u)
+	}
+	slices.SortFunc(x.Unused, func(a, b UnusedPath) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// below tells whether a path is another one or lies within it.
+func below(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
+}
+
+// usedPaths gives the start of every path of the mapping up to the first part
+// that is more than a key.
+func (p *Plan) usedPaths() []string {
+	paths := slices.Concat(p.created.paths, Paths(p.OwnerPaths), Paths(p.idPaths))
+	for _, t := range p.texts() {
+		paths = append(paths, t.paths...)
+	}
+	if r := p.responses; r != nil {
+		inner := slices.Concat(r.content.paths, r.role.paths, r.created.paths, r.idPaths)
+		switch {
+		case p.Second != nil:
+			paths = append(paths, p.Second.idPath)
+		case plainStart(r.itemsPath) != r.itemsPath:
+			paths = append(paths, r.itemsPath)
+		default:
+			for _, path := range inner {
+				paths = append(paths, r.itemsPath+".#."+path)
+			}
+		}
+	}
+	var used []string
+	for _, path := range paths {
+		if start := strings.TrimSuffix(plainStart(path), "."); start != "" {
+			used = append(used, start)
+		}
+	}
+	return used
+}
+
+// plainStart cuts a path before its first query, modifier, index or pipe.
+func plainStart(path string) string {
+	parts := strings.Split(path, ".")
+	for i, part := range parts {
+		if part == jsonwalk.Each && i < len(parts)-1 {
+			continue
+		}
+		if strings.ContainsAny(part, `@|#({[*?!\`) || part != "" && strings.Trim(part, "0123456789") == "" {
+			return strings.Join(parts[:i], ".")
+		}
+	}
+	return path
+}

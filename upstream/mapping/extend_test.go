@@ -1,0 +1,101 @@
+package mapping
+
+import (
+	"strings"
+	"testing"
+
+	"inquiry-gateway/upstream/internal/sample"
+)
+
+// mapTitle maps one record with the given field for its title.
+func mapTitle(t testing.TB, field, record string) (title string, err error) {
+	t.Helper()
+	section := changed(t, "title: subject\n    status", "title: "+field+"\n    status")
+	r := planFrom(t, section, "seller").NewReply(Request{Account: "7"})
+	err = whole(r, `[{"uuid":"id-0001","vendor":{"id":7},"state":"A","customer":{"name":"c"},"opened":"2026-03-01T00:00:00Z",`+record+`}]`)
+	if err != nil {
+		return "", err
+	}
+	return r.List[0].Title, nil
+}
+
+func TestFieldExtensions(t *testing.T) {
+	for _, tc := range []struct{ name, field, record, want, fails string }{
+		{"first path", "[a, b]", `"a":"x","b":"y"`, "x", ""},
+		{"second path", "[a, b]", `"a":null,"b":"y"`, "y", ""},
+		{"object or string: object", "[a.display_value, a]", `"a":{"display_value":"d","value":"v"}`, "d", ""},
+		{"object or string: string", "[a.display_value, a]", `"a":"s"`, "s", ""},
+		{"no path", "{path: [a, b], default: z}", `"c":1`, "z", ""},
+		{"const", "{const: Inquiry}", `"a":1`, "Inquiry", ""},
+		{"join", `{path: [a, b, c], join: " "}`, `"a":"x","b":null,"c":3`, "x 3", ""},
+		{"join elements", `{path: a, join: ", "}`, `"a":["x","y"]`, "x, y", ""},
+		{"join nothing", `{path: [a, b], join: "-", default: none}`, `"c":1`, "none", ""},
+		{"join object", `{path: a, join: "-"}`, `"a":{"b":1}`, "", "an object"},
+		{"html", "{path: a, trim_html: true}", `"a":"<p>Hello &amp; <b>bye</b></p><script>x()</script><br>1 &lt; 2"`, "Hello & bye\n\n1 < 2", ""},
+		{"unknown fails", "{path: a, values: {A: b}}", `"a":"C"`, "", "no entry"},
+		{"unknown kept", "{path: a, values: {A: b}, unknown_values: keep}", `"a":"C"`, "C", ""},
+		{"empty kept", "a", `"a":""`, "", ""},
+		{"empty missing", "{path: a, empty: missing}", `"a":""`, "", "missing"},
+		{"empty, next path", "{path: [a, b], empty: missing}", `"a":"","b":"y"`, "y", ""},
+		{"empty, default", "{path: a, empty: missing, default: z}", `"a":""`, "z", ""},
+		{"empty in values", `{path: a, values: {"": none}}`, `"a":""`, "none", ""},
+		{"html that is empty", "{path: a, trim_html: true, empty: missing}", `"a":"<p> </p>"`, "", "missing"},
+		{"number in values", "{path: a, values: {0: none, 1: one}}", `"a":0`, "none", ""},
+		{"custom field list", `"f.#(id==360001).value"`, `"f":[{"id":1,"value":"n"},{"id":360001,"value":"y"}]`, "y", ""},
+		{"values of an object", `{path: "a|@values", join: "/"}`, `"a":{"x":"1","y":"2"}`, "1/2", ""},
+		{"id in HTML entities", "{path: a, trim_html: true}", `"a":"no. id&#45;0001"`, "no. [removed]", ""},
+		{"id in a kept value", "{path: a, values: {A: b}, unknown_values: keep}", `"a":"id-0001"`, "[removed]", ""},
+		{"id in a constant", "{const: id-0001}", `"a":1`, "id-0001", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := mapTitle(t, tc.field, tc.record)
+			if tc.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.fails) {
+					t.Errorf("got %q %v, want an error with %q", got, err, tc.fails)
+				}
+				return
+			}
+			if err != nil || got != tc.want {
+				t.Errorf("got %q %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzHTML(f *testing.F) {
+	f.Add("<p>a</p><script>b")
+	f.Add("&lt;<!-- <b> -->")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got := htmlText(s); strings.ContainsAny(s, "<&") && strings.TrimSpace(got) != got {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestSweepOverTheWholeReply(t *testing.T) {
+	other := strings.NewReplacer("6f1c2a34", "7f1c2a34", "aaaaaaaa", "bbbbbbbb", "Where is it?", "as in 6F1C2A34-1111-4222-8333-944455566677 and aaaaaaaa111142228333944455566677",
+		"On its way", "see bbbbbbbb-1111-4222-8333-944455566677", `"Late"`, `"7f1c2a34-1111-4222-8333-944455566677"`).Replace(sample.Ticket)
+	r, err := mapBuyer(t, sample.YAML, `{"result":{"items":[`+other+","+sample.Ticket+`]}}`, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.List[0]
+	if got.Title != "[removed]" || got.Content != "as in [removed] and [removed]" || got.Responses[0].Content != "see [removed]" {
+		t.Errorf("got %+v", got)
+	}
+	if r.Removed["title"] != 1 || r.Removed["content"] != 2 || r.Removed["responses.content"] != 1 {
+		t.Errorf("counted %v", r.Removed)
+	}
+}
+
+func TestDropForeign(t *testing.T) {
+	drop := []string{"filtering: upstream", "filtering: upstream\n  on_foreign_record: drop"}
+	stranger := strings.NewReplacer(`"id":"acme"`, `"id":"zorg"`, "Late", "Secret of zorg").Replace(sample.Ticket)
+	r, err := mapBuyer(t, changed(t, drop...), sample.List(stranger, sample.Ticket, stranger), Request{})
+	if err != nil || len(r.List) != 1 || r.List[0].Title != "Late" || len(r.List[0].Responses) != 1 || r.Foreign != 2 {
+		t.Errorf("%+v %v, %d foreign", r.List, err, r.Foreign)
+	}
+	if _, wrong := compileSection(t, changed(t, append(drop, "  owner: customer.id\n", "")...)); wrong["buyer.on_foreign_record"] == "" {
+		t.Errorf("got %v", wrong)
+	}
+}

@@ -1,0 +1,83 @@
+package mapping
+
+import (
+	"fmt"
+
+	"inquiry-gateway/upstream/timeparse"
+)
+
+// index names an item of a list in messages.
+func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// fields compiles what each kind's records consist of, and refuses the rest,
+// which would never be seen.
+func (c *compiler) fields(cfg FieldsConfig) {
+	at := c.prefix + ".fields."
+	plan, buyer := c.plan, c.plan.Kind == "buyer"
+	plan.title = c.text(at+"title", "title", cfg.Title, false)
+	plan.status = c.text(at+"status", "status", cfg.Status, false)
+	plan.inquiryType = c.text(at+"inquiry_type", "inquiry_type", cfg.InquiryType, buyer)
+	plan.created = c.time(at+"created_at", "created_at", cfg.CreatedAt)
+	if buyer {
+		plan.content = c.text(at+"content", "content", cfg.Content, false)
+		c.AddIf(cfg.CompanyName.set(), at+"company_name", "a buyer's record has no company_name; remove the key")
+		c.responses(at, cfg.Responses)
+		return
+	}
+	plan.company = c.text(at+"company_name", "company_name", cfg.CompanyName, false)
+	c.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
+	c.AddIf(cfg.Responses.used(), at+"responses", "a seller's record has no responses; remove the key")
+}
+
+// sources compiles the paths of a field.
+func (c *compiler) sources(field string, f Field) []source {
+	c.AddIf(len(f.Path) == 0 && !f.Const.Set, field, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
+	return c.paths(field, field+".path", f.Path)
+}
+
+// text compiles a field that holds a string, and null only if nullable.
+func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
+	c.textKeys(field, f)
+	c.AddIf(!nullable && f.Default.Null, field+".default", "%s is never null here; give a text", name)
+	c.AddIf(!nullable && f.Const.Null, field+".const", "%s is never null here; give a text", name)
+	for legacy, public := range f.Values {
+		c.AddIf(public == "", field+".values."+legacy, "the public value is empty")
+	}
+	t := &textPlan{
+		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
+		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", keep: f.UnknownValues == "keep",
+	}
+	return t.prepare()
+}
+
+// textKeys finds keys of a text field that contradict each other.
+func (c *compiler) textKeys(field string, f Field) {
+	c.AddIf(f.Format != "" || f.Zone != "", field, "format and zone are for times; remove them")
+	c.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), field+".const",
+		"a constant needs no path, values or default; remove the one or the others")
+	c.AddIf(f.Values != nil && len(f.Values) == 0, field+".values", "empty: no value would be accepted")
+	c.oneOf(field+".unknown_values", f.UnknownValues, "keep", "fail")
+	c.oneOf(field+".empty", f.Empty, "keep", "missing")
+	c.AddIf(f.Values == nil && f.UnknownValues != "", field+".unknown_values", "there are no values that a value could be missing from; remove the key")
+	c.AddIf(f.Values == nil && f.ValuesJoin != "", field+".values_join", "there are no values to join; remove the key")
+}
+
+// time compiles a field that holds a time.
+func (c *compiler) time(field, name string, f Field) *timePlan {
+	for key, used := range map[string]bool{
+		"values": f.Values != nil, "const": f.Const.Set, "join": f.Join.Set, "trim_html": f.TrimHTML,
+		"unknown_values": f.UnknownValues != "", "values_join": f.ValuesJoin != "", "empty": f.Empty != "",
+	} {
+		c.AddIf(used, field+"."+key, "%s is for texts; remove the key", key)
+	}
+	c.AddIf(f.Default.Set, field+".default", "a time has no default: nobody can know when it was; remove the key")
+	t := &timePlan{name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
+	if f.Format == "" {
+		t.format = "rfc3339"
+	}
+	var formatErr, zoneErr error
+	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone)
+	c.AddIf(formatErr != nil, field+".format", "%v", formatErr)
+	c.AddIf(zoneErr != nil, field+".zone", "%v", zoneErr)
+	return t
+}

@@ -1,0 +1,149 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+
+	"inquiry-gateway/upstream/address"
+)
+
+// Address is where the first reply of a list is got. impossible: no record can
+// have the wanted values, so there is nothing to ask for.
+func (p *Plan) Address(want Request) (url string, impossible bool, err error) {
+	values, impossible := p.ask(want)
+	if impossible {
+		return "", true, nil
+	}
+	url, err = p.request.URL(values)
+	return url, false, err
+}
+
+// ProbeAddress is Address whether or not a record can have the wanted values.
+func (p *Plan) ProbeAddress(want Request) (url string, err error) {
+	values, _ := p.ask(want)
+	return p.request.URL(values)
+}
+
+// ask gives what stands for the placeholders of the request.
+func (p *Plan) ask(want Request) (values address.Values, impossible bool) {
+	status, noStatus := p.byStatus.ask(want.Status)
+	inquiryType, noType := p.byType.ask(want.InquiryType)
+	return address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}, noStatus || noType
+}
+
+// Base is want without the filters that the legacy is not sent, since the gateway
+// applies them: two requests with the same base ask it the same thing, and a list
+// is a selection from that of its base. impossible: no record can have the wanted
+// values. A list whose responses are fetched by further requests is its own base:
+// they are made for the records that are kept.
+func (p *Plan) Base(want Request) (base Request, impossible bool) {
+	values, impossible := p.ask(want)
+	if impossible || p.Second != nil {
+		return want, impossible
+	}
+	if base = want; len(values[address.Status]) == 0 {
+		base.Status = ""
+	}
+	if len(values[address.Type]) == 0 {
+		base.InquiryType = ""
+	}
+	return base, false
+}
+
+// filter turns the public value of a query parameter into what the legacy is
+// asked for. Whatever it is asked for, the gateway keeps only the records whose
+// public value is the wanted one: a legacy that ignores a parameter must not
+// make a wrong list.
+type filter struct {
+	field  *textPlan
+	sent   bool                // the request holds the placeholder
+	join   string              // of several legacy values
+	legacy map[string][]string // by public value; nil when the field has no values
+}
+
+// filters compiles both filters, and refuses a configuration in which one
+// would silently not be applied.
+func (c *compiler) filters(cfg EndpointConfig) {
+	hasStatus, hasType := c.plan.request.Has(address.Status), c.plan.request.Has(address.Type)
+	sent := cfg.Filtering == "" || cfg.Filtering == FilterUpstream
+	field := c.prefix + ".filtering"
+	c.oneOf(field, cfg.Filtering, FilterUpstream, FilterGateway)
+	c.AddIf(sent && !hasStatus, field,
+		"the legacy is to filter but no parameter of the query holds {status}; add one, or set filtering: gateway")
+	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
+		"the gateway is to filter but the query holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+	c.plan.byStatus = newFilter(c.plan.status, c.valuesJoin(address.Status, cfg.Fields.Status), sent && hasStatus)
+	c.plan.byType = newFilter(c.plan.inquiryType, c.valuesJoin(address.Type, cfg.Fields.InquiryType), sent && hasType)
+}
+
+// valuesJoin is how several values of the placeholder's field are sent. It checks
+// that a parameter that is to be repeated is nothing but the value.
+func (c *compiler) valuesJoin(placeholder string, f Field) string {
+	if f.ValuesJoin == repeatValues {
+		for _, parameter := range c.plan.request.Mixed(placeholder) {
+			c.Add(c.prefix+".fields."+placeholder+".values_join",
+				"parameter %q holds more than {%s}, so it cannot be repeated for each value; give a separator", parameter, placeholder)
+		}
+	}
+	return f.ValuesJoin
+}
+
+// newFilter turns a field's values round. sent: the request has a place for
+// it.
+func newFilter(field *textPlan, join string, sent bool) filter {
+	f := filter{field: field, join: join, sent: sent}
+	if field.values != nil {
+		f.legacy = make(map[string][]string, len(field.values))
+		for legacy, public := range field.values {
+			f.legacy[public] = append(f.legacy[public], legacy)
+		}
+		for _, list := range f.legacy {
+			slices.Sort(list)
+		}
+	}
+	return f
+}
+
+// ask gives the values to send, none for no filter. impossible: no record can
+// have the wanted value.
+func (f *filter) ask(want string) (send []string, impossible bool) {
+	switch {
+	case want == "":
+		return nil, false
+	case f.field.fixed.Set:
+		return nil, f.field.fixed.Value != want
+	case f.field.def.Set && f.field.def.Value == want:
+		// Records that get the value by default have something else, or nothing,
+		// in the legacy: no filter of the legacy finds them.
+		return nil, false
+	}
+	list := f.legacyOf(want)
+	switch {
+	case len(list) == 0:
+		return nil, true
+	case !f.sent || f.field.join.Set || f.field.html:
+		return nil, false // what the legacy has is not what the public value is made of
+	case len(list) == 1 || f.join == repeatValues:
+		return list, false
+	case f.join != "":
+		return []string{strings.Join(list, f.join)}, false
+	}
+	return nil, false // several values, and no way to name them: the gateway filters
+}
+
+// legacyOf gives the legacy values that a public value stands for.
+func (f *filter) legacyOf(public string) []string {
+	if f.legacy == nil {
+		return []string{public}
+	}
+	list := f.legacy[public]
+	if !f.field.keep {
+		return list
+	}
+	// A value without an entry is kept, so it can be asked for by its own name,
+	// unless that name has an entry and never shows.
+	if _, translated := f.field.values[public]; !translated {
+		list = append(slices.Clip(list), public)
+	}
+	return list
+}

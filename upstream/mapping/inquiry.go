@@ -1,0 +1,60 @@
+// Package mapping makes inquiries of the legacy's replies, as a configuration
+// says.
+package mapping
+
+import (
+	"fmt"
+	"time"
+)
+
+// Inquiry is one record of the legacy system after mapping and validation.
+// It carries nothing that a public record does not show, so an internal id of
+// the legacy system has no field to hide in.
+type Inquiry struct {
+	Title       string
+	Content     string // buyers only
+	Status      string // the public value
+	InquiryType NullString
+	CompanyName string     // sellers only
+	CreatedAt   time.Time  // UTC
+	Responses   []Response // buyers only
+}
+
+// Response is one answer to an inquiry.
+type Response struct {
+	Content       string
+	ResponderType NullString
+	CreatedAt     time.Time // UTC
+}
+
+// NullString is a string that may be null. Its zero value is null.
+type NullString struct {
+	String string
+	Valid  bool // false: null, String is empty
+}
+
+// Request says which list is wanted.
+type Request struct {
+	Kind        string // buyer or seller
+	Account     string // whose list; put into the request and compared with each record's owner
+	Status      string // public value; empty: all
+	InquiryType string // public value; empty: all
+	RequestID   string // goes to the legacy as X-Request-Id when not empty
+}
+
+// Error says why a reply cannot be accepted. Its text is for logs: it holds
+// nothing of the reply's content.
+type Error struct {
+	Reason string // json, items, record, owner or too_many
+	Err    error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func refusal(reason, format string, args ...any) *Error {
+	return &Error{reason, fmt.Errorf(format, args...)}
+}

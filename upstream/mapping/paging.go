@@ -1,0 +1,123 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// Values of paging.style.
+const (
+	PageNone   = "none"
+	PageNumber = "page"
+	PageOffset = "offset"
+	PageCursor = "cursor"
+	PageNext   = "next_url"
+	PageLink   = "link_header"
+)
+
+// PagingConfig is how a list that comes in several replies is put together. A
+// list that cannot be read whole is an error, never a part shown as the whole.
+type PagingConfig struct {
+	Style string `yaml:"style"` // none, page, offset, cursor, next_url or link_header
+
+	// Size records are asked for at a time, in parameter SizeParam. A legacy may
+	// send fewer.
+	Size      int    `yaml:"size"`
+	SizeParam string `yaml:"size_param"`
+	Param     string `yaml:"param"`  // of the page's number, the offset or the cursor
+	First     int    `yaml:"first"`  // number of the first page: 0 or 1
+	Cursor    string `yaml:"cursor"` // GJSON path of the next page's cursor; nothing there: the end
+	Next      string `yaml:"next"`   // GJSON path of the next page's URL; nothing there: the end
+
+	// Where the end is told, for page and offset; the first that is set counts.
+	// If none is, pages are asked for one by one until an empty one.
+	Total       string `yaml:"total"`        // GJSON path of the number of records
+	TotalHeader string `yaml:"total_header"` // response header with the number of records
+	TotalPages  string `yaml:"total_pages"`  // GJSON path of the number of pages
+	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
+	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
+
+	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
+	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
+}
+
+const (
+	defaultMaxPages         = 500
+	defaultPagesConcurrency = 4
+)
+
+// pagingKeys are the keys that have a meaning for each style; those with a "!"
+// are needed.
+func pagingKeys(style string) (keys []string, known bool) {
+	all, known := map[string]string{
+		PageNone:   "",
+		PageNumber: "size size_param param! first total total_header total_pages more ends_short max_pages concurrency",
+		PageOffset: "size size_param param! total total_header more ends_short max_pages concurrency",
+		PageCursor: "size size_param param! cursor! more max_pages",
+		PageNext:   "size size_param next! max_pages",
+		PageLink:   "size size_param max_pages",
+	}[style]
+	return strings.Fields(all), known
+}
+
+// check adds keys that the style needs and lacks, or would ignore, to problems,
+// and returns the section with its defaults.
+func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConfig {
+	if c.Style == "" {
+		c.Style = PageNone
+	}
+	allowed, ok := pagingKeys(c.Style)
+	if !ok {
+		problems.Add(field+".style", "%q is none of none, page, offset, cursor, next_url, link_header", c.Style)
+		return c
+	}
+	for _, k := range c.keys() {
+		needed := slices.Contains(allowed, k.name+"!")
+		switch {
+		case k.set && !needed && !slices.Contains(allowed, k.name):
+			problems.Add(field+"."+k.name, "has no meaning with style %s; remove it", c.Style)
+		case !k.set && needed:
+			problems.Add(field+"."+k.name, "missing: style %s needs it", c.Style)
+		case k.path != "":
+			if err := jsonwalk.CheckPath(k.path); err != nil {
+				problems.Add(field+"."+k.name, "%v", err)
+			}
+		}
+	}
+	for name, n := range map[string]int{"size": c.Size, "first": c.First, "max_pages": c.MaxPages, "concurrency": c.Concurrency} {
+		problems.AddIf(n < 0, field+"."+name, "must not be negative")
+	}
+	problems.AddIf(c.EndsShort && c.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
+	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !c.EndsShort, field+".size_param", "missing: size has to be sent in some parameter")
+	problems.AddIf(c.SizeParam != "" && c.Size == 0, field+".size", "missing: the value of parameter %s", c.SizeParam)
+	if c.MaxPages == 0 {
+		c.MaxPages = defaultMaxPages
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = defaultPagesConcurrency
+	}
+	return c
+}
+
+// pagingKey is one key of the section.
+type pagingKey struct {
+	name string
+	set  bool
+	path string // if it is a GJSON path
+}
+
+// keys lists all keys but the style.
+func (c PagingConfig) keys() []pagingKey {
+	number := func(name string, n int) pagingKey { return pagingKey{name, n != 0, ""} }
+	text := func(name, s string) pagingKey { return pagingKey{name, s != "", ""} }
+	path := func(name, s string) pagingKey { return pagingKey{name, s != "", s} }
+	return []pagingKey{
+		number("size", c.Size), number("first", c.First), number("max_pages", c.MaxPages), number("concurrency", c.Concurrency),
+		text("size_param", c.SizeParam), text("param", c.Param), text("total_header", c.TotalHeader),
+		path("cursor", c.Cursor), path("next", c.Next), path("total", c.Total), path("total_pages", c.TotalPages), path("more", c.More),
+		{"ends_short", c.EndsShort, ""},
+	}
+}

@@ -1,0 +1,228 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// Plan is the compiled mapping of one endpoint: what is asked for a list, and how
+// the replies are read. It is read-only and safe for concurrent use.
+type Plan struct {
+	Kind       string
+	Paging     PagingConfig // with its defaults
+	MaxRecords int          // of one list
+	OwnerPaths []string     // as they were written
+	Second     *Second      // nil: the replies have all that belongs to a list
+
+	request     address.Plan
+	reply       replyPlan
+	sizes       [frameCount]int
+	itemsPath   string // as it was written, for Explain
+	idPaths     []string
+	owner       []source
+	ids         []string // paths of internal ids that are not simple
+	byStatus    filter
+	byType      filter
+	dropForeign bool
+	skipInvalid bool
+
+	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
+	created                                      *timePlan
+	responses                                    *responsesPlan // nil for sellers
+	onlyResponses                                bool           // the items are responses: this is the plan of a second request
+}
+
+// replyPlan is where in a reply the items are.
+type replyPlan struct {
+	root     *jsonwalk.Node // of a whole reply
+	items    *jsonwalk.Node // of the items alone, where their path is not simple
+	path     string         // of the items if it is not simple
+	slot     int            // of the items if it is simple
+	kind     jsonwalk.Kind  // what holds the items: an array, or an object
+	optional bool           // nothing there means an empty list
+}
+
+// texts are the texts that the kind's records have.
+func (p *Plan) texts() []*textPlan {
+	all := []*textPlan{p.title, p.content, p.status, p.inquiryType, p.company}
+	return slices.DeleteFunc(all, func(t *textPlan) bool { return t == nil })
+}
+
+// FieldNames are the names under which refused records and removed ids are
+// counted.
+func (p *Plan) FieldNames() []string {
+	names := []string{"record", p.created.name}
+	texts := p.texts()
+	if r := p.responses; r != nil {
+		names = append(names, "responses", r.created.name)
+		texts = append(texts, r.content, r.role)
+	}
+	for _, t := range texts {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// compiler builds a plan and collects what is wrong with the configuration.
+type compiler struct {
+	*invalid.Problems
+	base   string // of all addresses
+	plan   *Plan
+	prefix string // of field names in messages
+	frame  int
+	root   *jsonwalk.Node // of the frame's element
+}
+
+// Compile makes the plan of an endpoint whose requests go below baseURL and whose
+// lists have at most maxRecords. What is wrong is added to problems, under the keys
+// of the section that kind names. The plan is usable if nothing was.
+func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
+	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: &Plan{
+		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, itemsPath: cfg.Items, idPaths: cfg.InternalIDs,
+		skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
+	}}
+	c.plan.request = address.Spec{
+		Path: cfg.Path, Query: cfg.Query,
+		InPath: []string{address.Account}, InQuery: []string{address.Account, address.Status, address.Type},
+	}.Compile(baseURL, kind, problems)
+	c.plan.Paging = cfg.Paging.check(kind+".paging", problems)
+	c.records(cfg)
+	c.owner(cfg)
+	c.fields(cfg.Fields)
+	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
+	c.filters(cfg)
+	return c.plan
+}
+
+// oneOf checks a key with two values, the first of which is the default.
+func (c *compiler) oneOf(field, value, first, second string) {
+	c.AddIf(value != "" && value != first && value != second, field, "%q is neither %s nor %s", value, first, second)
+}
+
+// path checks a GJSON path and tells whether it can be used.
+func (c *compiler) path(field, path string) bool {
+	err := jsonwalk.CheckPath(path)
+	c.AddIf(err != nil, field, "%v", err)
+	return err == nil
+}
+
+// slot reserves a place in the frame for the value at a node.
+func (c *compiler) slot(n *jsonwalk.Node) int {
+	s := c.plan.sizes[n.Frame()]
+	c.plan.sizes[n.Frame()]++
+	n.AddSlot(s)
+	return s
+}
+
+// source finds out how a path is evaluated.
+func (c *compiler) source(path string) source {
+	if keys, ok := jsonwalk.SimplePath(path, false); ok {
+		return source{slot: c.slot(c.root.At(keys, c.frame))}
+	}
+	return source{path: path}
+}
+
+// keyPath stands among internal ids for the key under which a record is found.
+const keyPath = "@key"
+
+// itemsOf splits @values off the end of a path. gjson makes an empty array of
+// it where nothing is, and then a reply that is an error would be an empty list.
+func itemsOf(path string) (base string, keyed bool) {
+	base, keyed = strings.CutSuffix(path, "@values")
+	switch {
+	case !keyed:
+		return path, false
+	case base == "":
+		return "@this", true
+	}
+	return base[:len(base)-1], true
+}
+
+// list describes the items at a path to the walker.
+func (c *compiler) list(field, path string, ids []string, frame int) jsonwalk.List {
+	_, keyed := itemsOf(path)
+	l := jsonwalk.List{Frame: frame, Keyed: keyed, KeyID: slices.Contains(ids, keyPath)}
+	c.AddIf(l.KeyID && !keyed, field, "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
+	return l
+}
+
+// replyItems compiles where in a reply the items are. Each of them is an element.
+func (c *compiler) replyItems(path string, optional bool, l jsonwalk.List, element *jsonwalk.Node) replyPlan {
+	path, keyed := itemsOf(path)
+	r := replyPlan{root: jsonwalk.NewNode(frameReply), items: jsonwalk.NewNode(frameReply), kind: listKind(keyed), optional: optional}
+	r.items.SetList(l, element)
+	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
+		n := r.root.At(keys, frameReply)
+		n.SetList(l, element)
+		r.slot = c.slot(n)
+	} else {
+		r.path = path
+	}
+	return r
+}
+
+// listKind is object for the members of one, else array.
+func listKind(keyed bool) jsonwalk.Kind {
+	if keyed {
+		return jsonwalk.Object
+	}
+	return jsonwalk.Array
+}
+
+// records compiles where the records are. Their node is made first: fields,
+// owner and ids hang on it.
+func (c *compiler) records(cfg EndpointConfig) {
+	c.root, c.frame = jsonwalk.NewNode(frameRecord), frameRecord
+	if cfg.Items == "" {
+		c.Add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
+	} else {
+		c.path(c.prefix+".items", cfg.Items)
+	}
+	l := c.list(c.prefix+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord)
+	c.plan.reply = c.replyItems(cfg.Items, cfg.ItemsOptional, l, c.root)
+	c.oneOf(c.prefix+".on_invalid_record", cfg.OnInvalidRecord, "fail", "skip")
+}
+
+// owner compiles the ownership check, and refuses a request that asks for
+// everybody's records without one.
+func (c *compiler) owner(cfg EndpointConfig) {
+	c.oneOf(c.prefix+".on_foreign_record", cfg.OnForeignRecord, "fail", "drop")
+	c.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, c.prefix+".on_foreign_record",
+		"nothing tells a foreign record; name the owner's path, or remove the key")
+	c.AddIf(len(cfg.Owner) == 0 && !c.plan.request.BindsAccount(), c.prefix+".owner",
+		"nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
+	c.plan.owner = c.paths(c.prefix+".owner", c.prefix+".owner", cfg.Owner)
+}
+
+// paths compiles paths of which the first present one counts. Of several each is
+// called by its number in the list.
+func (c *compiler) paths(field, list string, paths Paths) (sources []source) {
+	for i, path := range paths {
+		if len(paths) > 1 {
+			field = index(list, i)
+		}
+		if c.path(field, path) {
+			sources = append(sources, c.source(path))
+		}
+	}
+	return sources
+}
+
+// internalIDs puts the simple paths into the tree and gives the others back.
+func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
+	for i, path := range paths {
+		if path == keyPath || !c.path(index(field, i), path) {
+			continue
+		}
+		if keys, ok := jsonwalk.SimplePath(path, true); ok {
+			c.root.At(keys, c.frame).MarkID()
+		} else {
+			complex = append(complex, path)
+		}
+	}
+	return complex
+}

@@ -1,0 +1,135 @@
+package mapping
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
+)
+
+// The frames of a reply: each level of lists has its own values.
+const (
+	frameReply = iota
+	frameRecord
+	frameResponse
+	frameCount
+)
+
+// Reply turns the replies that make up one list into inquiries. It belongs to one
+// fetch and is not safe for concurrent use.
+type Reply struct {
+	List    []Inquiry // never nil; in the order of the legacy
+	Counts            // of what was met
+	Removed map[string]int
+	// KeepSamples is how many records are kept in Samples as they came, refused
+	// ones too. 0: none.
+	KeepSamples int
+	Samples     []string
+
+	plan      *Plan
+	want      Request
+	walker    *jsonwalk.Walker
+	texts     arena.Texts
+	ids       leakguard.Set
+	size      int        // of the current reply in bytes
+	responses []Response // of all records; each record has a part of it
+	first     int        // the current record's first response
+	broken    violation  // of the current record's responses
+	refused   violation  // why the last refused record was
+	keys      []string   // of each response's inquiry, in a batch
+	secondIDs []string   // of each inquiry of the list, if its responses come by a second request
+	err       *Error
+}
+
+// Counts are what a reply had in it besides good records.
+type Counts struct {
+	Seen    int            // records, those that were skipped or filtered included
+	Skipped map[string]int // records that were refused, by field
+	Foreign int            // records of another account
+}
+
+// violation is one reason why a record cannot be accepted. Its zero value is
+// none.
+type violation struct{ field, why string }
+
+// NewReply prepares the mapping of one list.
+func (p *Plan) NewReply(want Request) *Reply {
+	r := &Reply{plan: p, want: want, List: []Inquiry{}}
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, p.sizes[:])
+	return r
+}
+
+// Take maps one reply, adds its records to the list, and returns how many it had.
+// The strings of the inquiries share memory with body. An error is an [*Error];
+// then the list is not to be used.
+func (r *Reply) Take(body string) (records int, err error) {
+	before, kept, samples := r.Counts, len(r.List), len(r.Samples)
+	before.Skipped = maps.Clone(before.Skipped)
+	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
+	failed := r.read(body)
+	if failed == nil {
+		return r.Seen - before.Seen, nil
+	}
+	if !utf8.ValidString(body) {
+		// Whatever else is wrong with it: nothing of it has been seen.
+		r.Counts, r.List, r.Samples = before, r.List[:kept], r.Samples[:samples]
+		failed = refusal("json", "the reply is not UTF-8")
+	}
+	return 0, failed
+}
+
+func (r *Reply) read(body string) *Error {
+	r.size = len(body)
+	r.walker.Clear(frameReply)
+	at := &r.plan.reply
+	if err := r.walk(body, at.root, frameReply); err != nil {
+		return err
+	}
+	var items jsonwalk.Value
+	if at.path == "" {
+		items = r.walker.Frame(frameReply).Value(at.slot)
+	} else if items = jsonwalk.Lookup(body, at.path); items.Kind == at.kind {
+		if err := r.walk(items.Raw, at.items, frameRecord); err != nil {
+			return err
+		}
+	}
+	// An empty list is one thing, a reply that is no list another.
+	switch {
+	case items.Kind == at.kind || items.Kind == jsonwalk.Missing && at.optional:
+		return nil
+	case items.Kind == jsonwalk.Missing:
+		return refusal("items", "the reply has nothing at the path of items")
+	}
+	return refusal("items", "the value at the path of items is no %s", at.kind)
+}
+
+// walk reads a text whose elements begin with the given frame.
+func (r *Reply) walk(s string, root *jsonwalk.Node, first int) *Error {
+	switch err := r.walker.Walk(s, root, first); {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsonwalk.ErrStopped):
+		return r.err
+	default:
+		return refusal("json", "%w", err)
+	}
+}
+
+// Begin implements jsonwalk.Sink.
+func (r *Reply) Begin(frame int) {
+	if frame == frameRecord {
+		r.first, r.broken = len(r.responses), violation{}
+	}
+}
+
+// End implements jsonwalk.Sink.
+func (r *Reply) End(frame int, element *jsonwalk.Frame) bool {
+	if frame == frameRecord {
+		return r.record(element)
+	}
+	return r.response(element)
+}

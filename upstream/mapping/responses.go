@@ -1,0 +1,118 @@
+package mapping
+
+import (
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// responsesPlan is the compiled mapping of the answers, wherever they come
+// from.
+type responsesPlan struct {
+	kind          jsonwalk.Kind // what holds the answers: an array, or an object
+	items         source
+	list          *jsonwalk.Node // of the answers alone, where their path is not simple
+	ids           []string       // paths of internal ids that are not simple
+	content, role *textPlan
+	created       *timePlan
+	itemsPath     string // as it was written, for Explain
+	idPaths       []string
+	key           []source // of a response's inquiry, in a batch
+}
+
+// defaultSecondConcurrency is how many second requests are made at a time.
+const defaultSecondConcurrency = 8
+
+// responses compiles the answers: within the record, or behind a second
+// request.
+func (c *compiler) responses(at string, cfg ResponsesConfig) {
+	at += "responses."
+	r := &responsesPlan{itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
+	c.plan.responses = r
+	element := jsonwalk.NewNode(frameResponse)
+	items := c.list(at+"internal_ids", cfg.Items, cfg.InternalIDs, frameResponse)
+	r.kind = listKind(items.Keyed)
+	c.AddIf(cfg.ItemsOptional && !cfg.Fetch.used(), at+"items_optional",
+		"has no meaning without fetch: a record without responses is one with none; remove it")
+	inner := *c
+	path, _ := itemsOf(cfg.Items)
+	keys, simple := jsonwalk.SimplePath(path, false)
+	switch {
+	case cfg.Items == "":
+		c.Add(at+"items", "missing: the GJSON path of the array of responses")
+	case !c.path(at+"items", cfg.Items):
+	case cfg.Fetch.used():
+		c.plan.Second = c.second(at+"fetch", cfg, items, element)
+		inner.plan = c.plan.Second.plan
+	case simple:
+		n := c.root.At(keys, frameRecord)
+		element = n.SetList(items, element) // ids that lie deeper were met before
+		r.items = source{slot: c.slot(n)}
+	default:
+		r.items = source{path: path}
+		r.list = jsonwalk.NewNode(frameRecord)
+		r.list.SetList(items, element)
+	}
+	inner.root, inner.frame = element, frameResponse
+	inner.response(at, cfg, r)
+}
+
+// response compiles what one response consists of.
+func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
+	r.ids = c.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	if cfg.Fetch.Key != "" && c.path(at+"fetch.key", cfg.Fetch.Key) {
+		r.key = []source{c.source(cfg.Fetch.Key)}
+	}
+	at += "fields."
+	r.content = c.text(at+"content", "responses.content", cfg.Fields.Content, false)
+	r.role = c.text(at+"responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
+	r.created = c.time(at+"created_at", "responses.created_at", cfg.Fields.CreatedAt)
+}
+
+// second compiles the second request and the plan of its replies.
+func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List, element *jsonwalk.Node) *Second {
+	f := cfg.Fetch
+	sub := *c
+	sub.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: c.plan.responses, onlyResponses: true}
+	sub.plan.reply = sub.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
+	name := address.ID
+	if f.Batch > 0 {
+		name = address.IDs
+	}
+	known := []string{address.Account, name}
+	s := &Second{
+		Paging: f.Paging.check(field+".paging", c.Problems), Concurrency: f.Concurrency,
+		request: address.Spec{Path: f.Path, Query: f.Query, InPath: known, InQuery: known}.Compile(c.base, field, c.Problems),
+		idPath:  f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
+	}
+	if s.join == "" {
+		s.join = ","
+	}
+	if s.Concurrency == 0 {
+		s.Concurrency = defaultSecondConcurrency
+	}
+	c.checkSecond(field, name, f, &s.request)
+	if f.ID == "" {
+		c.Add(field+".id", "missing: the GJSON path, within a record, of the id that the responses are asked for with")
+	} else if c.path(field+".id", f.ID) {
+		s.id = []source{c.source(f.ID)}
+	}
+	return s
+}
+
+// checkSecond reports what would make the second request mean something else
+// than it says.
+func (c *compiler) checkSecond(field, name string, f FetchConfig, request *address.Plan) {
+	c.AddIf(!request.Has(name), field+".path", "neither path nor query holds {%s}: every inquiry would get the same responses", name)
+	c.AddIf(f.Batch < 0, field+".batch", "must not be negative")
+	c.AddIf(f.Concurrency < 0, field+".concurrency", "must not be negative")
+	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within a response, of the id of its inquiry")
+	c.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
+	c.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
+	if f.Join != repeatValues {
+		return
+	}
+	for _, parameter := range request.Mixed(address.IDs) {
+		c.Add(field+".join", "parameter %q holds more than {ids}, so it cannot be repeated for each id; give a separator", parameter)
+	}
+	c.AddIf(request.InPath(address.IDs), field+".join", "a path cannot be repeated; give a separator")
+}

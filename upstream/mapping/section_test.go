@@ -1,0 +1,93 @@
+package mapping
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/internal/sample"
+)
+
+// compileSection compiles both endpoints of a section, and gives the mistakes by
+// their keys.
+func compileSection(t testing.TB, text string) (plans map[string]*Plan, wrong map[string]string) {
+	t.Helper()
+	var section struct {
+		BaseURL string `yaml:"base_url"`
+		Buyer   EndpointConfig
+		Seller  EndpointConfig
+	}
+	if err := yaml.UnmarshalWithOptions([]byte(text), &section, yaml.Strict()); err != nil {
+		t.Fatalf("decode: %v", err)
+	}
+	var problems invalid.Problems
+	plans = map[string]*Plan{
+		"buyer":  Compile("buyer", section.Buyer, section.BaseURL, 10_000, &problems),
+		"seller": Compile("seller", section.Seller, section.BaseURL, 10_000, &problems),
+	}
+	wrong = map[string]string{}
+	for _, err := range problems {
+		var one *invalid.Error
+		if !errors.As(err, &one) || strings.Contains(err.Error(), one.Field()+":") {
+			t.Fatalf("no key, or a text that repeats it: %v", err)
+		}
+		wrong[one.Field()] = err.Error()
+	}
+	return plans, wrong
+}
+
+func planFrom(t testing.TB, section, kind string) *Plan {
+	t.Helper()
+	plans, wrong := compileSection(t, section)
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	return plans[kind]
+}
+
+// changed is the sample section with old texts replaced by new ones, in pairs,
+// each once.
+func changed(t testing.TB, oldnew ...string) string {
+	t.Helper()
+	section := sample.YAML
+	for i := 0; i < len(oldnew); i += 2 {
+		if !strings.Contains(section, oldnew[i]) {
+			t.Fatalf("the section has no %q", oldnew[i])
+		}
+		section = strings.Replace(section, oldnew[i], oldnew[i+1], 1)
+	}
+	return section
+}
+
+// mapBuyer maps a reply of the account acme.
+func mapBuyer(t testing.TB, section, body string, want Request) (*Reply, error) {
+	t.Helper()
+	want.Kind, want.Account = "buyer", "acme"
+	r := planFrom(t, section, "buyer").NewReply(want)
+	return r, whole(r, body)
+}
+
+// whole maps a list that is one reply.
+func whole(r *Reply, body string) error {
+	if _, err := r.Take(body); err != nil {
+		return err
+	}
+	r.RemoveIDs()
+	return nil
+}
+
+// reasonOf is the reason of an error, empty for none.
+func reasonOf(t testing.TB, err error) string {
+	t.Helper()
+	var refused *Error
+	if err != nil && !errors.As(err, &refused) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	if refused == nil {
+		return ""
+	}
+	return refused.Reason
+}
