@@ -9,6 +9,7 @@ import (
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 const (
@@ -37,7 +38,7 @@ type Config struct {
 	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
-	SealingKeysFile string `yaml:"sealing_keys_file"`
+	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
 	// FleetCoalescing lets one node of the fleet fill a list while the others
 	// wait for it in Redis. It costs a miss one more call of Redis.
 	FleetCoalescing bool `yaml:"fleet_coalescing"`
@@ -115,10 +116,10 @@ func (c Config) Validate() error {
 
 // ring reads the sealing keys; nil without a file.
 func (c Config) ring() (*redistier.Ring, error) {
-	if c.SealingKeysFile == "" {
+	if !c.SealingKeysFile.Set() {
 		return nil, nil
 	}
-	return redistier.LoadRing(c.SealingKeysFile)
+	return redistier.ParseRing(c.SealingKeysFile.Text())
 }
 
 func (c KindConfig) validate(path string, p *invalid.Problems) {

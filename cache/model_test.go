@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -186,7 +187,7 @@ type world struct {
 	*model
 	rdb     redis.UniversalClient
 	nodes   []*Lists
-	sealing string
+	sealing secretfile.File
 	stashed map[string]string // Redis values that may come back
 }
 
@@ -301,7 +302,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 	rdb := openRedis(t, patient(redisAt(srv.Addr)))
 	cable := redistest.NewProxy(t, srv.Addr) // of the second node
 	cut := openRedis(t, patient(redisAt(cable.Addr)))
-	ring := keyFile(t, 1)
+	ring := keyFile(1)
 	prefix := 0
 	rapid.Check(t, func(t *rapid.T) {
 		prefix++

@@ -3,8 +3,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -324,15 +323,9 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 
 func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 	srv := redistest.Start(t, "--requirepass", "right")
-	dir := t.TempDir()
-	for name, password := range map[string]string{"wrong": "wrong\n", "right": "right\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, want := range map[string]string{"wrong": "down", "right": "ok"} {
 		c := redisAt(srv.Addr)
-		c.PasswordFile = filepath.Join(dir, name)
+		c.PasswordFile = secretfile.New("password", name+"\n")
 		l := freshReader(t, openRedis(t, c), &legacy{clock: newClock()})
 		for n := range 10 {
 			mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)})

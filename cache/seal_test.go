@@ -4,27 +4,21 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-// keyFile writes a ring of keys made of the given bytes.
-func keyFile(t testing.TB, keys ...byte) string {
-	t.Helper()
+// keyFile is a ring of keys made of the given bytes.
+func keyFile(keys ...byte) secretfile.File {
 	text := "# sealing keys, newest first\n\n"
 	for _, b := range keys {
 		text += base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n"
 	}
-	path := filepath.Join(t.TempDir(), "ring")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return secretfile.New("ring", text)
 }
 
 func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
@@ -34,7 +28,7 @@ func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	node := func(keys ...byte) *Lists {
 		cfg := testConfig()
 		if len(keys) > 0 {
-			cfg.SealingKeysFile = keyFile(t, keys...)
+			cfg.SealingKeysFile = keyFile(keys...)
 		}
 		return setup{cfg: cfg, fill: g.fill, now: g.clock.Now, redis: rdb}.start(t)
 	}
@@ -65,7 +59,7 @@ func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	// Keys are read again with the policy.
 	late := node()
 	cfg := testConfig()
-	cfg.SealingKeysFile = keyFile(t, 1)
+	cfg.SealingKeysFile = keyFile(1)
 	if err := late.SetConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +76,8 @@ func TestKeyFilesAreCheckedAndNeverShown(t *testing.T) {
 		{"noise", "!!secret!!", "line 1"},
 		{"twice", good + "\n" + good, "line 2"},
 	} {
-		path := filepath.Join(t.TempDir(), "ring")
-		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		c := testConfig()
-		c.SealingKeysFile = path
+		c.SealingKeysFile = secretfile.New("ring", tt.text)
 		err := c.Validate()
 		if got := fields(t, err); !slices.Equal(got, []string{"sealing_keys_file"}) {
 			t.Errorf("%s: problems in %v", tt.name, got)

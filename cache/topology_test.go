@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
@@ -103,14 +103,10 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 		"+@read", "+@write", "+@connection", "+@pubsub", "+@scripting"); got != "+OK" {
 		t.Fatal(got)
 	}
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	c := redisAt(srv.Addr)
-	c.Username, c.PasswordFile = "gateway", password
+	c.Username, c.PasswordFile = "gateway", secretfile.New("password", "secret\n")
 	c = patient(c)
-	c.TLS = redistier.TLS{CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
+	c.TLS.Files = secretfile.TLS{CAFile: contentOf(t, files.CA), CertFile: contentOf(t, files.Cert), KeyFile: contentOf(t, files.Key)}
 	g := &legacy{clock: newClock()}
 	n := 0
 	eventually(t, "a list is shared", func() bool { // a busy machine may need longer to shake hands than a call may take
@@ -122,10 +118,19 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 		_, err := l.Purge(t.Context(), Scope{Kind: KindBuyer})
 		return err == nil
 	})
-	c.TLS.CAFile = ""
+	c.TLS.Files.CAFile = secretfile.File{}
 	if shares(t, c, g, "other") {
 		t.Error("a server of an unknown CA was trusted")
 	}
+}
+
+func contentOf(t *testing.T, path string) secretfile.File {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secretfile.New(path, string(text))
 }
 
 func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {

@@ -2,11 +2,9 @@ package redistier
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // The modes of a [Config].
@@ -40,15 +39,15 @@ type Config struct {
 	Addrs []string `yaml:"addrs"` // host:port of the server, of cluster nodes, or of sentinels
 	// Mode is auto, single, sentinel or cluster. Auto is sentinel with a
 	// master_name, cluster with several addresses, and single otherwise.
-	Mode                 string `yaml:"mode"`
-	MasterName           string `yaml:"master_name"` // sentinel's name of the master
-	Username             string `yaml:"username"`
-	PasswordFile         string `yaml:"password_file"`
-	SentinelUsername     string `yaml:"sentinel_username"`
-	SentinelPasswordFile string `yaml:"sentinel_password_file"`
-	TLS                  TLS    `yaml:"tls"`
-	DB                   int    `yaml:"db"`     // not in a cluster
-	Prefix               string `yaml:"prefix"` // of every key and channel; empty: iq
+	Mode                 string          `yaml:"mode"`
+	MasterName           string          `yaml:"master_name"` // sentinel's name of the master
+	Username             string          `yaml:"username"`
+	PasswordFile         secretfile.File `yaml:"password_file"`
+	SentinelUsername     string          `yaml:"sentinel_username"`
+	SentinelPasswordFile secretfile.File `yaml:"sentinel_password_file"`
+	TLS                  TLS             `yaml:"tls"`
+	DB                   int             `yaml:"db"`     // not in a cluster
+	Prefix               string          `yaml:"prefix"` // of every key and channel; empty: iq
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
 	// longer than one and a half of it, whatever Redis does. 0: 100ms.
 	Timeout time.Duration `yaml:"timeout"`
@@ -61,11 +60,9 @@ type Config struct {
 
 // TLS says how to reach Redis over TLS. Any field set turns it on.
 type TLS struct {
-	Enabled    bool   `yaml:"enabled"`
-	CAFile     string `yaml:"ca_file"` // empty: the system's
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"` // empty: the address's host
+	Enabled    bool           `yaml:"enabled"`
+	Files      secretfile.TLS `yaml:",inline"`
+	ServerName string         `yaml:"server_name"` // empty: the address's host
 }
 
 // DefaultConfig is no Redis.
@@ -82,7 +79,7 @@ func (c Config) Validate() error {
 		}
 	}
 	c.validateMode(&p)
-	c.TLS.validate(&p)
+	c.TLS.config(&p)
 	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout) {
 		p.Add("timeout", "must be between 1ms and 5s")
 	}
@@ -133,16 +130,10 @@ func (c Config) validateMode(p *invalid.Problems) {
 		return
 	}
 	for field, value := range map[string]string{"master_name": c.MasterName,
-		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile} {
+		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile.Path()} {
 		if value != "" {
 			p.Add(field, "is for mode sentinel only")
 		}
-	}
-}
-
-func (t TLS) validate(p *invalid.Problems) {
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		p.Add("tls.cert_file", "cert_file and key_file belong together")
 	}
 }
 
@@ -160,10 +151,7 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.Universa
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
 	}
-	o, err := c.options()
-	if err != nil {
-		return nil, err
-	}
+	o := c.options()
 	o.Dialer = dialer(o.TLSConfig, o.DialTimeout)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -174,15 +162,13 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.Universa
 	return guard(redis.NewUniversalClient(o), c, reg, log)
 }
 
-// options reads the files that the section names.
-func (c Config) options() (*redis.UniversalOptions, error) {
-	var p invalid.Problems
-	o := &redis.UniversalOptions{
+func (c Config) options() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
 		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
-		Username: c.Username, Password: readSecret("password_file", c.PasswordFile, &p),
+		Username: c.Username, Password: c.PasswordFile.Secret(),
 		SentinelUsername:      c.SentinelUsername,
-		SentinelPassword:      readSecret("sentinel_password_file", c.SentinelPasswordFile, &p),
-		TLSConfig:             c.TLS.config(&p),
+		SentinelPassword:      c.SentinelPasswordFile.Secret(),
+		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them
 		ContextTimeoutEnabled: true,
 		DialTimeout:           max(dialTimeout, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
 		PoolTimeout: poolWait, PoolSize: poolSize, MaxActiveConns: poolSize,
@@ -191,7 +177,6 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	return o, p.Err()
 }
 
 // config is nil without TLS.
@@ -199,31 +184,7 @@ func (t TLS) config(p *invalid.Problems) *tls.Config {
 	if t == (TLS{}) {
 		return nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		c.RootCAs = x509.NewCertPool()
-		if pem := readSecret("tls.ca_file", t.CAFile, p); !c.RootCAs.AppendCertsFromPEM([]byte(pem)) {
-			p.Add("tls.ca_file", "holds no PEM certificate")
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			p.Add("tls.cert_file", "%v", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
+	c := t.Files.Config("tls", p)
+	c.ServerName = t.ServerName
 	return c
-}
-
-// readSecret reads a file without the newline that editors put at its end.
-func readSecret(field, path string, p *invalid.Problems) string {
-	if path == "" {
-		return ""
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		p.Add(field, "%v", err)
-	}
-	return strings.TrimRight(string(b), "\r\n")
 }

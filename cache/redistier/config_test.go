@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"inquiry-gateway/internal/secretfile"
 	"time"
 )
 
@@ -41,7 +43,7 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"single with sentinel's keys", func(c *Config) {
 			c.Mode, c.MasterName, c.SentinelUsername, c.Addrs = "single", "m", "u", []string{"a:1", "b:1"}
 		}, []string{"addrs", "master_name", "sentinel_username"}},
-		{"half a certificate", func(c *Config) { c.TLS.CertFile = "cert.pem" }, []string{"tls.cert_file"}},
+		{"half a certificate", func(c *Config) { c.TLS.Files.CertFile = secretfile.New("cert.pem", "") }, []string{"tls.key_file"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,22 +56,13 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeReadAreNamed(t *testing.T) {
+func TestFilesThatHoldNoCertificatesAreNamed(t *testing.T) {
 	c := DefaultConfig()
 	c.Addrs = []string{"127.0.0.1:1"}
-	c.PasswordFile = "/nonexistent/password"
-	c.TLS = TLS{CAFile: "/nonexistent/ca", CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"}
+	text := secretfile.New("file", "no PEM")
+	c.TLS.Files = secretfile.TLS{CAFile: text, CertFile: text, KeyFile: text}
 	rdb, err := Open(c, nil, nil)
-	if rdb != nil {
-		t.Error("a client without its files")
-	}
-	got := map[string]bool{}
-	for _, f := range fields(err) {
-		got[f] = true
-	}
-	for _, want := range []string{"password_file", "tls.ca_file", "tls.cert_file"} {
-		if !got[want] {
-			t.Errorf("%s is not named in %v", want, err)
-		}
+	if got := fields(err); rdb != nil || !slices.Equal(got, []string{"tls.ca_file", "tls.cert_file"}) {
+		t.Errorf("a client, %t; problems in %v", rdb != nil, got)
 	}
 }

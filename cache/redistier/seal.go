@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -44,15 +43,11 @@ type Ring struct {
 	keys  map[keyID]cipher.AEAD
 }
 
-// LoadRing reads a file with one key of 32 bytes per line, in base64 or hex.
-// Blank lines and lines that start with # are left out. No error shows a key.
-func LoadRing(path string) (*Ring, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// ParseRing reads a text with one key of 32 bytes per line, in base64 or hex. Blank
+// lines and lines that start with # are left out. No error shows a key.
+func ParseRing(text string) (*Ring, error) {
 	r := &Ring{keys: make(map[keyID]cipher.AEAD)}
-	for n, scan := 1, bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); n++ {
+	for n, scan := 1, bufio.NewScanner(strings.NewReader(text)); scan.Scan(); n++ {
 		line := strings.TrimSpace(scan.Text())
 		if line == "" || line[0] == '#' {
 			continue

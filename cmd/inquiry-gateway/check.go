@@ -78,15 +78,15 @@ func checkFurther(ctx context.Context, c *cli.Command, cfg config.Config) error 
 		live = checkLive(ctx, cfg, c.String("buyer"), c.String("seller"), c.Root().Writer)
 	}
 	if url := c.String("against"); url != "" {
-		against = checkAgainst(ctx, cfg, opsTarget{url: url, tokenFile: c.String("token-file")}, c.Root().Writer)
+		against = checkAgainst(ctx, cfg, url, c.String("token-file"), c.Root().Writer)
 	}
 	return errors.Join(live, against)
 }
 
 // checkAgainst compares what the file says with what runs. Values that are
 // hidden on either side cannot be compared.
-func checkAgainst(ctx context.Context, cfg config.Config, target opsTarget, out io.Writer) error {
-	ops, err := target.open()
+func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string, out io.Writer) error {
+	ops, err := openOps(url, tokenFile)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func checkAgainst(ctx context.Context, cfg config.Config, target opsTarget, out 
 	}
 	changes := config.Diff(string(running), cfg.Redacted())
 	if len(changes) == 0 {
-		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", target.url)
+		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", url)
 		return err
 	}
 	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
@@ -106,5 +106,5 @@ func checkAgainst(ctx context.Context, cfg config.Config, target opsTarget, out 
 	if err := writeTable(out, rows); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s runs something else: %s, hidden values not compared", target.url, plural(len(changes), "difference"))
+	return fmt.Errorf("%s runs something else: %s, hidden values not compared", url, plural(len(changes), "difference"))
 }

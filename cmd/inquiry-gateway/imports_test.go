@@ -61,6 +61,7 @@ func mayImport() map[string][]string {
 
 		"internal/invalid":           {},
 		"internal/panics":            {},
+		"internal/secretfile":        {"internal/invalid"},
 		"internal/span":              {},
 		"internal/testkit":           {},
 		"internal/testkit/redistest": {"internal/testkit"},

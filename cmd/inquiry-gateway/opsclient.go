@@ -15,7 +15,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
@@ -27,8 +26,8 @@ const (
 
 // opsTarget is the ops listener of a running gateway.
 type opsTarget struct {
-	url       string
-	tokenFile string // empty: no token is sent
+	url   string
+	token string // empty: none is sent
 }
 
 func tokenFileFlag(when string) *cli.StringFlag {
@@ -54,7 +53,7 @@ func opsOf(c *cli.Command) (*opsClient, error) {
 	case file != "" && token != "":
 		return nil, usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
 	case address != "":
-		return opsTarget{address, token}.open()
+		return openOps(address, token)
 	}
 	loaded, err := config.Load(file, mappingOnly())
 	if err != nil {
@@ -82,7 +81,7 @@ func opsTargetOf(cfg config.Config) (opsTarget, error) {
 	case "::":
 		host = "::1"
 	}
-	return opsTarget{"http://" + net.JoinHostPort(host, port), cfg.Ops.TokenFile}, nil
+	return opsTarget{"http://" + net.JoinHostPort(host, port), cfg.Ops.Token()}, nil
 }
 
 // opsClient asks one ops listener.
@@ -91,17 +90,22 @@ type opsClient struct {
 	http        *http.Client
 }
 
-// open reads the token. Nothing is asked yet.
+// openOps takes the token from a file; no file is no token.
+func openOps(address, tokenFile string) (*opsClient, error) {
+	file, err := config.ReadFile(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return opsTarget{address, strings.TrimSpace(file.Text())}.open()
+}
+
+// open asks nothing yet.
 func (t opsTarget) open() (*opsClient, error) {
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", t.url)
 	}
-	token, err := app.ReadToken(t.tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	return &opsClient{strings.TrimRight(t.url, "/"), token, &http.Client{
+	return &opsClient{strings.TrimRight(t.url, "/"), t.token, &http.Client{
 		Timeout: opsTimeout,
 		// The token is for this listener only, and one connection is enough.
 		Transport:     &http.Transport{DisableKeepAlives: true},

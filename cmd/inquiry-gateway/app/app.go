@@ -5,14 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -181,7 +179,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 		}
 		gen.public.ServeHTTP(w, r)
 	}), cfg.RequestTimeout+writeSlack, a.opts.Logger)
-	if cfg.TLS.CertFile != "" {
+	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
 	return a.buildOps(cfg, httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
@@ -232,18 +230,6 @@ func newRegistry(opts Options) *prometheus.Registry {
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
-}
-
-// ReadToken reads the token of an ops listener; empty without a file.
-func ReadToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	token, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("ops.token_file: %w", err)
-	}
-	return strings.TrimSpace(string(token)), nil
 }
 
 // readiness is ready or degraded as long as requests are welcome: with Redis or

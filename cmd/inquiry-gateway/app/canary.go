@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +11,8 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway/ops/canary"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // canarySlack is how much longer the canary waits than a request may take, so
@@ -34,7 +31,7 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 	policies := canaryPolicies(gen.cfg.Cache)
 	for _, k := range []struct {
 		name, key string
-		files     []config.File
+		files     []secretfile.File
 		cache     cache.KindConfig
 	}{
 		{cache.KindBuyer, "canary.buyer_keys", gen.cfg.Canary.BuyerKeys, gen.cfg.Cache.Buyer},
@@ -43,12 +40,8 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 		if len(k.files) == 0 {
 			continue
 		}
-		keys, err := readCanaryKeys(k.key, k.files)
-		if err != nil {
-			return nil, err
-		}
 		kind := canary.Kind{
-			Name: k.name, Keys: keys, Policy: policies[k.name], ByStatus: map[string]canary.Policy{},
+			Name: k.name, Keys: canaryKeys(k.key, k.files), Policy: policies[k.name], ByStatus: map[string]canary.Policy{},
 			NoUUIDs: func() bool { return a.running().client.RemovesUUIDs(k.name) },
 		}
 		for status := range k.cache.ByStatus {
@@ -77,38 +70,13 @@ func canaryPolicies(c cache.Config) map[string]canary.Policy {
 	return policies
 }
 
-// readCanaryKeys reads one key from each file.
-func readCanaryKeys(key string, files []config.File) ([]canary.Key, error) {
-	var keys []canary.Key
+// canaryKeys names each key after its place in the configuration.
+func canaryKeys(key string, files []secretfile.File) []canary.Key {
+	keys := make([]canary.Key, len(files))
 	for i, file := range files {
-		secret, err := readCanaryKey(string(file))
-		name := fmt.Sprintf("%s[%d]", key, i)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", name, file, err)
-		}
-		if j := slices.IndexFunc(keys, func(k canary.Key) bool { return k.Secret == secret }); j >= 0 {
-			return nil, fmt.Errorf("%s: %s holds the same key as %s[%d]; use a key of another account", name, file, key, j)
-		}
-		keys = append(keys, canary.Key{Name: name, Secret: secret})
+		keys[i] = canary.Key{Name: fmt.Sprintf("%s[%d]", key, i), Secret: canary.Secret(strings.TrimSpace(file.Text()))}
 	}
-	return keys, nil
-}
-
-func readCanaryKey(file string) (canary.Secret, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 2*auth.MaxKeyLength))
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSpace(string(text))
-	if key == "" || len(key) > auth.MaxKeyLength || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errors.New("wants one API key and nothing else")
-	}
-	return canary.Secret(key), nil
+	return keys
 }
 
 // ownerBy asks the authenticator of the public API, so that a key is as good

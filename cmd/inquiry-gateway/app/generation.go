@@ -2,7 +2,6 @@ package app
 
 import (
 	"crypto/tls"
-	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,15 +43,12 @@ type keySource struct {
 // already. On an error nothing new is left running.
 func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	old := a.running()
-	gen = &generation{cfg: cfg}
+	gen = &generation{cfg: cfg, token: cfg.Ops.Token()}
 	defer func() {
 		if err != nil {
 			gen.close(old)
 		}
 	}()
-	if gen.token, err = ReadToken(cfg.Ops.TokenFile); err != nil {
-		return gen, err
-	}
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Fleet: a.advice,
 		Panics: a.catcher("upstream"), Now: a.opts.Now, Before: old.client,
@@ -73,7 +69,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	if err != nil {
 		return gen, err
 	}
-	if gen.certificate, err = loadCertificate(cfg.TLS); err != nil {
+	if gen.certificate, err = cfg.TLS.Certificate(); err != nil {
 		return gen, err
 	}
 	gen.public = gateway.New(gateway.Options{
@@ -163,15 +159,4 @@ func (gen *generation) ends(next *generation) (all []func()) {
 		all = append(all, gen.public.Close)
 	}
 	return all
-}
-
-func loadCertificate(c config.TLS) (*tls.Certificate, error) {
-	if c.CertFile == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	return &pair, nil
 }

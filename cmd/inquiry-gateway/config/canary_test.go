@@ -19,8 +19,8 @@ func TestCanaryKeysAreFiles(t *testing.T) {
 		t.Fatalf("got %+v", c)
 	}
 	for _, file := range slices.Concat(c.BuyerKeys, c.SellerKeys) {
-		if !filepath.IsAbs(string(file)) || !slices.Contains(loaded.Config.Files(), string(file)) {
-			t.Errorf("%s is not absolute, or not watched: %q", file, loaded.Config.Files())
+		if !filepath.IsAbs(file.Path()) || !slices.Contains(loaded.Config.Files(), file.Path()) || !strings.HasPrefix(file.Text(), "content-of-") {
+			t.Errorf("%s is not absolute, not watched or not read: %q", file, loaded.Config.Files())
 		}
 	}
 	shown := loaded.Config.Redacted()
@@ -75,7 +75,7 @@ func TestAKeyInsteadOfItsFileIsNotShown(t *testing.T) {
 func TestAFileThatIsNamedLikeAKey(t *testing.T) {
 	path := folder(t, "canary: {buyer_keys: [iqb_first, iqb_second]}\n"+example(t))
 	for _, name := range []string{"iqb_first", "iqb_second"} {
-		write(t, filepath.Join(filepath.Dir(path), name), "key")
+		write(t, filepath.Join(filepath.Dir(path), name), name)
 	}
 	if _, err := Load(path, Options{Env: fakeEnv}); err != nil {
 		t.Error(err)

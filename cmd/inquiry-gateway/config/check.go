@@ -49,19 +49,15 @@ func (doc *document) checkListeners(c Config) {
 	if err == nil && opsErr == nil && public.collides(ops) {
 		doc.wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
 	}
-	if opsErr == nil && !ops.loopback() && c.Ops.TokenFile == "" {
+	if opsErr == nil && !ops.loopback() && !c.Ops.TokenFile.Set() {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		at, _ := locate(doc.root, "gateway.trusted_proxies")
 		doc.warn(at, "gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
-	if c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
-		doc.wrong("tls.key_file", "missing; tls.cert_file is set, add the file of its private key")
-	}
-	if c.TLS.KeyFile != "" && c.TLS.CertFile == "" {
-		doc.wrong("tls.cert_file", "missing; tls.key_file is set, add the file of its certificate")
-	}
+	_, err = c.TLS.Certificate()
+	doc.invalid("", err)
 }
 
 func (doc *document) checkConnections(c Config) {

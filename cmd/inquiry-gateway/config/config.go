@@ -6,7 +6,9 @@
 package config
 
 import (
+	"crypto/tls"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -15,6 +17,8 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream"
 )
 
@@ -51,14 +55,27 @@ type Config struct {
 
 // Ops is the listener for operators: health, metrics, purge, explain.
 type Ops struct {
-	Listen    string `yaml:"listen"`     // host:port
-	TokenFile string `yaml:"token_file"` // the bearer token; "": none, on loopback only
+	Listen    string          `yaml:"listen"`     // host:port
+	TokenFile secretfile.File `yaml:"token_file"` // the bearer token; none: on loopback only
 }
+
+// Token is the bearer token; empty: none is asked for.
+func (o Ops) Token() string { return strings.TrimSpace(o.TokenFile.Text()) }
 
 // TLS is the certificate of the public API; both empty: clear text.
 type TLS struct {
-	CertFile string `yaml:"cert_file"` // PEM, with the chain
-	KeyFile  string `yaml:"key_file"`  // PEM
+	CertFile secretfile.File `yaml:"cert_file"` // PEM, with the chain
+	KeyFile  secretfile.File `yaml:"key_file"`  // PEM
+}
+
+// Certificate is the certificate with its key; nil without one.
+func (t TLS) Certificate() (*tls.Certificate, error) {
+	var problems invalid.Problems
+	c := secretfile.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("tls", &problems)
+	if len(c.Certificates) == 0 {
+		return nil, problems.Err()
+	}
+	return &c.Certificates[0], problems.Err()
 }
 
 // Gateway is how the public API treats requests.

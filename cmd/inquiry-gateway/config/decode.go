@@ -9,6 +9,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 // unmarshaler is what types with a shape of their own implement; it is the
@@ -113,7 +115,7 @@ func textForm(v encoding.TextUnmarshaler) string {
 	if _, ok := v.(*time.Time); ok {
 		return "a time such as 2027-01-01T00:00:00Z"
 	}
-	return "another text"
+	return "a text"
 }
 
 func (d *decoder) decodeStruct(n ast.Node, into reflect.Value, path string) {
@@ -153,7 +155,7 @@ func (d *decoder) unknown(pair *ast.MappingValueNode, fields []field, path strin
 
 func (d *decoder) decodeList(n ast.Node, into reflect.Value, path string) {
 	list, ok := n.(*ast.SequenceNode)
-	if !ok && into.Type().Elem() == reflect.TypeFor[File]() {
+	if !ok && into.Type().Elem() == reflect.TypeFor[secretfile.File]() {
 		d.add(place(n), path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
 		return
 	}

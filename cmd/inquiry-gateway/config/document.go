@@ -25,7 +25,10 @@ func readDocument(path string, env func(string) (string, bool)) *document {
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.path = abs
 	}
-	data, err := readSource(path)
+	data, _, err := readRegular(path, maxFileBytes)
+	if err == nil {
+		data, err = cleanSource(data)
+	}
 	if err != nil {
 		doc.add(position{}, "", "%v", err)
 		return doc

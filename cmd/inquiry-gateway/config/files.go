@@ -3,19 +3,36 @@ package config
 import (
 	"bytes"
 	"errors"
-	"io"
-	"os"
+	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
-// fileRef is one path in the configuration: a text whose key ends in _file, or a
-// File.
+// fileRef is one file in the configuration: a secretfile.File, or a text whose key
+// ends in _file, which another package reads.
 type fileRef struct {
 	key   string
 	value reflect.Value
+}
+
+func (r fileRef) path() string {
+	if f, ok := r.value.Interface().(secretfile.File); ok {
+		return f.Path()
+	}
+	return r.value.String()
+}
+
+func (r fileRef) set(path, text string) {
+	if r.value.Kind() == reflect.String {
+		r.value.SetString(path)
+		return
+	}
+	r.value.Set(reflect.ValueOf(secretfile.New(path, text)))
 }
 
 // fileRefs finds the paths in a value, in the order of its fields. Maps are not
@@ -28,6 +45,9 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 			refs = fileRefs(v.Elem(), key)
 		}
 	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[secretfile.File]() {
+			return []fileRef{{key, v}}
+		}
 		for _, f := range fieldsOf(v.Type()) {
 			refs = append(refs, fileRefs(v.FieldByIndex(f.index), join(key, f.key))...)
 		}
@@ -36,7 +56,7 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 			refs = append(refs, fileRefs(v.Index(i), item(key, i))...)
 		}
 	case reflect.String:
-		if (strings.HasSuffix(key, "_file") || v.Type() == reflect.TypeFor[File]()) && v.CanSet() {
+		if strings.HasSuffix(key, "_file") && v.CanSet() {
 			refs = append(refs, fileRef{key, v})
 		}
 	}
@@ -44,62 +64,58 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 }
 
 // resolveFiles makes the paths absolute, from the configuration file's folder,
-// and reports those that cannot be used. Files in mayMiss need not exist yet.
+// reads the files, and reports those that cannot be used. Files in mayMiss need
+// not exist yet.
 func (doc *document) resolveFiles(into any, mayMiss []string) {
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
-		path := ref.value.String()
+		path := ref.path()
 		if path == "" || doc.follows(ref.key) {
 			continue
 		}
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(doc.path), path)
 		}
-		ref.value.SetString(path)
-		doc.checkFile(ref.key, path, slices.Contains(mayMiss, ref.key))
+		ref.set(path, doc.readFile(ref.key, path, slices.Contains(mayMiss, ref.key)))
 	}
 }
 
-func (doc *document) checkFile(key, path string, mayMiss bool) {
-	info, err := os.Stat(path)
-	if mayMiss && os.IsNotExist(err) {
-		return
+// readFile gives a file's content, or reports why it cannot be used.
+func (doc *document) readFile(key, path string, mayMiss bool) string {
+	data, info, err := readRegular(path, secretfile.MaxBytes)
+	if mayMiss && errors.Is(err, fs.ErrNotExist) {
+		return ""
 	}
-	if err == nil {
-		err = regular(info)
-	} else {
-		err = fileError(err)
-	}
-	if err == nil {
-		err = readable(path)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = errors.New("is empty")
 	}
 	if err != nil {
 		if !doc.has(key) {
 			path += " (the default)"
 		}
 		doc.wrong(key, "%s: %v", path, err)
-		return
+		return ""
 	}
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {
 		at, _ := locate(doc.root, key)
 		doc.warn(at, key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 	}
+	return string(data)
 }
 
-// readable tells why a file cannot be read or holds nothing but white space.
-func readable(path string) error {
-	f, err := os.Open(path)
+// ReadFile reads a file that a command names instead of the configuration; no name
+// is no file.
+func ReadFile(path string) (secretfile.File, error) {
+	if path == "" {
+		return secretfile.File{}, nil
+	}
+	data, _, err := readRegular(path, secretfile.MaxBytes)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = errors.New("is empty")
+	}
 	if err != nil {
-		return fileError(err)
+		return secretfile.File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	defer f.Close()
-	start, err := io.ReadAll(io.LimitReader(f, 4096))
-	if err != nil {
-		return fileError(err)
-	}
-	if len(bytes.TrimSpace(start)) == 0 {
-		return errors.New("is empty")
-	}
-	return nil
+	return secretfile.New(path, string(data)), nil
 }
 
 // secret tells whether a file's content must be kept from others. Certificates
@@ -113,7 +129,7 @@ func secret(key string) bool {
 func filePaths(v any) []string {
 	var paths []string
 	for _, ref := range fileRefs(reflect.ValueOf(v).Elem(), "") {
-		if path := ref.value.String(); path != "" {
+		if path := ref.path(); path != "" {
 			paths = append(paths, path)
 		}
 	}

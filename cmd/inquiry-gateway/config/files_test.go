@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 // withFiles decodes a text in a folder and resolves its files.
@@ -28,21 +30,21 @@ func TestFilesAreFoundFromTheConfigurationsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, ca := filepath.Join(dir, "secrets/key"), filepath.Join(dir, "secrets/ca")
-	if s.KeyFile != key || s.Inner.CAFile != ca || s.Many[1].CAFile != ca {
+	if s.KeyFile != secretfile.New(key, "x") || s.Inner.CAFile != secretfile.New(ca, "x") || s.Many[1].CAFile.Path() != ca {
 		t.Errorf("got %q, %q, %q", s.KeyFile, s.Inner.CAFile, s.Many[1].CAFile)
 	}
 	if got := filePaths(&s); !slices.Equal(got, []string{ca, key}) {
 		t.Errorf("files are %q", got)
 	}
 	absolute, doc, _ := withFiles(t, "key_file: "+key+"\n")
-	if doc.err() != nil || absolute.KeyFile != key {
+	if doc.err() != nil || absolute.KeyFile.Path() != key {
 		t.Errorf("got %q and %v, want the absolute path as it was", absolute.KeyFile, doc.err())
 	}
 }
 
 func TestFilesThatMayMiss(t *testing.T) {
 	s, doc, dir := withFiles(t, "key_file: new\n", "key_file")
-	if doc.err() != nil || s.KeyFile != filepath.Join(dir, "new") {
+	if doc.err() != nil || s.KeyFile != secretfile.New(filepath.Join(dir, "new"), "") {
 		t.Errorf("got %q and %v", s.KeyFile, doc.err())
 	}
 	_, doc, dir = withFiles(t, "inner: {ca_file: secrets}\nkey_file: secrets/no\n", "inner.ca_file")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 // fakeEnv is the environment of all tests of this package.
@@ -32,7 +34,7 @@ type section struct {
 	Pointer *time.Duration    `yaml:"pointer"`
 	Either  either            `yaml:"either"`
 	Inner   inner             `yaml:"inner"`
-	KeyFile string            `yaml:"key_file"`
+	KeyFile secretfile.File   `yaml:"key_file"`
 	Many    []inner           `yaml:"many"`
 	shared
 }
@@ -42,9 +44,9 @@ type shared struct {
 }
 
 type inner struct {
-	Fields  string `yaml:"fields"`
-	Filter  uint16 `yaml:"filter"`
-	CAFile  string `yaml:"ca_file"`
+	Fields  string          `yaml:"fields"`
+	Filter  uint16          `yaml:"filter"`
+	CAFile  secretfile.File `yaml:"ca_file"`
 	private string
 }
 

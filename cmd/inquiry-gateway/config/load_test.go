@@ -12,9 +12,11 @@ func folder(t *testing.T, gatewayYAML string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"keys.yaml", "pepper", "token", "tls.pem", "tls.key", "legacy.ca"} {
-		write(t, filepath.Join(dir, name), "content of "+name+"\n")
+		write(t, filepath.Join(dir, name), "content-of-"+name+"\n")
 	}
-	write(t, filepath.Join(dir, "blank"), " \n")
+	for name, text := range map[string]string{"blank": " \n", "words": "one two\n", "key": "k\n", "same-key": "k\r\n"} {
+		write(t, filepath.Join(dir, name), text)
+	}
 	return write(t, filepath.Join(dir, "gateway.yaml"), gatewayYAML)
 }
 
@@ -50,9 +52,9 @@ func TestLoadReports(t *testing.T) {
 		{"ops open", "ops:\n  listen: 0.0.0.0:9090\n", []string{missing,
 			"gateway.yaml:2:11: ops.listen: 0.0.0.0:9090 can be reached from other machines; set ops.token_file, or listen on 127.0.0.1"}},
 		{"certificate alone", "tls: {cert_file: tls.pem}\n", []string{missing,
-			"gateway.yaml:1:1: tls.key_file: missing; tls.cert_file is set, add the file of its private key"}},
+			"gateway.yaml:1:1: tls.key_file: missing; cert_file is set, add the file of its private key"}},
 		{"key alone", "tls:\n  key_file: tls.key\n", []string{missing,
-			"gateway.yaml:1:1: tls.cert_file: missing; tls.key_file is set, add the file of its certificate"}},
+			"gateway.yaml:1:1: tls.cert_file: missing; key_file is set, add the file of its certificate"}},
 		{"no times", "request_timeout: 0s\nshutdown_grace: 0\nshutdown_delay: -1s\nmax_connections: 0\n", []string{missing,
 			"gateway.yaml:1:18: request_timeout: wants more than 0s", "gateway.yaml:2:17: shutdown_grace: wants more than 0s", "gateway.yaml:3:17: shutdown_delay: wants a duration of 0s or more, got the text \"-1s\"",
 			"gateway.yaml:4:18: max_connections: wants 1 or more: how many connections to listen may be open at a time"}},
@@ -87,6 +89,10 @@ func TestLoadReports(t *testing.T) {
 			"gateway.yaml:1:10: canary.buyer_keys: wants at least two keys, of two accounts: a list is compared with another's"}},
 		{"a canary key twice", "canary:\n  seller_keys:\n    - token\n    - ./token\n", []string{missing,
 			"gateway.yaml:4:7: canary.seller_keys[1]: is the file of canary.seller_keys[0] too; name a key of another account"}},
+		{"canary keys in two files are one", "canary:\n  buyer_keys: [key, same-key]\n", []string{missing,
+			"gateway.yaml:2:21: canary.buyer_keys[1]: same-key holds the same key as canary.buyer_keys[0]; use a key of another account"}},
+		{"canary key with more in its file", "canary: {buyer_keys: [token, words]}\n", []string{missing,
+			"gateway.yaml:1:30: canary.buyer_keys[1]: words: wants one API key and nothing else"}},
 		{"canary key without a file", "canary: {buyer_keys: [token, '', nokey]}\n", []string{missing,
 			"gateway.yaml:1:30: canary.buyer_keys[1]: is empty; name the file of a key",
 			"gateway.yaml:1:34: canary.buyer_keys[2]: nokey: no such file; check the path"}},
@@ -121,7 +127,7 @@ func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
 		{"folder", dir, "is a folder; name a file"},
 		{"device", "/dev/null", "is not a regular file; it must be one, because it is read again at a reload"},
 		{"large", write(t, filepath.Join(dir, "large"), strings.Repeat("#", maxFileBytes+1)),
-			"is larger than 256 KiB; a configuration is a few KiB, is this the right file?"},
+			"is larger than 256 KiB; is this the right file?"},
 		{"not UTF-8", write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"), "is not UTF-8 text; save it as UTF-8"},
 		{"binary", write(t, filepath.Join(dir, "binary"), "a\x00b"), "holds a NUL byte; is this the right file?"},
 		{"empty", write(t, filepath.Join(dir, "empty"), ""), "is empty; it needs at least an upstream section"},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 const hidden = "[hidden]"
@@ -39,6 +41,8 @@ func view(v reflect.Value, n ast.Node, key string) any {
 		return asWritten(n)
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		return formatDuration(time.Duration(v.Int()))
+	case v.Type() == reflect.TypeFor[secretfile.File]():
+		return v.Interface().(secretfile.File).Path()
 	}
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -208,7 +208,7 @@ func sumOf(path string) (s sum) {
 func (c *Config) sumFiles() {
 	c.sums = map[string]sum{}
 	for _, ref := range fileRefs(reflect.ValueOf(c).Elem(), "") {
-		if path := ref.value.String(); path != "" && ref.key != "auth.keys_file" {
+		if path := ref.path(); path != "" && ref.key != "auth.keys_file" {
 			c.sums[ref.key] = sumOf(path)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // keysOf lists the keys of the file down to the second level.
@@ -116,7 +118,17 @@ func TestReloadKeepsWhatRuns(t *testing.T) {
 }
 
 func TestReloadTurnsTLSNeitherOnNorOff(t *testing.T) {
-	_, after, waiting, err := reloaded(t, replacing(), replacing(`tls: {cert_file: "", key_file: ""}               #`, `tls: {cert_file: secret, key_file: secret} #`))
+	pair := filepath.Join(t.TempDir(), "pair.pem")
+	authority, err := testkit.NewAuthority("gateway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := authority.Issue("gateway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, pair, string(cert)+string(key))
+	_, after, waiting, err := reloaded(t, replacing(), replacing(`tls: {cert_file: "", key_file: ""}               #`, "tls: {cert_file: "+pair+", key_file: "+pair+"} #"))
 	if err != nil || !slices.Equal(waiting, []string{"tls.cert_file", "tls.key_file"}) || after.TLS != (TLS{}) {
 		t.Errorf("%q wait, %v, runs %+v", waiting, err, after.TLS)
 	}

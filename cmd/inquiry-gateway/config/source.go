@@ -14,32 +14,36 @@ import (
 // endpoints has about 10 KiB.
 const maxFileBytes = 256 << 10
 
-// readSource reads the configuration file, bounded, without a byte order mark.
-func readSource(path string) ([]byte, error) {
+// readRegular reads a file of at most that many bytes, and no other than a regular
+// one: a reload reads it again.
+func readRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
 	// Stat before open: opening a named pipe would wait for its writer.
 	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fileError(err)
-	}
-	if err := regular(info); err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, nil, fileError{err}
+	case info.IsDir():
+		return nil, nil, errors.New("is a folder; name a file")
+	case !info.Mode().IsRegular():
+		return nil, nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, nil, fileError{err}
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
-		return nil, fileError(err)
+		return nil, nil, fileError{err}
 	}
-	return cleanSource(data)
+	if int64(len(data)) > most {
+		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
+	}
+	return data, info, nil
 }
 
+// cleanSource takes off a byte order mark and refuses what is no text.
 func cleanSource(data []byte) ([]byte, error) {
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("is larger than %d KiB; a configuration is a few KiB, is this the right file?", maxFileBytes>>10)
-	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(data) {
 		return nil, errors.New("is not UTF-8 text; save it as UTF-8")
@@ -50,27 +54,22 @@ func cleanSource(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// regular refuses what cannot be read again at a reload.
-func regular(info fs.FileInfo) error {
-	if info.IsDir() {
-		return errors.New("is a folder; name a file")
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("is not a regular file; it must be one, because it is read again at a reload")
-	}
-	return nil
-}
+// fileError is an error of the file system in plain words, without the path.
+type fileError struct{ error }
 
-// fileError says what went wrong without repeating the path.
-func fileError(err error) error {
+// Unwrap gives the error itself, with the path.
+func (e fileError) Unwrap() error { return e.error }
+
+// Error says what to do.
+func (e fileError) Error() string {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("no such file; check the path")
-	case errors.Is(err, fs.ErrPermission):
-		return errors.New("may not be read by this user; check its mode and owner")
+	case errors.Is(e.error, fs.ErrNotExist):
+		return "no such file; check the path"
+	case errors.Is(e.error, fs.ErrPermission):
+		return "may not be read by this user; check its mode and owner"
 	}
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		return fmt.Errorf("cannot be read: %w", pathErr.Err)
+	if pathErr, ok := errors.AsType[*fs.PathError](e.error); ok {
+		return "cannot be read: " + pathErr.Err.Error()
 	}
-	return fmt.Errorf("cannot be read: %w", err)
+	return "cannot be read: " + e.error.Error()
 }

@@ -16,6 +16,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -139,7 +140,9 @@ func (w *environment) addRedis(r *run) (err error) {
 	c := redistier.DefaultConfig()
 	c.Addrs, c.Prefix, c.Timeout = []string{w.redis.addr()}, w.prefix, r.Config.Redis.Timeout
 	c.Username, c.DB = w.store.options.Username, w.store.options.DB
-	c.PasswordFile, err = w.store.passwordFile(w.dir)
+	if w.store.options.Password != "" {
+		c.PasswordFile = secretfile.New("redis-password", w.store.options.Password)
+	}
 	w.config.Redis = c
 	return err
 }

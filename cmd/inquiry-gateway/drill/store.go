@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -112,15 +111,6 @@ func poll(ctx context.Context, try func() error) error {
 func (s *Store) Close() error { return s.stop() }
 
 func (s *Store) dial() (net.Conn, error) { return net.Dial(s.options.Network, s.options.Addr) }
-
-// passwordFile writes the password for a gateway; empty without one.
-func (s *Store) passwordFile(dir string) (string, error) {
-	if s.options.Password == "" {
-		return "", nil
-	}
-	file := filepath.Join(dir, "redis-password")
-	return file, os.WriteFile(file, []byte(s.options.Password), 0o600)
-}
 
 // keys lists what is under a prefix.
 func (s *Store) keys(ctx context.Context, prefix string) ([]string, error) {

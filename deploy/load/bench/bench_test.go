@@ -54,7 +54,7 @@ func TestNodesAreConfiguredAsMeant(t *testing.T) {
 	if c := load(node{Uncached: true}); c.Cache.Buyer.TTL != 0 {
 		t.Errorf("an uncached node has ttl %s", c.Cache.Buyer.TTL)
 	}
-	if c := load(node{Redis: "127.0.0.1:3", Small: true, TLS: true}); len(c.Redis.Addrs) != 1 || c.Cache.Local.MaxBytes != 1<<20 || c.TLS.CertFile == "" {
+	if c := load(node{Redis: "127.0.0.1:3", Small: true, TLS: true}); len(c.Redis.Addrs) != 1 || c.Cache.Local.MaxBytes != 1<<20 || !c.TLS.CertFile.Set() {
 		t.Errorf("a second node has Redis %v, %d bytes and certificate %q", c.Redis.Addrs, c.Cache.Local.MaxBytes, c.TLS.CertFile)
 	}
 }

@@ -1,0 +1,60 @@
+package secretfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/internal/invalid"
+)
+
+func TestContentIsNeverPrinted(t *testing.T) {
+	f := New("/etc/gw/password", "hunter2\n")
+	if f.Text() != "hunter2\n" || f.Secret() != "hunter2" {
+		t.Errorf("the content is %q and %q", f.Text(), f.Secret())
+	}
+	section := struct {
+		File  File
+		Files []File
+	}{f, []File{f}}
+	encoded, err := json.Marshal(section)
+	shown := []string{string(encoded), slog.AnyValue(section).String()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		shown = append(shown, fmt.Sprintf(verb, f), fmt.Sprintf(verb, section))
+	}
+	for _, text := range shown {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) || !strings.Contains(text, "/etc/gw/password") {
+			t.Errorf("shown as %s", text)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEqualOnlyWithTheSameContent(t *testing.T) {
+	if New("a", "x") != New("a", "x") || New("a", "x") == New("a", "y") || New("a", "x") == New("b", "x") {
+		t.Error("two files are equal if name and content are")
+	}
+}
+
+func TestTLSNamesTheKey(t *testing.T) {
+	text := New("f", "no PEM")
+	for want, files := range map[string]TLS{
+		"redis.tls.ca_file":   {CAFile: text},
+		"redis.tls.key_file":  {CertFile: text},
+		"redis.tls.cert_file": {CertFile: text, KeyFile: text},
+	} {
+		var problems invalid.Problems
+		files.Config("redis.tls", &problems)
+		if len(problems) != 1 || problems[0].(*invalid.Error).Field() != want {
+			t.Errorf("got %v, want one error at %s", problems, want)
+		}
+	}
+	var problems invalid.Problems
+	if c := (TLS{}).Config("", &problems); problems != nil || c.RootCAs != nil || c.Certificates != nil {
+		t.Errorf("without files: %+v, %v", c, problems)
+	}
+}

@@ -1,0 +1,42 @@
+package secretfile
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+
+	"inquiry-gateway/internal/invalid"
+)
+
+// TLS names the certificates of a client: the authority that it trusts, and the
+// certificate and key that it shows. The zero value is the machine's authorities
+// and no certificate.
+type TLS struct {
+	CAFile   File `yaml:"ca_file"`   // PEM; the only authorities that are trusted; empty: the machine's
+	CertFile File `yaml:"cert_file"` // PEM; with key_file
+	KeyFile  File `yaml:"key_file"`  // PEM
+}
+
+// Config builds what the files say. Mistakes go to problems, each at the file's key
+// below section.
+func (t TLS) Config(section string, problems *invalid.Problems) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CAFile.Set() {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(t.CAFile.Text())) {
+			problems.Add(section+".ca_file", "holds no certificate in PEM form")
+		}
+	}
+	switch {
+	case t.CertFile.Set() && !t.KeyFile.Set():
+		problems.Add(section+".key_file", "missing; cert_file is set, add the file of its private key")
+	case t.KeyFile.Set() && !t.CertFile.Set():
+		problems.Add(section+".cert_file", "missing; key_file is set, add the file of its certificate")
+	case t.CertFile.Set():
+		pair, err := tls.X509KeyPair([]byte(t.CertFile.Text()), []byte(t.KeyFile.Text()))
+		if err != nil {
+			problems.Add(section+".cert_file", "certificate and key cannot be used: %v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}
