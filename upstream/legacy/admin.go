@@ -112,7 +112,7 @@ func (s *Server) adminAccounts(url.Values) (any, error) {
 	var all []account
 	for _, kind := range []string{KindBuyer, KindSeller} {
 		for _, a := range s.Accounts(kind) {
-			all = append(all, account{kind, a, len(s.data.list(kind, a))})
+			all = append(all, account{kind, a, len(s.data.of(kind, a).tickets)})
 		}
 	}
 	return all, nil

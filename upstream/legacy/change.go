@@ -14,24 +14,18 @@ const maxCatchUp = 100
 // answered; where none is pending, the newest inquiry's last reply is reworded;
 // where there is no inquiry, one is opened. The seller's list changes with it.
 // It reports false for an unknown account, which stays without inquiries.
-func (s *Server) Answer(account string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, ok := s.data.byBuyer[account]
-	if ok {
-		s.data.touch(b, s.now())
-	}
-	return ok
-}
+func (s *Server) Answer(account string) bool { return s.change(account, s.data.touch) }
 
 // Ask opens a new pending inquiry of a buyer now, at the top of the list. It
 // reports false for an unknown account.
-func (s *Server) Ask(account string) bool {
+func (s *Server) Ask(account string) bool { return s.change(account, s.data.open) }
+
+func (s *Server) change(account string, how func(*owner, time.Time)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, ok := s.data.byBuyer[account]
+	b, ok := s.data.kinds[KindBuyer].byAccount[account]
 	if ok {
-		s.data.open(b, s.now())
+		how(b, s.now())
 	}
 	return ok
 }
@@ -46,7 +40,7 @@ func (s *Server) SetChangeEvery(mean time.Duration) {
 
 func (d *dataset) changeEvery(mean time.Duration, now time.Time) {
 	d.every = mean
-	for _, b := range d.buyers {
+	for _, b := range d.buyers() {
 		b.next = time.Time{}
 		if mean > 0 {
 			b.next = now.Add(b.pause(mean))
@@ -56,7 +50,7 @@ func (d *dataset) changeEvery(mean time.Duration, now time.Time) {
 
 // pause draws an exponentially distributed time: changes come independently of
 // each other, as people's do.
-func (b *buyer) pause(mean time.Duration) time.Duration {
+func (b *owner) pause(mean time.Duration) time.Duration {
 	return time.Duration(b.rng.ExpFloat64() * float64(mean))
 }
 
@@ -71,12 +65,12 @@ func (s *Server) catchUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for _, b := range s.data.buyers {
+	for _, b := range s.data.buyers() {
 		s.data.catchUp(b, now)
 	}
 }
 
-func (d *dataset) catchUp(b *buyer, now time.Time) {
+func (d *dataset) catchUp(b *owner, now time.Time) {
 	for range maxCatchUp {
 		if b.next.IsZero() || b.next.After(now) {
 			return
@@ -87,7 +81,7 @@ func (d *dataset) catchUp(b *buyer, now time.Time) {
 	b.next = now.Add(b.pause(d.every))
 }
 
-func (d *dataset) touch(b *buyer, at time.Time) {
+func (d *dataset) touch(b *owner, at time.Time) {
 	if len(b.tickets) == 0 {
 		d.open(b, at)
 		return
@@ -99,13 +93,12 @@ func (d *dataset) touch(b *buyer, at time.Time) {
 			break
 		}
 	}
-	switch {
-	case t.state == pending:
-		t.state = answered
+	if t.state == pending || len(t.replies) == 0 {
+		if t.state == pending {
+			t.state = answered
+		}
 		t.replies = append(t.replies, d.newReply(t, staff, at.Truncate(time.Second)))
-	case len(t.replies) == 0:
-		t.replies = append(t.replies, d.newReply(t, staff, at.Truncate(time.Second)))
-	default:
+	} else {
 		reword(&t.replies[len(t.replies)-1], b.version)
 	}
 	t.changed()
@@ -120,7 +113,7 @@ func reword(r *reply, revision int) {
 	}
 }
 
-func (d *dataset) open(b *buyer, at time.Time) {
+func (d *dataset) open(b *owner, at time.Time) {
 	t := d.addTicket(b, at.UTC().Truncate(time.Second))
 	t.state = pending
 	d.write(t)

@@ -84,7 +84,7 @@ func TestInternalIDsAreAllOfThem(t *testing.T) {
 		t.Error("an id occurs twice")
 	}
 	for _, a := range s.Accounts(legacy.KindBuyer) {
-		body := buyerList(t, web, a, "", "")
+		body := buyerList(t, web, a)
 		for _, id := range anyUUID.FindAllString(string(body), -1) {
 			if _, known := slices.BinarySearch(ids, id); !known {
 				t.Fatalf("the reply for %s has %s, which InternalIDs does not know", a, id)
@@ -103,8 +103,8 @@ func TestInternalIDsAreAllOfThem(t *testing.T) {
 // A filter can take the quoted record out of the very reply that quotes it: a
 // gateway that only knows the ids of that reply would let the quotation through.
 func TestIDsAreQuotedAcrossFilters(t *testing.T) {
-	s, web := start(t, legacy.Options{})
-	body := string(buyerList(t, web, legacy.BuyerBusy, "N", ""))
+	s, web := start(t, legacy.Options{Inquiries: legacy.DefaultInquiries})
+	body := string(get(t, web, "/v2/tickets?state=N&customer="+legacy.BuyerBusy).body)
 	own := map[string]bool{}
 	for _, m := range regexp.MustCompile(`"uuid":"([^"]*)"`).FindAllStringSubmatch(body, -1) {
 		own[m[1]] = true

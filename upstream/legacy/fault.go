@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -70,23 +71,13 @@ func (f Fault) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(slices.Contains(FaultNames(), f.Name), "fault %q is none of %s", f.Name, joined(FaultNames()))
+	names := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(FaultNames()), "[]")), ", ")
+	check(slices.Contains(FaultNames(), f.Name), "fault %q is none of %s", f.Name, names)
 	check(f.Kind == "" || f.Kind == KindBuyer || f.Kind == KindSeller, "kind %q is neither buyer nor seller", f.Kind)
 	check(f.Rate >= 0 && f.Rate <= 1, "rate %g is not between 0 and 1", f.Rate)
 	check(f.Count >= 0 && f.Size >= 0 && f.Delay >= 0, "count, size and delay cannot be negative")
 	check(f.Code == 0 || f.Code >= 200 && f.Code <= 599, "status %d is not between 200 and 599", f.Code)
 	return errors.Join(errs...)
-}
-
-func joined(names []FaultName) string {
-	var b strings.Builder
-	for i, n := range names {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(string(n))
-	}
-	return b.String()
 }
 
 // SetFault begins a fault. It replaces one of the same name, kind and account. With
@@ -100,12 +91,7 @@ func (s *Server) SetFault(f Fault) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	if f.Code == 0 {
-		f.Code = defaultStatus
-	}
-	if f.Size == 0 {
-		f.Size = defaultSize
-	}
+	f.Code, f.Size = cmp.Or(f.Code, defaultStatus), cmp.Or(f.Size, defaultSize)
 	s.faults.set(f)
 	return nil
 }
@@ -121,8 +107,6 @@ type faultSet struct {
 	faults []Fault
 	rng    *rand.Rand
 }
-
-func (s *faultSet) seed(seed uint64) { s.rng = rand.New(rand.NewPCG(seed, 0xfa17)) }
 
 func (s *faultSet) set(f Fault) {
 	s.mu.Lock()
@@ -144,7 +128,7 @@ func (s *faultSet) clear(kind string) {
 func (s *faultSet) list() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]Fault{}, s.faults...)
+	return append([]Fault{}, s.faults...) // never null in JSON
 }
 
 // next decides about one request for an account's list of a kind.

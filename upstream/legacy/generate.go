@@ -21,24 +21,30 @@ func firstDay() time.Time { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func generate(o Options) *dataset {
 	d := &dataset{
-		byBuyer:    make(map[string]*buyer, o.Buyers),
-		byCompany:  make(map[string]*company, o.Companies),
+		kinds: map[string]*owners{
+			KindBuyer:  {byAccount: make(map[string]*owner, o.Buyers)},
+			KindSeller: {byAccount: make(map[string]*owner, o.Companies)},
+		},
 		rng:        rand.New(rand.NewPCG(o.Seed, 0x6c6567616379)),
 		nextNumber: 9_007_199_254_740_993, // 2^53 + 1: lost by a float64
 	}
 	d.sessionID, d.traceID, d.agentUserID = uuid(d.rng), uuid(d.rng), uuid(d.rng)
 	for i := range o.Companies {
-		d.addCompany(sellerAccount(i, o.Companies), companyName(i, o.Companies))
+		d.kinds[KindSeller].add(&owner{account: sellerAccount(i, o.Companies), name: companyName(i, o.Companies), ref: uuid(d.rng)})
 	}
 	for i := range o.Buyers {
-		d.addBuyer(buyerAccount(i), o.Seed)
+		d.kinds[KindBuyer].add(&owner{account: buyerAccount(i), ref: uuid(d.rng), rng: rand.New(rand.NewPCG(o.Seed, uint64(i)))})
 	}
 	for i := range o.Inquiries {
 		d.addTicket(d.ownerOf(i, o.Inquiries), firstDay().Add(time.Duration(d.rng.IntN(days*86400))*time.Second))
 	}
-	d.order()
+	for _, of := range d.kinds {
+		for _, o := range of.list {
+			slices.SortFunc(o.tickets, newestFirst)
+		}
+	}
 	// Texts come last, because they quote ids of other records.
-	for _, b := range d.buyers {
+	for _, b := range d.buyers() {
 		for _, t := range b.tickets {
 			d.write(t)
 		}
@@ -46,36 +52,25 @@ func generate(o Options) *dataset {
 	return d
 }
 
-func (d *dataset) addCompany(account, name string) {
-	c := &company{account: account, name: name, ref: uuid(d.rng)}
-	d.companies = append(d.companies, c)
-	d.byCompany[account] = c
-}
-
-func (d *dataset) addBuyer(account string, seed uint64) {
-	b := &buyer{account: account, ref: uuid(d.rng), rng: rand.New(rand.NewPCG(seed, uint64(len(d.buyers))))}
-	d.buyers = append(d.buyers, b)
-	d.byBuyer[account] = b
-}
-
 // ownerOf spreads inquiries unevenly: fixed small lists for the accounts that
 // demos use, a very long one, an empty one, and a falling curve for the rest.
-func (d *dataset) ownerOf(i, all int) *buyer {
+func (d *dataset) ownerOf(i, all int) *owner {
 	const typical, other = 24, 12
-	switch rest := len(d.buyers) - 4; {
+	known := d.kinds[KindBuyer].byAccount
+	switch rest := len(d.buyers()) - 4; {
 	case i < typical:
-		return d.byBuyer[BuyerTypical]
+		return known[BuyerTypical]
 	case i < typical+other:
-		return d.byBuyer[BuyerOther]
+		return known[BuyerOther]
 	case i < typical+other+all/5 || rest == 0:
-		return d.byBuyer[BuyerBusy]
+		return known[BuyerBusy]
 	default:
-		return d.buyers[4+skewed(d.rng, rest)]
+		return d.buyers()[4+skewed(d.rng, rest)]
 	}
 }
 
 // addTicket appends a ticket without texts.
-func (d *dataset) addTicket(b *buyer, opened time.Time) *ticket {
+func (d *dataset) addTicket(b *owner, opened time.Time) *ticket {
 	t := &ticket{
 		id:       uuid(d.rng),
 		number:   d.nextNumber,
@@ -83,21 +78,12 @@ func (d *dataset) addTicket(b *buyer, opened time.Time) *ticket {
 		category: category(d.rng.IntN(len(categories))),
 		opened:   opened,
 		buyer:    b,
-		company:  d.companies[skewed(d.rng, len(d.companies)-1)], // never the last one: it stays empty
+		company:  d.companies()[skewed(d.rng, len(d.companies())-1)], // never the last one: it stays empty
 	}
 	d.nextNumber++
 	b.tickets = append(b.tickets, t)
 	t.company.tickets = append(t.company.tickets, t)
 	return t
-}
-
-func (d *dataset) order() {
-	for _, b := range d.buyers {
-		slices.SortFunc(b.tickets, newestFirst)
-	}
-	for _, c := range d.companies {
-		slices.SortFunc(c.tickets, newestFirst)
-	}
 }
 
 func newestFirst(a, b *ticket) int {

@@ -8,11 +8,25 @@
 package legacy
 
 import (
+	"cmp"
+	_ "embed"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+//go:embed mapping.yaml
+var mapping string
+
+// Mapping returns the gateway's `upstream:` section that maps this system, as
+// YAML with comments. Its base_url is [MappingBaseURL]; a caller that runs the
+// system elsewhere replaces that.
+func Mapping() []byte { return []byte(mapping) }
+
+// MappingBaseURL is the base_url in [Mapping].
+const MappingBaseURL = "http://127.0.0.1:9300"
 
 // The two kinds of accounts, as the gateway names them.
 const (
@@ -66,7 +80,6 @@ type Server struct {
 	data *dataset // guarded by mu
 
 	bodies bodyCache
-	firsts firstBodies
 	faults faultSet
 	stats  counters
 }
@@ -77,23 +90,18 @@ func New(opts Options) *Server {
 		opts.Now = time.Now
 	}
 	s := &Server{now: opts.Now, data: generate(sized(opts))}
+	s.stats.all.Faults = map[FaultName]int{}
 	s.latency.Store(int64(opts.Latency))
-	s.faults.seed(opts.Seed)
+	s.faults.rng = rand.New(rand.NewPCG(opts.Seed, 0xfa17))
 	s.data.changeEvery(opts.ChangeEvery, s.now())
 	s.routes = s.routeTable()
 	return s
 }
 
 func sized(o Options) Options {
-	pick := func(n, byDefault, atLeast int) int {
-		if n == 0 {
-			n = byDefault
-		}
-		return max(n, atLeast)
-	}
-	o.Companies = pick(o.Companies, DefaultCompanies, 2)
-	o.Buyers = pick(o.Buyers, DefaultBuyers, 4)
-	o.Inquiries = pick(o.Inquiries, DefaultInquiries, 1)
+	o.Companies = max(cmp.Or(o.Companies, DefaultCompanies), 2)
+	o.Buyers = max(cmp.Or(o.Buyers, DefaultBuyers), 4)
+	o.Inquiries = max(cmp.Or(o.Inquiries, DefaultInquiries), 1)
 	return o
 }
 

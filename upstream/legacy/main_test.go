@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,9 +14,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a legacy system behind a real listener.
+// start runs a legacy system behind a real listener, with little data where o
+// does not say how much.
 func start(t *testing.T, o legacy.Options) (*legacy.Server, *httptest.Server) {
 	t.Helper()
+	if o.Inquiries == 0 {
+		o.Inquiries, o.Buyers = 1000, 40
+	}
 	s := legacy.New(o)
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
@@ -52,4 +57,14 @@ func get(t *testing.T, web *httptest.Server, path string) answer {
 		t.Fatalf("GET %s: %v", path, a.err)
 	}
 	return a
+}
+
+func buyerList(t *testing.T, web *httptest.Server, account string) []byte {
+	t.Helper()
+	return get(t, web, "/v2/tickets?"+url.Values{"customer": {account}}.Encode()).body
+}
+
+func sellerList(t *testing.T, web *httptest.Server, account string) []byte {
+	t.Helper()
+	return get(t, web, "/v2/vendors/"+url.PathEscape(account)+"/tickets").body
 }

@@ -26,7 +26,7 @@ func TestMappingIsStrictYAML(t *testing.T) {
 func TestMappingPathsExist(t *testing.T) {
 	_, web := start(t, legacy.Options{})
 	for kind, body := range map[string][]byte{
-		legacy.KindBuyer:  buyerList(t, web, legacy.BuyerBusy, "", ""),
+		legacy.KindBuyer:  buyerList(t, web, legacy.BuyerBusy),
 		legacy.KindSeller: sellerList(t, web, legacy.SellerTypical),
 	} {
 		endpoint := section(t, kind)

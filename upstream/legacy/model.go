@@ -5,9 +5,13 @@ import (
 	"time"
 )
 
-// state and category are what the model knows. Their notations, the legacy's
-// and the public one, are in the tables below.
-type state uint8
+// state, category and role are what the model knows. Their notations are in the
+// tables below.
+type (
+	state    uint8
+	category uint8
+	role     uint8
+)
 
 const (
 	pending state = iota
@@ -15,16 +19,12 @@ const (
 	closed
 )
 
-type category uint8
-
 const (
 	product category = iota
 	delivery
 	refund
 	uncategorized
 )
-
-type role uint8
 
 const (
 	customer role = iota
@@ -90,37 +90,76 @@ type ticket struct {
 	category category
 	opened   time.Time
 	replies  []reply
-	buyer    *buyer
-	company  *company
+	buyer    *owner
+	company  *owner
 }
 
-type buyer struct {
+// owner is an account with its list: a buyer, or a seller's company.
+type owner struct {
 	account string
-	ref     string    // internal UUID of the customer
+	name    string    // of a company
+	ref     string    // internal UUID
 	tickets []*ticket // newest first
-	version int       // grows with every change of a list
+	version int       // grows with every change of the list
 
-	rng  *rand.Rand // moments and contents of changes
+	rng  *rand.Rand // a buyer's: moments and contents of changes
 	next time.Time  // of the next change; zero: none
 }
 
-type company struct {
-	account string
-	name    string
-	ref     string
-	tickets []*ticket // newest first
-	version int
+// owners are the accounts of one kind.
+type owners struct {
+	list      []*owner
+	byAccount map[string]*owner
+}
+
+func (all *owners) add(o *owner) {
+	all.list = append(all.list, o)
+	all.byAccount[o.account] = o
 }
 
 type dataset struct {
-	buyers      []*buyer
-	companies   []*company
-	byBuyer     map[string]*buyer
-	byCompany   map[string]*company
+	kinds       map[string]*owners
 	rng         *rand.Rand
 	every       time.Duration
 	nextNumber  int64
 	sessionID   string
 	traceID     string
 	agentUserID string
+}
+
+func (d *dataset) buyers() []*owner    { return d.kinds[KindBuyer].list }
+func (d *dataset) companies() []*owner { return d.kinds[KindSeller].list }
+
+// of finds an account. One that does not exist has an empty list.
+func (d *dataset) of(kind, account string) owner {
+	if all := d.kinds[kind]; all != nil && all.byAccount[account] != nil {
+		return *all.byAccount[account]
+	}
+	return owner{account: account}
+}
+
+// borrowed is a ticket that looks as if account owned it, also where it owns none.
+func (d *dataset) borrowed(kind, account string) *ticket {
+	if own := d.of(kind, account).tickets; len(own) > 0 {
+		return own[0]
+	}
+	t := *d.foreign(kind, account)
+	b, c := *t.buyer, *t.company
+	if kind == KindBuyer {
+		b.account = account
+	} else {
+		c.account = account
+	}
+	t.buyer, t.company = &b, &c
+	return &t
+}
+
+// foreign is a ticket that account does not own.
+func (d *dataset) foreign(kind, account string) *ticket {
+	for _, o := range d.kinds[kind].list {
+		if o.account != account && len(o.tickets) > 0 {
+			return o.tickets[0]
+		}
+	}
+	return d.buyers()[0].tickets[0]
 }

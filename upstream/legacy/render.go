@@ -1,8 +1,11 @@
 package legacy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -19,153 +22,116 @@ const (
 	internalNote = "internal note: do not show"
 )
 
-type buyerItem struct {
-	UUID     string        `json:"uuid"`
-	No       int64         `json:"no"`
-	Customer buyerCustomer `json:"customer"`
-	Subject  string        `json:"subject"`
-	Body     buyerBody     `json:"body"`
-	State    string        `json:"state"`
-	Category *string       `json:"category"`
-	Opened   string        `json:"opened"`
-	Replies  []buyerReply  `json:"replies"` // null where there are none and the number is odd
-	Memo     string        `json:"_memo"`
+// object is a JSON object: names and values in turn, written in this order.
+type object []any
+
+// list is a JSON array.
+type list []any
+
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case object:
+		b = append(b, '{')
+		for i := 0; i < len(v); i += 2 {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendJSON(b, v[i]), ':')
+			b = appendJSON(b, v[i+1])
+		}
+		return append(b, '}')
+	case list:
+		b = append(b, '[')
+		for i, element := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(b, element)
+		}
+		return append(b, ']')
+	default:
+		rendered, err := json.Marshal(v)
+		if err != nil {
+			panic("legacy: strings and numbers always marshal: " + err.Error())
+		}
+		return append(b, rendered...)
+	}
 }
 
-type buyerCustomer struct {
-	ID  string `json:"id"`
-	Ref string `json:"ref"`
-}
-
-type buyerBody struct {
-	Text   string  `json:"text"`
-	Format string  `json:"format"`
-	Lang   *string `json:"lang"`
-}
-
-type buyerReply struct {
-	UUID string    `json:"uuid"`
-	Text string    `json:"text"`
-	By   *buyerWho `json:"by"` // null: written by the system
-	At   string    `json:"at"`
-}
-
-type buyerWho struct {
-	Role string `json:"role"`
-	Mail string `json:"mail,omitempty"`
-	User string `json:"user_uuid,omitempty"`
-}
-
-type sellerItem struct {
-	TicketID  string          `json:"ticketId"`
-	Seq       int64           `json:"seq"`
-	Vendor    sellerVendor    `json:"vendor"`
-	Title     string          `json:"ttl"`
-	St        sellerCode      `json:"st"`
-	Kind      *sellerCode     `json:"kind"`
-	Requester string          `json:"rqstr"` // internal UUID of the customer
-	RegDt     string          `json:"regDt"`
-	Thread    []sellerMessage `json:"thread"`
-	Memo      *string         `json:"memo"`
-}
-
-type sellerVendor struct {
-	Code string     `json:"code"`
-	Ref  string     `json:"ref"`
-	Corp sellerCorp `json:"corp"`
-}
-
-type sellerCorp struct {
-	Name struct {
-		Local string  `json:"local"`
-		En    *string `json:"en"`
-	} `json:"name"`
-}
-
-type sellerCode struct {
-	Cd string `json:"cd"`
-}
-
-type sellerMessage struct {
-	ID   string `json:"msgId"`
-	Role string `json:"rl"`
-}
-
-func optional(s string) *string {
+func optional(s string) any {
 	if s == null {
 		return nil
 	}
-	return &s
+	return s
 }
 
 func local(t time.Time, layout string) string { return t.In(seoul()).Format(layout) }
 
-func (d *dataset) buyerItem(t *ticket) any {
-	item := buyerItem{
-		UUID: t.id, No: t.number,
-		Customer: buyerCustomer{ID: t.buyer.account, Ref: t.buyer.ref},
-		Subject:  t.subject.raw,
-		Body:     buyerBody{Text: t.body.raw, Format: "plain"},
-		State:    states[t.state].buyer,
-		Category: optional(categories[t.category].buyer),
-		Opened:   local(t.opened, buyerTime),
-		Memo:     internalNote,
+func (d *dataset) buyerItem(t *ticket) object {
+	var replies any // null where there are none and the number is odd
+	if len(t.replies) > 0 || t.number%2 == 0 {
+		all := list{}
+		for _, r := range t.replies {
+			all = append(all, object{"uuid", r.id, "text", r.text.raw, "by", d.who(r.by), "at", local(r.at, buyerTime)})
+		}
+		replies = all
 	}
-	if t.number%2 == 0 {
-		item.Replies = []buyerReply{}
+	return object{
+		"uuid", t.id, "no", t.number,
+		"customer", object{"id", t.buyer.account, "ref", t.buyer.ref},
+		"subject", t.subject.raw,
+		"body", object{"text", t.body.raw, "format", "plain", "lang", nil},
+		"state", states[t.state].buyer,
+		"category", optional(categories[t.category].buyer),
+		"opened", local(t.opened, buyerTime),
+		"replies", replies,
+		"_memo", internalNote,
 	}
-	for _, r := range t.replies {
-		item.Replies = append(item.Replies, buyerReply{UUID: r.id, Text: r.text.raw, By: d.who(r.by), At: local(r.at, buyerTime)})
-	}
-	return item
 }
 
-func (d *dataset) who(by role) *buyerWho {
+// who wrote a reply; null stands for the system.
+func (d *dataset) who(by role) any {
 	switch by {
 	case staff:
-		return &buyerWho{Role: roles[by].buyer, Mail: "cs@" + agentDomain, User: d.agentUserID}
+		return object{"role", roles[by].buyer, "mail", "cs@" + agentDomain, "user_uuid", d.agentUserID}
 	case customer:
-		return &buyerWho{Role: roles[by].buyer}
+		return object{"role", roles[by].buyer}
 	default:
 		return nil
 	}
 }
 
-func (d *dataset) sellerItem(t *ticket) any {
-	item := sellerItem{
-		TicketID: t.id, Seq: t.number,
-		Vendor:    sellerVendor{Code: t.company.account, Ref: t.company.ref},
-		Title:     t.subject.raw,
-		St:        sellerCode{states[t.state].seller},
-		Requester: t.buyer.ref,
-		RegDt:     local(t.opened, sellerTime),
-		Thread:    []sellerMessage{},
-		Memo:      optional(internalNote),
-	}
-	item.Vendor.Corp.Name.Local = t.company.name
+func sellerItem(t *ticket) object {
+	var kind any
 	if code := categories[t.category].seller; code != null {
-		item.Kind = &sellerCode{code}
+		kind = object{"cd", code}
 	}
+	thread := list{}
 	for _, r := range t.replies {
-		item.Thread = append(item.Thread, sellerMessage{r.id, roles[r.by].seller})
+		thread = append(thread, object{"msgId", r.id, "rl", roles[r.by].seller})
 	}
-	return item
+	return object{
+		"ticketId", t.id, "seq", t.number,
+		"vendor", object{
+			"code", t.company.account, "ref", t.company.ref,
+			"corp", object{"name", object{"local", t.company.name, "en", nil}},
+		},
+		"ttl", t.subject.raw,
+		"st", object{"cd", states[t.state].seller},
+		"kind", kind,
+		"rqstr", t.buyer.ref, // internal UUID of the customer
+		"regDt", local(t.opened, sellerTime),
+		"thread", thread,
+		"memo", internalNote,
+	}
 }
 
 // record renders one ticket in the notation of a kind.
 func (d *dataset) record(kind string, t *ticket) []byte {
-	item := d.buyerItem(t)
 	if kind == KindSeller {
-		item = d.sellerItem(t)
+		return escaped(appendJSON(nil, sellerItem(t)))
 	}
-	rendered, err := json.Marshal(item)
-	if err != nil {
-		panic("legacy: strings and numbers always marshal: " + err.Error())
-	}
-	if kind == KindSeller {
-		rendered = escaped(rendered)
-	}
-	return rendered
+	return appendJSON(nil, d.buyerItem(t))
 }
 
 // escaped rewrites JSON in the notation of old serializers: everything outside
@@ -198,11 +164,55 @@ func envelope(kind string, records [][]byte) []byte {
 		head, tail = `{"resultCode":"0000","resultMsg":null,"data":{"cnt":"%d","list":[`, `]}}`
 	}
 	body := fmt.Appendf(nil, head, len(records))
-	for i, r := range records {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, r...)
-	}
+	body = append(body, bytes.Join(records, []byte(","))...)
 	return append(body, tail...)
+}
+
+// Bounds of the rendered replies that are kept. They exist so that this server
+// costs little beside the gateway that it is measured with.
+const (
+	maxBodies    = 8192
+	maxBodyBytes = 64 << 20
+)
+
+type bodyKey struct {
+	kind, account, states, categories string
+	first                             int
+}
+
+func keyOf(kind, account string, f filter) bodyKey {
+	return bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ","), f.first}
+}
+
+// body is a rendered reply, cut where a buyer's name goes, if any name may.
+type body struct {
+	version int
+	parts   [][]byte
+	bytes   int
+}
+
+// bodyCache keeps rendered replies. Full, it starts anew: the lists that are in
+// demand are rendered again soon. Its zero value is usable, and safe for
+// concurrent use.
+type bodyCache struct {
+	mu     sync.RWMutex
+	bodies map[bodyKey]body
+	bytes  int
+}
+
+func (c *bodyCache) get(k bodyKey, version int) ([][]byte, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b, ok := c.bodies[k]
+	return b.parts, ok && b.version == version
+}
+
+func (c *bodyCache) put(k bodyKey, b body) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bodies == nil || len(c.bodies) >= maxBodies || c.bytes+b.bytes > maxBodyBytes {
+		c.bodies, c.bytes = make(map[bodyKey]body), 0
+	}
+	c.bytes += b.bytes - c.bodies[k].bytes
+	c.bodies[k] = b
 }

@@ -2,11 +2,9 @@ package legacy
 
 import (
 	"context"
+	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,62 +23,35 @@ const loginPage = "<!DOCTYPE html><html><head><title>" + loginPhrase + "</title>
 
 func (s *Server) routeTable() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v2/tickets", s.serveList(KindBuyer, func(r *http.Request) (string, filter) {
-		q := r.URL.Query()
-		return q.Get("customer"), filter{states: all(q["state"]), categories: all(q["category"])}
-	}))
-	mux.HandleFunc("GET /first/{n}/v2/tickets", s.serveList(KindBuyer, firstList))
-	// This endpoint is the older one: it ignores every query parameter.
-	mux.HandleFunc("GET /v2/vendors/{account}/tickets", s.serveList(KindSeller, func(r *http.Request) (string, filter) {
-		return r.PathValue("account"), filter{}
-	}))
+	mux.HandleFunc("GET /v2/tickets", s.serveList(KindBuyer, buyerQuery))
+	mux.HandleFunc("GET /first/{n}/v2/tickets", s.serveList(KindBuyer, firstQuery))
+	mux.HandleFunc("GET /v2/vendors/{account}/tickets", s.serveList(KindSeller, sellerQuery))
 	mux.HandleFunc("/login", func(w http.ResponseWriter, _ *http.Request) {
-		s.stats.login.Add(1)
+		s.stats.add(func(all *Stats) { all.Requests.Login++ })
 		s.disclose(w.Header())
 		login(w)
 	})
 	s.adminRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		s.stats.other.Add(1)
+		s.stats.add(func(all *Stats) { all.Requests.Other++ })
 		s.disclose(w.Header())
 		http.Error(w, "no such page on "+backendHost, http.StatusNotFound)
 	})
 	return mux
 }
 
-// filter holds the legacy's codes; an empty list lets everything through.
-type filter struct {
-	states, categories []string
-	first              *int // this many of BuyerBusy's records; nil: the account's own list
-}
-
-// all accepts a parameter given several times, or once with commas.
-func all(values []string) []string {
-	var codes []string
-	for _, v := range values {
-		if v != "" {
-			codes = append(codes, strings.Split(v, ",")...)
-		}
-	}
-	return codes
-}
-
-func (f filter) match(t *ticket) bool {
-	return (len(f.states) == 0 || slices.Contains(f.states, states[t.state].buyer)) &&
-		(len(f.categories) == 0 || slices.Contains(f.categories, categories[t.category].buyer))
-}
-
 // serveList answers with the list that from reads out of a request, unless a
 // fault has another idea.
 func (s *Server) serveList(kind string, from func(*http.Request) (string, filter)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		defer s.stats.enter(kind)()
+		s.stats.enter(kind)
+		defer s.stats.add(func(all *Stats) { all.InFlight-- })
 		s.disclose(w.Header())
 		account, f := from(r)
 		fault, faulty := s.faults.next(kind, account)
 		delay := time.Duration(s.latency.Load())
 		if faulty {
-			s.stats.fault(fault.Name)
+			s.stats.add(func(all *Stats) { all.Faults[fault.Name]++ })
 			if fault.Name != FaultDrip {
 				delay += fault.Delay
 			}
@@ -111,48 +82,6 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// list returns a rendered reply that must not be changed.
-func (s *Server) list(kind, account string, f filter) []byte {
-	s.catchUp()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	key := bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ",")}
-	if f.first != nil {
-		return s.first(account, key, f)
-	}
-	version := s.data.version(kind, account)
-	if body, ok := s.bodies.get(key, version); ok {
-		return body
-	}
-	body := envelope(kind, s.records(kind, account, f))
-	s.bodies.put(key, version, body)
-	return body
-}
-
-// records renders what a filter lets through. The caller holds mu.
-func (s *Server) records(kind, account string, f filter) [][]byte {
-	var records [][]byte
-	for _, t := range s.data.list(kind, account) {
-		if f.first != nil && len(records) == *f.first {
-			break
-		}
-		if f.match(t) {
-			records = append(records, s.data.record(kind, t))
-		}
-	}
-	return records
-}
-
-func (d *dataset) version(kind, account string) int {
-	if b := d.byBuyer[account]; kind == KindBuyer && b != nil {
-		return b.version
-	}
-	if c := d.byCompany[account]; kind == KindSeller && c != nil {
-		return c.version
-	}
-	return 0
-}
-
 // disclose sets the headers of a talkative backend, among them permissions to
 // cache that a gateway has to drop.
 func (s *Server) disclose(h http.Header) {
@@ -166,8 +95,7 @@ func (s *Server) disclose(h http.Header) {
 }
 
 func sendJSON(w http.ResponseWriter, kind string, body []byte) {
-	w.Header().Set("Content-Type", mediaType(kind))
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	announce(w, kind, body)
 	_, _ = w.Write(body) // a caller that left is not a concern of this server
 }
 
@@ -185,6 +113,58 @@ func login(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(loginPage)) // as above
 }
 
-func loginURL(r *http.Request) string {
-	return "/login?next=" + url.QueryEscape(r.URL.RequestURI())
+// Stats counts since the start. Buyer and seller are the lists; Login counts
+// callers that followed a redirect; Other is every unknown path.
+type Stats struct {
+	Requests    Requests          `json:"requests"`
+	Faults      map[FaultName]int `json:"faults"`        // requests that a fault acted on
+	InFlight    int               `json:"in_flight"`     // lists being answered now
+	MaxInFlight int               `json:"max_in_flight"` // highest so far
+}
+
+// Requests counts arrived requests per route.
+type Requests struct {
+	Buyer  int `json:"buyer"`
+	Seller int `json:"seller"`
+	Login  int `json:"login"`
+	Other  int `json:"other"`
+}
+
+// Lists is the number of lists that were asked for.
+func (r Requests) Lists() int { return r.Buyer + r.Seller }
+
+// Requests returns the counters of arrived requests.
+func (s *Server) Requests() Requests { return s.Stats().Requests }
+
+// Stats returns all counters.
+func (s *Server) Stats() Stats {
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	copied := s.stats.all
+	copied.Faults = maps.Clone(copied.Faults)
+	return copied
+}
+
+type counters struct {
+	mu  sync.Mutex
+	all Stats
+}
+
+func (c *counters) add(count func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count(&c.all)
+}
+
+// enter counts the arrival of a list request.
+func (c *counters) enter(kind string) {
+	c.add(func(all *Stats) {
+		if kind == KindSeller {
+			all.Requests.Seller++
+		} else {
+			all.Requests.Buyer++
+		}
+		all.InFlight++
+		all.MaxInFlight = max(all.MaxInFlight, all.InFlight)
+	})
 }

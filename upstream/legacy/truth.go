@@ -8,14 +8,9 @@ import (
 // kind has none.
 func (s *Server) Accounts(kind string) []string {
 	var accounts []string
-	switch kind {
-	case KindBuyer:
-		for _, b := range s.data.buyers {
-			accounts = append(accounts, b.account)
-		}
-	case KindSeller:
-		for _, c := range s.data.companies {
-			accounts = append(accounts, c.account)
+	if of := s.data.kinds[kind]; of != nil {
+		for _, o := range of.list {
+			accounts = append(accounts, o.account)
 		}
 	}
 	return accounts
@@ -29,25 +24,15 @@ func (s *Server) Truth(kind, account, status, inquiryType string) []upstream.Inq
 	s.catchUp()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := []upstream.Inquiry{}
-	for _, t := range s.data.list(kind, account) {
+	inquiries := []upstream.Inquiry{}
+	for _, t := range s.data.of(kind, account).tickets {
 		q := t.public(kind)
 		if status != "" && q.Status != status || inquiryType != "" && q.InquiryType.String != inquiryType {
 			continue
 		}
-		list = append(list, q)
+		inquiries = append(inquiries, q)
 	}
-	return list
-}
-
-func (d *dataset) list(kind, account string) []*ticket {
-	if b := d.byBuyer[account]; kind == KindBuyer && b != nil {
-		return b.tickets
-	}
-	if c := d.byCompany[account]; kind == KindSeller && c != nil {
-		return c.tickets
-	}
-	return nil
+	return inquiries
 }
 
 func (t *ticket) public(kind string) upstream.Inquiry {
@@ -87,10 +72,10 @@ func (s *Server) InternalIDs() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	ids := []string{s.data.sessionID, s.data.traceID, s.data.agentUserID}
-	for _, c := range s.data.companies {
+	for _, c := range s.data.companies() {
 		ids = append(ids, c.ref)
 	}
-	for _, b := range s.data.buyers {
+	for _, b := range s.data.buyers() {
 		ids = append(ids, b.ref)
 		for _, t := range b.tickets {
 			ids = append(ids, t.id)
