@@ -64,6 +64,7 @@ func (p *program) canaryLog() string {
 
 // A gateway that is well is found so, in each way in which it can be set up.
 func TestCanaryOfAGoodGateway(t *testing.T) {
+	t.Parallel() // it waits for the canary
 	for name, s := range map[string]setup{
 		"plain":    {yaml: "listen: '[::]:0'"},
 		"TLS":      {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}", prepare: func(p *program) { selfSigned(t, p.dir, "gateway") }},
@@ -72,6 +73,7 @@ func TestCanaryOfAGoodGateway(t *testing.T) {
 		"limited":  {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s.yaml += "\n" + canarySection
 			prepare := s.prepare
 			s.prepare = func(p *program) {
@@ -112,6 +114,7 @@ func mixedUp(system *legacy.Server) http.Handler {
 // Without an owner to check, a legacy system that mixes accounts up goes
 // unnoticed by everything but the canary.
 func TestCanaryFindsACrossRead(t *testing.T) {
+	t.Parallel() // it waits for the canary
 	system := legacy.New(legacy.Options{})
 	owner := regexp.MustCompile(`(?m)^ *owner: customer.*\n`).FindString(string(legacy.Mapping()))
 	p := start(t, setup{yaml: canarySection, prepare: canaryKeys, backend: mixedUp(system), upstream: []string{owner, ""}})
@@ -133,6 +136,7 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 
 // What is wrong with the keys is said of the keys.
 func TestCanaryKeysThatAreNoGood(t *testing.T) {
+	t.Parallel() // it waits for the canary
 	for name, c := range map[string]struct{ file, check, result, says string }{
 		"one account": {"buyer-again.key", "keys", "failed", "canary.buyer_keys[1] is of the same account as canary.buyer_keys[0]"},
 		"expired":     {"expired.key", "keys", "failed", "canary.buyer_keys[1]: the API key is not valid: expired"},
@@ -140,6 +144,7 @@ func TestCanaryKeysThatAreNoGood(t *testing.T) {
 		"empty list":  {"empty-buyer.key", "cross_read", "empty", "the list of canary.buyer_keys[1] is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := start(t, setup{yaml: "canary: {buyer_keys: [buyer.key, " + c.file + "], every: 1s}", prepare: canaryKeys})
 			p.eventually("it is counted", func() bool { return p.checks("buyer", c.check, c.result) > 0 })
 			p.eventually("it is logged", func() bool { return strings.Contains(p.canaryLog(), c.says) })
@@ -155,6 +160,7 @@ func TestCanaryKeysThatAreNoGood(t *testing.T) {
 
 // A legacy system that is away is no failure of the gateway's.
 func TestCanaryWithoutALegacySystem(t *testing.T) {
+	t.Parallel() // it waits for the canary
 	p := start(t, setup{yaml: canarySection, prepare: func(p *program) {
 		canaryKeys(p)
 		fault(legacy.Fault{Name: legacy.FaultRefuse})(p)
@@ -173,6 +179,7 @@ func TestCanaryWithoutALegacySystem(t *testing.T) {
 // A reload turns the canary on, changes its policy with that of the lists, and
 // turns it off again.
 func TestCanaryIsReloaded(t *testing.T) {
+	t.Parallel() // it waits for the canary
 	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}, seller: {ttl: 1h}}", prepare: canaryKeys})
 	if p.checks("buyer", "keys", "ok") != -1 {
 		t.Fatal("it is on")

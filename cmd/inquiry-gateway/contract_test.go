@@ -22,6 +22,7 @@ type refusal struct {
 	key      string // by key id; empty: no Authorization header
 	headers  []string
 	prepare  func(*program)
+	alone    bool     // with a program of its own, as with the next two
 	yaml     string   // as in setup
 	upstream []string // as in setup
 	status   int
@@ -89,7 +90,7 @@ func refusals() []refusal {
 		{name: "legacy too slow", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDelay, Delay: 10 * time.Second}), upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
 		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}", prepare: func(p *program) { p.get(buyerList, "buyer") },
 			status: 429, code: "rate_limited", want: map[string]string{"Retry-After": "10", "Ratelimit-Policy": `"default";q=1;w=10`, "Ratelimit": `"default";r=0;t=10`}},
-		{name: "breaker open", key: "buyer", prepare: openBreaker, status: 503, code: "upstream_unavailable", want: map[string]string{"Retry-After": "5"}},
+		{name: "breaker open", key: "buyer", alone: true, prepare: openBreaker, status: 503, code: "upstream_unavailable", want: map[string]string{"Retry-After": "5"}},
 	}
 }
 
@@ -108,11 +109,21 @@ var shortTimeouts = []string{"timeout: 2s", "timeout: 300ms"}
 
 func TestEveryRefusal(t *testing.T) {
 	checker := newChecker(t)
+	// What goes wrong for one row is forgotten before the next: nothing is cached,
+	// and no breaker opens.
+	shared := start(t, setup{
+		yaml:     "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}",
+		upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 1000}"},
+	})
 	for _, row := range refusals() {
 		t.Run(row.name, func(t *testing.T) {
-			p := start(t, setup{yaml: row.yaml, upstream: row.upstream})
+			p := shared
+			if row.alone || row.yaml != "" || row.upstream != nil {
+				p = start(t, setup{yaml: row.yaml, upstream: row.upstream})
+			}
 			if row.prepare != nil {
 				row.prepare(p)
+				defer p.system.ClearFaults("")
 			}
 			if row.target == "" {
 				row.target = buyerList

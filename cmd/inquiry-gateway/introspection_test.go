@@ -93,7 +93,7 @@ func introspecting(t *testing.T, times string, changes ...func(*setup)) (*progra
 	wanted := setup{
 		prepare: func(p *program) { p.write("client-secret", "s3cr3t\n") },
 		auth: fmt.Sprintf(`{introspection: {url: %q, client_id: gateway, client_secret_file: client-secret, ca_file: %q, %s,
-  claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}}`, s.URL+"/introspect", filepath.Join(dir, "cert.pem"), times),
+  claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}}`, s.URL+"/introspect", filepath.Join(dir, "ca.pem"), times),
 	}
 	for _, change := range changes {
 		change(&wanted)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +28,15 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at a time than there are processors: those that are
+// parallel mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // program is the whole gateway, served on free ports in front of a legacy
 // system, as serve would run it.
@@ -34,6 +45,7 @@ type program struct {
 	dir      string
 	skew     time.Duration
 	poll     time.Duration
+	callers  []caller // of the keys file
 	system   *legacy.Server
 	upstream string // the legacy system's URL
 	app      *app.App
@@ -60,7 +72,7 @@ type setup struct {
 	backend http.Handler
 	// skew is how far the node's clock is ahead.
 	skew time.Duration
-	// pollFiles is how often files are polled, where it is not zero.
+	// pollFiles is how often files are polled; 0: often.
 	pollFiles time.Duration
 	// log stands in front of the program's log where it is not nil.
 	log func(slog.Handler) slog.Handler
@@ -91,7 +103,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, poll: s.pollFiles, logs: &testkit.Log{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, poll: cmp.Or(s.pollFiles, 25*time.Millisecond), logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -165,13 +177,40 @@ func (p *program) run() {
 	})
 }
 
+// writeKeys makes a key for each of the callers and adds it to the keys file,
+// which is written as a whole: a change by the commands costs more.
 func (p *program) writeKeys(callers []caller) {
 	p.t.Helper()
-	if err := addCallers(filepath.Join(p.dir, "keys.yaml"), callers); err != nil {
-		p.t.Fatal(err)
+	p.callers = append(p.callers, callers...)
+	var accounts, keys strings.Builder
+	known := map[string]bool{}
+	for _, c := range p.callers {
+		id := c.record.ID
+		if p.keys[id] == "" {
+			key, err := auth.Generate(c.kind)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			p.keys[id] = key
+		}
+		if !known[c.account.ID] {
+			known[c.account.ID] = true
+			fmt.Fprintf(&accounts, "  - {id: %q, api_access: %s}\n", c.account.ID, c.account.APIAccess)
+		}
+		var scopes []string
+		for _, scope := range c.record.Scopes {
+			scopes = append(scopes, strconv.Quote(scope))
+		}
+		fmt.Fprintf(&keys, "  - {id: %q, sha256: %s, kind: %s, account: %q, scopes: [%s], revoked: %t", id,
+			auth.Hasher{}.Hash(p.keys[id]).Hex(), c.kind, c.account.ID, strings.Join(scopes, ","), c.record.Revoked)
+		if !c.record.ExpiresAt.IsZero() {
+			fmt.Fprintf(&keys, ", expires_at: %s", c.record.ExpiresAt.UTC().Format(time.RFC3339))
+		}
+		keys.WriteString("}\n")
 	}
-	for _, c := range callers {
-		p.keys[c.record.ID] = c.key
+	p.write("keys.yaml.next", "accounts:\n"+accounts.String()+"keys:\n"+keys.String())
+	if err := os.Rename(filepath.Join(p.dir, "keys.yaml.next"), filepath.Join(p.dir, "keys.yaml")); err != nil {
+		p.t.Fatal(err)
 	}
 }
 

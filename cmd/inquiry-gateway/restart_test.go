@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	readinessPoll = 100 * time.Millisecond
+	readinessPoll = 40 * time.Millisecond
 	loadWorkers   = 4
 	loadPause     = 5 * time.Millisecond // between two requests of one worker
 )
@@ -93,7 +93,7 @@ func (b *balancer) do() error {
 // Two nodes are restarted in turn under load, behind a balancer that asks for
 // their readiness: no request fails.
 func TestRollingRestart(t *testing.T) {
-	settings := setup{yaml: "shutdown_delay: 1s"}
+	settings := setup{yaml: "shutdown_delay: 400ms"}
 	first := start(t, settings)
 	settings.joins = first
 	programs := [2]*program{first, start(t, settings)}
