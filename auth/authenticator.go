@@ -1,3 +1,12 @@
+// Package auth turns the Authorization header of a request into a Principal.
+//
+// A key is an opaque bearer token (RFC 6750). Only its digest is ever stored,
+// compared or used as a map key; the key itself appears in no log, metric,
+// error or file. An Authenticator reads the header, checks the checksum of keys
+// in the gateway's own format, hashes the key and asks a Store for the Grant
+// behind the digest. Stores, one package each, differ in where grants come from.
+// What a grant means (revoked, expired, kind, scope, paid access) is decided here
+// and nowhere else.
 package auth
 
 import (
@@ -9,9 +18,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/span"
 )
 
 // Options are what the parts of this package share. The zero value is usable:
@@ -28,7 +39,12 @@ type Options struct {
 	Panics      *panics.Catcher // of its goroutines; nil: logged only
 }
 
-func (o Options) withDefaults() Options {
+// spanScope names the spans of this package.
+const spanScope = "inquiry-gateway/auth"
+
+// WithDefaults fills in what is not set. Stores call it; Registerer and Traces
+// may stay nil.
+func (o Options) WithDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -50,15 +66,15 @@ type Authenticator struct {
 	guesses  *attempts
 	results  *results
 	security *securityLog
-	tracer   trace.Tracer // nil: no spans
+	tracer   *span.Tracer
 }
 
 // NewAuthenticator returns an Authenticator over a store, which must hold
 // digests of the same hasher. It fails only when its metrics cannot be
 // registered.
 func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, error) {
-	opts = opts.withDefaults()
-	counted, err := newResults(opts.Registerer)
+	opts = opts.WithDefaults()
+	counted, err := newResults(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +85,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, erro
 		guesses:  newAttempts(opts.UnknownKeys.PerSecond, opts.UnknownKeys.Burst, opts.Now),
 		results:  counted,
 		security: newSecurityLog(opts.Logger),
-		tracer:   newTracer(opts.Traces),
+		tracer:   span.New(opts.Traces, spanScope),
 	}, nil
 }
 
@@ -85,21 +101,27 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 // that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
 // exist are not held up by that. A nil caller is not limited.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (Principal, error) {
-	if a.tracer != nil {
-		return a.traced(ctx, authorization, from)
-	}
-	return a.authenticate(ctx, authorization, from)
-}
-
-func (a *Authenticator) authenticate(ctx context.Context, authorization []string, from Caller) (Principal, error) {
+	// The span says how authentication ended and how long it took. Neither a key
+	// nor its digest or id is in it.
+	ctx, span := a.tracer.Start(ctx, "auth")
+	defer span.End()
 	grant, err := a.find(ctx, authorization, from)
 	if err == nil {
 		err = a.judge(grant)
 	}
 	a.results.count(err)
+	if span.Recording() {
+		span.Set(attribute.String("auth.result", resultOf(err)))
+	}
 	if err != nil {
+		if resultOf(err) == resultUnavailable { // a key that is refused is no failure of ours
+			span.Fail(resultUnavailable)
+		}
 		a.security.failed(ctx, err, from)
 		return Principal{}, err
+	}
+	if span.Recording() {
+		span.Set(attribute.String("auth.key_kind", grant.Principal.Kind))
 	}
 	if !grant.seen.Load() {
 		a.security.used(ctx, grant)
@@ -153,4 +175,36 @@ func (a *Authenticator) judge(g *Grant) error {
 		return &Denial{Reason: ReasonExpired, KeyID: g.Principal.KeyID}
 	}
 	return nil
+}
+
+// ErrNoKeyIDs means that the source of keys cannot find a key by its id. Only the
+// keys file and Redis can.
+var ErrNoKeyIDs = errors.New("this source of keys cannot find a key by its id")
+
+// ByID says what Authenticate would answer to the key of that id, for tools
+// that explain it: the same store is asked, but nothing is counted or logged,
+// and the principal is there with a Denial, too. Further errors: ErrNoSuchKey,
+// ErrNoKeyIDs, and ErrUnavailable as for Authenticate.
+func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) {
+	store, ok := a.store.(interface {
+		DigestOf(ctx context.Context, id string) (Digest, error)
+	})
+	if !ok {
+		return Principal{}, ErrNoKeyIDs
+	}
+	digest, err := store.DigestOf(ctx, id)
+	if errors.Is(err, ErrNoSuchKey) {
+		return Principal{}, err
+	}
+	var grant *Grant
+	if err == nil {
+		grant, err = a.store.Find(ctx, Credential{Digest: digest})
+	}
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return Principal{}, NoSuchKey(id)
+	case err != nil:
+		return Principal{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return grant.Principal, a.judge(grant)
 }

@@ -9,95 +9,95 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/span"
 )
 
-// maxLookups bounds the questions to a remote store that are under way at
-// once. One more is ErrUnavailable at once rather than a queue that grows.
-// Keys that this node has never seen good get maxUnseenLookups of them, so that
-// guesses leave room for the keys of callers.
 const (
-	maxLookups       = 256
+	// maxLookups bounds the lookups that run at once. One more is ErrUnavailable
+	// at once rather than a queue that grows.
+	maxLookups = 256
+	// maxUnseenLookups is how many of them keys may have that this node has never
+	// seen good, so that guesses leave room for the keys of callers.
 	maxUnseenLookups = maxLookups * 3 / 4
+	// maxUnknown bounds the failed lookups that are stored.
+	maxUnknown = 10_000
+	// maxRefreshPause bounds the time between two background lookups of one key
+	// when the first of them failed.
+	maxRefreshPause = time.Second
 )
-
-// maxRefreshPause bounds the time between two background questions for one key
-// when the first of them failed.
-const maxRefreshPause = time.Second
 
 var (
 	errBusy   = errors.New("too many look-ups are under way")
 	errClosed = errors.New("the key store has been closed")
 )
 
-// lookup asks a remote store once. It returns ErrUnknownKey only when the
+// Lookup asks a remote store about one key. It returns ErrUnknownKey only when the
 // store has said so. Its context has a deadline and no caller's cancellation.
-type lookup func(ctx context.Context, c Credential) (*Grant, error)
+type Lookup func(ctx context.Context, c Credential) (*Grant, error)
 
-// cachedStore is what the remote stores have in common: answers are remembered
-// for a time and within a number, the same question is asked once at a time,
-// failed lookups are limited per client, and each has a deadline.
+// CachePolicy says how long and how much a CachedStore stores.
+type CachePolicy struct {
+	TTL         time.Duration // of a good answer, from the start of its lookup
+	NegativeTTL time.Duration // of ErrUnknownKey
+	Timeout     time.Duration // of one lookup
+	MaxKeys     int           // good answers
+	UnknownKeys AttemptsConfig
+}
+
+// CachedStore is the Store that remote stores embed: it stores answers for a time
+// and within a number, runs one lookup per key at a time, limits failed lookups
+// per client, and gives each lookup a deadline. It is safe for concurrent use.
 //
-// A key in use is asked about again in the background when half of its time is
-// over. So it has half of its time left when the store goes away, and a store
-// that changes its mind is heard of sooner.
+// A key in use is looked up again in the background when half of its time is
+// over. So it has half of its time left when the remote store goes away, and a
+// change there is seen sooner.
 //
-// Good and bad answers are kept apart, so that a flood of made-up keys pushes
-// out nothing but itself. A good answer stays when its time is over, until
-// newer keys need its place: it lets nobody in, but the key is asked about
-// again without regard to what others on the same address guess.
-type cachedStore struct {
+// Good and bad answers are stored apart, so that a flood of made-up keys evicts
+// nothing but itself. A good answer stays when its time is over, until newer keys
+// need its place: it lets nobody in, but the key is looked up again whatever
+// others on the same address guess.
+//
+// Lookups of one key are joined here and not by the loader of the cache below:
+// that one would give the first caller's refusal to everybody who waits, would
+// hold the first caller past its deadline, and could store an answer that began
+// before a change to the key's account.
+type CachedStore struct {
 	name     string
-	ask      lookup
-	policy   memoryPolicy
+	ask      Lookup
+	policy   CachePolicy
 	now      func() time.Time
 	attempts *attempts
 	metrics  *lookupMetrics
-	tracer   trace.Tracer // nil: no spans
+	tracer   *span.Tracer
 	panics   *panics.Catcher
 
 	good *otter.Cache[Digest, *entry]
 	bad  *otter.Cache[Digest, time.Time] // until when
 
-	// epoch counts what has been forgotten. An answer to a question of an
-	// earlier epoch is given to who asked but not remembered: it may be what
-	// was just to be forgotten.
-	epoch atomic.Uint64
-
 	mu      sync.Mutex
-	flights map[flightKey]*flight
+	flights map[Digest]*flight // lookups whose answers will be stored
+	running int                // lookups, also those that were forgotten meanwhile
 	refused refusedKeys
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-// memoryPolicy says how long and how much is remembered.
-type memoryPolicy struct {
-	ttl, negativeTTL time.Duration
-	timeout          time.Duration // of one question
-	maxKeys          int           // good answers
-	attempts         AttemptsConfig
-}
-
-// maxUnknown bounds the bad answers that are remembered.
-const maxUnknown = 10_000
-
 // entry is a good answer. A newer answer is a new entry.
 type entry struct {
 	grant *Grant
-	asked time.Time // when the question began
+	asked time.Time // when the lookup began
 	until time.Time // good before; never later than asked + ttl
 
-	// due is the age at which the store is asked again in the background. A
+	// due is the age at which the key is looked up again in the background. A
 	// negative one says that the answer does not count any more.
 	due atomic.Int64
 }
 
 const forgotten = -1
-
-func (e *entry) forget() { e.due.Store(forgotten) }
 
 func (e *entry) good(now time.Time) bool { return e.due.Load() != forgotten && now.Before(e.until) }
 
@@ -111,11 +111,7 @@ func (e *entry) claimRefresh(now time.Time, ttl time.Duration) bool {
 	return e.due.CompareAndSwap(due, int64(age+min(maxRefreshPause, ttl/8)))
 }
 
-type flightKey struct {
-	digest Digest
-	epoch  uint64
-}
-
+// flight is a lookup that callers wait for.
 type flight struct {
 	done  chan struct{} // closed when grant and err are set
 	asked time.Time
@@ -123,12 +119,15 @@ type flight struct {
 	err   error
 }
 
-func newCachedStore(name string, ask lookup, p memoryPolicy, opts Options) (*cachedStore, error) {
-	metrics, err := newLookupMetrics(name, opts.Registerer)
+// NewCachedStore makes the store that asks through ask. name is the store's label
+// in metrics and spans. It fails only when its metrics cannot be registered.
+func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) (*CachedStore, error) {
+	opts = opts.WithDefaults()
+	metrics, err := newLookupMetrics(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	good, err := otter.New(&otter.Options[Digest, *entry]{MaximumSize: p.maxKeys})
+	good, err := otter.New(&otter.Options[Digest, *entry]{MaximumSize: p.MaxKeys})
 	if err != nil {
 		return nil, err
 	}
@@ -136,27 +135,28 @@ func newCachedStore(name string, ask lookup, p memoryPolicy, opts Options) (*cac
 	if err != nil {
 		return nil, err
 	}
-	return &cachedStore{
-		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, tracer: newTracer(opts.Traces), panics: opts.Panics,
-		attempts: newAttempts(p.attempts.PerSecond, p.attempts.Burst, opts.Now),
-		good:     good, bad: bad, flights: make(map[flightKey]*flight),
+	return &CachedStore{
+		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, panics: opts.Panics,
+		tracer:   span.New(opts.Traces, spanScope),
+		attempts: newAttempts(p.UnknownKeys.PerSecond, p.UnknownKeys.Burst, opts.Now),
+		good:     good, bad: bad, flights: make(map[Digest]*flight),
 	}, nil
 }
 
 // Find implements Store. Known keys are good within their time even when the
 // store cannot be asked. It waits no longer than the caller's deadline.
-func (r *cachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
-	now := r.now()
-	if e, ok := r.good.GetIfPresent(c.Digest); ok && e.good(now) {
-		if e.claimRefresh(now, r.policy.ttl) {
-			r.refresh(ctx, c)
+func (s *CachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
+	now := s.now()
+	if e, ok := s.good.GetIfPresent(c.Digest); ok && e.good(now) {
+		if e.claimRefresh(now, s.policy.TTL) {
+			s.refresh(ctx, c)
 		}
 		return e.grant, nil
 	}
-	if r.isBad(c.Digest, now) {
+	if s.isBad(c.Digest, now) {
 		return nil, ErrUnknownKey
 	}
-	f, err := r.join(ctx, c)
+	f, err := s.join(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -173,176 +173,189 @@ func (r *cachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
-func (r *cachedStore) isBad(d Digest, now time.Time) bool {
-	until, found := r.bad.GetIfPresent(d)
+func (s *CachedStore) isBad(d Digest, now time.Time) bool {
+	until, found := s.bad.GetIfPresent(d)
 	return found && now.Before(until)
 }
 
-// join returns the flight that asks for the credential, and starts it when
-// there is none.
-func (r *cachedStore) join(ctx context.Context, c Credential) (*flight, error) {
+// join returns the lookup of the credential, and starts it when there is none.
+func (s *CachedStore) join(ctx context.Context, c Credential) (*flight, error) {
 	client := ""
 	if c.Caller != nil {
 		client = c.Caller.ClientIP()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f, ok := r.flights[flightKey{c.Digest, r.epoch.Load()}]; ok {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.flights[c.Digest]; ok {
 		return f, nil
 	}
-	// A flight may have landed since the caller looked.
-	now := r.now()
-	e, seen := r.good.GetIfPresent(c.Digest)
+	// A lookup may have ended since the caller looked at what is stored.
+	now := s.now()
+	e, seen := s.good.GetIfPresent(c.Digest)
 	switch {
 	case seen && e.good(now):
-		return landed(e.grant, nil), nil
-	case r.isBad(c.Digest, now):
-		return landed(nil, ErrUnknownKey), nil
+		return ended(e.grant), nil
+	case s.isBad(c.Digest, now):
+		return nil, ErrUnknownKey
 	case seen:
-		return r.start(ctx, c, "", maxLookups)
+		return s.start(ctx, c, "", maxLookups)
 	}
-	take := r.attempts.take
-	if r.refused.seen(c.Digest) {
-		take = r.attempts.takeAgain
+	take := s.attempts.take
+	if s.refused.seen(c.Digest) {
+		take = s.attempts.takeAgain
 	}
 	if wait, ok := take(client); !ok {
-		r.refused.add(c.Digest)
-		r.metrics.count(lookupLimited)
+		s.refused.add(c.Digest)
+		s.metrics.count(lookupLimited)
 		return nil, &TooManyAttempts{RetryAfter: wait}
 	}
-	f, err := r.start(ctx, c, client, maxUnseenLookups)
+	f, err := s.start(ctx, c, client, maxUnseenLookups)
 	if err != nil {
-		r.attempts.release(client)
+		s.attempts.release(client)
 	}
 	return f, err
 }
 
-// landed is a flight that has its answer already.
-func landed(g *Grant, err error) *flight {
-	f := &flight{done: make(chan struct{}), grant: g, err: err}
+// ended is a flight that has its answer already.
+func ended(g *Grant) *flight {
+	f := &flight{done: make(chan struct{}), grant: g}
 	close(f.done)
 	return f
 }
 
-// refresh asks about a known key again, in the background. When the store
-// cannot be asked, what is remembered stays good until its time is over.
-func (r *cachedStore) refresh(ctx context.Context, c Credential) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.flights[flightKey{c.Digest, r.epoch.Load()}]; !ok {
-		_, _ = r.start(ctx, c, "", maxLookups) // it is tried again after a pause
+// refresh looks a known key up again, in the background. When the remote store
+// cannot be asked, what is stored stays good until its time is over.
+func (s *CachedStore) refresh(ctx context.Context, c Credential) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.flights[c.Digest]; !ok {
+		_, _ = s.start(ctx, c, "", maxLookups) // it is tried again after a pause
 	}
 }
 
-// start asks the store, unless that many questions are under way. client is
-// who pays for a failed lookup; empty: nobody. r.mu is held.
-func (r *cachedStore) start(ctx context.Context, c Credential, client string, most int) (*flight, error) {
+// start starts a lookup, unless that many run. client is who pays for a failed
+// one; empty: nobody. s.mu is held.
+func (s *CachedStore) start(ctx context.Context, c Credential, client string, most int) (*flight, error) {
 	switch {
-	case r.closed:
+	case s.closed:
 		return nil, errClosed
-	case len(r.flights) >= most:
-		r.metrics.count(lookupBusy)
+	case s.running >= most:
+		s.metrics.count(lookupBusy)
 		return nil, errBusy
 	}
-	f := &flight{done: make(chan struct{}), asked: r.now()}
-	key := flightKey{c.Digest, r.epoch.Load()}
-	r.flights[key] = f
+	f := &flight{done: make(chan struct{}), asked: s.now()}
+	s.flights[c.Digest] = f
+	s.running++
+	c.Caller = nil // the request it belongs to may be over
 	ctx = context.WithoutCancel(ctx)
-	r.wg.Go(func() { r.run(ctx, c, client, key, f) })
+	s.wg.Go(func() {
+		f.grant, f.err = s.lookup(ctx, c)
+		if !errors.Is(f.err, ErrUnknownKey) {
+			s.attempts.release(client)
+		}
+		s.end(c.Digest, f)
+	})
 	return f, nil
 }
 
-// run asks the store and lets everybody who waits know.
-func (r *cachedStore) run(ctx context.Context, c Credential, client string, key flightKey, f *flight) {
-	c.Caller = nil // the request it belongs to may be over
-	f.grant, f.err = r.tracedAsk(ctx, c)
-	if !errors.Is(f.err, ErrUnknownKey) {
-		r.attempts.release(client)
+// lookup asks with a deadline, in the trace of the first caller who needs the
+// answer. A panic is an error of this lookup only.
+func (s *CachedStore) lookup(ctx context.Context, c Credential) (g *Grant, err error) {
+	ctx, span := s.tracer.Start(ctx, "auth.lookup", trace.WithSpanKind(trace.SpanKindClient))
+	defer func(start time.Time) {
+		s.metrics.time(start)
+		result := lookupResult(err)
+		s.metrics.count(result)
+		if span.Recording() {
+			span.Set(attribute.String("auth.store", s.name), attribute.String("auth.result", result))
+		}
+		if result != lookupFound && result != lookupUnknown {
+			span.Fail(result)
+		}
+		span.End()
+	}(time.Now())
+	defer s.panics.Catch(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", s.name, p) })
+	ctx, cancel := context.WithTimeout(ctx, s.policy.Timeout)
+	defer cancel()
+	return s.ask(ctx, c)
+}
+
+// end stores the answer, unless it was forgotten while it was on its way, and
+// wakes everybody who waits.
+func (s *CachedStore) end(d Digest, f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.flights[d] == f {
+		delete(s.flights, d)
+		s.store(d, f)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.remember(key, f)
-	delete(r.flights, key)
 	close(f.done)
 }
 
-// askSafely asks with a deadline; a panic is an error of this question only.
-func (r *cachedStore) askSafely(ctx context.Context, c Credential) (g *Grant, err error) {
-	defer func() {
-		r.metrics.count(lookupResult(err))
-	}()
-	defer r.panics.Catch(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", r.name, p) })
-	defer r.metrics.time(time.Now())
-	ctx, cancel := context.WithTimeout(ctx, r.policy.timeout)
-	defer cancel()
-	return r.ask(ctx, c)
-}
-
-// remember keeps an answer unless something was forgotten meanwhile. r.mu is
-// held, which forget takes too: nothing can be forgotten in between.
-func (r *cachedStore) remember(key flightKey, f *flight) {
-	if r.epoch.Load() != key.epoch {
-		return
-	}
-	now := r.now()
+// store keeps an answer. s.mu is held, which Forget takes too: nothing is
+// forgotten in between.
+func (s *CachedStore) store(d Digest, f *flight) {
+	now := s.now()
 	switch {
 	case f.err == nil:
-		until := f.asked.Add(r.policy.ttl)
+		until := f.asked.Add(s.policy.TTL)
 		if exp := f.grant.ExpiresAt; !exp.IsZero() && exp.Before(until) {
 			until = exp
 			if !exp.After(now) { // refused anyway, but a flood of an expired key must not reach the store
-				until = now.Add(r.policy.negativeTTL)
+				until = now.Add(s.policy.NegativeTTL)
 			}
 		}
 		e := &entry{grant: f.grant, asked: f.asked, until: until}
-		e.due.Store(int64(r.policy.ttl / 2))
-		r.good.Set(key.digest, e)
-		r.bad.Invalidate(key.digest)
+		e.due.Store(int64(s.policy.TTL / 2))
+		s.good.Set(d, e)
+		s.bad.Invalidate(d)
 	case errors.Is(f.err, ErrUnknownKey):
-		r.bad.Set(key.digest, now.Add(r.policy.negativeTTL))
-		r.good.Invalidate(key.digest)
+		s.bad.Set(d, now.Add(s.policy.NegativeTTL))
+		s.good.Invalidate(d)
 	}
 }
 
-// forget makes one key be asked about again.
-func (r *cachedStore) forget(d Digest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch.Add(1)
-	if e, ok := r.good.GetIfPresent(d); ok {
-		e.forget()
+// Forget makes one key be looked up again. An answer on its way is given to who
+// waits for it and not stored: it may be what is to be forgotten.
+func (s *CachedStore) Forget(d Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, d)
+	if e, ok := s.good.GetIfPresent(d); ok {
+		e.due.Store(forgotten)
 	}
-	r.bad.Invalidate(d)
+	s.bad.Invalidate(d)
 }
 
-// forgetAccount makes the keys of an account be asked about again.
-func (r *cachedStore) forgetAccount(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch.Add(1)
-	for _, e := range r.good.All() {
-		if e.grant.Principal.Account == id {
-			e.forget()
+// ForgetAccount makes the keys of an account be looked up again. Whose the answers
+// on their way are is not known, so none of them is stored.
+func (s *CachedStore) ForgetAccount(id string) {
+	s.forget(func(g *Grant) bool { return g.Principal.Account == id })
+}
+
+// ForgetAll makes every key be looked up again.
+func (s *CachedStore) ForgetAll() {
+	s.forget(func(*Grant) bool { return true })
+	s.bad.InvalidateAll()
+}
+
+func (s *CachedStore) forget(match func(*Grant) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.flights)
+	for _, e := range s.good.All() {
+		if match(e.grant) {
+			e.due.Store(forgotten)
 		}
 	}
 }
 
-// forgetAll makes every key be asked about again.
-func (r *cachedStore) forgetAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch.Add(1)
-	for _, e := range r.good.All() {
-		e.forget()
-	}
-	r.bad.InvalidateAll()
-}
-
-// close refuses new questions and waits for those under way; each ends by its
-// own deadline.
-func (r *cachedStore) close() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.wg.Wait()
+// Close refuses new lookups and waits for those that run; each ends by its own
+// deadline.
+func (s *CachedStore) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.wg.Wait()
 }

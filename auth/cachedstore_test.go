@@ -8,6 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // caller is a Caller with an address.
@@ -17,16 +21,16 @@ func (c caller) ClientIP() string     { return string(c) }
 func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
 func (caller) LogRefusal(string) bool { return true }
 
-func newTestMemory(t *testing.T, c *clock, ask lookup) *cachedStore {
+func newTestCache(t *testing.T, c *testkit.Clock, ask Lookup) *CachedStore {
 	t.Helper()
-	r, err := newCachedStore("test", ask, memoryPolicy{
-		ttl: 10 * time.Second, negativeTTL: 2 * time.Second, timeout: 20 * time.Second, maxKeys: 100,
-		attempts: AttemptsConfig{PerSecond: 1, Burst: 3},
-	}, Options{Now: c.now}.withDefaults())
+	r, err := NewCachedStore("test", ask, CachePolicy{
+		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100,
+		UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 3},
+	}, Options{Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.close)
+	t.Cleanup(r.Close)
 	return r
 }
 
@@ -39,15 +43,15 @@ func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
 // An answer that was on its way while its key was revoked is not remembered,
 // whether it arrives before or after the answer to a later question.
 func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
-	for name, forget := range map[string]func(*cachedStore){
-		"key":     func(r *cachedStore) { r.forget(credential("k").Digest) },
-		"account": func(r *cachedStore) { r.forgetAccount("acme") },
-		"all":     func(r *cachedStore) { r.forgetAll() },
+	for name, forget := range map[string]func(*CachedStore){
+		"key":     func(r *CachedStore) { r.Forget(credential("k").Digest) },
+		"account": func(r *CachedStore) { r.ForgetAccount("acme") },
+		"all":     func(r *CachedStore) { r.ForgetAll() },
 	} {
 		for _, order := range [][]int{{0, 1}, {1, 0}} {
 			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
 				asked := make(chan chan *Grant)
-				r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+				r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) {
 					mine := make(chan *Grant)
 					asked <- mine
 					return <-mine, nil
@@ -78,7 +82,7 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 
 func TestForgetIsPrecise(t *testing.T) {
 	n := 0
-	r := newTestMemory(t, &clock{}, func(_ context.Context, c Credential) (*Grant, error) {
+	r := newTestCache(t, testkit.NewClock(testNow), func(_ context.Context, c Credential) (*Grant, error) {
 		n++
 		g := grantOf(c)
 		g.Principal.Account = "account of " + string(c.Key)
@@ -94,15 +98,15 @@ func TestForgetIsPrecise(t *testing.T) {
 	}
 	find("a")
 	find("b")
-	r.forget(credential("a").Digest)
+	r.Forget(credential("a").Digest)
 	if find("a") != 1 || find("b") != 0 {
 		t.Error("forget forgets the wrong key")
 	}
-	r.forgetAccount("account of b")
+	r.ForgetAccount("account of b")
 	if find("a") != 0 || find("b") != 1 {
 		t.Error("forgetAccount forgets the wrong account")
 	}
-	r.forgetAll()
+	r.ForgetAll()
 	if find("a") != 1 || find("b") != 1 {
 		t.Error("forgetAll forgets too little")
 	}
@@ -110,10 +114,10 @@ func TestForgetIsPrecise(t *testing.T) {
 
 func TestRememberedTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &clock{}
+		c := testkit.NewClock(testNow)
 		n := 0
 		exp := testNow.Add(4 * time.Second)
-		r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
 			n++
 			switch cred.Key {
 			case "unknown":
@@ -139,7 +143,7 @@ func TestRememberedTimes(t *testing.T) {
 			{20 * time.Second, "good", 1}, {20 * time.Second, "good", 0},
 		}
 		for _, s := range steps {
-			c.offset.Store(int64(s.at))
+			c.Set(testNow.Add(s.at))
 			before := n
 			_, _ = r.Find(t.Context(), credential(s.key)) // only the questions count here
 			synctest.Wait()
@@ -155,21 +159,21 @@ func TestRememberedTimes(t *testing.T) {
 // one question per key at a time; what it answers counts at once.
 func TestRefreshAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &clock{}
+		c := testkit.NewClock(testNow)
 		asked, answer := 0, error(nil)
 		takes := time.Duration(0) // by the store's clock
 		hold := make(chan bool)
 		close(hold)
-		r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
 			asked++
 			err := answer
 			<-hold
-			c.advance(takes)
+			c.Add(takes)
 			return grantOf(cred), err
 		})
 		at := func(d time.Duration, want error, questions int) {
 			t.Helper()
-			c.offset.Store(int64(d))
+			c.Set(testNow.Add(d))
 			before := asked
 			for range 100 {
 				if _, err := r.Find(t.Context(), credential("k")); !errors.Is(err, want) {
@@ -201,7 +205,7 @@ func TestRefreshAhead(t *testing.T) {
 		answer = nil
 		at(30*time.Second, nil, 1)
 		answer = ErrUnknownKey
-		c.offset.Store(int64(35 * time.Second))
+		c.Set(testNow.Add(35 * time.Second))
 		if _, err := r.Find(t.Context(), credential("k")); err != nil {
 			t.Errorf("before the answer: %v", err)
 		}
@@ -213,9 +217,9 @@ func TestRefreshAhead(t *testing.T) {
 // The questions about keys that this node knows have places of their own, and
 // neither end at another's guesses nor count as such.
 func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
-	c := &clock{}
+	c := testkit.NewClock(testNow)
 	block := make(chan bool)
-	r := newTestMemory(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+	r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
 		if cred.Key[0] == 'u' {
 			<-block
 			return nil, ErrUnknownKey
@@ -237,16 +241,16 @@ func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
 		for i := range maxLookups {
 			_, _ = r.join(t.Context(), credential(fmt.Sprint("unseen", i))) // takes what places there are
 		}
-		c.advance(time.Hour)
+		c.Add(time.Hour)
 	}
-	r.forgetAll()
+	r.ForgetAll()
 	if _, err := r.Find(t.Context(), known); err != nil {
 		t.Errorf("a known key: %v", err)
 	}
 }
 
 func TestRememberedIsBounded(t *testing.T) {
-	r := newTestMemory(t, &clock{}, func(_ context.Context, c Credential) (*Grant, error) {
+	r := newTestCache(t, testkit.NewClock(testNow), func(_ context.Context, c Credential) (*Grant, error) {
 		if c.Key[0] == 'g' {
 			return grantOf(c), nil
 		}
@@ -276,8 +280,8 @@ func TestRememberedIsBounded(t *testing.T) {
 }
 
 func TestAttemptsAreLimitedPerClient(t *testing.T) {
-	c := &clock{}
-	r := newTestMemory(t, c, func(_ context.Context, c Credential) (*Grant, error) {
+	c := testkit.NewClock(testNow)
+	r := newTestCache(t, c, func(_ context.Context, c Credential) (*Grant, error) {
 		switch c.Key[0] {
 		case 'g':
 			return grantOf(c), nil
@@ -286,7 +290,7 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 		}
 		return nil, ErrUnknownKey
 	})
-	a, err := NewAuthenticator(r, Hasher{}, Options{Now: c.now})
+	a, err := NewAuthenticator(r, Hasher{}, Options{Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,11 +325,11 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 	if err := errors.Join(try(other, "good20"), try(nil, "good21")); err != nil {
 		t.Errorf("others: %v", err)
 	}
-	c.advance(time.Second)
+	c.Add(time.Second)
 	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
 		t.Errorf("a second later: %v", err)
 	}
-	if n := value(t, a.results.byName[resultLimited]); n != 1 {
+	if n := testutil.ToFloat64(a.results.byName[resultLimited]); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }
@@ -343,7 +347,7 @@ func TestNetwork(t *testing.T) {
 
 func TestLookupsAreBounded(t *testing.T) {
 	release := make(chan bool)
-	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) {
+	r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) {
 		<-release
 		return nil, ErrUnknownKey
 	})
@@ -356,7 +360,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	close(release)
-	r.close()
+	r.Close()
 	if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
 	}
@@ -366,7 +370,7 @@ func TestLookupsAreBounded(t *testing.T) {
 }
 
 func TestPanicIsAnError(t *testing.T) {
-	r := newTestMemory(t, &clock{}, func(context.Context, Credential) (*Grant, error) { panic("broken") })
+	r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) { panic("broken") })
 	for range 2 {
 		if _, err := r.Find(t.Context(), credential("k")); err == nil || errors.Is(err, ErrUnknownKey) {
 			t.Errorf("a panic became %v", err)
@@ -377,12 +381,12 @@ func TestPanicIsAnError(t *testing.T) {
 // BenchmarkRemembered supports the decision to remember whole grants by digest:
 // a key of a remote store must cost about what one of a file does.
 func BenchmarkRemembered(b *testing.B) {
-	r, err := newCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
-		memoryPolicy{ttl: time.Hour, timeout: time.Second, maxKeys: 1000}, Options{}.withDefaults())
+	r, err := NewCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
+		CachePolicy{TTL: time.Hour, Timeout: time.Second, MaxKeys: 1000}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer r.close()
+	defer r.Close()
 	a, err := NewAuthenticator(r, Hasher{}, Options{})
 	if err != nil {
 		b.Fatal(err)

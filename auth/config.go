@@ -1,10 +1,11 @@
 package auth
 
 import (
-	"errors"
-	"fmt"
+	"net/netip"
 	"net/url"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // Config is the `auth:` section: where keys come from, exactly one of the
@@ -79,19 +80,15 @@ type AttemptsConfig struct {
 
 // UnmarshalYAML decodes over the defaults.
 func (c *AttemptsConfig) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain AttemptsConfig
-	p := plain(defaultAttempts())
-	if err := unmarshal(&p); err != nil {
-		return err
-	}
-	*c = AttemptsConfig(p)
-	return nil
+	type plain AttemptsConfig // without this method
+	*c = defaultAttempts()
+	return unmarshal((*plain)(c))
 }
 
 // How the gateway authenticates itself at the introspection endpoint.
 const (
-	clientAuthBasic = "basic"
-	clientAuthPost  = "post"
+	ClientAuthBasic = "basic"
+	ClientAuthPost  = "post"
 )
 
 // DefaultRedisConfig is what `redis: {}` means.
@@ -105,7 +102,7 @@ func DefaultRedisConfig() RedisConfig {
 // DefaultIntrospectionConfig is what is left out of `introspection:`.
 func DefaultIntrospectionConfig() IntrospectionConfig {
 	return IntrospectionConfig{
-		ClientAuth: clientAuthBasic, Timeout: 500 * time.Millisecond,
+		ClientAuth: ClientAuthBasic, Timeout: 500 * time.Millisecond,
 		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, MaxKeys: 100_000,
 		Claims: ClaimsConfig{
 			Account: "sub", Kind: "kind", Scope: "scope", APIAccess: "api_access", Plan: "plan", KeyID: "jti",
@@ -119,38 +116,21 @@ func defaultAttempts() AttemptsConfig { return AttemptsConfig{PerSecond: 5, Burs
 // UnmarshalYAML decodes over the defaults.
 func (c *RedisConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	type plain RedisConfig
-	p := plain(DefaultRedisConfig())
-	if err := unmarshal(&p); err != nil {
-		return err
-	}
-	*c = RedisConfig(p)
-	return nil
+	*c = DefaultRedisConfig()
+	return unmarshal((*plain)(c))
 }
 
 // UnmarshalYAML decodes over the defaults.
 func (c *IntrospectionConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	type plain IntrospectionConfig
-	p := plain(DefaultIntrospectionConfig())
-	if err := unmarshal(&p); err != nil {
-		return err
-	}
-	*c = IntrospectionConfig(p)
-	return nil
+	*c = DefaultIntrospectionConfig()
+	return unmarshal((*plain)(c))
 }
-
-// fieldError is something wrong with a key of the configuration.
-type fieldError struct{ field, msg string }
-
-// Error says what is wrong and what to do, without the key.
-func (e *fieldError) Error() string { return e.msg }
-
-// Field is the key's path in the `auth:` section.
-func (e *fieldError) Field() string { return e.field }
 
 // Validate reports everything that is wrong; each joined error has a method
 // Field() with the key's path. It reads no file.
 func (c Config) Validate() error {
-	var errs fieldErrors
+	var errs invalid.Problems
 	sources := 0
 	for _, set := range []bool{c.KeysFile != "", c.Redis != nil, c.Introspection != nil} {
 		if set {
@@ -159,14 +139,14 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case sources == 0:
-		errs.add("keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
+		errs.Add("keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
 	case sources > 1:
-		errs.add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
+		errs.Add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
 	}
 	if c.UnknownKeys != nil {
 		c.UnknownKeys.validate("unknown_keys", &errs)
 		if c.Redis != nil || c.Introspection != nil {
-			errs.add("unknown_keys", "is for a keys file: put it into redis or introspection, whichever is set")
+			errs.Add("unknown_keys", "is for a keys file: put it into redis or introspection, whichever is set")
 		}
 	}
 	if c.Redis != nil {
@@ -175,23 +155,10 @@ func (c Config) Validate() error {
 	if c.Introspection != nil {
 		c.Introspection.validate(&errs)
 		if c.PepperFile != "" {
-			errs.add("pepper_file", "is of no use with introspection, which stores no digests: leave it out")
+			errs.Add("pepper_file", "is of no use with introspection, which stores no digests: leave it out")
 		}
 	}
-	return errors.Join(errs...)
-}
-
-type fieldErrors []error
-
-func (e *fieldErrors) add(field, format string, args ...any) {
-	*e = append(*e, &fieldError{field, fmt.Sprintf(format, args...)})
-}
-
-// within checks that a duration lies in a range.
-func (e *fieldErrors) within(field string, d, least, most time.Duration) {
-	if d < least || d > most {
-		e.add(field, "is %v: use %v to %v", d, least, most)
-	}
+	return errs.Err()
 }
 
 // The bounds of times that decide how long a revoked key stays good.
@@ -204,58 +171,67 @@ const (
 	maxPoll        = 30 * time.Second
 )
 
-func (c RedisConfig) validate(errs *fieldErrors) {
-	errs.within("redis.ttl", c.TTL, time.Second, maxTTL)
-	errs.within("redis.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
-	errs.within("redis.timeout", c.Timeout, minTimeout, maxTimeout)
-	errs.within("redis.poll", c.Poll, minPoll, maxPoll)
+func (c RedisConfig) validate(errs *invalid.Problems) {
+	errs.Within("redis.ttl", c.TTL, time.Second, maxTTL)
+	errs.Within("redis.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
+	errs.Within("redis.timeout", c.Timeout, minTimeout, maxTimeout)
+	errs.Within("redis.poll", c.Poll, minPoll, maxPoll)
 	validateMemory("redis", c.MaxKeys, c.UnknownKeys, errs)
 }
 
-func (c IntrospectionConfig) validate(errs *fieldErrors) {
+func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	c.validateURL(errs)
-	errs.within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)
-	errs.within("introspection.ttl", c.TTL, 0, maxTTL)
-	errs.within("introspection.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
+	errs.Within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)
+	errs.Within("introspection.ttl", c.TTL, 0, maxTTL)
+	errs.Within("introspection.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
 	validateMemory("introspection", c.MaxKeys, c.UnknownKeys, errs)
-	if c.ClientAuth != clientAuthBasic && c.ClientAuth != clientAuthPost {
-		errs.add("introspection.client_auth", "is %q: use %s or %s", c.ClientAuth, clientAuthBasic, clientAuthPost)
+	if c.ClientAuth != ClientAuthBasic && c.ClientAuth != ClientAuthPost {
+		errs.Add("introspection.client_auth", "is %q: use %s or %s", c.ClientAuth, ClientAuthBasic, ClientAuthPost)
 	}
 	if (c.ClientID == "") != (c.ClientSecretFile == "") {
-		errs.add("introspection.client_id", "and client_secret_file belong together: set both or none")
+		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}
 	for field, claim := range map[string]string{"account": c.Claims.Account, "kind": c.Claims.Kind, "scope": c.Claims.Scope, "api_access": c.Claims.APIAccess} {
 		if claim == "" {
-			errs.add("introspection.claims."+field, "is empty: name the member of the answer that holds it")
+			errs.Add("introspection.claims."+field, "is empty: name the member of the answer that holds it")
 		}
 	}
 }
 
 // validateURL insists on an encrypted way, since keys travel it.
-func (c IntrospectionConfig) validateURL(errs *fieldErrors) {
+func (c IntrospectionConfig) validateURL(errs *invalid.Problems) {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Host == "":
-		errs.add("introspection.url", "must be a URL such as https://id.example.com/oauth2/introspect")
+		errs.Add("introspection.url", "must be a URL such as https://id.example.com/oauth2/introspect")
 	case u.User != nil:
-		errs.add("introspection.url", "must not hold a user or a password: use client_id and client_secret_file")
+		errs.Add("introspection.url", "must not hold a user or a password: use client_id and client_secret_file")
 	case u.Scheme == "http" && !loopback(u.Hostname()), u.Scheme != "http" && u.Scheme != "https":
-		errs.add("introspection.url", "must begin with https://, as keys are sent there")
+		errs.Add("introspection.url", "must begin with https://, as keys are sent there")
 	}
 }
 
-func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *fieldErrors) {
+func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *invalid.Problems) {
 	if maxKeys < 1 {
-		errs.add(section+".max_keys", "is %d: use 1 or more", maxKeys)
+		errs.Add(section+".max_keys", "is %d: use 1 or more", maxKeys)
 	}
 	a.validate(section+".unknown_keys", errs)
 }
 
-func (a AttemptsConfig) validate(section string, errs *fieldErrors) {
+func (a AttemptsConfig) validate(section string, errs *invalid.Problems) {
 	if a.PerSecond < 0 {
-		errs.add(section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
+		errs.Add(section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
 	}
 	if a.PerSecond > 0 && a.Burst < 1 {
-		errs.add(section+".burst", "is %d: use 1 or more", a.Burst)
+		errs.Add(section+".burst", "is %d: use 1 or more", a.Burst)
 	}
+}
+
+// loopback reports whether a host can only be this machine.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
 }

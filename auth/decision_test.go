@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// The states that a key store can be in.
+const (
+	storeUp      = "up"
+	storeDown    = "down"
+	storeSlow    = "slow"
+	storeGarbage = "garbage"
+)
+
 // decision is one cell of everything a request's fate depends on.
 type decision struct {
 	header string // none, malformed, two, checksum, or a key: unknown, expired, revoked, good
@@ -66,7 +74,7 @@ func decisions() []decision {
 func (d decision) decide(t *testing.T) error {
 	t.Helper()
 	state := storeUp
-	r, err := newCachedStore("test", func(ctx context.Context, c Credential) (*Grant, error) {
+	r, err := NewCachedStore("test", func(ctx context.Context, c Credential) (*Grant, error) {
 		switch state {
 		case storeSlow:
 			<-ctx.Done()
@@ -74,14 +82,14 @@ func (d decision) decide(t *testing.T) error {
 		case storeDown:
 			return nil, errors.New("refused")
 		case storeGarbage:
-			return nil, errGarbage
+			return nil, ErrGarbage
 		}
 		return d.grant(c)
-	}, memoryPolicy{ttl: time.Minute, negativeTTL: time.Minute, timeout: time.Millisecond, maxKeys: 10}, Options{Now: fixedNow}.withDefaults())
+	}, CachePolicy{TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Millisecond, MaxKeys: 10}, Options{Now: fixedNow})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.close()
+	defer r.Close()
 	a, err := NewAuthenticator(r, Hasher{}, Options{Now: fixedNow})
 	if err != nil {
 		t.Fatal(err)

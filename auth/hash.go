@@ -17,8 +17,8 @@ const MinPepperLength = 16
 
 // What a digest is called in key records.
 const (
-	fieldSHA256 = "sha256"
-	fieldHMAC   = "hmac_sha256"
+	FieldSHA256 = "sha256"
+	FieldHMAC   = "hmac_sha256"
 )
 
 // maxPepperFile bounds the read of a pepper file, in bytes.
@@ -118,9 +118,9 @@ func (h Hasher) Peppered() bool { return h.macs != nil }
 // Field is the name of the digest in key records: "sha256" or "hmac_sha256".
 func (h Hasher) Field() string {
 	if h.Peppered() {
-		return fieldHMAC
+		return FieldHMAC
 	}
-	return fieldSHA256
+	return FieldSHA256
 }
 
 // Hash returns the digest of a key. It does not allocate for keys of up to

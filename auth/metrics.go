@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -24,12 +25,12 @@ type results struct {
 	ok     prometheus.Counter
 }
 
-func newResults(reg prometheus.Registerer) (*results, error) {
+func newResults(opts Options) (*results, error) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "inquiry_gateway_auth_requests_total",
 		Help: "Authentications by result: ok, or why the request was refused.",
 	}, []string{"result"})
-	if err := register(reg, vec); err != nil {
+	if err := opts.Register(vec); err != nil {
 		return nil, err
 	}
 	r := &results{byName: make(map[string]prometheus.Counter)}
@@ -55,6 +56,8 @@ func (r *results) count(err error) {
 func resultOf(err error) string {
 	var denial *Denial
 	switch {
+	case err == nil:
+		return resultOK
 	case errors.Is(err, ErrUnavailable): // first: what a store wraps is not ours to trust
 		if errors.Is(err, context.Canceled) {
 			return resultCanceled
@@ -72,15 +75,77 @@ func resultOf(err error) string {
 	return resultUnavailable
 }
 
-// register registers every collector, or says which could not be. Without a
+// Register registers every collector, or says which could not be. Without a
 // Registerer the collectors just count.
-func register(reg prometheus.Registerer, collectors ...prometheus.Collector) error {
-	if reg == nil {
+func (o Options) Register(collectors ...prometheus.Collector) error {
+	if o.Registerer == nil {
 		return nil
 	}
 	var errs []error
 	for _, c := range collectors {
-		errs = append(errs, reg.Register(c))
+		errs = append(errs, o.Registerer.Register(c))
 	}
 	return errors.Join(errs...)
+}
+
+// The results of asking a remote store.
+const (
+	lookupFound   = "found"
+	lookupUnknown = "unknown"
+	lookupFailed  = "failed"  // not reached, too slow, or an error
+	lookupGarbage = "garbage" // an answer that makes no sense
+	lookupBusy    = "busy"    // not asked: maxLookups were under way
+	lookupLimited = "limited" // not asked: the client sends too many unknown keys
+)
+
+// ErrGarbage marks answers of a store that make no sense. They let nobody in
+// and say nothing about the key.
+var ErrGarbage = errors.New("the key store's answer makes no sense")
+
+// lookupMetrics counts the questions to a remote store. What is remembered
+// costs no question: requests less questions are the hits.
+type lookupMetrics struct {
+	byResult map[string]prometheus.Counter
+	duration prometheus.Histogram
+}
+
+func newLookupMetrics(store string, opts Options) (*lookupMetrics, error) {
+	labels := prometheus.Labels{"store": store}
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name:        "inquiry_gateway_auth_lookups_total",
+		Help:        "Questions to the key store by result; remembered keys need none.",
+		ConstLabels: labels,
+	}, []string{"result"})
+	m := &lookupMetrics{
+		byResult: make(map[string]prometheus.Counter),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:                            "inquiry_gateway_auth_lookup_duration_seconds",
+			Help:                            "How long the key store took to answer or fail.",
+			ConstLabels:                     labels,
+			Buckets:                         []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+			NativeHistogramBucketFactor:     1.1,
+			NativeHistogramMaxBucketNumber:  100,
+			NativeHistogramMinResetDuration: time.Hour,
+		}),
+	}
+	for _, name := range []string{lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited} {
+		m.byResult[name] = vec.WithLabelValues(name)
+	}
+	return m, opts.Register(vec, m.duration)
+}
+
+func (m *lookupMetrics) count(result string) { m.byResult[result].Inc() }
+
+func (m *lookupMetrics) time(start time.Time) { m.duration.Observe(time.Since(start).Seconds()) }
+
+func lookupResult(err error) string {
+	switch {
+	case err == nil:
+		return lookupFound
+	case errors.Is(err, ErrUnknownKey):
+		return lookupUnknown
+	case errors.Is(err, ErrGarbage):
+		return lookupGarbage
+	}
+	return lookupFailed
 }

@@ -1,10 +1,13 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // What an account has paid for.
@@ -31,14 +34,36 @@ type Account struct {
 	Plan      string `json:"plan,omitempty"` // of the rate limit; empty: the default plan
 }
 
+// AccountChange is what to change of an account.
+type AccountChange struct {
+	ID        string
+	APIAccess string  // AccessPaid or AccessNone; empty: leave it
+	Plan      *string // nil: leave it; empty: the default plan
+	Create    bool    // make the account when there is none, with AccessNone unless APIAccess says otherwise
+}
+
 // Listing is what a key store holds, for tools. The order is the store's.
 type Listing struct {
 	Accounts []Account   `json:"accounts"`
 	Keys     []KeyRecord `json:"keys"`
 }
 
-// grant flattens a key and its account.
-func (r KeyRecord) grant(a Account) *Grant {
+// Errors of the tools that edit a store. Test for them with errors.Is.
+var (
+	ErrNoSuchKey       = errors.New("there is no such key")
+	ErrNoSuchAccount   = errors.New("there is no such account")
+	ErrDuplicate       = errors.New("the key is there already")
+	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
+)
+
+// NoSuchKey is ErrNoSuchKey with the id, cut short.
+func NoSuchKey(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrNoSuchKey) }
+
+// NoSuchAccount is ErrNoSuchAccount with the id, cut short.
+func NoSuchAccount(id string) error { return fmt.Errorf("account %s: %w", Clip(id), ErrNoSuchAccount) }
+
+// Grant is what the key of account a gives.
+func (r KeyRecord) Grant(a Account) *Grant {
 	return &Grant{
 		Digest: r.Digest,
 		Principal: Principal{
@@ -54,29 +79,117 @@ func (r KeyRecord) grant(a Account) *Grant {
 	}
 }
 
-// State is "revoked", "expired" or "active" at a time.
+// The states of a key.
+const (
+	StateActive  = "active"
+	StateExpired = "expired"
+	StateRevoked = "revoked"
+)
+
+// State is one of the State constants, at a time.
 func (r KeyRecord) State(now time.Time) string {
 	switch {
 	case r.Revoked:
-		return stateRevoked
+		return StateRevoked
 	case !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt):
-		return stateExpired
+		return StateExpired
 	}
-	return stateActive
+	return StateActive
 }
 
-const (
-	stateActive  = "active"
-	stateExpired = "expired"
-	stateRevoked = "revoked"
-)
+// Equal tells whether two records say the same.
+func (r KeyRecord) Equal(o KeyRecord) bool {
+	return r.ID == o.ID && r.Digest == o.Digest && r.Kind == o.Kind && r.Account == o.Account &&
+		slices.Equal(r.Scopes, o.Scopes) && r.ExpiresAt.Equal(o.ExpiresAt) && r.Revoked == o.Revoked
+}
+
+// Equal tells whether two listings say the same in the same order.
+func (l Listing) Equal(o Listing) bool {
+	return slices.Equal(l.Accounts, o.Accounts) && slices.EqualFunc(l.Keys, o.Keys, KeyRecord.Equal)
+}
+
+// Key finds a key by its id. Errors: ErrNoSuchKey.
+func (l Listing) Key(id string) (KeyRecord, error) {
+	i := slices.IndexFunc(l.Keys, func(k KeyRecord) bool { return k.ID == id })
+	if i < 0 {
+		return KeyRecord{}, NoSuchKey(id)
+	}
+	return l.Keys[i], nil
+}
+
+// Problems says what is wrong with a record, each at the name that its field has
+// in stores. The digest is not checked.
+func (r KeyRecord) Problems() invalid.Problems {
+	var p invalid.Problems
+	checkID(&p, "id", r.ID)
+	if !ValidKind(r.Kind) {
+		p.Add("kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
+	}
+	checkID(&p, "account", r.Account)
+	for i, scope := range r.Scopes {
+		// A misspelt scope would only show as a 403 later.
+		if scope != ScopeInquiriesRead {
+			p.Add(fmt.Sprintf("scopes[%d]", i), "is %q: the only scope there is is %s", Clip(scope), ScopeInquiriesRead)
+		} else if i > 0 {
+			p.Add(fmt.Sprintf("scopes[%d]", i), "stands here twice")
+		}
+	}
+	if r.ExpiresAt.UTC().Year() > 9999 { // RFC 3339 cannot write it
+		p.Add("expires_at", "is after the year 9999: leave it out for a key that never expires")
+	}
+	return p
+}
+
+// Problems says what is wrong with an account, each at the name that its field
+// has in stores.
+func (a Account) Problems() invalid.Problems {
+	var p invalid.Problems
+	checkID(&p, "id", a.ID)
+	if a.APIAccess != AccessPaid && a.APIAccess != AccessNone {
+		p.Add("api_access", "is %q: use %s or %s", Clip(a.APIAccess), AccessPaid, AccessNone)
+	}
+	if a.Plan != "" {
+		checkID(&p, "plan", a.Plan)
+	}
+	return p
+}
+
+// Validate checks a record that a tool is about to store. It names the first
+// problem only.
+func (r KeyRecord) Validate() error { return first("key", r.Problems()) }
+
+// Validate checks an account that a tool is about to store. It names the first
+// problem only.
+func (a Account) Validate() error { return first("account", a.Problems()) }
+
+// first makes an error of the first problem of a thing.
+func first(thing string, p invalid.Problems) error {
+	problem, ok := errors.AsType[*invalid.Error](p.Err())
+	if !ok {
+		return nil
+	}
+	field := problem.Field()
+	if field == "id" {
+		field = thing + " id"
+	}
+	return fmt.Errorf("%s %w", field, problem)
+}
+
+// ValidID tells whether a text may be the id of a key, an account or a plan.
+func ValidID(id string) bool { return idProblem(id) == "" }
+
+// ValidKind tells whether a text is one of the kinds.
+func ValidKind(kind string) bool { return kind == KindBuyer || kind == KindSeller }
 
 const maxIDLength = 128
 
-// The check functions return what is wrong with a value and what to do, or
-// nothing.
+func checkID(p *invalid.Problems, field, id string) {
+	if text := idProblem(id); text != "" {
+		p.Add(field, "%s", text)
+	}
+}
 
-func checkID(id string) string {
+func idProblem(id string) string {
 	switch {
 	case id == "":
 		return "is missing"
@@ -88,89 +201,9 @@ func checkID(id string) string {
 	return ""
 }
 
-func checkKind(kind string) string {
-	if kind != KindBuyer && kind != KindSeller {
-		return fmt.Sprintf("is %q: use %s or %s", clip(kind), KindBuyer, KindSeller)
-	}
-	return ""
-}
-
-func checkAccess(access string) string {
-	if access != AccessPaid && access != AccessNone {
-		return fmt.Sprintf("is %q: use %s or %s", clip(access), AccessPaid, AccessNone)
-	}
-	return ""
-}
-
-// checkScope knows the scopes that mean something here: a misspelt one would
-// only show as a 403 later.
-func checkScope(scope string) string {
-	if scope != ScopeInquiriesRead {
-		return fmt.Sprintf("is %q: the only scope there is is %s", clip(scope), ScopeInquiriesRead)
-	}
-	return ""
-}
-
-func checkScopes(scopes []string) string {
-	for i, scope := range scopes {
-		if msg := checkScope(scope); msg != "" {
-			return "scope " + msg
-		}
-		if slices.Contains(scopes[:i], scope) {
-			return fmt.Sprintf("scope %s stands here twice", scope)
-		}
-	}
-	return ""
-}
-
-// checkExpiry refuses times that RFC 3339 cannot write.
-func checkExpiry(t time.Time) string {
-	if t.UTC().Year() > 9999 {
-		return "is after the year 9999: leave it out for a key that never expires"
-	}
-	return ""
-}
-
-func checkPlan(plan string) string {
-	if plan == "" {
-		return ""
-	}
-	return checkID(plan)
-}
-
-// validate checks a record that a tool is about to store.
-func (r KeyRecord) validate() error {
-	return firstProblem(
-		[2]string{"key id", checkID(r.ID)},
-		[2]string{"kind", checkKind(r.Kind)},
-		[2]string{"account", checkID(r.Account)},
-		[2]string{"scopes", checkScopes(r.Scopes)},
-		[2]string{"expires_at", checkExpiry(r.ExpiresAt)},
-	)
-}
-
-// validate checks an account that a tool is about to store.
-func (a Account) validate() error {
-	return firstProblem(
-		[2]string{"account id", checkID(a.ID)},
-		[2]string{"api_access", checkAccess(a.APIAccess)},
-		[2]string{"plan", checkPlan(a.Plan)},
-	)
-}
-
-// firstProblem makes an error of the first {name, problem} with a problem.
-func firstProblem(checks ...[2]string) error {
-	for _, c := range checks {
-		if c[1] != "" {
-			return fmt.Errorf("%s %s", c[0], c[1])
-		}
-	}
-	return nil
-}
-
-// clip keeps a quoted value short: what stands where a kind or a time should
+// Clip keeps a quoted value short: what stands where a kind or a time should
 // may be a pasted key.
-func clip(s string) string {
+func Clip(s string) string {
 	const most = 16
 	if len(s) <= most {
 		return s

@@ -1,30 +1,33 @@
-package auth
+package auth_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a time that tests move.
-type clock struct{ offset atomic.Int64 }
-
-func (c *clock) now() time.Time          { return testNow.Add(time.Duration(c.offset.Load())) }
-func (c *clock) advance(d time.Duration) { c.offset.Add(int64(d)) }
+var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // The states a key store can be in.
 const (
@@ -37,14 +40,35 @@ const (
 // testStore is a store with the means to change what it holds. Changes are in
 // force when put and revoke return, but for what is remembered.
 type testStore struct {
-	Store
-	clock  *clock
-	put    func(key string, k KeyRecord, a Account)
-	revoke func(id string)     // effective once it is no longer remembered
-	state  func(string)        // nil: the store asks nobody and knows no states
-	forget func()              // drops what is remembered
-	asked  func() float64      // questions to the store so far
-	memory func() *cachedStore // nil: nothing is remembered
+	auth.Store
+	clock  *testkit.Clock
+	reg    *prometheus.Registry
+	put    func(key string, k auth.KeyRecord, a auth.Account)
+	revoke func(id string) // effective once it is no longer stored on the node
+	state  func(string)    // nil: the store asks nobody and knows no states
+	forget func()          // drops what is stored on the node
+}
+
+// remote tells whether answers come from elsewhere and are stored on the node.
+func (s *testStore) remote() bool { return s.state != nil }
+
+// newTestStore makes what every store has.
+func newTestStore() (*testStore, auth.Options) {
+	s := &testStore{clock: testkit.NewClock(testNow), reg: prometheus.NewRegistry(), forget: func() {}}
+	return s, auth.Options{Now: s.clock.Now, Registerer: s.reg}
+}
+
+// asked counts the lookups so far.
+func (s *testStore) asked(t *testing.T) (n float64) {
+	t.Helper()
+	values, err := testkit.Values(s.reg, "inquiry_gateway_auth_lookups_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values {
+		n += v
+	}
+	return n
 }
 
 // everyStore runs a test over all stores.
@@ -58,39 +82,39 @@ func everyStore(t *testing.T, test func(t *testing.T, s *testStore)) {
 
 func newTestFile(t *testing.T) *testStore {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	writeFile(t, path, "accounts: []\nkeys: []\n")
-	c := &clock{}
-	store, err := NewFileStore(path, Hasher{}, Options{Now: c.now})
+	if err := os.WriteFile(path, []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, opts := newTestStore()
+	store, err := keysfile.New(path, auth.Hasher{}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := NewKeysFile(path, Hasher{})
+	file := keysfile.NewEditor(path, auth.Hasher{})
 	then := func(err error) {
 		t.Helper()
 		if err := errors.Join(err, store.Reload()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &testStore{
-		Store: store, clock: c,
-		put:    func(_ string, k KeyRecord, a Account) { then(file.Add(t.Context(), k, &a)) },
-		revoke: func(id string) { then(file.Revoke(t.Context(), id)) },
-		forget: func() {},
-	}
+	s.Store = store
+	s.put = func(_ string, k auth.KeyRecord, a auth.Account) { then(file.Add(t.Context(), k, &a)) }
+	s.revoke = func(id string) { then(file.Revoke(t.Context(), id)) }
+	return s
 }
 
 func newTestRedis(t *testing.T) *testStore {
 	server := redistest.Start(t)
 	client := server.Client()
-	c := &clock{}
-	cfg := DefaultRedisConfig()
+	s, opts := newTestStore()
+	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = 20 * time.Millisecond
-	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{Now: c.now})
+	store, err := keysredis.New(client, "iq", auth.Hasher{}, cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	admin := NewRedisKeys(client, "iq", Hasher{})
+	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
 	// A change is in force when the node has heard of it and nothing else is
 	// on its way.
 	then := func(err error) {
@@ -98,47 +122,38 @@ func newTestRedis(t *testing.T) *testStore {
 		if err != nil {
 			t.Fatal(err)
 		}
-		version, err := client.Get(t.Context(), store.keys.version()).Float64()
+		version, err := client.Get(t.Context(), "iq:auth:version").Float64()
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the node hears of it", func() bool { return value(t, store.taken) == version })
+		eventually(t, "the node hears of it", func() bool {
+			values, err := testkit.Values(s.reg, "inquiry_gateway_auth_store_version")
+			return err == nil && values[""] == version
+		})
 	}
-	then(admin.SetAccount(t.Context(), AccountChange{ID: "somebody", Create: true}))
+	then(editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true}))
 	paused := false
-	return &testStore{
-		Store: store, clock: c,
-		put:    func(_ string, k KeyRecord, a Account) { then(admin.Add(t.Context(), k, &a)) },
-		revoke: func(id string) { then(admin.Revoke(t.Context(), id)) },
-		state: func(state string) {
-			if paused {
-				server.Resume()
-				paused = false
+	s.Store, s.forget = store, store.ForgetAll
+	s.put = func(_ string, k auth.KeyRecord, a auth.Account) { then(editor.Add(t.Context(), k, &a)) }
+	s.revoke = func(id string) { then(editor.Revoke(t.Context(), id)) }
+	s.state = func(state string) {
+		if paused {
+			server.Resume()
+			paused = false
+		}
+		switch state {
+		case storeDown:
+			server.Kill()
+		case storeSlow:
+			server.Pause()
+			paused = true
+		case storeGarbage:
+			for _, key := range []string{"fresh", "known", "nobody"} {
+				then(client.Set(t.Context(), "iq:auth:sha256:"+auth.Hasher{}.Hash(key).Hex(), "garbage", 0).Err())
 			}
-			switch state {
-			case storeDown:
-				server.Kill()
-			case storeSlow:
-				server.Pause()
-				paused = true
-			case storeGarbage:
-				for _, key := range []string{"fresh", "known", "nobody"} {
-					then(client.Set(t.Context(), store.keys.key(digestOf(key)), "garbage", 0).Err())
-				}
-			}
-		},
-		forget: store.forgetAll,
-		asked:  func() float64 { return asked(t, store.cachedStore) },
-		memory: func() *cachedStore { return store.cachedStore },
+		}
 	}
-}
-
-func asked(t *testing.T, r *cachedStore) float64 {
-	n := 0.0
-	for _, result := range []string{lookupFound, lookupUnknown, lookupFailed, lookupGarbage} {
-		n += value(t, r.metrics.byResult[result])
-	}
-	return n
+	return s
 }
 
 // idp is an authorization server with an introspection endpoint.
@@ -183,49 +198,45 @@ func newTestIntrospection(t *testing.T) *testStore {
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(p.stall) })
-	c := &clock{}
-	cfg := DefaultIntrospectionConfig()
+	s, opts := newTestStore()
+	cfg := auth.DefaultIntrospectionConfig()
 	cfg.URL, cfg.Timeout = server.URL, 300*time.Millisecond
-	store, err := NewIntrospectionStore(cfg, Options{Now: c.now})
+	store, err := introspect.New(cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	return &testStore{
-		Store: store, clock: c,
-		put: func(key string, k KeyRecord, a Account) {
-			claims := map[string]any{
-				"active": true, "sub": k.Account, "kind": k.Kind, "jti": k.ID,
-				"scope": string(JoinScopes(k.Scopes)), "api_access": a.APIAccess, "plan": a.Plan,
-			}
-			if !k.ExpiresAt.IsZero() {
-				claims["exp"] = k.ExpiresAt.Unix()
-			}
-			p.set(func() { p.keys[key] = claims })
-		},
-		revoke: func(id string) {
-			p.set(func() {
-				for key, claims := range p.keys {
-					if claims["jti"] == id {
-						delete(p.keys, key)
-					}
-				}
-			})
-		},
-		state:  func(state string) { p.set(func() { p.state = state }) },
-		forget: store.forgetAll,
-		asked:  func() float64 { return asked(t, store.cachedStore) },
-		memory: func() *cachedStore { return store.cachedStore },
+	s.Store, s.forget = store, store.ForgetAll
+	s.state = func(state string) { p.set(func() { p.state = state }) }
+	s.put = func(key string, k auth.KeyRecord, a auth.Account) {
+		claims := map[string]any{
+			"active": true, "sub": k.Account, "kind": k.Kind, "jti": k.ID,
+			"scope": string(auth.JoinScopes(k.Scopes)), "api_access": a.APIAccess, "plan": a.Plan,
+		}
+		if !k.ExpiresAt.IsZero() {
+			claims["exp"] = k.ExpiresAt.Unix()
+		}
+		p.set(func() { p.keys[key] = claims })
 	}
+	s.revoke = func(id string) {
+		p.set(func() {
+			maps.DeleteFunc(p.keys, func(_ string, claims map[string]any) bool { return claims["jti"] == id })
+		})
+	}
+	return s
 }
 
-func (s *testStore) find(ctx context.Context, key string) (*Grant, error) {
-	return s.Find(ctx, Credential{Digest: Hasher{}.Hash(key), Key: Secret(key)})
+func record(id string) auth.KeyRecord {
+	return auth.KeyRecord{ID: id, Digest: auth.Hasher{}.Hash(id), Kind: auth.KindSeller, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead}}
 }
 
-func (s *testStore) authenticator(t *testing.T) *Authenticator {
+func (s *testStore) find(ctx context.Context, key string) (*auth.Grant, error) {
+	return s.Find(ctx, auth.Credential{Digest: auth.Hasher{}.Hash(key), Key: auth.Secret(key)})
+}
+
+func (s *testStore) authenticator(t *testing.T) *auth.Authenticator {
 	t.Helper()
-	a, err := NewAuthenticator(s, Hasher{}, Options{Now: s.clock.now})
+	a, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Now: s.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,27 +259,27 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-var paying = Account{ID: "acme", APIAccess: AccessPaid, Plan: "pro"}
+var paying = auth.Account{ID: "acme", APIAccess: auth.AccessPaid, Plan: "pro"}
 
 func TestStoresGrant(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		k := testRecord("known")
+		k := record("known")
 		k.ExpiresAt = testNow.Add(time.Hour)
 		s.put("known", k, paying)
-		s.put("plain", KeyRecord{ID: "plain", Digest: Hasher{}.Hash("plain"), Kind: KindBuyer, Account: "poor"}, Account{APIAccess: AccessNone})
+		s.put("plain", auth.KeyRecord{ID: "plain", Digest: auth.Hasher{}.Hash("plain"), Kind: auth.KindBuyer, Account: "poor"}, auth.Account{APIAccess: auth.AccessNone})
 		g, err := s.find(t.Context(), "known")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Principal{Kind: KindSeller, Account: "acme", KeyID: "known", Scopes: ScopeInquiriesRead, PaidAccess: true, Plan: "pro"}
+		want := auth.Principal{Kind: auth.KindSeller, Account: "acme", KeyID: "known", Scopes: auth.ScopeInquiriesRead, PaidAccess: true, Plan: "pro"}
 		if g.Principal != want || g.Revoked || !g.ExpiresAt.Equal(k.ExpiresAt) || g.Digest != k.Digest {
 			t.Errorf("grant %+v", g)
 		}
 		g, err = s.find(t.Context(), "plain")
-		if err != nil || g.Principal != (Principal{Kind: KindBuyer, Account: "poor", KeyID: "plain"}) || !g.ExpiresAt.IsZero() {
+		if err != nil || g.Principal != (auth.Principal{Kind: auth.KindBuyer, Account: "poor", KeyID: "plain"}) || !g.ExpiresAt.IsZero() {
 			t.Errorf("grant %+v, %v", g, err)
 		}
-		if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, ErrUnknownKey) {
+		if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, auth.ErrUnknownKey) {
 			t.Errorf("an unknown key: %v", err)
 		}
 	})
@@ -276,18 +287,18 @@ func TestStoresGrant(t *testing.T) {
 
 func TestStoresRevoke(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		s.put("known", testRecord("known"), paying)
+		s.put("known", record("known"), paying)
 		a := s.authenticator(t)
 		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
 			t.Fatal(err)
 		}
 		s.revoke("known")
-		s.clock.advance(10 * time.Second) // introspection is told of nothing and has to ask again
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, ErrInvalidKey) {
+		s.clock.Add(10 * time.Second) // introspection is told of nothing and has to ask again
+		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrInvalidKey) {
 			t.Errorf("a revoked key: %v", err)
 		}
 		s.forget()
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, ErrInvalidKey) {
+		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrInvalidKey) {
 			t.Errorf("the key came back: %v", err)
 		}
 	})
@@ -295,32 +306,32 @@ func TestStoresRevoke(t *testing.T) {
 
 func TestStoresExpire(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		k := testRecord("known")
+		k := record("known")
 		k.ExpiresAt = testNow.Add(3 * time.Second)
 		s.put("known", k, paying)
 		a := s.authenticator(t)
 		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
 			t.Fatal(err)
 		}
-		s.clock.advance(3 * time.Second) // well within every ttl
-		var denial *Denial
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.As(err, &denial) || denial.Reason != ReasonExpired {
+		s.clock.Add(3 * time.Second) // well within every ttl
+		var denial *auth.Denial
+		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.As(err, &denial) || denial.Reason != auth.ReasonExpired {
 			t.Errorf("past its expiry: %v", err)
 		}
 	})
 }
 
 // A store in trouble: known keys are good within their time, everything else
-// is ErrUnavailable, never a refusal and never let in.
+// is auth.ErrUnavailable, never a refusal and never let in.
 func TestStoresInTrouble(t *testing.T) {
 	for _, state := range []string{storeDown, storeSlow, storeGarbage} {
 		t.Run(state, func(t *testing.T) {
 			everyStore(t, func(t *testing.T, s *testStore) {
-				if s.state == nil {
+				if !s.remote() {
 					return // a file is read before it counts: TestFileStore breaks it
 				}
-				s.put("known", testRecord("known"), paying)
-				s.put("fresh", testRecord("fresh"), paying)
+				s.put("known", record("known"), paying)
+				s.put("fresh", record("fresh"), paying)
 				a := s.authenticator(t)
 				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
 					t.Fatal(err)
@@ -332,13 +343,13 @@ func TestStoresInTrouble(t *testing.T) {
 					}
 					for _, key := range []string{"fresh", "nobody"} {
 						p, err := a.Authenticate(t.Context(), []string{"Bearer " + key})
-						if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrInvalidKey) || p != (Principal{}) {
+						if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInvalidKey) || p != (auth.Principal{}) {
 							t.Errorf("%s: %+v, %v", key, p, err)
 						}
 					}
 				}
-				s.clock.advance(30 * time.Second)
-				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, ErrUnavailable) {
+				s.clock.Add(30 * time.Second)
+				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrUnavailable) {
 					t.Errorf("past its time: %v", err)
 				}
 			})
@@ -349,27 +360,27 @@ func TestStoresInTrouble(t *testing.T) {
 // Remembering must neither ask twice nor grow.
 func TestStoresRemember(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		if s.memory == nil {
+		if !s.remote() {
 			return // the file's keys are in memory as a whole
 		}
-		s.put("known", testRecord("known"), paying)
-		before := s.asked()
+		s.put("known", record("known"), paying)
+		before := s.asked(t)
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, ErrUnknownKey) {
+				if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, auth.ErrUnknownKey) {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if n := s.asked() - before; n != 1 {
+		if n := s.asked(t) - before; n != 1 {
 			t.Errorf("100 callers asked %v times", n)
 		}
-		s.clock.advance(2 * time.Second)
-		before = s.asked()
-		if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, ErrUnknownKey) || s.asked() != before+1 {
-			t.Errorf("past the negative ttl: asked %v times, %v", s.asked()-before, err)
+		s.clock.Add(2 * time.Second)
+		before = s.asked(t)
+		if _, err := s.find(t.Context(), "nobody"); !errors.Is(err, auth.ErrUnknownKey) || s.asked(t) != before+1 {
+			t.Errorf("past the negative ttl: asked %v times, %v", s.asked(t)-before, err)
 		}
 	})
 }
@@ -377,19 +388,65 @@ func TestStoresRemember(t *testing.T) {
 // A caller that leaves does not take the answer from the others.
 func TestStoresOutliveTheirCaller(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		if s.memory == nil {
+		if !s.remote() {
 			return // a file is not waited for
 		}
-		s.put("known", testRecord("known"), paying)
+		s.put("known", record("known"), paying)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.authenticator(t).Authenticate(ctx, []string{"Bearer known"})
-		if err != nil && !(errors.Is(err, ErrUnavailable) && errors.Is(err, context.Canceled)) {
+		if err != nil && !(errors.Is(err, auth.ErrUnavailable) && errors.Is(err, context.Canceled)) {
 			t.Errorf("the caller that left: %v", err)
 		}
-		eventually(t, "the answer is remembered", func() bool {
-			_, ok := s.memory().good.GetIfPresent(Hasher{}.Hash("known"))
-			return ok
-		})
+		eventually(t, "the answer is there", func() bool { return s.asked(t) == 1 })
+		if _, err := s.find(t.Context(), "known"); err != nil || s.asked(t) != 1 {
+			t.Errorf("the answer is not stored: %v", err)
+		}
+	})
+}
+
+// ByID and Authenticate say the same of a key; a store without ids says so.
+func TestByID(t *testing.T) {
+	everyStore(t, func(t *testing.T, s *testStore) {
+		a, err := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expired := record("old")
+		expired.ExpiresAt = testNow.Add(-time.Hour)
+		for _, k := range []auth.KeyRecord{record("good"), record("gone"), expired} {
+			s.put(k.ID, k, paying)
+		}
+		s.revoke("gone")
+		s.forget()
+		if _, ok := s.Store.(interface {
+			DigestOf(context.Context, string) (auth.Digest, error)
+		}); !ok {
+			if _, err := a.ByID(t.Context(), "good"); !errors.Is(err, auth.ErrNoKeyIDs) {
+				t.Errorf("without ids: %v", err)
+			}
+			return
+		}
+		for id, reason := range map[string]string{"good": "", "gone": auth.ReasonRevoked, "old": auth.ReasonExpired} {
+			p, err := a.ByID(t.Context(), id)
+			_, want := a.Authenticate(t.Context(), []string{"Bearer " + id})
+			if p.KeyID != id || p.Account != paying.ID || (err == nil) != (reason == "") || (want == nil) != (err == nil) {
+				t.Errorf("%s: %+v, %v; Authenticate says %v", id, p, err, want)
+			}
+			if denial, ok := errors.AsType[*auth.Denial](err); reason != "" && (!ok || denial.Reason != reason) {
+				t.Errorf("%s: %v, want %s", id, err, reason)
+			}
+		}
+		if _, err := a.ByID(t.Context(), "nobody"); !errors.Is(err, auth.ErrNoSuchKey) {
+			t.Errorf("unknown: %v", err)
+		}
+		if !s.remote() {
+			return
+		}
+		s.forget()
+		s.state(storeDown)
+		if _, err := a.ByID(t.Context(), "good"); !errors.Is(err, auth.ErrUnavailable) {
+			t.Errorf("with the store down: %v", err)
+		}
 	})
 }

@@ -25,19 +25,19 @@ func TestSpansOfAuthentication(t *testing.T) {
 	for _, tc := range []struct {
 		result, lookup string
 		failed         bool
-		ask            lookup
+		ask            Lookup
 	}{
 		{"ok", "found", false, func(context.Context, Credential) (*Grant, error) { return grant, nil }},
 		{"unknown", "unknown", false, func(context.Context, Credential) (*Grant, error) { return nil, ErrUnknownKey }},
 		{"unavailable", "failed", true, func(context.Context, Credential) (*Grant, error) { return nil, errors.New("secret " + key) }},
-		{"unavailable", "garbage", true, func(context.Context, Credential) (*Grant, error) { return nil, errGarbage }},
+		{"unavailable", "garbage", true, func(context.Context, Credential) (*Grant, error) { return nil, ErrGarbage }},
 	} {
 		t.Run(tc.lookup, func(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-			opts := Options{Traces: provider}.withDefaults()
-			store, err := newCachedStore("introspection", tc.ask, memoryPolicy{
-				ttl: time.Minute, negativeTTL: time.Minute, timeout: time.Second, maxKeys: 10, attempts: AttemptsConfig{PerSecond: 1, Burst: 10},
+			opts := Options{Traces: provider}
+			store, err := NewCachedStore("introspection", tc.ask, CachePolicy{
+				TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Second, MaxKeys: 10, UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 10},
 			}, opts)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSpansOfAuthentication(t *testing.T) {
 				request.End()
 			}
 			_, _ = a.Authenticate(t.Context(), []string{"Bearer " + key}) // is not recorded
-			store.close()
+			store.Close()
 			ended := map[string][]sdktrace.ReadOnlySpan{}
 			for _, s := range spans.Ended() {
 				ended[s.Name()] = append(ended[s.Name()], s)

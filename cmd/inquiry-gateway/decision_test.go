@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -25,7 +26,7 @@ type asker struct {
 }
 
 // askers makes every sort of key for an account of buyers, in the store.
-func askers(t *testing.T, tools *auth.RedisKeys, suffix, account string) []asker {
+func askers(t *testing.T, tools *keysredis.Editor, suffix, account string) []asker {
 	t.Helper()
 	read := []string{auth.ScopeInquiriesRead}
 	add := func(name, kind, access string, record auth.KeyRecord, status int) asker {
@@ -79,7 +80,7 @@ func TestAuthorizationDecidesWhateverIsCached(t *testing.T) {
 			server := redistest.Start(t)
 			client := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer client.Close()
-			tools := auth.NewRedisKeys(client, "iq", auth.Hasher{})
+			tools := keysredis.NewEditor(client, "iq", auth.Hasher{})
 			known, strange := askers(t, tools, "-1", legacy.BuyerTypical), askers(t, tools, "-2", legacy.BuyerOther)
 			p := start(t, setup{
 				yaml: "redis: {addrs: [\"" + server.Addr + "\"]}\ncache: {buyer: {ttl: 1h}}",

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream/legacy"
@@ -196,7 +197,7 @@ func makeCallers(file string) ([]caller, error) {
 
 // addCallers makes their keys and adds them to a keys file.
 func addCallers(file string, callers []caller) error {
-	keys := auth.NewKeysFile(file, auth.Hasher{})
+	keys := keysfile.NewEditor(file, auth.Hasher{})
 	for i := range callers {
 		c := &callers[i]
 		key, err := auth.Generate(c.kind)

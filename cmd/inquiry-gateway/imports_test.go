@@ -38,8 +38,11 @@ func mayImport() map[string][]string {
 		"gateway/v1":          {"upstream/...", "internal/..."},
 		"gateway/v1/contract": {"gateway/v1"},
 
-		"auth":      {"auth/...", "internal/..."},
-		"auth/rate": {"internal/..."},
+		"auth":            {"internal/..."},
+		"auth/introspect": {"auth", "internal/..."},
+		"auth/keysfile":   {"auth", "internal/..."},
+		"auth/keysredis":  {"auth", "internal/..."},
+		"auth/rate":       {"internal/..."},
 
 		"cache":           {"cache/...", "internal/..."},
 		"cache/redistier": {"internal/..."},

@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
@@ -88,7 +90,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := auth.NewRedisKeys(client, cfg.Redis.Prefix, hasher)
+	keys := keysredis.NewEditor(client, cfg.Redis.Prefix, hasher)
 	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
 	return &keyStore{keys, keys, keys, hasher, when, client.Close}, nil
 }
@@ -98,7 +100,7 @@ func openKeysFile(file, pepper string) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := auth.NewKeysFile(file, hasher)
+	keys := keysfile.NewEditor(file, hasher)
 	return &keyStore{keys, keys, keys, hasher, "within a second", func() error { return nil }}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream/legacy"
@@ -35,7 +36,7 @@ func build(t *testing.T, section string) (a *App, key string) {
 	}
 	record := auth.KeyRecord{ID: "buyer", Kind: legacy.KindBuyer, Account: legacy.BuyerTypical, Scopes: []string{auth.ScopeInquiriesRead}, Digest: auth.Hasher{}.Hash(key)}
 	account := &auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
-	if err := auth.NewKeysFile(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account); err != nil {
+	if err := keysfile.NewEditor(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "gateway.yaml")

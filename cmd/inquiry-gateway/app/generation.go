@@ -6,6 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/upstream"
@@ -120,19 +123,19 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:
-		s, err := auth.NewIntrospectionStore(*cfg.Auth.Introspection, opts)
+		s, err := introspect.New(*cfg.Auth.Introspection, opts)
 		if err != nil {
 			return keySource{}, err
 		}
 		return keySource{Store: s, close: s.Close}, nil
 	case cfg.Auth.Redis != nil:
-		s, err := auth.NewRedisStore(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		s, err := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
 		if err != nil {
 			return keySource{}, err
 		}
 		return keySource{Store: s, close: s.Close}, nil
 	}
-	s, err := auth.NewFileStore(cfg.Auth.KeysFile, hasher, opts)
+	s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
 	if err != nil {
 		return keySource{}, err
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/secretfile"
@@ -158,11 +160,11 @@ func (w *environment) addKeys(ctx context.Context, r *run) error {
 		w.keys = s
 	case r.terms.keys == FromRedis && r.terms.redis:
 		w.keys = keysInRedis{*a.Redis}
-		return addKeys(ctx, auth.NewRedisKeys(w.store.client, w.prefix, auth.Hasher{}), w.callers)
+		return addKeys(ctx, keysredis.NewEditor(w.store.client, w.prefix, auth.Hasher{}), w.callers)
 	default:
 		f := keysFile{filepath.Join(w.dir, "keys.yaml")}
 		w.keys = f
-		return addKeys(ctx, auth.NewKeysFile(f.path, auth.Hasher{}), w.callers)
+		return addKeys(ctx, keysfile.NewEditor(f.path, auth.Hasher{}), w.callers)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/deploy/load/report"
@@ -61,7 +62,7 @@ func TestNodesAreConfiguredAsMeant(t *testing.T) {
 
 func TestKeysFileHoldsEveryKey(t *testing.T) {
 	b := newBench(t)
-	store, err := auth.NewFileStore(b.path("keys.yaml"), auth.Hasher{}, auth.Options{})
+	store, err := keysfile.New(b.path("keys.yaml"), auth.Hasher{}, auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

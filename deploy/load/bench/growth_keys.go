@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/deploy/load/report"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -43,7 +45,7 @@ func (b *bench) keysTable(ctx context.Context) (report.Table, error) {
 	return b.fill(ctx, report.Table{
 		Title: "Growth: keys in the keys file",
 		Text: "Every key has an account of its own; keys are asked for at random, on one core. A file may have " +
-			report.Bytes(auth.MaxKeysFile) + "; more keys belong into Redis.",
+			report.Bytes(keysfile.MaxSize) + "; more keys belong into Redis.",
 		Header: []string{"keys", "file", "read in", "memory", "memory per key", "authenticating one request"},
 	}, []int{1000, 10_000, 20_000}, b.keysLine)
 }
@@ -60,7 +62,7 @@ func (b *bench) keysLine(_ context.Context, n int) ([]string, error) {
 	}
 	text = "" // not part of the memory
 	before, start := heapNow(), time.Now()
-	store, err := auth.NewFileStore(file, auth.Hasher{}, auth.Options{})
+	store, err := keysfile.New(file, auth.Hasher{}, auth.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
 	cfg := auth.DefaultRedisConfig()
 	cfg.TTL = time.Hour
 	heap := heapNow()
-	store, err := auth.NewRedisStore(rdb, "growth", auth.Hasher{}, cfg, auth.Options{})
+	store, err := keysredis.New(rdb, "growth", auth.Hasher{}, cfg, auth.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
 }
 
 func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
-	admin := auth.NewRedisKeys(rdb, "growth", auth.Hasher{})
+	admin := keysredis.NewEditor(rdb, "growth", auth.Hasher{})
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(addsAtOnce)
 	for i, key := range keys {

@@ -1,4 +1,4 @@
-package auth
+package keysfile
 
 import (
 	"errors"
@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/auth"
 )
 
 // digestOf is the hexadecimal SHA-256 of a key.
-func digestOf(key string) string { return Hasher{}.Hash(key).Hex() }
+func digestOf(key string) string { return auth.Hasher{}.Hash(key).Hex() }
 
 func TestDecodeKeys(t *testing.T) {
 	text := `
@@ -23,20 +25,20 @@ keys:
     expires_at: null
     revoked: true
 `
-	doc, err := decodeKeys("keys.yaml", []byte(text), Hasher{})
+	doc, err := decode("keys.yaml", []byte(text), auth.Hasher{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Listing{
-		Accounts: []Account{{ID: "acme", APIAccess: AccessPaid, Plan: "pro"}, {ID: "4711", APIAccess: AccessNone}},
-		Keys: []KeyRecord{
-			{ID: "k1", Digest: Hasher{}.Hash("k1"), Kind: KindBuyer, Account: "acme", Scopes: []string{ScopeInquiriesRead},
+	want := auth.Listing{
+		Accounts: []auth.Account{{ID: "acme", APIAccess: auth.AccessPaid, Plan: "pro"}, {ID: "4711", APIAccess: auth.AccessNone}},
+		Keys: []auth.KeyRecord{
+			{ID: "k1", Digest: auth.Hasher{}.Hash("k1"), Kind: auth.KindBuyer, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead},
 				ExpiresAt: time.Date(2026, 12, 31, 15, 0, 0, 0, time.UTC)},
-			{ID: "k2", Digest: Hasher{}.Hash("k2"), Kind: KindSeller, Account: "4711", Revoked: true},
+			{ID: "k2", Digest: auth.Hasher{}.Hash("k2"), Kind: auth.KindSeller, Account: "4711", Revoked: true},
 		},
 	}
-	if !doc.listing().equal(want) {
-		t.Fatalf("decoded %+v", doc.listing())
+	if !doc.Listing.Equal(want) {
+		t.Fatalf("decoded %+v", doc.Listing)
 	}
 }
 
@@ -47,8 +49,8 @@ func TestDecodeDigestsThatLookLikeNumbers(t *testing.T) {
 		"0b" + strings.Repeat("1", 62),
 	} {
 		text := "accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, sha256: " + hex + "}]\n"
-		doc, err := decodeKeys("keys.yaml", []byte(text), Hasher{})
-		if err != nil || doc.keys[0].Digest.Hex() != hex {
+		doc, err := decode("keys.yaml", []byte(text), auth.Hasher{})
+		if err != nil || doc.Keys[0].Digest.Hex() != hex {
 			t.Errorf("%s: %v", hex, err)
 		}
 	}
@@ -79,7 +81,7 @@ func TestDecodeKeysProblems(t *testing.T) {
 		"bad kind":          {key("id: k, kind: admin, account: a, " + digest), []string{`f:3: keys[0].kind: is "admin": use buyer or seller`}},
 		"unknown account":   {key("id: k, kind: buyer, account: b, " + digest), []string{`f:3: keys[0].account: there is no account "b"`}},
 		"bad scope":         {key(good + ", scopes: [\"inquiry:read\"]"), []string{`f:3: keys[0].scopes[0]: is "inquiry:read"`}},
-		"scope twice":       {key(good + `, scopes: ["inquiries:read", "inquiries:read"]`), []string{"keys[0].scopes[1]: is the same as in line 3"}},
+		"scope twice":       {key(good + `, scopes: ["inquiries:read", "inquiries:read"]`), []string{"f:3: keys[0].scopes[1]: stands here twice"}},
 		"scopes no list":    {key(good + `, scopes: "inquiries:read"`), []string{"keys[0].scopes: must be a list"}},
 		"bad time":          {key(good + ", expires_at: 2027-01-01"), []string{`f:3: keys[0].expires_at: is "2027-01-01": write a time as`}},
 		"bad bool":          {key(good + `, revoked: "yes"`), []string{"f:3: keys[0].revoked: must be true or false"}},
@@ -100,7 +102,7 @@ func TestDecodeKeysProblems(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := decodeKeys("f", []byte(tt.text), Hasher{})
+			_, err := decode("f", []byte(tt.text), auth.Hasher{})
 			if err == nil {
 				t.Fatal("was accepted")
 			}
@@ -122,22 +124,22 @@ func TestDecodeKeysProblems(t *testing.T) {
 }
 
 func TestDecodeKeysWithPepper(t *testing.T) {
-	h, err := NewHasher([]byte(testPepper))
+	h, err := auth.NewHasher([]byte("0123456789abcdef-pepper"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := "accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, %s: " + h.Hash("k").Hex() + "}]\n"
-	if _, err := decodeKeys("f", []byte(fmt.Sprintf(text, fieldHMAC)), h); err != nil {
+	if _, err := decode("f", []byte(fmt.Sprintf(text, auth.FieldHMAC)), h); err != nil {
 		t.Error(err)
 	}
-	if _, err := decodeKeys("f", []byte(fmt.Sprintf(text, fieldSHA256)), h); err == nil || !strings.Contains(err.Error(), "without a pepper") {
+	if _, err := decode("f", []byte(fmt.Sprintf(text, auth.FieldSHA256)), h); err == nil || !strings.Contains(err.Error(), "without a pepper") {
 		t.Errorf("a plain digest next to a pepper: %v", err)
 	}
 }
 
 func TestDecodeKeysBoundsItsReport(t *testing.T) {
 	text := "keys:\n" + strings.Repeat("- x\n", 10*maxProblems)
-	_, err := decodeKeys("f", []byte(text), Hasher{})
+	_, err := decode("f", []byte(text), auth.Hasher{})
 	if err == nil || strings.Count(err.Error(), "\n") != maxProblems || !strings.HasSuffix(err.Error(), "f: 450 more problems") {
 		t.Fatalf("reports %v", err)
 	}
@@ -145,13 +147,13 @@ func TestDecodeKeysBoundsItsReport(t *testing.T) {
 
 // A key that was pasted into the wrong place must not end up in a log whole.
 func TestDecodeKeysDoesNotRepeatKeys(t *testing.T) {
-	key, err := Generate(KindBuyer)
+	key, err := auth.Generate(auth.KindBuyer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"kind", "account", "sha256", "expires_at", "revoked", "scopes", key} {
 		text := "accounts: []\nkeys: [{id: k, " + field + ": " + key + "}]\n"
-		_, err := decodeKeys("f", []byte(text), Hasher{})
+		_, err := decode("f", []byte(text), auth.Hasher{})
 		if err == nil || strings.Contains(err.Error(), key[:20]) {
 			t.Errorf("%s: %v", field, err)
 		}
@@ -166,20 +168,20 @@ func FuzzDecodeKeys(f *testing.F) {
 	f.Add("? {a: b}\n: [c]\n")
 	f.Add("<<: {a: b}\nkeys: !!binary x\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		doc, err := decodeKeys("f", []byte(text), Hasher{})
+		doc, err := decode("f", []byte(text), auth.Hasher{})
 		if err != nil {
 			return
 		}
 		known := make(map[string]bool)
-		for _, a := range doc.accounts {
-			if a.validate() != nil {
-				t.Fatalf("account %+v", a.Account)
+		for _, a := range doc.Accounts {
+			if a.Validate() != nil {
+				t.Fatalf("account %+v", a)
 			}
 			known[a.ID] = true
 		}
-		for _, k := range doc.keys {
-			if k.validate() != nil || !known[k.Account] || k.Digest == (Digest{}) {
-				t.Fatalf("key %+v", k.KeyRecord)
+		for _, k := range doc.Keys {
+			if k.Validate() != nil || !known[k.Account] || k.Digest == (auth.Digest{}) {
+				t.Fatalf("key %+v", k)
 			}
 		}
 	})

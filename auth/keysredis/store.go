@@ -1,21 +1,23 @@
-package auth
+// Package keysredis serves, edits and watches the API keys that a fleet shares in Redis.
+package keysredis
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/panics"
 )
 
-// RedisStore is a Store over key records in Redis, shared by a fleet. It is
+// Store is an auth.Store over key records in Redis, shared by a fleet. It is
 // safe for concurrent use.
 //
-// What is remembered is dropped when the store says that it changed. How long
-// a revoked key can stay good on a node:
+// Stored answers are dropped when Redis says that a key changed. How long a
+// revoked key can stay good on a node:
 //
 //   - normally: until the message arrives, milliseconds
 //   - when the message is lost: Poll, plus Timeout for the read
@@ -23,12 +25,13 @@ import (
 //
 // A record that is changed without the version being raised counts when TTL is
 // over.
-type RedisStore struct {
-	*cachedStore
+type Store struct {
+	*auth.CachedStore
 	client  redis.UniversalClient
-	keys    redisKeys
-	cfg     RedisConfig
+	keys    names
+	cfg     auth.RedisConfig
 	log     *slog.Logger
+	panics  *panics.Catcher
 	dropped *prometheus.CounterVec
 	taken   prometheus.Gauge // the version up to which changes have been taken in
 	stop    context.CancelFunc
@@ -37,17 +40,18 @@ type RedisStore struct {
 	known version // watch's own
 }
 
-// NewRedisStore returns a store over the records under prefix, whose digests
+// New returns a store over the records under prefix, whose digests
 // are the hasher's. It does not need Redis to be up. The client should fail
 // fast: no retries, short timeouts, contexts honoured. Close ends the store
 // and leaves the client open.
-func NewRedisStore(client redis.UniversalClient, prefix string, h Hasher, cfg RedisConfig, opts Options) (*RedisStore, error) {
-	opts = opts.withDefaults()
-	s := &RedisStore{
+func New(client redis.UniversalClient, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) (*Store, error) {
+	opts = opts.WithDefaults()
+	s := &Store{
 		client: client,
-		keys:   redisKeys{prefix: prefix, sort: h.Field()},
+		keys:   names{prefix: prefix, sort: h.Field()},
 		cfg:    cfg,
 		log:    opts.Logger,
+		panics: opts.Panics,
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "inquiry_gateway_auth_invalidations_total",
 			Help: "Times that remembered keys were dropped, by how their change was noticed.",
@@ -58,12 +62,12 @@ func NewRedisStore(client redis.UniversalClient, prefix string, h Hasher, cfg Re
 		}),
 		done: make(chan struct{}),
 	}
-	if err := register(opts.Registerer, s.dropped, s.taken); err != nil {
+	if err := opts.Register(s.dropped, s.taken); err != nil {
 		return nil, err
 	}
+	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
 	var err error
-	policy := memoryPolicy{ttl: cfg.TTL, negativeTTL: cfg.NegativeTTL, timeout: cfg.Timeout, maxKeys: cfg.MaxKeys, attempts: cfg.UnknownKeys}
-	if s.cachedStore, err = newCachedStore("redis", s.read, policy, opts); err != nil {
+	if s.CachedStore, err = auth.NewCachedStore("redis", s.read, policy, opts); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -77,14 +81,14 @@ func NewRedisStore(client redis.UniversalClient, prefix string, h Hasher, cfg Re
 
 // Close stops watching, refuses further look-ups and waits for those under
 // way, which end by their own deadline.
-func (s *RedisStore) Close() {
+func (s *Store) Close() {
 	s.stop()
 	<-s.done
-	s.close()
+	s.CachedStore.Close()
 }
 
 // read looks one key up.
-func (s *RedisStore) read(ctx context.Context, c Credential) (*Grant, error) {
+func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 	var record *redis.SliceCmd
 	var version *redis.StringCmd
 	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -96,7 +100,7 @@ func (s *RedisStore) read(ctx context.Context, c Credential) (*Grant, error) {
 		return nil, redisError(err)
 	}
 	k, err := parseKey(c.Digest, record.Val())
-	if errors.Is(err, ErrUnknownKey) && version.Err() != nil {
+	if errors.Is(err, auth.ErrUnknownKey) && version.Err() != nil {
 		// A Redis that lost its data knows no key. That is not the caller's doing.
 		// Only then the version matters, which in a Cluster another node may have.
 		if errors.Is(version.Err(), redis.Nil) {
@@ -107,22 +111,17 @@ func (s *RedisStore) read(ctx context.Context, c Credential) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := s.client.HMGet(ctx, s.keys.account(k.Account), accountFields[:]...).Result()
-	if err != nil {
-		return nil, redisError(err)
-	}
-	a, err := parseAccount(k.Account, values)
+	a, err := readAccount(ctx, s.client, s.keys, k.Account)
 	if err != nil {
 		return nil, err
 	}
-	return k.grant(a), nil
+	return k.Grant(a), nil
 }
 
-// redisError marks what Redis says about data of a wrong type, and drops the
-// rest of its texts, which may name keys.
-func redisError(err error) error {
-	if strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("%w: a record is no hash", errGarbage)
-	}
-	return fmt.Errorf("redis: %w", err)
+// DigestOf finds the digest of the key with that id, for Authenticator.ByID.
+// Errors: auth.ErrNoSuchKey; others mean that Redis could not be asked.
+func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	return digestOf(ctx, s.client, s.keys, id)
 }

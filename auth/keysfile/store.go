@@ -1,4 +1,5 @@
-package auth
+// Package keysfile reads, serves and edits a YAML file of API keys.
+package keysfile
 
 import (
 	"context"
@@ -13,18 +14,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
 )
 
-// MaxKeysFile is the largest keys file that is read, in bytes: some 20,000
+// MaxSize is the largest keys file that is read, in bytes: some 20,000
 // keys. Reading one takes a hundred times its size in memory for a moment; who
 // has more keys keeps them in Redis.
-const MaxKeysFile = 4 << 20
+const MaxSize = 4 << 20
 
-// FileStore is a Store over a keys file. It never reads the file by itself:
+// Store is an auth.Store over a keys file. It never reads the file by itself:
 // whoever watches it calls Reload. It is safe for concurrent use.
-type FileStore struct {
+type Store struct {
 	path    string
-	hasher  Hasher
+	hasher  auth.Hasher
 	now     func() time.Time
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
@@ -35,15 +38,15 @@ type FileStore struct {
 
 // snapshot is one state of the file. It never changes.
 type snapshot struct {
-	grants map[Digest]*Grant
-	keys   []KeyRecord
+	auth.Listing
+	grants map[auth.Digest]*auth.Grant
 }
 
-// NewFileStore reads a keys file. The error names every problem in it, each a
+// New reads a keys file. The error names every problem in it, each a
 // *FileError, or says why the file could not be read.
-func NewFileStore(path string, h Hasher, opts Options) (*FileStore, error) {
-	opts = opts.withDefaults()
-	s := &FileStore{
+func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
+	opts = opts.WithDefaults()
+	s := &Store{
 		path: path, hasher: h, now: opts.Now, log: opts.Logger,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "inquiry_gateway_auth_reloads_total",
@@ -57,19 +60,23 @@ func NewFileStore(path string, h Hasher, opts Options) (*FileStore, error) {
 	s.current.Store(next)
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.reloads.WithLabelValues(resultFailed)
-	if err := register(opts.Registerer, append(s.gauges(), s.reloads)...); err != nil {
+	if err := opts.Register(append(s.gauges(), s.reloads)...); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-const resultFailed = "failed"
+// The results of reading the file.
+const (
+	resultOK     = "ok"
+	resultFailed = "failed"
+)
 
 // gauges count the keys by state when they are asked, since keys expire
 // without anything being read.
-func (s *FileStore) gauges() []prometheus.Collector {
+func (s *Store) gauges() []prometheus.Collector {
 	var list []prometheus.Collector
-	for _, state := range []string{stateActive, stateExpired, stateRevoked} {
+	for _, state := range []string{auth.StateActive, auth.StateExpired, auth.StateRevoked} {
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "inquiry_gateway_auth_keys",
 			Help:        "Keys in the keys file by state.",
@@ -79,9 +86,9 @@ func (s *FileStore) gauges() []prometheus.Collector {
 	return list
 }
 
-func (s *FileStore) count(state string) int {
+func (s *Store) count(state string) int {
 	n, now := 0, s.now()
-	for _, k := range s.current.Load().keys {
+	for _, k := range s.current.Load().Keys {
 		if k.State(now) == state {
 			n++
 		}
@@ -91,16 +98,16 @@ func (s *FileStore) count(state string) int {
 
 // Find implements Store. It asks nobody, so it cannot fail otherwise than with
 // ErrUnknownKey.
-func (s *FileStore) Find(_ context.Context, c Credential) (*Grant, error) {
+func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) {
 	if g, ok := s.current.Load().grants[c.Digest]; ok {
 		return g, nil
 	}
-	return nil, ErrUnknownKey
+	return nil, auth.ErrUnknownKey
 }
 
 // Reload reads the file again. After an error, which is logged and counted
 // too, the keys of the last good reading stay in force.
-func (s *FileStore) Reload() error {
+func (s *Store) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
 	next, err := s.read()
@@ -111,35 +118,35 @@ func (s *FileStore) Reload() error {
 	}
 	s.current.Store(next)
 	s.reloads.WithLabelValues(resultOK).Inc()
-	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(next.keys)))
+	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(next.Keys)))
 	return nil
 }
 
-func (s *FileStore) read() (*snapshot, error) {
+func (s *Store) read() (*snapshot, error) {
 	data, err := readBounded(s.path)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := decodeKeys(s.path, data, s.hasher)
+	doc, err := decode(s.path, data, s.hasher)
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(doc.listing()), nil
+	return newSnapshot(doc.Listing), nil
 }
 
-func newSnapshot(l Listing) *snapshot {
-	accounts := make(map[string]Account, len(l.Accounts))
+func newSnapshot(l auth.Listing) *snapshot {
+	accounts := make(map[string]auth.Account, len(l.Accounts))
 	for _, a := range l.Accounts {
 		accounts[a.ID] = a
 	}
-	next := &snapshot{grants: make(map[Digest]*Grant, len(l.Keys)), keys: l.Keys}
+	next := &snapshot{Listing: l, grants: make(map[auth.Digest]*auth.Grant, len(l.Keys))}
 	for _, k := range l.Keys {
-		next.grants[k.Digest] = k.grant(accounts[k.Account])
+		next.grants[k.Digest] = k.Grant(accounts[k.Account])
 	}
 	return next
 }
 
-// readBounded reads a keys file of at most MaxKeysFile bytes.
+// readBounded reads a keys file of at most MaxSize bytes.
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -149,12 +156,19 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxKeysFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > MaxKeysFile {
-		return nil, fmt.Errorf("keys file %s is larger than %d bytes: keep this many keys in Redis", path, MaxKeysFile)
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("keys file %s is larger than %d bytes: keep this many keys in Redis", path, MaxSize)
 	}
 	return data, nil
+}
+
+// DigestOf finds the digest of the key with that id, for Authenticator.ByID.
+// Errors: auth.ErrNoSuchKey.
+func (s *Store) DigestOf(_ context.Context, id string) (auth.Digest, error) {
+	k, err := s.current.Load().Key(id)
+	return k.Digest, err
 }

@@ -1,4 +1,4 @@
-package auth
+package introspect
 
 import (
 	"encoding/pem"
@@ -13,21 +13,39 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+
+	"inquiry-gateway/auth"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func find(t *testing.T, s *Store, key string) (*auth.Grant, error) {
+	t.Helper()
+	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key), Key: auth.Secret(key)})
+}
 
 const activeAnswer = `{"active":true,"sub":"acme","kind":"buyer","scope":"inquiries:read","api_access":"paid"}`
 
-func introspecting(t *testing.T, url string, change func(*IntrospectionConfig)) *IntrospectionStore {
+func introspecting(t *testing.T, url string, change func(*auth.IntrospectionConfig)) *Store {
 	t.Helper()
-	cfg := DefaultIntrospectionConfig()
+	cfg := auth.DefaultIntrospectionConfig()
 	cfg.URL, cfg.Timeout = url, 5*time.Second
 	if change != nil {
 		change(&cfg)
 	}
-	if err := (Config{Introspection: &cfg}).Validate(); err != nil {
+	if err := (auth.Config{Introspection: &cfg}).Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewIntrospectionStore(cfg, Options{Now: fixedNow})
+	s, err := New(cfg, auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +61,7 @@ func answer(w http.ResponseWriter, text string) {
 func TestIntrospectionRequest(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, "s:cret%\n")
-	for auth, check := range map[string]func(*http.Request) bool{
+	for method, check := range map[string]func(*http.Request) bool{
 		"none": func(r *http.Request) bool { return r.Header.Get("Authorization") == "" && len(r.PostForm) == 2 },
 		"basic": func(r *http.Request) bool {
 			user, pass, ok := r.BasicAuth()
@@ -53,7 +71,7 @@ func TestIntrospectionRequest(t *testing.T) {
 			return r.Header.Get("Authorization") == "" && r.PostFormValue("client_id") == "gate way/1" && r.PostFormValue("client_secret") == "s:cret%"
 		},
 	} {
-		t.Run(auth, func(t *testing.T) {
+		t.Run(method, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := r.ParseForm(); err != nil {
 					t.Error(err)
@@ -68,16 +86,16 @@ func TestIntrospectionRequest(t *testing.T) {
 				answer(w, activeAnswer)
 			}))
 			defer server.Close()
-			s := introspecting(t, server.URL+"/introspect", func(c *IntrospectionConfig) {
-				if auth != "none" {
-					c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secret, auth
+			s := introspecting(t, server.URL+"/introspect", func(c *auth.IntrospectionConfig) {
+				if method != "none" {
+					c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secret, method
 				}
 			})
 			for range 2 {
 				if _, err := find(t, s, "k+&="); err != nil {
 					t.Fatal(err)
 				}
-				s.forgetAll()
+				s.ForgetAll()
 			}
 		})
 	}
@@ -110,7 +128,7 @@ func TestIntrospectionTrouble(t *testing.T) {
 			defer server.Close()
 			s := introspecting(t, server.URL, nil)
 			g, err := find(t, s, "a-secret-key")
-			if g != nil || err == nil || errors.Is(err, ErrUnknownKey) {
+			if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) {
 				t.Fatalf("%+v, %v", g, err)
 			}
 			if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
@@ -133,7 +151,7 @@ func TestIntrospectionBreaker(t *testing.T) {
 	defer server.Close()
 	s := introspecting(t, server.URL, nil)
 	for i := range 3 * breakerRequests {
-		if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, ErrUnknownKey) {
+		if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +162,7 @@ func TestIntrospectionBreaker(t *testing.T) {
 	calls, healthy = 0, true
 	s = introspecting(t, server.URL, nil)
 	for i := range 3 * breakerRequests {
-		if _, err := find(t, s, fmt.Sprint("k", i)); !errors.Is(err, ErrUnknownKey) {
+		if _, err := find(t, s, fmt.Sprint("k", i)); !errors.Is(err, auth.ErrUnknownKey) {
 			t.Fatal(err)
 		}
 	}
@@ -162,10 +180,10 @@ func TestIntrospectionOverTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := find(t, introspecting(t, server.URL, func(c *IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
+	if _, err := find(t, introspecting(t, server.URL, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
-	if _, err := find(t, introspecting(t, server.URL, nil), "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, introspecting(t, server.URL, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("without the authority: %v", err)
 	}
 }
@@ -179,18 +197,18 @@ func TestNewIntrospectionStoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		change func(*IntrospectionConfig)
+		change func(*auth.IntrospectionConfig)
 		field  string
 	}{
-		"no secret":    {func(c *IntrospectionConfig) { c.ClientSecretFile = filepath.Join(dir, "none") }, "introspection.client_secret_file"},
-		"empty secret": {func(c *IntrospectionConfig) { c.ClientSecretFile = empty }, "introspection.client_secret_file"},
-		"huge secret":  {func(c *IntrospectionConfig) { c.ClientSecretFile = huge }, "introspection.client_secret_file"},
-		"no authority": {func(c *IntrospectionConfig) { c.CAFile = filepath.Join(dir, "none") }, "introspection.ca_file"},
-		"no PEM":       {func(c *IntrospectionConfig) { c.CAFile = empty }, "introspection.ca_file"},
+		"no secret":    {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = filepath.Join(dir, "none") }, "introspection.client_secret_file"},
+		"empty secret": {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = empty }, "introspection.client_secret_file"},
+		"huge secret":  {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = huge }, "introspection.client_secret_file"},
+		"no authority": {func(c *auth.IntrospectionConfig) { c.CAFile = filepath.Join(dir, "none") }, "introspection.ca_file"},
+		"no PEM":       {func(c *auth.IntrospectionConfig) { c.CAFile = empty }, "introspection.ca_file"},
 	} {
-		cfg := DefaultIntrospectionConfig()
+		cfg := auth.DefaultIntrospectionConfig()
 		tt.change(&cfg)
-		_, err := NewIntrospectionStore(cfg, Options{})
+		_, err := New(cfg, auth.Options{})
 		var fe interface{ Field() string }
 		if !errors.As(err, &fe) || fe.Field() != tt.field {
 			t.Errorf("%s: %v", name, err)

@@ -1,6 +1,7 @@
-package auth
+package keysfile
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"inquiry-gateway/auth"
 )
 
-func testRecord(id string) KeyRecord {
-	return KeyRecord{ID: id, Digest: Hasher{}.Hash(id), Kind: KindSeller, Account: "acme", Scopes: []string{ScopeInquiriesRead}}
+func testRecord(id string) auth.KeyRecord {
+	return auth.KeyRecord{ID: id, Digest: auth.Hasher{}.Hash(id), Kind: auth.KindSeller, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead}}
 }
 
 // line is how testRecord is written.
@@ -27,13 +30,13 @@ func line(id string) string {
 func TestKeysFileEdits(t *testing.T) {
 	old := "id: k1, sha256: " + digestOf("k1") + ", kind: buyer, account: acme"
 	oldBlock := "id: k1\n    sha256: " + digestOf("k1") + " # made by hand\n    kind: buyer\n    account: acme\n"
-	add := func(f *KeysFile) error { return f.Add(context.Background(), testRecord("k2"), nil) }
-	revoke := func(f *KeysFile) error { return f.Revoke(context.Background(), "k1") }
-	pay := func(f *KeysFile) error {
-		return f.SetAccount(context.Background(), AccountChange{ID: "acme", APIAccess: AccessPaid})
+	add := func(f *Editor) error { return f.Add(context.Background(), testRecord("k2"), nil) }
+	revoke := func(f *Editor) error { return f.Revoke(context.Background(), "k1") }
+	pay := func(f *Editor) error {
+		return f.SetAccount(context.Background(), auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid})
 	}
 	tests := map[string]struct {
-		edit          func(*KeysFile) error
+		edit          func(*Editor) error
 		before, after string
 	}{
 		"add to flow": {add,
@@ -89,7 +92,7 @@ func TestKeysFileEdits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "keys.yaml")
 			writeFile(t, path, tt.before)
-			if err := tt.edit(NewKeysFile(path, Hasher{})); err != nil {
+			if err := tt.edit(NewEditor(path, auth.Hasher{})); err != nil {
 				t.Fatal(err)
 			}
 			if got := readFile(t, path); got != tt.after {
@@ -110,9 +113,9 @@ func readFile(t testing.TB, path string) string {
 
 func TestKeysFileIsMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	f := NewKeysFile(path, Hasher{})
+	f := NewEditor(path, auth.Hasher{})
 	ctx := t.Context()
-	if err := f.Add(ctx, testRecord("k1"), nil); !errors.Is(err, ErrNoSuchAccount) {
+	if err := f.Add(ctx, testRecord("k1"), nil); !errors.Is(err, auth.ErrNoSuchAccount) {
 		t.Fatalf("without an account: %v", err)
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -120,21 +123,21 @@ func TestKeysFileIsMade(t *testing.T) {
 	}
 	expiring := testRecord("k1")
 	expiring.ExpiresAt = testNow.Add(1500 * time.Millisecond)
-	if err := f.Add(ctx, expiring, &Account{APIAccess: AccessPaid, Plan: "on"}); err != nil {
+	if err := f.Add(ctx, expiring, &auth.Account{APIAccess: auth.AccessPaid, Plan: "on"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Add(ctx, testRecord("k2"), &Account{APIAccess: AccessNone}); err != nil {
+	if err := f.Add(ctx, testRecord("k2"), &auth.Account{APIAccess: auth.AccessNone}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
 	l, err := f.List(ctx)
-	if err != nil || len(l.Accounts) != 1 || l.Accounts[0] != (Account{ID: "acme", APIAccess: AccessPaid, Plan: "on"}) ||
-		len(l.Keys) != 2 || !l.Keys[0].ExpiresAt.Equal(testNow.Add(time.Second)) || l.Keys[1].Scopes[0] != ScopeInquiriesRead {
+	if err != nil || len(l.Accounts) != 1 || l.Accounts[0] != (auth.Account{ID: "acme", APIAccess: auth.AccessPaid, Plan: "on"}) ||
+		len(l.Keys) != 2 || !l.Keys[0].ExpiresAt.Equal(testNow.Add(time.Second)) || l.Keys[1].Scopes[0] != auth.ScopeInquiriesRead {
 		t.Fatalf("lists %+v, %v", l, err)
 	}
-	if _, err := NewFileStore(path, Hasher{}, Options{}); err != nil {
+	if _, err := New(path, auth.Hasher{}, auth.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -142,37 +145,39 @@ func TestKeysFileIsMade(t *testing.T) {
 func TestKeysFileRefuses(t *testing.T) {
 	ctx := context.Background()
 	plan := "a b"
-	with := func(change func(*KeyRecord)) func(*KeysFile) error {
+	with := func(change func(*auth.KeyRecord)) func(*Editor) error {
 		k := testRecord("k2")
 		change(&k)
-		return func(f *KeysFile) error { return f.Add(ctx, k, nil) }
+		return func(f *Editor) error { return f.Add(ctx, k, nil) }
 	}
 	tests := map[string]struct {
-		edit func(*KeysFile) error
+		edit func(*Editor) error
 		err  error
 		text string
 	}{
-		"same id":          {with(func(k *KeyRecord) { k.ID = "k1" }), ErrDuplicate, "k1"},
-		"same digest":      {with(func(k *KeyRecord) { k.Digest = Hasher{}.Hash("k1") }), ErrDuplicate, "k2"},
-		"no such account":  {with(func(k *KeyRecord) { k.Account = "other" }), ErrNoSuchAccount, "other"},
-		"bad id":           {with(func(k *KeyRecord) { k.ID = "a\nb" }), nil, "key id may hold"},
-		"bad kind":         {with(func(k *KeyRecord) { k.Kind = "admin" }), nil, "kind is"},
-		"bad scope":        {with(func(k *KeyRecord) { k.Scopes = []string{"x"} }), nil, "scopes scope is"},
-		"scope twice":      {with(func(k *KeyRecord) { k.Scopes = []string{ScopeInquiriesRead, ScopeInquiriesRead} }), nil, "twice"},
-		"far future":       {with(func(k *KeyRecord) { k.ExpiresAt = testNow.AddDate(9000, 0, 0) }), nil, "expires_at is after"},
-		"no such key":      {func(f *KeysFile) error { return f.Revoke(ctx, "nothing") }, ErrNoSuchKey, "nothing"},
-		"account unknown":  {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "x", APIAccess: AccessPaid}) }, ErrNoSuchAccount, ""},
-		"account access":   {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: "free"}) }, nil, "api_access is"},
-		"account plan":     {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "acme", Plan: &plan}) }, nil, "plan may hold"},
-		"account, nothing": {func(f *KeysFile) error { return f.SetAccount(ctx, AccountChange{ID: "acme"}) }, nil, "nothing to change"},
-		"rotate unknown":   {func(f *KeysFile) error { return f.Rotate(ctx, "nothing", testRecord("k2"), testNow) }, ErrNoSuchKey, "nothing"},
+		"same id":         {with(func(k *auth.KeyRecord) { k.ID = "k1" }), auth.ErrDuplicate, "k1"},
+		"same digest":     {with(func(k *auth.KeyRecord) { k.Digest = auth.Hasher{}.Hash("k1") }), auth.ErrDuplicate, "k2"},
+		"no such account": {with(func(k *auth.KeyRecord) { k.Account = "other" }), auth.ErrNoSuchAccount, "other"},
+		"bad id":          {with(func(k *auth.KeyRecord) { k.ID = "a\nb" }), nil, "key id may hold"},
+		"bad kind":        {with(func(k *auth.KeyRecord) { k.Kind = "admin" }), nil, "kind is"},
+		"bad scope":       {with(func(k *auth.KeyRecord) { k.Scopes = []string{"x"} }), nil, "scopes[0] is"},
+		"scope twice":     {with(func(k *auth.KeyRecord) { k.Scopes = []string{auth.ScopeInquiriesRead, auth.ScopeInquiriesRead} }), nil, "twice"},
+		"far future":      {with(func(k *auth.KeyRecord) { k.ExpiresAt = testNow.AddDate(9000, 0, 0) }), nil, "expires_at is after"},
+		"no such key":     {func(f *Editor) error { return f.Revoke(ctx, "nothing") }, auth.ErrNoSuchKey, "nothing"},
+		"account unknown": {func(f *Editor) error {
+			return f.SetAccount(ctx, auth.AccountChange{ID: "x", APIAccess: auth.AccessPaid})
+		}, auth.ErrNoSuchAccount, ""},
+		"account access":   {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: "free"}) }, nil, "api_access is"},
+		"account plan":     {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme", Plan: &plan}) }, nil, "plan may hold"},
+		"account, nothing": {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme"}) }, nil, "nothing to change"},
+		"rotate unknown":   {func(f *Editor) error { return f.Rotate(ctx, "nothing", testRecord("k2"), testNow) }, auth.ErrNoSuchKey, "nothing"},
 	}
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	before := "accounts: [{id: acme}]\nkeys: [{id: k1, sha256: " + digestOf("k1") + ", kind: buyer, account: acme}]\n"
 	writeFile(t, path, before)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := tt.edit(NewKeysFile(path, Hasher{}))
+			err := tt.edit(NewEditor(path, auth.Hasher{}))
 			if err == nil || tt.err != nil && !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error %v, want %v %q", err, tt.err, tt.text)
 			}
@@ -191,7 +196,7 @@ func TestKeysFileLayoutsItCannotEdit(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "keys.yaml")
 		writeFile(t, path, before)
-		if err := NewKeysFile(path, Hasher{}).Add(t.Context(), testRecord("k2"), nil); !errors.Is(err, ErrLayout) {
+		if err := NewEditor(path, auth.Hasher{}).Add(t.Context(), testRecord("k2"), nil); !errors.Is(err, ErrLayout) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if readFile(t, path) != before {
@@ -202,8 +207,8 @@ func TestKeysFileLayoutsItCannotEdit(t *testing.T) {
 
 func TestKeysFileRotate(t *testing.T) {
 	ctx := t.Context()
-	f := NewKeysFile(filepath.Join(t.TempDir(), "keys.yaml"), Hasher{})
-	if err := f.Add(ctx, testRecord("k1"), &Account{APIAccess: AccessPaid}); err != nil {
+	f := NewEditor(filepath.Join(t.TempDir(), "keys.yaml"), auth.Hasher{})
+	if err := f.Add(ctx, testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Rotate(ctx, "k1", testRecord("k2"), testNow); err != nil {
@@ -218,14 +223,27 @@ func TestKeysFileRotate(t *testing.T) {
 	}
 }
 
+func TestGetOneKey(t *testing.T) {
+	f := NewEditor(filepath.Join(t.TempDir(), "keys.yaml"), auth.Hasher{})
+	if err := f.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := f.Get(t.Context(), "k1"); err != nil || k.Digest != testRecord("k1").Digest {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if _, err := f.Get(t.Context(), "k2"); !errors.Is(err, auth.ErrNoSuchKey) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
 func TestKeysFileAccounts(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	f := NewKeysFile(path, Hasher{})
+	f := NewEditor(path, auth.Hasher{})
 	pro, none := "pro", ""
-	for _, c := range []AccountChange{
+	for _, c := range []auth.AccountChange{
 		{ID: "acme", Create: true},
-		{ID: "true", APIAccess: AccessPaid, Plan: &pro, Create: true},
+		{ID: "true", APIAccess: auth.AccessPaid, Plan: &pro, Create: true},
 		{ID: "acme", Plan: &pro},
 		{ID: "true", Plan: &none},
 	} {
@@ -234,7 +252,7 @@ func TestKeysFileAccounts(t *testing.T) {
 		}
 	}
 	l, err := f.List(ctx)
-	if err != nil || !slices.Equal(l.Accounts, []Account{{"acme", AccessNone, "pro"}, {"true", AccessPaid, ""}}) {
+	if err != nil || !slices.Equal(l.Accounts, []auth.Account{{ID: "acme", APIAccess: auth.AccessNone, Plan: "pro"}, {ID: "true", APIAccess: auth.AccessPaid}}) {
 		t.Fatalf("lists %+v, %v\n%s", l.Accounts, err, readFile(t, path))
 	}
 }
@@ -246,7 +264,7 @@ func TestKeysFileKeepsModeAndLink(t *testing.T) {
 	if err := errors.Join(os.Chmod(file, 0o640), os.Symlink("real.yaml", link)); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewKeysFile(link, Hasher{}).Add(t.Context(), testRecord("k1"), nil); err != nil {
+	if err := NewEditor(link, auth.Hasher{}).Add(t.Context(), testRecord("k1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(link)
@@ -262,7 +280,7 @@ func TestKeysFileKeepsModeAndLink(t *testing.T) {
 	if err := errors.Join(os.Remove(file)); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewKeysFile(link, Hasher{}).Add(t.Context(), testRecord("k1"), nil); err == nil {
+	if err := NewEditor(link, auth.Hasher{}).Add(t.Context(), testRecord("k1"), nil); err == nil {
 		t.Error("a link to nowhere was followed")
 	}
 }
@@ -273,14 +291,14 @@ func TestKeysFileWritersExcludeEachOther(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {
-			err := NewKeysFile(path, Hasher{}).Add(t.Context(), testRecord(fmt.Sprint("k", i)), &Account{APIAccess: AccessPaid})
+			err := NewEditor(path, auth.Hasher{}).Add(t.Context(), testRecord(fmt.Sprint("k", i)), &auth.Account{APIAccess: auth.AccessPaid})
 			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	l, err := NewKeysFile(path, Hasher{}).List(t.Context())
+	l, err := NewEditor(path, auth.Hasher{}).List(t.Context())
 	if err != nil || len(l.Keys) != writers || len(l.Accounts) != 1 {
 		t.Fatalf("%d keys of %d accounts, %v", len(l.Keys), len(l.Accounts), err)
 	}
@@ -291,7 +309,7 @@ func TestKeysFileWritersExcludeEachOther(t *testing.T) {
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewKeysFile(path, Hasher{}).Revoke(ctx, "k1"); !errors.Is(err, context.Canceled) {
+	if err := NewEditor(path, auth.Hasher{}).Revoke(ctx, "k1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a wait for the lock that was cut short: %v", err)
 	}
 }
@@ -306,7 +324,7 @@ func TestKeysFileProperties(t *testing.T) {
 		if err := os.WriteFile(path, fmt.Appendf(nil, start, digestOf("k0")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, ctx := NewKeysFile(path, Hasher{}), context.Background()
+		f, ctx := NewEditor(path, auth.Hasher{}), context.Background()
 		revoked := map[string]bool{"k0": false}
 		ids := []string{"k0"}
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
@@ -329,7 +347,7 @@ func TestKeysFileProperties(t *testing.T) {
 			t.Fatalf("%d keys instead of %d, %v", len(l.Keys), len(ids), err)
 		}
 		for i, k := range l.Keys {
-			if k.ID != ids[i] || k.Revoked != revoked[k.ID] || k.Digest != (Hasher{}).Hash(k.ID) {
+			if k.ID != ids[i] || k.Revoked != revoked[k.ID] || k.Digest != (auth.Hasher{}).Hash(k.ID) {
 				t.Fatalf("key %d is %+v", i, k)
 			}
 		}
@@ -345,6 +363,41 @@ func TestKeysFileProperties(t *testing.T) {
 		}, string(text))
 		if comments != "一二三四五六七八" {
 			t.Fatalf("comments are now %s", comments)
+		}
+	})
+}
+
+// Whatever a file looks like, an edit either fails or makes exactly what was
+// meant of it, without losing a comment.
+func FuzzKeysFileEdit(f *testing.F) {
+	f.Add("accounts: [{id: acme}]\nkeys: [] # none\n")
+	f.Add("accounts:\n- id: acme\nkeys:\n- id: k1\n  sha256: " + digestOf("k1") + "\n  kind: buyer # c\n  account: acme\n")
+	f.Add("keys: [{id: k1, sha256: " + digestOf("k1") + ", kind: buyer, account: acme,}]\naccounts: [{id: 'acme'}]")
+	f.Add("\ufeff# c\r\naccounts: [{id: \"acme\"}]\r\nkeys:\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		doc, err := decode("f", []byte(text), auth.Hasher{})
+		if err != nil {
+			return
+		}
+		before := doc.Listing
+		for _, change := range []func(*auth.Listing) error{
+			func(l *auth.Listing) error { return add(l, testRecord("new"), nil) },
+			func(l *auth.Listing) error { return revoke(l, "k1") },
+			func(l *auth.Listing) error { return setAccount(l, auth.AccountChange{ID: "acme", Plan: new("pro")}) },
+		} {
+			after, err := NewEditor("f", auth.Hasher{}).apply([]byte(text), change)
+			if err != nil {
+				continue
+			}
+			if doc, err = decode("f", after, auth.Hasher{}); err != nil {
+				t.Fatalf("%q became %q: %v", text, after, err)
+			}
+			if len(doc.Keys) < len(before.Keys) || len(doc.Accounts) != len(before.Accounts) {
+				t.Fatalf("%q became %q", text, after)
+			}
+			if bytes.Count(after, []byte("#")) < strings.Count(text, "#") {
+				t.Fatalf("%q lost a comment: %q", text, after)
+			}
 		}
 	})
 }

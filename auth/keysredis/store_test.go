@@ -1,4 +1,4 @@
-package auth
+package keysredis
 
 import (
 	"context"
@@ -7,23 +7,55 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func newRedisPair(t *testing.T, server *redistest.Server) (*RedisStore, *RedisKeys, *redis.Client) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	paying  = auth.Account{ID: "acme", APIAccess: auth.AccessPaid, Plan: "pro"}
+)
+
+func testRecord(id string) auth.KeyRecord {
+	return auth.KeyRecord{ID: id, Digest: auth.Hasher{}.Hash(id), Kind: auth.KindSeller, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead}}
+}
+
+// hexOf is the hexadecimal SHA-256 of a key.
+func hexOf(key string) string { return auth.Hasher{}.Hash(key).Hex() }
+
+func find(t *testing.T, s *Store, key string) (*auth.Grant, error) {
+	t.Helper()
+	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key)})
+}
+
+// eventually waits for something that happens in another process.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *Editor, *redis.Client) {
 	t.Helper()
 	client := server.Client()
-	cfg := DefaultRedisConfig()
+	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = 50 * time.Millisecond
 	cfg.NegativeTTL = 0
-	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{})
+	store, err := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	return store, NewRedisKeys(client, "iq", Hasher{}), client
+	return store, NewEditor(client, "iq", auth.Hasher{}), client
 }
 
 // A revoke reaches every node by message, and also when the message is lost.
@@ -37,14 +69,14 @@ func TestRevokeReachesEveryNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	revoked := func(s *RedisStore, key string) bool {
+	revoked := func(s *Store, key string) bool {
 		g, err := find(t, s, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return g.Revoked
 	}
-	for _, s := range []*RedisStore{one, two} {
+	for _, s := range []*Store{one, two} {
 		if revoked(s, "k1") || revoked(s, "k2") {
 			t.Fatal("revoked from the start")
 		}
@@ -52,16 +84,16 @@ func TestRevokeReachesEveryNode(t *testing.T) {
 	if err := admin.Revoke(ctx, "k1"); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*RedisStore{one, two} {
+	for _, s := range []*Store{one, two} {
 		eventually(t, "the message is heard", func() bool { return revoked(s, "k1") })
 	}
-	before := value(t, two.dropped.WithLabelValues(causeVersion))
+	before := testutil.ToFloat64(two.dropped.WithLabelValues(causeVersion))
 	// What is left of a revoke whose message nobody hears.
-	if err := errors.Join(client.HSet(ctx, one.keys.key(digestOf("k2")), fieldRevoked, "1").Err(), client.Incr(ctx, one.keys.version()).Err()); err != nil {
+	if err := errors.Join(client.HSet(ctx, one.keys.key(hexOf("k2")), fieldRevoked, "1").Err(), client.Incr(ctx, one.keys.version()).Err()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the version is read", func() bool { return revoked(two, "k2") })
-	if value(t, two.dropped.WithLabelValues(causeVersion)) == before {
+	if testutil.ToFloat64(two.dropped.WithLabelValues(causeVersion)) == before {
 		t.Error("the change was noticed otherwise than by the version")
 	}
 }
@@ -69,14 +101,14 @@ func TestRevokeReachesEveryNode(t *testing.T) {
 func TestPlanChangeReachesNodes(t *testing.T) {
 	store, admin, _ := newRedisPair(t, redistest.Start(t))
 	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k"), &Account{APIAccess: AccessNone}); err != nil {
+	if err := admin.Add(ctx, testRecord("k"), &auth.Account{APIAccess: auth.AccessNone}); err != nil {
 		t.Fatal(err)
 	}
 	if g, err := find(t, store, "k"); err != nil || g.Principal.PaidAccess {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	pro := "pro"
-	if err := admin.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: AccessPaid, Plan: &pro}); err != nil {
+	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid, Plan: &pro}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the account has paid", func() bool {
@@ -89,13 +121,13 @@ func TestPlanChangeReachesNodes(t *testing.T) {
 func TestLostDataIsNoRefusal(t *testing.T) {
 	server := redistest.Start(t)
 	store, admin, _ := newRedisPair(t, server)
-	if _, err := find(t, store, "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, store, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("before anything was stored: %v", err)
 	}
 	if err := admin.Add(t.Context(), testRecord("k"), &paying); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := find(t, store, "other"); !errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, store, "other"); !errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("an unknown key: %v", err)
 	}
 	server.Kill()
@@ -114,7 +146,7 @@ func TestLostDataIsNoRefusal(t *testing.T) {
 }
 
 func TestHear(t *testing.T) {
-	digest := digestOf("k")
+	digest := hexOf("k")
 	tests := map[string]struct {
 		known   version
 		message string
@@ -139,7 +171,7 @@ func TestHear(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			store.known = tt.known
-			count := func(cause string) float64 { return value(t, store.dropped.WithLabelValues(cause)) }
+			count := func(cause string) float64 { return testutil.ToFloat64(store.dropped.WithLabelValues(cause)) }
 			before := map[string]float64{causeMessage: count(causeMessage), causeGap: count(causeGap)}
 			store.hear(tt.message)
 			for _, cause := range []string{causeMessage, causeGap} {
@@ -171,12 +203,15 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 	if _, err := find(t, store, "k"); err != nil {
 		t.Fatal(err)
 	}
-	remembered := func() bool {
-		e, ok := store.good.GetIfPresent(Hasher{}.Hash("k"))
-		return ok && e.good(time.Now())
+	if err := client.Del(ctx, store.keys.key(hexOf("k"))).Err(); err != nil { // from here on only the node has it
+		t.Fatal(err)
+	}
+	stored := func() bool {
+		_, err := find(t, store, "k")
+		return err == nil
 	}
 	store.poll(ctx)
-	if !remembered() {
+	if !stored() {
 		t.Error("the same version made it forget")
 	}
 	if err := client.Set(ctx, store.keys.version(), "garbage", 0).Err(); err != nil {
@@ -185,12 +220,12 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 	store.poll(ctx)
 	server.Kill()
 	store.poll(ctx)
-	if !remembered() {
+	if !stored() {
 		t.Error("a failed read made it forget")
 	}
 	server.Restart()
 	store.poll(ctx)
-	if remembered() || store.known.n != 0 {
+	if stored() || store.known.n != 0 {
 		t.Error("a store that went back in time is believed to be the same")
 	}
 }
@@ -205,13 +240,13 @@ func TestResubscribingForgetsNothing(t *testing.T) {
 	}
 	inForce := func() bool {
 		n, err := client.Get(ctx, store.keys.version()).Float64()
-		return err == nil && value(t, store.taken) == n
+		return err == nil && testutil.ToFloat64(store.taken) == n
 	}
 	eventually(t, "the node hears of the key", inForce)
 	if _, err := find(t, store, "k"); err != nil {
 		t.Fatal(err)
 	}
-	record := store.keys.key(digestOf("k"))
+	record := store.keys.key(hexOf("k"))
 	if err := errors.Join(client.Del(ctx, record).Err(), client.Set(ctx, record, "cannot be read", 0).Err()); err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +270,11 @@ func TestResubscribingForgetsNothing(t *testing.T) {
 func TestRedisGarbage(t *testing.T) {
 	store, admin, client := newRedisPair(t, redistest.Start(t))
 	ctx := t.Context()
-	if err := admin.SetAccount(ctx, AccountChange{ID: "acme", Create: true}); err != nil {
+	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", Create: true}); err != nil {
 		t.Fatal(err)
 	}
-	record := store.keys.key(digestOf("k"))
-	good := map[string]any{fieldID: "k", fieldKind: KindBuyer, fieldAccount: "acme"}
+	record := store.keys.key(hexOf("k"))
+	good := map[string]any{fieldID: "k", fieldKind: auth.KindBuyer, fieldAccount: "acme"}
 	tests := map[string]func() error{
 		"a string":       func() error { return errors.Join(client.Del(ctx, record).Err(), client.Set(ctx, record, "x", 0).Err()) },
 		"no kind":        func() error { return client.HDel(ctx, record, fieldKind).Err() },
@@ -247,7 +282,7 @@ func TestRedisGarbage(t *testing.T) {
 		"a strange id":   func() error { return client.HSet(ctx, record, fieldID, "a b").Err() },
 		"no account":     func() error { return client.HSet(ctx, record, fieldAccount, "").Err() },
 		"a strange time": func() error { return client.HSet(ctx, record, fieldExpiresAt, "tomorrow").Err() },
-		"a long field":   func() error { return client.HSet(ctx, record, fieldScopes, strings.Repeat("x", maxRedisField+1)).Err() },
+		"a long field":   func() error { return client.HSet(ctx, record, fieldScopes, strings.Repeat("x", maxField+1)).Err() },
 		"strange access": func() error { return client.HSet(ctx, store.keys.account("acme"), fieldAPIAccess, "maybe").Err() },
 		"strange plan":   func() error { return client.HSet(ctx, store.keys.account("acme"), fieldPlan, "a b").Err() },
 		"account a string": func() error {
@@ -259,21 +294,21 @@ func TestRedisGarbage(t *testing.T) {
 			err := errors.Join(
 				client.Del(ctx, record, store.keys.account("acme")).Err(),
 				client.HSet(ctx, record, good).Err(),
-				client.HSet(ctx, store.keys.account("acme"), fieldAPIAccess, AccessPaid).Err(),
+				client.HSet(ctx, store.keys.account("acme"), fieldAPIAccess, auth.AccessPaid).Err(),
 			)
 			if err != nil {
 				t.Fatal(err)
 			}
-			store.forgetAll()
+			store.ForgetAll()
 			if _, err := find(t, store, "k"); err != nil {
 				t.Fatalf("a good record: %v", err)
 			}
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
-			store.forgetAll()
+			store.ForgetAll()
 			g, err := find(t, store, "k")
-			if g != nil || !errors.Is(err, errGarbage) || errors.Is(err, ErrUnknownKey) || strings.Contains(err.Error(), digestOf("k")[:8]) {
+			if g != nil || !errors.Is(err, auth.ErrGarbage) || errors.Is(err, auth.ErrUnknownKey) || strings.Contains(err.Error(), hexOf("k")[:8]) {
 				t.Errorf("%+v, %v", g, err)
 			}
 		})
@@ -288,10 +323,10 @@ func TestRedisRecordsOfOtherIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for mark, want := range map[string]bool{"": false, "0": false, "false": false, "1": true, "true": true, "yes": true, "2026-01-01": true} {
-		if err := client.HSet(ctx, store.keys.key(digestOf("k")), fieldID, "k", fieldKind, KindBuyer, fieldAccount, "ghost", fieldRevoked, mark).Err(); err != nil {
+		if err := client.HSet(ctx, store.keys.key(hexOf("k")), fieldID, "k", fieldKind, auth.KindBuyer, fieldAccount, "ghost", fieldRevoked, mark).Err(); err != nil {
 			t.Fatal(err)
 		}
-		store.forgetAll()
+		store.ForgetAll()
 		g, err := find(t, store, "k")
 		if err != nil || g.Revoked != want || g.Principal.PaidAccess {
 			t.Errorf("%q: %+v, %v", mark, g, err)
@@ -303,11 +338,11 @@ func TestRedisStoreEndsWithRedisAway(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
 	store, _, _ := newRedisPair(t, server)
-	if _, err := find(t, store, "k"); err == nil || errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, store, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("without Redis: %v", err)
 	}
 	store.Close()
-	if _, err := store.Find(context.Background(), credential("k")); !errors.Is(err, errClosed) {
+	if _, err := store.Find(context.Background(), auth.Credential{Digest: auth.Hasher{}.Hash("k")}); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -326,7 +361,7 @@ func TestRedisStoreWithoutTheVersion(t *testing.T) {
 	if g, err := find(t, store, "k1"); err != nil || g.Principal.KeyID != "k1" {
 		t.Errorf("a key that is there: %+v, %v", g, err)
 	}
-	if _, err := find(t, store, "k2"); err == nil || errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, store, "k2"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("a key that is not there: %v", err)
 	}
 }
@@ -334,19 +369,19 @@ func TestRedisStoreWithoutTheVersion(t *testing.T) {
 // In a cluster every command has to stay within a slot.
 func TestRedisCluster(t *testing.T) {
 	client := redistest.StartCluster(t, 1).Client(t)
-	cfg := DefaultRedisConfig()
+	cfg := auth.DefaultRedisConfig()
 	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
-	store, err := NewRedisStore(client, "iq", Hasher{}, cfg, Options{})
+	store, err := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	admin := NewRedisKeys(client, "iq", Hasher{})
+	admin := NewEditor(client, "iq", auth.Hasher{})
 	ctx := t.Context()
 	err = errors.Join(
 		admin.Add(ctx, testRecord("k1"), &paying),
 		admin.Rotate(ctx, "k1", testRecord("k2"), testNow),
-		admin.SetAccount(ctx, AccountChange{ID: "acme", APIAccess: AccessPaid}),
+		admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid}),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package auth
+package keysfile
 
 import (
 	"bytes"
@@ -10,8 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit"
 )
 
 // keysYAML is a keys file of one account with a plan and the given keys.
@@ -24,6 +28,8 @@ func keysYAML(plan string, keys ...string) string {
 	return b.String()
 }
 
+var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -31,9 +37,9 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-func find(t testing.TB, s Store, key string) (*Grant, error) {
+func find(t testing.TB, s auth.Store, key string) (*auth.Grant, error) {
 	t.Helper()
-	return s.Find(t.Context(), Credential{Digest: Hasher{}.Hash(key), Key: Secret(key)})
+	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key), Key: auth.Secret(key)})
 }
 
 func TestFileStore(t *testing.T) {
@@ -43,19 +49,19 @@ func TestFileStore(t *testing.T) {
 		"- {id: late, sha256: "+digestOf("late")+", kind: buyer, account: acme, expires_at: 2026-11-21T12:00:00Z}\n")
 	reg := prometheus.NewPedanticRegistry()
 	var log bytes.Buffer
-	s, err := NewFileStore(path, Hasher{}, Options{Registerer: reg, Now: fixedNow, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := New(path, auth.Hasher{}, auth.Options{Registerer: reg, Now: func() time.Time { return testNow }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := find(t, s, "one")
-	if err != nil || g.Principal != (Principal{Kind: KindBuyer, Account: "acme", KeyID: "id-one", Scopes: ScopeInquiriesRead, PaidAccess: true, Plan: "basic"}) {
+	if err != nil || g.Principal != (auth.Principal{Kind: auth.KindBuyer, Account: "acme", KeyID: "id-one", Scopes: auth.ScopeInquiriesRead, PaidAccess: true, Plan: "basic"}) {
 		t.Fatalf("grant %+v, %v", g, err)
 	}
-	if _, err := find(t, s, "three"); !errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, s, "three"); !errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("an unknown key: %v", err)
 	}
-	if got := gathered(t, reg, "inquiry_gateway_auth_keys"); got["active"] != 2 || got["revoked"] != 1 || got["expired"] != 1 {
-		t.Errorf("keys by state: %v", got)
+	if got, err := testkit.Values(reg, "inquiry_gateway_auth_keys"); err != nil || got["active"] != 2 || got["revoked"] != 1 || got["expired"] != 1 {
+		t.Errorf("keys by state: %v, %v", got, err)
 	}
 
 	writeFile(t, path, keysYAML("pro", "three"))
@@ -65,7 +71,7 @@ func TestFileStore(t *testing.T) {
 	if g, err := find(t, s, "three"); err != nil || g.Principal.Plan != "pro" {
 		t.Errorf("a new key after a reload: %v", err)
 	}
-	if _, err := find(t, s, "one"); !errors.Is(err, ErrUnknownKey) {
+	if _, err := find(t, s, "one"); !errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("a removed key after a reload: %v", err)
 	}
 
@@ -84,8 +90,8 @@ func TestFileStore(t *testing.T) {
 	if _, err := find(t, s, "three"); err != nil {
 		t.Errorf("the old keys are not in force: %v", err)
 	}
-	if got := gathered(t, reg, "inquiry_gateway_auth_reloads_total"); got["ok"] != 2 || got["failed"] != 4 {
-		t.Errorf("reloads: %v", got)
+	if got, err := testkit.Values(reg, "inquiry_gateway_auth_reloads_total"); err != nil || got["ok"] != 2 || got["failed"] != 4 {
+		t.Errorf("reloads: %v, %v", got, err)
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 4 {
 		t.Errorf("%d failed reloads in the log:\n%s", n, log.String())
@@ -94,22 +100,22 @@ func TestFileStore(t *testing.T) {
 
 func TestNewFileStoreRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := NewFileStore(filepath.Join(dir, "none.yaml"), Hasher{}, Options{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "keys new") {
+	if _, err := New(filepath.Join(dir, "none.yaml"), auth.Hasher{}, auth.Options{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "keys new") {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := NewFileStore(dir, Hasher{}, Options{}); err == nil {
+	if _, err := New(dir, auth.Hasher{}, auth.Options{}); err == nil {
 		t.Error("a folder was accepted")
 	}
 	path := filepath.Join(dir, "keys.yaml")
 	writeFile(t, path, "keys: 1\n")
 	var fe *FileError
-	if _, err := NewFileStore(path, Hasher{}, Options{}); !errors.As(err, &fe) || fe.File != path || fe.Line != 1 || fe.Key != "keys" {
+	if _, err := New(path, auth.Hasher{}, auth.Options{}); !errors.As(err, &fe) || fe.File != path || fe.Line != 1 || fe.Key != "keys" {
 		t.Errorf("a broken file: %v", err)
 	}
-	if err := os.Truncate(path, MaxKeysFile+1); err != nil {
+	if err := os.Truncate(path, MaxSize+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewFileStore(path, Hasher{}, Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := New(path, auth.Hasher{}, auth.Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a huge file: %v", err)
 	}
 }
@@ -118,11 +124,11 @@ func TestNewFileStoreRefuses(t *testing.T) {
 func TestReloadUnderLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	writeFile(t, path, keysYAML("basic", "k"))
-	s, err := NewFileStore(path, Hasher{}, Options{})
+	s, err := New(path, auth.Hasher{}, auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := NewAuthenticator(s, Hasher{}, Options{})
+	a, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

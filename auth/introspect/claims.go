@@ -1,4 +1,4 @@
-package auth
+package introspect
 
 import (
 	"fmt"
@@ -7,30 +7,32 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"inquiry-gateway/auth"
 )
 
-// grant makes a Grant of an introspection answer (RFC 7662, 2.2).
+// grant makes an auth.Grant of an introspection answer (RFC 7662, 2.2).
 //
-// ErrUnknownKey: the key is not active, or it is another service's: it says
-// not whose it is or of which kind. errGarbage: the answer is no JSON object
+// auth.ErrUnknownKey: the key is not active, or it is another service's: it says
+// not whose it is or of which kind. auth.ErrGarbage: the answer is no JSON object
 // with `active`, or a claim is of an impossible type. Only what the claims say
 // in so many words is granted.
-func (c ClaimsConfig) grant(d Digest, body []byte) (*Grant, error) {
+func grant(c auth.ClaimsConfig, d auth.Digest, body []byte) (*auth.Grant, error) {
 	if !gjson.ValidBytes(body) {
-		return nil, fmt.Errorf("%w: it is no JSON", errGarbage)
+		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrGarbage)
 	}
 	answer := gjson.ParseBytes(body)
 	active := answer.Get("active")
 	switch {
 	case !answer.IsObject() || !active.IsBool():
-		return nil, fmt.Errorf("%w: it has no boolean `active`", errGarbage)
+		return nil, fmt.Errorf("%w: it has no boolean `active`", auth.ErrGarbage)
 	case !active.Bool():
-		return nil, ErrUnknownKey
+		return nil, auth.ErrUnknownKey
 	}
 	r := claimReader{answer: answer}
-	g := &Grant{
+	g := &auth.Grant{
 		Digest: d,
-		Principal: Principal{
+		Principal: auth.Principal{
 			Kind:       r.text(c.Kind),
 			Account:    r.text(c.Account),
 			KeyID:      r.text(c.KeyID),
@@ -44,14 +46,14 @@ func (c ClaimsConfig) grant(d Digest, body []byte) (*Grant, error) {
 		return nil, r.err
 	}
 	p := &g.Principal
-	if checkKind(p.Kind) != "" || checkID(p.Account) != "" {
-		return nil, fmt.Errorf("%w: the claims name no kind or no account", ErrUnknownKey)
+	if !auth.ValidKind(p.Kind) || !auth.ValidID(p.Account) {
+		return nil, fmt.Errorf("%w: the claims name no kind or no account", auth.ErrUnknownKey)
 	}
-	if checkID(p.KeyID) != "" {
+	if !auth.ValidID(p.KeyID) {
 		p.KeyID = "" // it is for logs only
 	}
-	if checkPlan(p.Plan) != "" {
-		return nil, fmt.Errorf("%w: claim %s is no plan's name", errGarbage, c.Plan)
+	if p.Plan != "" && !auth.ValidID(p.Plan) {
+		return nil, fmt.Errorf("%w: claim %s is no plan's name", auth.ErrGarbage, c.Plan)
 	}
 	return g, nil
 }
@@ -83,7 +85,7 @@ func (r *claimReader) claim(name string) gjson.Result {
 
 func (r *claimReader) fail(name, want string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: claim %s is not %s", errGarbage, name, want)
+		r.err = fmt.Errorf("%w: claim %s is not %s", auth.ErrGarbage, name, want)
 	}
 }
 
@@ -103,10 +105,10 @@ func (r *claimReader) text(name string) string {
 }
 
 // scopes reads a string with blanks, or an array of strings.
-func (r *claimReader) scopes(name string) Scopes {
+func (r *claimReader) scopes(name string) auth.Scopes {
 	v := r.claim(name)
 	if !v.IsArray() {
-		return JoinScopes(strings.Fields(r.text(name)))
+		return auth.JoinScopes(strings.Fields(r.text(name)))
 	}
 	var tokens []string
 	for _, t := range v.Array() {
@@ -116,7 +118,7 @@ func (r *claimReader) scopes(name string) Scopes {
 		}
 		tokens = append(tokens, strings.Fields(t.Str)...)
 	}
-	return JoinScopes(tokens)
+	return auth.JoinScopes(tokens)
 }
 
 func (r *claimReader) paid(name string) bool {
@@ -124,7 +126,7 @@ func (r *claimReader) paid(name string) bool {
 	if v.IsBool() {
 		return v.Bool()
 	}
-	return r.text(name) == AccessPaid
+	return r.text(name) == auth.AccessPaid
 }
 
 // time reads seconds since 1970. Absent means never.

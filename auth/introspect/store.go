@@ -1,4 +1,5 @@
-package auth
+// Package introspect asks an authorization server about each API key (RFC 7662).
+package introspect
 
 import (
 	"bytes"
@@ -12,7 +13,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"time"
@@ -20,6 +20,9 @@ import (
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/invalid"
 )
 
 const (
@@ -35,31 +38,30 @@ const (
 	breakerOpenFor  = 5 * time.Second
 )
 
-// IntrospectionStore is a Store that asks an authorization server about each
-// key (RFC 7662). Answers are remembered for a time, never past their exp. It
-// is safe for concurrent use.
-type IntrospectionStore struct {
-	*cachedStore
-	cfg     IntrospectionConfig
-	secret  Secret
+// Store is an auth.Store that asks an authorization server. Its answers are stored
+// for a time, never past their exp. It is safe for concurrent use.
+type Store struct {
+	*auth.CachedStore
+	cfg     auth.IntrospectionConfig
+	secret  auth.Secret
 	client  *resty.Client
-	breaker *gobreaker.CircuitBreaker[*Grant]
+	breaker *gobreaker.CircuitBreaker[*auth.Grant]
 	log     *slog.Logger
 }
 
-// NewIntrospectionStore reads the secret and the certificates that cfg names;
+// New reads the secret and the certificates that cfg names;
 // it does not call the server. Close ends it.
-func NewIntrospectionStore(cfg IntrospectionConfig, opts Options) (*IntrospectionStore, error) {
-	opts = opts.withDefaults()
-	s := &IntrospectionStore{cfg: cfg, log: opts.Logger}
+func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
+	opts = opts.WithDefaults()
+	s := &Store{cfg: cfg, log: opts.Logger}
 	secret, err := readSecret(cfg.ClientSecretFile)
 	if err != nil {
-		return nil, &fieldError{"introspection.client_secret_file", err.Error()}
+		return nil, wrong("introspection.client_secret_file", err)
 	}
-	s.secret = Secret(secret)
-	transport, err := cfg.transport()
+	s.secret = auth.Secret(secret)
+	transport, err := newTransport(cfg)
 	if err != nil {
-		return nil, &fieldError{"introspection.ca_file", err.Error()}
+		return nil, wrong("introspection.ca_file", err)
 	}
 	// A client of its own without a cookie jar: a shared one would carry what
 	// one key's answer set into the next key's question.
@@ -70,11 +72,11 @@ func NewIntrospectionStore(cfg IntrospectionConfig, opts Options) (*Introspectio
 		SetHeader("User-Agent", "inquiry-gateway").
 		SetDisableWarn(true).
 		SetLogger(quiet{})
-	if s.breaker, err = s.newBreaker(opts.Registerer); err != nil {
+	if s.breaker, err = s.newBreaker(opts); err != nil {
 		return nil, err
 	}
-	policy := memoryPolicy{ttl: cfg.TTL, negativeTTL: cfg.NegativeTTL, timeout: cfg.Timeout, maxKeys: cfg.MaxKeys, attempts: cfg.UnknownKeys}
-	if s.cachedStore, err = newCachedStore("introspection", s.guarded, policy, opts); err != nil {
+	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
+	if s.CachedStore, err = auth.NewCachedStore("introspection", s.guarded, policy, opts); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -82,14 +84,14 @@ func NewIntrospectionStore(cfg IntrospectionConfig, opts Options) (*Introspectio
 
 // Close refuses further look-ups, waits for those under way, which end by
 // their own deadline, and closes the connections.
-func (s *IntrospectionStore) Close() {
-	s.close()
+func (s *Store) Close() {
+	s.CachedStore.Close()
 	s.client.GetClient().CloseIdleConnections()
 }
 
-// transport allows no proxy by accident: keys go to the server and nowhere
+// newTransport allows no proxy by accident: keys go to the server and nowhere
 // else unless the environment says so.
-func (c IntrospectionConfig) transport() (*http.Transport, error) {
+func newTransport(c auth.IntrospectionConfig) (*http.Transport, error) {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext,
@@ -118,22 +120,22 @@ func (c IntrospectionConfig) transport() (*http.Transport, error) {
 
 // newBreaker opens when half of at least breakerRequests look-ups within
 // breakerWindow failed. Unknown keys are answers, not failures.
-func (s *IntrospectionStore) newBreaker(reg prometheus.Registerer) (*gobreaker.CircuitBreaker[*Grant], error) {
+func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.Grant], error) {
 	state := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "inquiry_gateway_auth_introspection_breaker_state",
 		Help: "Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.",
 	})
-	if err := register(reg, state); err != nil {
+	if err := opts.Register(state); err != nil {
 		return nil, err
 	}
-	return gobreaker.NewCircuitBreaker[*Grant](gobreaker.Settings{
+	return gobreaker.NewCircuitBreaker[*auth.Grant](gobreaker.Settings{
 		Interval:     breakerWindow,
 		BucketPeriod: breakerWindow / breakerBuckets,
 		Timeout:      breakerOpenFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.Requests >= breakerRequests && float64(c.TotalFailures) >= breakerRatio*float64(c.Requests)
 		},
-		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, ErrUnknownKey) },
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, auth.ErrUnknownKey) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			state.Set(float64(to))
 			s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
@@ -142,12 +144,12 @@ func (s *IntrospectionStore) newBreaker(reg prometheus.Registerer) (*gobreaker.C
 }
 
 // guarded asks through the breaker.
-func (s *IntrospectionStore) guarded(ctx context.Context, c Credential) (*Grant, error) {
-	return s.breaker.Execute(func() (*Grant, error) { return s.introspect(ctx, c) })
+func (s *Store) guarded(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
 }
 
 // introspect asks about one key.
-func (s *IntrospectionStore) introspect(ctx context.Context, c Credential) (*Grant, error) {
+func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 	form := url.Values{"token": {string(c.Key)}, "token_type_hint": {"access_token"}}
 	req := s.client.R().SetContext(ctx).SetDoNotParseResponse(true)
 	// Present but empty: asking twice does no harm, so net/http may repeat the
@@ -155,7 +157,7 @@ func (s *IntrospectionStore) introspect(ctx context.Context, c Credential) (*Gra
 	req.Header["Idempotency-Key"] = []string{}
 	switch {
 	case s.cfg.ClientID == "":
-	case s.cfg.ClientAuth == clientAuthPost:
+	case s.cfg.ClientAuth == auth.ClientAuthPost:
 		form.Set("client_id", s.cfg.ClientID)
 		form.Set("client_secret", string(s.secret))
 	default:
@@ -173,16 +175,16 @@ func (s *IntrospectionStore) introspect(ctx context.Context, c Credential) (*Gra
 		return nil, fmt.Errorf("the introspection endpoint answered with status %d", res.StatusCode())
 	}
 	if media, _, err := mime.ParseMediaType(res.Header().Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, fmt.Errorf("%w: it is no application/json", errGarbage)
+		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrGarbage)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.RawBody(), maxIntrospection+1))
 	if err != nil {
 		return nil, bare(err)
 	}
 	if len(body) > maxIntrospection {
-		return nil, fmt.Errorf("%w: it is longer than %d bytes", errGarbage, maxIntrospection)
+		return nil, fmt.Errorf("%w: it is longer than %d bytes", auth.ErrGarbage, maxIntrospection)
 	}
-	return s.cfg.Claims.grant(c.Digest, body)
+	return grant(s.cfg.Claims, c.Digest, body)
 }
 
 // bare strips the URL from an error of the HTTP client.
@@ -234,11 +236,9 @@ func readLimited(path string) ([]byte, error) {
 	return data, nil
 }
 
-// loopback reports whether a host can only be this machine.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+// wrong names the key of the configuration that an error is about.
+func wrong(field string, err error) error {
+	var p invalid.Problems
+	p.Add(field, "%v", err)
+	return p.Err()
 }

@@ -1,4 +1,4 @@
-package auth
+package keysredis
 
 import (
 	"context"
@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/auth"
 )
 
-// Why remembered keys are dropped.
+// Why stored answers are dropped.
 const (
 	causeMessage = "message" // one key or account changed
 	causeGap     = "gap"     // a message was lost or not understood
@@ -25,7 +27,7 @@ type version struct {
 }
 
 // watch follows the changes of the store until the context ends.
-func (s *RedisStore) watch(ctx context.Context) {
+func (s *Store) watch(ctx context.Context) {
 	sub := s.client.Subscribe(ctx, s.keys.changes())
 	defer sub.Close()
 	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second))
@@ -54,7 +56,7 @@ func (s *RedisStore) watch(ctx context.Context) {
 
 // poll reads the version. While that fails nothing is dropped: known keys are
 // good within their time.
-func (s *RedisStore) poll(ctx context.Context) {
+func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -72,14 +74,14 @@ func (s *RedisStore) poll(ctx context.Context) {
 		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", s.known.n), slog.Int64("to", n))
 	}
 	s.known = version{n, true}
-	s.drop(causeVersion, s.forgetAll)
+	s.drop(causeVersion, s.ForgetAll)
 }
 
 // hear takes a message in: "<version> key <digest>" or "<version> account
 // <id>". Anything else, or a version that does not follow the last one, means
 // that something was missed.
-func (s *RedisStore) hear(message string) {
-	defer s.panics.Catch(func(any) { s.forgetAll() }) // what it was about is not known
+func (s *Store) hear(message string) {
+	defer s.panics.Catch(func(any) { s.ForgetAll() }) // what it was about is not known
 	n, what, id := parseChange(message)
 	switch {
 	case n > 0 && s.known.ok && n <= s.known.n:
@@ -90,21 +92,25 @@ func (s *RedisStore) hear(message string) {
 		if n > 0 {
 			s.known = version{n, true}
 		}
-		s.drop(causeGap, s.forgetAll)
+		s.drop(causeGap, s.ForgetAll)
 		return
 	}
-	digest, err := ParseDigest(id)
+	digest, err := auth.ParseDigest(id)
 	switch {
-	case what == fieldAccount && id != "":
-		s.drop(causeMessage, func() { s.forgetAccount(id) })
+	case what == changedAccount && id != "":
+		s.drop(causeMessage, func() { s.ForgetAccount(id) })
 	case what == changedKey && err == nil:
-		s.drop(causeMessage, func() { s.forget(digest) })
+		s.drop(causeMessage, func() { s.Forget(digest) })
 	default:
-		s.drop(causeGap, s.forgetAll)
+		s.drop(causeGap, s.ForgetAll)
 	}
 }
 
-const changedKey = "key"
+// What a message may say has changed.
+const (
+	changedKey     = "key"
+	changedAccount = "account"
+)
 
 func parseChange(message string) (n int64, what, id string) {
 	number, rest, _ := strings.Cut(message, " ")
@@ -116,7 +122,7 @@ func parseChange(message string) (n int64, what, id string) {
 	return n, what, id
 }
 
-func (s *RedisStore) drop(cause string, forget func()) {
+func (s *Store) drop(cause string, forget func()) {
 	forget()
 	s.taken.Set(float64(s.known.n))
 	s.dropped.WithLabelValues(cause).Inc()
