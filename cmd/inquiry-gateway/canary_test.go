@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -67,7 +68,7 @@ func TestCanaryOfAGoodGateway(t *testing.T) {
 	t.Parallel() // it waits for the canary
 	for name, s := range map[string]setup{
 		"plain":    {yaml: "listen: '[::]:0'"},
-		"TLS":      {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}", prepare: func(p *program) { selfSigned(t, p.dir, "gateway") }},
+		"TLS":      {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}", prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }},
 		"Redis":    {yaml: "redis: {addrs: [\"" + redistest.Start(t).Addr + "\"]}\ncache: {buyer: {ttl: 3s, by_status: {pending: {ttl: 1s}, closed: {ttl: 0s}}}, seller: {ttl: 2s, stale_while_revalidate: 1s}}"},
 		"no cache": {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
 		"limited":  {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},

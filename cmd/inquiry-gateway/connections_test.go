@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // rawConn is a connection that a test writes by hand.
@@ -140,7 +142,7 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 func TestTooLargeHeaderIsAnswered(t *testing.T) {
 	for name, s := range map[string]setup{
 		"clear": {},
-		"TLS":   {prepare: func(p *program) { selfSigned(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"},
+		"TLS":   {prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, s).dial()

@@ -17,6 +17,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/drill"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -38,6 +39,7 @@ func drillFile(t *testing.T, sections string) string {
 const introspectedFar = `auth: {introspection: {url: "https://192.0.2.1/introspect", timeout: 300ms}}`
 
 func TestDrillCommand(t *testing.T) {
+	testkit.Slow(t)
 	t.Parallel()
 	file := drillFile(t, introspectedFar)
 	out, errOut, code := command(t, "drill", "-c", file)
@@ -58,6 +60,7 @@ func TestDrillCommand(t *testing.T) {
 }
 
 func TestDrillCommandInJSON(t *testing.T) {
+	testkit.Slow(t)
 	t.Parallel()
 	out, errOut, code := command(t, "drill", "--json", "-c", drillFile(t, "auth: {keys_file: keys.yaml}"))
 	var report struct {
@@ -140,6 +143,7 @@ func behind(t *testing.T, change func(*http.Response)) func(context.Context, con
 
 // A gateway that does not do what is declared is found out, and nothing else is.
 func TestDrillFindsWhatIsWrong(t *testing.T) {
+	testkit.Slow(t)
 	nothing := func(*http.Response) {}
 	for name, tc := range map[string]struct {
 		change func(*http.Response)

@@ -28,7 +28,7 @@ func mayImport() map[string][]string {
 		"cmd/inquiry-gateway/watch":  {},
 
 		"gateway":             {"gateway/v1", "gateway/httpwire", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"gateway/browsertest": {},
+		"gateway/browsertest": {"internal/testkit"},
 		"gateway/httpwire":    {},
 		"gateway/ops":         {"gateway/ops/...", "auth", "cache", "internal/..."},
 		"gateway/ops/console": {"auth", "cache/...", "internal/...", "deploy"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -46,7 +47,7 @@ func newAuthServer(t *testing.T, dir string) *authServer {
 	}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.introspect))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	selfSigned(t, dir, "id")
+	testkit.Certificate(t, dir, "id")
 	s.TLS = tlsOf(t, dir)
 	s.StartTLS()
 	t.Cleanup(s.Close)

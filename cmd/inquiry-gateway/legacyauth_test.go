@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -198,13 +199,13 @@ func tlsOf(t *testing.T, dir string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
-// poolOf trusts the certificate in a folder.
+// poolOf trusts the authority of a folder.
 func poolOf(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
-	cert, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	pool := x509.NewCertPool()
-	if err != nil || !pool.AppendCertsFromPEM(cert) {
-		t.Fatalf("read the certificate: %v", err)
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatalf("read the authority: %v", err)
 	}
 	return pool
 }
@@ -213,9 +214,9 @@ func poolOf(t *testing.T, dir string) *x509.CertPool {
 // another one on either side it is 502 until the files are right.
 func TestCertificatesBetweenGatewayAndLegacy(t *testing.T) {
 	server, client, stranger := t.TempDir(), t.TempDir(), t.TempDir()
-	selfSigned(t, server, "legacy")
-	selfSigned(t, client, "gateway")
-	selfSigned(t, stranger, "stranger")
+	testkit.Certificate(t, server, "legacy")
+	testkit.Certificate(t, client, "gateway")
+	testkit.Certificate(t, stranger, "stranger")
 	system := mutualLegacy(t, server, client)
 	take := func(p *program, from, file, to string) {
 		t.Helper()
@@ -228,7 +229,7 @@ func TestCertificatesBetweenGatewayAndLegacy(t *testing.T) {
 	p := start(t, setup{
 		upstream: []string{"base_url: " + demoLegacyURL, "base_url: " + system.URL + "\n  tls: {ca_file: ca.pem, cert_file: cert.pem, key_file: key.pem}\n  breaker: {open_for: 100ms}"},
 		prepare: func(p *program) {
-			take(p, server, "cert.pem", "ca.pem")
+			take(p, server, "ca.pem", "ca.pem")
 			take(p, client, "cert.pem", "cert.pem")
 			take(p, client, "key.pem", "key.pem")
 		},
@@ -247,9 +248,9 @@ func TestCertificatesBetweenGatewayAndLegacy(t *testing.T) {
 	take(p, client, "cert.pem", "cert.pem")
 	take(p, client, "key.pem", "key.pem")
 	answers("it knows this one", http.StatusOK)
-	take(p, stranger, "cert.pem", "ca.pem")
+	take(p, stranger, "ca.pem", "ca.pem")
 	answers("the gateway does not know the legacy", http.StatusBadGateway)
-	take(p, server, "cert.pem", "ca.pem")
+	take(p, server, "ca.pem", "ca.pem")
 	answers("it knows it again", http.StatusOK)
 	if strings.Contains(p.logs.String(), "PRIVATE KEY") {
 		t.Error("a key is in the log")

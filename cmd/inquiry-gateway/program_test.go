@@ -103,6 +103,7 @@ func sampleKeys() []caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
+	testkit.Slow(t)
 	p := &program{t: t, dir: t.TempDir(), skew: s.skew, poll: cmp.Or(s.pollFiles, 25*time.Millisecond), logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)

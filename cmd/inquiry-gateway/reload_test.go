@@ -1,23 +1,15 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -137,35 +129,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// selfSigned writes cert.pem and key.pem for 127.0.0.1 under that name into the
-// folder; the certificate is its own authority.
-func selfSigned(t *testing.T, dir, name string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{"key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}, "cert.pem": {Type: "CERTIFICATE", Bytes: der}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestTLSWithReload(t *testing.T) {
-	p := start(t, setup{prepare: func(p *program) { selfSigned(t, p.dir, "first") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"})
+	p := start(t, setup{prepare: func(p *program) { testkit.Certificate(t, p.dir, "first") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"})
 	seen := func() (string, string) {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the test looks at the certificate itself
 		resp, err := client.Do(p.request(http.MethodGet, buyerList, "buyer"))
@@ -178,6 +143,6 @@ func TestTLSWithReload(t *testing.T) {
 	if name, proto := seen(); name != "first" || proto != "HTTP/2.0" {
 		t.Fatalf("%s over %s", name, proto)
 	}
-	selfSigned(t, p.dir, "second")
+	testkit.Certificate(t, p.dir, "second")
 	p.eventually("the new certificate is shown", func() bool { name, _ := seen(); return name == "second" })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -137,7 +138,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 func TestEveryKeyIsReloaded(t *testing.T) {
 	server := redistest.Start(t)
 	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
-		selfSigned(t, p.dir, "gateway")
+		testkit.Certificate(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")
 		p.write("secret", "a-secret-that-is-long-enough\n")

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 const (
@@ -214,7 +216,7 @@ func overHTTP2(t *testing.T) (*http.Client, func() int64) {
 func TestDrainingOverHTTP2(t *testing.T) {
 	for name, s := range map[string]setup{
 		"clear": {},
-		"TLS":   {prepare: func(p *program) { selfSigned(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}\n"},
+		"TLS":   {prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.yaml += "shutdown_delay: 1h"

@@ -40,8 +40,7 @@ const maxBody = 16 << 20
 // StartDemo runs the demo with a Redis.
 func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
 	t.Helper()
-	p := Start(t, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
-	m := p.Await(demoReady)
+	m := Start(t, demoReady, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
 	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4]}
 	for _, c := range demoCurl.FindAllStringSubmatch(m[0], -1) {
 		d.callers = append(d.callers, caller{c[1], c[2]})
@@ -78,7 +77,7 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return Start(d.t, nil, binary, "serve", "-c", file.Name()).Await(serving)[1]
+	return Start(d.t, serving, nil, binary, "serve", "-c", file.Name())[1]
 }
 
 // Call sends every sample key to the list it is for, at a gateway's URL, with a

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,9 +17,8 @@ import (
 )
 
 const (
-	startTimeout = time.Minute
-	stopTimeout  = time.Minute
-	pollEvery    = 5 * time.Millisecond
+	patience  = time.Minute
+	pollEvery = 5 * time.Millisecond
 )
 
 // Tool is the path of a program from a Debian package. The test fails where it
@@ -37,6 +35,7 @@ func Tool(t testing.TB, program, debianPackage string) string {
 // Build builds the gateway and returns the binary's path.
 func Build(t testing.TB) string {
 	t.Helper()
+	testkit.Slow(t)
 	noteSources(t)
 	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
@@ -57,7 +56,7 @@ func noteSources(t testing.TB) {
 		t.Fatalf("find the module: %v", err)
 	}
 	root := strings.TrimSpace(string(out))
-	for _, part := range []string{"auth", "cache", "cmd", "gateway", "upstream", "go.mod"} {
+	for _, part := range []string{"auth", "cache", "cmd", "deploy/runbook.go", "deploy/runbook.md", "gateway", "internal", "upstream", "go.mod"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -71,64 +70,22 @@ func noteSources(t testing.TB) {
 	}
 }
 
-// Process is a program that runs until the test ends. Its methods fail the test
-// on an error.
-type Process struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	out  *testkit.Log
-	gone chan struct{} // closed when the process has ended
-}
-
-// Start runs a program with further environment variables. It is asked to stop
-// when the test ends, and killed where it does not.
-func Start(t testing.TB, env []string, name string, args ...string) *Process {
+// Start runs a program with further environment variables until the test ends,
+// and waits until its output has a match of the pattern, whose groups it returns.
+func Start(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) []string {
 	t.Helper()
-	p := &Process{t: t, cmd: exec.Command(name, args...), out: &testkit.Log{}, gone: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
+	p := testkit.Run(t, testkit.Program{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
+	match, err := p.Await(t.Context(), ready)
+	if err != nil {
+		t.Fatal(err)
 	}
-	go func() { _ = p.cmd.Wait(); close(p.gone) }() // how it ended is in its output
-	t.Cleanup(p.stop)
-	return p
-}
-
-func (p *Process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
-	select {
-	case <-p.gone:
-	case <-time.After(stopTimeout):
-		_ = p.cmd.Process.Kill()
-		<-p.gone
-		p.t.Errorf("%s did not stop when asked to", p.cmd.Path)
-	}
-}
-
-// Await waits until the output has a match and returns its groups.
-func (p *Process) Await(pattern *regexp.Regexp) []string {
-	p.t.Helper()
-	var match []string
-	Eventually(p.t, func() string {
-		if match = pattern.FindStringSubmatch(p.out.String()); match != nil {
-			return ""
-		}
-		select {
-		case <-p.gone:
-			p.t.Fatalf("%s ended:\n%s", p.cmd.Path, p.out)
-		default:
-		}
-		return "no " + pattern.String() + " in\n" + p.out.String()
-	})
 	return match
 }
 
 // Eventually waits until check has no complaint, or ends the test with the last.
 func Eventually(t testing.TB, check func() string) {
 	t.Helper()
-	deadline := time.NewTimer(startTimeout)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -139,7 +96,7 @@ func Eventually(t testing.TB, check func() string) {
 		}
 		select {
 		case <-deadline.C:
-			t.Fatalf("not within %s: %s", startTimeout, complaint)
+			t.Fatalf("not within %s: %s", patience, complaint)
 		case <-tick.C:
 		}
 	}

@@ -50,9 +50,9 @@ func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus 
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := Start(t, nil, Tool(t, "prometheus", "prometheus"),
+	m := Start(t, listening, nil, Tool(t, "prometheus", "prometheus"),
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
-	return &Prometheus{URL: "http://" + p.Await(listening)[1], t: t}
+	return &Prometheus{URL: "http://" + m[1], t: t}
 }
 
 // Series is one series of an answer; numbers of both an instant and a range

@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/internal/testkit"
 )
 
 const runbook = "../runbook.md"
@@ -28,6 +29,7 @@ func testFiles(t *testing.T) []string {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
+	testkit.Slow(t)
 	out, err := exec.CommandContext(t.Context(), live.Tool(t, "promtool", "prometheus"), args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/internal/testkit"
+
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -27,6 +29,7 @@ import (
 // and which addresses outside base it asked for.
 func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
+	testkit.Slow(t)
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)

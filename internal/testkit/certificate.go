@@ -9,6 +9,9 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -47,6 +50,33 @@ func (a *Authority) Issue(name string) (cert, key []byte, err error) {
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), err
+}
+
+// WriteFiles issues a certificate and leaves it in a folder: ca.pem is the
+// authority's, cert.pem the new one, and key.pem its key.
+func (a *Authority) WriteFiles(dir, name string) error {
+	cert, key, err := a.Issue(name)
+	if err != nil {
+		return err
+	}
+	for file, text := range map[string][]byte{"ca.pem": a.PEM, "cert.pem": cert, "key.pem": key} {
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Certificate is WriteFiles of a new authority, for a test.
+func Certificate(t testing.TB, dir, name string) {
+	t.Helper()
+	a, err := NewAuthority("authority of " + name)
+	if err == nil {
+		err = a.WriteFiles(dir, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sign makes a P-256 key and a certificate for it. The authority's own

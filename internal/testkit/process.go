@@ -1,5 +1,5 @@
 // Package testkit starts programs, makes certificates, and keeps logs and clocks
-// for tests, drills and benchmarks. It works without a *testing.T, so that commands can use it too.
+// for tests and benchmarks. What has no testing.TB among its arguments serves commands, too.
 package testkit
 
 import (
@@ -10,14 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
+	"testing"
 	"time"
 )
 
 const (
 	startTimeout = 30 * time.Second
-	stopTimeout  = 5 * time.Second
-	pollEvery    = 10 * time.Millisecond
+	stopTimeout  = 20 * time.Second
+	pollEvery    = 5 * time.Millisecond
 )
 
 // Program is what Start runs.
@@ -25,7 +27,8 @@ type Program struct {
 	Name string   // for errors and for the name of the log
 	Path string   // looked up in PATH when it has no slash
 	Args []string // without the path
-	Addr string   // host:port that the program listens on
+	Env  []string // further environment variables
+	Addr string   // host:port that the program listens on; empty: Start does not wait for it
 	Dir  string   // folder of the log
 }
 
@@ -54,16 +57,41 @@ func Start(ctx context.Context, p Program) (*Process, error) {
 	}
 	defer log.Close()
 	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.Env = append(os.Environ(), p.Env...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	s.Started = time.Now()
 	go func() { _ = s.cmd.Wait(); close(s.gone) }()
-	if err := s.await(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s %w: %s", p.Name, err, s.tail()), s.Stop())
+	if p.Addr == "" {
+		return s, nil
+	}
+	if err := s.Until(ctx, func() bool { return takesConnections(ctx, p.Addr) }); err != nil {
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// Run is Start for a test, with which the program ends. A program that cannot be
+// started, or does not stop when it is asked to, fails the test.
+func Run(t testing.TB, p Program) *Process {
+	t.Helper()
+	s, err := Start(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func takesConnections(ctx context.Context, addr string) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	return err == nil && conn.Close() == nil
 }
 
 // Log is the path of the file that takes what the program prints.
@@ -72,41 +100,68 @@ func (s *Process) Log() string { return filepath.Join(s.Dir, s.Name+".log") }
 // PID is the process's id, and the id of its process group.
 func (s *Process) PID() int { return s.cmd.Process.Pid }
 
-func (s *Process) await(ctx context.Context) error {
+// Until polls a condition, for up to 30 seconds: no clock of ours moves what
+// another process does. It returns an error when the process ends or ctx does.
+// The error has the end of what the program printed.
+func (s *Process) Until(ctx context.Context, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.gone: // somebody else may listen on the address
-			return errors.New("ended at its start")
-		case <-ctx.Done():
-			return errors.New("does not take connections")
-		case <-tick.C:
+		case <-s.gone: // before ok: somebody else may answer in its place
+			return fmt.Errorf("%s has ended: %s", s.Name, s.tail())
+		default:
 		}
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", s.Addr)
-		if err == nil {
-			return conn.Close()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-s.gone:
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w: %s", s.Name, ctx.Err(), s.tail())
+		case <-tick.C:
 		}
 	}
 }
 
-// Stop asks the process to end and kills it after 5 seconds. Stopping again
-// does nothing.
+// Await waits until the log has a match of the pattern, and returns its groups.
+func (s *Process) Await(ctx context.Context, pattern *regexp.Regexp) ([]string, error) {
+	var match []string
+	err := s.Until(ctx, func() bool {
+		text, _ := os.ReadFile(s.Log()) // Start has made it
+		match = pattern.FindStringSubmatch(string(text))
+		return match != nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no %s: %w", pattern, err)
+	}
+	return match, nil
+}
+
+// Stop asks the process to end. After 20 seconds it kills it and returns an
+// error. Stopping again does nothing.
 func (s *Process) Stop() error {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended already
+	_ = s.Signal(syscall.SIGTERM) // an error: it has ended already
 	select {
 	case <-s.gone:
 		return nil
 	case <-time.After(stopTimeout):
+		s.Kill()
+		return fmt.Errorf("%s did not end when it was asked to", s.Name)
 	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("%s: %w", s.Name, err)
-	}
-	<-s.gone
-	return nil
 }
+
+// Kill ends the process without warning, also a stopped one. Killing again does
+// nothing.
+func (s *Process) Kill() {
+	_ = s.cmd.Process.Kill() // an error: it has ended already
+	<-s.gone
+}
+
+// Signal sends a signal to the process.
+func (s *Process) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
 // tail is the end of the log, for an error message.
 func (s *Process) tail() []byte {
@@ -126,9 +181,5 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// RedisArgs are the arguments of a redis-server that listens on a loopback
-// address and keeps nothing on disk.
-func RedisArgs(addr, dir string) ([]string, error) {
-	host, port, err := net.SplitHostPort(addr)
-	return []string{"--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"}, err
-}
+// InMemory are the arguments of a redis-server that keeps nothing on disk.
+func InMemory() []string { return []string{"--save", "", "--appendonly", "no"} }

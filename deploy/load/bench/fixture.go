@@ -74,11 +74,8 @@ func (b *bench) makeFixture() error {
 	if err != nil {
 		return err
 	}
-	cert, key, err := authority.Issue("bench")
-	return errors.Join(err,
-		b.writeJSON("accounts.json", accounts),
-		os.WriteFile(b.path("keys.yaml"), []byte(keysFile(b.keys)), 0o600),
-		os.WriteFile(b.path("cert.pem"), cert, 0o600), os.WriteFile(b.path("key.pem"), key, 0o600))
+	return errors.Join(authority.WriteFiles(b.dir, "bench"), b.writeJSON("accounts.json", accounts),
+		os.WriteFile(b.path("keys.yaml"), []byte(keysFile(b.keys)), 0o600))
 }
 
 // keysFile gives each key an account of its own.

@@ -99,7 +99,8 @@ func (b *bench) startLegacy() error {
 
 func (b *bench) startRedis(ctx context.Context) (err error) {
 	b.redis, err = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) ([]string, error) {
-		return testkit.RedisArgs(listen, b.dir)
+		host, port, err := net.SplitHostPort(listen)
+		return append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir), err
 	})
 	return err
 }

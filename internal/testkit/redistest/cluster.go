@@ -37,14 +37,12 @@ func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), buses[i])
 	}
 	for _, s := range c.Masters {
-		if err := until(s.gone, func() bool {
+		s.until("cluster", func() bool {
 			info := s.Do("CLUSTER", "INFO")
 			return strings.Contains(info, "cluster_state:ok") &&
 				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) &&
 				strings.Contains(info, fmt.Sprintf("cluster_size:%d", n))
-		}); err != nil {
-			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "INFO"))
-		}
+		})
 	}
 	return c
 }
@@ -60,18 +58,14 @@ func StartReplicatedCluster(t testing.TB, n int, args ...string) *Cluster {
 		c.Replicas = append(c.Replicas, s)
 		c.Masters[0].Do("CLUSTER", "MEET", "127.0.0.1", s.Port(), bus)
 		id := strings.Split(master.Do("CLUSTER", "MYID"), "\r\n")[1]
-		if err := until(s.gone, func() bool { return s.Do("CLUSTER", "REPLICATE", id) == "+OK" }); err != nil {
-			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
-		}
+		s.until("replica", func() bool { return s.Do("CLUSTER", "REPLICATE", id) == "+OK" })
 	}
 	for i, s := range c.Replicas {
-		if err := until(s.gone, func() bool {
+		s.until("replica", func() bool {
 			return strings.Contains(s.Do("INFO", "replication"), "master_link_status:up") &&
 				strings.Contains(c.Masters[i].Do("INFO", "replication"), "state=online") &&
 				c.everyoneKnows(s.Port(), "slave")
-		}); err != nil {
-			t.Fatalf("cluster: %v\n%s", err, s.Do("CLUSTER", "NODES"))
-		}
+		})
 	}
 	return c
 }
@@ -145,11 +139,9 @@ func StartSentinel(t testing.TB) *Sentinel {
 		t.Fatal(err)
 	}
 	s.Sentinel = start(t, &Server{bin: "redis-sentinel", conf: conf})
-	if err := until(s.Sentinel.gone, func() bool {
+	s.Sentinel.until("sentinel", func() bool {
 		return strings.Contains(s.Master.Do("INFO", "replication"), "state=online") &&
 			strings.Contains(s.Sentinel.Do("SENTINEL", "REPLICAS", s.MasterName), s.Replica.Port())
-	}); err != nil {
-		t.Fatalf("sentinel: %v\n%s", err, s.Sentinel.out)
-	}
+	})
 	return s
 }

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -22,55 +20,38 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-const (
-	startAttempts = 5 // another process may take the free port first
-	startTimeout  = 10 * time.Second
-	pollEvery     = 5 * time.Millisecond
-)
+const startAttempts = 5 // another process may take the free port first
 
 // Server is one redis-server process. Its methods fail the test on an error
 // and are not safe for concurrent use.
 type Server struct {
 	Addr string // host:port; the same after Restart
 
-	t    testing.TB
-	bin  string
-	conf string // configuration file; empty: none
-	args []string
-	tls  *tls.Config // non-nil: speaks TLS only
-	cmd  *exec.Cmd
-	out  *testkit.Log
-	gone chan struct{} // closed when the process has ended
+	t       testing.TB
+	bin     string
+	conf    string // configuration file; empty: none
+	args    []string
+	tls     *tls.Config // non-nil: speaks TLS only
+	process *testkit.Process
 }
 
 // Start runs a redis-server with further arguments such as "--requirepass",
 // "x". It keeps nothing on disk. The test fails when redis-server is not
-// installed.
+// installed, and is left out of `go test -short`.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, &Server{bin: "redis-server", args: append(inMemory(), args...)})
+	return start(t, &Server{bin: "redis-server", args: append(testkit.InMemory(), args...)})
 }
-
-// inMemory turns off everything that a server keeps on disk.
-func inMemory() []string { return []string{"--save", "", "--appendonly", "no"} }
 
 // start launches a server on a free port.
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
-	path, err := exec.LookPath(s.bin)
-	if err != nil {
+	testkit.Slow(t)
+	if _, err := exec.LookPath(s.bin); err != nil {
 		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", s.bin, err)
 	}
-	s.t, s.bin = t, path
-	for range startAttempts {
-		s.Addr = FreeAddr(t)
-		if err = s.launch(); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatalf("start %s: %v", s.bin, err)
-	}
+	s.t = t
+	s.launch(func() { s.Addr = FreeAddr(t) })
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -78,67 +59,53 @@ func start(t testing.TB, s *Server) *Server {
 // FreeAddr returns a loopback address whose port was free a moment ago.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatalf("find a free port: %v", err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addr
 }
 
 // Port is the number at the end of Addr.
 func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
 
-// launch starts the process and waits until it answers.
-func (s *Server) launch() error {
-	args := []string{"--bind", "127.0.0.1", "--dir", s.t.TempDir()}
-	if s.conf != "" {
-		args = append([]string{s.conf}, args...)
-	}
-	if s.tls != nil {
-		args = append(args, "--port", "0", "--tls-port", s.Port())
-	} else {
-		args = append(args, "--port", s.Port())
-	}
-	args = append(args, s.args...)
-	s.out = &testkit.Log{Most: 64 << 10}
-	s.cmd = exec.Command(s.bin, args...)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
-		return err
-	}
-	gone := make(chan struct{})
-	s.gone = gone
-	go func() { _ = s.cmd.Wait(); close(gone) }()
-	if err := s.await(); err != nil {
-		s.Kill()
-		return fmt.Errorf("%w\n%s", err, s.out)
-	}
-	return nil
-}
-
-// await polls until the server speaks the protocol.
-func (s *Server) await() error {
-	return until(s.gone, s.answers)
-}
-
-// until polls a condition of another process; no clock of ours moves it.
-func until(gone <-chan struct{}, ok func() bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-gone:
-			return errors.New("the process ended at once")
-		case <-ctx.Done():
-			return errors.New("not ready in time")
-		case <-tick.C:
+// launch starts the process and waits until it answers. before is called before
+// each attempt.
+func (s *Server) launch(before func()) {
+	s.t.Helper()
+	var err error
+	for range startAttempts {
+		before()
+		if s.process, err = testkit.Start(s.t.Context(), s.program()); err != nil {
+			break
 		}
+		if err = s.process.Until(s.t.Context(), s.answers); err == nil {
+			return
+		}
+		s.Kill()
 	}
-	return nil
+	s.t.Fatalf("start %s: %v", s.bin, err)
+}
+
+func (s *Server) program() testkit.Program {
+	dir, port := s.t.TempDir(), []string{"--port", s.Port()}
+	if s.tls != nil {
+		port = []string{"--port", "0", "--tls-port", s.Port()}
+	}
+	var args []string
+	if s.conf != "" {
+		args = append(args, s.conf)
+	}
+	args = append(append(args, "--bind", "127.0.0.1", "--dir", dir), port...)
+	return testkit.Program{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
+}
+
+// until waits for a condition of the server or of one that it knows.
+func (s *Server) until(what string, ok func() bool) {
+	s.t.Helper()
+	if err := s.process.Until(s.t.Context(), ok); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
 }
 
 // answers asks for a PING; any reply line, NOAUTH included, is an answer.
@@ -165,21 +132,12 @@ func (s *Server) dial() (net.Conn, error) {
 }
 
 // Kill ends the process without warning. It may be called twice.
-func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill() // works on a stopped process, too
-	<-s.gone
-}
+func (s *Server) Kill() { s.process.Kill() }
 
 // Restart starts a killed server again at the same address, empty.
 func (s *Server) Restart() {
 	s.t.Helper()
-	var err error
-	for range startAttempts {
-		if err = s.launch(); err == nil {
-			return
-		}
-	}
-	s.t.Fatalf("restart redis-server: %v", err)
+	s.launch(func() {})
 }
 
 // Pause stops the process as it stands: connections stay, nothing answers.
@@ -190,7 +148,7 @@ func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
+	if err := s.process.Signal(sig); err != nil {
 		s.t.Fatalf("signal %v to redis-server: %v", sig, err)
 	}
 }
@@ -216,9 +174,17 @@ func (s *Server) Client() *redis.Client {
 // without its last line end.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
-	c, err := s.dial()
+	reply, err := s.do(args)
 	if err != nil {
 		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+	}
+	return strings.TrimSuffix(reply, "\r\n")
+}
+
+func (s *Server) do(args []string) (string, error) {
+	c, err := s.dial()
+	if err != nil {
+		return "", err
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
@@ -228,14 +194,11 @@ func (s *Server) Do(args ...string) string {
 		b.WriteString("$" + strconv.Itoa(len(a)) + "\r\n" + a + "\r\n")
 	}
 	if _, err := c.Write(b.Bytes()); err != nil {
-		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
+		return "", err
 	}
 	buf := make([]byte, 1<<20)
 	n, err := c.Read(buf)
-	if err != nil {
-		s.t.Fatalf("redis-server at %s: %v", s.Addr, err)
-	}
-	return strings.TrimSuffix(string(buf[:n]), "\r\n")
+	return string(buf[:n]), err
 }
 
 // Silence keeps go-redis, through redis.SetLogger, from printing each refused
