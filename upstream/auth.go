@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"inquiry-gateway/internal/invalid"
@@ -46,49 +48,44 @@ type credentials interface {
 	refused(value string) bool
 }
 
+// authKeys are the keys that each type of credentials needs, and those with a "?"
+// that it may have.
+func authKeys(kind string) (keys []string, known bool) {
+	all, known := map[string]string{
+		authNone:   "",
+		authBasic:  "username password_file",
+		authBearer: "token_file",
+		authHeader: "header value_file",
+		authOAuth2: "token_url client_id client_secret_file scopes? params?",
+	}[kind]
+	return strings.Fields(all), known
+}
+
 // check reports keys that a type of credentials needs and lacks, or that it
 // would ignore: an ignored secret is a mistake somebody will look for.
 func (a AuthConfig) check(p *invalid.Problems) {
-	needs := map[string][]string{
-		authNone: nil, authBasic: {"username", "password_file"}, authBearer: {"token_file"}, authHeader: {"header", "value_file"},
-		authOAuth2: {"token_url", "client_id", "client_secret_file"},
-	}
 	kind := a.Type
 	if kind == "" {
 		kind = authNone
 	}
-	if _, ok := needs[kind]; !ok {
+	keys, known := authKeys(kind)
+	if !known {
 		p.Add("auth.type", "%q is none of none, basic, bearer, header, oauth2_client_credentials", a.Type)
 		return
 	}
-	needed := map[string]bool{}
-	for _, name := range needs[kind] {
-		needed[name] = true
-	}
-	optional := map[string]bool{"scopes": kind == authOAuth2, "params": kind == authOAuth2}
-	for name, set := range a.keys() {
-		switch {
-		case needed[name] && !set:
-			p.Add("auth."+name, "missing: type %s needs it", kind)
-		case set && !needed[name] && !optional[name]:
-			p.Add("auth."+name, "has no meaning with type %s; remove it", kind)
-		}
-	}
-	if a.Header != "" && !validHeader(a.Header, "") {
-		p.Add("auth.header", "not a valid name of an HTTP header")
-	}
-	if u, err := url.Parse(a.TokenURL); a.TokenURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		p.Add("auth.token_url", "must be an absolute http or https URL")
-	}
-}
-
-// keys tells by YAML name which keys are set.
-func (a AuthConfig) keys() map[string]bool {
-	return map[string]bool{
+	for name, set := range map[string]bool{
 		"username": a.Username != "", "password_file": a.PasswordFile != "", "token_file": a.TokenFile != "",
 		"header": a.Header != "", "value_file": a.ValueFile != "", "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
 		"client_secret_file": a.ClientSecretFile != "", "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
+	} {
+		needed := slices.Contains(keys, name)
+		p.AddIf(needed && !set, "auth."+name, "missing: type %s needs it", kind)
+		p.AddIf(set && !needed && !slices.Contains(keys, name+"?"), "auth."+name, "has no meaning with type %s; remove it", kind)
 	}
+	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
+	u, err := url.Parse(a.TokenURL)
+	p.AddIf(a.TokenURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""), "auth.token_url",
+		"must be an absolute http or https URL")
 }
 
 // newCredentials reads the secret once, so that a missing one is known at start.

@@ -52,7 +52,7 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 				b.untold.Store(true)
 			}
 			m.state.Set(float64(to))
-			m.transitions[to].Inc()
+			m.transitions[to.String()].Inc()
 			log.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
 		},
 	})
@@ -62,11 +62,11 @@ func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *b
 // judge is the only judge of what a result says about the endpoint: for the
 // breaker, for the back-off of the cache and for the advice between breakers.
 func judge(err error) fleet.Verdict {
-	var e *Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return fleet.Answers
-	case !errors.As(err, &e):
+	}
+	var e *Error
+	if !errors.As(err, &e) {
 		return fleet.Unknown
 	}
 	switch e.Failure {

@@ -62,7 +62,6 @@ type Client struct {
 	creds     credentials
 	endpoints map[string]*endpoint
 	bulkhead  *bulkhead
-	inFlight  prometheus.Gauge
 	now       func() time.Time
 	log       *slog.Logger
 	tracer    *span.Tracer
@@ -89,29 +88,40 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	series, err := newSeries(opts.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	c := &Client{
-		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, inFlight: series.inFlight, now: opts.Now, log: opts.Logger,
+		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
 		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
-		m := series.of(kind, plan.FieldNames())
-		c.endpoints[kind] = &endpoint{
-			plan: plan, attempts: cfg.Retry.Attempts, metrics: m, fingerprint: fingerprint(kind, cfg, ec),
-			breaker: newBreaker(kind, cfg.Breaker, m, c.log), budget: newBudget(cfg.Retry.Budget), drift: drift.New(kind, m.drift, c.log, c.now),
+		m, err := newMetrics(opts.Registerer, kind, plan.FieldNames())
+		if err != nil {
+			return nil, err
+		}
+		e := &endpoint{plan: plan, attempts: cfg.Retry.Attempts, metrics: m, fingerprint: fingerprint(kind, cfg, ec)}
+		c.endpoints[kind] = e
+		if opts.Before != nil {
+			e.succeed(opts.Before.endpoints[kind], cfg, opts.Before.cfg)
+		}
+		if e.breaker == nil {
+			e.breaker = newBreaker(kind, cfg.Breaker, m, c.log)
+		}
+		if e.budget == nil {
+			e.budget = newBudget(cfg.Retry.Budget)
+		}
+		if e.drift == nil {
+			e.drift = drift.New(kind, m.drift, c.log, c.now)
 		}
 	}
 	if opts.Before != nil {
 		c.succeed(opts.Before)
 	}
 	if c.http == nil {
-		err = c.connect(opts)
+		if err := c.connect(opts); err != nil {
+			return nil, err
+		}
 	}
-	return c, err
+	return c, nil
 }
 
 // connect makes connections and credentials.

@@ -59,8 +59,8 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, address s
 		return List{}, err
 	}
 	defer c.bulkhead.leave(want.Account)
-	c.inFlight.Inc()
-	defer c.inFlight.Dec()
+	e.metrics.inFlight.Inc()
+	defer e.metrics.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	ticket, err := c.enter(limited, e)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -38,39 +39,20 @@ func hostPort(u *url.URL) string {
 	return u.Host + ":80"
 }
 
+// links matches one link of a header: its target and its parameters, in which
+// commas within quotation marks belong to a value.
+var links = regexp.MustCompile(`<([^>]*)>((?:[^,"]|"[^"]*")*)`)
+
 // linkNext finds the target of the link with relation next (RFC 8288).
 func linkNext(headers []string) string {
 	for _, h := range headers {
-		for h != "" {
-			open := strings.IndexByte(h, '<')
-			end := strings.IndexByte(h, '>')
-			if open < 0 || end < open {
-				break
+		for _, link := range links.FindAllStringSubmatch(h, -1) {
+			if isNext(link[2]) {
+				return link[1]
 			}
-			target := h[open+1 : end]
-			params, rest := linkParams(h[end+1:])
-			if isNext(params) {
-				return target
-			}
-			h = rest
 		}
 	}
 	return ""
-}
-
-// linkParams splits off the parameters of one link; commas within quotation
-// marks belong to them.
-func linkParams(s string) (params, rest string) {
-	quoted := false
-	for i := range len(s) {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == ',' && !quoted:
-			return s[:i], s[i+1:]
-		}
-	}
-	return s, ""
 }
 
 // isNext tells whether one of a link's relations is next. Relations are

@@ -10,7 +10,10 @@ import (
 	"inquiry-gateway/upstream/drift"
 )
 
-// metrics are the series of one endpoint, with their label values resolved.
+const namespace, subsystem = "inquiry_gateway", "upstream"
+
+// metrics are the series of one endpoint. The values of their labels are resolved,
+// so that all series exist from the start and counting needs no look-up.
 type metrics struct {
 	requests    map[string]prometheus.Counter // by result
 	refused     map[string]prometheus.Counter // by reason
@@ -18,56 +21,61 @@ type metrics struct {
 	invalid     map[string]prometheus.Counter // by field
 	removed     map[string]prometheus.Counter // by field
 	drift       map[string]prometheus.Counter // by change
+	transitions map[string]prometheus.Counter // by state
+	foreign     prometheus.Counter
 	duration    prometheus.Observer
 	state       prometheus.Gauge
-	transitions map[gobreaker.State]prometheus.Counter
-	foreign     prometheus.Counter
+	inFlight    prometheus.Gauge // of both endpoints
 }
 
-// series are the vectors that both endpoints share.
-type series struct {
-	requests, refused, retries, invalid, removed, transitions, foreign, drift *prometheus.CounterVec
-	duration                                                                  *prometheus.HistogramVec
-	state                                                                     *prometheus.GaugeVec
-	inFlight                                                                  prometheus.Gauge
-}
-
-const namespace, subsystem = "inquiry_gateway", "upstream"
-
-// newSeries makes the vectors and registers them.
-func newSeries(reg prometheus.Registerer) (*series, error) {
+// newMetrics registers the series of a kind. fields are those that a mapping may
+// refuse or clean.
+func newMetrics(reg prometheus.Registerer, kind string, fields []string) (*metrics, error) {
 	var errs []error
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
 		opts := prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}
-		return register(reg, prometheus.NewCounterVec(opts, append([]string{"kind"}, labels...)), &errs)
+		vector := register(reg, prometheus.NewCounterVec(opts, []string{"kind", label}), &errs)
+		resolved := make(map[string]prometheus.Counter, len(values))
+		for _, value := range values {
+			resolved[value] = vector.WithLabelValues(kind, value)
+		}
+		return resolved
 	}
-	s := &series{
-		requests:    counter("requests_total", "Fetches from the legacy system by result.", "result"),
-		refused:     counter("refused_total", "Fetches that were not made, by the reason: the breaker is open, or all places, or the account's, are taken.", "reason"),
-		retries:     counter("retries_total", "Repeated requests to the legacy system by the reason of the repeat.", "reason"),
-		invalid:     counter("records_invalid_total", "Legacy records that the mapping refused, by field.", "field"),
-		removed:     counter("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field"),
-		transitions: counter("breaker_transitions_total", "Changes of the circuit breaker by the state entered.", "to"),
-		foreign:     counter("foreign_records_total", "Legacy records of another account than the one asked for."),
-		drift:       counter("drift_total", "Paths in the legacy's records that appeared, disappeared or changed their type.", "change"),
+	m := &metrics{
+		requests: counters("requests_total", "Fetches from the legacy system by result.", "result", "ok", string(FailureTimeout),
+			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
+		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, or all places, or the account's, are taken.",
+			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull),
+		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
+			"reason", "connect", "status_502", "status_503"),
+		invalid: counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
+		removed: counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
+		drift: counters("drift_total", "Paths in the legacy's records that appeared, disappeared or changed their type.",
+			"change", drift.Appeared, drift.Disappeared, drift.Type),
+		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
+			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
+		foreign: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "foreign_records_total",
+			Help: "Legacy records of another account than the one asked for.",
+		}, []string{"kind"}), &errs).WithLabelValues(kind),
 		duration: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
 			Help:                        "Time of a fetch from the legacy system, mapping included.",
 			Buckets:                     prometheus.ExponentialBuckets(0.001, 2, 14),
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
-		}, []string{"kind"}), &errs),
+		}, []string{"kind"}), &errs).WithLabelValues(kind),
 		state: register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "breaker_state", Help: "Circuit breaker: 0 closed, 1 half-open, 2 open.",
-		}, []string{"kind"}), &errs),
+		}, []string{"kind"}), &errs).WithLabelValues(kind),
 		inFlight: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "in_flight", Help: "Fetches from the legacy system that are under way.",
 		}), &errs),
 	}
-	return s, errors.Join(errs...)
+	return m, errors.Join(errs...)
 }
 
-// register makes a series known and returns it. If it is already, by a client made
-// before from another version of the configuration, that one is counted on.
+// register makes a collector known and returns it. If one of its name is already,
+// for the other kind or from a client made before, that one is counted on.
 func register[C prometheus.Collector](reg prometheus.Registerer, c C, errs *[]error) C {
 	err := reg.Register(c)
 	var known prometheus.AlreadyRegisteredError
@@ -80,33 +88,4 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C, errs *[]er
 		*errs = append(*errs, fmt.Errorf("upstream: register metrics: %w", err))
 	}
 	return c
-}
-
-// of resolves the label values of one kind, so that all series exist from the
-// start and counting needs no look-up by label.
-func (s *series) of(kind string, fields []string) *metrics {
-	children := func(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
-		m := make(map[string]prometheus.Counter, len(values))
-		for _, value := range values {
-			m[value] = v.WithLabelValues(kind, value)
-		}
-		return m
-	}
-	m := &metrics{
-		requests: children(s.requests, "ok", string(FailureTimeout), string(FailureUnavailable),
-			string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
-		refused:     children(s.refused, reasonBreaker, reasonFleet, reasonFull, reasonAccountFull),
-		retries:     children(s.retries, "connect", "status_502", "status_503"),
-		invalid:     children(s.invalid, fields...),
-		removed:     children(s.removed, fields...),
-		drift:       children(s.drift, drift.Appeared, drift.Disappeared, drift.Type),
-		duration:    s.duration.WithLabelValues(kind),
-		state:       s.state.WithLabelValues(kind),
-		foreign:     s.foreign.WithLabelValues(kind),
-		transitions: map[gobreaker.State]prometheus.Counter{},
-	}
-	for _, state := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
-		m.transitions[state] = s.transitions.WithLabelValues(kind, state.String())
-	}
-	return m
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
 
 	"inquiry-gateway/internal/panics"
 )
@@ -20,7 +21,8 @@ import (
 const tokenPause = time.Second
 
 // tokens keeps one access token for all requests. When it runs out, one request
-// for a new one is made, and everybody waits for it within their own deadline.
+// for a new one is made, and everybody waits for it within their own deadline. It
+// is safe for concurrent use.
 type tokens struct {
 	cfg       AuthConfig
 	secret    *secretFile
@@ -28,58 +30,64 @@ type tokens struct {
 	transport *transport
 	now       func() time.Time
 	panics    *panics.Catcher
+	flight    singleflight.Group
 
-	mu      sync.Mutex
-	token   *oauth2.Token
-	err     error
-	failed  time.Time     // when err happened
-	pending chan struct{} // closed when the request under way has ended
+	mu     sync.Mutex
+	token  *oauth2.Token
+	err    error
+	failed time.Time // when err happened
 }
 
 // header gives the token, waiting for a new one if need be, but no longer
 // than the context allows.
 func (t *tokens) header(ctx context.Context) (name, value string, err error) {
-	for waited := false; ; waited = true {
-		t.mu.Lock()
-		// A token that was just made is used even if it runs out in a moment:
-		// asking for another would give another of the same kind.
-		if t.token.Valid() || waited && t.token != nil && t.err == nil {
-			value := t.token.Type() + " " + t.token.AccessToken
-			t.mu.Unlock()
-			return "Authorization", value, nil
-		}
-		if t.err != nil && t.now().Sub(t.failed) < tokenPause {
-			defer t.mu.Unlock()
-			return "", "", t.err
-		}
-		if t.pending == nil {
-			t.pending = make(chan struct{})
-			go t.refresh(context.WithoutCancel(ctx), t.pending)
-		}
-		wait := t.pending
-		t.mu.Unlock()
+	token, err := t.kept()
+	if token == nil && err == nil {
 		select {
-		case <-wait:
+		case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx)) }):
+			// A token that was just made is used even if it runs out in a moment:
+			// asking for another would give another of the same kind.
+			token, _ = r.Val.(*oauth2.Token)
+			err = r.Err
 		case <-ctx.Done():
-			return "", "", ctx.Err()
+			err = ctx.Err()
 		}
 	}
+	if err != nil {
+		return "", "", err
+	}
+	return "Authorization", bearer(token), nil
 }
 
-// refresh gets a new token. It belongs to nobody's request, and ends after the
-// timeout at the latest.
-func (t *tokens) refresh(ctx context.Context, done chan struct{}) {
+func bearer(t *oauth2.Token) string { return t.Type() + " " + t.AccessToken }
+
+// kept gives the token that is there, or why there is none; neither where a new
+// one is to be asked for.
+func (t *tokens) kept() (*oauth2.Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.token.Valid():
+		return t.token, nil
+	case t.err != nil && t.now().Sub(t.failed) < tokenPause:
+		return nil, t.err
+	}
+	return nil, nil
+}
+
+// renew gets a new token and keeps it. It belongs to nobody's request, and ends
+// after the timeout at the latest.
+func (t *tokens) renew(ctx context.Context) (*oauth2.Token, error) {
+	if token, err := t.kept(); token != nil || err != nil { // another call has just ended
+		return token, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	token, err := t.request(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.err, t.failed = err, t.now()
-	if err == nil {
-		t.token = token
-	}
-	t.pending = nil
-	close(done)
+	t.token, t.err, t.failed = token, err, t.now()
+	return token, err
 }
 
 // request gets a token from the token endpoint. Its errors hold nothing of
@@ -115,7 +123,7 @@ func (t *tokens) request(ctx context.Context) (token *oauth2.Token, err error) {
 func (t *tokens) refused(value string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.token != nil && value == t.token.Type()+" "+t.token.AccessToken {
+	if t.token != nil && value == bearer(t.token) {
 		t.token = nil
 	}
 	return true

@@ -29,13 +29,13 @@ func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address s
 	p := paging{cfg}
 	l := &pager{fetcher: f, paging: p, base: p.sized(address), take: take}
 	switch {
-	case p.numbers():
-		return l.numbered(ctx)
 	case p.Style == mapping.PageNone:
 		_, _, err := l.page(ctx, l.base)
 		return err
+	case p.tellsEnd():
+		return l.allAtOnce(ctx)
 	}
-	return l.chained(ctx)
+	return l.oneByOne(ctx)
 }
 
 // numbers tells whether the addresses of pages can be computed.
@@ -71,27 +71,41 @@ func withParam(address, name, value string) string {
 	return address + sep + url.QueryEscape(name) + "=" + url.QueryEscape(value)
 }
 
-// chained reads pages each of which names the next one.
-func (l *pager) chained(ctx context.Context) error {
-	seen := map[string]bool{l.base: true}
-	for address, n := l.base, 1; ; n++ {
-		if n > l.MaxPages {
+// oneByOne reads pages until one is the last.
+func (l *pager) oneByOne(ctx context.Context) error {
+	address, before := l.start(l.base), ""
+	seen := map[string]bool{address: true}
+	for page := 1; ; page++ {
+		if page > l.MaxPages {
 			return pagingError("the list has more than %d pages", l.MaxPages)
 		}
-		a, _, err := l.page(ctx, address)
+		a, n, err := l.page(ctx, address)
 		if err != nil {
 			return err
 		}
-		next, err := l.next(a, l.base, address)
-		if err != nil || next == "" {
+		if n > 0 && l.numbers() && a.body == before {
+			return pagingError("page %d is the page before again; does the legacy know parameter %q?", page, l.Param)
+		}
+		if address, err = l.after(a, n, page, address); err != nil || address == "" {
 			return err
 		}
-		if seen[next] {
-			return pagingError("page %d names a page that was read already", n)
+		if seen[address] {
+			return pagingError("page %d names a page that was read already", page)
 		}
-		seen[next] = true
-		address = next
+		seen[address], before = true, a.body
 	}
+}
+
+// after gives the address of the page after the current one, which is a with n
+// records; empty after the last.
+func (l *pager) after(a answer, n, page int, current string) (string, error) {
+	if !l.numbers() {
+		return l.next(a, l.base, current)
+	}
+	if last, err := l.last(a, n); err != nil || last {
+		return "", err
+	}
+	return l.address(l.base, page, l.records), nil
 }
 
 // next gives the address of the page after a, empty after the last.
@@ -124,16 +138,13 @@ func (p paging) next(a answer, first, current string) (string, error) {
 	return withParam(first, p.Param, v.Plain()), nil
 }
 
-// numbered reads pages whose addresses can be computed.
-func (l *pager) numbered(ctx context.Context) error {
-	first, n, err := l.page(ctx, l.address(l.base, 0, 0))
+// allAtOnce reads a list whose first page tells how long it is.
+func (l *pager) allAtOnce(ctx context.Context) error {
+	first, n, err := l.page(ctx, l.start(l.base))
 	if err != nil {
 		return err
 	}
-	if !l.tellsEnd() {
-		return l.untilEnd(ctx, first, n)
-	}
-	pages, err := l.pages(first, n)
+	pages, err := l.pageCount(first, n)
 	switch {
 	case err != nil:
 		return err
@@ -141,6 +152,14 @@ func (l *pager) numbered(ctx context.Context) error {
 		return pagingError("the list has %d pages, more than %d", pages, l.MaxPages)
 	}
 	return l.rest(ctx, first, pages)
+}
+
+// start gives the address of the first page, below that of the list.
+func (p paging) start(base string) string {
+	if p.numbers() {
+		return p.address(base, 0, 0)
+	}
+	return base
 }
 
 // address gives the address of a page by its index and the records before it.
@@ -176,9 +195,9 @@ func (p paging) told(a answer) (int, error) {
 // tellsRecords tells whether that length counts records, not pages.
 func (p paging) tellsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
-// pages gives the number of pages. A page has as many records as the first: a
+// pageCount gives the number of pages. A page has as many records as the first: a
 // legacy may send fewer than were asked for.
-func (l *pager) pages(first answer, size int) (int, error) {
+func (l *pager) pageCount(first answer, size int) (int, error) {
 	told, err := l.told(first)
 	switch {
 	case err != nil:
@@ -239,26 +258,6 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 		return pagingError("%d records were announced, %d came", length, l.records)
 	}
 	return nil
-}
-
-// untilEnd reads page after page until one is the last.
-func (l *pager) untilEnd(ctx context.Context, a answer, n int) error {
-	for page := 1; ; page++ {
-		last, err := l.last(a, n)
-		if err != nil || last {
-			return err
-		}
-		if page >= l.MaxPages {
-			return pagingError("the list has more than %d pages", l.MaxPages)
-		}
-		before := a.body
-		if a, n, err = l.page(ctx, l.address(l.base, page, l.records)); err != nil {
-			return err
-		}
-		if n > 0 && a.body == before {
-			return pagingError("page %d is the page before again; does the legacy know parameter %q?", page+1, l.Param)
-		}
-	}
 }
 
 // last tells whether no page follows one with n records.

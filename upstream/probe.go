@@ -86,7 +86,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 // probe makes the first request of a fetch and gives the body of its reply.
 func (f *fetcher) probe(ctx context.Context, address string, p *Probe) string {
 	pages := paging{f.plan.Paging}
-	address = pages.start(address)
+	address = pages.start(pages.sized(address))
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 	p.Request = &ProbeRequest{Method: http.MethodGet, URL: address, Headers: map[string]string{}}
@@ -121,15 +121,6 @@ func shown(name, value string) string {
 		return value
 	}
 	return hidden
-}
-
-// start gives the address of the first page.
-func (p paging) start(address string) string {
-	address = p.sized(address)
-	if p.numbers() {
-		address = p.address(address, 0, 0)
-	}
-	return address
 }
 
 // following says for a person where the list goes on, or why it cannot.

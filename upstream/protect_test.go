@@ -324,9 +324,31 @@ func TestAnAccountsPart(t *testing.T) {
 // newFixtureMetrics gives an endpoint's series without an endpoint.
 func newFixtureMetrics(t testing.TB) *metrics {
 	t.Helper()
-	s, err := newSeries(prometheus.NewRegistry())
+	m, err := newMetrics(prometheus.NewRegistry(), "buyer", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.of("buyer", nil)
+	return m
+}
+
+// A client that takes the place of another goes on with what is known of the
+// legacy, as long as the configuration leaves it as it is.
+func TestSuccessorKeepsTheBreaker(t *testing.T) {
+	f := newFixture(t, status(500), func(c *Config) { c.Breaker.MinRequests, c.Breaker.OpenFor = 1, time.Hour })
+	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	for _, tc := range []struct {
+		openFor time.Duration
+		state   string
+		gauge   float64
+	}{{time.Hour, "open", 2}, {2 * time.Hour, "closed", 0}} {
+		cfg := f.cfg
+		cfg.Breaker.OpenFor = tc.openFor
+		next, err := New(cfg, Options{Registerer: f.reg, Before: f.Client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.BreakerState("buyer") != tc.state || f.metric(t, "breaker_state", "buyer") != tc.gauge || !f.GoesOnIn(next) {
+			t.Errorf("%v: %s, the gauge says %v", tc.openFor, next.BreakerState("buyer"), f.metric(t, "breaker_state", "buyer"))
+		}
+	}
 }

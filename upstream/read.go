@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
@@ -35,11 +34,13 @@ func readBody(resp *http.Response, max int64) (string, error) {
 			return "", invalidReply("too_large", "the reply has more than %d bytes", max)
 		}
 	case "gzip", "x-gzip":
-		zip, err := gunzip(resp.Body)
-		if err != nil {
+		zip, err := gzip.NewReader(resp.Body)
+		switch {
+		case errors.Is(err, gzip.ErrHeader):
+			return "", invalidReply("encoding", "the reply is not gzip although it says so")
+		case err != nil:
 			return "", err
 		}
-		defer gzips.Put(zip)
 		from, size = zip, -1
 	default:
 		return "", invalidReply("encoding", "the reply is in a content coding that was not asked for")
@@ -117,19 +118,3 @@ func isCorrupt(err error) bool {
 	var bad flate.CorruptInputError
 	return errors.As(err, &bad)
 }
-
-// gunzip takes a decompressor from the pool. The caller puts it back.
-func gunzip(body io.Reader) (*gzip.Reader, error) {
-	zip := gzips.Get().(*gzip.Reader)
-	if err := zip.Reset(body); err != nil {
-		gzips.Put(zip)
-		if errors.Is(err, gzip.ErrHeader) {
-			return nil, invalidReply("encoding", "the reply is not gzip although it says so")
-		}
-		return nil, err
-	}
-	return zip, nil
-}
-
-// gzips holds memory between requests and nothing else.
-var gzips = sync.Pool{New: func() any { return new(gzip.Reader) }}

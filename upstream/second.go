@@ -11,18 +11,25 @@ import (
 // responses gets the responses of all inquiries of a list, where further requests
 // are needed for them. If one cannot be had the list cannot: an inquiry without its
 // responses would look unanswered.
-func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Reply) (err error) {
+func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Reply) error {
 	batches := r.Batches()
 	if len(batches) == 0 {
 		return nil
 	}
 	ctx, step := f.tracer.Start(ctx, "upstream.responses")
 	defer step.End()
-	defer func() {
-		if err != nil && step.Recording() {
-			fail(step, err)
-		}
-	}()
+	subs, err := f.batches(ctx, account, batches)
+	if err == nil {
+		err = r.AddResponses(subs)
+	}
+	if err != nil && step.Recording() {
+		fail(step, err)
+	}
+	return err
+}
+
+// batches gets the responses of all batches at the same time.
+func (f *fetcher) batches(ctx context.Context, account string, batches [][]string) ([]*mapping.Reply, error) {
 	subs := make([]*mapping.Reply, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.plan.Second.Concurrency)
@@ -33,10 +40,7 @@ func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Repl
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return r.AddResponses(subs)
+	return subs, group.Wait()
 }
 
 // batch gets the responses of some inquiries.

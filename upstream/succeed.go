@@ -8,31 +8,28 @@ func (c Config) connection() Config {
 	return Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
 }
 
-// succeed takes over from the client before what the configuration leaves as it
-// is: what is known of the legacy does not depend on how its replies are mapped.
+// succeed takes over from the client before what both endpoints share.
 func (c *Client) succeed(before *Client) {
 	c.bulkhead = before.bulkhead
-	if c.sharesConnections(before) {
+	if reflect.DeepEqual(c.cfg.connection(), before.cfg.connection()) {
 		c.http, c.creds = before.http, before.creds
-	}
-	same := c.cfg.BaseURL == before.cfg.BaseURL
-	for kind, e := range c.endpoints {
-		old := before.endpoints[kind]
-		if same && c.cfg.Breaker == before.cfg.Breaker {
-			e.breaker = old.breaker
-		}
-		if same && c.cfg.Retry == before.cfg.Retry {
-			e.budget = old.budget
-		}
-		if e.fingerprint == old.fingerprint {
-			e.drift = old.drift
-			e.uuids.Store(old.uuids.Load())
-		}
 	}
 }
 
-func (c *Client) sharesConnections(o *Client) bool {
-	return reflect.DeepEqual(c.cfg.connection(), o.cfg.connection())
+// succeed takes over from the endpoint before what the configuration leaves as it
+// is: what is known of the legacy does not depend on how its replies are mapped.
+func (e *endpoint) succeed(before *endpoint, now, old Config) {
+	same := now.BaseURL == old.BaseURL
+	if same && now.Breaker == old.Breaker {
+		e.breaker = before.breaker
+	}
+	if same && now.Retry == old.Retry {
+		e.budget = before.budget
+	}
+	if e.fingerprint == before.fingerprint {
+		e.drift = before.drift
+		e.uuids.Store(before.uuids.Load())
+	}
 }
 
 // GoesOnIn tells whether next uses the connections of c, which are not to be
