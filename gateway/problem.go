@@ -60,21 +60,21 @@ func problemOf(err error) problem {
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
-		return problem{Problem: v1.ProblemNotFound()}
+		return problem{Problem: v1.NotFound.Problem()}
 	case errors.Is(err, errMethodNotAllowed):
-		return problem{Problem: v1.ProblemMethodNotAllowed(), header: [2]string{"Allow", "GET, HEAD"}}
+		return problem{Problem: v1.MethodNotAllowed.Problem(), header: [2]string{"Allow", "GET, HEAD"}}
 	case errors.As(err, &parameter):
 		detail := "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
-		return problem{Problem: v1.ProblemInvalidParameter().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
+		return problem{Problem: v1.InvalidParameter.Problem().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
 	case errors.As(err, &limited):
-		return problem{Problem: v1.ProblemRateLimited(), header: retryAfter(limited.wait)}
+		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		return upstreamProblem(failure)
 	case errors.Is(err, auth.ErrUnavailable):
 		// Before the deadline, which may be why.
-		return problem{Problem: v1.ProblemAuthUnavailable(), header: retryAfter(authRetryAfter)}
+		return problem{Problem: v1.AuthUnavailable.Problem(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{Problem: v1.ProblemUpstreamTimeout()}
+		return problem{Problem: v1.UpstreamTimeout.Problem()}
 	}
 	return authProblem(err)
 }
@@ -83,37 +83,37 @@ func authProblem(err error) problem {
 	var attempts *auth.TooManyAttempts
 	switch {
 	case errors.As(err, &attempts):
-		return problem{Problem: v1.ProblemRateLimited(), header: retryAfter(attempts.RetryAfter)}
+		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
-		return problem{Problem: v1.ProblemMissingAPIKey(), header: challenge("")}
+		return problem{Problem: v1.MissingAPIKey.Problem(), header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):
-		return problem{Problem: v1.ProblemInvalidRequest(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
+		return problem{Problem: v1.InvalidRequest.Problem(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
 	case errors.Is(err, auth.ErrInvalidKey):
-		return problem{Problem: v1.ProblemInvalidAPIKey(), header: challenge(`, error="invalid_token"`)}
+		return problem{Problem: v1.InvalidAPIKey.Problem(), header: challenge(`, error="invalid_token"`)}
 	case errors.Is(err, auth.ErrWrongKind):
-		return problem{Problem: v1.ProblemWrongKeyKind()}
+		return problem{Problem: v1.WrongKeyKind.Problem()}
 	case errors.Is(err, auth.ErrInsufficientScope):
-		return problem{Problem: v1.ProblemInsufficientScope(), header: challenge(`, error="insufficient_scope", scope="` + auth.ScopeInquiriesRead + `"`)}
+		return problem{Problem: v1.InsufficientScope.Problem(), header: challenge(`, error="insufficient_scope", scope="` + auth.ScopeInquiriesRead + `"`)}
 	case errors.Is(err, auth.ErrAccessRequired):
-		return problem{Problem: v1.ProblemAPIAccessRequired()}
+		return problem{Problem: v1.APIAccessRequired.Problem()}
 	}
-	return problem{Problem: v1.ProblemInternalError()}
+	return problem{Problem: v1.InternalError.Problem()}
 }
 
 func upstreamProblem(e *upstream.Error) problem {
 	switch e.Failure {
 	case upstream.FailureTimeout:
-		return problem{Problem: v1.ProblemUpstreamTimeout()}
+		return problem{Problem: v1.UpstreamTimeout.Problem()}
 	case upstream.FailureUnavailable:
-		return problem{Problem: v1.ProblemUpstreamUnavailable(), header: retryAfter(e.RetryAfter)}
+		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.RetryAfter)}
 	case upstream.FailureInvalid:
-		return problem{Problem: v1.ProblemUpstreamInvalidResponse()}
+		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
 	case upstream.FailureUpstream:
 		if e.Reason != upstream.ReasonInternal {
-			return problem{Problem: v1.ProblemUpstreamError()}
+			return problem{Problem: v1.UpstreamError.Problem()}
 		}
 	}
-	return problem{Problem: v1.ProblemInternalError()}
+	return problem{Problem: v1.InternalError.Problem()}
 }
 
 // challenge is the WWW-Authenticate of RFC 6750; params say what was wrong with

@@ -46,8 +46,8 @@ func newAsset(file string, stored []byte) asset {
 	return a
 }
 
-// decompress is for what is embedded, which a test reads whole: that it cannot
-// be read means a broken binary.
+// decompress is for what is embedded, which a test reads whole: an error means a
+// broken binary.
 func decompress(stored []byte) []byte {
 	r, err := gzip.NewReader(bytes.NewReader(stored))
 	if err != nil {
@@ -78,27 +78,24 @@ func contentType(file string) string {
 	return "text/plain; charset=utf-8"
 }
 
-// serve answers GET and HEAD, conditional and range requests included. The
-// ETag differs between the encodings because it is a strong one.
+// serve answers GET and HEAD, conditional and range requests included. The ETag
+// differs between the encodings because it is a strong one.
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
+	h, etag, body := w.Header(), a.etag, a.gzipped
 	h.Set("Content-Type", a.contentType)
 	h.Set("Cache-Control", a.cacheControl)
-	if a.gzipped == nil {
-		h.Set("ETag", `"`+a.etag+`"`)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.identity()))
-		return
+	if body != nil {
+		h.Set("Vary", "Accept-Encoding")
 	}
-	h.Set("Vary", "Accept-Encoding")
-	if !acceptsGzip(r.Header.Values("Accept-Encoding")) {
-		h.Set("ETag", `"`+a.etag+`"`)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.identity()))
-		return
+	if body != nil && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		etag += "-gzip"
+		h.Set("Content-Encoding", "gzip")
+		h.Set("Content-Length", fmt.Sprint(len(body))) // http.ServeContent leaves it out beside an encoding
+	} else {
+		body = a.identity()
 	}
-	h.Set("ETag", `"`+a.etag+`-gzip"`)
-	h.Set("Content-Encoding", "gzip")
-	h.Set("Content-Length", fmt.Sprint(len(a.gzipped)))
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.gzipped))
+	h.Set("ETag", `"`+etag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
 // acceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3): gzip by name

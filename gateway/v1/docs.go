@@ -67,7 +67,7 @@ func Docs() http.Handler {
 		name, _ := strings.CutPrefix(r.URL.Path, "/docs/")
 		a, ok := site[name]
 		if !ok {
-			writeProblem(w, r, ProblemNotFound())
+			writeProblem(w, r, NotFound.Problem())
 			return
 		}
 		a.serve(w, r)
@@ -88,7 +88,7 @@ func OpenAPI() http.Handler {
 		}
 		a, ok := documents[r.URL.Path]
 		if !ok {
-			writeProblem(w, r, ProblemNotFound())
+			writeProblem(w, r, NotFound.Problem())
 			return
 		}
 		a.cacheControl = cacheChecked
@@ -110,7 +110,7 @@ func readOnly(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	writeProblem(w, r, ProblemMethodNotAllowed())
+	writeProblem(w, r, MethodNotAllowed.Problem())
 	return false
 }
 

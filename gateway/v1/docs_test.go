@@ -121,13 +121,13 @@ func TestDocsErrorsAreTheEnvelope(t *testing.T) {
 		method, target string
 		want           Problem
 	}{
-		{Docs(), "GET", "/docs/nothing", ProblemNotFound()},
-		{Docs(), "GET", "/docs/docs/index.html", ProblemNotFound()},
-		{Docs(), "GET", "/docs/..%2fopenapi.yaml", ProblemNotFound()},
-		{Docs(), "GET", "/docsx", ProblemNotFound()},
-		{Docs(), "POST", "/docs/", ProblemMethodNotAllowed()},
-		{OpenAPI(), "GET", "/openapi.xml", ProblemNotFound()},
-		{OpenAPI(), "DELETE", "/openapi.json", ProblemMethodNotAllowed()},
+		{Docs(), "GET", "/docs/nothing", NotFound.Problem()},
+		{Docs(), "GET", "/docs/docs/index.html", NotFound.Problem()},
+		{Docs(), "GET", "/docs/..%2fopenapi.yaml", NotFound.Problem()},
+		{Docs(), "GET", "/docsx", NotFound.Problem()},
+		{Docs(), "POST", "/docs/", MethodNotAllowed.Problem()},
+		{OpenAPI(), "GET", "/openapi.xml", NotFound.Problem()},
+		{OpenAPI(), "DELETE", "/openapi.json", MethodNotAllowed.Problem()},
 	} {
 		t.Run(c.method+" "+c.target, func(t *testing.T) {
 			res := get(c.handler, c.method, c.target)

@@ -29,7 +29,7 @@ func TestErrorsEqualEncodingJSON(t *testing.T) {
 }
 
 func TestEmptySourceIsLeftOut(t *testing.T) {
-	e := ProblemInternalError().Occurrence("r1")
+	e := InternalError.Problem().Occurrence("r1")
 	bare := string(AppendErrors(nil, e))
 	e.Source = &Source{}
 	if got := string(AppendErrors(nil, e)); got != bare {
@@ -59,10 +59,10 @@ func TestProblemsAreWhole(t *testing.T) {
 
 func TestProblemsCannotBeChanged(t *testing.T) {
 	Problems()[0].Code = "changed"
-	if got := Problems()[0]; got != ProblemInvalidRequest() {
+	if got := Problems()[0]; got != InvalidRequest.Problem() {
 		t.Errorf("got %+v", got)
 	}
-	if p := ProblemNotFound().WithDetail("Look elsewhere."); p.Detail != "Look elsewhere." || p.Code != ProblemNotFound().Code || ProblemNotFound().Detail == p.Detail {
+	if p := NotFound.Problem().WithDetail("Look elsewhere."); p.Detail != "Look elsewhere." || p.Code != NotFound.Problem().Code || NotFound.Problem().Detail == p.Detail {
 		t.Errorf("got %+v", p)
 	}
 }

@@ -79,7 +79,7 @@ func TestAppendKeepsWhatIsThere(t *testing.T) {
 	for name, render := range map[string]func([]byte) []byte{
 		"buyer":  func(dst []byte) []byte { return AppendBuyer(dst, list) },
 		"seller": func(dst []byte) []byte { return AppendSeller(dst, list) },
-		"errors": func(dst []byte) []byte { return AppendErrors(dst, ProblemNotFound().Occurrence("r1")) },
+		"errors": func(dst []byte) []byte { return AppendErrors(dst, NotFound.Problem().Occurrence("r1")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := render([]byte("before"))
@@ -144,9 +144,9 @@ func goldenList() []upstream.Inquiry {
 }
 
 func goldenErrors() []Error {
-	first := ProblemInvalidParameter().Occurrence("req-1")
+	first := InvalidParameter.Problem().Occurrence("req-1")
 	first.Source = &Source{Parameter: "status"}
-	return []Error{first, ProblemMissingAPIKey().Occurrence("req-1")}
+	return []Error{first, MissingAPIKey.Problem().Occurrence("req-1")}
 }
 
 func TestRenderingAllocatesOnlyItsBuffer(t *testing.T) {

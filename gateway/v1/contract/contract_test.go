@@ -94,20 +94,20 @@ func failure(p v1.Problem) reply {
 	r.body = string(v1.AppendErrors(nil, p.Occurrence("req-1")))
 	const realm = `Bearer realm="inquiries"`
 	switch p {
-	case v1.ProblemMissingAPIKey():
+	case v1.MissingAPIKey.Problem():
 		r.header.Set("WWW-Authenticate", realm)
-	case v1.ProblemInvalidAPIKey():
+	case v1.InvalidAPIKey.Problem():
 		r.header.Set("WWW-Authenticate", realm+`, error="invalid_token"`)
-	case v1.ProblemInvalidRequest():
+	case v1.InvalidRequest.Problem():
 		r.header.Set("WWW-Authenticate", realm+`, error="invalid_request"`)
-	case v1.ProblemInsufficientScope():
+	case v1.InsufficientScope.Problem():
 		r.header.Set("WWW-Authenticate", realm+`, error="insufficient_scope", scope="inquiries:read"`)
-	case v1.ProblemNotFound():
+	case v1.NotFound.Problem():
 		r.target = "/api/v2"
-	case v1.ProblemMethodNotAllowed():
+	case v1.MethodNotAllowed.Problem():
 		r.method = "POST"
 		r.header.Set("Allow", "GET, HEAD")
-	case v1.ProblemRateLimited():
+	case v1.RateLimited.Problem():
 		r.header.Set("RateLimit", `"default";r=0;t=3`)
 		r.header.Set("RateLimit-Policy", `"default";q=100;w=60`)
 	}
@@ -133,7 +133,7 @@ func TestGoodReplies(t *testing.T) {
 	empty.body = string(v1.AppendBuyer(nil, nil))
 	head := list()
 	head.method, head.body = "HEAD", ""
-	headError := failure(v1.ProblemAuthUnavailable())
+	headError := failure(v1.AuthUnavailable.Problem())
 	headError.method, headError.body = "HEAD", ""
 	unchanged := list()
 	unchanged.status, unchanged.body = 304, ""
@@ -185,7 +185,7 @@ func TestCheckPutsTheBodyBack(t *testing.T) {
 func TestUnseenShrinks(t *testing.T) {
 	c := newChecker(t)
 	before := len(c.Unseen())
-	if err := failure(v1.ProblemInternalError()).check(c); err != nil {
+	if err := failure(v1.InternalError.Problem()).check(c); err != nil {
 		t.Fatal(err)
 	}
 	if after := c.Unseen(); len(after) != before-1 || slices.Contains(after, Code{500, "internal_error"}) {
