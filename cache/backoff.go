@@ -68,8 +68,8 @@ func (b *backoff) failing(i kindIndex, k Key) bool {
 }
 
 // due tells whether a stale entry of k may be refreshed now. While the endpoint
-// fails it lets one refresh through per round.
-func (b *backoff) due(i kindIndex, k Key, now time.Time) bool {
+// fails it lets one refresh through per round: who takes it must begin it.
+func (b *backoff) due(i kindIndex, k Key, now time.Time, take bool) bool {
 	if a, ok := b.keys.GetIfPresent(k); ok && now.Before(a.next) {
 		return false
 	}
@@ -82,7 +82,9 @@ func (b *backoff) due(i kindIndex, k Key, now time.Time) bool {
 	if now.Before(kb.next) {
 		return false
 	}
-	kb.next, kb.probing = now.Add(delay(kb.failures, endpointMost)), true
+	if take {
+		kb.next, kb.probing = now.Add(delay(kb.failures, endpointMost)), true
+	}
 	return true
 }
 

@@ -56,6 +56,7 @@ type origin struct {
 	answeredAt  time.Time
 	stamp       int64 // answeredAt on the clock of Redis; 0: on this node's
 	tag         tag
+	sum         [sumSize]byte // of the body
 }
 
 // parts are what comes first in the encoded form.
@@ -111,13 +112,12 @@ func decode(raw []byte) (*Entry, error) {
 	o.stamp = int64(r.uint64())
 	o.answeredAt = time.Unix(0, o.stamp)
 	o.tag = tag{r.uint64(), r.uint64()}
-	var sum [sumSize]byte
-	copy(sum[:], r.take(sumSize))
+	copy(o.sum[:], r.take(sumSize))
 	body := r.prefixed(len(raw))
 	if r.bad || len(r.rest) != 0 {
 		return nil, errTruncated
 	}
-	return newEntry(o, sum, body, cap(raw)), nil
+	return newEntry(o, body, cap(raw)), nil
 }
 
 // reader takes fields off the front of an encoded entry. After the first field

@@ -57,7 +57,7 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 
 // reweigh counts what an entry of the in-process tier has grown by.
 func (l *Lists) reweigh(e *Entry) {
-	l.local.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+	l.tier.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old == e {
 			return e, otter.WriteOp
 		}

@@ -72,8 +72,8 @@ func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
 		return Content{Body: []byte(strings.Repeat("inquiry ", 10_000))}, nil
 	}}.start(t)
 	e := mustGet(t, l, aKey).Entry
-	l.local.CleanUp()
-	before := l.local.WeightedSize()
+	l.tier.CleanUp()
+	before := l.tier.WeightedSize()
 	var all sync.Map
 	var wg sync.WaitGroup
 	for range 50 {
@@ -82,8 +82,8 @@ func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
 	wg.Wait()
 	n := 0
 	all.Range(func(any, any) bool { n++; return true })
-	l.local.CleanUp()
-	grown := l.local.WeightedSize() - before
+	l.tier.CleanUp()
+	grown := l.tier.WeightedSize() - before
 	if size := len(l.Coded(e, Gzip).Body); n != 1 || grown != uint64(size) {
 		t.Errorf("%d variants, the tier grew by %d bytes for one of %d", n, grown, size)
 	}

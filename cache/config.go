@@ -161,9 +161,10 @@ func (c Config) LabKinds() []ttllab.Kind {
 		config KindConfig
 	}{{KindBuyer, c.Buyer}, {KindSeller, c.Seller}} {
 		base := k.config.terms()
-		kinds = append(kinds, ttllab.Kind{Name: k.name, Policy: base.lab(c.Jitter)})
+		kinds = append(kinds, ttllab.Kind{Name: k.name, Kind: k.name, Policy: base.lab(c.Jitter)})
 		for _, status := range slices.Sorted(maps.Keys(k.config.ByStatus)) {
-			kinds = append(kinds, ttllab.Kind{Name: LabKind(k.name, status), Policy: k.config.ByStatus[status].over(base).lab(c.Jitter)})
+			policy := k.config.ByStatus[status].over(base).lab(c.Jitter)
+			kinds = append(kinds, ttllab.Kind{Name: LabKind(k.name, status), Kind: k.name, Status: status, Policy: policy})
 		}
 	}
 	return kinds

@@ -6,6 +6,59 @@ import (
 	"time"
 )
 
+// Mapping is what a cache is told of how the lists of one kind are made. The zero
+// value is one mapping for ever, where the legacy is asked for each list by itself.
+type Mapping struct {
+	// Fingerprint names the mapping: a list mapped in another way is another list.
+	Fingerprint string
+	// Status and InquiryType say by which values of the two filters the legacy is
+	// asked.
+	Status, InquiryType Filter
+}
+
+// Filter says what becomes of the values of one filter. It must not change once a
+// cache has it.
+type Filter struct {
+	Values map[string]Asked
+	Other  Asked // every value that is not in Values
+}
+
+// Asked is what becomes of one value of a filter.
+type Asked uint8
+
+// What becomes of a value.
+const (
+	AskedFor     Asked = iota // the legacy is asked for the records that have it
+	SelectedHere              // the legacy is asked without it, and its records are selected here
+	NoRecord                  // no record can have it: the list is empty, and nobody is asked
+)
+
+func (f *Filter) of(value string) Asked {
+	if value == "" {
+		return AskedFor
+	}
+	if a, ok := f.Values[value]; ok {
+		return a
+	}
+	return f.Other
+}
+
+// base is the key of the list that k's is selected from: k without the filters that
+// the legacy is not sent.
+func (m *Mapping) base(k Key) (base Key, impossible bool) {
+	status, inquiryType := m.Status.of(k.Status), m.InquiryType.of(k.InquiryType)
+	if status == NoRecord || inquiryType == NoRecord {
+		return k, true
+	}
+	if status == SelectedHere {
+		k.Status = ""
+	}
+	if inquiryType == SelectedHere {
+		k.InquiryType = ""
+	}
+	return k, false
+}
+
 // Derivation makes lists out of other lists. Where the legacy is not sent a
 // filter, all values of that filter are one list to it: the base is fetched and
 // kept in both tiers, and the others are selected from it in the process. A
@@ -13,10 +66,6 @@ import (
 // the in-process tier only, and not if it is empty: a caller who tries values
 // must not push out lists that somebody needs.
 type Derivation struct {
-	// Base gives the key of the list that k's is selected from: k itself, or k
-	// without the filters that the legacy is not sent. impossible: no record can
-	// have the filter values. Nil: each key is its own base.
-	Base func(k Key) (base Key, impossible bool)
 	// Select takes the records of k's list out of a finished body, which it must
 	// not change or keep. On an error the list is asked for by its own key.
 	Select func(k Key, body []byte) ([]byte, error)
@@ -24,45 +73,20 @@ type Derivation struct {
 	Empty []byte
 }
 
-func (d Derivation) base(k Key) (base Key, impossible bool) {
-	if d.Base == nil || k.Status == "" && k.InquiryType == "" {
-		return k, false
-	}
-	if base, impossible = d.Base(k); base.Kind != k.Kind || base.Account != k.Account {
-		return k, impossible // never out of somebody else's list
-	}
-	return base, impossible
-}
+// sameMoment is by how much the clocks that an answer's age is counted by may
+// differ between the copy in the process and the one in Redis.
+const sameMoment = time.Millisecond
 
-// query is one look-up.
-type query struct {
-	kind kindIndex
-	key  Key    // of the list that is wanted
-	base Key    // that the legacy is asked by; the same unless the list is derived
-	have *Entry // of the base, in the in-process tier; may be nil
-}
-
-func (q query) derived() bool { return q.base != q.key }
-
-// terms are the times that govern the wanted list, whatever its base's are.
-func (l *Lists) terms(q query) terms { return l.policy.Load().of(q.kind, q.key.Status) }
-
-// judge compares an entry of the wanted list, or of its base, with the policy of
-// the wanted list.
-func (l *Lists) judge(q query, e *Entry, now time.Time) verdict {
-	p := l.policy.Load()
-	return p.judgeBy(p.of(q.kind, q.key.Status), e, now)
-}
-
-// get finds the list or its base, and selects the one from the other.
-func (l *Lists) get(ctx context.Context, q query) (Result, error) {
-	r, err := l.find(ctx, q)
+// loadOrDerive loads the list or its base, and selects the one from the other.
+func (l *Lists) loadOrDerive(ctx context.Context, q *query) (Result, error) {
+	r, err := l.load(ctx, q)
 	if err != nil || r.Entry.key() == q.key {
 		return r, err
 	}
 	e, kept, err := l.derive(q, r.Entry)
 	if err != nil {
-		return l.find(ctx, query{kind: q.kind, key: q.key, base: q.key})
+		q.base = q.key
+		return l.load(ctx, q)
 	}
 	r.Entry, r.Stored = e, r.Stored || kept && r.Tier == ""
 	return r, nil
@@ -70,8 +94,8 @@ func (l *Lists) get(ctx context.Context, q query) (Result, error) {
 
 // derive makes the wanted list out of its base. kept: it is in the in-process
 // tier now.
-func (l *Lists) derive(q query, base *Entry) (e *Entry, kept bool, err error) {
-	if d, ok := l.local.GetEntryQuietly(q.key); ok && d.Value.belongsTo(q.key, base.fingerprint) && d.Value.sameFill(base) {
+func (l *Lists) derive(q *query, base *Entry) (e *Entry, kept bool, err error) {
+	if d, ok := l.tier.GetEntryQuietly(q.key); ok && d.Value.belongsTo(q.key, base.fingerprint) && d.Value.sameFill(base) {
 		return d.Value, true, nil // by somebody who waited for the same base
 	}
 	body, err := l.opts.Derivation.Select(q.key, base.Identity.Body)
@@ -81,9 +105,11 @@ func (l *Lists) derive(q query, base *Entry) (e *Entry, kept bool, err error) {
 		return nil, false, err
 	}
 	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()
-	e = newEntry(origin{key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag}, bodySum(body), body, cap(body))
-	e.spread, e.cell, e.suspectEpoch, e.name = base.spread, base.cell, base.suspectEpoch, base.name
-	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > l.policy.Load().maxEntry || l.terms(q).lifetime() <= 0 {
+	e = newEntry(origin{
+		key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag, sum: bodySum(q.kind, body),
+	}, body, cap(body))
+	e.spread, e.cell, e.suspectEpoch, e.labHash = base.spread, base.cell, base.suspectEpoch, base.labHash
+	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > q.policy.maxEntry || q.terms.lifetime() <= 0 {
 		return e, false, nil
 	}
 	l.keep(e)
@@ -99,8 +125,9 @@ func (e *Entry) sameFill(base *Entry) bool {
 
 // impossible answers for a list that can have no records. It asks nobody, is kept
 // nowhere, and is no look-up by which a policy could be judged.
-func (l *Lists) impossible(i kindIndex, k Key) Result {
-	l.metrics.derived.WithLabelValues(kindNames[i], derivedImpossible).Inc()
+func (l *Lists) impossible(q *query) Result {
+	l.metrics.derived.WithLabelValues(kindNames[q.kind], derivedImpossible).Inc()
 	body := l.opts.Derivation.Empty
-	return Result{Outcome: Impossible, Entry: newEntry(origin{key: k, answeredAt: l.opts.Now()}, bodySum(body), body, len(body))}
+	o := origin{key: q.key, answeredAt: l.opts.Now(), sum: bodySum(q.kind, body)}
+	return Result{Outcome: Impossible, Entry: newEntry(o, body, len(body))}
 }

@@ -15,20 +15,15 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-// byGateway is a derivation where nothing but the status "sent" is sent to the
-// legacy, and "never" is a status that no record can have. A list has the records
-// that its name says, see lines.
-var byGateway = Derivation{
-	Base: func(k Key) (Key, bool) {
-		if k.Status == "never" {
-			return k, true
-		}
-		k.InquiryType = ""
-		if k.Status != "sent" {
-			k.Status = ""
-		}
-		return k, false
-	},
+// byGateway is a mapping where nothing but the status "sent" is sent to the legacy,
+// and "never" is a status that no record can have.
+var byGateway = map[string]Mapping{KindBuyer: {
+	Status:      Filter{Values: map[string]Asked{"never": NoRecord, "sent": AskedFor}, Other: SelectedHere},
+	InquiryType: Filter{Other: SelectedHere},
+}}
+
+// byLines selects from a list that has the records that its name says, see lines.
+var byLines = Derivation{
 	Select: func(k Key, body []byte) ([]byte, error) {
 		var out []byte
 		for line := range bytes.Lines(body) {
@@ -61,15 +56,8 @@ func (g *legacy) lines(ctx context.Context, k Key) (Content, error) {
 
 func startDerived(t testing.TB, s setup) *Lists {
 	t.Helper()
-	if s.cfg.Local.MaxBytes == 0 {
-		s.cfg = testConfig()
-	}
-	l, err := New(s.cfg, Options{Fill: s.fill, Redis: s.redis, Now: s.now, Registerer: s.reg, Derivation: byGateway})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeLists(t, l) })
-	return l
+	s.mappings, s.derivation, s.redisTime = byGateway, byLines, true
+	return s.start(t)
 }
 
 func acmes(status string) Key { return Key{Kind: KindBuyer, Account: "acme", Status: status} }
@@ -101,8 +89,8 @@ func TestAFilteredListIsSelectedFromItsBase(t *testing.T) {
 	if n := g.calls.Load(); n != 1 {
 		t.Errorf("%d requests to the legacy, want 1", n)
 	}
-	l.local.CleanUp()
-	if n := l.local.EstimatedSize(); n != 3 {
+	l.tier.CleanUp()
+	if n := l.tier.EstimatedSize(); n != 3 {
 		t.Errorf("%d lists in the process, want the base and two selections", n)
 	}
 	// A filter that the legacy is sent makes another base.
@@ -122,8 +110,8 @@ func TestAnImpossibleListAsksNobody(t *testing.T) {
 			t.Fatalf("%s %+v", r.Outcome, r)
 		}
 	}
-	if n := g.calls.Load(); n != 0 || l.local.EstimatedSize() != 0 || len(l.flights) != 0 {
-		t.Errorf("%d requests, %d lists kept", n, l.local.EstimatedSize())
+	if n := g.calls.Load(); n != 0 || l.tier.EstimatedSize() != 0 || len(l.flights) != 0 {
+		t.Errorf("%d requests, %d lists kept", n, l.tier.EstimatedSize())
 	}
 	if n := counter(t, l.metrics.derived.WithLabelValues(KindBuyer, derivedImpossible)); n != 3 {
 		t.Errorf("%v counted, want 3", n)
@@ -204,7 +192,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 		t.Errorf("%d requests, want 2 and one that failed", n)
 	}
 	// The base is gone from the process: what was selected from it still stands in.
-	l.local.Invalidate(acmes(""))
+	l.tier.Invalidate(acmes(""))
 	if r := mustGet(t, l, pending); r.Outcome != StaleError || body(r) != "pending of acme #2\n" {
 		t.Errorf("%s: %q without the base", r.Outcome, body(r))
 	}
@@ -248,15 +236,6 @@ func TestAListThatCannotBeSelectedIsAskedForByItself(t *testing.T) {
 	}
 	if n := counter(t, l.metrics.derived.WithLabelValues(KindBuyer, derivedFailed)); n != 1 {
 		t.Errorf("%v counted, want 1", n)
-	}
-}
-
-// Another account's list is never a base, whatever the mapping says.
-func TestABaseIsOfTheSameAccount(t *testing.T) {
-	foreign := byGateway
-	foreign.Base = func(k Key) (Key, bool) { k.Account, k.Status = "globex", ""; return k, false }
-	if base, _ := foreign.base(acmes("pending")); base != acmes("pending") {
-		t.Errorf("the base is %+v", base)
 	}
 }
 
@@ -316,7 +295,7 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	}
 	c.Add(2 * time.Second)
 	settled(second)
-	second.local.InvalidateAll()
+	second.tier.InvalidateAll()
 	if r := mustGet(t, second, acmes("pending")); r.Outcome != Miss || body(r) != "pending of acme #2\n" { // Redis' base is too old for it
 		t.Errorf("the other node: %s from %q: %q", r.Outcome, r.Tier, body(r))
 	}

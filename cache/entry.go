@@ -1,11 +1,12 @@
 package cache
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Entry is one finished list, shared by all readers: nothing reachable from it
@@ -22,7 +23,7 @@ type Entry struct {
 	tag          tag       // epochs when the fill began
 	cell         *cell     // the account's epoch in this process
 	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
-	name         uint64    // of the list, by the observer
+	labHash      uint64    // of the list, by the TTL lab
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
@@ -45,20 +46,20 @@ const entryOverhead = 900
 
 // newEntry builds an entry over a body, which must not be changed afterwards and
 // lies in held bytes of memory. It copies the key.
-func newEntry(o origin, sum [sumSize]byte, body []byte, held int) *Entry {
+func newEntry(o origin, body []byte, held int) *Entry {
 	if o.stamp == 0 {
 		o.stamp = o.answeredAt.UnixNano()
 	}
 	e := &Entry{
 		Kind: o.key.Kind, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
-		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: sum, held: held,
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held,
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries
 	}
 	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + etagSize + 20)
 	e.Account, e.Status, e.InquiryType = text.add(o.key.Account), text.add(o.key.Status), text.add(o.key.InquiryType)
-	e.values = [2]string{text.add(etagOf(sum)), text.add(strconv.Itoa(len(body)))}
+	e.values = [2]string{text.add(etagOf(o.sum)), text.add(strconv.Itoa(len(body)))}
 	e.ETag = e.values[:1:1]
 	e.Identity = Variant{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
 	return e
@@ -113,10 +114,12 @@ func (e *Entry) newerThan(o *Entry) bool {
 
 const sumSize = 16
 
-// bodySum is the part of SHA-256 that goes into the ETag.
-func bodySum(body []byte) [sumSize]byte {
-	sum := sha256.Sum256(body)
-	return [sumSize]byte(sum[:sumSize])
+// bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
+// every node. A weak validator over bytes that we made needs no more than a good
+// hash of 128 bits. It is only compared with what the same caller was sent before,
+// and who could find two lists with one hash would have a caller keep the older one.
+func bodySum(i kindIndex, body []byte) [sumSize]byte {
+	return xxh3.Hash128Seed(body, uint64(i)+1).Bytes()
 }
 
 // etagSize is how long every entity tag is, in bytes.

@@ -32,7 +32,7 @@ func TestAnEntryUnderAForeignKeyIsRefusedCountedAndFilledAgain(t *testing.T) {
 	g := &legacy{clock: c}
 	l := setup{fill: g.fill, now: c.Now}.start(t)
 	other := mustGet(t, l, Key{Kind: KindBuyer, Account: "globex", Status: "pending"}).Entry
-	l.local.Set(aKey, other) // as a bug would
+	l.tier.Set(aKey, other) // as a bug would
 	if _, ok := l.Lookup(aKey); ok {
 		t.Fatal("another account's list came out of Lookup")
 	}
@@ -59,7 +59,7 @@ func TestALateAnswerDoesNotReplaceANewerOne(t *testing.T) {
 func TestAnotherMappingIsAnotherList(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	mapping := "v1"
-	mappings := func() Fills { return Fills{Mappings: map[string]string{KindBuyer: mapping}} }
+	mappings := func() Fills { return Fills{Mappings: map[string]Mapping{KindBuyer: {Fingerprint: mapping}}} }
 	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key) (Content, error) {
 		c, err := g.fill(ctx, k)
 		c.Fingerprint = mapping
@@ -151,7 +151,7 @@ func BenchmarkBuild(b *testing.B) {
 		content := Content{Body: []byte(list.String())}
 		l := setup{fill: (&legacy{}).fill}.start(b)
 		for name, step := range map[string]func(){
-			"entry": func() { l.build(&flight{key: aKey}, origin{key: aKey}, content) },
+			"entry": func() { l.build(&flight{key: aKey}, tag{}, content) },
 			"gzip":  func() { l.comp.variant(content.Body, Gzip) },
 			"zstd":  func() { l.comp.variant(content.Body, Zstd) },
 		} {

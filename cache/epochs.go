@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"weak"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // epochs knows which purges this node has heard of. A purge raises the epoch of
@@ -22,6 +24,12 @@ type epochs struct {
 	// accounts finds an account's cell while an entry or a flight holds it, so
 	// the map is never larger than the tier.
 	accounts map[string]weak.Pointer[cell]
+	// synced, last and lost are what this node knows of the fleet's purges, which are
+	// numbered: whether it has polled, the number of the last one that it has heard
+	// of or polled, and whether Redis has forgotten some and was not given them back yet.
+	synced bool
+	last   uint64
+	lost   bool
 	// recent are the accounts that were purged last, oldest first. Their cells
 	// stay, so that a list of before is refused even if Redis, having lost the
 	// purge, brings it back.
@@ -66,13 +74,6 @@ func (e *epochs) forget(account string) {
 	if e.accounts[account].Value() == nil {
 		delete(e.accounts, account)
 	}
-}
-
-// known returns the cell of an account if anything in this process depends on it.
-func (e *epochs) known(account string) *cell {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.accounts[account].Value()
 }
 
 // remember keeps the cell of a purged account; an empty account is a kind's, which
@@ -139,4 +140,40 @@ func (e *epochs) confirmed(x *Entry) bool {
 // tag is what a fill that begins now belongs to.
 func (e *epochs) tag(i kindIndex, c *cell) tag {
 	return tag{kind: e.kinds[i].epoch.Load(), account: c.epoch.Load()}
+}
+
+// suspectAll makes the epochs of all accounts suspect: a purge may have been missed.
+func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }
+
+// heard takes a purge that Redis has told of; if others came before it, they were
+// missed.
+func (e *epochs) heard(n redistier.Notice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.synced && n.Before != e.last && n.Seq != e.last { // the latter: polled already
+		e.suspectAll()
+		e.lost = e.lost || n.Before < e.last && n.Seq > e.last
+	}
+	e.last = max(e.last, n.Seq)
+}
+
+// polled takes the number of the last purge. If it is not the one heard of, purges
+// were missed.
+func (e *epochs) polled(seq uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.synced || seq != e.last {
+		e.suspectAll()
+	}
+	e.lost = e.lost || seq < e.last
+	e.synced, e.last = true, seq
+}
+
+// setLost notes whether Redis has forgotten purges, and returns what was noted
+// before.
+func (e *epochs) setLost(lost bool) (before bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before, e.lost = e.lost, lost
+	return before
 }

@@ -40,50 +40,44 @@ type Explanation struct {
 // Explain looks like Get, but changes nothing, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
 func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
-	i, ok := indexOf(k.Kind)
+	q, ok := l.query(k)
 	if !ok {
 		return Explanation{}, ErrUnknownKind
 	}
-	base, impossible := l.opts.Derivation.base(k)
-	f := &flight{key: base, kind: i, fingerprint: l.fingerprint(i)}
-	f.cell = l.epochs.of(redistier.Hash(k.Account))
-	x := Explanation{Key: k, Base: base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load()}
-	for _, key := range [...]Key{base, k} {
-		e, ok := l.local.GetEntryQuietly(key)
-		if ok && e.Value.belongsTo(key, f.fingerprint) && l.epochs.current(i, e.Value) && !f.best.newerThan(e.Value) {
+	var impossible bool
+	q.base, impossible = q.mapping().base(k)
+	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.epochs.of(redistier.Hash(k.Account))}
+	tag := l.epochs.tag(q.kind, f.cell)
+	x := Explanation{
+		Key: k, Base: q.base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load(),
+		Policy: q.policy.source(q.kind, k.Status), PolicyTTL: q.terms.ttl, WhileRefresh: q.terms.swr, IfError: q.terms.sie,
+		KindEpoch: tag.kind, AccountEpoch: tag.account,
+		Failing: l.backoff.failing(q.kind, q.base), RetryAt: l.backoff.retryAt(q.base),
+	}
+	for _, key := range [...]Key{q.base, k} {
+		e, ok := l.tier.GetEntryQuietly(key)
+		if ok && e.Value.belongsTo(key, f.fingerprint) && l.epochs.current(q.kind, e.Value) && !f.best.newerThan(e.Value) {
 			f.best, x.Tier = e.Value, TierLocal
 		}
 	}
+	l.mu.Lock()
+	_, x.InFlight = l.flights[q.base]
+	l.mu.Unlock()
 	if !impossible {
 		l.explainRedis(ctx, f, &x)
 	}
-	p := l.policy.Load()
-	x.Policy = p.source(i, k.Status)
-	t := p.of(i, k.Status)
-	x.PolicyTTL, x.WhileRefresh, x.IfError = t.ttl, t.swr, t.sie
-	tag := l.epochs.tag(i, f.cell)
-	x.KindEpoch, x.AccountEpoch = tag.kind, tag.account
-	x.Failing, x.RetryAt = l.backoff.failing(i, base), l.backoff.retryAt(base)
-	l.mu.Lock()
-	_, x.InFlight = l.flights[base]
-	l.mu.Unlock()
-	if l.predict(f, &x); impossible {
+	if l.predict(&q, f.best, &x); impossible {
 		x.Outcome = Impossible
 	}
 	return x, nil
 }
-
-// sameMoment is by how much the clocks that an answer's age is counted by may
-// differ between the copy in the process and the one in Redis.
-const sameMoment = time.Millisecond
 
 // explainRedis prefers what Redis has when it is newer.
 func (l *Lists) explainRedis(ctx context.Context, f *flight, x *Explanation) {
 	if l.redis == nil {
 		return
 	}
-	f.names = l.redis.Names(f.list())
-	r, err := l.redis.Read(ctx, f.names, l.policy.Load().maxEntry+redistier.SealOverhead, redistier.Only)
+	r, err := l.redis.Read(ctx, l.redis.Names(f.list()), l.policy.Load().mostRead(), redistier.Only)
 	if err != nil || len(r.Raw) == 0 {
 		return
 	}
@@ -96,28 +90,21 @@ func (l *Lists) explainRedis(ctx context.Context, f *flight, x *Explanation) {
 	}
 }
 
-// predict fills in what follows from the entry.
-func (l *Lists) predict(f *flight, x *Explanation) {
+// predict fills in what follows from the newest entry.
+func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 	x.Outcome = Miss
 	if x.InFlight {
 		x.Outcome = Collapsed
 	}
-	e := f.best
 	if e == nil {
 		return
 	}
-	v := l.judge(query{kind: f.kind, key: x.Key}, e, l.opts.Now())
+	v := q.policy.judge(q.terms, e, l.opts.Now())
 	x.AnsweredAt, x.Age, x.TTL, x.Bytes = e.AnsweredAt, v.age, v.ttl, e.Size()
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
 	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}
-	switch {
-	case v.state == fresh:
-		x.Outcome = Hit
-	case v.state == unusable, v.state == ifError && !x.Failing:
-	case x.Failing:
-		x.Outcome = StaleError
-	default:
-		x.Outcome = StaleRevalidate
+	if outcome, ok := l.outcomeOf(q.kind, q.base, v.state); ok {
+		x.Outcome = outcome
 	}
 }
 

@@ -1,10 +1,11 @@
 package cache
 
 import (
-	"slices"
-	"sync"
+	"context"
 	"testing"
 	"time"
+
+	"inquiry-gateway/cache/ttllab"
 )
 
 func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
@@ -75,52 +76,41 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	}
 }
 
-// recorder keeps what an observer is told.
-type recorder struct {
-	mu     sync.Mutex
-	told   []string // in order
-	filled []error
-}
-
-func (o *recorder) Name(k Key) uint64 { return uint64(len(k.Account)) }
-
-func (o *recorder) Looked(k Key, name uint64, _ time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if name != o.Name(k) {
-		k.Account += " by another name"
-	}
-	o.told = append(o.told, "looked "+k.Account)
-}
-
-func (o *recorder) Filled(_ Key, e *Entry, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if (e == nil) != (err != nil) {
-		err = ErrFillPanicked // neither or both: never
-	}
-	o.told = append(o.told, "filled")
-	o.filled = append(o.filled, err)
-}
-
-func TestTheObserverSeesLookUpsAndFills(t *testing.T) {
+func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	o := &recorder{}
-	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Observer: o})
+	lab, err := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := 0
+	fill := func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
+		c.AnsweredAt = time.Time{} // now
+		return c, err
+	}
+	l, err := New(testConfig(), Options{Fill: fill, Lab: lab, Filled: func(k Key) {
+		if filled++; k.Account != "acme" {
+			t.Errorf("filled %v", k)
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustGet(t, l, aKey)
 	l.Lookup(aKey)
 	g.failWith(errLegacy)
-	g.clock.Add(15 * time.Second)
-	mustGet(t, l, aKey)
-	closeLists(t, l)
-	looked := "looked " + aKey.Account
-	if want := []string{looked, "filled", looked, looked, "filled"}; !slices.Equal(o.told, want) {
-		t.Errorf("told %q, want %q", o.told, want)
+	if _, err := l.Get(t.Context(), Key{Kind: KindSeller, Account: "acme"}); err != errLegacy {
+		t.Errorf("error %v", err)
 	}
-	if len(o.filled) != 2 || o.filled[0] != nil || o.filled[1] != errLegacy {
-		t.Errorf("fills %v", o.filled)
+	closeLists(t, l)
+	if filled != 2 {
+		t.Errorf("told of %d fills, one of them failed", filled)
+	}
+	kinds := lab.Report().Kinds
+	if buyers := kinds[0]; buyers.WatchedKeys != 1 || buyers.LookupsPerSecond != 2*buyers.FillsPerSecond || buyers.FillsPerSecond == 0 {
+		t.Errorf("%v look-ups/s, %v fills/s of %d buyers' lists", buyers.LookupsPerSecond, buyers.FillsPerSecond, buyers.WatchedKeys)
+	}
+	if sellers := kinds[1]; sellers.LookupsPerSecond == 0 || sellers.FillsPerSecond != 0 {
+		t.Errorf("%v look-ups/s, %v fills/s of sellers' lists", sellers.LookupsPerSecond, sellers.FillsPerSecond)
 	}
 }

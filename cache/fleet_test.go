@@ -318,7 +318,7 @@ func BenchmarkTiers(b *testing.B) {
 	b.Run("redis", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			l.local.Invalidate(aKey)
+			l.tier.Invalidate(aKey)
 			if r := mustGet(b, l, aKey); r.Tier != TierRedis {
 				b.Fatalf("%s from %q", r.Outcome, r.Tier)
 			}

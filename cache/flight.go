@@ -2,13 +2,14 @@ package cache
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/span"
 )
 
 const (
@@ -19,48 +20,48 @@ const (
 	overdueGrace = 250 * time.Millisecond
 )
 
-// flight is one walk to Redis and the legacy for one key, shared by everyone
-// who asks meanwhile. Its fields are set before done is closed; the atomic ones
-// may be read while it is under way.
+// flight is one walk to Redis and the legacy for one key, shared by everyone who
+// asks meanwhile. Unlike a call of x/sync/singleflight it is detached from its
+// callers: each follows its own context, and a purge or a reload lets no new
+// caller join.
 type flight struct {
-	key        Key
-	kind       kindIndex
-	have       *Entry // what the in-process tier held; may be nil
-	background bool
-	terms      terms // the strictest of those who wait; guarded by Lists.mu
+	key         Key
+	kind        kindIndex
+	have        *Entry // what the in-process tier held; may be nil
+	background  bool   // a refresh, for which nobody waits
+	fingerprint string // of the mapping when it began; its names in Redis have it
+	span        span.Span
+	maxWait     *time.Timer   // for another node's fill; each caller that joins starts it again
+	done        chan struct{} // closed when settled
 
-	fingerprint string          // of the mapping when it began; its names in Redis have it
-	refused     bool            // what Redis has was refused
-	cell        *cell           // of the account
-	names       redistier.Names // with Redis only
-	best        *Entry
-	leased      bool                  // the fleet's lease is ours
-	waited      bool                  // for the fill of another node
-	tag         atomic.Pointer[tag]   // of the fill, once it has begun
-	stale       atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
-	span        trace.Span            // nil: not traced
+	// Of the flight's own goroutine:
+	refused bool            // what Redis has was refused
+	cell    *cell           // of the account
+	names   redistier.Names // with Redis only
+	best    *Entry
+	leased  bool // the fleet's lease is ours
+	waited  bool // for the fill of another node
 
-	callers int         // that wait for it; guarded by Lists.mu
-	maxWait *time.Timer // for another node's fill; each caller that joins starts it again
+	tag   atomic.Pointer[tag]   // of the fill, once it has begun
+	stale atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
 
-	settle sync.Once
-	done   chan struct{} // closed when settled
+	// Guarded by Lists.mu:
+	terms   terms // the strictest of those who wait
+	callers int   // that wait for it
+	settled bool
 
-	entry   *Entry
-	outcome Outcome
-	tier    string
-	stored  bool
-	err     error
+	// Set before done is closed:
+	result Result
+	err    error
 }
 
 // join returns the flight of the query's base, and whether this call started it.
 // The caller must leave it.
-func (l *Lists) join(ctx context.Context, q query) (*flight, bool, error) {
-	t := l.terms(q)
+func (l *Lists) join(ctx context.Context, q *query, have *Entry) (f *flight, leader bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f, ok := l.flights[q.base]; ok && !l.outdated(f) {
-		f.terms = f.terms.stricter(t)
+		f.terms = f.terms.stricter(q.terms)
 		f.callers++
 		f.maxWait.Reset(l.maxWait())
 		return f, false, nil
@@ -68,7 +69,9 @@ func (l *Lists) join(ctx context.Context, q query) (*flight, bool, error) {
 	if l.closed {
 		return nil, false, ErrClosed
 	}
-	return l.launch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: t, callers: 1}), true, nil
+	f = &flight{key: q.base, kind: q.kind, have: have, terms: q.terms, callers: 1}
+	l.launch(ctx, f)
+	return f, true, nil
 }
 
 // leave is called by each caller that does not wait for the flight any more.
@@ -78,12 +81,26 @@ func (l *Lists) leave(f *flight) {
 	f.callers--
 }
 
-// refresh starts a background flight unless the base has one already.
-func (l *Lists) refresh(ctx context.Context, q query) {
-	l.relaunch(ctx, &flight{key: q.base, kind: q.kind, have: q.have, terms: l.terms(q), background: true})
+// wait waits for a flight, no longer than ctx, whose error it returns. Who did not
+// start the flight has a span with a link to it, since it belongs to another's
+// trace.
+func (l *Lists) wait(ctx context.Context, f *flight, leader bool) error {
+	var s span.Span
+	if !leader {
+		_, s = l.tracer.Start(ctx, "cache.wait", f.span.Link())
+		defer s.End()
+	}
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		s.Fail(reasonOf(ctx.Err()))
+		return ctx.Err()
+	}
 }
 
-func (l *Lists) relaunch(ctx context.Context, f *flight) {
+// refresh starts a flight in the background unless its key has one already.
+func (l *Lists) refresh(ctx context.Context, f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now, ok := l.flights[f.key]; (ok && !l.outdated(now)) || l.closed {
@@ -94,27 +111,16 @@ func (l *Lists) relaunch(ctx context.Context, f *flight) {
 		return
 	}
 	l.refreshing++
+	f.background = true
 	l.launch(ctx, f)
 }
 
-// detach takes a flight out of those that can be joined, unless somebody has
-// joined with stricter terms than the given ones.
-func (l *Lists) detach(f *flight, t terms) bool {
+// inFlight tells whether a key has a flight that can be joined.
+func (l *Lists) inFlight(k Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.terms != t {
-		return false
-	}
-	if l.flights[f.key] == f {
-		delete(l.flights, f.key)
-	}
-	return true
-}
-
-func (l *Lists) termsOf(f *flight) terms {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f.terms
+	f, ok := l.flights[k]
+	return ok && !l.outdated(f)
 }
 
 // outdated tells that a purge has come since the flight's fill began, or that
@@ -124,8 +130,10 @@ func (l *Lists) outdated(f *flight) bool {
 	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.epochs.tag(f.kind, f.cell)
 }
 
-// launch needs l.mu. The flight keeps the caller's values, not its end.
-func (l *Lists) launch(ctx context.Context, f *flight) *flight {
+// launch needs l.mu. The flight keeps the caller's values, not its end. The span
+// of a refresh is a trace of its own, with a link to what caused it: it outlives
+// that, and nobody waits for it.
+func (l *Lists) launch(ctx context.Context, f *flight) {
 	f.done = make(chan struct{})
 	f.maxWait = time.NewTimer(l.maxWait())
 	f.fingerprint = l.fingerprint(f.kind)
@@ -134,52 +142,67 @@ func (l *Lists) launch(ctx context.Context, f *flight) *flight {
 	}
 	f.stale.Store(f.have)
 	l.flights[f.key] = f
-	l.wg.Add(1)
-	go l.run(l.startSpan(context.WithoutCancel(ctx), f), f)
-	return f
+	ctx = context.WithoutCancel(ctx)
+	if f.background {
+		ctx, f.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
+	} else {
+		ctx, f.span = l.tracer.Start(ctx, "cache.flight")
+	}
+	l.wg.Go(func() { l.run(ctx, f) })
 }
 
 // run runs a flight to its end. However the fill ends, the waiters are told.
 func (l *Lists) run(ctx context.Context, f *flight) {
-	defer l.wg.Done()
 	defer f.endSpan()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
-	// Only a panic or Goexit leaves the flight unsettled.
 	defer func() {
-		l.complete(f, func() {
+		if l.complete(f, Result{}, ErrFillPanicked) { // only a panic or Goexit leaves it unsettled
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
 			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
-			f.err = ErrFillPanicked
-		})
+		}
 	}()
 	defer l.opts.Panics.Catch(nil)
 	l.obtain(ctx, f)
 }
 
-// complete settles a flight once, with what set writes into it.
-func (l *Lists) complete(f *flight, set func()) {
-	f.settle.Do(func() {
-		set()
-		l.mu.Lock()
-		if l.flights[f.key] == f {
-			delete(l.flights, f.key)
-		}
-		if f.background {
-			l.refreshing--
-		}
-		l.mu.Unlock()
-		close(f.done)
-	})
+// complete settles a flight and tells whether it was not settled before.
+func (l *Lists) complete(f *flight, r Result, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settle(f, r, err)
 }
 
-// completed tells whether the flight is settled.
-func (f *flight) completed() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
+// settle is complete for who holds l.mu.
+func (l *Lists) settle(f *flight, r Result, err error) bool {
+	if f.settled {
 		return false
 	}
+	f.settled, f.result, f.err = true, r, err
+	l.detach(f)
+	if f.background {
+		l.refreshing--
+	}
+	close(f.done)
+	return true
+}
+
+// detach lets nobody join a flight any more. It needs l.mu.
+func (l *Lists) detach(f *flight) {
+	if l.flights[f.key] == f {
+		delete(l.flights, f.key)
+	}
+}
+
+func (f *flight) endSpan() {
+	if f.span.Recording() {
+		f.span.Set(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))
+		if f.err != nil {
+			f.span.Fail(reasonOf(f.err))
+		} else {
+			setAnswer(f.span, f.result)
+		}
+	}
+	f.span.End()
 }

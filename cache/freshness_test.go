@@ -184,7 +184,7 @@ func TestAnotherNodesAnswerEndsTheBackOff(t *testing.T) {
 		t.Error("an answer from before the failure ended the endpoint's back-off")
 	}
 	b.relieved(0, aKey, c.Now().Add(time.Second))
-	if b.failing(0, aKey) || b.failing(0, otherKey) || !b.due(0, aKey, c.Now()) {
+	if b.failing(0, aKey) || b.failing(0, otherKey) || !b.due(0, aKey, c.Now(), true) {
 		t.Error("still backing off after the legacy answered another node")
 	}
 }
@@ -241,7 +241,7 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		cfg := testConfig()
 		cfg.Jitter = 0.5
 		answered := time.Unix(1_700_000_000, 0)
-		v := newPolicy(cfg, nil).judge(0, &Entry{AnsweredAt: answered, spread: s}, answered)
+		v := newPolicy(cfg, nil).judge(cfg.Buyer.terms(), &Entry{AnsweredAt: answered, spread: s}, answered)
 		if v.ttl > 10*time.Second || v.ttl < 5*time.Second {
 			t.Fatalf("ttl %s", v.ttl)
 		}

@@ -66,6 +66,10 @@ type setup struct {
 	redis redis.UniversalClient
 	limit time.Duration
 	reg   prometheus.Registerer
+
+	mappings   map[string]Mapping
+	derivation Derivation
+	redisTime  bool // although the time is set
 }
 
 func (s setup) start(t testing.TB) *Lists {
@@ -73,7 +77,8 @@ func (s setup) start(t testing.TB) *Lists {
 	if s.cfg.Local.MaxBytes == 0 {
 		s.cfg = testConfig()
 	}
-	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit}, Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil})
+	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit, Mappings: s.mappings}, Derivation: s.derivation,
+		Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil && !s.redisTime})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,9 +53,9 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 				l.Coded(e, Gzip)
 				l.Coded(e, Zstd)
 			}
-			l.local.CleanUp()
-			held, counted := heap()-before, int64(l.local.WeightedSize())
-			t.Logf("%d lists, counted %.1f MiB, heap %.1f MiB (%.2f)", l.local.EstimatedSize(),
+			l.tier.CleanUp()
+			held, counted := heap()-before, int64(l.tier.WeightedSize())
+			t.Logf("%d lists, counted %.1f MiB, heap %.1f MiB (%.2f)", l.tier.EstimatedSize(),
 				float64(counted)/(1<<20), float64(held)/(1<<20), float64(held)/float64(counted))
 			if counted > bound || counted < bound/2 {
 				t.Errorf("the tier counts %d bytes, its bound is %d", counted, bound)
@@ -73,7 +73,7 @@ func TestWeightNeverUndercountsTheBodies(t *testing.T) {
 		o := testOrigin()
 		o.key.Account = rapid.StringN(0, 200, 400).Draw(t, "account")
 		body := make([]byte, rapid.IntRange(0, 200_000).Draw(t, "size"))
-		e := newEntry(o, bodySum(body), body, cap(body))
+		e := newEntry(o, body, cap(body))
 		if int(e.weight()) < len(body)+len(o.key.Account)*2+len(o.key.Status)*2 {
 			t.Fatalf("weight %d of %d bytes", e.weight(), len(body))
 		}

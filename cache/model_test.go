@@ -22,7 +22,7 @@ type model struct {
 	*legacy
 	cfg Config
 	cut *Lists // this node cannot reach Redis
-	der Derivation
+	by  map[string]Mapping
 
 	mu     sync.Mutex
 	given  map[string]given // by body
@@ -76,7 +76,8 @@ func (m *model) check(k Key, r Result, heard uint64) error {
 			return fmt.Errorf("%v got %q", k, text)
 		}
 		text = of
-		base, _ = m.der.base(k)
+		mapping := m.by[k.Kind]
+		base, _ = mapping.base(k)
 	}
 	g, ok := m.given[text]
 	switch {
@@ -108,14 +109,14 @@ func (m *model) check(k Key, r Result, heard uint64) error {
 // selectedFrom stands in a derived list before its base.
 const selectedFrom = " <- "
 
-// derivation sends the legacy one status of buyers and no filter of sellers.
-var derivation = Derivation{
-	Base: func(k Key) (Key, bool) {
-		if k.InquiryType = ""; k.Kind == KindSeller || k.Status == "pending" {
-			k.Status = ""
-		}
-		return k, false
-	},
+// someSelected has the legacy asked by one status of buyers and by no filter of
+// sellers.
+var someSelected = map[string]Mapping{
+	KindBuyer:  {Status: Filter{Values: map[string]Asked{"pending": SelectedHere}}, InquiryType: Filter{Other: SelectedHere}},
+	KindSeller: {Status: Filter{Other: SelectedHere}, InquiryType: Filter{Other: SelectedHere}},
+}
+
+var tellsBase = Derivation{
 	Select: func(k Key, body []byte) ([]byte, error) {
 		return append(fmt.Append(nil, k, selectedFrom), body...), nil
 	},
@@ -136,9 +137,9 @@ func (m *model) heard(l *Lists) uint64 {
 	if m.failing() && (m.cut == l || l.RedisState() == "down") {
 		return 0
 	}
-	l.watcher.mu.Lock()
-	defer l.watcher.mu.Unlock()
-	return l.watcher.last
+	l.epochs.mu.Lock()
+	defer l.epochs.mu.Unlock()
+	return l.epochs.last
 }
 
 func (m *model) failing() bool {
@@ -313,10 +314,10 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 		}
 		w.cfg.SealingKeysFile = w.sealing
 		if rapid.Bool().Draw(t, "derivation") {
-			w.der = derivation
+			w.by = someSelected
 		}
 		for _, r := range []redis.UniversalClient{rdb, cut, nil} {
-			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: w.der, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
+			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: tellsBase, Fills: Fills{Mappings: w.by}, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
 			if err != nil {
 				t.Fatal(err)
 			}

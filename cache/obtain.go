@@ -4,155 +4,151 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"inquiry-gateway/cache/redistier"
 )
 
-// obtain walks a flight: a second look into the process, Redis, the lease of
-// the fleet, and the legacy.
+// obtain settles a flight by the first of these that the policy lets be served: a
+// second look into the process, Redis, the fill of another node, and the legacy.
 func (l *Lists) obtain(ctx context.Context, f *flight) {
 	defer l.release(f) // also when the fill ends the goroutine
-	f.best = f.have
-	if l.redis == nil {
-		f.cell = l.epochs.of(redistier.Hash(f.key.Account))
-		if e := l.peek(f.kind, f.key); e.newerThan(f.have) && l.serveStored(ctx, f, e, TierLocal) {
+	account := ""
+	if l.redis != nil {
+		f.names = l.redis.Names(f.list())
+		account = f.names.Account
+	} else {
+		account = redistier.Hash(f.key.Account)
+	}
+	f.cell, f.best = l.epochs.of(account), f.have
+	if e := l.local(f.kind, f.key, f.fingerprint); e.newerThan(f.have) {
+		if l.epochs.confirmed(e) && l.serveStored(ctx, f, e, TierLocal) {
 			return
 		}
-	} else if l.obtainShared(ctx, f) {
-		return
+		f.best = e
 	}
-	l.fill(ctx, f)
+	if l.redis == nil || !l.obtainShared(ctx, f) {
+		l.fill(ctx, f)
+	}
 }
 
 // obtainShared tries everything that Redis has to give; true: the flight is
 // settled.
-func (l *Lists) obtainShared(ctx context.Context, f *flight) bool {
-	f.names = l.redis.Names(f.list())
-	f.cell = l.epochs.of(f.names.Account)
-	if e := l.peek(f.kind, f.key); e.newerThan(f.have) {
-		if l.epochs.confirmed(e) && l.serveStored(ctx, f, e, TierLocal) {
-			return true
-		}
-		f.best = e
-	}
+func (l *Lists) obtainShared(ctx context.Context, f *flight) (settled bool) {
 	var err error
 	if l.epochs.kinds[f.kind].verified.Load() == 0 {
 		err = l.poll(ctx) // at the very start
 	}
-	start, settled := time.Now(), false
+	start := time.Now()
 	if err == nil {
-		_, settled, err = l.look(ctx, f, redistier.Only)
+		_, settled, err = l.read(ctx, f, redistier.Only)
 	}
 	if err != nil {
 		// Without Redis the policy alone decides. What may have been purged is
 		// filled again, and served only if that fails.
 		return f.best != nil && l.epochs.confirmed(f.best) && l.serveStored(ctx, f, f.best, TierLocal)
 	}
-	if settled {
-		return true
+	p := l.policy.Load()
+	if settled || !p.coalesce || p.of(f.kind, f.key.Status).lifetime() <= 0 || time.Since(start) >= l.redis.Slow() {
+		return settled // nobody would find a list that is never stored
 	}
-	if p := l.policy.Load(); p.coalesce && p.of(f.kind, f.key.Status).lifetime() > 0 && time.Since(start) < l.redis.Slow() {
-		l.tracedContend(ctx, f) // not for lists that are never stored: nobody would find one
+	ctx, span := l.tracer.Start(ctx, "cache.lease")
+	defer span.End()
+	settled = l.contend(ctx, f)
+	if span.Recording() {
+		span.Set(attribute.Bool("cache.lease.won", f.leased), attribute.Bool("cache.lease.waited", f.waited))
 	}
-	return f.completed()
+	return settled
 }
 
-// lookUp reads the list and its epoch, and settles the flight if that is enough.
-func (l *Lists) lookUp(ctx context.Context, f *flight, m redistier.Mode) (r redistier.Reading, settled bool, err error) {
+// read reads the list and its epoch from Redis, and settles the flight if that is
+// enough.
+func (l *Lists) read(ctx context.Context, f *flight, m redistier.Mode) (r redistier.Reading, settled bool, err error) {
+	ctx, span := l.tracer.Start(ctx, "cache.redis")
+	defer span.End()
 	suspectEpoch := l.epochs.suspectEpoch.Load() // before the read: what is missed after it is not confirmed by it
-	r, err = l.redis.Read(ctx, f.names, l.policy.Load().maxEntry+redistier.SealOverhead, m)
-	if err != nil {
+	if r, err = l.redis.Read(ctx, f.names, l.policy.Load().mostRead(), m); err != nil {
+		span.Fail(redistier.ResultOf(err))
+		span.Set(attribute.String("cache.result", redistier.ResultOf(err)))
 		return r, false, err
 	}
 	if f.cell.learn(r.Epoch, suspectEpoch) {
 		key, epoch := f.names.Epoch, f.cell.epoch.Load()
-		l.wg.Go(func() { defer l.opts.Panics.Catch(nil); l.restoreEpoch(l.life, key, epoch) })
+		l.background(func() { l.restoreEpoch(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
 		f.best = nil
 	}
-	return r, l.evaluate(ctx, f, r), nil
+	tier := TierLocal
+	if e := l.accept(f, r.Raw); e.newerThan(f.best) {
+		f.best, tier = e, TierRedis
+		f.stale.Store(e)
+	}
+	settled = f.best != nil && l.serveStored(ctx, f, f.best, tier)
+	result := "none"
+	if settled {
+		result = "served"
+	} else if len(r.Raw) > 0 {
+		result = "not_served"
+	}
+	span.Set(attribute.String("cache.result", result))
+	return r, settled, nil
 }
 
-// evaluate serves the best entry there is, if the policy lets it be served
-// without waiting; true: the flight is settled.
-func (l *Lists) evaluate(ctx context.Context, f *flight, r redistier.Reading) bool {
-	tier := TierLocal
-	if len(r.Raw) > 0 {
-		e, err := l.decodeAndVerify(f, r.Raw)
-		switch {
-		case err != nil && f.refused: // counted by an earlier read
-		case err != nil:
-			f.refused = true
-			l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
-			l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
-		case e.newerThan(f.best):
-			f.best, tier = e, TierRedis
-			f.stale.Store(e)
-		}
+// accept is the entry that was read from Redis; nil: there is none, or it is
+// refused.
+func (l *Lists) accept(f *flight, raw []byte) *Entry {
+	if len(raw) == 0 {
+		return nil
 	}
-	return f.best != nil && l.serveStored(ctx, f, f.best, tier)
+	e, err := l.decodeAndVerify(f, raw)
+	if err == nil {
+		return e
+	}
+	if !f.refused { // counted by an earlier read
+		f.refused = true
+		l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
+		l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+	}
+	return nil
 }
 
 // serveStored settles the flight with an entry that is there already, if the policy
-// lets it be served at once. A background flight wants nothing less than a
-// fresh one.
+// lets it be served at once by the terms of all who wait. A background flight wants
+// nothing less than a fresh one.
 func (l *Lists) serveStored(ctx context.Context, f *flight, e *Entry, tier string) bool {
-	terms := l.termsOf(f)
-	state := l.policy.Load().judgeBy(terms, e, l.opts.Now()).state
+	now := l.opts.Now()
+	l.mu.Lock()
+	terms := f.terms
+	state := l.policy.Load().judge(terms, e, now).state
+	outcome, ok := l.outcomeOf(f.kind, f.key, state)
+	if ok = ok && (state == fresh || !f.background); ok {
+		l.detach(f) // who comes now may have stricter terms
+	}
+	l.mu.Unlock()
 	if tier == TierRedis && state != unusable {
 		l.keep(e)
 	}
-	failing := l.backoff.failing(f.kind, f.key)
-	outcome := Hit
-	switch {
-	case state == fresh:
+	if !ok {
+		return false
+	}
+	if state == fresh {
 		l.backoff.relieved(f.kind, f.key, e.AnsweredAt)
 		if f.waited && tier == TierRedis {
 			outcome = Collapsed
 		}
-	case f.background || state == unusable || (state == ifError && !failing):
-		return false
-	case failing:
-		outcome = StaleError
-	default:
-		outcome = StaleRevalidate
 	}
-	if !l.detach(f, terms) {
-		return l.serveStored(ctx, f, e, tier) // ends: terms only get stricter, and there are few
-	}
-	l.complete(f, func() { f.entry, f.outcome, f.tier = e, outcome, tier })
-	if state != fresh && l.backoff.due(f.kind, f.key, l.opts.Now()) {
-		l.relaunch(ctx, &flight{key: f.key, kind: f.kind, have: e, terms: terms, background: true})
+	l.complete(f, Result{Entry: e, Outcome: outcome, Tier: tier}, nil)
+	if state != fresh && l.backoff.due(f.kind, f.key, now, true) {
+		l.refresh(ctx, &flight{key: f.key, kind: f.kind, have: e, terms: terms})
 	}
 	return true
 }
 
-// fill asks the legacy and settles the flight with its answer. It has the whole
-// Fills.Timeout, however long the flight has waited before: if its callers leave
-// meanwhile, the list is there when they ask again.
-func (l *Lists) fill(ctx context.Context, f *flight) {
-	limit := l.policy.Load().fills.Timeout
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	watchdog := time.AfterFunc(limit+overdueGrace, func() {
-		l.complete(f, func() { f.err = ErrFillOverdue })
+// background runs what a flight leaves behind. Close waits for it.
+func (l *Lists) background(run func()) {
+	l.wg.Go(func() {
+		defer l.opts.Panics.Catch(nil)
+		run()
 	})
-	defer watchdog.Stop()
-	t := l.epochs.tag(f.kind, f.cell)
-	f.tag.Store(&t)
-	if f.leased {
-		defer l.keepLease(ctx, f)()
-	}
-	e, stored, err := l.observedFill(ctx, f, t)
-	if err != nil {
-		f.stale.Store(f.best)
-		l.complete(f, func() { f.err = err })
-		return
-	}
-	if stored && l.redis != nil {
-		n, leased := f.names, f.leased
-		f.leased = false // ends with the write
-		l.wg.Go(func() { defer l.opts.Panics.Catch(nil); l.tracedShare(f, e, n, leased) })
-	}
-	l.complete(f, func() { f.entry, f.outcome, f.stored = e, Miss, stored })
 }

@@ -41,10 +41,8 @@ func (c StatusConfig) over(base terms) terms {
 
 // Fills is what a cache is told of the fills to come.
 type Fills struct {
-	Timeout time.Duration // the deadline of a detached fill; 0: 5 s
-	// Mappings has the fingerprint of each kind's mapping: a list mapped another
-	// way is another list. A kind without one has one mapping for ever.
-	Mappings map[string]string
+	Timeout  time.Duration      // the deadline of a detached fill; 0: 5 s
+	Mappings map[string]Mapping // by kind
 }
 
 const defaultFillTimeout = 5 * time.Second
@@ -64,13 +62,13 @@ func compile(c Config, fills Fills) (*policy, error) {
 	}
 	p.fills = fills
 	for i, kind := range kindNames {
-		p.kinds[i].fingerprint = fills.Mappings[kind]
+		p.kinds[i].mapping = fills.Mappings[kind]
 	}
 	return p, nil
 }
 
 // fingerprint is that of the mapping in force.
-func (l *Lists) fingerprint(i kindIndex) string { return l.policy.Load().kinds[i].fingerprint }
+func (l *Lists) fingerprint(i kindIndex) string { return l.policy.Load().kinds[i].mapping.Fingerprint }
 
 // policy is a Config compiled for look-ups. It is immutable.
 type policy struct {
@@ -84,9 +82,9 @@ type policy struct {
 }
 
 type kindPolicy struct {
-	terms       terms
-	byStatus    map[string]terms
-	fingerprint string // of the mapping
+	terms    terms
+	byStatus map[string]terms
+	mapping  Mapping
 }
 
 func newPolicy(c Config, r *redistier.Ring) *policy {
@@ -108,6 +106,9 @@ func newKindPolicy(c KindConfig) kindPolicy {
 	}
 	return p
 }
+
+// mostRead is how many bytes an entry of Redis may have.
+func (p *policy) mostRead() int { return p.maxEntry + redistier.SealOverhead }
 
 // kindIndex is an array index; kinds other than the two have none.
 type kindIndex int
@@ -143,27 +144,23 @@ type verdict struct {
 	state    freshness
 }
 
-// freshness is ordered: an entry good for one is good for all after it.
+// freshness is what may be done with an entry.
 type freshness int
 
 const (
-	fresh      freshness = iota
-	revalidate           // stale, to be served while it is refreshed
+	unusable   freshness = iota
 	ifError              // stale, to be served only when the fill fails
-	unusable
+	revalidate           // stale, to be served while it is refreshed
+	fresh
 )
 
-// judge compares an entry's age with the policy. Jitter only ever shortens a
-// ttl, and its share is fixed by the key and the fill, so all nodes agree.
-func (p *policy) judge(i kindIndex, e *Entry, now time.Time) verdict {
-	return p.judgeBy(p.of(i, e.Status), e, now)
-}
-
-// judgeBy is judge by other times than those of the entry's own status.
-func (p *policy) judgeBy(t terms, e *Entry, now time.Time) verdict {
+// judge compares an entry's age with the terms of the wanted list. Jitter only ever
+// shortens a ttl, and its share is fixed by the key and the fill, so all nodes
+// agree.
+func (p *policy) judge(t terms, e *Entry, now time.Time) verdict {
 	age := now.Sub(e.AnsweredAt)
 	if age < -maxSkew {
-		return verdict{state: unusable}
+		return verdict{}
 	}
 	age = max(age, 0)
 	ttl := t.ttl - time.Duration(float64(t.ttl)*p.jitter*e.spread)
@@ -175,8 +172,6 @@ func (p *policy) judgeBy(t terms, e *Entry, now time.Time) verdict {
 		v.state = revalidate
 	case age < ttl+t.sie:
 		v.state = ifError
-	default:
-		v.state = unusable
 	}
 	return v
 }

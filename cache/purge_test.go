@@ -35,9 +35,9 @@ func (f *fleet) warm(t *testing.T, keys ...Key) {
 	// The first poll of each node puts all epochs in doubt once.
 	eventually(t, "every node has polled", func() bool {
 		for _, l := range f.nodes {
-			l.watcher.mu.Lock()
-			known := l.watcher.known && l.redis.Connected()
-			l.watcher.mu.Unlock()
+			l.epochs.mu.Lock()
+			known := l.epochs.synced && l.redis.Connected()
+			l.epochs.mu.Unlock()
 			if !known {
 				return false
 			}
@@ -169,7 +169,7 @@ func TestAListInDoubtIsFilledAgainWithoutRedis(t *testing.T) {
 	f.warm(t, aKey, otherKey)
 	l := f.nodes[0]
 	f.srv.Kill()
-	l.suspectAll()
+	l.epochs.suspectAll()
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("a list in suspectEpoch was served as %s", r.Outcome)
 	}
@@ -194,8 +194,7 @@ func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the first node has heard", func() bool {
-		c := f.nodes[0].epochs.known(redistier.Hash("acme"))
-		return c != nil && c.epoch.Load() > 0
+		return f.nodes[0].epochs.of(redistier.Hash("acme")).epoch.Load() > 0
 	})
 	later := make(chan Result, 1)
 	go func() { later <- mustGet(t, f.nodes[0], aKey) }() // must not join the old flight
@@ -251,7 +250,7 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 	}
 	gone(t, f.nodes[1], aKey)
 	for i, l := range f.nodes {
-		l.local.InvalidateAll()
+		l.tier.InvalidateAll()
 		runtime.GC() // of what nothing but the list held
 		if err := errors.Join(rdb.Del(t.Context(), n.Epoch).Err(), rdb.Set(t.Context(), n.Entry, before, time.Minute).Err()); err != nil {
 			t.Fatal(err)
@@ -268,17 +267,17 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 	f := newFleet(t, 1)
 	eventually(t, "the first poll is over", func() bool {
-		f.nodes[0].watcher.mu.Lock()
-		defer f.nodes[0].watcher.mu.Unlock()
-		return f.nodes[0].watcher.known
+		f.nodes[0].epochs.mu.Lock()
+		defer f.nodes[0].epochs.mu.Unlock()
+		return f.nodes[0].epochs.synced
 	})
 	for range 20 {
 		if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 			t.Fatal(err)
 		}
-		f.nodes[0].watcher.mu.Lock()
-		known := f.nodes[0].watcher.last
-		f.nodes[0].watcher.mu.Unlock()
+		f.nodes[0].epochs.mu.Lock()
+		known := f.nodes[0].epochs.last
+		f.nodes[0].epochs.mu.Unlock()
 		seq, _, err := f.nodes[0].redis.Poll(t.Context())
 		if err != nil || known != seq {
 			t.Fatalf("the node knows of purge %d, the last one is %d, %v", known, seq, err)

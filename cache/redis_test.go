@@ -172,7 +172,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	good := rdb.Get(t.Context(), key).Val()
 	foreign := rdb.Get(t.Context(), entryKey(writer, otherKey)).Val()
 	g.clock.Add(-time.Hour)
-	early := newEntry(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, bodySum([]byte("x")), []byte("x"), 1).encode()
+	early := newEntry(origin{key: aKey, answeredAt: g.clock.Now().Add(time.Hour)}, []byte("x"), 1).encode()
 	tests := []struct{ name, value, reason string }{
 		{"another account's list", foreign, "foreign"},
 		{"cut", good[:len(good)-1], "checksum"},

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -12,53 +11,6 @@ import (
 // pollEvery bounds how long a lost message can hide a purge. With the time that
 // the breaker takes to let a poll through it stays under the promised second.
 const pollEvery = 250 * time.Millisecond
-
-// watcher knows how many of the fleet's purges this node has heard of.
-type watcher struct {
-	mu    sync.Mutex
-	known bool
-	last  uint64 // sequence number of the last purge heard of or polled
-	lost  bool   // Redis has forgotten purges, and was not given them back yet
-}
-
-// heard notes a message, and calls missed first if others were missed.
-func (w *watcher) heard(n redistier.Notice, missed func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.known && n.Before != w.last && n.Seq != w.last { // the latter: polled already
-		missed()
-		w.lost = w.lost || n.Before < w.last && n.Seq > w.last
-	}
-	w.last = max(w.last, n.Seq)
-}
-
-// polled notes the number of the last purge, and calls missed first if it is
-// not the one heard of.
-func (w *watcher) polled(seq uint64, missed func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.known || seq != w.last {
-		missed()
-	}
-	w.lost = w.lost || seq < w.last
-	w.known, w.last = true, seq
-}
-
-// takeLost tells whether Redis has forgotten purges, once.
-func (w *watcher) takeLost() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	lost := w.lost
-	w.lost = false
-	return lost
-}
-
-// forgotten has the next poll give the purges back again.
-func (w *watcher) forgotten() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lost = true
-}
 
 // watch runs until the cache is closed: one goroutine polls, one listens.
 func (l *Lists) watch() {
@@ -85,11 +37,8 @@ func (l *Lists) apply(n redistier.Notice) {
 		c.rise(n.Epoch)
 		l.epochs.remember(n.Account, c, false)
 	}
-	l.watcher.heard(n, l.suspectAll)
+	l.epochs.heard(n)
 }
-
-// suspectAll makes the epochs of all accounts suspect: a purge may have been missed.
-func (l *Lists) suspectAll() { l.epochs.suspectEpoch.Add(1) }
 
 // poll reads the kinds' epochs and the number of the last purge. When it moved
 // without a message, every account's epoch is suspect.
@@ -104,8 +53,8 @@ func (l *Lists) poll(ctx context.Context) (err error) {
 			l.restoreEpoch(ctx, l.redis.EpochKey(kindNames[i], ""), l.epochs.kinds[i].epoch.Load())
 		}
 	}
-	l.watcher.polled(seq, l.suspectAll) // after the kinds: the number stands for all that it counts
-	if l.watcher.takeLost() {
+	l.epochs.polled(seq) // after the kinds: the number stands for all that it counts
+	if l.epochs.setLost(false) {
 		return l.restoreOwn(ctx)
 	}
 	return nil
@@ -121,7 +70,7 @@ func (l *Lists) restoreOwn(ctx context.Context) error {
 			err = l.announce(ctx, n)
 		}
 		if err != nil {
-			l.watcher.forgotten()
+			l.epochs.setLost(true) // the next poll tries again
 			return err
 		}
 	}
@@ -133,7 +82,7 @@ func (l *Lists) restoreOwn(ctx context.Context) error {
 func (l *Lists) announce(ctx context.Context, n redistier.Notice) error {
 	told, err := l.redis.Announce(ctx, n)
 	if err == nil {
-		l.watcher.heard(told, l.suspectAll)
+		l.epochs.heard(told)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/span"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // Kinds of callers, and so of lists.
@@ -57,14 +58,30 @@ func describeFailure(ctx context.Context, err error) {
 	}
 }
 
-// Derivation makes filtered lists out of finished ones. plan tells what the legacy
-// is asked for a list; it must be quick.
-func Derivation(plan func(upstream.Request) (base upstream.Request, impossible bool)) cache.Derivation {
+// Mappings tells the cache, by kind, how the client's lists are made.
+func Mappings(c *upstream.Client) map[string]cache.Mapping {
+	all := make(map[string]cache.Mapping)
+	for kind, fingerprint := range c.Fingerprints() {
+		status, inquiryType := c.Filters(kind)
+		all[kind] = cache.Mapping{Fingerprint: fingerprint, Status: filterOf(status), InquiryType: filterOf(inquiryType)}
+	}
+	return all
+}
+
+func filterOf(f mapping.Filter) cache.Filter {
+	asked := map[mapping.Asked]cache.Asked{
+		mapping.AskedFor: cache.AskedFor, mapping.SelectedHere: cache.SelectedHere, mapping.NoRecord: cache.NoRecord,
+	}
+	own := cache.Filter{Values: make(map[string]cache.Asked, len(f.Values)), Other: asked[f.Other]}
+	for value, a := range f.Values {
+		own.Values[value] = asked[a]
+	}
+	return own
+}
+
+// Derivation makes filtered lists out of finished ones.
+func Derivation() cache.Derivation {
 	return cache.Derivation{
-		Base: func(k cache.Key) (cache.Key, bool) {
-			base, impossible := plan(request(k))
-			return cache.Key{Kind: base.Kind, Account: base.Account, Status: base.Status, InquiryType: base.InquiryType}, impossible
-		},
 		Select: func(k cache.Key, body []byte) ([]byte, error) {
 			f := v1.Filter{Status: k.Status, InquiryType: k.InquiryType}
 			if k.Kind == kindSeller {

@@ -31,8 +31,8 @@ type Authenticator interface {
 }
 
 // Lists answers with the list that a key names. Lookup is the hot path: it
-// gives only what is fresh in the process and costs no context; Get does all
-// the rest. Coded gives an entry in a content coding, nil where there is none.
+// gives only what the process has and needs no refresh, and costs no context; Get
+// does all the rest. Coded gives an entry in a content coding, nil where there is none.
 type Lists interface {
 	Lookup(k cache.Key) (cache.Result, bool)
 	Get(ctx context.Context, k cache.Key) (cache.Result, error)

@@ -210,6 +210,16 @@ func (c *Client) Plan(want Request) (base Request, impossible bool) {
 	return e.plan.Base(want)
 }
 
+// Filters are what Plan says of the values of the two filters, as data, see
+// [mapping.Plan.Filters]. For an unknown kind each list is its own base.
+func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
+	e, ok := c.endpoints[kind]
+	if !ok {
+		return status, inquiryType
+	}
+	return e.plan.Filters()
+}
+
 // Drift gives the changes in the shape of a kind's records that were seen since
 // the start, the oldest first; at most the last hundred.
 func (c *Client) Drift(kind string) []drift.Change {

@@ -181,6 +181,9 @@ func TestPlanKeepsTheFiltersThatAreSent(t *testing.T) {
 			if base.Status != tc.baseStatus || base.InquiryType != tc.baseTy || impossible != tc.impossible {
 				t.Errorf("base %+v, impossible %t", base, impossible)
 			}
+			if status, inquiryType := tc.f.Filters(tc.kind); tc.f == byFetch && (status.Other == mapping.SelectedHere || inquiryType.Other == mapping.SelectedHere) {
+				t.Error("a list whose responses are fetched would be selected from another one")
+			}
 			if base.Status, base.InquiryType = want.Status, want.InquiryType; base != want {
 				t.Errorf("base %+v is another account's or kind's", base)
 			}

@@ -1,9 +1,6 @@
 package ttllab
 
-import (
-	"errors"
-	"fmt"
-)
+import "inquiry-gateway/internal/invalid"
 
 const maxBudget = 1000 // re-checks per second; more is no sample any longer
 
@@ -31,18 +28,10 @@ type GoalsConfig struct {
 	MaxOutdated float64 `yaml:"max_outdated"`
 }
 
-// fieldError is one problem of a configuration.
-type fieldError struct{ field, msg string }
-
-func (e *fieldError) Error() string { return e.msg }
-
-// Field gives the key's path inside its section.
-func (e *fieldError) Field() string { return e.field }
-
 // Validate returns all problems joined; each has a method Field() string with
 // the path of the key inside the `cache:` section.
 func (c Config) Validate() error {
-	var problems []error
+	var p invalid.Problems
 	for _, v := range []struct {
 		field      string
 		value, max float64
@@ -53,8 +42,8 @@ func (c Config) Validate() error {
 		{"goals.max_outdated", c.Goals.MaxOutdated, 1, "a share of answers, such as 0.01; leave it out for no goal"},
 	} {
 		if !(v.value >= 0 && v.value <= v.max) { // also refuses NaN
-			problems = append(problems, &fieldError{v.field, fmt.Sprintf("must be between 0 and %g: %s", v.max, v.what)})
+			p.Add(v.field, "must be between 0 and %g: %s", v.max, v.what)
 		}
 	}
-	return errors.Join(problems...)
+	return p.Err()
 }

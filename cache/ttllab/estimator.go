@@ -19,6 +19,8 @@ const (
 // or the lists of one status where that status has its own ttl.
 type Kind struct {
 	Name   string
+	Kind   string // of the gateway; for a Lab
+	Status string // of the lists; empty: all that have no Kind of their own
 	Policy Policy
 }
 

@@ -15,7 +15,7 @@ func at(d time.Duration) time.Time { return start.Add(d) }
 
 func newLab(t testing.TB, keys int, p Policy) *Estimator {
 	t.Helper()
-	e, err := New(Options{Kinds: []Kind{{"buyer", p}, {"seller", p}}, Keys: keys, HalfLife: -1})
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Keys: keys, HalfLife: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func logOptions() Options {
 	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
-	return Options{Kinds: []Kind{{"buyer", p}, {"seller", p}}}
+	return Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}}
 }
 
 // line is a record as the gateway writes it, other fields included.

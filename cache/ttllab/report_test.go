@@ -81,7 +81,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func filledLab(t *testing.T) *Estimator {
 	t.Helper()
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
-	e, err := New(Options{Kinds: []Kind{{"buyer", p}, {"seller", p}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}, RecheckPerSecond: 1})
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}, RecheckPerSecond: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), 
 func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		swr := time.Duration(rapid.IntRange(0, 1000).Draw(t, "swr")) * time.Second
-		e, err := New(Options{Kinds: []Kind{{"buyer", Policy{TTL: time.Minute, StaleWhileRevalidate: swr}}}, HalfLife: -1})
+		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute, StaleWhileRevalidate: swr}}}, HalfLife: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 func TestLongerTTLsAskLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{TTL: time.Minute, StaleWhileRevalidate: time.Duration(rapid.IntRange(0, 3).Draw(t, "swr")) * 20 * time.Second}
-		e, err := New(Options{Kinds: []Kind{{"buyer", p}}, HalfLife: -1})
+		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}}, HalfLife: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

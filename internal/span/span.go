@@ -46,6 +46,9 @@ func (t *Tracer) Force(ctx context.Context, name string, opts ...trace.SpanStart
 // Span is one step of a trace. Its zero value ignores every call.
 type Span struct{ span trace.Span }
 
+// Current is the span of ctx, to link to.
+func Current(ctx context.Context) Span { return Span{trace.SpanFromContext(ctx)} }
+
 // Recording tells whether anybody will see the span.
 func (s Span) Recording() bool { return s.span != nil && s.span.IsRecording() }
 

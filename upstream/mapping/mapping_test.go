@@ -225,6 +225,20 @@ func TestFilterAsk(t *testing.T) {
 		if send, impossible := f.ask(tc.want); strings.Join(send, " ") != tc.send || impossible != tc.impossible {
 			t.Errorf("%q: got %q %v, want %q", tc.want, send, impossible, tc.send)
 		}
+		all := f.asked(false)
+		asked, ok := all.Values[tc.want]
+		if !ok {
+			asked = all.Other
+		}
+		want := AskedFor
+		if tc.impossible {
+			want = NoRecord
+		} else if tc.send == "" {
+			want = SelectedHere
+		}
+		if asked != want && tc.want != "" {
+			t.Errorf("%q: told %d in advance, want %d", tc.want, asked, want)
+		}
 	}
 }
 

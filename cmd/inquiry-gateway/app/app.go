@@ -24,6 +24,7 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/httpwire"
@@ -55,7 +56,7 @@ type App struct {
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
 	advice   *fleet.Advice
-	lab      *lab
+	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
 	rate     *rate.Limiter
@@ -126,20 +127,19 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
 		return err
 	}
-	if a.lab, err = newLab(cfg.Cache); err != nil {
+	if a.lab, err = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab); err != nil {
 		return err
 	}
-	if err = a.lab.register(a.registry); err != nil {
+	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
-		Fill:     gateway.NewFill(a.fetch, a.traces.tracers()),
-		Observer: observers{a.lab, a.accounts},
-		Redis:    a.redis,
-		Prefix:   cfg.Redis.Prefix,
-		Derivation: gateway.Derivation(func(r upstream.Request) (upstream.Request, bool) {
-			return a.current.Load().client.Plan(r)
-		}),
+		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
+		Lab:        a.lab,
+		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
+		Redis:      a.redis,
+		Prefix:     cfg.Redis.Prefix,
+		Derivation: gateway.Derivation(),
 		Traces:     a.traces.tracers(),
 		Logger:     a.opts.Logger,
 		Registerer: a.registry,
@@ -187,7 +187,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 
 func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	var err error
-	ttl := func() any { return a.lab.report() }
+	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
 		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
@@ -338,15 +338,14 @@ func (a *App) drain(ctx context.Context) {
 	}
 }
 
-// recheck lets the lab compare lists with what fill gets, until ctx ends. A panic
-// ends one comparison.
+// recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
-	for ctx.Err() == nil {
-		func() {
-			defer a.catcher("recheck").Catch(nil)
-			a.lab.recheck(ctx, fill, func() time.Duration { return a.current.Load().cfg.RequestTimeout }, a.legacyHealthy)
-		}()
+	fetch := func(ctx context.Context, k ttllab.List) ([]byte, time.Time, error) {
+		c, err := fill(ctx, cache.Key(k))
+		return c.Body, c.AnsweredAt, err
 	}
+	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
+	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
 func (a *App) stop() error {

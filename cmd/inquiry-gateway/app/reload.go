@@ -17,6 +17,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
+	"inquiry-gateway/gateway"
 )
 
 const (
@@ -186,11 +187,11 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 // takeOver makes gen run. Cache, limiter and lab keep what they know and change
 // their policies, all together once nothing can fail any more.
 func (a *App) takeOver(gen *generation) error {
-	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gen.client.Fingerprints()})
+	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gateway.Mappings(gen.client)})
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
 	}
-	if err := errors.Join(a.lab.setConfig(gen.cfg.Cache), a.rate.SetConfig(gen.cfg.RateLimit)); err != nil {
+	if err := errors.Join(a.lab.SetConfig(gen.cfg.Cache.LabKinds(), gen.cfg.Cache.Lab), a.rate.SetConfig(gen.cfg.RateLimit)); err != nil {
 		return err
 	}
 	apply()
