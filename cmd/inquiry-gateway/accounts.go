@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,12 +82,10 @@ func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string
 		if a.ID != id {
 			continue
 		}
-		out := c.Root().Writer
-		if c.Bool("json") {
-			return json.NewEncoder(out).Encode(a)
-		}
-		_, err = fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, orElse(a.Plan, "none"), store.when)
-		return err
+		return show(c, a, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
+			return err
+		})
 	}
 	return fmt.Errorf("account %s: %w", printable(id), auth.ErrNoSuchAccount)
 }
@@ -109,7 +107,7 @@ func writeAccounts(out io.Writer, listing auth.Listing) error {
 	}
 	rows := [][]string{{"ID", "API ACCESS", "PLAN", "KEYS"}}
 	for _, a := range listing.Accounts {
-		rows = append(rows, []string{a.ID, a.APIAccess, orElse(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
+		rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
 	}
 	return writeTable(out, rows)
 }

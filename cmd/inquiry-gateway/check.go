@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/urfave/cli/v3"
 
@@ -16,50 +18,52 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
 		Usage: "say what is wrong with a configuration, by file, line and key",
-		Flags: append([]cli.Flag{
+		Flags: []cli.Flag{
 			configFlag(),
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
-		}, checkFurtherFlags()...),
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := checkFurtherUse(c); err != nil {
-				return err
-			}
-			file := c.String("config")
-			loaded, err := config.Load(file, config.Options{})
-			if err != nil {
-				return err
-			}
-			if err := app.Check(loaded.Config); err != nil {
-				return err
-			}
-			out := c.Root().Writer
-			for _, warning := range loaded.Warnings {
-				fmt.Fprintf(out, "warning: %v\n", warning)
-			}
-			if c.Bool("print") {
-				fmt.Fprint(out, loaded.Config.Redacted())
-			}
-			if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
-				return err
-			}
-			return checkFurther(ctx, c, loaded.Config)
+			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
+			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
+			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
+			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
+			tokenFileFlag("with --against: "),
 		},
+		Action: check,
 	}
 }
 
-// checkFurtherFlags are those of check that ask more than the file.
-func checkFurtherFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
-		&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
-		&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
-		&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
-		tokenFileFlag("with --against: "),
+func check(ctx context.Context, c *cli.Command) error {
+	if err := checkUse(c); err != nil {
+		return err
 	}
+	file, out := c.String("config"), c.Root().Writer
+	loaded, err := config.Load(file, config.Options{})
+	if err != nil {
+		return err
+	}
+	if err := app.Check(loaded.Config); err != nil {
+		return err
+	}
+	for _, warning := range loaded.Warnings {
+		fmt.Fprintf(out, "warning: %v\n", warning)
+	}
+	if c.Bool("print") {
+		fmt.Fprint(out, loaded.Config.Redacted())
+	}
+	if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
+		return err
+	}
+	var live, against error // one is tried whatever the other finds
+	if c.Bool("live") {
+		live = checkLive(ctx, loaded.Config, c.String("buyer"), c.String("seller"), out)
+	}
+	if url := c.String("against"); url != "" {
+		against = checkAgainst(ctx, loaded.Config, url, c.String("token-file"), out)
+	}
+	return errors.Join(live, against)
 }
 
-// checkFurtherUse refuses flags that cannot be meant, before anything is done.
-func checkFurtherUse(c *cli.Command) error {
+// checkUse refuses flags that cannot be meant, before anything is done.
+func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" && c.String("seller") != ""
 	switch {
 	case c.Bool("live") && !accounts:
@@ -72,17 +76,6 @@ func checkFurtherUse(c *cli.Command) error {
 	return nil
 }
 
-func checkFurther(ctx context.Context, c *cli.Command, cfg config.Config) error {
-	var live, against error
-	if c.Bool("live") {
-		live = checkLive(ctx, cfg, c.String("buyer"), c.String("seller"), c.Root().Writer)
-	}
-	if url := c.String("against"); url != "" {
-		against = checkAgainst(ctx, cfg, url, c.String("token-file"), c.Root().Writer)
-	}
-	return errors.Join(live, against)
-}
-
 // checkAgainst compares what the file says with what runs. Values that are
 // hidden on either side cannot be compared.
 func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string, out io.Writer) error {
@@ -90,7 +83,7 @@ func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string,
 	if err != nil {
 		return err
 	}
-	running, err := ops.get(ctx, "/ops/config")
+	running, err := ops.do(ctx, http.MethodGet, "/ops/config", nil)
 	if err != nil {
 		return err
 	}
@@ -101,7 +94,7 @@ func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string,
 	}
 	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
 	for _, change := range changes {
-		rows = append(rows, []string{change.Key, orElse(change.Old, "-"), orElse(change.New, "-"), string(change.Effect())})
+		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(change.Effect())})
 	}
 	if err := writeTable(out, rows); err != nil {
 		return err

@@ -241,7 +241,7 @@ func (d *demo) makeCanaryKeys() error {
 // welcome prints what runs where, and a line to paste for each caller.
 func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	tier := "in the process"
-	if a.HasRedis() {
+	if d.redisURL != "" {
 		tier = "in the process and in the Redis of REDIS_URL"
 	}
 	fmt.Fprintf(d.out, `

@@ -53,19 +53,9 @@ func drillCommand() *cli.Command {
 			if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
 				return err
 			}
-			return showDrill(c, report)
+			return errors.Join(show(c, report, report.WriteText), report.Err())
 		},
 	}
-}
-
-func showDrill(c *cli.Command, report drill.Report) (err error) {
-	out := c.Root().Writer
-	if c.Bool("json") {
-		err = json.NewEncoder(out).Encode(report)
-	} else {
-		err = report.WriteText(out)
-	}
-	return errors.Join(err, report.Err())
 }
 
 func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Report, err error) {

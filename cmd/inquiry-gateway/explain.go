@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -27,30 +27,17 @@ func explainCommand() *cli.Command {
 			&cli.StringFlag{Name: "inquiry-type", Usage: "the request's filter"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			gateway, err := opsOf(c)
-			if err != nil {
-				return err
-			}
 			query := url.Values{}
 			for parameter, flag := range map[string]string{"key_id": "key-id", "account": "account", "kind": "kind", "status": "status", "inquiry_type": "inquiry-type"} {
 				if c.IsSet(flag) {
 					query.Set(parameter, c.String(flag))
 				}
 			}
-			body, err := gateway.get(ctx, "/ops/explain?"+query.Encode())
-			if err != nil {
-				return err
-			}
-			out := c.Root().Writer
-			if c.Bool("json") {
-				_, err = out.Write(body)
-				return err
-			}
 			var x ops.Explanation
-			if err := json.Unmarshal(body, &x); err != nil {
-				return fmt.Errorf("the answer is not that of an ops listener: %w", err)
+			if err := askOps(ctx, c, "/ops/explain?"+query.Encode(), nil, &x); err != nil {
+				return err
 			}
-			return writeExplanation(out, x)
+			return show(c, x, func(out io.Writer) error { return writeExplanation(out, x) })
 		},
 	}
 }
@@ -83,7 +70,7 @@ func describeList(x ops.Explanation) string {
 func accessRows(a *ops.Access, r *ops.RateLimitState) [][]string {
 	rows := [][]string{
 		{"key", a.KeyID + ": " + a.Verdict + ", " + strconv.Itoa(a.HTTPStatus) + spaced(a.Code)},
-		{"", a.KeyKind + " key, scopes " + orElse(strings.Join(a.Scopes, " "), "none") + ", paid access " + yesNo(a.PaidAccess) + ", plan " + orElse(a.Plan, "none")},
+		{"", a.KeyKind + " key, scopes " + cmp.Or(strings.Join(a.Scopes, " "), "none") + ", paid access " + yesNo(a.PaidAccess) + ", plan " + cmp.Or(a.Plan, "none")},
 	}
 	if r != nil && r.PerSecond > 0 {
 		rows = append(rows, []string{"rate", fmt.Sprintf("%g per second, burst %d, by %s; not looked at", r.PerSecond, r.Burst, r.From)})

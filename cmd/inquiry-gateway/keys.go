@@ -2,10 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,11 +59,8 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 	}
 	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
 		record := auth.KeyRecord{
-			ID: c.String("id"), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
+			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
 			Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
-		}
-		if record.ID == "" {
-			record.ID = newKeyID()
 		}
 		var create *auth.Account
 		if access := c.String("api-access"); access != "" {
@@ -84,26 +80,20 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 // showKey prints the key; it is kept nowhere, so this is the only time. old is
 // the key that it follows, or nil.
 func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
-	out := c.Root().Writer
-	if c.Bool("json") {
-		return json.NewEncoder(out).Encode(struct {
-			Key string `json:"key"`
-			auth.KeyRecord
-			Old *auth.KeyRecord `json:"old,omitempty"`
-		}{key, record, old})
-	}
-	fmt.Fprintf(out, "%s\n\nkey %s of %s %s. It is shown this once: only its hash is kept.\n", key, record.ID, record.Kind, record.Account)
-	if old != nil {
-		fmt.Fprintf(out, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
-	}
-	return nil
+	return show(c, struct {
+		Key string `json:"key"`
+		auth.KeyRecord
+		Old *auth.KeyRecord `json:"old,omitempty"`
+	}{key, record, old}, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "%s\n\nkey %s of %s %s. It is shown this once: only its hash is kept.\n", key, record.ID, record.Kind, record.Account)
+		if old != nil {
+			_, err = fmt.Fprintf(out, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
+		}
+		return err
+	})
 }
 
-func newKeyID() string {
-	var raw [5]byte
-	rand.Read(raw[:]) //nolint:errcheck // crypto/rand.Read never fails; it ends the process instead
-	return "k-" + hex.EncodeToString(raw[:])
-}
+func newKeyID() string { return "k-" + strings.ToLower(rand.Text()[:10]) }
 
 func splitScopes(values []string) []string {
 	var scopes []string
@@ -147,11 +137,10 @@ func keysHashCommand() *cli.Command {
 				return err
 			}
 			field, hash := hasher.Field(), hasher.Hash(key).Hex()
-			if c.Bool("json") {
-				return json.NewEncoder(c.Root().Writer).Encode(map[string]string{field: hash})
-			}
-			_, err = fmt.Fprintf(c.Root().Writer, "%s: %s\n", field, hash)
-			return err
+			return show(c, map[string]string{field: hash}, func(out io.Writer) error {
+				_, err := fmt.Fprintf(out, "%s: %s\n", field, hash)
+				return err
+			})
 		},
 	}
 }
@@ -203,11 +192,7 @@ func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) an
 		if err != nil {
 			return err
 		}
-		out := c.Root().Writer
-		if c.Bool("json") {
-			return json.NewEncoder(out).Encode(part(listing))
-		}
-		return write(out, listing)
+		return show(c, part(listing), func(out io.Writer) error { return write(out, listing) })
 	})
 }
 
@@ -237,18 +222,17 @@ func keysRevokeCommand() *cli.Command {
 				return usagef("which key? keys revoke KEY-ID; keys list shows the ids")
 			}
 			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-				id, out := c.Args().First(), c.Root().Writer
+				id := c.Args().First()
 				if err := store.Revoke(ctx, id); err != nil {
 					return err
 				}
-				if c.Bool("json") {
-					return json.NewEncoder(out).Encode(struct {
-						ID      string `json:"id"`
-						Revoked bool   `json:"revoked"`
-					}{id, true})
-				}
-				_, err := fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
-				return err
+				return show(c, struct {
+					ID      string `json:"id"`
+					Revoked bool   `json:"revoked"`
+				}{id, true}, func(out io.Writer) error {
+					_, err := fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
+					return err
+				})
 			})
 		},
 	}

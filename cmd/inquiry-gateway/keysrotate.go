@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,10 +46,7 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		if next.ID = c.String("id"); next.ID == "" {
-			next.ID = newKeyID()
-		}
-		next.ExpiresAt = expires
+		next.ID, next.ExpiresAt = cmp.Or(c.String("id"), newKeyID()), expires
 		if err := store.Rotate(ctx, oldID, next, now.Add(c.Duration("overlap"))); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,12 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
+)
+
+// Set by the linker: -ldflags "-X main.version=... -X main.revision=...".
+var (
+	version  = "dev"
+	revision = "unknown"
 )
 
 // Exit codes.
@@ -64,6 +71,16 @@ func newCommand() *cli.Command {
 	}
 	strict(root)
 	return root
+}
+
+// show writes what a command found: with --json for a program, else as text has it
+// for a person.
+func show(c *cli.Command, value any, text func(out io.Writer) error) error {
+	out := c.Root().Writer
+	if c.Bool("json") {
+		return json.NewEncoder(out).Encode(value)
+	}
+	return text(out)
 }
 
 // strict has a command and all below it answer wrong use with a usageError, an

@@ -24,12 +24,6 @@ const (
 	maxOpsReply = 4 << 20
 )
 
-// opsTarget is the ops listener of a running gateway.
-type opsTarget struct {
-	url   string
-	token string // empty: none is sent
-}
-
 func tokenFileFlag(when string) *cli.StringFlag {
 	return &cli.StringFlag{Name: "token-file", Usage: when + "the `FILE` with the token of that listener"}
 }
@@ -59,21 +53,20 @@ func opsOf(c *cli.Command) (*opsClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := opsTargetOf(loaded.Config)
-	if err != nil {
+	if address, err = opsAddress(loaded.Config.Ops.Listen); err != nil {
 		return nil, err
 	}
-	return target.open()
+	return newOpsClient(address, loaded.Config.Ops.Token())
 }
 
-// opsTargetOf is where a program on the same machine reaches the ops listener.
-func opsTargetOf(cfg config.Config) (opsTarget, error) {
-	host, port, err := net.SplitHostPort(cfg.Ops.Listen)
+// opsAddress is where a program on the same machine reaches ops.listen.
+func opsAddress(listen string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return opsTarget{}, err
+		return "", err
 	}
 	if port == "0" {
-		return opsTarget{}, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", cfg.Ops.Listen)
+		return "", fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
 	}
 	switch host {
 	case "", "0.0.0.0":
@@ -81,12 +74,12 @@ func opsTargetOf(cfg config.Config) (opsTarget, error) {
 	case "::":
 		host = "::1"
 	}
-	return opsTarget{"http://" + net.JoinHostPort(host, port), cfg.Ops.Token()}, nil
+	return "http://" + net.JoinHostPort(host, port), nil
 }
 
 // opsClient asks one ops listener.
 type opsClient struct {
-	base, token string
+	base, token string // without a token none is sent
 	http        *http.Client
 }
 
@@ -96,16 +89,16 @@ func openOps(address, tokenFile string) (*opsClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return opsTarget{address, strings.TrimSpace(file.Text())}.open()
+	return newOpsClient(address, strings.TrimSpace(file.Text()))
 }
 
-// open asks nothing yet.
-func (t opsTarget) open() (*opsClient, error) {
-	u, err := url.Parse(t.url)
+// newOpsClient asks nothing yet.
+func newOpsClient(address, token string) (*opsClient, error) {
+	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", t.url)
+		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", address)
 	}
-	return &opsClient{strings.TrimRight(t.url, "/"), t.token, &http.Client{
+	return &opsClient{strings.TrimRight(address, "/"), token, &http.Client{
 		Timeout: opsTimeout,
 		// The token is for this listener only, and one connection is enough.
 		Transport:     &http.Transport{DisableKeepAlives: true},
@@ -113,16 +106,28 @@ func (t opsTarget) open() (*opsClient, error) {
 	}}, nil
 }
 
-func (o *opsClient) get(ctx context.Context, path string) ([]byte, error) {
-	return o.do(ctx, http.MethodGet, path, nil)
-}
-
-func (o *opsClient) post(ctx context.Context, path string, body any) ([]byte, error) {
-	text, err := json.Marshal(body)
+// askOps sends want, or with nil nothing but a GET, to the ops listener that the
+// flags mean, and reads its answer into reply.
+func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
+	ops, err := opsOf(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return o.do(ctx, http.MethodPost, path, text)
+	method, body := http.MethodGet, []byte(nil)
+	if want != nil {
+		method = http.MethodPost
+		if body, err = json.Marshal(want); err != nil {
+			return err
+		}
+	}
+	answer, err := ops.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, reply); err != nil {
+		return fmt.Errorf("the answer is not that of an ops listener: %w", err)
+	}
+	return nil
 }
 
 // do returns the body of a 200. A 400 is wrong use: the listener says of what.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,12 +71,7 @@ func runProbe(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	out := c.Root().Writer
-	if c.Bool("json") {
-		err = json.NewEncoder(out).Encode(seen)
-	} else {
-		err = writeProbe(out, seen)
-	}
+	err = show(c, seen, func(out io.Writer) error { return writeProbe(out, seen) })
 	return errors.Join(err, seen.failure())
 }
 

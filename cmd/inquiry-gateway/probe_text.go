@@ -30,11 +30,11 @@ func writeProbe(out io.Writer, p probed) error {
 		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
 		rows := [][]string{{"FIELD", "PATH", "RAW", "MAPPED"}}
 		for _, f := range r.Fields {
-			mapped := orElse(cut(f.Mapped), "(empty)")
+			mapped := cmp.Or(cut(f.Mapped), "(empty)")
 			if f.Problem != "" {
 				mapped = "! " + f.Problem
 			}
-			rows = append(rows, []string{f.Field, f.Path, orElse(cut(f.Raw), "-"), mapped})
+			rows = append(rows, []string{f.Field, f.Path, cmp.Or(cut(f.Raw), "-"), mapped})
 		}
 		if err := writeTable(out, rows); err != nil {
 			return err
@@ -49,7 +49,7 @@ func writeProbe(out io.Writer, p probed) error {
 	if p.Unasked {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
 	}
-	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, orElse(printable(p.Reason), "the gateway would serve this list"))
+	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
 	return err
 }
 
@@ -61,7 +61,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 		for _, name := range slices.Sorted(maps.Keys(p.Request.Headers)) {
 			fmt.Fprintf(out, "            %s: %s\n", name, printable(p.Request.Headers[name]))
 		}
-		fmt.Fprintf(out, "  answered  %s in %s\n", orElse(statusText(p.Status), "not at all"), p.Took.Round(time.Millisecond))
+		fmt.Fprintf(out, "  answered  %s in %s\n", cmp.Or(statusText(p.Status), "not at all"), p.Took.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "  found     %s in %d bytes\n", plural(p.Items, "record"), p.Bytes)
 	if p.NextPage != "" {
@@ -118,7 +118,7 @@ func writeViolations(out io.Writer, list []violation) error {
 	}
 	rows := [][]string{{"RECORD", "FIELD", "RAW", "PROBLEM"}}
 	for _, v := range list[:min(len(list), maxShownViolations)] {
-		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, orElse(cut(v.Raw), "-"), v.Problem})
+		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem})
 	}
 	fmt.Fprintln(out)
 	if err := writeTable(out, rows); err != nil {
@@ -210,13 +210,6 @@ func recordOf(text string) (n int) {
 		n, _ = strconv.Atoi(words[1]) // no number sorts first
 	}
 	return n
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // plural counts things whose name takes an s.

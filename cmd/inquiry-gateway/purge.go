@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v3"
 
@@ -26,31 +26,19 @@ func purgeCommand() *cli.Command {
 			case want.Kind != "" && want.Kind != "buyer" && want.Kind != "seller":
 				return usagef("--kind is %q; give buyer or seller", want.Kind)
 			}
-			gateway, err := opsOf(c)
-			if err != nil {
+			var reply ops.PurgeReply
+			if err := askOps(ctx, c, "/ops/purge", want, &reply); err != nil {
 				return err
 			}
-			body, err := gateway.post(ctx, "/ops/purge", want)
-			if err != nil {
-				return err
-			}
-			return showPurge(c, want, body)
+			return show(c, struct {
+				ops.PurgeRequest
+				ops.PurgeReply
+			}{want, reply}, func(out io.Writer) error { return writePurge(out, want, reply) })
 		},
 	}
 }
 
-func showPurge(c *cli.Command, want ops.PurgeRequest, body []byte) error {
-	var reply ops.PurgeReply
-	if err := json.Unmarshal(body, &reply); err != nil {
-		return fmt.Errorf("the answer is not that of an ops listener: %w", err)
-	}
-	out := c.Root().Writer
-	if c.Bool("json") {
-		return json.NewEncoder(out).Encode(struct {
-			ops.PurgeRequest
-			ops.PurgeReply
-		}{want, reply})
-	}
+func writePurge(out io.Writer, want ops.PurgeRequest, reply ops.PurgeReply) error {
 	what := "all lists of the kind " + want.Kind
 	if want.Account != "" {
 		what = "all lists of the account " + printable(want.Account)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -25,32 +24,16 @@ func ttlCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			out := c.Root().Writer
-			if c.Bool("json") {
-				return json.NewEncoder(out).Encode(report)
-			}
-			return report.WriteTable(out)
+			return show(c, report, report.WriteTable)
 		},
 	}
 }
 
-func ttlReport(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
+func ttlReport(ctx context.Context, c *cli.Command) (report ttllab.Report, err error) {
 	if c.String("log") != "" {
 		return ttlFromLog(c)
 	}
-	gateway, err := opsOf(c)
-	if err != nil {
-		return ttllab.Report{}, err
-	}
-	body, err := gateway.get(ctx, "/ops/ttl")
-	if err != nil {
-		return ttllab.Report{}, err
-	}
-	var report ttllab.Report
-	if err := json.Unmarshal(body, &report); err != nil {
-		return ttllab.Report{}, fmt.Errorf("the answer is not that of an ops listener: %w", err)
-	}
-	return report, nil
+	return report, askOps(ctx, c, "/ops/ttl", nil, &report)
 }
 
 // ttlFromLog reads a log by kind: a line does not say whether its status has a

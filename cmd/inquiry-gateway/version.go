@@ -8,12 +8,6 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Set by the linker: -ldflags "-X main.version=... -X main.revision=...".
-var (
-	version  = "dev"
-	revision = "unknown"
-)
-
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -62,6 +61,7 @@ type App struct {
 	rate     *rate.Limiter
 	sessions *ops.Sessions // of the ops listener
 	current  atomic.Pointer[generation]
+	gateway  gateway.Current // that of current
 	reloads  *reloader
 	draining atomic.Bool
 }
@@ -172,13 +172,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	public := httpwire.NewListener(l.Public, httpwire.Options{
 		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, UnknownIdle: strangerIdleTimeout,
 	})
-	a.public = newServer(public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		gen := a.current.Load()
-		if timeout := gen.cfg.RequestTimeout; timeout != cfg.RequestTimeout { // the server has that of the start
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeSlack)) // else the server's holds
-		}
-		gen.public.ServeHTTP(w, r)
-	}), cfg.RequestTimeout+writeSlack, a.opts.Logger)
+	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
@@ -261,9 +255,6 @@ func (a *App) URL() string { return a.public.url() }
 
 // OpsURL is where people and Prometheus reach the ops listener.
 func (a *App) OpsURL() string { return a.ops.url() }
-
-// HasRedis says whether lists are kept in Redis, too.
-func (a *App) HasRedis() bool { return a.redis != nil }
 
 // Check builds everything that New would build, short of listening, so that what
 // is in the files that cfg names is checked too.

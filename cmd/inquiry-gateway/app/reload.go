@@ -199,6 +199,11 @@ func (a *App) takeOver(gen *generation) error {
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(gen.cfg.MaxConnections)
 	}
+	write := gen.cfg.RequestTimeout + writeSlack
+	if a.public == nil || a.public.http.WriteTimeout == write { // the server has it
+		write = 0
+	}
+	a.gateway.Set(gen.public, write)
 	a.current.Store(gen)
 	return nil
 }
