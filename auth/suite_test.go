@@ -324,7 +324,7 @@ func TestStoresExpire(t *testing.T) {
 // A store in trouble: known keys are good within their time, everything else
 // is auth.ErrUnavailable, never a refusal and never let in.
 func TestStoresInTrouble(t *testing.T) {
-	for _, state := range []string{storeDown, storeSlow, storeGarbage} {
+	for state, rounds := range map[string]int{storeDown: 3, storeSlow: 1, storeGarbage: 3} {
 		t.Run(state, func(t *testing.T) {
 			everyStore(t, func(t *testing.T, s *testStore) {
 				if !s.remote() {
@@ -337,16 +337,20 @@ func TestStoresInTrouble(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.state(state)
-				for range 3 {
+				for range rounds {
 					if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
 						t.Errorf("a known key: %v", err)
 					}
+					var wg sync.WaitGroup
 					for _, key := range []string{"fresh", "nobody"} {
-						p, err := a.Authenticate(t.Context(), []string{"Bearer " + key})
-						if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInvalidKey) || p != (auth.Principal{}) {
-							t.Errorf("%s: %+v, %v", key, p, err)
-						}
+						wg.Go(func() {
+							p, err := a.Authenticate(t.Context(), []string{"Bearer " + key})
+							if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInvalidKey) || p != (auth.Principal{}) {
+								t.Errorf("%s: %+v, %v", key, p, err)
+							}
+						})
 					}
+					wg.Wait()
 				}
 				s.clock.Add(30 * time.Second)
 				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrUnavailable) {

@@ -15,9 +15,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
-	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
@@ -44,13 +44,13 @@ type Store struct {
 	*auth.CachedStore
 	cfg     auth.IntrospectionConfig
 	secret  auth.Secret
-	client  *resty.Client
+	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*auth.Grant]
 	log     *slog.Logger
 }
 
-// New reads the secret and the certificates that cfg names;
-// it does not call the server. Close ends it.
+// New reads the secret and the certificates that cfg names; it does not call the
+// server. Close ends it.
 func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger}
@@ -63,15 +63,12 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 	if err != nil {
 		return nil, wrong("introspection.ca_file", err)
 	}
-	// A client of its own without a cookie jar: a shared one would carry what
-	// one key's answer set into the next key's question.
-	s.client = resty.NewWithClient(&http.Client{Transport: transport}).
-		SetRedirectPolicy(resty.NoRedirectPolicy()).
-		SetRetryCount(0).
-		SetHeader("Accept", "application/json").
-		SetHeader("User-Agent", "inquiry-gateway").
-		SetDisableWarn(true).
-		SetLogger(quiet{})
+	// No cookie jar: it would carry what one key's answer set into the next key's
+	// lookup.
+	s.client = &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	if s.breaker, err = s.newBreaker(opts); err != nil {
 		return nil, err
 	}
@@ -86,7 +83,7 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 // their own deadline, and closes the connections.
 func (s *Store) Close() {
 	s.CachedStore.Close()
-	s.client.GetClient().CloseIdleConnections()
+	s.client.CloseIdleConnections()
 }
 
 // newTransport allows no proxy by accident: keys go to the server and nowhere
@@ -150,34 +147,22 @@ func (s *Store) guarded(ctx context.Context, c auth.Credential) (*auth.Grant, er
 
 // introspect asks about one key.
 func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	form := url.Values{"token": {string(c.Key)}, "token_type_hint": {"access_token"}}
-	req := s.client.R().SetContext(ctx).SetDoNotParseResponse(true)
-	// Present but empty: asking twice does no harm, so net/http may repeat the
-	// request when a kept connection turns out to be closed. Nothing is sent.
-	req.Header["Idempotency-Key"] = []string{}
-	switch {
-	case s.cfg.ClientID == "":
-	case s.cfg.ClientAuth == auth.ClientAuthPost:
-		form.Set("client_id", s.cfg.ClientID)
-		form.Set("client_secret", string(s.secret))
-	default:
-		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
-		req.SetBasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(string(s.secret)))
-	}
-	res, err := req.SetFormDataFromValues(form).Post(s.cfg.URL)
-	if res != nil && res.RawBody() != nil {
-		defer res.RawBody().Close()
-	}
+	req, err := s.request(ctx, c.Key)
 	if err != nil {
 		return nil, bare(err)
 	}
-	if res.StatusCode() != http.StatusOK {
-		return nil, fmt.Errorf("the introspection endpoint answered with status %d", res.StatusCode())
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, bare(err)
 	}
-	if media, _, err := mime.ParseMediaType(res.Header().Get("Content-Type")); err != nil || media != "application/json" {
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the introspection endpoint answered with status %d", res.StatusCode)
+	}
+	if media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrGarbage)
 	}
-	body, err := io.ReadAll(io.LimitReader(res.RawBody(), maxIntrospection+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxIntrospection+1))
 	if err != nil {
 		return nil, bare(err)
 	}
@@ -187,21 +172,37 @@ func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant,
 	return grant(s.cfg.Claims, c.Digest, body)
 }
 
+// request makes the lookup of a key, with the gateway's own credentials.
+func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, error) {
+	form := url.Values{"token": {string(key)}, "token_type_hint": {"access_token"}}
+	if s.cfg.ClientID != "" && s.cfg.ClientAuth == auth.ClientAuthPost {
+		form.Set("client_id", s.cfg.ClientID)
+		form.Set("client_secret", string(s.secret))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "inquiry-gateway")
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// Present but empty: asking twice does no harm, so net/http may repeat the
+	// request when a kept connection turns out to be closed. Nothing is sent.
+	req.Header["Idempotency-Key"] = []string{}
+	if s.cfg.ClientID != "" && s.cfg.ClientAuth != auth.ClientAuthPost {
+		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
+		req.SetBasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(string(s.secret)))
+	}
+	return req, nil
+}
+
 // bare strips the URL from an error of the HTTP client.
 func bare(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		return ue.Err
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
 	}
 	return err
 }
-
-// quiet keeps resty from logging requests, whose bodies hold keys.
-type quiet struct{}
-
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Warnf(string, ...any)  {}
-func (quiet) Debugf(string, ...any) {}
 
 // readSecret reads a secret without the line end at its end; no path, no
 // secret.

@@ -120,6 +120,7 @@ func TestRedisAddIsRepeatable(t *testing.T) {
 }
 
 func TestRedisListOfMany(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client().WithTimeout(10 * time.Second) // how fast Redis is does not matter here
 	admin := NewEditor(client, "iq", auth.Hasher{})
 	ctx := t.Context()

@@ -60,6 +60,7 @@ func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *Editor, *red
 
 // A revoke reaches every node by message, and also when the message is lost.
 func TestRevokeReachesEveryNode(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	one, admin, client := newRedisPair(t, server)
 	two, _, _ := newRedisPair(t, server)
@@ -268,6 +269,7 @@ func TestResubscribingForgetsNothing(t *testing.T) {
 }
 
 func TestRedisGarbage(t *testing.T) {
+	t.Parallel()
 	store, admin, client := newRedisPair(t, redistest.Start(t))
 	ctx := t.Context()
 	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", Create: true}); err != nil {
@@ -368,6 +370,7 @@ func TestRedisStoreWithoutTheVersion(t *testing.T) {
 
 // In a cluster every command has to stay within a slot.
 func TestRedisCluster(t *testing.T) {
+	t.Parallel() // a cluster takes two seconds to start
 	client := redistest.StartCluster(t, 1).Client(t)
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second

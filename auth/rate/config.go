@@ -1,12 +1,12 @@
 package rate
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // Config is the `rate_limit:` section: the limit of an account, and those of
@@ -31,40 +31,27 @@ const (
 	maxBurst     = 1_000_000
 )
 
-// fieldError is something wrong with a key of the configuration.
-type fieldError struct{ field, msg string }
-
-// Error says what is wrong and what to do, without the key.
-func (e *fieldError) Error() string { return e.msg }
-
-// Field is the key's path in the `rate_limit:` section.
-func (e *fieldError) Field() string { return e.field }
-
-// Validate reports everything that is wrong; each joined error has a method
-// Field() with the key's path.
+// Validate reports everything that is wrong; each joined error is an
+// *invalid.Error with the key's path in the `rate_limit:` section.
 func (c Config) Validate() error {
-	errs := Plan{c.PerSecond, c.Burst}.problems("")
+	var p invalid.Problems
+	Plan{c.PerSecond, c.Burst}.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
-		errs = append(errs, c.Plans[name].problems("plans."+name+".")...)
+		c.Plans[name].validate(&p, "plans."+name+".")
 	}
-	return errors.Join(errs...)
+	return p.Err()
 }
 
-func (p Plan) problems(path string) []error {
-	var errs []error
-	add := func(field, format string, args ...any) {
-		errs = append(errs, &fieldError{path + field, fmt.Sprintf(format, args...)})
+func (l Plan) validate(p *invalid.Problems, path string) {
+	if l.PerSecond != 0 && !(l.PerSecond >= minPerSecond && l.PerSecond <= maxPerSecond) { // NaN is neither
+		p.Add(path+"per_second", "is %v: use 0 (no limit) or %v to %v", l.PerSecond, minPerSecond, maxPerSecond)
 	}
-	if p.PerSecond != 0 && !(p.PerSecond >= minPerSecond && p.PerSecond <= maxPerSecond) {
-		add("per_second", "is %v: use 0 (no limit) or %v to %v", p.PerSecond, minPerSecond, maxPerSecond)
+	if l.Burst < 0 || l.Burst > maxBurst {
+		p.Add(path+"burst", "is %d: use 0 (a second's worth) to %d", l.Burst, maxBurst)
 	}
-	if p.Burst < 0 || p.Burst > maxBurst {
-		add("burst", "is %d: use 0 (a second's worth) to %d", p.Burst, maxBurst)
+	if l.PerSecond == 0 && l.Burst > 0 {
+		p.Add(path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
 	}
-	if p.PerSecond == 0 && p.Burst > 0 {
-		add("burst", "has no meaning without per_second: set per_second, or leave burst out")
-	}
-	return errs
 }
 
 // DefaultPolicy is the name of the limit of accounts without a plan of their
@@ -115,23 +102,21 @@ func (p Plan) limit(policy string) Limit {
 	return l
 }
 
-// limits are all limits of a configuration. They never change.
-type limits struct {
-	standard Limit
-	plans    map[string]Limit
-}
+// limits are the limits of a configuration by plan; "" is everybody else's. They
+// never change.
+type limits map[string]Limit
 
-func newLimits(c Config) *limits {
-	l := &limits{standard: Plan{c.PerSecond, c.Burst}.limit(DefaultPolicy), plans: make(map[string]Limit, len(c.Plans))}
+func newLimits(c Config) limits {
+	l := limits{"": Plan{c.PerSecond, c.Burst}.limit(DefaultPolicy)}
 	for name, p := range c.Plans {
-		l.plans[name] = p.limit(name)
+		l[name] = p.limit(name)
 	}
 	return l
 }
 
-func (l *limits) of(plan string) Limit {
-	if limit, ok := l.plans[plan]; ok {
+func (l limits) of(plan string) Limit {
+	if limit, ok := l[plan]; ok {
 		return limit
 	}
-	return l.standard
+	return l[""]
 }

@@ -1,3 +1,20 @@
+// Package rate limits how many requests an account may make over a fleet of
+// gateways.
+//
+// The account's tokens are kept in Redis (GCRA, a leaky bucket that stores one
+// number). A node takes them in small batches, leases, and spends them without
+// asking again, so most requests cost a mutex and no round trip. Taken tokens
+// are charged at once, so the fleet never gets more of them than the limit
+// gives. They may be spent up to LeaseTTL later: within any window the fleet
+// lets at most
+//
+//	burst + per_second x window + nodes x Limit.Batch
+//
+// requests of one account pass, and what a node took and did not spend within
+// LeaseTTL is lost to the account.
+//
+// While Redis is away every node limits on its own, to the whole limit: at
+// most nodes times as much passes.
 package rate
 
 import (
@@ -94,7 +111,7 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 		l.fleet = redis_rate.NewLimiter(underPrefix{opts.Redis, opts.Prefix})
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.limits.Store(newLimits(cfg))
+	l.setLimits(cfg)
 	return l, nil
 }
 
@@ -104,8 +121,13 @@ func (l *Limiter) SetConfig(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	l.limits.Store(newLimits(cfg))
+	l.setLimits(cfg)
 	return nil
+}
+
+func (l *Limiter) setLimits(cfg Config) {
+	all := newLimits(cfg)
+	l.limits.Store(&all)
 }
 
 // Close ends the questions to Redis that are under way and waits for them.

@@ -9,23 +9,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a time that tests move.
-type clock struct{ offset atomic.Int64 }
-
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func (c *clock) now() time.Time          { return start.Add(time.Duration(c.offset.Load())) }
-func (c *clock) advance(d time.Duration) { c.offset.Add(int64(d)) }
 
 type tester interface {
 	Helper()
@@ -43,37 +38,12 @@ func newLimiter(t tester, cfg Config, opts Options) *Limiter {
 	return l
 }
 
-func value(t testing.TB, m prometheus.Metric) float64 {
-	t.Helper()
-	var out dto.Metric
-	if err := m.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
-}
-
 // leases is how often Redis has been asked.
-func leases(t testing.TB, l *Limiter) (n float64) {
+func leases(l *Limiter) (n float64) {
 	for _, c := range l.metrics.leases {
-		n += value(t, c)
+		n += testutil.ToFloat64(c)
 	}
 	return n
-}
-
-// eventually waits for something that another goroutine does.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func TestNoLimit(t *testing.T) {
@@ -83,15 +53,15 @@ func TestNoLimit(t *testing.T) {
 			t.Fatalf("%+v", d)
 		}
 	}
-	if leases(t, l) != 0 || l.accounts.EstimatedSize() != 0 {
+	if leases(l) != 0 || l.accounts.EstimatedSize() != 0 {
 		t.Error("an account without a limit costs something")
 	}
 }
 
 func TestAlone(t *testing.T) {
-	c := &clock{}
+	c := testkit.NewClock(start)
 	reg := prometheus.NewPedanticRegistry()
-	l := newLimiter(t, Config{PerSecond: 2, Burst: 3, Plans: map[string]Plan{"pro": {100, 200}}}, Options{Now: c.now, Registerer: reg})
+	l := newLimiter(t, Config{PerSecond: 2, Burst: 3, Plans: map[string]Plan{"pro": {100, 200}}}, Options{Now: c.Now, Registerer: reg})
 	ctx := t.Context()
 	want := func(name string, got, want Decision) {
 		t.Helper()
@@ -112,25 +82,25 @@ func TestAlone(t *testing.T) {
 	if d := l.Allow(ctx, "pro account", "pro"); !d.Allowed || d.Limit != 200 || d.Policy != "pro" {
 		t.Errorf("%+v", d)
 	}
-	c.advance(499 * time.Millisecond)
+	c.Add(499 * time.Millisecond)
 	if d := l.Allow(ctx, "acme", ""); d.Allowed || d.RetryAfter < time.Millisecond || d.RetryAfter > 2*time.Millisecond {
 		t.Errorf("too early: %+v", d)
 	}
-	c.advance(time.Millisecond)
+	c.Add(time.Millisecond)
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed {
 		t.Errorf("in time: %+v", d)
 	}
-	if n := value(t, l.metrics.decisions[0][0]); n != 2 {
+	if n := testutil.ToFloat64(l.metrics.decisions[0][0]); n != 2 {
 		t.Errorf("%v limited decisions of the node", n)
 	}
-	if value(t, l.metrics.fallback) != 0 {
+	if testutil.ToFloat64(l.metrics.fallback) != 0 {
 		t.Error("no Redis is no fallback")
 	}
 }
 
 func TestSetConfig(t *testing.T) {
-	c := &clock{}
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Now: c.now})
+	c := testkit.NewClock(start)
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Now: c.Now})
 	ctx := t.Context()
 	if !l.Allow(ctx, "acme", "").Allowed || l.Allow(ctx, "acme", "").Allowed {
 		t.Fatal("a burst of 1 is not 1")
@@ -145,7 +115,7 @@ func TestSetConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Allow(ctx, "acme", "") // the account takes the new limit over
-	c.advance(200 * time.Millisecond)
+	c.Add(200 * time.Millisecond)
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed || d.Limit != 5 || d.Remaining != 1 {
 		t.Errorf("after a change: %+v", d)
 	}
@@ -165,11 +135,11 @@ func TestSetConfig(t *testing.T) {
 func TestFleetSharesOneBurst(t *testing.T) {
 	const nodes, burst = 3, 300
 	server := redistest.Start(t)
-	c := &clock{} // stands still: no lease lapses
+	c := testkit.NewClock(start) // stands still: no lease lapses
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range nodes {
-		l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: burst}, Options{Redis: server.Client(), Prefix: "iq", Now: c.now})
+		l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: burst}, Options{Redis: server.Client(), Prefix: "iq", Now: c.Now})
 		for range 4 {
 			wg.Go(func() {
 				for {
@@ -237,8 +207,8 @@ func TestLeasesHoldAtMostABatch(t *testing.T) {
 		account++
 		id := fmt.Sprint("a", account)
 		cfg := Config{PerSecond: rapid.SampledFrom([]float64{1, 50, 1000}).Draw(t, "rate"), Burst: rapid.IntRange(1, 300).Draw(t, "burst")}
-		c := &clock{}
-		l, err := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.now})
+		c := testkit.NewClock(start)
+		l, err := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +217,7 @@ func TestLeasesHoldAtMostABatch(t *testing.T) {
 		allowed := 0
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			if rapid.IntRange(0, 9).Draw(t, "pause") == 0 {
-				c.advance(time.Duration(rapid.IntRange(1, 1500).Draw(t, "ms")) * time.Millisecond)
+				c.Add(time.Duration(rapid.IntRange(1, 1500).Draw(t, "ms")) * time.Millisecond)
 			}
 			d := l.Allow(context.Background(), id, "")
 			if d.Allowed {
@@ -271,7 +241,7 @@ func TestLeasesHoldAtMostABatch(t *testing.T) {
 }
 
 func TestMostRequestsAskNobody(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 10_000}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 10_000}, Options{Redis: redistest.Start(t).Client(), Now: testkit.NewClock(start).Now})
 	const n = 5000
 	for i := range n {
 		if d := l.Allow(t.Context(), "acme", ""); !d.Allowed {
@@ -279,14 +249,14 @@ func TestMostRequestsAskNobody(t *testing.T) {
 		}
 	}
 	// Batches of 1,000 after a start from 1, renewed when half is spent.
-	if asked := leases(t, l); asked > 30 {
+	if asked := leases(l); asked > 30 {
 		t.Errorf("%d requests asked Redis %v times", n, asked)
 	}
 }
 
 func TestDeniedAccountsAskNobody(t *testing.T) {
-	c := &clock{}
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Redis: redistest.Start(t).Client(), Now: c.now})
+	c := testkit.NewClock(start)
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Redis: redistest.Start(t).Client(), Now: c.Now})
 	if !l.Allow(t.Context(), "acme", "").Allowed {
 		t.Fatal("the first request is limited")
 	}
@@ -295,13 +265,13 @@ func TestDeniedAccountsAskNobody(t *testing.T) {
 			t.Fatalf("%+v", d)
 		}
 	}
-	if asked := leases(t, l); asked != 2 {
+	if asked := leases(l); asked != 2 {
 		t.Errorf("asked Redis %v times", asked)
 	}
 }
 
 func TestManyCallersOnAColdAccount(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 1000}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 1000}, Options{Redis: redistest.Start(t).Client(), Now: testkit.NewClock(start).Now})
 	var wg sync.WaitGroup
 	for range 500 {
 		wg.Go(func() {
@@ -311,7 +281,7 @@ func TestManyCallersOnAColdAccount(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if asked := leases(t, l); asked > 50 {
+	if asked := leases(l); asked > 50 {
 		t.Errorf("500 callers asked Redis %v times", asked)
 	}
 	if a := l.account("acme"); a.waiting != 0 {
@@ -321,8 +291,8 @@ func TestManyCallersOnAColdAccount(t *testing.T) {
 
 func TestRedisAwayAndBack(t *testing.T) {
 	server := redistest.Start(t)
-	c := &clock{}
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: c.now})
+	c := testkit.NewClock(start)
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: c.Now})
 	ctx := t.Context()
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed {
 		t.Fatalf("%+v", d)
@@ -337,17 +307,19 @@ func TestRedisAwayAndBack(t *testing.T) {
 	if allowed != 9 {
 		t.Errorf("%d of 20 passed: the node's own view must know of what passed before", allowed)
 	}
-	if value(t, l.metrics.fallback) != 1 || value(t, l.metrics.leases[leaseFailed]) != 1 {
-		t.Errorf("fallback %v, failed leases %v", value(t, l.metrics.fallback), value(t, l.metrics.leases[leaseFailed]))
+	if testutil.ToFloat64(l.metrics.fallback) != 1 || testutil.ToFloat64(l.metrics.leases[leaseFailed]) != 1 {
+		t.Errorf("fallback %v, failed leases %v", testutil.ToFloat64(l.metrics.fallback), testutil.ToFloat64(l.metrics.leases[leaseFailed]))
 	}
 	server.Restart()
-	c.advance(awayFor)
-	eventually(t, "the fleet's tokens count again", func() bool {
+	c.Add(awayFor)
+	for end := time.Now().Add(20 * time.Second); testutil.ToFloat64(l.metrics.fallback) != 0; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the fleet's tokens never count again")
+		}
 		l.Allow(ctx, "another", "")
-		c.advance(awayFor)
-		return value(t, l.metrics.fallback) == 0
-	})
-	if d := l.Allow(ctx, "third", ""); !d.Allowed || value(t, l.metrics.decisions[1][1]) < 2 {
+		c.Add(awayFor)
+	}
+	if d := l.Allow(ctx, "third", ""); !d.Allowed || testutil.ToFloat64(l.metrics.decisions[1][1]) < 2 {
 		t.Errorf("%+v is not the fleet's decision", d)
 	}
 }
@@ -355,8 +327,8 @@ func TestRedisAwayAndBack(t *testing.T) {
 // A Redis that hangs costs one request of the node a short wait per second.
 func TestRedisSlow(t *testing.T) {
 	server := redistest.Start(t)
-	c := &clock{}
-	l := newLimiter(t, Config{PerSecond: 1000, Burst: 1000}, Options{Redis: server.Client(), Now: c.now})
+	c := testkit.NewClock(start)
+	l := newLimiter(t, Config{PerSecond: 1000, Burst: 1000}, Options{Redis: server.Client(), Now: c.Now})
 	server.Pause()
 	defer server.Resume()
 	for range 500 {
@@ -364,28 +336,29 @@ func TestRedisSlow(t *testing.T) {
 			t.Fatalf("%+v", d)
 		}
 	}
-	if n := leases(t, l); n != 1 {
+	if n := leases(l); n != 1 {
 		t.Errorf("asked %v times", n)
 	}
 }
 
 // A Redis that takes its time is waited for as long as is allowed.
 func TestRedisFarAway(t *testing.T) {
+	t.Parallel() // it waits
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { _ = client.Close() })
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: client, Timeout: time.Minute, Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: client, Timeout: time.Minute, Now: testkit.NewClock(start).Now})
 	if err := client.Do(t.Context(), "CLIENT", "PAUSE", (3 * leaseTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || value(t, l.metrics.leases[leaseFull]) != 1 {
+	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.leases[leaseFull]) != 1 {
 		t.Errorf("%+v is not the fleet's decision", d)
 	}
 }
 
 func TestCallerLeaves(t *testing.T) {
 	server := redistest.Start(t)
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: testkit.NewClock(start).Now})
 	server.Pause()
 	defer server.Resume()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -406,7 +379,7 @@ func TestGarbageInRedis(t *testing.T) {
 	if err := client.Set(t.Context(), "iq:rate:acme", "garbage", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: client, Prefix: "iq", Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: client, Prefix: "iq", Now: testkit.NewClock(start).Now})
 	allowed := 0
 	for range 10 {
 		if l.Allow(t.Context(), "acme", "").Allowed {
@@ -419,19 +392,20 @@ func TestGarbageInRedis(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t, 1).Client(t), Prefix: "iq", Now: (&clock{}).now})
+	t.Parallel() // it waits
+	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t, 1).Client(t), Prefix: "iq", Now: testkit.NewClock(start).Now})
 	for i := range 60 {
 		if d := l.Allow(t.Context(), "acme", ""); d.Allowed != (i < 50) {
 			t.Fatalf("request %d: %+v", i, d)
 		}
 	}
-	if n := value(t, l.metrics.leases[leaseFailed]); n != 0 {
+	if n := testutil.ToFloat64(l.metrics.leases[leaseFailed]); n != 0 {
 		t.Errorf("%v leases failed", n)
 	}
 }
 
 func TestAfterClose(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: redistest.Start(t).Client(), Now: (&clock{}).now})
+	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: redistest.Start(t).Client(), Now: testkit.NewClock(start).Now})
 	l.Close()
 	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || d.Remaining != 1 {
 		t.Errorf("%+v", d)
@@ -439,6 +413,7 @@ func TestAfterClose(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	l := newLimiter(t, Config{PerSecond: 1}, Options{})
 	for i := range maxAccounts + 20_000 {
 		l.Allow(t.Context(), fmt.Sprint(i), "")
