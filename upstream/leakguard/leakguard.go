@@ -100,16 +100,32 @@ func (set *Set) Clean(s string) (string, int) {
 		s = set.without(s, set.uuidSpans(s, set.spans[:0]), &n)
 	}
 	if set.long != nil && len(s) >= longHead {
-		s = set.without(s, set.long.spans(s, set.spans[:0]), &n)
+		s = set.without(s, find(s, &set.long.first, set.long.at, set.spans[:0]), &n)
 	}
 	if set.short != nil && s != "" {
-		s = set.without(s, set.short.spans(s, set.spans[:0]), &n)
+		s = set.without(s, find(s, &set.short.first, set.short.at, set.spans[:0]), &n)
 	}
 	return s, n
 }
 
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
+
+// find finds the ids in a text. first are the bytes that one may start with, and
+// at gives the length of the one that stands at a place, 0 for none.
+func find(s string, first *[256]bool, at func(s string, i int) int, spans []span) []span {
+	for i := 0; i < len(s); {
+		n := 0
+		if first[s[i]] {
+			n = at(s, i)
+		}
+		if n > 0 {
+			spans = append(spans, span{i, i + n})
+		}
+		i += max(n, 1)
+	}
+	return spans
+}
 
 // without gives the text with the spans taken out, and adds their number to n.
 // The spans are in order and do not overlap.
@@ -184,28 +200,14 @@ func headBit(s string, i int) uint32 {
 	return w * 0x9e3779b1 >> 20
 }
 
-// spans finds the ids in a text.
-func (l *longIDs) spans(s string, spans []span) []span {
-	for i := 0; i+longHead <= len(s); {
-		if !l.first[s[i]] {
-			i++
-			continue
-		}
-		if bit := headBit(s, i); l.heads[bit>>6]>>(bit&63)&1 == 0 {
-			i++
-			continue
-		}
-		n := l.at(s, i)
-		if n > 0 {
-			spans = append(spans, span{i, i + n})
-		}
-		i += max(n, 1)
-	}
-	return spans
-}
-
 // at gives the length of the id that stands at i, 0 for none.
 func (l *longIDs) at(s string, i int) int {
+	if i+longHead > len(s) {
+		return 0
+	}
+	if bit := headBit(s, i); l.heads[bit>>6]>>(bit&63)&1 == 0 {
+		return 0
+	}
 	for _, n := range l.lengths[[longHead]byte([]byte(s[i:i+longHead]))] {
 		end := i + n
 		if end > len(s) {
@@ -231,21 +233,6 @@ type shortIDs struct {
 func (l *shortIDs) add(id string) {
 	l.all[id] = struct{}{}
 	l.first[id[0]] = true
-}
-
-// spans finds the ids that are whole words in a text.
-func (l *shortIDs) spans(s string, spans []span) []span {
-	for i := 0; i < len(s); {
-		n := 0
-		if l.first[s[i]] {
-			n = l.at(s, i)
-		}
-		if n > 0 {
-			spans = append(spans, span{i, i + n})
-		}
-		i += max(n, 1)
-	}
-	return spans
 }
 
 // at gives the length of the id that stands at i as a whole word, 0 for none.

@@ -16,36 +16,26 @@ func htmlText(s string) string {
 	}
 	var b strings.Builder
 	z := html.NewTokenizer(strings.NewReader(s))
-	hidden := atom.Atom(0)
+	hidden := atom.Atom(0) // the element whose text is not shown
 	for {
-		switch z.Next() {
+		kind := z.Next()
+		switch kind {
 		case html.ErrorToken:
 			return tidy(b.String())
 		case html.TextToken:
 			if hidden == 0 {
 				b.Write(z.Text())
 			}
-		case html.StartTagToken:
+		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
 			name, _ := z.TagName()
 			tag := atom.Lookup(name)
-			if tag == atom.Script || tag == atom.Style || tag == atom.Head {
+			switch {
+			case kind == html.StartTagToken && (tag == atom.Script || tag == atom.Style || tag == atom.Head):
 				hidden = tag
-			}
-			if breaks(tag) {
-				b.WriteByte('\n')
-			}
-		case html.EndTagToken:
-			name, _ := z.TagName()
-			tag := atom.Lookup(name)
-			if tag == hidden {
+			case kind == html.EndTagToken && tag == hidden:
 				hidden = 0
 			}
 			if breaks(tag) {
-				b.WriteByte('\n')
-			}
-		case html.SelfClosingTagToken:
-			name, _ := z.TagName()
-			if breaks(atom.Lookup(name)) {
 				b.WriteByte('\n')
 			}
 		case html.CommentToken, html.DoctypeToken:
