@@ -29,7 +29,7 @@ type (
 	NullString = mapping.NullString
 )
 
-// List is a whole list.
+// List is a whole list. Its texts share memory with the reply that they came in.
 type List struct {
 	Inquiries  []Inquiry // never nil; in the order of the legacy
 	AnsweredAt time.Time // when the last byte had arrived; freshness counts from here
@@ -47,7 +47,7 @@ type Options struct {
 	Now        func() time.Time
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
-	Fleet      *fleet.Advice        // nil: no other node is heeded
+	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
@@ -156,7 +156,7 @@ func (o Options) withDefaults() Options {
 }
 
 // mappingVersion changes when the same configuration and reply come to mean
-// another list, so that caches of an older version are not believed.
+// another list, so that lists cached by an older version are not used.
 const mappingVersion = 1
 
 // fingerprint covers the whole endpoint rather than a list of keys that

@@ -16,8 +16,8 @@ import (
 	"inquiry-gateway/internal/panics"
 )
 
-// tokenPause is how long a failure to get a token is remembered: the requests
-// that need one must not hammer the token endpoint.
+// tokenPause is how long nobody asks for a token again after a failure: the
+// requests that need one must not hammer the token endpoint.
 const tokenPause = time.Second
 
 // tokens keeps one access token for all requests. When it runs out, one request

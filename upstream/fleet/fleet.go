@@ -1,5 +1,5 @@
-// Package fleet lets the gateways in front of one legacy system heed each
-// other's circuit breakers.
+// Package fleet shares the state of circuit breakers between the gateways in front
+// of one legacy system.
 package fleet
 
 import (
@@ -47,7 +47,7 @@ type Options struct {
 	Now        func() time.Time
 }
 
-// Advice lets the nodes of a fleet heed each other's breakers. A node whose
+// Advice lets the nodes of a fleet follow each other's breakers. A node whose
 // breaker opened says until when. The others make no calls until then. After
 // that one call of one node is the probe, and all others are refused until the
 // probe has a verdict. It only advises: each node keeps its own breaker, and
@@ -112,17 +112,17 @@ func (a *Advice) Close() {
 }
 
 // Opened tells the fleet that this node's breaker for the kind is open until the
-// given moment. What Redis says to that is in its own metrics; this node heeds
-// it in any case.
+// given moment. An error of Redis is in its own metrics only; this node follows
+// its advice in any case.
 func (a *Advice) Opened(ctx context.Context, kind string, until time.Time) {
 	if a != nil && a.kinds[kind] != nil {
 		a.publish(ctx, kind, until)
 	}
 }
 
-// publish heeds advice and tells the fleet; zero ends it.
+// publish follows advice and tells the fleet of it; zero ends it.
 func (a *Advice) publish(ctx context.Context, kind string, until time.Time) {
-	until = a.heed(kind, until)
+	until = a.follow(kind, until)
 	if a.store == nil {
 		return
 	}
@@ -218,8 +218,9 @@ func (t Ticket) Done(ctx context.Context, v Verdict, again time.Duration) {
 	}
 }
 
-// heed takes advice, capped, and returns what was taken. Zero ends it.
-func (a *Advice) heed(kind string, until time.Time) time.Time {
+// follow sets the moment until which no calls are made, which is capped, and returns
+// it. Zero ends the advice.
+func (a *Advice) follow(kind string, until time.Time) time.Time {
 	if most := a.opts.Now().Add(a.opts.Cap); until.After(most) {
 		until = most
 	}
@@ -229,7 +230,7 @@ func (a *Advice) heed(kind string, until time.Time) time.Time {
 	return until
 }
 
-// listen hears advice, and reads what was given before each subscription.
+// listen receives advice, and reads what was published before each subscription.
 func (a *Advice) listen(ctx context.Context) {
 	sub := a.store.rdb.Subscribe(ctx, a.store.channel())
 	defer func() { _ = sub.Close() }()
@@ -246,24 +247,24 @@ func (a *Advice) listen(ctx context.Context) {
 			case *redis.Subscription:
 				a.catchUp(ctx)
 			case *redis.Message:
-				a.hear(m.Payload)
+				a.receive(m.Payload)
 			}
 		}
 	}
 }
 
-// catchUp takes advice that was given before. It counts after its end, too:
-// nobody has found the legacy well since.
+// catchUp follows advice that was published before. It counts after its end, too:
+// no probe has found since that the legacy answers.
 func (a *Advice) catchUp(ctx context.Context) {
 	for kind := range a.kinds {
 		if until, err := a.store.advice(ctx, kind); err == nil && !until.IsZero() {
-			a.heed(kind, until)
+			a.follow(kind, until)
 		}
 	}
 }
 
-// hear takes "<kind> <Unix ms>"; 0 ends the advice.
-func (a *Advice) hear(message string) {
+// receive reads one message, "<kind> <Unix ms>"; 0 ends the advice.
+func (a *Advice) receive(message string) {
 	kind, ms, _ := strings.Cut(message, " ")
 	n, err := strconv.ParseInt(ms, 10, 64)
 	if a.kinds[kind] == nil || err != nil || n < 0 {
@@ -271,5 +272,5 @@ func (a *Advice) hear(message string) {
 		return
 	}
 	a.given.WithLabelValues(kind, "heard").Inc()
-	a.heed(kind, millis(n))
+	a.follow(kind, millis(n))
 }

@@ -71,10 +71,10 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// hears waits until the node holds calls up for that long.
-func hears(t *testing.T, a *Advice, want time.Duration) {
+// awaitsAdvice waits until the node makes no calls for that long.
+func awaitsAdvice(t *testing.T, a *Advice, want time.Duration) {
 	t.Helper()
-	eventually(t, "the node has heard of it", func() bool {
+	eventually(t, "the node follows the advice", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		until := a.kinds[buyer].until
@@ -119,7 +119,7 @@ func probe(t *testing.T, nodes []*Advice, c *testkit.Clock, wait time.Duration) 
 	return probes[0]
 }
 
-func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
+func TestTheFleetFollowsAnOpenBreakerAndProbesOnce(t *testing.T) {
 	c := newClock()
 	nodes, _ := three(t, c)
 	if n, _ := enterAll(t, nodes); n != 60 {
@@ -127,7 +127,7 @@ func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
 	}
 	nodes[0].Opened(t.Context(), buyer, c.Now().Add(5*time.Second))
 	for _, a := range nodes {
-		hears(t, a, 5*time.Second)
+		awaitsAdvice(t, a, 5*time.Second)
 	}
 	if _, wait, ok := nodes[1].Enter(t.Context(), buyer, longest); ok || wait.Round(time.Millisecond) != 5*time.Second {
 		t.Errorf("wait %s, allowed %t", wait, ok)
@@ -137,11 +137,11 @@ func TestTheFleetHeedsAnOpenBreakerAndProbesOnce(t *testing.T) {
 	}
 	probe(t, nodes, c, 5*time.Second).Done(t.Context(), Fails, 5*time.Second)
 	for _, a := range nodes {
-		hears(t, a, 5*time.Second)
+		awaitsAdvice(t, a, 5*time.Second)
 	}
 	probe(t, nodes, c, 5*time.Second).Done(t.Context(), Answers, 0)
 	for _, a := range nodes {
-		hears(t, a, 0)
+		awaitsAdvice(t, a, 0)
 	}
 	if n, _ := enterAll(t, nodes); n != 60 {
 		t.Errorf("%d of 60 calls after a good probe", n)
@@ -155,7 +155,7 @@ func TestAProbeHoldsTheFleetUntilItsVerdict(t *testing.T) {
 	nodes, srv := three(t, c)
 	nodes[0].Opened(t.Context(), buyer, c.Now().Add(time.Second))
 	for _, a := range nodes {
-		hears(t, a, time.Second)
+		awaitsAdvice(t, a, time.Second)
 	}
 	ticket := probe(t, nodes, c, time.Second)
 	for range 8 { // 4 s, the longest call
@@ -172,7 +172,7 @@ func TestAProbeHoldsTheFleetUntilItsVerdict(t *testing.T) {
 	cancel()
 	probe(t, nodes, c, askAgain).Done(ended, Answers, 0) // also where the call's context has ended
 	for _, a := range nodes {
-		hears(t, a, 0)
+		awaitsAdvice(t, a, 0)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestAdviceIsCappedAndReachesNodesThatStartLater(t *testing.T) {
 	c := newClock()
 	a := newAdvice(t, openRedis(t, srv), c)
 	a.Opened(t.Context(), buyer, c.Now().Add(time.Hour))
-	hears(t, newAdvice(t, openRedis(t, srv), c), 10*time.Second)
+	awaitsAdvice(t, newAdvice(t, openRedis(t, srv), c), 10*time.Second)
 	ticket := probe(t, []*Advice{a}, c, 10*time.Second)
 	late := newAdvice(t, openRedis(t, srv), c) // during the probe
 	eventually(t, "the late node has read it", func() bool {
@@ -218,7 +218,7 @@ func TestWithoutRedisEachNodeIsOnItsOwn(t *testing.T) {
 	for _, a := range nodes {
 		a.Opened(t.Context(), buyer, c.Now().Add(time.Second))
 		if _, _, ok := a.Enter(t.Context(), buyer, longest); ok {
-			t.Error("a node does not heed its own breaker")
+			t.Error("a node does not follow its own breaker")
 		}
 	}
 	c.Add(time.Second)
@@ -255,7 +255,7 @@ func TestKeysHaveAnEnd(t *testing.T) {
 	}
 }
 
-func FuzzHearAdvice(f *testing.F) {
+func FuzzReceiveAdvice(f *testing.F) {
 	f.Add("buyer 1700000000000")
 	f.Add("seller 0")
 	f.Add("admin 1")
@@ -263,7 +263,7 @@ func FuzzHearAdvice(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message string) {
 		c := newClock()
 		a := newAdvice(t, nil, c)
-		a.hear(message)
+		a.receive(message)
 		if _, wait, _ := a.Enter(t.Context(), buyer, longest); wait > 10*time.Second {
 			t.Fatalf("%q holds calls up for %s", message, wait)
 		}

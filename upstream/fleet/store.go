@@ -11,7 +11,7 @@ import (
 
 const (
 	// keyVersion changes with the form of keys and messages: nodes of two forms
-	// do not hear each other.
+	// do not understand each other.
 	keyVersion = "2"
 	// callTimeout bounds one call of a client that does not say its own.
 	callTimeout = 100 * time.Millisecond

@@ -37,7 +37,7 @@ func treeGet(t failer, doc, path string) (v Value, simple bool) {
 	return w.Frame(0).Value(0), true
 }
 
-// anything is a sink that wants to hear of nothing.
+// anything is a sink that ignores everything.
 type anything struct{}
 
 func (anything) Begin(int)                 {}

@@ -29,7 +29,7 @@ type SyntaxError struct {
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.What, e.At) }
 
-// Sink hears of the elements of lists.
+// Sink is told of the elements of lists.
 type Sink interface {
 	// Begin is called before each element.
 	Begin(frame int)

@@ -9,8 +9,8 @@ import (
 // (`title: subject`) or a mapping with any of the keys below.
 type Field struct {
 	Path   Paths             `yaml:"path"`
-	Values map[string]string `yaml:"values"` // legacy value -> public value; filters use it the other way round
-	// Default stands in for a missing or null value. Not set is different from
+	Values map[string]string `yaml:"values"` // legacy value -> public value; filters look up the legacy values of a public one
+	// Default is used for a missing or null value. Not set is different from
 	// set to null.
 	Default Default `yaml:"default"`
 	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout

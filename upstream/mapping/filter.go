@@ -88,8 +88,8 @@ func (c *compiler) valuesJoin(placeholder string, f Field) string {
 	return f.ValuesJoin
 }
 
-// newFilter turns a field's values round. sent: the request has a place for
-// it.
+// newFilter sorts a field's values by what is public. sent: the request has a
+// place for the filter.
 func newFilter(field *textPlan, join string, sent bool) filter {
 	f := filter{field: field, join: join, sent: sent}
 	if field.values != nil {

@@ -51,7 +51,7 @@ type textPlan struct {
 
 	// Worked out by prepare for what most fields and values are.
 	plain bool    // a string in the only slot is the legacy's text
-	few   []entry // of values, if there are no more than a glance takes in
+	few   []entry // of values, if there are no more than fewValues
 }
 
 // entry is one of the values of a field.
