@@ -65,7 +65,7 @@ type Options struct {
 	// Docs serves the OpenAPI document at /openapi.json and its page at /docs.
 	Docs bool
 	// TrustedProxies are the networks whose X-Forwarded-For, X-Request-Id and
-	// traceparent headers are believed.
+	// traceparent headers are taken over.
 	TrustedProxies []netip.Prefix
 
 	// RequestLog gets one JSON line per request, each in one Write, which must be

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// doubles stand in for what is hard to have fail at a chosen moment; the whole
+// The doubles below replace what is hard to have fail at a chosen moment. The whole
 // program is tested with the real parts in cmd.
 type authFunc func() (auth.Principal, error)
 

@@ -25,59 +25,44 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_http_requests_total",
-			Help: "Requests answered on the public listener, by endpoint and HTTP status code; 499 is a caller that left.",
-		}, []string{"endpoint", "code"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_http_errors_total",
-			Help: "Error answers by endpoint and public error code.",
-		}, []string{"endpoint", "error"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:                            "inquiry_gateway_http_request_duration_seconds",
+	const prefix = "inquiry_gateway_"
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels))
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help}))
+	}
+	return &metrics{
+		requests: counters("http_requests_total",
+			"Requests answered on the public listener, by endpoint and HTTP status code; 499 is a caller that left.", "endpoint", "code"),
+		errors: counters("http_errors_total", "Error answers by endpoint and public error code.", "endpoint", "error"),
+		duration: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:                            prefix + "http_request_duration_seconds",
 			Help:                            "Time from the request's header to the answer's last byte handed to the connection, by endpoint and cache outcome.",
 			Buckets:                         []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 			NativeHistogramBucketFactor:     1.1,
 			NativeHistogramMaxBucketNumber:  100,
 			NativeHistogramMinResetDuration: time.Hour,
-		}, []string{"endpoint", "cache"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "inquiry_gateway_http_requests_in_flight",
-			Help: "Requests being answered now.",
-		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "inquiry_gateway_http_panics_total",
-			Help: "Handlers that panicked; each is a bug.",
-		}),
+		}, []string{"endpoint", "cache"})),
+		inFlight:  register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "http_requests_in_flight", Help: "Requests being answered now."})),
+		panics:    counter("http_panics_total", "Handlers that panicked; each is a bug."),
+		logErrors: counter("log_errors_total", "Log records of requests that could not be written."),
+		logSuppressed: counter("log_suppressed_total",
+			"Requests that were not authenticated and have no log records of their own; a summary has counted them."),
 	}
-	m.logErrors = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "inquiry_gateway_log_errors_total",
-		Help: "Log records of requests that could not be written.",
-	})
-	m.logSuppressed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "inquiry_gateway_log_suppressed_total",
-		Help: "Requests that were not authenticated and have no log records of their own; a summary has counted them.",
-	})
-	known(reg, &m.requests)
-	known(reg, &m.errors)
-	known(reg, &m.duration)
-	known(reg, &m.inFlight)
-	known(reg, &m.panics)
-	known(reg, &m.logErrors)
-	known(reg, &m.logSuppressed)
-	return m
 }
 
-// known registers a series. If it is already, by a Gateway made before from
-// another version of the configuration, that one is counted on.
-func known[C prometheus.Collector](reg prometheus.Registerer, c *C) {
-	err := reg.Register(*c)
+// register gives the series that counts. If one of this name is registered already,
+// by a Gateway made before from another version of the configuration, it is that one.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	err := reg.Register(c)
 	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		*c = already.ExistingCollector.(C)
-	} else if err != nil {
+		return already.ExistingCollector.(C)
+	}
+	if err != nil {
 		panic(err)
 	}
+	return c
 }
 
 // series are one endpoint's metrics with their labels resolved, so that a

@@ -52,11 +52,12 @@ func (x *exchange) writeError(w httpwire.Writer, err error) {
 // that explain what would happen.
 func ProblemOf(err error) v1.Problem { return problemOf(err).Problem }
 
-// problemOf is the one table of errors. What it does not know is a bug, and
-// says no more than that.
+// problemOf is the one table of errors. What it does not know is a bug, and the
+// caller learns no more than that.
 func problemOf(err error) problem {
 	var parameter *parameterError
 	var limited *rateError
+	var attempts *auth.TooManyAttempts
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
@@ -70,18 +71,10 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		return upstreamProblem(failure)
-	case errors.Is(err, auth.ErrUnavailable):
-		// Before the deadline, which may be why.
+	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why
 		return problem{Problem: v1.AuthUnavailable.Problem(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{Problem: v1.UpstreamTimeout.Problem()}
-	}
-	return authProblem(err)
-}
-
-func authProblem(err error) problem {
-	var attempts *auth.TooManyAttempts
-	switch {
 	case errors.As(err, &attempts):
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
@@ -101,17 +94,15 @@ func authProblem(err error) problem {
 }
 
 func upstreamProblem(e *upstream.Error) problem {
-	switch e.Failure {
-	case upstream.FailureTimeout:
+	switch {
+	case e.Failure == upstream.FailureTimeout:
 		return problem{Problem: v1.UpstreamTimeout.Problem()}
-	case upstream.FailureUnavailable:
+	case e.Failure == upstream.FailureUnavailable:
 		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.RetryAfter)}
-	case upstream.FailureInvalid:
+	case e.Failure == upstream.FailureInvalid:
 		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
-	case upstream.FailureUpstream:
-		if e.Reason != upstream.ReasonInternal {
-			return problem{Problem: v1.UpstreamError.Problem()}
-		}
+	case e.Failure == upstream.FailureUpstream && e.Reason != upstream.ReasonInternal:
+		return problem{Problem: v1.UpstreamError.Problem()}
 	}
 	return problem{Problem: v1.InternalError.Problem()}
 }

@@ -71,7 +71,7 @@ func TestEveryRouteIsNamed(t *testing.T) {
 	}
 }
 
-// A stranger's trace is linked to; that of a trusted proxy is gone on with.
+// A stranger's trace is linked to; that of a trusted proxy is continued.
 func TestForeignTraces(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} // httptest's peer
 	for _, tc := range []struct {
@@ -100,7 +100,7 @@ func TestForeignTraces(t *testing.T) {
 	}
 }
 
-// Whether a stranger's trace is sampled is nothing to us.
+// Whether a stranger's trace is sampled has no effect here.
 func TestStrangersDoNotDecideOnSampling(t *testing.T) {
 	b, spans := tracedBench(Options{}, sdktrace.ParentBased(sdktrace.NeverSample()))
 	b.get("traceparent", foreignParent)

@@ -83,7 +83,7 @@ type CacheState struct {
 	Key         KeyParts   `json:"key"`
 	DerivedFrom string     `json:"derived_from,omitempty"`  // the list that this one is selected from, as the legacy is not sent all filters
 	Unconfirmed bool       `json:"unconfirmed"`             // a purge may have been missed; Redis is asked first
-	Refused     string     `json:"refused_entry,omitempty"` // why an entry in Redis was not believed
+	Refused     string     `json:"refused_entry,omitempty"` // why an entry in Redis was refused
 	Redis       string     `json:"redis"`                   // off, ok or down
 	InFlight    bool       `json:"in_flight"`               // a fill or refresh runs on this node
 	Failing     bool       `json:"failing"`                 // the last fill failed

@@ -143,7 +143,7 @@ func four(s string) uint32 {
 }
 
 // letters skips the characters of two and three bytes at i that are valid beyond
-// doubt, which most texts in other scripts are made of, and the spaces between
+// question, which most texts in other scripts are made of, and the spaces between
 // them. Those that begin with 0xe0, or with 0xed and more than 0x9f, may not be;
 // the separators begin with 0xe2.
 func letters(s string, i int) int {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// body holds that of a list against the contract and takes in its records; false
-// where it cannot be read.
+// body checks that of a list by the contract and keeps its records. false: it
+// cannot be read.
 func (r *round) body(s *seen, a *answer) bool {
 	concerned := []*answer{a}
 	if a.code == http.StatusNotModified {
@@ -39,8 +39,8 @@ func (r *round) body(s *seen, a *answer) bool {
 	return well
 }
 
-// refusal holds an error against the contract and gives its code, if that is one
-// that goes with the status.
+// refusal checks an error by the contract and gives its code. It is empty if it
+// does not belong to the status.
 func (r *round) refusal(a *answer) (code string) {
 	said := problems(r.rules.refusal, a.header)
 	in := inspector{}

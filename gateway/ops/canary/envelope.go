@@ -152,7 +152,7 @@ func elements(d *jsontext.Decoder, body []byte) (all []jsontext.Value, well bool
 	return all, next(d, "]")
 }
 
-// object holds one object, which is valid JSON, against its fields.
+// object checks that one object, which is valid JSON, has exactly its fields.
 func (in *inspector) object(raw jsontext.Value, fields []field, what string) {
 	if raw.Kind() != '{' {
 		in.say("%s is no object", what)
@@ -233,4 +233,22 @@ func (in *inspector) moment(raw jsontext.Value, what string) {
 	if _, err := time.Parse(`"`+time.RFC3339Nano+`"`, string(raw)); err != nil {
 		in.say("%s is no time that there is", what)
 	}
+}
+
+// holdsUUID tells whether a text holds 32 hexadecimal digits with nothing but
+// dashes between them: a UUID in any notation, which is what the gateway takes
+// out of texts where the legacy system's ids are UUIDs.
+func holdsUUID(text string) bool {
+	digits := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F':
+			if digits++; digits == 32 {
+				return true
+			}
+		case c != '-':
+			digits = 0
+		}
+	}
+	return false
 }

@@ -23,13 +23,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake answers as the contract has it, written down a second time; change then
-// spoils the answer. It is a RoundTripper, so that its time may be a test's own.
+// corrupts the answer. It is a RoundTripper, so that its time may be a test's own.
 type fake struct {
 	mu      sync.Mutex
 	lists   map[string]string // the records, by key
 	age     int
 	status  string                   // Cache-Status
-	spoil   func(body string) string // of a list
+	corrupt func(body string) string // of a list
 	change  func(r *http.Request, a *fakeAnswer)
 	err     error
 	answers int
@@ -105,8 +105,8 @@ func (f *fake) answer(r *http.Request) fakeAnswer {
 		return refused(403, "wrong_key_kind", "")
 	}
 	body := `{"data":[` + records + `],"meta":{},"errors":[]}`
-	if f.spoil != nil {
-		body = f.spoil(body)
+	if f.corrupt != nil {
+		body = f.corrupt(body)
 	}
 	sum := sha256.Sum256([]byte(body))
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`

@@ -49,7 +49,7 @@ func parseCacheStatus(value string) (s cacheStatus, ok bool) {
 	return s, err == nil && (s.left < 0) == (s.detail != "")
 }
 
-// judge holds the age of a list against the policy. Age and what is left of the
+// judge compares the age of a list with the policy. Age and what is left of the
 // ttl are cut to whole seconds, so together they are up to two seconds less than
 // the ttl that they were made from.
 func (p Policy) judge(a *answer) (problems []string) {
@@ -67,8 +67,8 @@ func (p Policy) judge(a *answer) (problems []string) {
 		say("%s old with %s of the ttl left is more than the ttl of %s", age, a.from.left, p.TTL)
 	}
 	shortest := p.TTL - time.Duration(p.Jitter*float64(p.TTL))
-	inDoubt := a.from.detail == "stale-error" && a.from.left == -time.Second // served young when its refresh fails
-	if sum <= shortest-2*time.Second && !inDoubt {
+	unconfirmed := a.from.detail == "stale-error" && a.from.left == -time.Second // served young when its refresh fails
+	if sum <= shortest-2*time.Second && !unconfirmed {
 		say("%s old with %s of the ttl left is less than the ttl of %s and its jitter", age, a.from.left, p.TTL)
 	}
 	switch a.from.detail {
@@ -84,8 +84,8 @@ func (p Policy) judge(a *answer) (problems []string) {
 	return problems
 }
 
-// olderThan tells whether a list is certain to have been answered before another
-// that was served earlier.
+// olderThan tells whether a list was surely answered before another that was
+// served earlier.
 func (a *answer) olderThan(before *answer) bool {
 	after, _ := before.answeredBetween()
 	_, upTo := a.answeredBetween()

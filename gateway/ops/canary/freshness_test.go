@@ -49,7 +49,7 @@ func TestJudgeLetsPassWhatThePolicyAllows(t *testing.T) {
 		case state == "" && age > ttl, state == "stale-revalidate" && age < ttl:
 			return
 		case state != "":
-			a.from.left = min(a.from.left, -time.Second) // young in doubt
+			a.from.left = min(a.from.left, -time.Second) // unconfirmed
 		}
 		if problems := p.judge(a); problems != nil {
 			rt.Fatalf("ttl %s, age %s: %q", ttl, age, problems)

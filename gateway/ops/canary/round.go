@@ -133,7 +133,7 @@ func (r *round) tagsOfOthers(s *seen) (tags []string) {
 	return tags
 }
 
-// ask asks a question with a key that is good, and holds the answer against the
+// ask asks a question with a key that is good, and checks the answer by the
 // contract and the policy. Nil: there is no list.
 func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 	q.list, q.key = r.kind.Name, s.key.Secret
@@ -173,8 +173,8 @@ func (r *round) noList(a *answer, format string, args ...any) {
 	}
 }
 
-// headers holds those of a list against the contract, and reads what the other
-// checks need; false where they lack that.
+// headers checks those of a list by the contract, and reads what the other checks
+// need. false: they lack that.
 func (r *round) headers(a *answer) bool {
 	rules := r.rules.list
 	if a.code == http.StatusNotModified {
@@ -196,8 +196,8 @@ func (r *round) headers(a *answer) bool {
 	return well && err == nil && seconds >= 0 && a.tag != ""
 }
 
-// age holds the age of a list against the policy, and against the list that was
-// served before it.
+// age checks the age of a list by the policy, and by the list that was served
+// before it.
 func (r *round) age(s *seen, a *answer) {
 	policy, own := r.kind.ByStatus[a.status]
 	if !own {
@@ -207,7 +207,7 @@ func (r *round) age(s *seen, a *answer) {
 		r.tally.note(freshness, failed, []*answer{a}, "%s", one)
 	}
 	if before := s.newest[a.status]; before != nil && before.tag != a.tag && a.olderThan(before) {
-		r.tally.note(freshness, failed, []*answer{before, a}, "a list gives way to another that was answered before it")
+		r.tally.note(freshness, failed, []*answer{before, a}, "a list is replaced by another that was answered before it")
 	}
 	s.newest[a.status] = a
 }
@@ -223,7 +223,7 @@ func (r *round) compare() {
 				}
 			}
 			if common > 0 {
-				r.tally.note(crossRead, failed, where, "records that stand in the lists of both %s and %s: %d", a.key.Name, b.key.Name, common)
+				r.tally.note(crossRead, failed, where, "records that are in the lists of both %s and %s: %d", a.key.Name, b.key.Name, common)
 			}
 			if a.first != nil && b.first != nil && a.first.tag == b.first.tag && len(a.records)+len(b.records) > 0 {
 				r.tally.note(crossRead, failed, []*answer{a.first, b.first}, "the lists of %s and of %s have one entity tag", a.key.Name, b.key.Name)

@@ -40,13 +40,13 @@ func TestGoodGateway(t *testing.T) {
 
 // Each assertion is seen to fail, for its own reason, and fails no other check.
 func TestSpoiltGateway(t *testing.T) {
-	for _, group := range [][]spoilt{leaks(), breaches(), bodies(), ages()} {
+	for _, group := range [][]fault{leaks(), breaches(), bodies(), ages()} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				s := newStand(t, nil)
 				s.fake.change = c.change
 				if c.body[0] != "" {
-					s.fake.spoil = func(body string) string { return strings.Replace(body, c.body[0], c.body[1], 1) }
+					s.fake.corrupt = func(body string) string { return strings.Replace(body, c.body[0], c.body[1], 1) }
 				}
 				r := s.round(t, 0)
 				if r.tally[c.check].result != failed || !strings.Contains(r.reasons(c.check), c.says) {
@@ -68,7 +68,7 @@ func TestSpoiltGateway(t *testing.T) {
 
 // checkFailureLog holds that a failure is found by its request, is an event of
 // security where it is one, and shows neither keys nor what records hold.
-func checkFailureLog(t *testing.T, s *stand, c spoilt) {
+func checkFailureLog(t *testing.T, s *stand, c fault) {
 	t.Helper()
 	log := s.log.String()
 	if !strings.Contains(log, `"level":"ERROR","msg":"the canary found a failure","kind":"buyer","check":"`+checkNames[c.check]+`"`) {
@@ -209,7 +209,7 @@ func TestUUIDsMayBeTheCallersOwn(t *testing.T) {
 	}
 }
 
-// A filtered list is held against the policy of its status, and its records
+// A filtered list is checked by the policy of its status, and its records
 // against the filter.
 func TestFilteredLists(t *testing.T) {
 	s := newStand(t, func(o *Options) {

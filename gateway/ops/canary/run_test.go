@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "inquiry-gateway/gateway/v1"
+	openapi "inquiry-gateway/gateway/v1/contract"
 )
 
 // Rounds come by the clock, a little spread, until the context ends.
@@ -81,7 +82,7 @@ func TestTimeout(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	good := newStand(t, nil).opts
 	good.Registerer = nil
-	for name, spoil := range map[string]func(*Options){
+	for name, corrupt := range map[string]func(*Options){
 		"no owner":     func(o *Options) { o.Owner = nil },
 		"no time":      func(o *Options) { o.Every = 0 },
 		"no timeout":   func(o *Options) { o.Timeout = 0 },
@@ -89,7 +90,7 @@ func TestNewRefuses(t *testing.T) {
 		"another kind": func(o *Options) { o.Kinds = []Kind{{Name: "admin", Keys: o.Kinds[0].Keys}} },
 	} {
 		o := good
-		spoil(&o)
+		corrupt(&o)
 		if c, err := New(o); err == nil {
 			t.Errorf("%s: %+v", name, c)
 		}
@@ -137,6 +138,40 @@ func TestCodesAreThoseOfTheContract(t *testing.T) {
 			if !slices.ContainsFunc(v1.Problems(), func(p v1.Problem) bool { return p.Status == status && p.Code == code }) {
 				t.Errorf("%d %s is no code of the contract", status, code)
 			}
+		}
+	}
+}
+
+// What the canary accepts is what the OpenAPI document says: the fake's answers,
+// which it finds good, are good by the document too.
+func TestRulesAreThoseOfTheContract(t *testing.T) {
+	checker, err := openapi.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStand(t, nil)
+	as := caller{url: "http://gateway.test", agent: "x"}
+	check := func(q question) *http.Response {
+		r, err := as.request(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.fake.RoundTrip(r)
+		if err == nil {
+			err = checker.Check(r, res)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return res
+	}
+	for _, q := range []question{
+		{list: "buyer", key: "b1"}, {list: "buyer", key: "b1", gzip: true}, {list: "seller", key: "s1", status: "pending"},
+		{list: "buyer"}, {list: "buyer", key: s.invented}, {list: "seller", key: "b1"},
+	} {
+		if tag := check(q).Header.Get("Etag"); tag != "" {
+			q.tags = []string{tag}
+			check(q)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func hostsOf(address net.Addr) (hosts []string, port string) {
 
 var errOtherCertificate = errors.New("another certificate is shown there than the gateway's own")
 
-// pinned believes one certificate and no other. The usual verification is off
+// pinned accepts one certificate and no other. The usual verification is off
 // because it asks for a name and an issuer, which a loopback address has not.
 func pinned(certificate []byte) *tls.Config {
 	return &tls.Config{

@@ -29,7 +29,7 @@ func BenchmarkState(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	remember(c, f, &clock{})
+	fillHistory(c, f, &clock{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := json.Marshal(c.state()); err != nil {

@@ -41,7 +41,7 @@ func serve(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	s.console = c
-	remember(c, s.feed, at)
+	fillHistory(c, s.feed, at)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
@@ -103,7 +103,7 @@ func sampleReport() any {
 	return map[string]any{"kinds": all}
 }
 
-// colors makes the page believe that the person prefers light or dark.
+// colors sets whether the person prefers light or dark.
 func colors(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

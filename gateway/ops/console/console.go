@@ -141,7 +141,7 @@ func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 
 // page is what every page of somebody who is let in shows.
 type page struct {
-	Root      string // path from the page to "/", relative, so that a proxy's prefix does no harm
+	Root      string // path from the page to "/", relative, so that it fits behind a proxy's prefix
 	Version   string
 	CanLogout bool
 	Parts     parts

@@ -151,8 +151,8 @@ type clock struct{ offset time.Duration }
 
 func (c *clock) now() time.Time { return time.Now().Add(c.offset) }
 
-// remember lets the console sample an hour of the feed's steps.
-func remember(c *Console, f *feed, clock *clock) {
+// fillHistory lets the console sample an hour of the feed's steps.
+func fillHistory(c *Console, f *feed, clock *clock) {
 	for n := range maxSamples {
 		clock.offset = -kept + time.Duration(n)*sampleEvery
 		f.step(n)

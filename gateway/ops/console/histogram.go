@@ -2,7 +2,6 @@ package console
 
 import (
 	"math"
-	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -42,7 +41,7 @@ func (h histogram) quantile(q float64) float64 {
 	lower, below := 0.0, 0.0
 	for i, upper := range h.bounds {
 		if h.counts[i] >= rank && h.counts[i] > 0 {
-			if h.counts[i] == below { // only a rank of 0 lands in an empty bucket
+			if h.counts[i] == below { // only a rank of 0 falls into an empty bucket
 				return lower
 			}
 			return lower + (upper-lower)*(rank-below)/(h.counts[i]-below)
@@ -59,25 +58,15 @@ func (h histogram) total() float64 {
 	return h.counts[len(h.counts)-1]
 }
 
-// minus is what came since the other one, which is of the same family.
-func (h histogram) minus(other histogram) histogram {
+// accumulate adds the counts of another histogram of the same family, times factor.
+func (h *histogram) accumulate(other histogram, factor float64) {
 	if len(other.counts) == 0 {
-		return h
-	}
-	out := histogram{bounds: other.bounds, counts: make([]float64, len(other.counts))}
-	for i := range out.counts {
-		out.counts[i] = h.counts[i] - other.counts[i]
-	}
-	return out
-}
-
-// merge adds what came in another time.
-func (h *histogram) merge(other histogram) {
-	if h.counts == nil {
-		*h = histogram{other.bounds, slices.Clone(other.counts)}
 		return
 	}
+	if h.counts == nil {
+		*h = histogram{other.bounds, make([]float64, len(other.counts))}
+	}
 	for i, n := range other.counts {
-		h.counts[i] += n
+		h.counts[i] += factor * n
 	}
 }

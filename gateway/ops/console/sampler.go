@@ -29,7 +29,7 @@ type sample struct {
 	point      []float64   // by position of the column
 }
 
-// sampler reads the metrics and remembers the last hour. It has no goroutine of
+// sampler reads the metrics and keeps the last hour of them. It has no goroutine of
 // its own; take is called by one, all else by many.
 type sampler struct {
 	gatherer prometheus.Gatherer
@@ -97,7 +97,10 @@ func (s *sampler) increases(gathered sums) *sample {
 		case first:
 			next.histograms[i] = histogram{}
 		case h.total() >= s.last.histograms[i].total():
-			next.histograms[i] = h.minus(s.last.histograms[i])
+			var increase histogram // the gathered one stays as it is
+			increase.accumulate(h, 1)
+			increase.accumulate(s.last.histograms[i], -1)
+			next.histograms[i] = increase
 		}
 	}
 	return next
@@ -157,7 +160,7 @@ func (w window) quantile(q float64, name string) float64 {
 	var all histogram
 	for _, s := range w.samples {
 		if s.histograms != nil {
-			all.merge(s.histograms[w.readings.index[name]])
+			all.accumulate(s.histograms[w.readings.index[name]], 1)
 		}
 	}
 	return all.quantile(q)

@@ -104,7 +104,7 @@ func (x *exchange) checkRequest(op *openapi3.Operation) {
 	}
 }
 
-// checkBody decodes the body and holds it against its schema.
+// checkBody decodes the body and compares it with its schema.
 func (x *exchange) checkBody(raw []byte) {
 	if x.req.Method == http.MethodHead || len(x.response.Content) == 0 {
 		if len(raw) > 0 {

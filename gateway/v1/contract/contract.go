@@ -1,6 +1,5 @@
-// Package contract is test support: it holds live requests and replies against
-// the OpenAPI document of the public API, more strictly than the document alone
-// can say. Nothing outside tests imports it.
+// Package contract checks requests and replies by the OpenAPI document of the public
+// API, more strictly than the document alone can say. Only tests import it.
 package contract
 
 import (
@@ -21,7 +20,7 @@ type Code struct {
 	Code   string
 }
 
-// Checker holds replies against the document. It is safe for concurrent use.
+// Checker compares replies with the document. It is safe for concurrent use.
 type Checker struct {
 	doc      *openapi3.T
 	unrouted *openapi3.Response // what answers another path or method

@@ -27,7 +27,7 @@ func (x *exchange) checkHeaders() {
 	}
 }
 
-// checkHeader holds one value against the header's schema, as the integer that
+// checkHeader compares one value with the header's schema, as the integer that
 // it has to be where the schema wants one.
 func (x *exchange) checkHeader(name, value string) {
 	schema := x.response.Headers[name].Value.Schema
@@ -44,7 +44,7 @@ func (x *exchange) checkHeader(name, value string) {
 }
 
 // documents tells whether a reply may have the header field: those that HTTP
-// itself brings along stand in no OpenAPI document.
+// itself brings along are in no OpenAPI document.
 func (x *exchange) documents(name string) bool {
 	if slices.Contains([]string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}, name) {
 		return true

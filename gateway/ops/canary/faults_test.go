@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// spoilt is one thing that a gateway may do wrong.
-type spoilt struct {
+// fault is one thing that a gateway may do wrong.
+type fault struct {
 	name   string
 	change func(r *http.Request, a *fakeAnswer)
 	check  check
@@ -38,17 +38,17 @@ func error401(do func(a *fakeAnswer)) func(*http.Request, *fakeAnswer) {
 
 func asB2(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("Authorization"), "b2") }
 
-// leaks are what somebody must hear of at once.
-func leaks() []spoilt {
-	return []spoilt{
+// leaks are what somebody must know at once.
+func leaks() []fault {
+	return []fault{
 		{name: "a record too much", body: [2]string{"also of b2", "also of b1"}, check: crossRead,
-			says: "records that stand in the lists of both canary.buyer_keys[0] and canary.buyer_keys[1]: 1"},
+			says: "records that are in the lists of both canary.buyer_keys[0] and canary.buyer_keys[1]: 1"},
 		{name: "a record too much, packed only", change: func(r *http.Request, a *fakeAnswer) {
 			if a.code == 200 && asB2(r) && r.Header.Get("Accept-Encoding") == "gzip" {
 				a.body = `{"data":[` + fmt.Sprintf(buyerRecord, "of b1") + `],"meta":{},"errors":[]}`
 				a.header.Set("Etag", `W/"packed"`)
 			}
-		}, check: crossRead, says: "records that stand in the lists of both"},
+		}, check: crossRead, says: "records that are in the lists of both"},
 		{name: "one entity tag", change: func(r *http.Request, a *fakeAnswer) {
 			if a.header.Get("Etag") != "" {
 				a.header.Set("Etag", `W/"all"`)
@@ -88,11 +88,11 @@ func leaks() []spoilt {
 	}
 }
 
-func breaches() []spoilt {
-	one := func(name string, change func(*http.Request, *fakeAnswer), says string) spoilt {
-		return spoilt{name: name, change: change, check: contract, says: says}
+func breaches() []fault {
+	one := func(name string, change func(*http.Request, *fakeAnswer), says string) fault {
+		return fault{name: name, change: change, check: contract, says: says}
 	}
-	return []spoilt{
+	return []fault{
 		one("another media type", set("Content-Type", "text/html"), "Content-Type has not the documented form"),
 		one("shared caches may store", set("Cache-Control", "public, max-age=60"), "Cache-Control has not"),
 		one("a strong tag", list(func(_ *http.Request, a *fakeAnswer) { a.header.Set("Etag", a.header.Get("Etag")[2:]) }), "Etag has not"),
@@ -150,11 +150,11 @@ func breaches() []spoilt {
 }
 
 // bodies are what is wrong within a list.
-func bodies() []spoilt {
-	one := func(name, old, next, says string) spoilt {
-		return spoilt{name: name, body: [2]string{old, next}, check: contract, says: says}
+func bodies() []fault {
+	one := func(name, old, next, says string) fault {
+		return fault{name: name, body: [2]string{old, next}, check: contract, says: says}
 	}
-	return []spoilt{
+	return []fault{
 		one("null for a list", `"data":[`, `"data":null,"x":[`, "is not the envelope"),
 		one("another order", `"meta":{},"errors":[]`, `"errors":[],"meta":{}`, "is not the envelope"),
 		one("a key more", `"meta":{}`, `"meta":{},"links":{}`, "is not the envelope"),
@@ -180,7 +180,7 @@ func bodies() []spoilt {
 	}
 }
 
-func ages() []spoilt {
+func ages() []fault {
 	of := func(age int, status string) func(*http.Request, *fakeAnswer) {
 		return func(_ *http.Request, a *fakeAnswer) {
 			if a.code == 200 || a.code == 304 {
@@ -189,10 +189,10 @@ func ages() []spoilt {
 			}
 		}
 	}
-	one := func(name string, age int, status, says string) spoilt {
-		return spoilt{name: name, change: of(age, status), check: freshness, says: says}
+	one := func(name string, age int, status, says string) fault {
+		return fault{name: name, change: of(age, status), check: freshness, says: says}
 	}
-	return []spoilt{
+	return []fault{
 		one("a hit beyond the ttl", 31, "hit; ttl=0", "31s old with 0s of the ttl left is more than the ttl of 30s"),
 		one("ttls that add up", 20, "hit; ttl=20", "is more than the ttl"),
 		one("a ttl that is cut", 3, "hit; ttl=5", "is less than the ttl of 30s and its jitter"),
@@ -206,6 +206,6 @@ func ages() []spoilt {
 				a.header.Set("Cache-Status", "inquiry-gateway; hit; ttl=9")
 				a.header.Set("Etag", `W/"older`+r.Header.Get("Authorization")[7:]+`"`)
 			}
-		}, check: freshness, says: "gives way to another that was answered before it"},
+		}, check: freshness, says: "is replaced by another that was answered before it"},
 	}
 }
