@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"inquiry-gateway/auth"
-	"inquiry-gateway/auth/keysfile"
-	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/secretfile"
@@ -51,7 +48,7 @@ type environment struct {
 
 // close ends everything that the environment runs.
 func (w *environment) close(ctx context.Context) error {
-	if w.keys != nil {
+	if w.keys.close != nil {
 		w.keys.close()
 	}
 	if w.legacy != nil {
@@ -91,7 +88,6 @@ func (r *run) newEnvironment(ctx context.Context, c Cell) (w *environment, err e
 	if err = w.addKeys(ctx, r); err != nil {
 		return w, err
 	}
-	w.keys.configure(&w.config)
 	w.relaxTimeouts(c)
 	return w, nil
 }
@@ -149,24 +145,17 @@ func (w *environment) addRedis(r *run) (err error) {
 	return err
 }
 
-func (w *environment) addKeys(ctx context.Context, r *run) error {
-	a := r.Config.Auth
-	switch {
+func (w *environment) addKeys(ctx context.Context, r *run) (err error) {
+	switch from := r.Config.Auth; {
 	case r.terms.keys == FromIntrospection:
-		s, err := newAuthServer(*a.Introspection, w.callers)
-		if err != nil {
-			return err
-		}
-		w.keys = s
+		w.keys, err = inAuthServer(*from.Introspection, w.callers)
 	case r.terms.keys == FromRedis && r.terms.redis:
-		w.keys = keysInRedis{*a.Redis}
-		return addKeys(ctx, keysredis.NewEditor(w.store.client, w.prefix, auth.Hasher{}), w.callers)
+		w.keys, err = inRedis(ctx, *from.Redis, w.store, w.prefix, w.callers)
 	default:
-		f := keysFile{filepath.Join(w.dir, "keys.yaml")}
-		w.keys = f
-		return addKeys(ctx, keysfile.NewEditor(f.path, auth.Hasher{}), w.callers)
+		w.keys, err = inFile(ctx, filepath.Join(w.dir, "keys.yaml"), w.callers)
 	}
-	return nil
+	w.config.Auth = w.keys.config
+	return err
 }
 
 // inject puts the parts into the states of a cell.
@@ -189,7 +178,7 @@ func (w *environment) inject(ctx context.Context, c Cell) error {
 		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultHTML}))
 	}
 	if c.Keys != Up {
-		errs = append(errs, w.keys.inject(ctx, c.Keys))
+		errs = append(errs, w.keys.inject(c.Keys))
 	}
 	return errors.Join(errs...)
 }

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -33,10 +34,10 @@ func newCallers() (c callers, err error) {
 }
 
 // keyStore holds the callers' keys. inject puts it into a state, once.
-type keyStore interface {
-	configure(c *config.Config)
-	inject(ctx context.Context, s State) error
-	close()
+type keyStore struct {
+	config auth.Config // of a gateway with it
+	inject func(State) error
+	close  func()
 }
 
 // keyAdder is what can hold keys.
@@ -56,63 +57,57 @@ func addKeys(ctx context.Context, to keyAdder, c callers) error {
 	return errors.Join(errs...)
 }
 
-// keysFile is a keys file in the folder of an environment.
-type keysFile struct{ path string }
+// inFile keeps the keys in a file.
+func inFile(ctx context.Context, path string, c callers) (keyStore, error) {
+	return keyStore{
+		config: auth.Config{KeysFile: path},
+		inject: func(s State) error {
+			if s == Down {
+				return os.Remove(path)
+			}
+			return os.WriteFile(path, []byte("\x00garbage"), 0o600)
+		},
+		close: func() {},
+	}, addKeys(ctx, keysfile.NewEditor(path, auth.Hasher{}), c)
+}
 
-func (f keysFile) configure(c *config.Config) { c.Auth = auth.Config{KeysFile: f.path} }
+// inRedis keeps the keys in the gateway's own Redis, which is made to fail by
+// itself.
+func inRedis(ctx context.Context, settings auth.RedisConfig, store *Store, prefix string, c callers) (keyStore, error) {
+	settings.TTL = max(settings.TTL, keyLife)
+	return keyStore{auth.Config{Redis: &settings}, func(State) error { return nil }, func() {}},
+		addKeys(ctx, keysredis.NewEditor(store.client, prefix, auth.Hasher{}), c)
+}
 
-func (f keysFile) inject(_ context.Context, s State) error {
-	if s == Down {
-		return os.Remove(f.path)
+// inAuthServer keeps the keys in an authorization server of the drill's own.
+func inAuthServer(settings auth.IntrospectionConfig, c callers) (keyStore, error) {
+	s := &authServer{accounts: map[string]string{c.known.key: c.known.account, c.stranger.key: c.stranger.account}}
+	web, err := serve(s)
+	if err != nil {
+		return keyStore{}, err
 	}
-	return os.WriteFile(f.path, []byte("\x00garbage"), 0o600)
-}
-
-func (f keysFile) close() {}
-
-// keysInRedis are in the gateway's own Redis, which is made to fail by itself.
-type keysInRedis struct{ settings auth.RedisConfig }
-
-func (k keysInRedis) configure(c *config.Config) {
-	k.settings.TTL = max(k.settings.TTL, keyLife)
-	c.Auth = auth.Config{Redis: &k.settings}
-}
-
-func (k keysInRedis) inject(context.Context, State) error { return nil }
-func (k keysInRedis) close()                              {}
-
-// authServer answers about keys as RFC 7662 says.
-type authServer struct {
-	*server
-	settings auth.IntrospectionConfig
-	accounts map[string]string // by key
-	state    atomic.Value      // State; nothing while it is up
-}
-
-func newAuthServer(settings auth.IntrospectionConfig, c callers) (*authServer, error) {
-	s := &authServer{settings: settings, accounts: map[string]string{c.known.key: c.known.account, c.stranger.key: c.stranger.account}}
-	var err error
-	if s.server, err = serve(s); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *authServer) configure(c *config.Config) {
 	i := auth.DefaultIntrospectionConfig()
-	i.URL, i.Timeout, i.TTL, i.NegativeTTL = s.url(), s.settings.Timeout, s.settings.TTL, s.settings.NegativeTTL
+	i.URL, i.Timeout, i.TTL, i.NegativeTTL = web.url(), settings.Timeout, settings.TTL, settings.NegativeTTL
 	if i.TTL > 0 {
 		i.TTL = max(i.TTL, keyLife)
 	}
-	c.Auth = auth.Config{Introspection: &i}
+	return keyStore{
+		config: auth.Config{Introspection: &i},
+		inject: func(state State) error {
+			if state == Down {
+				web.close()
+			}
+			s.state.Store(state)
+			return nil
+		},
+		close: web.close,
+	}, nil
 }
 
-func (s *authServer) inject(_ context.Context, state State) error {
-	if state == Down {
-		s.server.close()
-	}
-	s.state.Store(state)
-	return nil
+// authServer answers about keys as RFC 7662 says.
+type authServer struct {
+	accounts map[string]string // by key
+	state    atomic.Value      // State; nothing while it is up
 }
 
 // ServeHTTP answers one question, as the server's state lets it.

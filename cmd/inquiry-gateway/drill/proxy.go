@@ -1,9 +1,11 @@
 package drill
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // proxy is a way to Redis that can be stalled or cut. It is safe for concurrent
@@ -11,13 +13,10 @@ import (
 type proxy struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
+	stalled  atomic.Bool
+	open     context.Context // ends when all connections are cut
+	cut      context.CancelFunc
 	wg       sync.WaitGroup
-	done     chan struct{} // closed at the end
-
-	mu      sync.Mutex
-	cut     bool
-	stalled bool
-	conns   map[net.Conn]struct{}
 }
 
 func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
@@ -25,7 +24,8 @@ func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, dial: dial, done: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	p := &proxy{listener: l, dial: dial}
+	p.open, p.cut = context.WithCancel(context.Background())
 	p.wg.Go(p.accept)
 	return p, nil
 }
@@ -34,25 +34,15 @@ func (p *proxy) addr() string { return p.listener.Addr().String() }
 
 // stall keeps every further answer back: connections stay, and new ones come
 // about.
-func (p *proxy) stall() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stalled = true
-}
+func (p *proxy) stall() { p.stalled.Store(true) }
 
 // end cuts all connections and refuses new ones.
 func (p *proxy) end() {
 	_ = p.listener.Close() // a second time says that it is closed
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = true
-	for c := range p.conns {
-		_ = c.Close() // as above
-	}
+	p.cut()
 }
 
 func (p *proxy) close() {
-	close(p.done)
 	p.end()
 	p.wg.Wait()
 }
@@ -68,56 +58,25 @@ func (p *proxy) accept() {
 			_ = client.Close() // Redis is away, which is what the client should see
 			continue
 		}
-		if !p.add(client, server) {
-			return
-		}
-		p.wg.Go(func() { p.pipe(server, client, false) })
-		p.wg.Go(func() { p.pipe(client, server, true) })
+		both := sync.OnceFunc(func() { _, _ = client.Close(), server.Close() }) // nobody needs them any more
+		stop := context.AfterFunc(p.open, both)
+		p.wg.Go(func() { defer both(); _, _ = io.Copy(server, client) }) // any error ends both
+		p.wg.Go(func() { defer stop(); defer both(); p.answer(client, server) })
 	}
 }
 
-// add remembers two ends, or closes them where it is all over.
-func (p *proxy) add(ends ...net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range ends {
-		if p.cut {
-			_ = c.Close() // nobody has used it
-			continue
-		}
-		p.conns[c] = struct{}{}
-	}
-	return !p.cut
-}
-
-// pipe copies one way until either end is closed, and closes both. Answers may
-// be held up.
-func (p *proxy) pipe(to, from net.Conn, isAnswer bool) {
+// answer copies what Redis says until either end is closed, or, while the proxy is
+// stalled, until the connections are cut.
+func (p *proxy) answer(client io.Writer, server io.Reader) {
 	buf := make([]byte, 16<<10)
 	for {
-		n, err := from.Read(buf)
-		if isAnswer && n > 0 {
-			p.hold()
+		n, err := server.Read(buf)
+		if p.stalled.Load() && n > 0 {
+			<-p.open.Done()
+			return
 		}
-		if _, wrong := to.Write(buf[:n]); wrong != nil || err != nil {
-			break // io.EOF included: the other end is closed, too
+		if _, wrong := client.Write(buf[:n]); wrong != nil || err != nil {
+			return
 		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range []io.Closer{to, from} {
-		_ = c.Close() // may have been closed by end
-	}
-	delete(p.conns, to)
-	delete(p.conns, from)
-}
-
-// hold waits while the proxy is stalled, which is for ever.
-func (p *proxy) hold() {
-	p.mu.Lock()
-	stalled := p.stalled
-	p.mu.Unlock()
-	if stalled {
-		<-p.done
 	}
 }
