@@ -13,6 +13,8 @@ import (
 	"inquiry-gateway/auth"
 )
 
+// accountsCommand changes whom keys belong to. Whether an account has paid decides
+// over all of its keys, so that it is one change and not one per key.
 func accountsCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "accounts",
@@ -22,6 +24,8 @@ func accountsCommand() *cli.Command {
 	}
 }
 
+// accountsSetCommand changes one account. A new account needs --api-access, so
+// that a typing error in an id does not make one.
 func accountsSetCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "set",
@@ -50,6 +54,7 @@ func accountsSetCommand() *cli.Command {
 	}
 }
 
+// accountChange reads the flags. What is not given stays as the store has it.
 func accountChange(c *cli.Command) (auth.AccountChange, error) {
 	if c.NArg() != 1 {
 		return auth.AccountChange{}, usagef("which account? accounts set ACCOUNT-ID --api-access paid|none [--plan NAME]")
@@ -90,6 +95,7 @@ func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string
 	return fmt.Errorf("account %s: %w", printable(id), auth.ErrNoSuchAccount)
 }
 
+// accountsListCommand shows the accounts with the number of their keys.
 func accountsListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
@@ -100,6 +106,8 @@ func accountsListCommand() *cli.Command {
 	}
 }
 
+// writeAccounts prints one line per account. An account without keys is shown,
+// too: nobody can use it yet.
 func writeAccounts(out io.Writer, listing auth.Listing) error {
 	keys := map[string]int{}
 	for _, k := range listing.Keys {

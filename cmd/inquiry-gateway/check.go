@@ -14,6 +14,8 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
+// checkCommand finds mistakes before serve would. It opens no port, so that it can
+// run beside the gateway whose file it checks.
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
@@ -31,6 +33,8 @@ func checkCommand() *cli.Command {
 	}
 }
 
+// check reads the file and builds what serve would build. Only --live and
+// --against ask another program, and only when all else is good.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err

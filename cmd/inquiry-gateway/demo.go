@@ -30,6 +30,8 @@ var demoConfig string
 // demoLegacyURL is the address in the mapping that the demo's own replaces.
 const demoLegacyURL = "http://127.0.0.1:9300"
 
+// demoCommand shows the whole gateway without any file of the user's own. What it
+// writes is in one temporary folder, which is removed at the end.
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
@@ -52,6 +54,7 @@ type demo struct {
 	redisURL    string
 }
 
+// run opens all ports first: their addresses are written into the configuration.
 func (d *demo) run(ctx context.Context) error {
 	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
 	if err != nil {
@@ -74,6 +77,8 @@ func (d *demo) run(ctx context.Context) error {
 	return d.serve(ctx, l, backend, callers)
 }
 
+// serve runs the gateway as the command serve does, from the file that writeConfig
+// made, with the sample legacy system beside it. A failure of either ends both.
 func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener, callers []caller) error {
 	out := app.NewLogWriter(d.errOut)
 	defer out.Close()
@@ -116,6 +121,7 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	return free, nil
 }
 
+// openListeners opens the two addresses that the README names, where they are free.
 func (d *demo) openListeners() (app.Listeners, error) {
 	public, err := d.listenNear("the gateway", "127.0.0.1:8080")
 	if err != nil {
@@ -134,6 +140,8 @@ type demoRedis struct {
 	DB                           int
 }
 
+// redis reads REDIS_URL; nil without one. The password goes into a file, as a
+// configuration wants it.
 func (d *demo) redis() (*demoRedis, error) {
 	if d.redisURL == "" {
 		return nil, nil
@@ -150,6 +158,8 @@ func (d *demo) redis() (*demoRedis, error) {
 	return r, err
 }
 
+// writeConfig fills in demo.yaml. It is the file that a person may copy and go on
+// with, so that nothing is set behind its back.
 func (d *demo) writeConfig(l app.Listeners, backend string) error {
 	r, err := d.redis()
 	if err != nil {

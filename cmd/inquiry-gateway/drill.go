@@ -25,6 +25,8 @@ const (
 	drillSlack = 250 * time.Millisecond
 )
 
+// drillCommand ends with an error where a row is not as declared, so that it can
+// guard a roll-out.
 func drillCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "drill",
@@ -58,6 +60,8 @@ func drillCommand() *cli.Command {
 	}
 }
 
+// drillIn runs the drill with its files in dir. Without Redis the rows that need
+// one are left out, unless --require-redis says that this is a failure.
 func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Report, err error) {
 	cfg, whose, err := drilledConfig(c.String("config"))
 	if err != nil {
@@ -78,6 +82,8 @@ func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Repo
 	return drill.Run(ctx, o)
 }
 
+// errNoRedisConfigured says that it is the configuration that has no Redis; nil
+// where it has one.
 func errNoRedisConfigured(cfg config.Config) error {
 	if len(cfg.Redis.Addrs) > 0 {
 		return nil
@@ -145,6 +151,8 @@ func (c *causes) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// of is why the request with that id failed; empty where it did not, or where its
+// record has not been written yet.
 func (c *causes) of(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

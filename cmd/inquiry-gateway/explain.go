@@ -15,6 +15,8 @@ import (
 	"inquiry-gateway/gateway/ops"
 )
 
+// explainCommand asks the running gateway, because only that knows what its cache
+// holds. Nothing is fetched or counted by it.
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "explain",
@@ -57,6 +59,7 @@ func writeExplanation(out io.Writer, x ops.Explanation) error {
 	return writeTable(out, rows)
 }
 
+// describeList names the list as its caller would: kind, account and filters.
 func describeList(x ops.Explanation) string {
 	text := "the list of " + x.Kind + " " + printable(x.Account)
 	for _, filter := range [][2]string{{"status", x.Status}, {"inquiry_type", x.InquiryType}} {
@@ -67,6 +70,7 @@ func describeList(x ops.Explanation) string {
 	return text
 }
 
+// accessRows say what authorization answers. The rate is shown and not spent.
 func accessRows(a *ops.Access, r *ops.RateLimitState) [][]string {
 	rows := [][]string{
 		{"key", a.KeyID + ": " + a.Verdict + ", " + strconv.Itoa(a.HTTPStatus) + spaced(a.Code)},
@@ -78,6 +82,8 @@ func accessRows(a *ops.Access, r *ops.RateLimitState) [][]string {
 	return rows
 }
 
+// cacheRows say where the list is and by which policy it is served. What is as
+// usual has no row.
 func cacheRows(s ops.CacheState) [][]string {
 	entry := "nothing in either tier"
 	if s.Tier != "" {
@@ -118,6 +124,7 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
+// spaced puts a space before a word that may be missing.
 func spaced(s string) string {
 	if s == "" {
 		return ""
@@ -125,6 +132,7 @@ func spaced(s string) string {
 	return " " + s
 }
 
+// yesNo prints a condition for a person.
 func yesNo(b bool) string {
 	if b {
 		return "yes"

@@ -34,6 +34,8 @@ func healthCommand() *cli.Command {
 // maxHealthBytes bounds what is shown of an answer.
 const maxHealthBytes = 4 << 10
 
+// health prints what the listener says, whatever its status: an orchestrator shows
+// it where a check fails.
 func health(ctx context.Context, url string, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -21,6 +21,8 @@ import (
 // maxKeyLine bounds what `keys hash` reads of its input.
 const maxKeyLine = 4096
 
+// keysCommand works on the key store itself. A running gateway takes a change over
+// by itself, so that no command has to reach it.
 func keysCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "keys",
@@ -32,6 +34,7 @@ func keysCommand() *cli.Command {
 	}
 }
 
+// keysNewCommand makes a key with its account. The store gets the hash only.
 func keysNewCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "new",
@@ -48,6 +51,8 @@ func keysNewCommand() *cli.Command {
 	}
 }
 
+// keysNew makes the key before it opens the store: a kind that is not known
+// changes nothing.
 func keysNew(ctx context.Context, c *cli.Command) error {
 	expires, err := parseExpiry(c.String("expires"), time.Now())
 	if err != nil {
@@ -93,8 +98,11 @@ func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRec
 	})
 }
 
+// newKeyID names a key in logs and commands. It is no secret; 50 random bits keep
+// two keys of one store apart.
 func newKeyID() string { return "k-" + strings.ToLower(rand.Text()[:10]) }
 
+// splitScopes takes scopes as OAuth writes them, with spaces, and as a list.
 func splitScopes(values []string) []string {
 	var scopes []string
 	for _, value := range values {
@@ -119,6 +127,8 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--expires %q is neither a time such as 2027-01-31T00:00:00Z nor a positive duration such as 720h", s)
 }
 
+// keysHashCommand is for keys that were made elsewhere: whoever keeps the store gets
+// the hash and never sees the key.
 func keysHashCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "hash",
@@ -162,6 +172,7 @@ func hasherOf(c *cli.Command) (auth.Hasher, error) {
 	return auth.ReadHasher(loaded.Config.Auth.PepperFile)
 }
 
+// readKey reads one line. The end of the line is not a part of the key.
 func readKey(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, maxKeyLine)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -174,6 +185,8 @@ func readKey(r io.Reader) (string, error) {
 	return key, nil
 }
 
+// keysListCommand shows states and owners. A key itself is kept nowhere and cannot
+// be shown.
 func keysListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
@@ -196,6 +209,8 @@ func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) an
 	})
 }
 
+// writeKeys prints one line per key, with what its account has paid for: both decide
+// whether a request is answered.
 func writeKeys(out io.Writer, listing auth.Listing) error {
 	access := map[string]string{}
 	for _, a := range listing.Accounts {
@@ -212,6 +227,8 @@ func writeKeys(out io.Writer, listing auth.Listing) error {
 	return writeTable(out, rows)
 }
 
+// keysRevokeCommand ends a key at once, by its id: whoever revokes a key must not
+// need the key.
 func keysRevokeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "revoke",

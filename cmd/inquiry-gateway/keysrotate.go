@@ -14,6 +14,7 @@ import (
 // defaultOverlap is how long both keys are good, for callers to change over.
 const defaultOverlap = 24 * time.Hour
 
+// keysRotateCommand replaces a key without a moment in which its owner has none.
 func keysRotateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "rotate",
@@ -28,6 +29,8 @@ func keysRotateCommand() *cli.Command {
 	}
 }
 
+// keysRotate stores the new key and the end of the old one in one change, so that
+// a failure between the two cannot leave both good for ever.
 func keysRotate(ctx context.Context, c *cli.Command) error {
 	now := time.Now()
 	if c.NArg() != 1 {

@@ -48,6 +48,7 @@ type keyStore struct {
 	close  func() error
 }
 
+// keyStoreFlags name the store. All commands of keys and accounts have them.
 func keyStoreFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`: its keys file or its Redis"},
@@ -75,6 +76,7 @@ func openKeyStore(c *cli.Command) (*keyStore, error) {
 	return openKeysFile(file, pepper)
 }
 
+// keyStoreOf opens the store that the gateway of this configuration reads.
 func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:
@@ -95,6 +97,8 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	return &keyStore{keys, keys, keys, hasher, when, client.Close}, nil
 }
 
+// openKeysFile opens a keys file; an empty pepper means that keys are hashed
+// without one.
 func openKeysFile(file, pepper string) (*keyStore, error) {
 	hasher, err := auth.ReadHasher(pepper)
 	if err != nil {

@@ -183,6 +183,7 @@ func TestKeysOfAnAuthorizationServerAreMadeThere(t *testing.T) {
 // A key in use has at least half of its time left when Redis goes away, however
 // long before it was first asked about.
 func TestKeysInUseOutliveRedis(t *testing.T) {
+	t.Parallel() // it waits
 	server := redistest.Start(t)
 	const ttl = 2 * time.Second
 	p := start(t, setup{

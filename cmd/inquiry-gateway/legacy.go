@@ -14,6 +14,8 @@ import (
 // legacyGrace is how long lists under way may take when the legacy stops.
 const legacyGrace = 2 * time.Second
 
+// legacyCommand runs what the tests and the demo run in front of the gateway, so
+// that a fault can be tried by hand.
 func legacyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "legacy",

@@ -213,6 +213,7 @@ func poolOf(t *testing.T, dir string) *x509.CertPool {
 // The gateway shows its certificate to the legacy and knows the legacy's; with
 // another one on either side it is 502 until the files are right.
 func TestCertificatesBetweenGatewayAndLegacy(t *testing.T) {
+	t.Parallel() // it waits
 	server, client, stranger := t.TempDir(), t.TempDir(), t.TempDir()
 	testkit.Certificate(t, server, "legacy")
 	testkit.Certificate(t, client, "gateway")

@@ -30,6 +30,7 @@ const (
 	exitWrongUse = 2
 )
 
+// main turns Ctrl-C and SIGTERM into the end of the command's context.
 func main() {
 	app.SilenceRedis()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,8 +58,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 // usageError is a command line that cannot be what was meant.
 type usageError struct{ error }
 
+// usagef makes a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// newCommand is the command line. Errors go back to run, which knows the exit codes;
+// the library would end the process by itself.
 func newCommand() *cli.Command {
 	root := &cli.Command{
 		Name:  "inquiry-gateway",

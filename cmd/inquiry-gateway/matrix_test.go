@@ -71,6 +71,7 @@ func TestSecondNodeTakesListsFromRedis(t *testing.T) {
 // A node whose breaker opens spares the others the trial: they do not ask the
 // legacy either, until one of them has found it well again.
 func TestBreakersHeedEachOther(t *testing.T) {
+	t.Parallel() // it waits
 	yaml := "redis: {addrs: [\"" + redistest.Start(t).Addr + "\"]}"
 	first := start(t, setup{yaml: yaml, upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 1s}"}})
 	second := start(t, setup{yaml: yaml, joins: first})

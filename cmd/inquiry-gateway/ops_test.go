@@ -88,6 +88,7 @@ func withToken(t *testing.T) (p *program, send func(method, path, token, cookie,
 // Wrong tokens are answered slowly, counted and logged, not each of them; the
 // right one is taken at once all the while.
 func TestWrongOpsTokensAreSlowAndLogged(t *testing.T) {
+	t.Parallel() // it waits
 	p, send := withToken(t)
 	const guesses = 100
 	var group sync.WaitGroup

@@ -24,6 +24,8 @@ const (
 	maxOpsReply = 4 << 20
 )
 
+// tokenFileFlag takes a file: a token in the command line would be in the list of
+// processes.
 func tokenFileFlag(when string) *cli.StringFlag {
 	return &cli.StringFlag{Name: "token-file", Usage: when + "the `FILE` with the token of that listener"}
 }

@@ -165,6 +165,7 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 // A legacy that needs more than half of the time that callers have is asked once
 // per list by the whole fleet, and every caller gets the answer.
 func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
+	t.Parallel() // it waits
 	s := setup{
 		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
 		upstream: []string{"  timeout: 2s", "  timeout: 2800ms"},

@@ -21,6 +21,8 @@ import (
 // installation may come later.
 func mappingOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file"}} }
 
+// probeCommand is for whoever writes a mapping. It shows contents, which no log of
+// the gateway does.
 func probeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "probe",
@@ -43,6 +45,7 @@ func probeCommand() *cli.Command {
 	}
 }
 
+// runProbe shows all that was found before it fails: the reason is in it.
 func runProbe(ctx context.Context, c *cli.Command) error {
 	if kind := c.String("kind"); kind != "buyer" && kind != "seller" {
 		return usagef("--kind is %q; give buyer or seller", kind)
@@ -81,6 +84,8 @@ type prober struct {
 	endpoints map[string]mapping.EndpointConfig
 }
 
+// openProbe builds the client that the gateway would use, with its timeouts and
+// credentials, but without its metrics.
 func openProbe(cfg config.Config) (prober, error) {
 	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
 	return prober{client, map[string]mapping.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
@@ -108,6 +113,8 @@ const (
 	verdictRefused = "refused"
 )
 
+// probe asks once. All records are looked at, so that each violation can show its
+// value; only the first ones are returned.
 func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.ProbeOptions) (probed, error) {
 	show := opts.Records
 	opts.Records = math.MaxInt // every record may have a value to tell of

@@ -72,6 +72,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 	}
 }
 
+// statusText is empty where there was no answer.
 func statusText(status int) string {
 	if status == 0 {
 		return ""
@@ -112,6 +113,8 @@ func writeFindings(out io.Writer, p probed) error {
 	return writeTable(out, rows)
 }
 
+// writeViolations prints the first of them; a wrong path breaks every record in the
+// same way.
 func writeViolations(out io.Writer, list []violation) error {
 	if len(list) == 0 {
 		return nil
@@ -173,6 +176,7 @@ func cutAt(s string, n int) string {
 	return s
 }
 
+// numbers lists the first records of a list for a person.
 func numbers(list []int) string {
 	if len(list) == 0 {
 		return "none"
@@ -205,6 +209,7 @@ func quoted(texts []string) string {
 	return shown
 }
 
+// recordOf is the number in a text such as "record 3 content".
 func recordOf(text string) (n int) {
 	if words := strings.Fields(text); len(words) > 1 {
 		n, _ = strconv.Atoi(words[1]) // no number sorts first
@@ -225,6 +230,8 @@ func plural(n int, what string) string {
 // system lets it.
 var secretParameter = regexp.MustCompile(`(?i)passw|secret|token|credential|signature|^sig$|api[-_.]?key|^key$`)
 
+// hideSecretParameters hides values in an URL that is shown. What cannot be parsed
+// is shown as it is: it is what the user wrote.
 func hideSecretParameters(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.RawQuery == "" {

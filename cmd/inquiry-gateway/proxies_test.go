@@ -61,6 +61,7 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Shared-Cache = "HIT"; } }`
 // A shared cache between gateway and callers stores no reply, neither a list nor
 // an error: the second caller of the same URL gets its own.
 func TestSharedCachesStoreNothing(t *testing.T) {
+	t.Parallel() // it waits
 	for name, c := range sharedCaches {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, setup{})

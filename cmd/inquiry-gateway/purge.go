@@ -10,6 +10,8 @@ import (
 	"inquiry-gateway/gateway/ops"
 )
 
+// purgeCommand reaches all nodes by asking one of them: a purge is written to Redis,
+// where the others see it.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
@@ -38,6 +40,7 @@ func purgeCommand() *cli.Command {
 	}
 }
 
+// writePurge prints the epoch, by which explain shows that a node has the purge.
 func writePurge(out io.Writer, want ops.PurgeRequest, reply ops.PurgeReply) error {
 	what := "all lists of the kind " + want.Kind
 	if want.Account != "" {

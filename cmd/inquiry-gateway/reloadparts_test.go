@@ -118,6 +118,7 @@ func (p *program) opsAs(token string, cookies ...*http.Cookie) answer {
 // A new token of the ops listener counts at once; with the old one its sessions
 // end.
 func TestReloadOfTheOpsToken(t *testing.T) {
+	t.Parallel() // it waits
 	p := start(t, setup{prepare: func(p *program) {
 		p.write("token", "first\n")
 		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: token}", 1))
@@ -191,6 +192,7 @@ func (p *program) soon(what string, ok func() bool) {
 // A bad keys file keeps no change of the configuration back, and the mended one
 // counts.
 func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
+	t.Parallel() // it waits
 	p := start(t, setup{yaml: "request_timeout: 4s"})
 	good := p.read("keys.yaml")
 	p.write("keys.yaml", "keys: nonsense\n")
@@ -246,6 +248,7 @@ func TestRevocationInABusyFolder(t *testing.T) {
 // What is under way at the legacy still counts after a reload, and no counter
 // begins anew.
 func TestReloadKeepsTheBulkhead(t *testing.T) {
+	t.Parallel() // it waits
 	p := start(t, setup{pollFiles: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 5s\n  max_concurrent: 2"}})
 	p.system.SetLatency(3 * time.Second)
 	var under sync.WaitGroup

@@ -12,10 +12,13 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
+// configFlag is for commands that cannot do without a configuration.
 func configFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE`", Required: true}
 }
 
+// serveCommand runs until SIGTERM or Ctrl-C. Warnings go into the log, because
+// nobody reads what a service prints at its start.
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",

@@ -12,6 +12,8 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
+// ttlCommand answers from what was measured: by a running gateway, or from its log
+// where the question comes later.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",
@@ -29,6 +31,7 @@ func ttlCommand() *cli.Command {
 	}
 }
 
+// ttlReport asks the gateway unless a log is given.
 func ttlReport(ctx context.Context, c *cli.Command) (report ttllab.Report, err error) {
 	if c.String("log") != "" {
 		return ttlFromLog(c)

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
+// versionCommand says which build this is, for a report of a mistake.
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",

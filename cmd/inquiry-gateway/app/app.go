@@ -111,6 +111,8 @@ func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	return a, nil
 }
 
+// build makes the parts in the order in which they need each other. What fails
+// leaves the rest to New, which closes it.
 func (a *App) build(cfg config.Config, l Listeners) error {
 	var err error
 	if a.traces, err = openTraces(a.opts, a.registry); err != nil {
@@ -118,7 +120,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	a.reloads = newReloader(cfg, a.opts.PollFiles, a.registry)
 	a.panics = newPanics(a.registry)
-	a.sessions = ops.NewSessions("", nil) // until takeOver knows the token
+	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
 	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
@@ -155,7 +157,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if err != nil {
 		return err
 	}
-	if err := a.takeOver(gen); err != nil {
+	if err := a.putInForce(gen); err != nil {
 		gen.close(a.running())
 		return err
 	}
@@ -167,6 +169,8 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 	return a.current.Load().client.Fetch(ctx, r)
 }
 
+// buildServers puts the two listeners to use. Until here a caller waits in the
+// kernel's queue, and nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := httpwire.NewMetrics(a.registry)
 	public := httpwire.NewListener(l.Public, httpwire.Options{
@@ -179,6 +183,8 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	return a.buildOps(cfg, httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
+// buildOps builds what people and Prometheus ask. It gets functions, as what they
+// read may be replaced by a reload.
 func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.Report() }
@@ -214,6 +220,8 @@ func (a *App) gatherer() prometheus.Gatherer {
 	})
 }
 
+// newRegistry is not the default registry of Prometheus: several programs run in one
+// process in tests, and each has series of its own.
 func newRegistry(opts Options) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -339,6 +347,8 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
+// stop ends the parts within shutdown_grace, which is counted from here and not from
+// the signal: the delay before it is for balancers.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.current.Load().cfg.ShutdownGrace

@@ -94,7 +94,7 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.takeOver(gen); err != nil {
+	if err := a.putInForce(gen); err != nil {
 		t.Fatal(err)
 	}
 	if left := time.Until(get(a, key).deadline); left < time.Minute || left > time.Minute+writeSlack {

@@ -80,6 +80,8 @@ func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 	return access
 }
 
+// rateLimitOf is the limit that counts for a plan, with the key of the configuration
+// that sets it.
 func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	if p, ok := cfg.RateLimit.Plans[plan]; ok && plan != "" {
 		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.Burst}
@@ -87,6 +89,7 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
 }
 
+// cacheState writes durations as seconds, as all of the ops listener's JSON does.
 func cacheState(x cache.Explanation, mapping string) ops.CacheState {
 	return ops.CacheState{
 		Outcome: string(x.Outcome), Tier: x.Tier, AnsweredAt: moment(x.AnsweredAt),

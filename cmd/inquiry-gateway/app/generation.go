@@ -103,6 +103,8 @@ func (a *App) running() *generation {
 	return &generation{}
 }
 
+// newKeyring opens the store of keys. Its series have a registry of their own,
+// because they begin anew with another store.
 func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
 	if err != nil {

@@ -71,6 +71,7 @@ func urgent(line []byte) bool {
 	return bytes.Contains(line[:min(len(line), 80)], []byte(`"level":"ERROR"`))
 }
 
+// run writes out what waits: from time to time, when it is woken, and at the end.
 func (w *LogWriter) run() {
 	defer close(w.done)
 	tick := time.NewTicker(logDelay)
@@ -124,6 +125,7 @@ func SilenceRedis() { redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)
 
 type redisRemarks struct{ logger *slog.Logger }
 
+// Printf is what the Redis client calls with a remark.
 func (r redisRemarks) Printf(ctx context.Context, format string, args ...any) {
 	r.logger.DebugContext(ctx, "redis client", "remark", fmt.Sprintf(format, args...))
 }

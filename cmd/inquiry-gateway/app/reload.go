@@ -80,9 +80,9 @@ func (a *App) Reload() {
 	}
 }
 
-// settle says whether all that runs is what the files say, and when to try
+// noteResult says whether all that runs is what the files say, and when to try
 // again what is not.
-func (r *reloader) settle() {
+func (r *reloader) noteResult() {
 	r.last.Set(0)
 	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
 		r.last.Set(1)
@@ -90,6 +90,7 @@ func (r *reloader) settle() {
 	r.retryAt = time.Now().Add(retryPolls * r.pollEvery)
 }
 
+// failed says whether something is to be tried again without a change of a file.
 func (r *reloader) failed() bool { return r.keys != nil || r.config != nil }
 
 // watch reloads what changed when a file of the configuration does, everything
@@ -108,32 +109,32 @@ func (a *App) watch(ctx context.Context) error {
 			return nil
 		case now := <-poll.C:
 			if changed := r.watcher.Changed(now); len(changed) > 0 || r.failed() && now.After(r.retryAt) {
-				a.takeIn(ctx, changed)
+				a.reloadChanged(ctx, changed)
 			}
 		case <-r.hangup:
-			a.takeIn(ctx, a.running().cfg.Files())
+			a.reloadChanged(ctx, a.running().cfg.Files())
 		}
 	}
 }
 
-// takeIn reads again what has changed, and what failed before. The keys file is
+// reloadChanged reads again what has changed, and what failed before. The keys file is
 // read on its own: a mistake elsewhere must not keep a revoked key good, and a
 // key is no reason to replace anything else.
-func (a *App) takeIn(ctx context.Context, changed []string) {
+func (a *App) reloadChanged(ctx context.Context, changed []string) {
 	r, gen := a.reloads, a.running()
 	file := gen.cfg.Auth.KeysFile
 	if reload := gen.keys.reload; reload != nil && (r.keys != nil || slices.Contains(changed, file)) {
 		r.keys = reload() // the store says why, and counts it
 	}
 	if r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
-		a.reload(ctx, len(changed) == 0)
+		a.reloadConfig(ctx, len(changed) == 0)
 	}
-	r.settle()
+	r.noteResult()
 }
 
-// reload makes what the file says now run; where that has a mistake, all stays
+// reloadConfig makes what the file says now run; where that has a mistake, all stays
 // as it is. One that is tried again for the same mistake says nothing.
-func (a *App) reload(ctx context.Context, again bool) {
+func (a *App) reloadConfig(ctx context.Context, again bool) {
 	r, old := a.reloads, a.running()
 	if old.cfg.Path() == "" {
 		return
@@ -172,7 +173,7 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 		a.reloads.stopCanary() // it would hold lists of the new policy against the old one
 		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
 	}
-	if err := a.takeOver(next); err != nil {
+	if err := a.putInForce(next); err != nil {
 		next.close(old)
 		return waiting, err
 	}
@@ -184,9 +185,9 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 	return waiting, nil
 }
 
-// takeOver makes gen run. Cache, limiter and lab keep what they know and change
+// putInForce makes gen run. Cache, limiter and lab keep what they know and change
 // their policies, all together once nothing can fail any more.
-func (a *App) takeOver(gen *generation) error {
+func (a *App) putInForce(gen *generation) error {
 	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gateway.Mappings(gen.client)})
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err

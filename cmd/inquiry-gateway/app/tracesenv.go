@@ -80,12 +80,15 @@ type envChecker struct {
 	errs   []error
 }
 
+// add notes a mistake with the name of its variable.
 func (c *envChecker) add(name, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(name+": "+format, args...))
 }
 
+// get reads a variable as the SDK does: without the spaces around it.
 func (c *envChecker) get(name string) string { return strings.TrimSpace(c.getenv(name)) }
 
+// oneOf reads a value from a fixed set; empty stays empty.
 func (c *envChecker) oneOf(name string, known ...string) string {
 	value := c.get(name)
 	if value != "" && !slices.Contains(known, value) {
@@ -94,6 +97,8 @@ func (c *envChecker) oneOf(name string, known ...string) string {
 	return value
 }
 
+// boolean reads true or false. To the SDK everything but true is false, a typing
+// error included.
 func (c *envChecker) boolean(name string) bool {
 	value := strings.ToLower(c.get(name))
 	if value != "" && value != "true" && value != "false" {
@@ -148,6 +153,7 @@ func (c *envChecker) otlp(prefix string) {
 	}
 }
 
+// headers does not quote what is wrong: a header may carry a token.
 func (c *envChecker) headers(name string) {
 	if c.get(name) == "" {
 		return
@@ -160,6 +166,7 @@ func (c *envChecker) headers(name string) {
 	}
 }
 
+// sampler gives the sampler with its share, for the log.
 func (c *envChecker) sampler() string {
 	const name, arg = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 	sampler := c.oneOf(name, "always_on", "always_off", "traceidratio", defaultTraceSampler, "parentbased_always_off", "parentbased_traceidratio")
@@ -195,6 +202,7 @@ func (c *envChecker) limits() {
 	}
 }
 
+// attributes may be quoted: they are sent with each span.
 func (c *envChecker) attributes() {
 	const name = "OTEL_RESOURCE_ATTRIBUTES"
 	if c.get(name) == "" {

@@ -30,6 +30,7 @@ func (b *busy) watch(ctx context.Context) {
 	}
 }
 
+// note keeps the longest.
 func (b *busy) note(late time.Duration) {
 	for {
 		most := b.most.Load()

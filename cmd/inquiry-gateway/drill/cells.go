@@ -28,6 +28,8 @@ type terms struct {
 	breakerAfter int // requests
 }
 
+// termsOf takes what decides from a configuration. Redis counts only where there is
+// one to drill with.
 func termsOf(c config.Config, withRedis bool) terms {
 	t := terms{
 		keys: FromFile, redis: withRedis && len(c.Redis.Addrs) > 0, keepsStale: c.Cache.Buyer.StaleIfError > 0, keepsKeys: true,

@@ -127,6 +127,8 @@ func (r *run) settings() config.Config {
 	return c
 }
 
+// addRedis puts the proxy between the gateway and the store, which other environments
+// use at the same time under other prefixes.
 func (w *environment) addRedis(r *run) (err error) {
 	if !r.terms.redis {
 		return nil
@@ -145,6 +147,8 @@ func (w *environment) addRedis(r *run) (err error) {
 	return err
 }
 
+// addKeys keeps the keys where the drilled gateway keeps them. Keys in a Redis that
+// cannot be drilled are in a file.
 func (w *environment) addKeys(ctx context.Context, r *run) (err error) {
 	switch from := r.Config.Auth; {
 	case r.terms.keys == FromIntrospection:
@@ -191,6 +195,7 @@ type server struct {
 	wg       sync.WaitGroup
 }
 
+// serve starts a server; close ends it.
 func serve(h http.Handler) (*server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -201,6 +206,7 @@ func serve(h http.Handler) (*server, error) {
 	return s, nil
 }
 
+// url is where the gateway finds the server.
 func (s *server) url() string { return "http://" + s.listener.Addr().String() }
 
 // close cuts all connections, and refuses new ones.

@@ -36,6 +36,7 @@ func (row Row) MarshalJSON() ([]byte, error) {
 	}{row.Cell, row.Case, row.Problem == "", declared, seen, want.Means, row.Problem})
 }
 
+// ms is a duration in milliseconds, to the microsecond.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // MarshalJSON writes what a machine wants to know of a trial.

@@ -22,6 +22,7 @@ type caller struct{ account, key string }
 // not, each with lists of their own.
 type callers struct{ known, stranger caller }
 
+// newCallers makes new keys for each environment: none of them is good anywhere else.
 func newCallers() (c callers, err error) {
 	for _, who := range []struct {
 		to      *caller
@@ -45,6 +46,7 @@ type keyAdder interface {
 	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
 }
 
+// addKeys adds both callers, with accounts that have paid: refusals are not drilled.
 func addKeys(ctx context.Context, to keyAdder, c callers) error {
 	var errs []error
 	for _, who := range []caller{c.known, c.stranger} {

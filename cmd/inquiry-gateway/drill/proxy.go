@@ -19,6 +19,7 @@ type proxy struct {
 	wg       sync.WaitGroup
 }
 
+// newProxy listens on a free port; dial reaches the Redis behind it.
 func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,6 +31,7 @@ func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
 	return p, nil
 }
 
+// addr is where the gateway finds its Redis.
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
 // stall keeps every further answer back: connections stay, and new ones come
@@ -42,11 +44,13 @@ func (p *proxy) end() {
 	p.cut()
 }
 
+// close waits until nothing of the proxy runs any more.
 func (p *proxy) close() {
 	p.end()
 	p.wg.Wait()
 }
 
+// accept joins each connection with one to Redis, until end closes the listener.
 func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()

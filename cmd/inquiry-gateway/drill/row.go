@@ -87,6 +87,8 @@ func (a Answer) text() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, words(a.Code, strings.TrimPrefix(a.CacheStatus, "fwd="), a.Detail)))
 }
 
+// text is what was seen in the words of Answer.text, so that the two can be compared
+// by eye.
 func (s Seen) text() string {
 	if s.Status == 0 {
 		return s.failure
@@ -148,6 +150,7 @@ func newClient(timeout time.Duration) *client {
 	return &client{&http.Client{Timeout: timeout, Transport: &http.Transport{DisableCompression: true}}}
 }
 
+// close leaves no connection that a gateway would wait for when it stops.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // list asks for a list. What is no answer has a failure.

@@ -123,6 +123,8 @@ func (r *run) due(c Cell) []Row {
 	return rows
 }
 
+// timed says whether a time is declared for one of the rows; such rows need the
+// machine for themselves.
 func timed(rows []Row) bool {
 	for _, row := range rows {
 		if row.limit > 0 {

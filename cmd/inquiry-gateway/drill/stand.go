@@ -32,6 +32,7 @@ type stand struct {
 	gateways []Gateway // all that were started
 }
 
+// start runs one more gateway in the environment; close stops it.
 func (s *stand) start(ctx context.Context) (Gateway, error) {
 	g, err := s.Start(ctx, s.env.config)
 	if err != nil {
@@ -90,6 +91,7 @@ type question struct {
 	status, inquiryType string
 }
 
+// path is what a caller asks for.
 func (q question) path() string {
 	filter := url.Values{}
 	for name, value := range map[string]string{"status": q.status, "inquiry_type": q.inquiryType} {

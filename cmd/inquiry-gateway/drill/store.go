@@ -82,6 +82,7 @@ func storeAt(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
+// newStore does not retry: an error of Redis is the drill's to report.
 func newStore(what string, o *redis.Options) *Store {
 	o.DisableIdentity, o.MaxRetries, o.DialerRetries = true, -1, 1
 	return &Store{What: what, client: redis.NewClient(o), options: o}
@@ -110,6 +111,7 @@ func poll(ctx context.Context, try func() error) error {
 // Close ends what OpenStore started.
 func (s *Store) Close() error { return s.stop() }
 
+// dial opens a connection for a proxy.
 func (s *Store) dial() (net.Conn, error) { return net.Dial(s.options.Network, s.options.Addr) }
 
 // keys lists what is under a prefix.

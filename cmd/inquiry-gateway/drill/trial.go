@@ -75,6 +75,8 @@ func trip(c *config.Config) {
 	c.Upstream.Breaker.MinRequests, c.Upstream.Breaker.OpenFor = 5, tripped
 }
 
+// failingList: a 404 is the answer of a legacy system that works, so that it closes
+// the breaker for all other lists.
 func failingList(ctx context.Context, s *stand) ([]Seen, error) {
 	known, other := s.env.callers.known, s.env.callers.stranger
 	fails := legacy.Fault{Name: legacy.FaultStatus, Kind: auth.KindBuyer}
@@ -121,6 +123,7 @@ func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
 	return func() { cancel(); asking.Wait() }
 }
 
+// failuresInARow: the other account's list is stale but can be fetched, and is.
 func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
 	known, other := s.env.callers.known, s.env.callers.stranger
 	if err := s.learn(ctx, question{other, "", ""}); err != nil {
@@ -146,6 +149,7 @@ func fewPlaces(c *config.Config) {
 	c.Upstream.Timeout, c.RequestTimeout = relaxedTimeout, max(c.RequestTimeout, relaxedTimeout)
 }
 
+// allPlaces: sixteen lists of one account want the eight places to the legacy system.
 func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 	known, other := s.env.callers.known, s.env.callers.stranger
 	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
@@ -178,6 +182,7 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 // fewConnections are easily taken.
 const fewConnections = 8
 
+// idleConnections: whoever has not authenticated makes room for a new connection.
 func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
 	other := question{s.env.callers.stranger, "", ""}
 	if err := s.learn(ctx, other); err != nil {
@@ -209,6 +214,7 @@ func shortMemory(c *config.Config) {
 	}
 }
 
+// guessedKeys: the key store is asked about the good key while guesses are held back.
 func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
 	other := s.env.callers.stranger
 	if err := s.learn(ctx, question{other, "", ""}); err != nil {
