@@ -1,30 +1,5 @@
-// Package cache keeps finished v1 bodies: in the process, in Redis, and fresh
-// on purpose. It never looks into a body. A look-up goes through the
-// in-process tier, then Redis, then the fill, and a list's age is counted from
-// the moment the legacy system answered, whichever tier it went through.
-//
-// What holds, and for how long:
-//   - A purge hides older lists here at once and on other nodes when its message
-//     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
-//     was cut off from Redis learns of it within a second of being back. Until
-//     then its lists age by the policy.
-//   - If Redis loses a purge, with its memory or in a fail-over, the node that
-//     made it gives it back and tells the others again at its next poll. Each
-//     node remembers the last 1,024 accounts that were purged, and refuses their
-//     older lists meanwhile. redis.min_replicas has a purge wait for replicas.
-//   - One node fills a key for the fleet, and the callers of all nodes wait for
-//     its answer as long as they have time. When it dies the others find out
-//     within a second. A fill has all of its time whenever it begins, and none
-//     begins that nobody waits for.
-//   - Ages are counted on the clock of Redis, learnt with each poll, to within half
-//     of a round trip, on the safe side. If Redis fails over to a machine with
-//     another clock, lists stored before are wrong by the difference.
-//   - A slow Redis adds at most one and a half of its timeout to a miss, and
-//     nothing to a hit of the in-process tier. Once its breaker is open only a
-//     prober calls it.
-//
-// Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
-// @connection, @pubsub and @scripting, and time.
+// Package cache keeps finished v1 bodies in the process and in Redis, fresh on
+// purpose.
 package cache
 
 import (

@@ -32,16 +32,16 @@ func heap() int64 {
 // TestTheTierStaysInItsBoundByTheRealHeap fills the tier several times over and
 // reads what the process really holds.
 func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
-	const bound = 32 << 20
+	const bound = 8 << 20
 	for _, tt := range []struct {
 		name string
 		fill Fill
 		keys int
 	}{
-		{"lists of 50 B to 15 KB", sized, 12_000},
+		{"lists of 50 B to 15 KB", sized, 3_000},
 		{"empty lists", func(context.Context, Key) (Content, error) {
 			return Content{Body: []byte(`{"data":[],"meta":{},"errors":[]}`)}, nil
-		}, 100_000},
+		}, 25_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()

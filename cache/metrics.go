@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -54,65 +56,58 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
-	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Subsystem: "cache", Name: "lookups_total",
-		Help: "Look-ups by outcome and by the tier that answered; tier is empty for a fill.",
-	}, []string{"kind", "outcome", "tier"})
-	ages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Subsystem: "cache", Name: "age_seconds",
-		Help: "Age of the lists that were served, counted from the legacy's answer.",
-		// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
-		// from being taken for far more. A native histogram costs a hit 100 ns.
-		Buckets: []float64{.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600},
-	}, []string{"kind"})
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Subsystem: "cache", Name: "fill_duration_seconds",
-		Help:    "Time that fills took, from the first request to the finished body.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	}, []string{"kind"})
+	var all []prometheus.Collector
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: "cache", Name: name, Help: help}, labels)
+		all = append(all, c)
+		return c
+	}
+	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
+		o := prometheus.HistogramOpts{Namespace: namespace, Subsystem: "cache", Name: name, Help: help, Buckets: buckets}
+		h := prometheus.NewHistogramVec(o, []string{"kind"})
+		all = append(all, h)
+		return h
+	}
 	m := &metrics{
-		fills: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "cache", Name: "fills_total", Help: "Fills by result.",
-		}, []string{"kind", "result"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "cache", Name: "refused_entries_total",
-			Help: "Stored entries that were refused and filled again.",
-		}, []string{"tier", "reason"}),
-		unstored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "cache", Name: "unstored_total",
-			Help: "Filled lists that a tier did not take.",
-		}, []string{"reason"}),
-		derived: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "cache", Name: "derived_total",
-			Help: "Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
-		}, []string{"kind", "result"}),
-		purges: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "cache", Name: "purges_total", Help: "Purges that were begun on this node.",
-		}),
+		fills:    counter("fills_total", "Fills by result.", "kind", "result"),
+		refused:  counter("refused_entries_total", "Stored entries that were refused and filled again.", "tier", "reason"),
+		unstored: counter("unstored_total", "Filled lists that a tier did not take.", "reason"),
+		derived: counter("derived_total",
+			"Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
+			"kind", "result"),
+		purges: counter("purges_total", "Purges that were begun on this node.").WithLabelValues(),
 	}
-	for _, c := range []prometheus.Collector{lookups, ages, duration, m.fills, m.refused, m.unstored, m.purges, m.derived} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	m.begin()
+	lookups := counter("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
+	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
+	// from being taken for far more. A native histogram costs a hit 100 ns.
+	ages := histogram("age_seconds", "Age of the lists that were served, counted from the legacy's answer.",
+		.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600)
+	duration := histogram("fill_duration_seconds", "Time that fills took, from the first request to the finished body.",
+		.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	for k, kind := range kindNames {
-		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
-			m.derived.WithLabelValues(kind, result)
-		}
-		m.ages[k] = ages.WithLabelValues(kind)
-		m.duration[k] = duration.WithLabelValues(kind)
+		m.ages[k], m.duration[k] = ages.WithLabelValues(kind), duration.WithLabelValues(kind)
 		for o, outcome := range outcomes {
 			for t, tier := range tiers {
 				m.lookups[k][o][t] = lookups.WithLabelValues(kind, string(outcome), tier)
 			}
 		}
 	}
+	m.startRare()
+	for _, c := range all {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
 	return m, nil
 }
 
-// begin makes the series of rare events, so that a rate sees the first of them.
-func (m *metrics) begin() {
+// startRare makes the series of rare events, so that a rate sees the first of them.
+func (m *metrics) startRare() {
+	for _, kind := range kindNames {
+		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
+			m.derived.WithLabelValues(kind, result)
+		}
+	}
 	for _, reason := range []error{errForeign, errPurged} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())
 	}
@@ -126,26 +121,8 @@ func (m *metrics) begin() {
 
 // served counts one look-up that has an entry.
 func (m *metrics) served(i kindIndex, r Result) {
-	m.lookups[i][outcomeIndex(r.Outcome)][tierIndex(r.Tier)].Inc()
+	m.lookups[i][slices.Index(outcomes[:], r.Outcome)][slices.Index(tiers[:], r.Tier)].Inc()
 	m.ages[i].Observe(r.Age.Seconds())
 }
 
-func (m *metrics) failed(i kindIndex) { m.lookups[i][outcomeIndex(outcomeFailed)][0].Inc() }
-
-func outcomeIndex(o Outcome) int {
-	for i := range outcomes {
-		if outcomes[i] == o {
-			return i
-		}
-	}
-	return len(outcomes) - 1
-}
-
-func tierIndex(t string) int {
-	for i := range tiers {
-		if tiers[i] == t {
-			return i
-		}
-	}
-	return 0
-}
+func (m *metrics) failed(i kindIndex) { m.lookups[i][len(outcomes)-1][0].Inc() }

@@ -28,15 +28,16 @@ func (t terms) stricter(o terms) terms {
 
 // over returns base with what c overrides.
 func (c StatusConfig) over(base terms) terms {
-	for _, o := range []struct {
-		from *time.Duration
-		to   *time.Duration
-	}{{c.TTL, &base.ttl}, {c.StaleWhileRevalidate, &base.swr}, {c.StaleIfError, &base.sie}} {
-		if o.from != nil {
-			*o.to = *o.from
-		}
-	}
+	override(&base.ttl, c.TTL)
+	override(&base.swr, c.StaleWhileRevalidate)
+	override(&base.sie, c.StaleIfError)
 	return base
+}
+
+func override(d *time.Duration, by *time.Duration) {
+	if by != nil {
+		*d = *by
+	}
 }
 
 // Fills is what a cache is told of the fills to come.

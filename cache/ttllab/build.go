@@ -89,8 +89,7 @@ func (m *sample) seconds(now int64) float64 {
 // Report computes the report as of now. It takes some tens of milliseconds and
 // holds no lock for longer than it takes to copy one shard.
 func (e *Estimator) Report(now time.Time) Report {
-	goals := *e.goals.Load()
-	r := Report{To: now, Goals: Goals(goals)}
+	r := Report{To: now, Goals: *e.goals.Load()}
 	for _, lab := range e.kinds {
 		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
 	}

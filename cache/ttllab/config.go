@@ -22,10 +22,10 @@ type RecheckConfig struct {
 type GoalsConfig struct {
 	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
 	// get for all kinds together.
-	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second"`
+	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second"`
 	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
 	// what the legacy would say at that moment.
-	MaxOutdated float64 `yaml:"max_outdated"`
+	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated"`
 }
 
 // Validate returns all problems joined; each has a method Field() string with

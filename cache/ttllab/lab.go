@@ -49,7 +49,7 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) error {
 		old.Estimator.SetConfig(c)
 		return nil
 	}
-	e, err := New(Options{Kinds: kinds, RecheckPerSecond: c.Recheck.BudgetPerSecond, Goals: c.Goals})
+	e, err := New(Options{Kinds: kinds, Config: c})
 	if err == nil {
 		l.current.Store(&groups{e, kinds})
 	}

@@ -10,7 +10,7 @@ import (
 func recheckLab(t *testing.T, perSecond float64) *Estimator {
 	t.Helper()
 	p := Policy{TTL: 100 * time.Second}
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, HalfLife: -1, RecheckPerSecond: perSecond})
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, HalfLife: -1, Config: Config{Recheck: RecheckConfig{perSecond}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,8 @@ import "time"
 type Report struct {
 	To    time.Time    `json:"to"`
 	Kinds []KindReport `json:"kinds"`
-	Goals Goals        `json:"goals"`
+	Goals GoalsConfig  `json:"goals"`
 	Log   *LogSummary  `json:"log,omitempty"` // of FromLog
-}
-
-// Goals is what the advice aims at; 0 is no goal.
-type Goals struct {
-	MaxUpstreamPerSecond float64 `json:"max_upstream_per_second"`
-	MaxOutdated          float64 `json:"max_outdated"`
 }
 
 // KindReport is the report of one kind.

@@ -36,18 +36,18 @@ func TestAdvice(t *testing.T) {
 	tests := []struct {
 		name   string
 		kind   KindReport
-		goals  Goals
+		goals  GoalsConfig
 		want   float64
 		reason string
 	}{
-		{"budget", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 1 + 10/30.}, 10, "10s is the shortest TTL that keeps the buyer lists within 1 requests/s (estimated 1)"},
-		{"budget with doubt", unsure, Goals{MaxUpstreamPerSecond: 1 + 10/30.}, 30, "30s is the shortest"},
-		{"budget too small", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 10/30. + 1e-5}, 0, "no TTL up to 24h"},
-		{"budget used up by the others", curve("buyer", 30), Goals{MaxUpstreamPerSecond: 0.1}, 0, "the other kinds use up"},
-		{"staleness", curve("buyer", 30), Goals{MaxOutdated: 0.02}, 20, "20s is the longest TTL with at most 2 % of the answers outdated (estimated 2 %)"},
-		{"staleness out of reach", curve("buyer", 30), Goals{MaxOutdated: 1e-4}, 0, "even a TTL of 1s leaves more than 0.01 % of the answers outdated, or that cannot be ruled out yet"},
-		{"staleness out of reach, swr", swr, Goals{MaxOutdated: 1e-4}, 0, "; a shorter stale_while_revalidate helps"},
-		{"staleness unknown", unseen, Goals{MaxOutdated: 0.02}, 0, "no list was seen twice yet"},
+		{"budget", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 10, "10s is the shortest TTL that keeps the buyer lists within 1 requests/s (estimated 1)"},
+		{"budget with doubt", unsure, GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 30, "30s is the shortest"},
+		{"budget too small", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 10/30. + 1e-5}, 0, "no TTL up to 24h"},
+		{"budget used up by the others", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 0.1}, 0, "the other kinds use up"},
+		{"staleness", curve("buyer", 30), GoalsConfig{MaxOutdated: 0.02}, 20, "20s is the longest TTL with at most 2 % of the answers outdated (estimated 2 %)"},
+		{"staleness out of reach", curve("buyer", 30), GoalsConfig{MaxOutdated: 1e-4}, 0, "even a TTL of 1s leaves more than 0.01 % of the answers outdated, or that cannot be ruled out yet"},
+		{"staleness out of reach, swr", swr, GoalsConfig{MaxOutdated: 1e-4}, 0, "; a shorter stale_while_revalidate helps"},
+		{"staleness unknown", unseen, GoalsConfig{MaxOutdated: 0.02}, 0, "no list was seen twice yet"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAdvice(t *testing.T) {
 	if a := (&Report{Kinds: []KindReport{curve("buyer", 30)}}).advise(0); len(a) != 0 {
 		t.Errorf("%+v without goals", a)
 	}
-	if a := (&Report{Kinds: []KindReport{{}}, Goals: Goals{1, 1}}).advise(0); len(a) != 0 {
+	if a := (&Report{Kinds: []KindReport{{}}, Goals: GoalsConfig{1, 1}}).advise(0); len(a) != 0 {
 		t.Errorf("%+v without look-ups", a)
 	}
 }
@@ -81,7 +81,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func filledLab(t *testing.T) *Estimator {
 	t.Helper()
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}, RecheckPerSecond: 1})
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Config: Config{RecheckConfig{1}, GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
 	if err != nil {
 		t.Fatal(err)
 	}

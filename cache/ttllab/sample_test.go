@@ -169,7 +169,7 @@ func TestANewPolicyTakesEffect(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, Keys: 128, HalfLife: time.Minute, RecheckPerSecond: 100})
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, Keys: 128, HalfLife: time.Minute, Config: Config{Recheck: RecheckConfig{100}}})
 	if err != nil {
 		t.Fatal(err)
 	}
