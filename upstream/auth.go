@@ -3,29 +3,31 @@ package upstream
 import (
 	"context"
 	"encoding/base64"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // AuthConfig says how the gateway identifies itself to the legacy system.
-// Secrets are in files, one line each, and are read again when those change.
+// Secrets are in files of one line each.
 type AuthConfig struct {
 	Type string `yaml:"type"` // none (default), basic, bearer, header or oauth2_client_credentials
 
-	Username     string `yaml:"username"`      // basic
-	PasswordFile string `yaml:"password_file"` // basic
-	TokenFile    string `yaml:"token_file"`    // bearer
-	Header       string `yaml:"header"`        // header: its name
-	ValueFile    string `yaml:"value_file"`    // header: its value
+	Username     string          `yaml:"username"`      // basic
+	PasswordFile secretfile.File `yaml:"password_file"` // basic
+	TokenFile    secretfile.File `yaml:"token_file"`    // bearer
+	Header       string          `yaml:"header"`        // header: its name
+	ValueFile    secretfile.File `yaml:"value_file"`    // header: its value
 
 	// For oauth2_client_credentials (RFC 6749, 4.4).
 	TokenURL         string            `yaml:"token_url"`
 	ClientID         string            `yaml:"client_id"`
-	ClientSecretFile string            `yaml:"client_secret_file"`
+	ClientSecretFile secretfile.File   `yaml:"client_secret_file"`
 	Scopes           []string          `yaml:"scopes"`
 	Params           map[string]string `yaml:"params"` // further parameters of the token request, such as audience
 }
@@ -74,69 +76,63 @@ func (a AuthConfig) check(p *invalid.Problems) {
 		return
 	}
 	for name, set := range map[string]bool{
-		"username": a.Username != "", "password_file": a.PasswordFile != "", "token_file": a.TokenFile != "",
-		"header": a.Header != "", "value_file": a.ValueFile != "", "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
-		"client_secret_file": a.ClientSecretFile != "", "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
+		"username": a.Username != "", "password_file": a.PasswordFile.Set(), "token_file": a.TokenFile.Set(),
+		"header": a.Header != "", "value_file": a.ValueFile.Set(), "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
+		"client_secret_file": a.ClientSecretFile.Set(), "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
 	} {
 		needed := slices.Contains(keys, name)
 		p.AddIf(needed && !set, "auth."+name, "missing: type %s needs it", kind)
 		p.AddIf(set && !needed && !slices.Contains(keys, name+"?"), "auth."+name, "has no meaning with type %s; remove it", kind)
 	}
+	key, file := a.secret()
+	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
 	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
 	u, err := url.Parse(a.TokenURL)
 	p.AddIf(a.TokenURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""), "auth.token_url",
 		"must be an absolute http or https URL")
 }
 
-// newCredentials reads the secret once, so that a missing one is known at start.
-func newCredentials(cfg AuthConfig, timeout time.Duration, t *transport, opts Options) (credentials, error) {
-	secret := func(field, path string) (*secretFile, error) {
-		s := &secretFile{path: path, now: opts.Now}
-		if _, err := s.get(); err != nil {
-			return nil, mistake("auth."+field, "the secret cannot be read: %v", err)
-		}
-		return s, nil
+// secret gives the key and the file of the type's one secret.
+func (a AuthConfig) secret() (key string, file secretfile.File) {
+	switch a.Type {
+	case authBasic:
+		return "password_file", a.PasswordFile
+	case authBearer:
+		return "token_file", a.TokenFile
+	case authHeader:
+		return "value_file", a.ValueFile
+	case authOAuth2:
+		return "client_secret_file", a.ClientSecretFile
+	}
+	return "", secretfile.File{}
+}
+
+// newCredentials makes what the type says. Requests for tokens go through t.
+func newCredentials(cfg AuthConfig, timeout time.Duration, t http.RoundTripper, opts Options) (credentials, error) {
+	key, file := cfg.secret()
+	secret := strings.TrimSpace(file.Text())
+	if key != "" && secret == "" {
+		return nil, mistake("auth."+key, "the file of the secret is empty")
 	}
 	switch cfg.Type {
 	case authBasic:
-		s, err := secret("password_file", cfg.PasswordFile)
-		return &fixedHeader{"Authorization", s, func(v string) string {
-			return "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+v))
-		}}, err
+		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+secret))}, nil
 	case authBearer:
-		s, err := secret("token_file", cfg.TokenFile)
-		return &fixedHeader{"Authorization", s, func(v string) string { return "Bearer " + v }}, err
+		return fixedHeader{"Authorization", "Bearer " + secret}, nil
 	case authHeader:
-		s, err := secret("value_file", cfg.ValueFile)
-		return &fixedHeader{cfg.Header, s, func(v string) string { return v }}, err
+		return fixedHeader{cfg.Header, secret}, nil
 	case authOAuth2:
-		s, err := secret("client_secret_file", cfg.ClientSecretFile)
-		return &tokens{cfg: cfg, secret: s, timeout: timeout, transport: t, now: opts.Now, panics: opts.Panics}, err
+		return &tokens{cfg: cfg, secret: secret, timeout: timeout, transport: t, now: opts.Now, panics: opts.Panics}, nil
 	}
-	return noCredentials{}, nil
+	return fixedHeader{}, nil
 }
 
-// noCredentials is for a legacy that trusts the network.
-type noCredentials struct{}
+// fixedHeader is a header made of one secret, or none where its name is empty.
+type fixedHeader struct{ name, value string }
 
-func (noCredentials) header(context.Context) (string, string, error) { return "", "", nil }
-func (noCredentials) refused(string) bool                            { return false }
-
-// fixedHeader is a header made of one secret.
-type fixedHeader struct {
-	name   string
-	secret *secretFile
-	format func(secret string) string
+func (h fixedHeader) header(context.Context) (name, value string, err error) {
+	return h.name, h.value, nil
 }
 
-// header reads the secret anew if its file has changed.
-func (h *fixedHeader) header(context.Context) (string, string, error) {
-	v, err := h.secret.get()
-	if err != nil {
-		return "", "", err
-	}
-	return h.name, h.format(v), nil
-}
-
-// refused has nothing better to offer: the file is read again anyway.
-func (h *fixedHeader) refused(string) bool { return false }
+// refused has nothing better to offer.
+func (h fixedHeader) refused(string) bool { return false }

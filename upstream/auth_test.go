@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
@@ -29,76 +28,65 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
 func (c *clock) forward(d time.Duration) { c.at.Add(int64(d)) }
 
-func secretIn(t testing.TB, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "secret")
-	write(t, path, text)
-	return path
-}
-
-func write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
+func secret(text string) secretfile.File { return secretfile.New("secret", text) }
 
 func TestCredentials(t *testing.T) {
-	path := secretIn(t, "s3cr3t\n")
 	for _, tc := range []struct {
-		auth               AuthConfig
-		header, want, next string
+		auth         AuthConfig
+		header, want string
 	}{
-		{AuthConfig{Type: "none"}, "Authorization", "", ""},
-		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: path}, "Authorization", "Basic Z3c6czNjcjN0", "Basic Z3c6bmV3MQ=="},
-		{AuthConfig{Type: "bearer", TokenFile: path}, "Authorization", "Bearer s3cr3t", "Bearer new1"},
-		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: path}, "X-Api-Key", "s3cr3t", "new1"},
+		{AuthConfig{Type: "none"}, "Authorization", ""},
+		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
+		{AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t\n")}, "Authorization", "Bearer s3cr3t"},
+		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: secret("s3cr3t\n")}, "X-Api-Key", "s3cr3t"},
 	} {
-		write(t, path, "s3cr3t\n")
 		var got string
 		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 			got = r.Header.Get(tc.header)
 			serveJSON(`{"result":{"items":[]}}`)(w, r)
 		}, func(c *Config) { c.Auth = tc.auth })
-		clock := newClock()
-		if h, ok := f.creds.(*fixedHeader); ok {
-			h.secret.now = clock.now
+		if _, err := f.Fetch(t.Context(), acme); err != nil || got != tc.want {
+			t.Errorf("%s: sent %q %v, want %q", tc.auth.Type, got, err, tc.want)
 		}
-		fetch := func(want string) {
-			t.Helper()
-			if _, err := f.Fetch(t.Context(), acme); err != nil || got != want {
-				t.Errorf("%s: sent %q %v, want %q", tc.auth.Type, got, err, want)
-			}
-		}
-		fetch(tc.want)
-		write(t, path, "new1")
-		fetch(tc.want) // not looked at again within a second
-		clock.forward(2 * time.Second)
-		fetch(tc.next)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		clock.forward(2 * time.Second)
-		fetch(tc.next) // the last one stays good
 		if strings.Contains(f.log.String(), "s3cr3t") {
 			t.Error("the secret is in the log")
 		}
 	}
 }
 
-func TestSecretFileRefuses(t *testing.T) {
-	for text, says := range map[string]string{"": "empty", " \n": "empty", "a\nb": "one line", strings.Repeat("x", secretBytes+1): "bytes"} {
-		s := &secretFile{path: secretIn(t, text), now: time.Now}
-		if _, err := s.get(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.10q: %v", text, err)
+// A client that takes the place of another sends the secret that the file holds
+// then, and goes on with the connections where nothing has changed.
+func TestAnotherSecretIsSentByTheNextClient(t *testing.T) {
+	var got string
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		serveJSON(`{"result":{"items":[]}}`)(w, r)
+	}, func(c *Config) { c.Auth = AuthConfig{Type: "bearer", TokenFile: secret("old")} })
+	for text, same := range map[string]bool{"old": true, "new": false} {
+		cfg := f.cfg
+		cfg.Auth.TokenFile = secret(text)
+		next, err := New(cfg, Options{Before: f.Client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := next.Fetch(t.Context(), acme); err != nil || got != "Bearer "+text || f.GoesOnIn(next) != same {
+			t.Errorf("%s: sent %q %v, the same connections: %t", text, got, err, f.GoesOnIn(next))
+		}
+		if !same {
+			next.Close()
 		}
 	}
-	cfg := configFrom(t, sample.YAML)
-	cfg.Auth = AuthConfig{Type: "bearer", TokenFile: filepath.Join(t.TempDir(), "none")}
-	_, err := New(cfg, Options{})
-	var field *invalid.Error
-	if !errors.As(err, &field) || field.Field() != "auth.token_file" {
-		t.Errorf("got %v", err)
+}
+
+func TestSecretsThatCannotBeSent(t *testing.T) {
+	for _, text := range []string{"", " \n", "a\nb", "a\x00b"} {
+		cfg := configFrom(t, sample.YAML)
+		cfg.Auth = AuthConfig{Type: "bearer", TokenFile: secret(text)}
+		_, err := New(cfg, Options{})
+		var field *invalid.Error
+		if !errors.As(err, &field) || field.Field() != "auth.token_file" {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 
@@ -146,7 +134,7 @@ func newTokenServer(t testing.TB, expires int) *tokenServer {
 func oauthFixture(t testing.TB, s *tokenServer, serve http.HandlerFunc) *fixture {
 	t.Helper()
 	return newFixture(t, serve, func(c *Config) {
-		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, ClientID: "gw", ClientSecretFile: secretIn(t, "s3cr3t"),
+		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, ClientID: "gw", ClientSecretFile: secret("s3cr3t"),
 			Scopes: []string{"a", "b"}, Params: map[string]string{"audience": "legacy"}}
 	})
 }

@@ -125,13 +125,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 }
 
 // connect makes connections and credentials.
-func (c *Client) connect(opts Options) error {
-	client, transport, err := newHTTP(c.cfg, opts)
-	if err != nil {
-		return err
-	}
-	c.http = client
-	c.creds, err = newCredentials(c.cfg.Auth, c.cfg.Timeout, transport, opts)
+func (c *Client) connect(opts Options) (err error) {
+	c.http = newHTTP(c.cfg, opts)
+	c.creds, err = newCredentials(c.cfg.Auth, c.cfg.Timeout, c.http.GetClient().Transport, opts)
 	return err
 }
 

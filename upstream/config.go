@@ -3,24 +3,28 @@ package upstream
 import (
 	"time"
 
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/mapping"
 )
 
 // Config is the upstream section of the configuration file: where the legacy
 // system is, how hard it may be asked, and how its JSON becomes inquiries.
 type Config struct {
-	BaseURL          string                 `yaml:"base_url"`           // http or https, no query
-	Timeout          time.Duration          `yaml:"timeout"`            // of one whole fetch, retries and pages included
-	MaxResponseBytes int64                  `yaml:"max_response_bytes"` // of one reply, after decompression
-	MaxRecords       int                    `yaml:"max_records"`        // of one list
-	MaxConcurrent    int                    `yaml:"max_concurrent"`     // fetches at a time; one more is refused, never queued
-	Headers          map[string]string      `yaml:"headers"`            // sent with every request; no secrets, those go into auth
-	Auth             AuthConfig             `yaml:"auth"`
-	TLS              TLSConfig              `yaml:"tls"`
-	Retry            RetryConfig            `yaml:"retry"`
-	Breaker          BreakerConfig          `yaml:"breaker"`
-	Buyer            mapping.EndpointConfig `yaml:"buyer"`
-	Seller           mapping.EndpointConfig `yaml:"seller"`
+	BaseURL          string            `yaml:"base_url"`           // http or https, no query
+	Timeout          time.Duration     `yaml:"timeout"`            // of one whole fetch, retries and pages included
+	MaxResponseBytes int64             `yaml:"max_response_bytes"` // of one reply, after decompression
+	MaxRecords       int               `yaml:"max_records"`        // of one list
+	MaxConcurrent    int               `yaml:"max_concurrent"`     // fetches at a time; one more is refused, never queued
+	Headers          map[string]string `yaml:"headers"`            // sent with every request; no secrets, those go into auth
+	Auth             AuthConfig        `yaml:"auth"`
+	// TLS is for a legacy system behind a private CA or one that asks for a client
+	// certificate. It counts for the token endpoint of auth, too, so ca_file must
+	// hold its authority besides where that is another one.
+	TLS     secretfile.TLS         `yaml:"tls"`
+	Retry   RetryConfig            `yaml:"retry"`
+	Breaker BreakerConfig          `yaml:"breaker"`
+	Buyer   mapping.EndpointConfig `yaml:"buyer"`
+	Seller  mapping.EndpointConfig `yaml:"seller"`
 
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 // exampleFolder holds whole configuration files.
@@ -33,12 +35,17 @@ func exampleConfig(t testing.TB, name string) Config {
 	if err := yaml.UnmarshalWithOptions(doc, &file, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
+	file.Upstream.TLS = secretfile.TLS{} // its files are examples, too
 	if err := file.Upstream.Validate(); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	for _, path := range []*string{&file.Upstream.Auth.PasswordFile, &file.Upstream.Auth.TokenFile} {
-		if *path != "" {
-			*path = filepath.Join(exampleFolder, *path)
+	for _, file := range []*secretfile.File{&file.Upstream.Auth.PasswordFile, &file.Upstream.Auth.TokenFile} {
+		if file.Set() {
+			text, err := os.ReadFile(filepath.Join(exampleFolder, file.Path()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			*file = secretfile.New(file.Path(), string(text))
 		}
 	}
 	return file.Upstream
@@ -184,7 +191,6 @@ func TestExamples(t *testing.T) {
 func TestExamplesProbe(t *testing.T) {
 	for _, ex := range examples {
 		cfg := exampleConfig(t, ex.name)
-		cfg.TLS = TLSConfig{}
 		c, err := New(cfg, Options{})
 		if err != nil {
 			t.Fatal(err)

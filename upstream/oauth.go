@@ -25,9 +25,9 @@ const tokenPause = time.Second
 // is safe for concurrent use.
 type tokens struct {
 	cfg       AuthConfig
-	secret    *secretFile
+	secret    string
 	timeout   time.Duration
-	transport *transport
+	transport http.RoundTripper
 	now       func() time.Time
 	panics    *panics.Catcher
 	flight    singleflight.Group
@@ -94,16 +94,12 @@ func (t *tokens) renew(ctx context.Context) (*oauth2.Token, error) {
 // the reply.
 func (t *tokens) request(ctx context.Context) (token *oauth2.Token, err error) {
 	defer t.panics.Catch(func(p any) { err = bug(p) })
-	secret, err := t.secret.get()
-	if err != nil {
-		return nil, err
-	}
 	params := url.Values{}
 	for k, v := range t.cfg.Params {
 		params.Set(k, v)
 	}
 	cfg := clientcredentials.Config{
-		ClientID: t.cfg.ClientID, ClientSecret: secret, TokenURL: t.cfg.TokenURL, Scopes: t.cfg.Scopes, EndpointParams: params,
+		ClientID: t.cfg.ClientID, ClientSecret: t.secret, TokenURL: t.cfg.TokenURL, Scopes: t.cfg.Scopes, EndpointParams: params,
 	}
 	token, err = cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: t.transport, CheckRedirect: noRedirect}))
 	var refused *oauth2.RetrieveError

@@ -92,7 +92,7 @@ func TestProbeBadSamples(t *testing.T) {
 func TestProbeLive(t *testing.T) {
 	f := newFixture(t, pagedLegacy{total: 30, size: 10}.ServeHTTP, func(c *Config) {
 		c.Headers = map[string]string{"X-Tenant": "t0p"}
-		c.Auth = AuthConfig{Type: "bearer", TokenFile: secretIn(t, "s3cr3t")}
+		c.Auth = AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t")}
 		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next", Size: 10, SizeParam: "limit"}
 	})
 	p, err := f.Probe(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}, ProbeOptions{Records: 1})

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/go-resty/resty/v2"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
@@ -15,8 +18,8 @@ const via = "1.1 inquiry-gateway"
 // deadline by its context, the header's arrival included. It keeps nothing of a
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
 // and no repeats, which are decided in one place (see retry.go).
-func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
-	t, err := newTransport(&http.Transport{
+func newHTTP(cfg Config, opts Options) *resty.Client {
+	t := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
@@ -26,9 +29,9 @@ func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
 		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // done here, with the limit applied to what comes out
-	}, cfg.TLS, opts)
-	if err != nil {
-		return nil, nil, err
+	}
+	if cfg.TLS != (secretfile.TLS{}) {
+		t.TLSClientConfig = cfg.TLS.Config("tls", &invalid.Problems{}) // Validate has told them
 	}
 	client := resty.NewWithClient(&http.Client{Transport: t, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})
@@ -41,7 +44,7 @@ func newHTTP(cfg Config, opts Options) (*resty.Client, *transport, error) {
 	if client.Header.Get("User-Agent") == "" {
 		client.SetHeader("User-Agent", opts.UserAgent)
 	}
-	return client, t, nil
+	return client
 }
 
 // noRedirect makes a redirect an ordinary reply, which is then refused by its

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -21,7 +22,9 @@ func (c Config) Validate() error {
 	c.checkBaseURL(p)
 	c.checkHeaders(p)
 	c.Auth.check(p)
-	c.TLS.check(c.BaseURL, p)
+	c.TLS.Config("tls", p)
+	p.AddIf(c.TLS != (secretfile.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
+		"base_url is plain http, so the files would not be used; change base_url or empty them")
 	for kind, ec := range c.endpoints() {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 	}
