@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // Config is the `auth:` section: where keys come from, exactly one of the
@@ -14,7 +15,7 @@ type Config struct {
 	KeysFile      string               `yaml:"keys_file"`     // a FileStore
 	Redis         *RedisConfig         `yaml:"redis"`         // a RedisStore in the gateway's Redis
 	Introspection *IntrospectionConfig `yaml:"introspection"` // an IntrospectionStore
-	PepperFile    string               `yaml:"pepper_file"`   // empty: plain SHA-256
+	PepperFile    secretfile.File      `yaml:"pepper_file"`   // empty: plain SHA-256
 
 	// UnknownKeys is for a keys file; the other sources have one of their own.
 	// Nil: the defaults.
@@ -46,17 +47,17 @@ type RedisConfig struct {
 
 // IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
 type IntrospectionConfig struct {
-	URL              string         `yaml:"url"`                // https, or http on loopback
-	ClientID         string         `yaml:"client_id"`          // empty: no client authentication
-	ClientSecretFile string         `yaml:"client_secret_file"` // read once, at start
-	ClientAuth       string         `yaml:"client_auth"`        // basic (default) or post (RFC 6749, 2.3.1)
-	CAFile           string         `yaml:"ca_file"`            // PEM; empty: the system's
-	Timeout          time.Duration  `yaml:"timeout"`            // of one look-up
-	TTL              time.Duration  `yaml:"ttl"`                // how long an answer is good, never past exp
-	NegativeTTL      time.Duration  `yaml:"negative_ttl"`       // how long an inactive key is not asked for again
-	MaxKeys          int            `yaml:"max_keys"`           // how many keys are remembered
-	Claims           ClaimsConfig   `yaml:"claims"`
-	UnknownKeys      AttemptsConfig `yaml:"unknown_keys"`
+	URL              string          `yaml:"url"`                // https, or http on loopback
+	ClientID         string          `yaml:"client_id"`          // empty: no client authentication
+	ClientSecretFile secretfile.File `yaml:"client_secret_file"` // with client_id
+	ClientAuth       string          `yaml:"client_auth"`        // basic (default) or post (RFC 6749, 2.3.1)
+	CAFile           secretfile.File `yaml:"ca_file"`            // PEM; empty: the system's
+	Timeout          time.Duration   `yaml:"timeout"`            // of one look-up
+	TTL              time.Duration   `yaml:"ttl"`                // how long an answer is good, never past exp
+	NegativeTTL      time.Duration   `yaml:"negative_ttl"`       // how long an inactive key is not asked for again
+	MaxKeys          int             `yaml:"max_keys"`           // how many keys are remembered
+	Claims           ClaimsConfig    `yaml:"claims"`
+	UnknownKeys      AttemptsConfig  `yaml:"unknown_keys"`
 }
 
 // ClaimsConfig names the members of the introspection answer. A name that is
@@ -128,7 +129,7 @@ func (c *IntrospectionConfig) UnmarshalYAML(unmarshal func(any) error) error {
 }
 
 // Validate reports everything that is wrong; each joined error has a method
-// Field() with the key's path. It reads no file.
+// Field() with the key's path.
 func (c Config) Validate() error {
 	var errs invalid.Problems
 	sources := 0
@@ -152,9 +153,12 @@ func (c Config) Validate() error {
 	if c.Redis != nil {
 		c.Redis.validate(&errs)
 	}
+	if _, err := HasherOf(c.PepperFile); err != nil {
+		errs.Add("pepper_file", "%v", err)
+	}
 	if c.Introspection != nil {
 		c.Introspection.validate(&errs)
-		if c.PepperFile != "" {
+		if c.PepperFile.Set() {
 			errs.Add("pepper_file", "is of no use with introspection, which stores no digests: leave it out")
 		}
 	}
@@ -188,9 +192,10 @@ func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	if c.ClientAuth != ClientAuthBasic && c.ClientAuth != ClientAuthPost {
 		errs.Add("introspection.client_auth", "is %q: use %s or %s", c.ClientAuth, ClientAuthBasic, ClientAuthPost)
 	}
-	if (c.ClientID == "") != (c.ClientSecretFile == "") {
+	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}
+	secretfile.TLS{CAFile: c.CAFile}.Config("introspection", errs)
 	for field, claim := range map[string]string{"account": c.Claims.Account, "kind": c.Claims.Kind, "scope": c.Claims.Scope, "api_access": c.Claims.APIAccess} {
 		if claim == "" {
 			errs.Add("introspection.claims."+field, "is empty: name the member of the answer that holds it")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 func TestConfigYAML(t *testing.T) {
@@ -13,7 +15,7 @@ func TestConfigYAML(t *testing.T) {
 		text  string
 		check func(Config) bool
 	}{
-		"file":  {"keys_file: keys.yaml\npepper_file: p", func(c Config) bool { return c.KeysFile == "keys.yaml" && c.PepperFile == "p" && c.Redis == nil }},
+		"file":  {"keys_file: keys.yaml", func(c Config) bool { return c.KeysFile == "keys.yaml" && !c.PepperFile.Set() && c.Redis == nil }},
 		"redis": {"redis: {}", func(c Config) bool { return c.Redis != nil && *c.Redis == DefaultRedisConfig() }},
 		"redis with a ttl": {"redis: {ttl: 5s, unknown_keys: {per_second: 0}}", func(c Config) bool {
 			return c.Redis.TTL == 5*time.Second && c.Redis.UnknownKeys == AttemptsConfig{0, 50} && c.Redis.Poll == 500*time.Millisecond
@@ -66,7 +68,7 @@ func TestConfigValidate(t *testing.T) {
 		"file":             {Config{KeysFile: "k"}, nil},
 		"nothing":          {Config{}, []string{"keys_file"}},
 		"two":              {Config{KeysFile: "k", Redis: &rc}, []string{"keys_file"}},
-		"all, no URL":      {Config{KeysFile: "k", Redis: &rc, Introspection: &ic, PepperFile: "p"}, []string{"keys_file", "introspection.url", "pepper_file"}},
+		"all, no URL":      {Config{KeysFile: "k", Redis: &rc, Introspection: &ic, PepperFile: secretfile.New("p", testPepper)}, []string{"keys_file", "introspection.url", "pepper_file"}},
 		"redis ttl":        {redis(func(c *RedisConfig) { c.TTL = 0 }), []string{"redis.ttl"}},
 		"redis ttl long":   {redis(func(c *RedisConfig) { c.TTL = time.Hour }), []string{"redis.ttl"}},
 		"redis, all wrong": {Config{Redis: &RedisConfig{NegativeTTL: -1, UnknownKeys: AttemptsConfig{1, 0}}}, []string{"redis.ttl", "redis.negative_ttl", "redis.timeout", "redis.poll", "redis.max_keys", "redis.unknown_keys.burst"}},

@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"io"
-	"os"
 	"sync"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 // MinPepperLength is the shortest pepper that is accepted, in bytes.
@@ -20,9 +20,6 @@ const (
 	FieldSHA256 = "sha256"
 	FieldHMAC   = "hmac_sha256"
 )
-
-// maxPepperFile bounds the read of a pepper file, in bytes.
-const maxPepperFile = 4096
 
 // Digest is what is stored of a key. It prints as a placeholder, so that one
 // that strays into a log line says nothing; Hex is for files and stores.
@@ -83,31 +80,15 @@ func NewHasher(pepper []byte) (Hasher, error) {
 	}}}, nil
 }
 
-// ReadHasher reads the pepper from a file, without line ends at its end. An
-// empty path means no pepper; an empty file is an error.
-func ReadHasher(pepperFile string) (Hasher, error) {
-	if pepperFile == "" {
-		return Hasher{}, nil
+// HasherOf returns a Hasher with the pepper in a file, without line ends at its
+// end. No file means no pepper; a file without one is an error.
+func HasherOf(pepper secretfile.File) (Hasher, error) {
+	if pepper.Set() && pepper.Secret() == "" {
+		return Hasher{}, fmt.Errorf("%s: the pepper file is empty", pepper.Path())
 	}
-	f, err := os.Open(pepperFile)
+	h, err := NewHasher([]byte(pepper.Secret()))
 	if err != nil {
-		return Hasher{}, err
-	}
-	defer f.Close()
-	pepper, err := io.ReadAll(io.LimitReader(f, maxPepperFile+1))
-	if err != nil {
-		return Hasher{}, err
-	}
-	if len(pepper) > maxPepperFile {
-		return Hasher{}, fmt.Errorf("%s: a pepper file holds at most %d bytes", pepperFile, maxPepperFile)
-	}
-	pepper = bytes.TrimRight(pepper, "\r\n")
-	if len(pepper) == 0 {
-		return Hasher{}, fmt.Errorf("%s: the pepper file is empty", pepperFile)
-	}
-	h, err := NewHasher(pepper)
-	if err != nil {
-		return Hasher{}, fmt.Errorf("%s: %w", pepperFile, err)
+		return Hasher{}, fmt.Errorf("%s: %w", pepper.Path(), err)
 	}
 	return h, nil
 }

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"inquiry-gateway/internal/secretfile"
 )
 
 const testPepper = "0123456789abcdef-pepper"
@@ -56,45 +56,23 @@ func TestHasherConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-func TestReadHasher(t *testing.T) {
+func TestHasherOfAFile(t *testing.T) {
 	want, err := NewHasher([]byte(testPepper))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]struct {
-		content string
-		fails   string
-	}{
-		"without a line end": {content: testPepper},
-		"with a line end":    {content: testPepper + "\n"},
-		"with a CRLF":        {content: testPepper + "\r\n"},
-		"empty":              {content: "\n", fails: "empty"},
-		"too short":          {content: "secret\n", fails: "at least 16"},
-		"too large":          {content: strings.Repeat("p", maxPepperFile+1), fails: "at most"},
+	for _, text := range []string{testPepper, testPepper + "\n", testPepper + "\r\n"} {
+		if h, err := HasherOf(secretfile.New("pepper", text)); err != nil || h.Hash("k") != want.Hash("k") {
+			t.Errorf("%q: another digest, %v", text, err)
+		}
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "pepper")
-			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			h, err := ReadHasher(path)
-			if tt.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fails) || strings.Contains(err.Error(), "secret") {
-					t.Fatalf("error %v, want %q", err, tt.fails)
-				}
-				return
-			}
-			if err != nil || h.Hash("k") != want.Hash("k") {
-				t.Fatalf("another digest, %v", err)
-			}
-		})
+	for text, says := range map[string]string{"\n": "pepper: the pepper file is empty", "secret\n": "at least 16"} {
+		if _, err := HasherOf(secretfile.New("pepper", text)); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
-	if h, err := ReadHasher(""); err != nil || h.Peppered() {
+	if h, err := HasherOf(secretfile.File{}); err != nil || h.Peppered() {
 		t.Error("no file must mean no pepper")
-	}
-	if _, err := ReadHasher(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a missing file must be an error")
 	}
 }
 

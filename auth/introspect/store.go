@@ -2,10 +2,7 @@
 package introspect
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,13 +19,12 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 const (
 	// maxIntrospection bounds an answer, in bytes.
 	maxIntrospection = 64 << 10
-	// maxSecretFile bounds the read of a secret or a certificate file, in bytes.
-	maxSecretFile = 1 << 20
 
 	breakerWindow   = 10 * time.Second
 	breakerBuckets  = 10
@@ -49,19 +44,14 @@ type Store struct {
 	log     *slog.Logger
 }
 
-// New reads the secret and the certificates that cfg names; it does not call the
-// server. Close ends it.
+// New does not call the server. Close ends it.
 func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger}
-	secret, err := readSecret(cfg.ClientSecretFile)
-	if err != nil {
-		return nil, wrong("introspection.client_secret_file", err)
-	}
-	s.secret = auth.Secret(secret)
+	s.secret = auth.Secret(cfg.ClientSecretFile.Secret())
 	transport, err := newTransport(cfg)
 	if err != nil {
-		return nil, wrong("introspection.ca_file", err)
+		return nil, err
 	}
 	// No cookie jar: it would carry what one key's answer set into the next key's
 	// lookup.
@@ -89,7 +79,8 @@ func (s *Store) Close() {
 // newTransport allows no proxy by accident: keys go to the server and nowhere
 // else unless the environment says so.
 func newTransport(c auth.IntrospectionConfig) (*http.Transport, error) {
-	t := &http.Transport{
+	var problems invalid.Problems
+	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext,
 		ForceAttemptHTTP2:     true,
@@ -98,21 +89,8 @@ func newTransport(c auth.IntrospectionConfig) (*http.Transport, error) {
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
-	}
-	if c.CAFile == "" {
-		return t, nil
-	}
-	pem, err := readLimited(c.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no PEM certificate", c.CAFile)
-	}
-	t.TLSClientConfig.RootCAs = pool
-	return t, nil
+		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &problems),
+	}, problems.Err()
 }
 
 // newBreaker opens when half of at least breakerRequests look-ups within
@@ -202,44 +180,4 @@ func bare(err error) error {
 		return wrapped.Err
 	}
 	return err
-}
-
-// readSecret reads a secret without the line end at its end; no path, no
-// secret.
-func readSecret(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	data, err := readLimited(path)
-	if err != nil {
-		return "", err
-	}
-	secret := bytes.TrimRight(data, "\r\n")
-	if len(secret) == 0 {
-		return "", fmt.Errorf("%s is empty", path)
-	}
-	return string(secret), nil
-}
-
-func readLimited(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxSecretFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxSecretFile)
-	}
-	return data, nil
-}
-
-// wrong names the key of the configuration that an error is about.
-func wrong(field string, err error) error {
-	var p invalid.Problems
-	p.Add(field, "%v", err)
-	return p.Err()
 }

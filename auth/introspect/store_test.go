@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,8 +60,7 @@ func answer(w http.ResponseWriter, text string) {
 }
 
 func TestIntrospectionRequest(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, secret, "s:cret%\n")
+	secret := secretfile.New("secret", "s:cret%\n")
 	for method, check := range map[string]func(*http.Request) bool{
 		"none": func(r *http.Request) bool { return r.Header.Get("Authorization") == "" && len(r.PostForm) == 2 },
 		"basic": func(r *http.Request) bool {
@@ -176,10 +176,7 @@ func TestIntrospectionOverTLS(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
 	server.StartTLS()
 	defer server.Close()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca := secretfile.New("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	if _, err := find(t, introspecting(t, server.URL, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
@@ -188,30 +185,12 @@ func TestIntrospectionOverTLS(t *testing.T) {
 	}
 }
 
-func TestNewIntrospectionStoreRefuses(t *testing.T) {
-	dir := t.TempDir()
-	empty, huge := filepath.Join(dir, "empty"), filepath.Join(dir, "huge")
-	writeFile(t, empty, "\n")
-	writeFile(t, huge, "")
-	if err := os.Truncate(huge, maxSecretFile+1); err != nil {
-		t.Fatal(err)
-	}
-	for name, tt := range map[string]struct {
-		change func(*auth.IntrospectionConfig)
-		field  string
-	}{
-		"no secret":    {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = filepath.Join(dir, "none") }, "introspection.client_secret_file"},
-		"empty secret": {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = empty }, "introspection.client_secret_file"},
-		"huge secret":  {func(c *auth.IntrospectionConfig) { c.ClientSecretFile = huge }, "introspection.client_secret_file"},
-		"no authority": {func(c *auth.IntrospectionConfig) { c.CAFile = filepath.Join(dir, "none") }, "introspection.ca_file"},
-		"no PEM":       {func(c *auth.IntrospectionConfig) { c.CAFile = empty }, "introspection.ca_file"},
-	} {
-		cfg := auth.DefaultIntrospectionConfig()
-		tt.change(&cfg)
-		_, err := New(cfg, auth.Options{})
-		var fe interface{ Field() string }
-		if !errors.As(err, &fe) || fe.Field() != tt.field {
-			t.Errorf("%s: %v", name, err)
-		}
+func TestNewRefusesAnAuthorityWithoutACertificate(t *testing.T) {
+	cfg := auth.DefaultIntrospectionConfig()
+	cfg.CAFile = secretfile.New("ca.pem", "no PEM")
+	_, err := New(cfg, auth.Options{})
+	var at *invalid.Error
+	if !errors.As(err, &at) || at.Field() != "introspection.ca_file" {
+		t.Error(err)
 	}
 }

@@ -160,7 +160,11 @@ func keysHashCommand() *cli.Command {
 func hasherOf(c *cli.Command) (auth.Hasher, error) {
 	pepper, conf := c.String("pepper-file"), c.String("config")
 	if conf == "" {
-		return auth.ReadHasher(pepper)
+		file, err := config.ReadFile(pepper)
+		if err != nil {
+			return auth.Hasher{}, err
+		}
+		return auth.HasherOf(file)
 	}
 	if pepper != "" {
 		return auth.Hasher{}, usagef("-c has auth.pepper_file; leave --pepper-file out")
@@ -169,7 +173,7 @@ func hasherOf(c *cli.Command) (auth.Hasher, error) {
 	if err != nil {
 		return auth.Hasher{}, err
 	}
-	return auth.ReadHasher(loaded.Config.Auth.PepperFile)
+	return auth.HasherOf(loaded.Config.Auth.PepperFile)
 }
 
 // readKey reads one line. The end of the line is not a part of the key.

@@ -14,6 +14,7 @@ import (
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/secretfile"
 )
 
 // keyCommandTimeout bounds a change of keys, the wait for another writer of the
@@ -73,7 +74,11 @@ func openKeyStore(c *cli.Command) (*keyStore, error) {
 	case file == "":
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	}
-	return openKeysFile(file, pepper)
+	content, err := config.ReadFile(pepper)
+	if err != nil {
+		return nil, err
+	}
+	return openKeysFile(file, content)
 }
 
 // keyStoreOf opens the store that the gateway of this configuration reads.
@@ -84,7 +89,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	case cfg.Auth.Redis == nil:
 		return openKeysFile(cfg.Auth.KeysFile, cfg.Auth.PepperFile)
 	}
-	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +102,9 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	return &keyStore{keys, keys, keys, hasher, when, client.Close}, nil
 }
 
-// openKeysFile opens a keys file; an empty pepper means that keys are hashed
-// without one.
-func openKeysFile(file, pepper string) (*keyStore, error) {
-	hasher, err := auth.ReadHasher(pepper)
+// openKeysFile opens a keys file; no pepper means that keys are hashed without one.
+func openKeysFile(file string, pepper secretfile.File) (*keyStore, error) {
+	hasher, err := auth.HasherOf(pepper)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func (a *App) running() *generation {
 // newKeyring opens the store of keys. Its series have a registry of their own,
 // because they begin anew with another store.
 func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
-	hasher, err := auth.ReadHasher(cfg.Auth.PepperFile)
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,8 @@ type Config struct {
 	Upstream upstream.Config  `yaml:"upstream"`
 	Canary   Canary           `yaml:"canary"`
 
-	path    string         // the configuration file itself, absolute; "" without one
-	written ast.Node       // what the file says, variables as they are written; nil without one
-	sums    map[string]sum // of the named files' contents, by key
+	path    string   // the configuration file itself, absolute; "" without one
+	written ast.Node // what the file says, variables as they are written; nil without one
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.

@@ -93,6 +93,7 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 			path += " (the default)"
 		}
 		doc.wrong(key, "%s: %v", path, err)
+		doc.touched = append(doc.touched, key) // what follows from it is not told
 		return ""
 	}
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {

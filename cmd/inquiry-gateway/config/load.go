@@ -42,7 +42,6 @@ func load(doc *document, o Options) (Loaded, error) {
 		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)
-		c.sumFiles()
 	}
 	if err := doc.err(); err != nil {
 		return Loaded{Warnings: doc.warnings}, err

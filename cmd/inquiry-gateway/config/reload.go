@@ -1,10 +1,7 @@
 package config
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"strings"
 )
@@ -137,9 +134,6 @@ func (c Config) keep(next Config) (Config, []string) {
 		}
 		waiting = append(waiting, e.key)
 		wanted.Set(running)
-		for _, ref := range fileRefs(running, e.key) {
-			next.sums[ref.key] = c.sums[ref.key]
-		}
 	}
 	return next, waiting
 }
@@ -149,14 +143,8 @@ func (c Config) keep(next Config) (Config, []string) {
 // not count: it is read on its own.
 func (c Config) Same(o Config, keys ...string) bool {
 	for _, key := range keys {
-		a, b := valueAt(&c, key), valueAt(&o, key)
-		if !equal(a, b) {
+		if !equal(valueAt(&c, key), valueAt(&o, key)) {
 			return false
-		}
-		for _, ref := range fileRefs(a, key) {
-			if c.sums[ref.key] != o.sums[ref.key] {
-				return false
-			}
 		}
 	}
 	return true
@@ -179,37 +167,4 @@ func valueAt(c *Config, key string) reflect.Value {
 		}
 	}
 	return v
-}
-
-// sum is what the content of a file comes down to; of what is no file that can
-// be read, zero. What follows sumBytes does not count.
-type sum [sha256.Size]byte
-
-const sumBytes = 1 << 20
-
-func sumOf(path string) (s sum) {
-	// Stat first: opening a named pipe would wait for its writer.
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return s
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return s
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, sumBytes)); err == nil {
-		h.Sum(s[:0])
-	}
-	return s
-}
-
-// sumFiles takes in what the named files hold, but for the keys file.
-func (c *Config) sumFiles() {
-	c.sums = map[string]sum{}
-	for _, ref := range fileRefs(reflect.ValueOf(c).Elem(), "") {
-		if path := ref.path(); path != "" && ref.key != "auth.keys_file" {
-			c.sums[ref.key] = sumOf(path)
-		}
-	}
 }

@@ -87,14 +87,14 @@ func reloaded(t *testing.T, running, next func(text string) string) (Config, Con
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "keys.yaml"), "keys: []\n")
-	write(t, filepath.Join(dir, "secret"), "one\n")
+	write(t, filepath.Join(dir, "secret"), "one secret of 16 bytes\n")
 	file := write(t, filepath.Join(dir, "gateway.yaml"), running(example(t)))
 	loaded, err := Load(file, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, file, next(example(t)))
-	write(t, filepath.Join(dir, "secret"), "two\n")
+	write(t, filepath.Join(dir, "secret"), "another one of 16 bytes\n")
 	now, waiting, err := loaded.Config.Reload(Options{})
 	return loaded.Config, now, waiting, err
 }
