@@ -12,10 +12,10 @@ import (
 // Config is the `auth:` section: where keys come from, exactly one of the
 // three, and whether their digests have a pepper.
 type Config struct {
-	KeysFile      string               `yaml:"keys_file"`     // a FileStore
-	Redis         *RedisConfig         `yaml:"redis"`         // a RedisStore in the gateway's Redis
-	Introspection *IntrospectionConfig `yaml:"introspection"` // an IntrospectionStore
-	PepperFile    secretfile.File      `yaml:"pepper_file"`   // empty: plain SHA-256
+	KeysFile      string               `yaml:"keys_file"`     // the file of the keys
+	Redis         *RedisConfig         `yaml:"redis"`         // keys in the Redis of the section redis
+	Introspection *IntrospectionConfig `yaml:"introspection"` // keys that an authorization server knows (RFC 7662)
+	PepperFile    secretfile.File      `yaml:"pepper_file"`   // makes digests HMAC-SHA-256; empty: SHA-256
 
 	// UnknownKeys is for a keys file; the other sources have one of their own.
 	// Nil: the defaults.

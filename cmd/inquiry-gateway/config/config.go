@@ -22,13 +22,15 @@ import (
 	"inquiry-gateway/upstream"
 )
 
+//go:generate go test -run Reference . -update
+
 // Config is the whole configuration file. Make it with Load, or with Default
 // for a program without a file; the zero value is not usable. It is not
 // changed after Load and may be shared between goroutines.
 type Config struct {
 	Listen string `yaml:"listen"` // host:port of the public API
 	Ops    Ops    `yaml:"ops"`    // the second listener
-	// MaxConnections may be open on listen at a time. At the limit idle ones are
+	// MaxConnections is how many connections to listen may be open at a time. At the limit idle ones are
 	// closed for new ones, at first those on which nobody has authenticated.
 	MaxConnections int           `yaml:"max_connections"`
 	TLS            TLS           `yaml:"tls"`             // of the public API
@@ -54,7 +56,7 @@ type Config struct {
 
 // Ops is the listener for operators: health, metrics, purge, explain.
 type Ops struct {
-	Listen    string          `yaml:"listen"`     // host:port
+	Listen    string          `yaml:"listen"`     // host:port for operators
 	TokenFile secretfile.File `yaml:"token_file"` // the bearer token; none: on loopback only
 }
 
@@ -79,9 +81,9 @@ func (t TLS) Certificate() (*tls.Certificate, error) {
 
 // Gateway is how the public API treats requests.
 type Gateway struct {
-	UnknownParameters string   `yaml:"unknown_parameters"` // RejectUnknown or IgnoreUnknown
+	UnknownParameters string   `yaml:"unknown_parameters"` // of query parameters that the API does not know: reject or ignore
 	Docs              bool     `yaml:"docs"`               // serve /docs and /openapi.json
-	TrustedProxies    []string `yaml:"trusted_proxies"`    // addresses or CIDRs whose X-Forwarded-For is believed
+	TrustedProxies    []string `yaml:"trusted_proxies"`    // addresses or CIDRs whose X-Forwarded-For is trusted
 }
 
 // Log is what the log has of requests.
@@ -92,8 +94,8 @@ type Log struct {
 	// RefusedKeys is how many records of requests without a good key one client
 	// address gets for each reason within 10 s; one more counts the others. 0: all.
 	RefusedKeys int `yaml:"refused_keys"`
-	// AccessKeys is LogHashedKeys to log what the TTL lab needs to read the log
-	// later: kind, a hash of the list's name, and the entity tag. Empty: not.
+	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
+	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys"`
 }
 
