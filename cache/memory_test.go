@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/internal/testkit"
+
 	"pgregory.net/rapid"
 )
 
@@ -32,6 +34,7 @@ func heap() int64 {
 // TestTheTierStaysInItsBoundByTheRealHeap fills the tier several times over and
 // reads what the process really holds.
 func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
+	testkit.Slow(t)
 	const bound = 8 << 20
 	for _, tt := range []struct {
 		name string

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/cmd/inquiry-gateway/drill"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -15,6 +16,7 @@ import (
 // caller gets with Redis, the legacy and the key store up, slow, down or giving
 // garbage, one at a time and two at once.
 func TestMatrix(t *testing.T) {
+	testkit.Slow(t)
 	t.Parallel() // it waits for timeouts
 	dir := t.TempDir()
 	store, err := drill.OpenStore(t.Context(), "", dir)

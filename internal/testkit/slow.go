@@ -3,11 +3,12 @@ package testkit
 import "testing"
 
 // Slow leaves a test out of `go test -short`, which is what `make quick` runs. It
-// is for tests that start whole programs: Redis servers, browsers, the gateway's
-// binary. The helpers that start these call it, so that a test need not.
+// is for tests that start whole programs (Redis servers, browsers, the gateway)
+// and for those that take seconds. The helpers that start programs call it, so
+// that a test need not.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("left out by -short: it starts whole programs")
+		t.Skip("left out by -short: it starts whole programs or takes seconds")
 	}
 }
