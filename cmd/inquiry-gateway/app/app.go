@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -218,20 +217,6 @@ func (a *App) gatherer() prometheus.Gatherer {
 		}
 		return all.Gather()
 	})
-}
-
-// newRegistry is not the default registry of Prometheus: several programs run in one
-// process in tests, and each has series of its own.
-func newRegistry(opts Options) *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "inquiry_gateway_build_info",
-		Help:        "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
-	})
-	build.Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
 }
 
 // readiness is ready or degraded as long as requests are welcome: with Redis or

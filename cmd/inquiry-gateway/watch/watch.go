@@ -1,6 +1,4 @@
-// Package watch tells when files have changed, by looking at them: that costs
-// some microseconds, works on every file system, and nothing else that happens in
-// their folders delays it.
+// Package watch polls files and tells which have changed.
 package watch
 
 import (
@@ -9,25 +7,26 @@ import (
 	"time"
 )
 
-// maxWait is how long a file that changes at each look is waited for.
+// maxWait is how long a file that changes at each poll is waited for.
 const maxWait = 500 * time.Millisecond
 
 // Watcher watches a set of files, which symbolic links may lead to. A file that
 // was only touched counts as changed, as does one that disappears or comes into
-// being. It is not safe for concurrent use.
+// being. A poll costs some microseconds, works on every file system, and nothing
+// else that happens in a folder delays it. It is not safe for concurrent use.
 type Watcher struct {
 	told  map[string]fs.FileInfo // as last told; nil: not there
-	last  map[string]fs.FileInfo // as of the look before, while something has changed
+	last  map[string]fs.FileInfo // as of the poll before, while something has changed
 	since time.Time              // of that change
 }
 
-// New looks at the files once; what changes from now on is told by Changed.
-func New(paths []string) *Watcher { return &Watcher{told: look(paths)} }
+// New polls the files once; what changes from now on is told by Changed.
+func New(paths []string) *Watcher { return &Watcher{told: poll(paths)} }
 
 // SetFiles replaces the set of files. Files that were watched before keep what
 // is known of them; new ones are taken as they are now.
 func (w *Watcher) SetFiles(paths []string) {
-	now := look(paths)
+	now := poll(paths)
 	for path := range now {
 		if before, known := w.told[path]; known {
 			now[path] = before
@@ -36,8 +35,8 @@ func (w *Watcher) SetFiles(paths []string) {
 	w.told, w.last = now, nil
 }
 
-// Changed looks at the files and gives those that have changed. It is called at
-// intervals: a change is told when the next look finds nothing new, so that a
+// Changed polls the files and gives those that have changed. It is called at
+// intervals: a change is told when the next poll finds nothing new, so that a
 // file is read when it is whole, or else half a second after it was seen.
 func (w *Watcher) Changed(at time.Time) (changed []string) {
 	now := make(map[string]fs.FileInfo, len(w.told))
@@ -63,7 +62,7 @@ func (w *Watcher) Changed(at time.Time) (changed []string) {
 	return changed
 }
 
-func look(paths []string) map[string]fs.FileInfo {
+func poll(paths []string) map[string]fs.FileInfo {
 	files := make(map[string]fs.FileInfo, len(paths))
 	for _, path := range paths {
 		files[path] = stat(path)

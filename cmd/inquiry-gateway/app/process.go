@@ -7,8 +7,11 @@ import (
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/panics"
 )
 
 const (
@@ -48,4 +51,36 @@ func (m memory) fit(c cache.Config) cache.Config {
 		c.Local.MaxBytes = most
 	}
 	return c
+}
+
+// newPanics counts the bugs of goroutines that would have ended the process.
+func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "inquiry_gateway_panics_total",
+		Help: "Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.",
+	}, []string{"where"})
+	for _, where := range []string{"auth", "cache", "canary", "console", "recheck", "reload", "upstream"} {
+		total.WithLabelValues(where)
+	}
+	reg.MustRegister(total)
+	return total
+}
+
+// catcher catches the panics of a part of the program.
+func (a *App) catcher(where string) *panics.Catcher {
+	return panics.New(where, a.panics.WithLabelValues(where), a.opts.Logger)
+}
+
+// newRegistry is not the default registry of Prometheus: several programs run in one
+// process in tests, and each has series of its own.
+func newRegistry(opts Options) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "inquiry_gateway_build_info",
+		Help:        "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
 }
