@@ -115,6 +115,7 @@ func (x *exchange) clientAddress() netip.Addr {
 // taken over.
 type proxies []netip.Prefix
 
+// trust takes 4-in-6 addresses for what they are.
 func (p proxies) trust(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	for _, prefix := range p {

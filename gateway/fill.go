@@ -93,6 +93,8 @@ func Derivation() cache.Derivation {
 	}
 }
 
+// render knows no default: a kind that it does not know is a bug, and not rendered
+// as another one.
 func render(kind string, list []upstream.Inquiry) ([]byte, error) {
 	switch kind {
 	case kindBuyer:

@@ -47,6 +47,7 @@ func newHeaders() *headers {
 	return h
 }
 
+// ageOf is the age in whole seconds, rounded down.
 func (h *headers) ageOf(age time.Duration) []string {
 	n := int(age / time.Second)
 	if n < preparedSeconds {
@@ -78,6 +79,7 @@ func (h *headers) cacheStatus(r *cache.Result) []string {
 	return h.miss
 }
 
+// staleTTL rounds away from zero and is at most -1.
 func staleTTL(ttl time.Duration) string {
 	return strconv.Itoa(min(int((ttl-time.Second+1)/time.Second), -1))
 }

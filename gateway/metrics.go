@@ -74,6 +74,7 @@ type series struct {
 	duration map[cache.Outcome]prometheus.Observer
 }
 
+// endpoint resolves the labels of every outcome of a look-up, and of none.
 func (m *metrics) endpoint(name string) *series {
 	s := &series{endpoint: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
 	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
@@ -83,6 +84,7 @@ func (m *metrics) endpoint(name string) *series {
 	return s
 }
 
+// observe counts one exchange that has ended.
 func (s *series) observe(x *exchange) {
 	if x.Status == http.StatusOK {
 		s.ok.Inc()

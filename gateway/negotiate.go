@@ -30,6 +30,7 @@ func acceptedCodings(values []string) (gzipWeight, zstdWeight int) {
 	return orStar(gz, star), orStar(zs, star)
 }
 
+// orStar is the weight of a coding that was not named: that of *, or 0.
 func orStar(weight, star int) int {
 	if weight >= 0 {
 		return weight

@@ -39,6 +39,7 @@ func parseFilter(rawQuery string, ignoreUnknown bool) (filter, error) {
 	return f, nil
 }
 
+// set takes one parameter over, each at most once.
 func (f *filter) set(name, value string, ignoreUnknown bool) error {
 	var field *string
 	switch name {
@@ -83,6 +84,8 @@ func unescapePair(pair string) (name, value string, err error) {
 	return plainName, value, nil
 }
 
+// validFilterValue tells whether a value is 1 to 64 bytes of the documented
+// alphabet. Values go into keys and logs.
 func validFilterValue(s string) bool {
 	if len(s) == 0 || len(s) > maxFilterBytes {
 		return false

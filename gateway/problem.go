@@ -93,6 +93,8 @@ func problemOf(err error) problem {
 	return problem{Problem: v1.InternalError.Problem()}
 }
 
+// upstreamProblem translates the failures of the legacy. One that has no code of its
+// own is a bug of the gateway.
 func upstreamProblem(e *upstream.Error) problem {
 	switch {
 	case e.Failure == upstream.FailureTimeout:

@@ -112,6 +112,7 @@ func appendListKey(b []byte, e *cache.Entry) []byte {
 	return appendText(b, "etag", e.ETag[0])
 }
 
+// appendText appends a text attribute, escaped.
 func appendText(b []byte, key, value string) []byte {
 	b = append(b, ',', '"')
 	b = append(b, key...)

@@ -82,6 +82,7 @@ func (r *refusals) flush() {
 	}
 }
 
+// address is an address, a network of IPv6, or "others".
 func (k refusal) address() string {
 	switch {
 	case !k.client.IsValid():

@@ -60,6 +60,7 @@ func decompress(stored []byte) []byte {
 	return out
 }
 
+// contentType does not ask the mime package, whose table depends on the machine.
 func contentType(file string) string {
 	switch path.Ext(file) {
 	case ".css":
@@ -114,6 +115,7 @@ func acceptsGzip(values []string) bool {
 	return star
 }
 
+// zeroWeight tells whether the parameters of a coding say q=0, which refuses it.
 func zeroWeight(weight string) bool {
 	q, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=")
 	return ok && strings.Trim(q, "0.") == "" && q != ""

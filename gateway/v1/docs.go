@@ -96,6 +96,7 @@ func OpenAPI() http.Handler {
 	})
 }
 
+// secure sets the headers of every answer of the documentation.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", docsPolicy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -114,6 +115,7 @@ func readOnly(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// writeProblem answers with the error envelope, as the lists do.
 func writeProblem(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

@@ -40,6 +40,7 @@ func appendError(dst []byte, e *Error) []byte {
 	return append(appendSource(dst, e.Source), '}')
 }
 
+// appendSource leaves an empty source out: the schema allows none.
 func appendSource(dst []byte, s *Source) []byte {
 	switch {
 	case s == nil:

@@ -46,24 +46,6 @@ func TestOpenAPIIsNotShared(t *testing.T) {
 	}
 }
 
-func TestYAMLToJSON(t *testing.T) {
-	for _, c := range []struct{ name, in, want string }{
-		{"order and types", "b: 1\na: [x, null, true, 1.5, '1']\nc: {}\n", `{"b":1,"a":["x",null,true,1.5,"1"],"c":{}}`},
-		{"block text", "a: |\n  \"x\"\n  y\n", `{"a":"\"x\"\ny\n"}`},
-		{"number as key", "a: [{200: ok}]\n", `{"a":[{"200":"ok"}]}`},
-		{"infinity in an object in an array", "a: [{b: .inf}]\n", ""},
-		{"key twice", "a: 1\na: 2\n", ""},
-		{"not YAML", "a: [", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := yamlToJSON([]byte(c.in))
-			if string(got) != c.want || (err == nil) != (c.want != "") {
-				t.Errorf("got %s, %v, want %s", got, err, c.want)
-			}
-		})
-	}
-}
-
 // The document's example of each error is what the catalogue makes of it, and
 // there is one for each.
 func TestErrorExamplesAreTheCatalogue(t *testing.T) {

@@ -29,6 +29,8 @@ func SelectSeller(list []byte, f Filter) ([]byte, error) {
 // span is a part of a list: records that are neighbours and are all wanted.
 type span struct{ from, to int }
 
+// selectRecords copies the wanted records, neighbours in one piece. A first pass
+// finds them, so that the result is allocated once and in its exact size.
 func selectRecords(list []byte, record func(*scanner) filtered, f Filter) ([]byte, error) {
 	if !utf8.ValidString(f.Status) || !utf8.ValidString(f.InquiryType) {
 		return nil, ErrNotSelectable // is rendered like other invalid texts
@@ -156,6 +158,7 @@ func (s *scanner) time() {
 	}
 }
 
+// buyerRecord reads what appendBuyerRecord writes.
 func (s *scanner) buyerRecord() (r filtered) {
 	s.text(`{"title":`)
 	s.text(`,"content":`)
@@ -176,6 +179,7 @@ func (s *scanner) buyerRecord() (r filtered) {
 	return r
 }
 
+// sellerRecord reads what appendSellerRecord writes.
 func (s *scanner) sellerRecord() (r filtered) {
 	s.text(`{"title":`)
 	r.status = s.text(`,"status":`)

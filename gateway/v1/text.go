@@ -66,6 +66,7 @@ func appendSpecial(dst []byte, s string) ([]byte, int) {
 	return append(dst, s[:size]...), size
 }
 
+// appendControl uses the short escapes that encoding/json uses, and \u for the rest.
 func appendControl(dst []byte, c byte) []byte {
 	switch c {
 	case '\b':

@@ -81,6 +81,8 @@ func (c caller) ask(ctx context.Context, q question) (*answer, error) {
 	return a, nil
 }
 
+// request builds the request of a question. Accept-Encoding is set by hand, so that
+// the transport does not decode the body.
 func (c caller) request(ctx context.Context, q question) (*http.Request, error) {
 	target := c.url + "/api/v1/" + q.list + "/inquiries"
 	if q.status != "" {
@@ -103,6 +105,7 @@ func (c caller) request(ctx context.Context, q question) (*http.Request, error) 
 	return r, nil
 }
 
+// readBounded reads to the end, or fails with errTooLong.
 func readBounded(from io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(from, maxBody+1))
 	if err == nil && len(body) > maxBody {

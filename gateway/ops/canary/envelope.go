@@ -64,6 +64,7 @@ type inspector struct {
 	failure  map[string]string // texts of the error last read
 }
 
+// say notes a problem, up to maxReasons of them.
 func (in *inspector) say(format string, args ...any) {
 	if len(in.problems) < maxReasons {
 		in.problems = append(in.problems, fmt.Sprintf(format, args...))
@@ -180,6 +181,7 @@ func (in *inspector) object(raw jsontext.Value, fields []field, what string) {
 	}
 }
 
+// value checks the form of one value. what names it, as in "record 3: title".
 func (in *inspector) value(raw jsontext.Value, f field, what string) {
 	switch f.form {
 	case text, textOrNull:
@@ -206,6 +208,8 @@ func (in *inspector) value(raw jsontext.Value, f field, what string) {
 	}
 }
 
+// text looks into a text: for an error it keeps it, for a record it looks for what
+// must not be there.
 func (in *inspector) text(raw jsontext.Value, f field, what string) {
 	unquoted, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil {
@@ -225,6 +229,7 @@ func (in *inspector) text(raw jsontext.Value, f field, what string) {
 
 var momentForm = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"$`)
 
+// moment checks the form first, and then that the calendar has such a day.
 func (in *inspector) moment(raw jsontext.Value, what string) {
 	if !momentForm.Match(raw) {
 		in.say("%s is no time in UTC with Z and milliseconds", what)

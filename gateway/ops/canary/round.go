@@ -30,6 +30,7 @@ type seen struct {
 	newest  map[string]*answer // by filter
 }
 
+// newRound prepares a round for one kind of list.
 func (c *Canary) newRound(kind *Kind, as caller) *round {
 	r := &round{Canary: c, kind: kind, caller: as}
 	for _, k := range kind.Keys {
@@ -49,6 +50,8 @@ func (r *round) accounts() []string {
 	return all
 }
 
+// run asks everything and notes the results. If the keys are no good, all other
+// checks are unavailable: their results would mean nothing.
 func (r *round) run(ctx context.Context) {
 	if !r.knowOwners(ctx) {
 		for c := crossRead; c < checkCount; c++ {

@@ -21,6 +21,7 @@ type rule struct {
 
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
+// newRules writes the header fields of the public contract down a second time.
 func newRules() *rules {
 	exactly := func(value string) rule { return rule{regexp.MustCompile("^" + regexp.QuoteMeta(value) + "$"), true} }
 	must := func(form string) rule { return rule{regexp.MustCompile("^(?:" + form + ")$"), true} }

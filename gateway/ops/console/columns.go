@@ -50,6 +50,7 @@ func columns() []column {
 	return list
 }
 
+// perKind names the reading of each kind of list.
 func perKind(name string) []string {
 	var list []string
 	for _, kind := range kinds {

@@ -109,6 +109,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
+// secure sets the headers of every answer. Assets have another Cache-Control.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -166,6 +167,7 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(b.Bytes()) // the browser left; nobody to tell
 }
 
+// answer writes v as JSON. Values that are not finite are null already.
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // the browser left; nobody to tell

@@ -64,6 +64,7 @@ type canaryRow struct {
 	Failed float64 `json:"failed"` // rounds in the last 15 minutes
 }
 
+// canaryCases are in the order in which the page shows them.
 func canaryCases() (all []canaryCase) {
 	for _, check := range canaryChecks {
 		for _, kind := range kinds {

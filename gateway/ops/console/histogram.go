@@ -51,6 +51,7 @@ func (h histogram) quantile(q float64) float64 {
 	return lower
 }
 
+// total is how many observations there are.
 func (h histogram) total() float64 {
 	if len(h.counts) == 0 {
 		return 0

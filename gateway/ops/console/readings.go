@@ -51,6 +51,8 @@ type readings struct {
 	byFamily map[string][]int // full name -> positions
 }
 
+// newReadings lists every series that a chart, a figure or a rule uses. A test
+// compares the list with the series of a real gateway.
 func newReadings() *readings {
 	r := &readings{index: map[string]int{}, byFamily: map[string][]int{}}
 	for _, kind := range kinds {
@@ -110,6 +112,7 @@ func (r *readings) addKind(kind string) {
 	add("fetch", "upstream_request_duration_seconds")
 }
 
+// add follows one number. labels are label and pattern in turn.
 func (r *readings) add(name, family string, labels ...string) {
 	r.index[name] = len(r.list)
 	r.byFamily[prefix+family] = append(r.byFamily[prefix+family], len(r.list))
@@ -123,6 +126,7 @@ type sums struct {
 	histograms []histogram
 }
 
+// read sums the gathered series up by reading.
 func (r *readings) read(families []*dto.MetricFamily) sums {
 	out := sums{make([]float64, len(r.list)), make([]histogram, len(r.list))}
 	for i := range out.values {
@@ -151,6 +155,8 @@ func (s sums) add(i int, m *dto.Metric) {
 	s.values[i] += m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
 }
 
+// matches tells whether a series belongs to the reading. A label that the series
+// does not have counts as empty.
 func (r reading) matches(labels []*dto.LabelPair) bool {
 	for i := 0; i < len(r.labels); i += 2 {
 		value := ""

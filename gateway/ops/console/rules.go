@@ -57,6 +57,8 @@ func rules() []rule {
 	}
 }
 
+// unreadable is the rule about the gathering itself: figures that are missing must
+// not look like good ones.
 func unreadable(err error) rule {
 	return rule{"metrics", "No metrics", "figures", "", func(windows) (level, string) {
 		if err == nil {
@@ -76,6 +78,7 @@ func counterRule(l level, text string, counters ...string) func(windows) (level,
 	}
 }
 
+// gaugeRule is about a state that is shown by one value of a gauge.
 func gaugeRule(gauge string, bad float64, text string) func(windows) (level, string) {
 	return func(w windows) (level, string) {
 		if w.point.gauge(gauge) == bad {
@@ -152,6 +155,8 @@ func judgeLegacy(w windows) (level, string) {
 	return "", ""
 }
 
+// judgeAnswers warns of single failures, and is bad from a share on that callers
+// notice.
 func judgeAnswers(w windows) (level, string) {
 	failed := w.minute.sum("answers.failed")
 	if failed == 0 {
@@ -164,6 +169,7 @@ func judgeAnswers(w windows) (level, string) {
 	return l, count(failed) + " answers failed with 5xx in the last minute, " + percent(share) + " of all."
 }
 
+// judgePanics is about handlers and background work alike.
 func judgePanics(w windows) (level, string) {
 	if n := w.rare.sum("panics") + w.rare.sum("panics.background"); n > 0 {
 		return levelBad, "The program panicked " + count(n) + " times in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
@@ -171,6 +177,7 @@ func judgePanics(w windows) (level, string) {
 	return "", ""
 }
 
+// judgeRedis puts the breaker before failed calls: while it is open there are none.
 func judgeRedis(w windows) (level, string) {
 	failed := w.minute.failedRedis()
 	share := failed / (failed + w.minute.sum("redis.ok"))
@@ -185,6 +192,7 @@ func judgeRedis(w windows) (level, string) {
 	return "", ""
 }
 
+// judgeHits tells of a cache that does nothing, as after a wrong TTL.
 func judgeHits(w windows) (level, string) {
 	n := 0.0
 	for _, outcome := range lookupOutcomes {
@@ -196,6 +204,8 @@ func judgeHits(w windows) (level, string) {
 	return "", ""
 }
 
+// judgeOutdated compares the re-checks of an hour with the configured goal. Without
+// a goal the comparison with NaN is never true.
 func judgeOutdated(w windows) (level, string) {
 	text, goal := "", w.point.gauge("outdated.goal")
 	for _, kind := range kinds {

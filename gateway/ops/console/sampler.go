@@ -46,6 +46,8 @@ type sampler struct {
 	incident incident
 }
 
+// newSampler makes a sampler without a sample; state says then that there are no
+// figures yet.
 func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
 	return &sampler{
 		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
@@ -76,6 +78,8 @@ func (s *sampler) take() {
 	s.judge(w, err)
 }
 
+// increases makes the next sample out of what was gathered. The first sample has no
+// increases, as there is nothing to compare with. The caller holds mu.
 func (s *sampler) increases(gathered sums) *sample {
 	next := &sample{at: s.now(), values: slices.Clone(gathered.values), histograms: slices.Clone(gathered.histograms)}
 	first := len(s.samples) == 0
@@ -106,6 +110,7 @@ func (s *sampler) increases(gathered sums) *sample {
 	return next
 }
 
+// zeroIfNone reads a counter that has no series yet as 0.
 func zeroIfNone(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
@@ -136,6 +141,7 @@ func (s *sampler) window(d time.Duration) window {
 // windows are those that figures and judgements are of.
 type windows struct{ point, minute, figure, rare, hour window }
 
+// windows needs what window needs.
 func (s *sampler) windows() windows {
 	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept)}
 }
@@ -183,6 +189,8 @@ func (w window) worst(name string) float64 {
 	return worst
 }
 
+// ratio is NaN where there is nothing to have a share of; JSON then has null, and
+// charts a gap.
 func ratio(part, whole float64) float64 {
 	if whole == 0 {
 		return math.NaN()

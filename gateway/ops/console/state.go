@@ -30,6 +30,8 @@ type outdated struct {
 	Goal    number  `json:"goal"` // null: none
 }
 
+// state is what the newest sample shows. Before the first one nothing is said to be
+// well.
 func (s *sampler) state() state {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

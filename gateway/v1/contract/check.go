@@ -27,6 +27,7 @@ type exchange struct {
 	problems []error
 }
 
+// fail notes one violation. Check returns all of them.
 func (x *exchange) fail(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Errorf(format, args...))
 }
@@ -128,12 +129,15 @@ func (x *exchange) checkBody(raw []byte) {
 	x.visit("body", x.response.Content["application/json"].Schema, x.body)
 }
 
+// visit compares a value with a schema by the rules of JSON Schema 2020-12, formats
+// included.
 func (x *exchange) visit(what string, schema *openapi3.SchemaRef, value any) {
 	if err := schema.Value.VisitJSON(value, openapi3.EnableJSONSchema2020(), openapi3.EnableFormatValidation(), openapi3.MultiErrors()); err != nil {
 		x.fail("%s: %w", what, err)
 	}
 }
 
+// decode undoes a Content-Encoding of the contract. Any other one is an error.
 func decode(encoding string, raw []byte) ([]byte, error) {
 	var r io.Reader = bytes.NewReader(raw)
 	switch encoding {
@@ -158,6 +162,7 @@ func decode(encoding string, raw []byte) ([]byte, error) {
 	return readAll(r)
 }
 
+// readAll reads to the end, or fails after MaxBody bytes.
 func readAll(r io.Reader) ([]byte, error) {
 	all, err := io.ReadAll(io.LimitReader(r, MaxBody+1))
 	if err == nil && len(all) > MaxBody {

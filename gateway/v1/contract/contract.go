@@ -76,12 +76,14 @@ func (c *Checker) Unseen() []Code {
 	return slices.DeleteFunc(c.Codes(), func(code Code) bool { return c.seen[code] })
 }
 
+// saw keeps a code for Unseen.
 func (c *Checker) saw(code Code) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[code] = true
 }
 
+// compareCodes orders by status, then by code.
 func compareCodes(a, b Code) int {
 	if a.Status != b.Status {
 		return a.Status - b.Status
@@ -120,6 +122,7 @@ func codesOf(body any) []Code {
 	return found
 }
 
+// errorsOf gives the error objects of an envelope; none where the body is not one.
 func errorsOf(body any) []map[string]any {
 	envelope, _ := body.(map[string]any)
 	list, _ := envelope["errors"].([]any)

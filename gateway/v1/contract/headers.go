@@ -81,6 +81,8 @@ func (c *Checker) checkCodes(x *exchange) {
 	}
 }
 
+// checkHeadersOf checks the fields that belong to one error code. The example of the
+// code lists them in x-headers.
 func (x *exchange) checkHeadersOf(code string) {
 	examples := x.response.Content["application/json"].Examples
 	example := examples[code]

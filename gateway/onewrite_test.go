@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -55,7 +56,7 @@ func testOneWrite(t *testing.T, traces trace.TracerProvider) {
 	size := 0
 	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return body[:size] }), Traces: traces})
 	counted := writes{listenHere(t), make(chan int, 100)}
-	serveJoined(t, g, counted)
+	serveOn(t, g, counted)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	for _, size = range []int{33, 2000, 3500, 4000, 6000, 10 << 10, 60 << 10, 64 << 10, 200 << 10, 100} {
@@ -104,7 +105,7 @@ func listenHere(t *testing.T) net.Listener {
 	return l
 }
 
-func serveJoined(t *testing.T, g *Gateway, l net.Listener) {
+func serveOn(t *testing.T, g *Gateway, l net.Listener) {
 	s := &http.Server{Handler: g, ConnContext: httpwire.ConnContext}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(httpwire.NewListener(l, httpwire.Options{})) }()
@@ -122,7 +123,7 @@ func (limited) Allow(context.Context, string, string) rate.Decision {
 func TestHeadIsThatOfNetHTTP(t *testing.T) {
 	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return []byte(strings.Repeat("x", 5000)) }), Rate: limited{}, Docs: true})
 	l := listenHere(t)
-	serveJoined(t, g, l)
+	serveOn(t, g, l)
 	const list = "/api/v1/buyer/inquiries"
 	for _, tt := range []struct{ method, target, version, header string }{
 		{"GET", list, "1.1", "Accept: */*"},
@@ -179,5 +180,44 @@ func TestHeadIsThatOfNetHTTP(t *testing.T) {
 				t.Errorf("%d bytes, want %d", len(gotBody), want.Body.Len())
 			}
 		})
+	}
+}
+
+// With TLS the connection's reader writes too: the alert about a record that
+// cannot be read, for one, while an answer is on its way.
+func TestAlertDuringAnAnswer(t *testing.T) {
+	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return []byte(strings.Repeat("x", 5000)) })})
+	l := listenHere(t)
+	s := httptest.NewUnstartedServer(g)
+	_ = s.Listener.Close()
+	s.Listener, s.Config.ConnContext = httpwire.NewListener(l, httpwire.Options{}), httpwire.ConnContext
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	for range 100 {
+		raw, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
+		for range 2 {
+			if _, err := io.WriteString(conn, "HEAD /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := raw.Write([]byte("\x17\x03\x03\x00\x20" + strings.Repeat("x", 32))); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(conn)
+		for {
+			resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodHead})
+			if err != nil {
+				break
+			}
+			if resp.StatusCode != http.StatusNotFound {
+				t.Fatalf("status %d", resp.StatusCode)
+			}
+		}
+		_ = raw.Close()
 	}
 }
