@@ -72,33 +72,23 @@ func problems(rules map[string]rule, header http.Header) (all []string) {
 	return all
 }
 
-// codes are the error codes that go with a status.
+// codes are the error codes that go with a status; none for a status that no canary
+// should meet.
 func codes(status int) []string {
-	switch status {
-	case http.StatusUnauthorized:
-		return []string{"missing_api_key", "invalid_api_key"}
-	case http.StatusForbidden:
-		return []string{"wrong_key_kind", "insufficient_scope", "api_access_required"}
-	case http.StatusTooManyRequests:
-		return []string{"rate_limited"}
-	case http.StatusBadGateway:
-		return []string{"upstream_error", "upstream_invalid_response"}
-	case http.StatusServiceUnavailable:
-		return []string{"upstream_unavailable", "auth_unavailable"}
-	case http.StatusGatewayTimeout:
-		return []string{"upstream_timeout"}
-	}
-	return nil
+	return map[int][]string{
+		http.StatusUnauthorized:       {"missing_api_key", "invalid_api_key"},
+		http.StatusForbidden:          {"wrong_key_kind", "insufficient_scope", "api_access_required"},
+		http.StatusTooManyRequests:    {"rate_limited"},
+		http.StatusBadGateway:         {"upstream_error", "upstream_invalid_response"},
+		http.StatusServiceUnavailable: {"upstream_unavailable", "auth_unavailable"},
+		http.StatusGatewayTimeout:     {"upstream_timeout"},
+	}[status]
 }
 
-// declared tells whether a status says that there is no list now, through no
-// fault of the gateway's.
+// declared tells whether a status says that there is no list now, through no fault
+// of the gateway's.
 func declared(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return status == http.StatusTooManyRequests || status >= http.StatusBadGateway && status <= http.StatusGatewayTimeout
 }
 
 // challenges are the values of WWW-Authenticate (RFC 6750) by error code.

@@ -29,7 +29,7 @@ func BenchmarkState(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	fillHistory(c, f, &clock{})
+	fillHistory(c, f, &clock{}, 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := json.Marshal(c.state()); err != nil {

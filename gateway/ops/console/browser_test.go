@@ -41,7 +41,7 @@ func serve(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	s.console = c
-	fillHistory(c, s.feed, at)
+	fillHistory(c, s.feed, at, 6)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()

@@ -151,9 +151,10 @@ type clock struct{ offset time.Duration }
 
 func (c *clock) now() time.Time { return time.Now().Add(c.offset) }
 
-// fillHistory lets the console sample an hour of the feed's steps.
-func fillHistory(c *Console, f *feed, clock *clock) {
-	for n := range maxSamples {
+// fillHistory lets the console sample an hour of the feed's steps, or one of so many
+// of them.
+func fillHistory(c *Console, f *feed, clock *clock, every int) {
+	for n := 0; n < maxSamples; n += every {
 		clock.offset = -kept + time.Duration(n)*sampleEvery
 		f.step(n)
 		c.sampler.take()
