@@ -57,16 +57,16 @@ func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
 		bad := bytes.Clone(raw)
 		bad[i/8] ^= 1 << (i % 8)
 		if _, err := decode(bad); err == nil {
-			t.Fatalf("bit %d flipped, and the entry was believed", i)
+			t.Fatalf("bit %d flipped, and the entry was accepted", i)
 		}
 	}
 	for n := range raw {
 		if _, err := decode(raw[:n]); err == nil {
-			t.Fatalf("cut to %d bytes, and the entry was believed", n)
+			t.Fatalf("cut to %d bytes, and the entry was accepted", n)
 		}
 	}
 	if _, err := decode(append(bytes.Clone(raw), 0)); err == nil {
-		t.Fatal("a byte too much, and the entry was believed")
+		t.Fatal("a byte too much, and the entry was accepted")
 	}
 }
 
@@ -97,7 +97,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// checkDecoded wants garbage refused with a bounded label, and what is believed
+// checkDecoded wants garbage refused with a bounded label, and what is accepted
 // to be inside of what was read.
 func checkDecoded(t *testing.T, raw []byte) {
 	e, err := decode(raw)
@@ -111,6 +111,6 @@ func checkDecoded(t *testing.T, raw []byte) {
 		t.Fatalf("a body of %d bytes out of %d", n, len(raw))
 	}
 	if !e.belongsTo(e.key(), e.fingerprint) || len(e.ETag) != 1 {
-		t.Fatalf("believed as %+v", e)
+		t.Fatalf("accepted as %+v", e)
 	}
 }

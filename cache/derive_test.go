@@ -191,7 +191,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 	if n := g.calls.Load(); n != 3 {
 		t.Errorf("%d requests, want 2 and one that failed", n)
 	}
-	// The base is gone from the process: what was selected from it still stands in.
+	// The base is gone from the process: what was selected from it is still served.
 	l.tier.Invalidate(acmes(""))
 	if r := mustGet(t, l, pending); r.Outcome != StaleError || body(r) != "pending of acme #2\n" {
 		t.Errorf("%s: %q without the base", r.Outcome, body(r))
@@ -265,7 +265,7 @@ func TestCallersWithManyFiltersShareOneRequest(t *testing.T) {
 
 func TestDerivedListsAreNotInRedis(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, patient(redisAt(srv.Addr)))
+	rdb := openRedis(t, relaxTimeouts(redisAt(srv.Addr)))
 	c := newClock()
 	g := &legacy{clock: c}
 	cfg := testConfig()

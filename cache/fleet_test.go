@@ -24,13 +24,13 @@ func newFleet(t testing.TB, size int) *fleet {
 	t.Helper()
 	f := &fleet{legacy: &legacy{clock: newClock()}, srv: redistest.Start(t)}
 	for range size {
-		f.nodes = append(f.nodes, freshReader(t, openRedis(t, patient(redisAt(f.srv.Addr))), f.legacy))
+		f.nodes = append(f.nodes, freshReader(t, openRedis(t, relaxTimeouts(redisAt(f.srv.Addr))), f.legacy))
 	}
 	return f
 }
 
-// patient gives a busy machine the time that production would not.
-func patient(c redistier.Config) redistier.Config {
+// relaxTimeouts gives a busy machine the time that production would not.
+func relaxTimeouts(c redistier.Config) redistier.Config {
 	c.Timeout = 4 * time.Second
 	return c
 }
@@ -66,7 +66,7 @@ func TestThreeNodesMakeOneFill(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
+	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
 	close(f.hold)
 	wg.Wait()
 	if n := f.calls.Load(); n != 1 || outcomes[Miss] != 1 || outcomes[Miss]+outcomes[Collapsed]+outcomes[Hit] != 300 {
@@ -122,7 +122,7 @@ func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
 		fillsWithin(l, 600*time.Millisecond)
 		wg.Go(func() { _, _ = l.Get(ctx, aKey) })
 	}
-	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
+	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
 	leave()
 	wg.Wait()
 	f.settled()
@@ -159,7 +159,7 @@ func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
 	f.hold = make(chan struct{})
 	done := make(chan Result, 1)
 	go func() { done <- mustGet(t, f.nodes[0], aKey) }()
-	eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
+	redistest.Eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
 	lease := namesOf(f.nodes[0], aKey).Lease
 	f.srv.Do("SET", lease, "another node", "PX", "60000")
 	close(f.hold)
@@ -177,10 +177,10 @@ func TestASlowFillKeepsItsLease(t *testing.T) {
 	for _, l := range f.nodes {
 		go func() { results <- mustGet(t, l, aKey) }()
 	}
-	eventually(t, "one node waits", func() bool { return f.waiting() == 1 })
+	redistest.Eventually(t, "one node waits", func() bool { return f.waiting() == 1 })
 	lease := namesOf(f.nodes[0], aKey).Lease
 	start := time.Now()
-	eventually(t, "the lease outlives its life", func() bool {
+	redistest.Eventually(t, "the lease outlives its life", func() bool {
 		if got := f.srv.Do("EXISTS", lease); got != ":1" {
 			t.Fatalf("the lease is gone after %s", time.Since(start))
 		}
@@ -202,7 +202,7 @@ func TestAFailedFillFreesTheOthersAtOnce(t *testing.T) {
 	for _, l := range f.nodes {
 		go func() { _, err := l.Get(t.Context(), aKey); errs <- err }()
 	}
-	eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 })
+	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 })
 	close(f.hold)
 	for range 3 {
 		if err := <-errs; !errors.Is(err, errLegacy) {
@@ -240,7 +240,7 @@ func TestListsThatAreNeverStoredAreNotWaitedFor(t *testing.T) {
 		}
 		go func() { done <- mustGet(t, l, aKey) }()
 	}
-	eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
+	redistest.Eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
 	close(f.hold)
 	for range 2 {
 		if r := <-done; r.Stored || r.Outcome != Miss {
@@ -261,7 +261,7 @@ func TestWithoutFleetCoalescingEachNodeFills(t *testing.T) {
 		}
 		go func() { done <- mustGet(t, l, aKey) }()
 	}
-	eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
+	redistest.Eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
 	close(f.hold)
 	<-done
 	<-done

@@ -35,7 +35,7 @@ type purged struct {
 	seq  uint64 // a node must have heard of this one
 	// lost: Redis has lost its memory since. A node that was cut off at the
 	// time of the purge has nobody to ask, unless another node reads the same
-	// account and reminds Redis.
+	// account and restores the epoch.
 	lost bool
 }
 
@@ -106,7 +106,7 @@ func (m *model) check(k Key, r Result, heard uint64) error {
 	return nil
 }
 
-// selectedFrom stands in a derived list before its base.
+// selectedFrom is in a derived list before its base.
 const selectedFrom = " <- "
 
 // someSelected has the legacy asked by one status of buyers and by no filter of
@@ -129,7 +129,7 @@ func (m *model) gone(s Scope, g given, heard uint64) bool {
 }
 
 // heard is what a node knows; without Redis it knows its own purges, which are
-// all there are. With neither Redis nor the legacy a list in doubt may stand in.
+// all there are. With neither Redis nor the legacy a suspect list may be served.
 func (m *model) heard(l *Lists) uint64 {
 	if l.redis == nil {
 		return math.MaxUint64
@@ -183,8 +183,8 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// world is a fleet of two nodes over one real Redis, and a node on its own.
-type world struct {
+// environment is a fleet of two nodes over one real Redis, and a node on its own.
+type environment struct {
 	*model
 	rdb     redis.UniversalClient
 	nodes   []*Lists
@@ -192,17 +192,17 @@ type world struct {
 	stashed map[string]string // Redis values that may come back
 }
 
-func (w *world) node(t *rapid.T) *Lists {
+func (w *environment) node(t *rapid.T) *Lists {
 	return w.nodes[rapid.IntRange(0, len(w.nodes)-1).Draw(t, "node")]
 }
 
-func (w *world) settled() {
+func (w *environment) settled() {
 	for _, l := range w.nodes {
 		settled(l)
 	}
 }
 
-func (w *world) get(t *rapid.T) {
+func (w *environment) get(t *rapid.T) {
 	if err := w.model.get(w.node(t), drawKey(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func (w *world) get(t *rapid.T) {
 }
 
 // burst asks all nodes at once.
-func (w *world) burst(t *rapid.T) {
+func (w *environment) burst(t *rapid.T) {
 	var wg sync.WaitGroup
 	errs := make(chan error, 60)
 	for range rapid.IntRange(1, 20).Draw(t, "callers") {
@@ -229,7 +229,7 @@ func (w *world) burst(t *rapid.T) {
 	}
 }
 
-func (w *world) lookup(t *rapid.T) {
+func (w *environment) lookup(t *rapid.T) {
 	k := drawKey(t)
 	l := w.node(t)
 	known := w.heard(l)
@@ -241,7 +241,7 @@ func (w *world) lookup(t *rapid.T) {
 }
 
 // purge goes through the first node, and the one without Redis has its own.
-func (w *world) purge(t *rapid.T) {
+func (w *environment) purge(t *rapid.T) {
 	k := drawKey(t)
 	s := Scope{Kind: k.Kind}
 	if rapid.Bool().Draw(t, "account") {
@@ -260,7 +260,7 @@ func (w *world) purge(t *rapid.T) {
 	w.purged[s] = purged{call: last, seq: seq}
 }
 
-func (w *world) reload(t *rapid.T) {
+func (w *environment) reload(t *rapid.T) {
 	w.cfg = drawConfig(t)
 	w.cfg.SealingKeysFile = w.sealing
 	for _, l := range w.nodes {
@@ -271,7 +271,7 @@ func (w *world) reload(t *rapid.T) {
 }
 
 // swap puts one list where another belongs.
-func (w *world) swap(t *rapid.T) {
+func (w *environment) swap(t *rapid.T) {
 	from, to := entryKey(w.nodes[0], drawKey(t)), entryKey(w.nodes[0], drawKey(t))
 	if from == to {
 		return
@@ -283,12 +283,12 @@ func (w *world) swap(t *rapid.T) {
 
 // stash and restore are a write to Redis that comes late, after whatever
 // happened between.
-func (w *world) stash(t *rapid.T) {
+func (w *environment) stash(t *rapid.T) {
 	key := entryKey(w.nodes[0], drawKey(t))
 	w.stashed[key] = w.rdb.Get(context.Background(), key).Val()
 }
 
-func (w *world) restore(t *rapid.T) {
+func (w *environment) restore(t *rapid.T) {
 	for key, value := range w.stashed {
 		if err := w.rdb.Set(context.Background(), key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
@@ -300,15 +300,15 @@ func (w *world) restore(t *rapid.T) {
 // look-ups, purges, failures, policies, clock jumps and tampering.
 func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, patient(redisAt(srv.Addr)))
+	rdb := openRedis(t, relaxTimeouts(redisAt(srv.Addr)))
 	cable := redistest.NewProxy(t, srv.Addr) // of the second node
-	cut := openRedis(t, patient(redisAt(cable.Addr)))
+	cut := openRedis(t, relaxTimeouts(redisAt(cable.Addr)))
 	ring := keyFile(1)
 	prefix := 0
 	rapid.Check(t, func(t *rapid.T) {
 		prefix++
 		cable.Mend()
-		w := &world{model: newModel(), rdb: rdb, stashed: map[string]string{}}
+		w := &environment{model: newModel(), rdb: rdb, stashed: map[string]string{}}
 		if rapid.Bool().Draw(t, "sealing") {
 			w.sealing = ring
 		}

@@ -20,7 +20,7 @@ var otherKey = Key{Kind: KindBuyer, Account: "globex"}
 func gone(t *testing.T, l *Lists, k Key) time.Duration {
 	t.Helper()
 	start := time.Now()
-	eventually(t, "the old list is not served", func() bool { _, ok := l.Lookup(k); return !ok })
+	redistest.Eventually(t, "the old list is not served", func() bool { _, ok := l.Lookup(k); return !ok })
 	return time.Since(start)
 }
 
@@ -33,8 +33,8 @@ func epochKey(l *Lists, s Scope) string {
 // warm fills keys on every node.
 func (f *fleet) warm(t *testing.T, keys ...Key) {
 	t.Helper()
-	// The first poll of each node puts all epochs in doubt once.
-	eventually(t, "every node has polled", func() bool {
+	// The first poll of each node makes all epochs suspect once.
+	redistest.Eventually(t, "every node has polled", func() bool {
 		for _, l := range f.nodes {
 			l.epochs.mu.Lock()
 			known := l.epochs.synced && l.redis.Connected()
@@ -109,13 +109,13 @@ func TestALostMessageHidesAPurgeForOnePoll(t *testing.T) {
 		}
 		f.srv.Do("SET", "iq:2:purges", "99", "PX", "60000")
 		for i, l := range f.nodes {
-			t.Logf("%+v, node %d: in suspectEpoch after %s", scope, i, gone(t, l, aKey))
+			t.Logf("%+v, node %d: suspect after %s", scope, i, gone(t, l, aKey))
 		}
 		before := f.calls.Load()
 		if r := mustGet(t, f.nodes[1], aKey); r.Outcome != Miss {
 			t.Errorf("%+v: the old list was served as %s", scope, r.Outcome)
 		}
-		// Another account's list was in doubt, too, and is confirmed by one read.
+		// Another account's list was suspect, too, and is confirmed by one read.
 		if r := mustGet(t, f.nodes[1], otherKey); scope.Account != "" && (r.Outcome != Hit || f.calls.Load() != before+1) {
 			t.Errorf("another account's list was %s", r.Outcome)
 		}
@@ -136,7 +136,7 @@ func TestANodeThatWasCutOffLearnsOfAPurgeWhenItIsBack(t *testing.T) {
 	if _, ok := f.nodes[0].Lookup(aKey); ok {
 		t.Error("the purging node still serves the old list")
 	}
-	eventually(t, "the node knows that it is cut off", func() bool { return cut.RedisState() == "down" })
+	redistest.Eventually(t, "the node knows that it is cut off", func() bool { return cut.RedisState() == "down" })
 	if r, ok := cut.Lookup(aKey); !ok || r.Outcome != Hit {
 		t.Error("without Redis the policy alone decides, and it allows this list")
 	}
@@ -163,23 +163,23 @@ func TestListsFilledWithoutRedisAreServedFromTheHotPath(t *testing.T) {
 	f.settled()
 }
 
-// TestAListInDoubtIsFilledAgainWithoutRedis: a purge was missed, and Redis is
+// TestASuspectListIsFilledAgainWithoutRedis: a purge was missed, and Redis is
 // gone before it could say which.
-func TestAListInDoubtIsFilledAgainWithoutRedis(t *testing.T) {
+func TestASuspectListIsFilledAgainWithoutRedis(t *testing.T) {
 	f := newFleet(t, 1)
 	f.warm(t, aKey, otherKey)
 	l := f.nodes[0]
 	f.srv.Kill()
 	l.epochs.suspectAll()
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("a list in suspectEpoch was served as %s", r.Outcome)
+		t.Errorf("a suspect list was served as %s", r.Outcome)
 	}
 	if _, ok := l.Lookup(aKey); !ok {
-		t.Error("the new list is in suspectEpoch, too")
+		t.Error("the new list is suspect, too")
 	}
 	f.failWith(errLegacy)
 	if r := mustGet(t, l, otherKey); r.Outcome != StaleError {
-		t.Errorf("with Redis and the legacy gone a list in suspectEpoch was %s", r.Outcome)
+		t.Errorf("with Redis and the legacy gone a suspect list was %s", r.Outcome)
 	}
 	f.settled()
 }
@@ -190,16 +190,16 @@ func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 	f.hold = hold
 	old := make(chan Result, 1)
 	go func() { old <- mustGet(t, f.nodes[0], aKey) }()
-	eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
+	redistest.Eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
 	if _, err := f.nodes[1].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first node has heard", func() bool {
+	redistest.Eventually(t, "the first node has heard", func() bool {
 		return f.nodes[0].epochs.of(redistier.Hash("acme")).epoch.Load() > 0
 	})
 	later := make(chan Result, 1)
 	go func() { later <- mustGet(t, f.nodes[0], aKey) }() // must not join the old flight
-	eventually(t, "the new flight has looked at the lease", func() bool { return f.waiting() >= 1 })
+	redistest.Eventually(t, "the new flight has looked at the lease", func() bool { return f.waiting() >= 1 })
 	close(hold)
 	first, second := <-old, <-later
 	if body(first) == body(second) {
@@ -215,7 +215,7 @@ func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 	f.settled()
 }
 
-func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
+func TestARedisThatLostAPurgeGetsItBack(t *testing.T) {
 	for _, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
 		f := newFleet(t, 1)
 		f.warm(t, aKey)
@@ -227,7 +227,7 @@ func TestARedisThatLostAPurgeIsReminded(t *testing.T) {
 		settled(f.nodes[0])
 		f.srv.Do("FLUSHALL")
 		key := epochKey(f.nodes[0], scope)
-		eventually(t, "Redis has the epoch again", func() bool {
+		redistest.Eventually(t, "Redis has the epoch again", func() bool {
 			_, _ = f.nodes[0].Get(t.Context(), aKey)
 			f.clock.Add(25 * time.Second) // each look-up has to ask Redis
 			settled(f.nodes[0])
@@ -267,7 +267,7 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 // Redis loses its memory then, nobody else can tell that a purge is missing.
 func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 	f := newFleet(t, 1)
-	eventually(t, "the first poll is over", func() bool {
+	redistest.Eventually(t, "the first poll is over", func() bool {
 		f.nodes[0].epochs.mu.Lock()
 		defer f.nodes[0].epochs.mu.Unlock()
 		return f.nodes[0].epochs.synced
@@ -318,7 +318,7 @@ func TestAPurgeWithoutRedisWorksInTheProcess(t *testing.T) {
 	}
 }
 
-func TestAPurgedListDoesNotStandInForAFailure(t *testing.T) {
+func TestAPurgedListIsNotServedForAFailure(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	mustGet(t, l, aKey)
@@ -332,7 +332,7 @@ func TestAPurgedListDoesNotStandInForAFailure(t *testing.T) {
 	}
 }
 
-func TestAPurgeDuringAFailingFillLeavesNothingToStandIn(t *testing.T) {
+func TestAPurgeDuringAFailingFillLeavesNothingToServe(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
 	mustGet(t, l, aKey)
@@ -341,13 +341,13 @@ func TestAPurgeDuringAFailingFillLeavesNothingToStandIn(t *testing.T) {
 	g.hold = make(chan struct{})
 	failed := make(chan error, 1)
 	go func() { _, err := l.Get(t.Context(), aKey); failed <- err }()
-	eventually(t, "the fill runs", func() bool { return g.calls.Load() == 2 })
+	redistest.Eventually(t, "the fill runs", func() bool { return g.calls.Load() == 2 })
 	if _, err := l.Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 		t.Fatal(err)
 	}
 	close(g.hold)
 	if err := <-failed; !errors.Is(err, errLegacy) {
-		t.Errorf("error %v; the purged list stood in", err)
+		t.Errorf("error %v; the purged list was served", err)
 	}
 }
 
@@ -380,7 +380,7 @@ func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
 	for i := range 1000 {
 		e.of(fmt.Sprint("account-", i))
 	}
-	eventually(t, "only the held cell is left", func() bool {
+	redistest.Eventually(t, "only the held cell is left", func() bool {
 		runtime.GC()
 		e.mu.Lock()
 		defer e.mu.Unlock()

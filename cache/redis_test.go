@@ -39,20 +39,6 @@ func namesOf(l *Lists, k Key) redistier.Names { return l.redis.Names(listOf(k, "
 
 func entryKey(l *Lists, k Key) string { return namesOf(l, k).Entry }
 
-// eventually polls a condition of another process, which no clock of ours moves.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 10 s still not: %s", what)
-		}
-		<-tick.C
-	}
-}
-
 // freshReader is another node: the same Redis, an empty process.
 func freshReader(t testing.TB, rdb redis.UniversalClient, g *legacy) *Lists {
 	t.Helper()
@@ -89,7 +75,7 @@ func TestAnotherNodeTakesTheListFromRedisWithItsAge(t *testing.T) {
 // A caller whose time is up while the legacy is waited for gets the stale list
 // that Redis had, although this node has never served it.
 func TestOutOfTimeWithAStaleListInRedis(t *testing.T) {
-	rdb := openRedis(t, patient(redisAt(redistest.Start(t).Addr)))
+	rdb := openRedis(t, relaxTimeouts(redisAt(redistest.Start(t).Addr)))
 	g := &legacy{clock: newClock()}
 	first := freshReader(t, rdb, g)
 	filled := mustGet(t, first, aKey)
@@ -106,7 +92,7 @@ func TestOutOfTimeWithAStaleListInRedis(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() { r, err := second.Get(outOfTime{late}, aKey); answers <- answer{r, err} }()
-	eventually(t, "the legacy is asked", func() bool { return slow.calls.Load() == 1 })
+	redistest.Eventually(t, "the legacy is asked", func() bool { return slow.calls.Load() == 1 })
 	stop()
 	a := <-answers
 	close(slow.hold)
@@ -161,7 +147,7 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 
 func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, patient(redisAt(srv.Addr)))
+	rdb := openRedis(t, relaxTimeouts(redisAt(srv.Addr)))
 	g := &legacy{clock: newClock()}
 	writer := freshReader(t, rdb, g)
 	mustGet(t, writer, aKey)
@@ -250,7 +236,7 @@ func TestRedisTroubleNeverFailsARequest(t *testing.T) {
 				t.Errorf("Redis is %q", l.RedisState())
 			}
 			tt.recover(srv)
-			eventually(t, "Redis is ok again", func() bool { return l.RedisState() == "ok" })
+			redistest.Eventually(t, "Redis is ok again", func() bool { return l.RedisState() == "ok" })
 			k := Key{Kind: KindBuyer, Account: "after"}
 			mustGet(t, l, k)
 			settled(l)

@@ -23,7 +23,7 @@ func keyFile(keys ...byte) secretfile.File {
 
 func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := openRedis(t, patient(redisAt(srv.Addr)))
+	rdb := openRedis(t, relaxTimeouts(redisAt(srv.Addr)))
 	g := &legacy{clock: newClock()}
 	node := func(keys ...byte) *Lists {
 		cfg := testConfig()

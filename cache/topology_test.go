@@ -74,7 +74,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 	c := redistier.DefaultConfig()
 	c.Addrs, c.MasterName = []string{s.Sentinel.Addr}, s.MasterName
 	g := &legacy{clock: newClock()}
-	eventually(t, "a list is shared through the first master", func() bool { return shares(t, c, g, fmt.Sprint("before-", g.calls.Load())) })
+	redistest.Eventually(t, "a list is shared through the first master", func() bool { return shares(t, c, g, fmt.Sprint("before-", g.calls.Load())) })
 	l := freshReader(t, openRedis(t, c), g)
 	mustGet(t, l, aKey)
 	settled(l)
@@ -83,7 +83,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 	s.Master.Kill()
 	start := time.Now()
 	n := 0
-	eventually(t, "the new master takes lists", func() bool {
+	redistest.Eventually(t, "the new master takes lists", func() bool {
 		n++
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint("after-", n)}
 		mustGet(t, l, k) // never fails, master or not
@@ -91,7 +91,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 		return replica.Exists(t.Context(), entryKey(l, k)).Val() == 1
 	})
 	t.Logf("lists are shared again %s after the master was killed; %d look-ups meanwhile", time.Since(start), n)
-	eventually(t, "a purge is taken after the fail-over", func() bool {
+	redistest.Eventually(t, "a purge is taken after the fail-over", func() bool {
 		_, err := l.Purge(t.Context(), Scope{Account: "acme"})
 		return err == nil
 	})
@@ -105,16 +105,16 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 	}
 	c := redisAt(srv.Addr)
 	c.Username, c.PasswordFile = "gateway", secretfile.New("password", "secret\n")
-	c = patient(c)
+	c = relaxTimeouts(c)
 	c.TLS.Files = secretfile.TLS{CAFile: contentOf(t, files.CA), CertFile: contentOf(t, files.Cert), KeyFile: contentOf(t, files.Key)}
 	g := &legacy{clock: newClock()}
 	n := 0
-	eventually(t, "a list is shared", func() bool { // a busy machine may need longer to shake hands than a call may take
+	redistest.Eventually(t, "a list is shared", func() bool { // a busy machine may need longer to shake hands than a call may take
 		n++
 		return shares(t, c, g, fmt.Sprint("account-", n))
 	})
 	l := freshReader(t, openRedis(t, c), g)
-	eventually(t, "a purge is taken", func() bool {
+	redistest.Eventually(t, "a purge is taken", func() bool {
 		_, err := l.Purge(t.Context(), Scope{Kind: KindBuyer})
 		return err == nil
 	})
@@ -139,7 +139,7 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 			srv := redistest.Start(t)
 			srv.Do("ACL", "SETUSER", "default", missing)
 			var log testkit.Log
-			rdb, err := redistier.Open(patient(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+			rdb, err := redistier.Open(relaxTimeouts(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package redistier
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -30,18 +29,6 @@ func open(t *testing.T, srv *redistest.Server) *guarded {
 	return rdb.(*guarded)
 }
 
-// eventually polls a condition of another process, which no clock of ours moves.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 10 s still not: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // TestASlowRedisIsAskedOnlyUntilItsBreakerOpens counts the calls that reach a
 // stopped server, since only those cost time.
 func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
@@ -55,7 +42,7 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 			t.Fatal("a stopped server answered")
 		}
 	}
-	eventually(t, "the breaker is open", rdb.Down)
+	redistest.Eventually(t, "the breaker is open", rdb.Down)
 	for range 1000 {
 		if err := rdb.Get(ctx, "k").Err(); err != errSkipped {
 			t.Fatalf("with the breaker open a call got %v", err)
@@ -65,7 +52,7 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 		}
 	}
 	// Half-open is the prober's alone: no request is the one to try.
-	eventually(t, "the prober has tried a few times", func() bool {
+	redistest.Eventually(t, "the prober has tried a few times", func() bool {
 		if err := rdb.Get(ctx, "k").Err(); err != errSkipped {
 			t.Fatalf("while the prober tries a call got %v", err)
 		}

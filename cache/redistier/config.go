@@ -1,16 +1,10 @@
 package redistier
 
 import (
-	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
@@ -27,9 +21,6 @@ const (
 const (
 	defaultTimeout = 100 * time.Millisecond // unless configured
 	maxTimeout     = 5 * time.Second
-	dialTimeout    = 150 * time.Millisecond // TLS included; the call itself gives up earlier
-	poolWait       = 80 * time.Millisecond
-	poolSize       = 64
 	maxReplicas    = 16 // that a purge can wait for
 )
 
@@ -135,56 +126,4 @@ func (c Config) validateMode(p *invalid.Problems) {
 			p.Add(field, "is for mode sentinel only")
 		}
 	}
-}
-
-// Open returns a client for the section, tuned to fail fast: every call is
-// bounded, nothing is retried, and a breaker skips a Redis that does not
-// answer. Redis does not need to be up. Without addresses both results are nil.
-// The client's Close ends everything that it started.
-func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.UniversalClient, error) {
-	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
-		return nil, err
-	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
-	o := c.options()
-	o.Dialer = dialer(o.TLSConfig, o.DialTimeout)
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if reg == nil {
-		reg = prometheus.NewRegistry()
-	}
-	return guard(redis.NewUniversalClient(o), c, reg, log)
-}
-
-func (c Config) options() *redis.UniversalOptions {
-	return &redis.UniversalOptions{
-		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
-		Username: c.Username, Password: c.PasswordFile.Secret(),
-		SentinelUsername:      c.SentinelUsername,
-		SentinelPassword:      c.SentinelPasswordFile.Secret(),
-		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them
-		ContextTimeoutEnabled: true,
-		DialTimeout:           max(dialTimeout, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
-		PoolTimeout: poolWait, PoolSize: poolSize, MaxActiveConns: poolSize,
-		MaxRetries: -1, DialerRetries: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
-		MaxRedirects:             2, // a slot that has moved, and a master that has changed
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-}
-
-// config is nil without TLS.
-func (t TLS) config(p *invalid.Problems) *tls.Config {
-	if t == (TLS{}) {
-		return nil
-	}
-	c := t.Files.Config("tls", p)
-	c.ServerName = t.ServerName
-	return c
 }

@@ -137,7 +137,7 @@ func (t *Tier) Replicate(ctx context.Context, key string, epoch uint64) (int, er
 	return n, err
 }
 
-// Retry repeats a write that does no harm twice, until it works, fails for good
+// Retry repeats a write that may be done twice, until it works, fails for good
 // or ctx ends. It returns the last error of the write.
 func Retry(ctx context.Context, write func() error) error {
 	for {

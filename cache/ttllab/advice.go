@@ -20,11 +20,11 @@ type Advice struct {
 	Reason string  `json:"reason"` // a sentence for a person
 }
 
-// doubt is how many standard errors worse than estimated a candidate may be and
+// safety is how many standard errors worse than estimated a candidate may be and
 // still meet a goal: 95 % of the time it really does.
-const doubt = 1.645
+const safety = 1.645
 
-func (e Estimate) atWorst() float64 { return e.Value + doubt*e.StdErr }
+func (e Estimate) atWorst() float64 { return e.Value + safety*e.StdErr }
 
 // advise answers each goal for one kind: the shortest TTL within the upstream
 // budget, which is what the other kinds leave of it at today's TTLs, and the

@@ -38,7 +38,7 @@ type Options struct {
 	Config   Config // until SetConfig gives another
 }
 
-// Estimator watches the look-ups and fills of a cache, and plays a bounded sample of
+// Estimator watches the look-ups and fills of a cache, and runs a bounded sample of
 // the keys through 24 candidate TTLs at once by the rules of the real cache:
 // freshness counted from the legacy's answer, stale-while-revalidate, jitter. All
 // methods are safe for concurrent use. Calls that name an unknown kind do nothing.
@@ -88,7 +88,7 @@ type Options struct {
 // A look-up of a key that is not watched costs one hash, one atomic addition
 // and two atomic reads; one in 16 of them, and all of a watched key, a short lock
 // of one of 64 shards, under which it is noted; of every sixth, or once a second,
-// all that were noted are played. Nothing is allocated once the sample is full.
+// all that were noted are simulated. Nothing is allocated once the sample is full.
 // An Estimator holds at most about 1.6 KiB per watched key and 850 KiB per kind,
 // so 14 MiB with the defaults and two kinds. It has no goroutine.
 type Estimator struct {

@@ -13,7 +13,7 @@ func figures(c Candidate) map[string]Estimate {
 	return map[string]Estimate{"hits": c.HitRatio, "upstream": c.Upstream, "age": c.MeanAge, "Redis": c.RedisBytes}
 }
 
-// watch plays a trace into a lab beside a cache with this TTL. The salt decides
+// watch sends a trace to a lab beside a cache with this TTL. The salt decides
 // which keys are in the sample.
 func watch(e *Estimator, trace []event, ttl time.Duration, salt uint64) []Candidate {
 	filled := map[uint64]time.Duration{}

@@ -69,11 +69,11 @@ type watched struct {
 	cells  [candidateCount]cell
 }
 
-// settleAfter bounds how long look-ups wait to be played.
+// settleAfter bounds how long look-ups wait to be simulated.
 const settleAfter = int64(time.Second)
 
-// burst is the look-ups of one key that have not been played through the
-// candidates yet. Playing several at once costs little more than playing one:
+// burst is the look-ups of one key that have not been run through the
+// candidates yet. To run several at once costs little more than to run one:
 // what a look-up costs is to get the key's cells from memory. With the hash it
 // fills a cache line.
 type burst struct {
@@ -156,7 +156,7 @@ func (s *shard) lookup(h uint64, drawn bool, now int64) {
 	}
 }
 
-// settle plays the look-ups that wait. Whatever reads or changes a key settles it
+// settle simulates the look-ups that wait. Whatever reads or changes a key settles it
 // first, so that the order of events is kept. It needs the lock.
 func (s *shard) settle(k *watched, set *stratum) {
 	r, latency := s.lab.rules.Load(), s.lab.latency.Load()

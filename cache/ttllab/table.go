@@ -69,13 +69,13 @@ func (k *KindReport) rows(b *strings.Builder) {
 		if !c.Settled {
 			mark, unsettled = mark+"~", true
 		}
-		outdated, doubt := "?", ""
+		outdated, stdErr := "?", ""
 		if c.Outdated != nil {
-			outdated, doubt = fmt.Sprintf("%.2f", 100*c.Outdated.Value), fmt.Sprintf("%.2f", 100*c.Outdated.StdErr)
+			outdated, stdErr = fmt.Sprintf("%.2f", 100*c.Outdated.Value), fmt.Sprintf("%.2f", 100*c.Outdated.StdErr)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.4g\t%.2g\t%s\t%s\t%s\t%s\t%s\t\n", mark, short(c.TTL),
 			100*c.HitRatio.Value, 100*c.HitRatio.StdErr, c.Upstream.Value, c.Upstream.StdErr,
-			age(c.MeanAge.Value), age(c.P99Age), outdated, doubt, size(c.RedisBytes.Value))
+			age(c.MeanAge.Value), age(c.P99Age), outdated, stdErr, size(c.RedisBytes.Value))
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 	if current {

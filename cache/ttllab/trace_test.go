@@ -50,14 +50,14 @@ func (s shape) trace() []lookup {
 	return out
 }
 
-// world is a legacy system whose lists change at random, each at its own rate.
-type world struct{ changes [][]time.Time }
+// changing is a legacy system whose lists change at random, each at its own rate.
+type changing struct{ changes [][]time.Time }
 
 // newWorld draws rates between slow and fast changes per hour, evenly on a
 // logarithmic scale.
-func newWorld(s shape, slow, fast float64) *world {
+func newChanging(s shape, slow, fast float64) *changing {
 	r := rand.New(rand.NewPCG(s.seed, 2))
-	w := &world{changes: make([][]time.Time, s.keys)}
+	w := &changing{changes: make([][]time.Time, s.keys)}
 	end := begin.Add(s.span + time.Hour)
 	for k := range w.changes {
 		perHour := slow * math.Pow(fast/slow, r.Float64())
@@ -73,7 +73,7 @@ func newWorld(s shape, slow, fast float64) *world {
 }
 
 // version numbers the states of a list.
-func (w *world) version(key int, at time.Time) int {
+func (w *changing) version(key int, at time.Time) int {
 	n, _ := slices.BinarySearchFunc(w.changes[key], at, func(c, at time.Time) int {
 		if c.After(at) {
 			return 1

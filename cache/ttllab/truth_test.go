@@ -26,12 +26,12 @@ type fact struct {
 
 // replay runs a trace through the real cache. The lab may watch; nil: none.
 type replay struct {
-	world *world
-	lab   *ttllab.Estimator
-	clock *testkit.Clock
-	lists *cache.Lists
-	mu    sync.Mutex
-	fact  fact
+	legacy *changing
+	lab    *ttllab.Estimator
+	clock  *testkit.Clock
+	lists  *cache.Lists
+	mu     sync.Mutex
+	fact   fact
 }
 
 func keyOf(key int) cache.Key {
@@ -50,7 +50,7 @@ func (p *replay) fill(_ context.Context, k cache.Key) (cache.Content, error) {
 	if err != nil {
 		return cache.Content{}, err
 	}
-	body := fmt.Sprintf("%d@%d", key, p.world.version(key, now))
+	body := fmt.Sprintf("%d@%d", key, p.legacy.version(key, now))
 	p.mu.Lock()
 	p.fact.fills++
 	p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *replay) ask(t *testing.T, l lookup) {
 	if r.Outcome != cache.Miss {
 		p.fact.hits++
 	}
-	if string(r.Entry.Identity.Body) != fmt.Sprintf("%d@%d", l.key, p.world.version(l.key, l.at)) {
+	if string(r.Entry.Identity.Body) != fmt.Sprintf("%d@%d", l.key, p.legacy.version(l.key, l.at)) {
 		p.fact.outdated++
 	}
 	p.fact.age += r.Age.Seconds()
@@ -156,19 +156,19 @@ func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
-			trace, world := sc.shape.trace(), newWorld(sc.shape, 0.05, 5)
+			trace, system := sc.shape.trace(), newChanging(sc.shape, 0.05, 5)
 			lab, err := ttllab.New(ttllab.Options{Kinds: []ttllab.Kind{{Name: "buyer", Policy: sc.policy}}, Keys: sc.keys, HalfLife: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			(&replay{world: world, lab: lab}).run(t, trace, sc.policy)
+			(&replay{legacy: system, lab: lab}).run(t, trace, sc.policy)
 			end := trace[len(trace)-1].at
 			k := lab.Report(end).Kinds[0]
 			t.Logf("%d look-ups, %d of %.0f keys watched", len(trace), k.WatchedKeys, k.Keys)
 			for _, ttl := range sc.ttls {
 				policy := sc.policy
 				policy.TTL = ttl
-				f := (&replay{world: world}).run(t, trace, policy)
+				f := (&replay{legacy: system}).run(t, trace, policy)
 				compare(t, k.Candidates[slices.Index(ttllab.Candidates(), ttl)], f, ttl+policy.StaleWhileRevalidate, end.Sub(trace[0].at))
 			}
 		})

@@ -207,3 +207,14 @@ type Silence struct{}
 
 // Printf does nothing.
 func (Silence) Printf(context.Context, string, ...any) {}
+
+// Eventually waits until a condition of another process holds, which no clock of
+// the test moves. After ten seconds the test fails.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 10 s still not: %s", what)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package redistier
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"inquiry-gateway/internal/invalid"
+)
+
+const (
+	dialTimeout = 150 * time.Millisecond // TLS included; the call itself gives up earlier
+	poolWait    = 80 * time.Millisecond
+	poolSize    = 64
+)
+
+// Open returns a client for the section, tuned to fail fast: every call is
+// bounded, nothing is retried, and a breaker skips a Redis that does not
+// answer. Redis does not need to be up. Without addresses both results are nil.
+// The client's Close ends everything that it started.
+func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.UniversalClient, error) {
+	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
+		return nil, err
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	o := c.options()
+	o.Dialer = dialer(o.TLSConfig, o.DialTimeout)
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	return guard(redis.NewUniversalClient(o), c, reg, log)
+}
+
+func (c Config) options() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
+		Username: c.Username, Password: c.PasswordFile.Secret(),
+		SentinelUsername:      c.SentinelUsername,
+		SentinelPassword:      c.SentinelPasswordFile.Secret(),
+		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them
+		ContextTimeoutEnabled: true,
+		DialTimeout:           max(dialTimeout, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
+		PoolTimeout: poolWait, PoolSize: poolSize, MaxActiveConns: poolSize,
+		MaxRetries: -1, DialerRetries: 1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
+		MaxRedirects:             2, // a slot that has moved, and a master that has changed
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// config is nil without TLS.
+func (t TLS) config(p *invalid.Problems) *tls.Config {
+	if t == (TLS{}) {
+		return nil
+	}
+	c := t.Files.Config("tls", p)
+	c.ServerName = t.ServerName
+	return c
+}
+
+// dialer connects for go-redis, over TLS with a configuration. It never fails:
+// where there is no connection it returns one on which every call fails.
+// go-redis counts failed dials, and after as many as its pool is large it tries
+// no more than once a second; a node whose Redis is back must not wait for
+// that.
+func dialer(config *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout}
+	dial := plain.DialContext
+	if config != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return orBroken(dial(ctx, network, addr))
+	}
+}
+
+func orBroken(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return brokenConn{err}, nil
+	}
+	return c, nil
+}
+
+// brokenConn is a connection that did not come about.
+type brokenConn struct{ err error }
+
+func (c brokenConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c brokenConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c brokenConn) Close() error                     { return nil }
+func (c brokenConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c brokenConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c brokenConn) SetDeadline(time.Time) error      { return nil }
+func (c brokenConn) SetReadDeadline(time.Time) error  { return nil }
+func (c brokenConn) SetWriteDeadline(time.Time) error { return nil }
