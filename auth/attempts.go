@@ -64,7 +64,7 @@ func (a *attempts) takeWithin(client string, most float64) (wait time.Duration, 
 	return 0, true
 }
 
-// release returns an attempt whose look-up did not fail.
+// release gives back an attempt whose lookup did not fail.
 func (a *attempts) release(client string) {
 	if client == "" || a.perSecond <= 0 {
 		return
@@ -90,7 +90,7 @@ func (a *attempts) slot(client string) *attemptSlot {
 // second one in ten makes a key be forgotten.
 const refusedSlots = 16384
 
-// refusedKeys remembers keys that were not asked about, by a part of their
+// refusedKeys holds keys that were refused without a lookup, by a part of their
 // digests. A newer key overwrites one in the same slot.
 type refusedKeys [refusedSlots]uint64
 

@@ -166,7 +166,7 @@ func (a *Authenticator) unknown(from Caller, reason string) error {
 }
 
 // judge refuses grants that no longer count. Revocation is told before expiry:
-// the use of a revoked key is what an operator wants to hear of.
+// the use of a revoked key is what an operator wants to know.
 func (a *Authenticator) judge(g *Grant) error {
 	if g.Revoked {
 		return &Denial{Reason: ReasonRevoked, KeyID: g.Principal.KeyID}

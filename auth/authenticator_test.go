@@ -189,7 +189,7 @@ func TestFirstUseSurvivesReload(t *testing.T) {
 		s.known(Digest{byte(i), byte(i >> 8), byte(i >> 16)})
 	}
 	if len(s.seen) > maxSeenKeys {
-		t.Fatalf("remembers %d keys", len(s.seen))
+		t.Fatalf("stores %d keys", len(s.seen))
 	}
 }
 
@@ -211,7 +211,7 @@ func TestAuthenticateDoesNotAllocate(t *testing.T) {
 }
 
 // BenchmarkAuthenticate supports the decision to hash on every request rather
-// than to remember keys: a hit must stay far below the 26 us of a bare handler.
+// than to store them: a hit must stay far below the 26 us of a bare handler.
 func BenchmarkAuthenticate(b *testing.B) {
 	for name, h := range testHashers(b) {
 		b.Run(name, func(b *testing.B) {

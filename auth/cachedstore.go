@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	errBusy   = errors.New("too many look-ups are under way")
+	errBusy   = errors.New("too many lookups are under way")
 	errClosed = errors.New("the key store has been closed")
 )
 

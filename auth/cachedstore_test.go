@@ -40,8 +40,8 @@ func credential(key string) Credential {
 
 func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
 
-// An answer that was on its way while its key was revoked is not remembered,
-// whether it arrives before or after the answer to a later question.
+// An answer that was on its way while its key was revoked is not stored,
+// whether it arrives before or after the answer to a later lookup.
 func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 	for name, forget := range map[string]func(*CachedStore){
 		"key":     func(r *CachedStore) { r.Forget(credential("k").Digest) },
@@ -60,20 +60,20 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 				ask := func(revoked bool) chan *Grant {
 					wg.Go(func() {
 						if g, err := r.Find(t.Context(), credential("k")); err != nil || g.Revoked != revoked {
-							t.Errorf("another question's answer, %v", err)
+							t.Errorf("another lookup's answer, %v", err)
 						}
 					})
 					return <-asked
 				}
-				questions := []chan *Grant{ask(false)}
+				lookups := []chan *Grant{ask(false)}
 				forget(r)
-				questions = append(questions, ask(true)) // does not join the question of before
+				lookups = append(lookups, ask(true)) // does not join the lookup of before
 				for _, i := range order {
-					questions[i] <- &Grant{Digest: credential("k").Digest, Revoked: i == 1}
+					lookups[i] <- &Grant{Digest: credential("k").Digest, Revoked: i == 1}
 				}
 				wg.Wait()
 				if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
-					t.Errorf("the old answer is remembered, %v", err)
+					t.Errorf("the old answer is stored, %v", err)
 				}
 			})
 		}
@@ -112,7 +112,7 @@ func TestForgetIsPrecise(t *testing.T) {
 	}
 }
 
-func TestRememberedTimes(t *testing.T) {
+func TestTimesOfStoredAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testkit.NewClock(testNow)
 		n := 0
@@ -145,7 +145,7 @@ func TestRememberedTimes(t *testing.T) {
 		for _, s := range steps {
 			c.Set(testNow.Add(s.at))
 			before := n
-			_, _ = r.Find(t.Context(), credential(s.key)) // only the questions count here
+			_, _ = r.Find(t.Context(), credential(s.key)) // only the lookups count here
 			synctest.Wait()
 			if n-before != s.ask {
 				t.Errorf("%v after the start %s was asked for %d times, want %d", s.at, s.key, n-before, s.ask)
@@ -156,7 +156,7 @@ func TestRememberedTimes(t *testing.T) {
 
 // A key in use is asked about again in the second half of its time. A store
 // that cannot be asked takes nothing away, is asked again after a pause, and by
-// one question per key at a time; what it answers counts at once.
+// one lookup per key at a time; what it answers counts at once.
 func TestRefreshAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testkit.NewClock(testNow)
@@ -171,7 +171,7 @@ func TestRefreshAhead(t *testing.T) {
 			c.Add(takes)
 			return grantOf(cred), err
 		})
-		at := func(d time.Duration, want error, questions int) {
+		at := func(d time.Duration, want error, lookups int) {
 			t.Helper()
 			c.Set(testNow.Add(d))
 			before := asked
@@ -181,8 +181,8 @@ func TestRefreshAhead(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if asked-before != questions {
-				t.Errorf("at %v: %d questions, want %d", d, asked-before, questions)
+			if asked-before != lookups {
+				t.Errorf("at %v: %d lookups, want %d", d, asked-before, lookups)
 			}
 		}
 		at(0, nil, 1)
@@ -193,7 +193,7 @@ func TestRefreshAhead(t *testing.T) {
 		at(6*time.Second, nil, 1)
 		hold = make(chan bool)
 		at(7*time.Second, nil, 1)
-		at(9*time.Second, nil, 0) // a question is under way
+		at(9*time.Second, nil, 0) // a lookup is under way
 		close(hold)
 		synctest.Wait()
 		at(10*time.Second, down, 100) // never longer than its time
@@ -201,7 +201,7 @@ func TestRefreshAhead(t *testing.T) {
 		at(11*time.Second, nil, 1)
 		takes, answer = 0, down
 		at(21*time.Second-1, nil, 1)
-		at(21*time.Second, down, 100) // its time began with the question, not with the answer
+		at(21*time.Second, down, 100) // its time began with the lookup, not with the answer
 		answer = nil
 		at(30*time.Second, nil, 1)
 		answer = ErrUnknownKey
@@ -214,7 +214,7 @@ func TestRefreshAhead(t *testing.T) {
 	})
 }
 
-// The questions about keys that this node knows have places of their own, and
+// The lookups of keys that this node knows have places of their own, and
 // neither end at another's guesses nor count as such.
 func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
 	c := testkit.NewClock(testNow)
@@ -249,7 +249,7 @@ func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
 	}
 }
 
-func TestRememberedIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	r := newTestCache(t, testkit.NewClock(testNow), func(_ context.Context, c Credential) (*Grant, error) {
 		if c.Key[0] == 'g' {
 			return grantOf(c), nil
@@ -275,7 +275,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	r.bad.CleanUp()
 	r.good.CleanUp()
 	if bad, good := r.bad.EstimatedSize(), r.good.EstimatedSize(); bad > maxUnknown || good > 100 {
-		t.Errorf("remembers %d unknown and %d good keys", bad, good)
+		t.Errorf("stores %d unknown and %d good keys", bad, good)
 	}
 }
 
@@ -317,10 +317,10 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 		t.Fatalf("the fourth guess: %v", err)
 	}
 	if err := try(guesser, "good0"); err != nil {
-		t.Errorf("a remembered key: %v", err)
+		t.Errorf("a stored key: %v", err)
 	}
 	if err := try(guesser, "unknown0"); !errors.Is(err, ErrInvalidKey) {
-		t.Errorf("a remembered unknown key: %v", err)
+		t.Errorf("a stored unknown key: %v", err)
 	}
 	if err := errors.Join(try(other, "good20"), try(nil, "good21")); err != nil {
 		t.Errorf("others: %v", err)
@@ -364,8 +364,8 @@ func TestLookupsAreBounded(t *testing.T) {
 	if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
 	}
-	if len(r.flights) != 0 {
-		t.Errorf("%d questions are left", len(r.flights))
+	if r.running != 0 {
+		t.Errorf("%d lookups are left", r.running)
 	}
 }
 
@@ -378,9 +378,9 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 }
 
-// BenchmarkRemembered supports the decision to remember whole grants by digest:
+// BenchmarkCachedStore supports the decision to store whole grants by digest:
 // a key of a remote store must cost about what one of a file does.
-func BenchmarkRemembered(b *testing.B) {
+func BenchmarkCachedStore(b *testing.B) {
 	r, err := NewCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
 		CachePolicy{TTL: time.Hour, Timeout: time.Second, MaxKeys: 1000}, Options{})
 	if err != nil {

@@ -39,9 +39,9 @@ func (c Config) Attempts() AttemptsConfig {
 type RedisConfig struct {
 	TTL         time.Duration  `yaml:"ttl"`          // how long a key is good without Redis being reached
 	NegativeTTL time.Duration  `yaml:"negative_ttl"` // how long an unknown key is not asked for again
-	Timeout     time.Duration  `yaml:"timeout"`      // of one look-up
+	Timeout     time.Duration  `yaml:"timeout"`      // of one lookup
 	Poll        time.Duration  `yaml:"poll"`         // how often the version is read, for what pub/sub loses
-	MaxKeys     int            `yaml:"max_keys"`     // how many keys are remembered
+	MaxKeys     int            `yaml:"max_keys"`     // how many keys are stored on a node
 	UnknownKeys AttemptsConfig `yaml:"unknown_keys"`
 }
 
@@ -52,10 +52,10 @@ type IntrospectionConfig struct {
 	ClientSecretFile secretfile.File `yaml:"client_secret_file"` // with client_id
 	ClientAuth       string          `yaml:"client_auth"`        // basic (default) or post (RFC 6749, 2.3.1)
 	CAFile           secretfile.File `yaml:"ca_file"`            // PEM; empty: the system's
-	Timeout          time.Duration   `yaml:"timeout"`            // of one look-up
+	Timeout          time.Duration   `yaml:"timeout"`            // of one lookup
 	TTL              time.Duration   `yaml:"ttl"`                // how long an answer is good, never past exp
 	NegativeTTL      time.Duration   `yaml:"negative_ttl"`       // how long an inactive key is not asked for again
-	MaxKeys          int             `yaml:"max_keys"`           // how many keys are remembered
+	MaxKeys          int             `yaml:"max_keys"`           // how many keys are stored on a node
 	Claims           ClaimsConfig    `yaml:"claims"`
 	UnknownKeys      AttemptsConfig  `yaml:"unknown_keys"`
 }

@@ -22,7 +22,7 @@ type decision struct {
 	scope  bool
 	paid   bool
 	store  string // up, slow, down, garbage
-	warm   bool   // the store's answer is remembered
+	warm   bool   // the store's answer is stored
 }
 
 // want is the table of the contract, written down independently of the code:

@@ -16,8 +16,8 @@ var (
 	// error that matches it is a *Denial, which says which; callers of the API
 	// are not told.
 	ErrInvalidKey = errors.New("the API key is not valid")
-	// ErrUnavailable: the key store could not be asked and does not remember
-	// the key. It says nothing about the key.
+	// ErrUnavailable: the key store could not be asked and the node has not
+	// stored the key. It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
 	// ErrTooManyAttempts: the client has sent too many keys that do not exist.
 	// The error that matches it is a *TooManyAttempts. Only AuthenticateFrom

@@ -102,8 +102,8 @@ const (
 // and say nothing about the key.
 var ErrGarbage = errors.New("the key store's answer makes no sense")
 
-// lookupMetrics counts the questions to a remote store. What is remembered
-// costs no question: requests less questions are the hits.
+// lookupMetrics counts the lookups in a remote store. What is stored on the node
+// needs none: requests less lookups are the hits.
 type lookupMetrics struct {
 	byResult map[string]prometheus.Counter
 	duration prometheus.Histogram
@@ -113,7 +113,7 @@ func newLookupMetrics(store string, opts Options) (*lookupMetrics, error) {
 	labels := prometheus.Labels{"store": store}
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name:        "inquiry_gateway_auth_lookups_total",
-		Help:        "Questions to the key store by result; remembered keys need none.",
+		Help:        "Lookups in the key store by result; keys that are stored on the node need none.",
 		ConstLabels: labels,
 	}, []string{"result"})
 	m := &lookupMetrics{

@@ -68,7 +68,7 @@ func (s *securityLog) used(ctx context.Context, g *Grant) {
 		slog.String("key_id", g.Principal.KeyID)))
 }
 
-// known remembers a digest and reports whether it was remembered already.
+// known stores a digest and reports whether it was there already.
 func (s *securityLog) known(d Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,7 +38,7 @@ const (
 )
 
 // testStore is a store with the means to change what it holds. Changes are in
-// force when put and revoke return, but for what is remembered.
+// force when put and revoke return, but for what is stored on the node.
 type testStore struct {
 	auth.Store
 	clock  *testkit.Clock
@@ -361,8 +361,8 @@ func TestStoresInTrouble(t *testing.T) {
 	}
 }
 
-// Remembering must neither ask twice nor grow.
-func TestStoresRemember(t *testing.T) {
+// Callers at the same time share a lookup, and its answer has a time.
+func TestStoresAskOnce(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
 		if !s.remote() {
 			return // the file's keys are in memory as a whole

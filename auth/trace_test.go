@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// Authentication is a span with its result, a question to a remote store one
+// Authentication is a span with its result, a lookup in a remote store one
 // below it, and neither tells the key.
 func TestSpansOfAuthentication(t *testing.T) {
 	key, err := Generate(KindBuyer)
@@ -46,7 +46,7 @@ func TestSpansOfAuthentication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time the answer is remembered, if there was one
+			for range 2 { // the second time the answer is stored, if there was one
 				ctx, request := provider.Tracer("").Start(t.Context(), "request")
 				_, _ = a.Authenticate(ctx, []string{"Bearer " + key})
 				request.End()
@@ -72,7 +72,7 @@ func TestSpansOfAuthentication(t *testing.T) {
 				t.Errorf("auth %v, auth.lookup %v", auth.Attributes(), ask.Attributes())
 			}
 			if ask.Parent().SpanID() != auth.SpanContext().SpanID() {
-				t.Error("the question is not below the authentication")
+				t.Error("the lookup is not below the authentication")
 			}
 		})
 	}

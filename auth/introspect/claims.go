@@ -83,6 +83,7 @@ func (r *claimReader) claim(name string) gjson.Result {
 	return r.answer.Get(name)
 }
 
+// fail keeps the first error. It names the claim and never its value.
 func (r *claimReader) fail(name, want string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: claim %s is not %s", auth.ErrGarbage, name, want)
@@ -121,6 +122,7 @@ func (r *claimReader) scopes(name string) auth.Scopes {
 	return auth.JoinScopes(tokens)
 }
 
+// paid reads true, or the word for it. Anything else has not paid.
 func (r *claimReader) paid(name string) bool {
 	v := r.claim(name)
 	if v.IsBool() {

@@ -26,6 +26,8 @@ const (
 	// maxIntrospection bounds an answer, in bytes.
 	maxIntrospection = 64 << 10
 
+	// The breaker opens for breakerOpenFor when the server fails in breakerRatio of
+	// at least breakerRequests lookups within breakerWindow.
 	breakerWindow   = 10 * time.Second
 	breakerBuckets  = 10
 	breakerRequests = 10
@@ -69,7 +71,7 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 	return s, nil
 }
 
-// Close refuses further look-ups, waits for those under way, which end by
+// Close refuses further lookups, waits for those under way, which end by
 // their own deadline, and closes the connections.
 func (s *Store) Close() {
 	s.CachedStore.Close()
@@ -93,7 +95,7 @@ func newTransport(c auth.IntrospectionConfig) (*http.Transport, error) {
 	}, problems.Err()
 }
 
-// newBreaker opens when half of at least breakerRequests look-ups within
+// newBreaker opens when half of at least breakerRequests lookups within
 // breakerWindow failed. Unknown keys are answers, not failures.
 func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.Grant], error) {
 	state := prometheus.NewGauge(prometheus.GaugeOpts{

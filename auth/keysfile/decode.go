@@ -95,6 +95,8 @@ func parse(data []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(bytes.TrimPrefix(data, []byte(byteOrderMark)), 0)
 }
 
+// readAccounts reads the section of that name. An account that says nothing about
+// access has paid for nothing.
 func (doc *document) readAccounts(r *reader) {
 	lines := make(map[string]int)
 	for i, n := range r.list(doc.root, fieldAccounts) {
@@ -109,6 +111,8 @@ func (doc *document) readAccounts(r *reader) {
 	}
 }
 
+// readKeys reads the section of that name. It runs after readAccounts, since every
+// key names an account of the same file.
 func (doc *document) readKeys(r *reader, h auth.Hasher) {
 	accounts := make(map[string]bool, len(doc.Accounts))
 	for _, a := range doc.Accounts {
@@ -169,6 +173,7 @@ func (r *reader) scopes(m mapping) []string {
 	return scopes
 }
 
+// time reads an RFC 3339 time; absent or null is never, the zero time.
 func (r *reader) time(m mapping, field string) time.Time {
 	if n, ok := m.fields[field]; !ok || n.Type() == ast.NullType {
 		return time.Time{}

@@ -60,6 +60,7 @@ func (e *Editor) Add(ctx context.Context, k auth.KeyRecord, create *auth.Account
 	return e.edit(ctx, func(l *auth.Listing) error { return add(l, k, create) })
 }
 
+// add does to a listing what Editor.Add does to the file.
 func add(l *auth.Listing, k auth.KeyRecord, create *auth.Account) error {
 	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
 	if err := k.Validate(); err != nil {
@@ -89,6 +90,7 @@ func (e *Editor) Revoke(ctx context.Context, id string) error {
 	return e.edit(ctx, func(l *auth.Listing) error { return revoke(l, id) })
 }
 
+// revoke does to a listing what Editor.Revoke does to the file.
 func revoke(l *auth.Listing, id string) error {
 	k, err := key(l, id)
 	if err == nil {
@@ -121,6 +123,7 @@ func (e *Editor) SetAccount(ctx context.Context, c auth.AccountChange) error {
 	return e.edit(ctx, func(l *auth.Listing) error { return setAccount(l, c) })
 }
 
+// setAccount does to a listing what Editor.SetAccount does to the file.
 func setAccount(l *auth.Listing, c auth.AccountChange) error {
 	a := account(l, c.ID)
 	if a == nil {
@@ -139,6 +142,7 @@ func setAccount(l *auth.Listing, c auth.AccountChange) error {
 	return a.Validate()
 }
 
+// account finds an account of a listing to change it; nil: there is none.
 func account(l *auth.Listing, id string) *auth.Account {
 	i := slices.IndexFunc(l.Accounts, func(a auth.Account) bool { return a.ID == id })
 	if i < 0 {
@@ -147,6 +151,7 @@ func account(l *auth.Listing, id string) *auth.Account {
 	return &l.Accounts[i]
 }
 
+// key finds a key of a listing to change it. Errors: auth.ErrNoSuchKey.
 func key(l *auth.Listing, id string) (*auth.KeyRecord, error) {
 	i := slices.IndexFunc(l.Keys, func(k auth.KeyRecord) bool { return k.ID == id })
 	if i < 0 {

@@ -41,6 +41,8 @@ type reader struct {
 	more     int // problems beyond maxProblems
 }
 
+// addLine reports a problem at a line. key is empty for the file as a whole. msg
+// may quote values only through auth.Clip: one may be a pasted key.
 func (r *reader) addLine(line int, key, msg string) {
 	if len(r.problems) >= maxProblems {
 		r.more++
@@ -49,11 +51,13 @@ func (r *reader) addLine(line int, key, msg string) {
 	r.problems = append(r.problems, &FileError{File: r.file, Line: line, Key: key, Msg: msg})
 }
 
+// add reports a problem at a node.
 func (r *reader) add(n ast.Node, key, msg string) { r.addLine(lineOf(n), key, msg) }
 
 // addField reports a field: at its value, or at the mapping that lacks it.
 func (r *reader) addField(m mapping, field, msg string) { r.addLine(m.line(field), m.key(field), msg) }
 
+// err joins what has been reported; nil: nothing.
 func (r *reader) err() error {
 	if r.more > 0 {
 		r.problems = append(r.problems, fmt.Errorf("%s: %d more problems", r.file, r.more))
@@ -79,6 +83,7 @@ type mapping struct {
 	wrong  map[string]bool // fields whose values could not be read, which has been reported
 }
 
+// has tells whether a field is there, with whatever value.
 func (m mapping) has(field string) bool { return m.fields[field] != nil }
 
 // key is the path of a field.
@@ -92,6 +97,7 @@ func (m mapping) line(field string) int {
 	return lineOf(m.node)
 }
 
+// lineOf is the line of a node, from 1.
 func lineOf(n ast.Node) int {
 	if t := n.GetToken(); t != nil && t.Position != nil {
 		return t.Position.Line
@@ -156,6 +162,7 @@ func (r *reader) text(m mapping, field string) string {
 	return ""
 }
 
+// flag reads a boolean; absent is false. The texts "yes" and "true" are none.
 func (r *reader) flag(m mapping, field string) bool {
 	switch n := m.fields[field].(type) {
 	case nil:

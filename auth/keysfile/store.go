@@ -86,6 +86,7 @@ func (s *Store) gauges() []prometheus.Collector {
 	return list
 }
 
+// count is how many keys are in a state now.
 func (s *Store) count(state string) int {
 	n, now := 0, s.now()
 	for _, k := range s.current.Load().Keys {
@@ -122,6 +123,7 @@ func (s *Store) Reload() error {
 	return nil
 }
 
+// read reads and decodes the file. It changes nothing.
 func (s *Store) read() (*snapshot, error) {
 	data, err := readBounded(s.path)
 	if err != nil {
@@ -134,6 +136,7 @@ func (s *Store) read() (*snapshot, error) {
 	return newSnapshot(doc.Listing), nil
 }
 
+// newSnapshot joins keys and accounts, so that a request needs one read of a map.
 func newSnapshot(l auth.Listing) *snapshot {
 	accounts := make(map[string]auth.Account, len(l.Accounts))
 	for _, a := range l.Accounts {

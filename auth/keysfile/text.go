@@ -35,6 +35,7 @@ type edit struct {
 	with     string
 }
 
+// newText keeps the byte order mark and the line ends that the file has.
 func newText(data []byte) *text {
 	body := bytes.TrimPrefix(data, []byte(byteOrderMark))
 	t := &text{data: body, mark: data[:len(data)-len(body)], lines: []int{0}, eol: "\n"}
@@ -97,6 +98,7 @@ func (t *text) write(doc *document, want auth.Listing, h auth.Hasher) error {
 // impossible is the edit that cannot be made.
 const impossible = -1
 
+// replace makes an edit. Its places are those of the text before all edits.
 func (t *text) replace(from, to int, with string) { t.edits = append(t.edits, edit{from, to, with}) }
 
 // offset is the place of a token, whose column counts characters from 1, or
@@ -240,6 +242,7 @@ func keyLine(k auth.KeyRecord, h auth.Hasher) string {
 		quote(k.ID), k.Kind, quote(k.Account), strings.Join(scopes, ", "), more, h.Field(), k.Digest.Hex())
 }
 
+// accountLine is keyLine for accounts.
 func accountLine(a auth.Account) string {
 	plan := ""
 	if a.Plan != "" {
@@ -257,6 +260,8 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
+// isPlain tells whether every YAML reader takes a text without quotes for a string,
+// also one that knows the yes and no of YAML 1.1.
 func isPlain(s string) bool {
 	if slices.Contains([]string{"", "y", "n", "yes", "no", "on", "off", "true", "false", "null"}, strings.ToLower(s)) {
 		return false

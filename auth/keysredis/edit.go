@@ -49,10 +49,13 @@ const (
 	ifPresent = 1
 )
 
+// write runs the script for one key.
 func (e *Editor) write(ctx context.Context, d auth.Digest, when int, values ...any) (written bool, err error) {
 	return write.Run(ctx, e.client, []string{e.keys.key(d.Hex())}, append([]any{when}, values...)...).Bool()
 }
 
+// changed tells every node what to look up again: a key by its digest, or an
+// account by its id.
 func (e *Editor) changed(ctx context.Context, what, id string) error {
 	return raise.Run(ctx, e.client, []string{e.keys.version()}, e.keys.changes(), what+" "+id).Err()
 }
@@ -95,6 +98,7 @@ func (e *Editor) Add(ctx context.Context, k auth.KeyRecord, create *auth.Account
 	return e.changed(ctx, changedKey, k.Digest.Hex())
 }
 
+// ensureAccount makes the account from create, unless it is there.
 func (e *Editor) ensureAccount(ctx context.Context, id string, create *auth.Account) error {
 	known, err := e.client.SIsMember(ctx, e.keys.accounts(), id).Result()
 	if err != nil || known {
@@ -170,6 +174,8 @@ func (e *Editor) Get(ctx context.Context, id string) (auth.KeyRecord, error) {
 	return k, err
 }
 
+// find reads a key by its id. auth.ErrUnknownKey means that the index names a key
+// that is not there.
 func (e *Editor) find(ctx context.Context, id string) (auth.KeyRecord, error) {
 	digest, err := digestOf(ctx, e.client, e.keys, id)
 	if err != nil {

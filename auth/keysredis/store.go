@@ -54,7 +54,7 @@ func New(client redis.UniversalClient, prefix string, h auth.Hasher, cfg auth.Re
 		panics: opts.Panics,
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "inquiry_gateway_auth_invalidations_total",
-			Help: "Times that remembered keys were dropped, by how their change was noticed.",
+			Help: "Times that stored keys were dropped, by how their change was noticed.",
 		}, []string{"cause"}),
 		taken: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "inquiry_gateway_auth_store_version",
@@ -79,7 +79,7 @@ func New(client redis.UniversalClient, prefix string, h auth.Hasher, cfg auth.Re
 	return s, nil
 }
 
-// Close stops watching, refuses further look-ups and waits for those under
+// Close stops watching, refuses further lookups and waits for those under
 // way, which end by their own deadline.
 func (s *Store) Close() {
 	s.stop()

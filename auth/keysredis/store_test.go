@@ -146,7 +146,7 @@ func TestLostDataIsNoRefusal(t *testing.T) {
 	})
 }
 
-func TestHear(t *testing.T) {
+func TestApplyMessage(t *testing.T) {
 	digest := hexOf("k")
 	tests := map[string]struct {
 		known   version
@@ -174,7 +174,7 @@ func TestHear(t *testing.T) {
 			store.known = tt.known
 			count := func(cause string) float64 { return testutil.ToFloat64(store.dropped.WithLabelValues(cause)) }
 			before := map[string]float64{causeMessage: count(causeMessage), causeGap: count(causeGap)}
-			store.hear(tt.message)
+			store.apply(tt.message)
 			for _, cause := range []string{causeMessage, causeGap} {
 				want := 0.0
 				if cause == tt.cause {
@@ -227,7 +227,7 @@ func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
 	server.Restart()
 	store.poll(ctx)
 	if stored() || store.known.n != 0 {
-		t.Error("a store that went back in time is believed to be the same")
+		t.Error("a store that went back in time is taken for the same")
 	}
 }
 

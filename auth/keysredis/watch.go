@@ -48,7 +48,7 @@ func (s *Store) watch(ctx context.Context) {
 				// all while the server that has them may be away.
 				s.poll(ctx)
 			case *redis.Message:
-				s.hear(m.Payload)
+				s.apply(m.Payload)
 			}
 		}
 	}
@@ -77,10 +77,10 @@ func (s *Store) poll(ctx context.Context) {
 	s.drop(causeVersion, s.ForgetAll)
 }
 
-// hear takes a message in: "<version> key <digest>" or "<version> account
+// apply drops what a message names: "<version> key <digest>" or "<version> account
 // <id>". Anything else, or a version that does not follow the last one, means
 // that something was missed.
-func (s *Store) hear(message string) {
+func (s *Store) apply(message string) {
 	defer s.panics.Catch(func(any) { s.ForgetAll() }) // what it was about is not known
 	n, what, id := parseChange(message)
 	switch {
@@ -112,6 +112,7 @@ const (
 	changedAccount = "account"
 )
 
+// parseChange takes a message apart. A version of 0 means that it has none.
 func parseChange(message string) (n int64, what, id string) {
 	number, rest, _ := strings.Cut(message, " ")
 	what, id, _ = strings.Cut(rest, " ")
@@ -122,6 +123,7 @@ func parseChange(message string) (n int64, what, id string) {
 	return n, what, id
 }
 
+// drop makes stored answers be looked up again, and tells metrics so.
 func (s *Store) drop(cause string, forget func()) {
 	forget()
 	s.taken.Set(float64(s.known.n))

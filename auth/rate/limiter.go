@@ -37,7 +37,7 @@ const (
 	// maxAccounts bounds the accounts that a node keeps state of. One that is
 	// pushed out loses its leased tokens.
 	maxAccounts = 100_000
-	// leaseTimeout bounds one question to Redis unless the options do.
+	// leaseTimeout bounds one request to Redis unless the options do.
 	leaseTimeout = 100 * time.Millisecond
 	// awayFor is how long Redis is left alone after a failure.
 	awayFor = time.Second
@@ -48,7 +48,7 @@ const (
 type Options struct {
 	Redis      redis.UniversalClient // nil: every node limits on its own
 	Prefix     string                // of every Redis key: "<prefix>:rate:<account>"
-	Timeout    time.Duration         // of one question to Redis; 0: a tenth of a second
+	Timeout    time.Duration         // of one request to Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -57,7 +57,7 @@ type Options struct {
 // Limiter decides about requests. It is safe for concurrent use.
 type Limiter struct {
 	fleet    *redis_rate.Limiter // nil: every node limits on its own
-	timeout  time.Duration       // of one question to Redis
+	timeout  time.Duration       // of one request to Redis
 	now      func() time.Time
 	log      *slog.Logger
 	metrics  *metrics
@@ -130,7 +130,7 @@ func (l *Limiter) setLimits(cfg Config) {
 	l.limits.Store(&all)
 }
 
-// Close ends the questions to Redis that are under way and waits for them.
+// Close ends the requests to Redis that are under way and waits for them.
 // Allow may still be called; every node then limits on its own.
 func (l *Limiter) Close() {
 	l.mu.Lock()
@@ -252,7 +252,7 @@ const timeError = 250 * time.Nanosecond
 // nobody collects what is of no use, else as many as there are.
 func (l *Limiter) take(id string, limit Limit, parts int) (r *redis_rate.Result, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library believes the types of any reply
+		if p := recover(); p != nil { // the library does not check the types of a reply
 			err = fmt.Errorf("an answer of Redis that makes no sense: %v", p)
 		}
 	}()
@@ -266,7 +266,7 @@ func (l *Limiter) take(id string, limit Limit, parts int) (r *redis_rate.Result,
 	return l.fleet.AllowAtMost(ctx, id, counted, parts)
 }
 
-// noteHealth remembers whether Redis answered.
+// noteHealth keeps whether Redis answered.
 func (l *Limiter) noteHealth(err error) {
 	if err == nil {
 		if l.away.Swap(0) != 0 {
