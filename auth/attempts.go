@@ -37,21 +37,17 @@ func newAttempts(perSecond float64, burst int, now func() time.Time) *attempts {
 	return &attempts{perSecond: perSecond, burst: float64(burst), now: now, seed: maphash.MakeSeed()}
 }
 
-// take takes one attempt, or says how long to wait for the next one.
-func (a *attempts) take(client string) (wait time.Duration, ok bool) {
-	return a.takeWithin(client, a.burst)
-}
-
-// takeAgain is take for a key that has been refused before. It may go on to
-// twice the burst: one who guesses sends new keys, one who has a key sends it
-// again. In the long run it is still perSecond for both together.
-func (a *attempts) takeAgain(client string) (wait time.Duration, ok bool) {
-	return a.takeWithin(client, 2*a.burst)
-}
-
-func (a *attempts) takeWithin(client string, most float64) (wait time.Duration, ok bool) {
+// take takes one attempt, or says how long to wait for the next one. For a key
+// that has been refused before, again, it may go on to twice the burst: one who
+// guesses sends new keys, one who has a key sends it again. In the long run it is
+// still perSecond for both together.
+func (a *attempts) take(client string, again bool) (wait time.Duration, ok bool) {
 	if client == "" || a.perSecond <= 0 {
 		return 0, true
+	}
+	most := a.burst
+	if again {
+		most *= 2
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -64,7 +64,7 @@ type Authenticator struct {
 	hasher   Hasher
 	now      func() time.Time
 	guesses  *attempts
-	results  *results
+	results  counters
 	security *securityLog
 	tracer   *span.Tracer
 }
@@ -109,15 +109,16 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 	if err == nil {
 		err = a.judge(grant)
 	}
-	a.results.count(err)
+	result := resultOf(err)
+	a.results[result].Inc()
 	if span.Recording() {
-		span.Set(attribute.String("auth.result", resultOf(err)))
+		span.Set(attribute.String("auth.result", result))
 	}
 	if err != nil {
-		if resultOf(err) == resultUnavailable { // a key that is refused is no failure of ours
+		if result == resultUnavailable { // a key that is refused is no failure of ours
 			span.Fail(resultUnavailable)
 		}
-		a.security.failed(ctx, err, from)
+		a.security.failed(ctx, result, err, from)
 		return Principal{}, err
 	}
 	if span.Recording() {
@@ -158,7 +159,7 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 // keeps sending such keys is told to wait.
 func (a *Authenticator) unknown(from Caller, reason string) error {
 	if from != nil {
-		if wait, ok := a.guesses.take(from.ClientIP()); !ok {
+		if wait, ok := a.guesses.take(from.ClientIP(), false); !ok {
 			return &TooManyAttempts{RetryAfter: wait}
 		}
 	}

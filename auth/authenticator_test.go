@@ -122,7 +122,7 @@ func TestAuthenticate(t *testing.T) {
 			case errors.Is(err, ErrInvalidKey):
 				t.Errorf("%v is no Denial", err)
 			}
-			if n := testutil.ToFloat64(a.results.byName[tt.result]); n != 1 {
+			if n := testutil.ToFloat64(a.results[tt.result]); n != 1 {
 				t.Errorf("%s counted %v times", tt.result, n)
 			}
 		})

@@ -200,13 +200,9 @@ func (s *CachedStore) join(ctx context.Context, c Credential) (*flight, error) {
 	case seen:
 		return s.start(ctx, c, "", maxLookups)
 	}
-	take := s.attempts.take
-	if s.refused.seen(c.Digest) {
-		take = s.attempts.takeAgain
-	}
-	if wait, ok := take(client); !ok {
+	if wait, ok := s.attempts.take(client, s.refused.seen(c.Digest)); !ok {
 		s.refused.add(c.Digest)
-		s.metrics.count(lookupLimited)
+		s.metrics.results[lookupLimited].Inc()
 		return nil, &TooManyAttempts{RetryAfter: wait}
 	}
 	f, err := s.start(ctx, c, client, maxUnseenLookups)
@@ -240,7 +236,7 @@ func (s *CachedStore) start(ctx context.Context, c Credential, client string, mo
 	case s.closed:
 		return nil, errClosed
 	case s.running >= most:
-		s.metrics.count(lookupBusy)
+		s.metrics.results[lookupBusy].Inc()
 		return nil, errBusy
 	}
 	f := &flight{done: make(chan struct{}), asked: s.now()}
@@ -263,9 +259,9 @@ func (s *CachedStore) start(ctx context.Context, c Credential, client string, mo
 func (s *CachedStore) lookup(ctx context.Context, c Credential) (g *Grant, err error) {
 	ctx, span := s.tracer.Start(ctx, "auth.lookup", trace.WithSpanKind(trace.SpanKindClient))
 	defer func(start time.Time) {
-		s.metrics.time(start)
+		s.metrics.duration.Observe(time.Since(start).Seconds())
 		result := lookupResult(err)
-		s.metrics.count(result)
+		s.metrics.results[result].Inc()
 		if span.Recording() {
 			span.Set(attribute.String("auth.store", s.name), attribute.String("auth.result", result))
 		}

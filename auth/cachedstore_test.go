@@ -329,7 +329,7 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
 		t.Errorf("a second later: %v", err)
 	}
-	if n := testutil.ToFloat64(a.results.byName[resultLimited]); n != 1 {
+	if n := testutil.ToFloat64(a.results[resultLimited]); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }

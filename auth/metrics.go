@@ -18,46 +18,35 @@ const (
 	resultCanceled    = "canceled" // the caller left while the store was asked
 )
 
-// results counts the outcomes of Authenticate. Its counters are made once:
-// looking one up by label costs more than the rest of a hit.
-type results struct {
-	byName map[string]prometheus.Counter
-	ok     prometheus.Counter
+// counters are the series of one counter, by the value of its one label. They are
+// made once: looking one up by label costs more than the rest of a hit.
+type counters map[string]prometheus.Counter
+
+func newCounters(vec *prometheus.CounterVec, results ...string) counters {
+	c := make(counters, len(results))
+	for _, result := range results {
+		c[result] = vec.WithLabelValues(result)
+	}
+	return c
 }
 
-func newResults(opts Options) (*results, error) {
+// newResults makes the counters of the outcomes of Authenticate.
+func newResults(opts Options) (counters, error) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "inquiry_gateway_auth_requests_total",
 		Help: "Authentications by result: ok, or why the request was refused.",
 	}, []string{"result"})
-	if err := opts.Register(vec); err != nil {
-		return nil, err
-	}
-	r := &results{byName: make(map[string]prometheus.Counter)}
-	for _, name := range []string{
-		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
-		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked,
-	} {
-		r.byName[name] = vec.WithLabelValues(name)
-	}
-	r.ok = r.byName[resultOK]
-	return r, nil
+	return newCounters(vec, resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
+		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked), opts.Register(vec)
 }
 
-func (r *results) count(err error) {
-	if err == nil {
-		r.ok.Inc()
-		return
-	}
-	r.byName[resultOf(err)].Inc()
-}
-
-// resultOf names an error of Authenticate with a bounded label.
+// resultOf names the outcome of Authenticate with a bounded label.
 func resultOf(err error) string {
-	var denial *Denial
-	switch {
-	case err == nil:
+	if err == nil {
 		return resultOK
+	}
+	var denial *Denial // declared here, as it is allocated
+	switch {
 	case errors.Is(err, ErrUnavailable): // first: what a store wraps is not ours to trust
 		if errors.Is(err, context.Canceled) {
 			return resultCanceled
@@ -105,7 +94,7 @@ var ErrGarbage = errors.New("the key store's answer makes no sense")
 // lookupMetrics counts the lookups in a remote store. What is stored on the node
 // needs none: requests less lookups are the hits.
 type lookupMetrics struct {
-	byResult map[string]prometheus.Counter
+	results  counters
 	duration prometheus.Histogram
 }
 
@@ -117,7 +106,7 @@ func newLookupMetrics(store string, opts Options) (*lookupMetrics, error) {
 		ConstLabels: labels,
 	}, []string{"result"})
 	m := &lookupMetrics{
-		byResult: make(map[string]prometheus.Counter),
+		results: newCounters(vec, lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:                            "inquiry_gateway_auth_lookup_duration_seconds",
 			Help:                            "How long the key store took to answer or fail.",
@@ -128,16 +117,10 @@ func newLookupMetrics(store string, opts Options) (*lookupMetrics, error) {
 			NativeHistogramMinResetDuration: time.Hour,
 		}),
 	}
-	for _, name := range []string{lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited} {
-		m.byResult[name] = vec.WithLabelValues(name)
-	}
 	return m, opts.Register(vec, m.duration)
 }
 
-func (m *lookupMetrics) count(result string) { m.byResult[result].Inc() }
-
-func (m *lookupMetrics) time(start time.Time) { m.duration.Observe(time.Since(start).Seconds()) }
-
+// lookupResult names the outcome of a lookup with a bounded label.
 func lookupResult(err error) string {
 	switch {
 	case err == nil:

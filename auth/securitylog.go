@@ -32,8 +32,7 @@ func newSecurityLog(log *slog.Logger) *securityLog {
 
 // failed reports a refused request. An unreachable store and a caller that
 // left are not the caller's failure and are reported elsewhere.
-func (s *securityLog) failed(ctx context.Context, err error, from Caller) {
-	reason := resultOf(err)
+func (s *securityLog) failed(ctx context.Context, reason string, err error, from Caller) {
 	level, event := slog.LevelInfo, "auth_failed"
 	switch reason {
 	case resultUnavailable, resultCanceled:
