@@ -196,18 +196,8 @@ func (c *Client) RemovesUUIDs(kind string) bool {
 	return ok && e.uuids.Load()
 }
 
-// Plan tells what the legacy is asked for a list, see [mapping.Plan.Base]. A list
-// of an unknown kind is its own base.
-func (c *Client) Plan(want Request) (base Request, impossible bool) {
-	e, ok := c.endpoints[want.Kind]
-	if !ok {
-		return want, false
-	}
-	return e.plan.Base(want)
-}
-
-// Filters are what Plan says of the values of the two filters, as data, see
-// [mapping.Plan.Filters]. For an unknown kind each list is its own base.
+// Filters tell what becomes of the values of the two filters, see
+// [mapping.Plan.Filters]. For an unknown kind the legacy is asked for all.
 func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
 	e, ok := c.endpoints[kind]
 	if !ok {

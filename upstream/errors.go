@@ -68,23 +68,6 @@ func (e *Error) Refused() bool {
 	return e.Failure == FailureUnavailable || e.Failure == FailureCanceled
 }
 
-// Temporary tells whether the same request may succeed a little later with
-// nobody changing anything.
-func (e *Error) Temporary() bool {
-	switch e.Failure {
-	case FailureTimeout, FailureUnavailable:
-		return true
-	case FailureUpstream:
-		switch e.Reason {
-		case "status_2xx", "status_3xx", "status_4xx", "auth":
-			return false
-		}
-		return true
-	case FailureInvalid, FailureCanceled:
-	}
-	return false
-}
-
 // invalidReply makes the error for a reply that came but cannot be accepted.
 func invalidReply(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}

@@ -152,45 +152,6 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestPlanKeepsTheFiltersThatAreSent(t *testing.T) {
-	f := newFixture(t, serveJSON(`{}`), nil)
-	byFetch := newFixture(t, serveJSON(`{}`), func(c *Config) {
-		c.Buyer.Fields.InquiryType.Join = mapping.Default{Set: true, Value: " "}
-		c.Buyer.Fields.Responses.Fetch = mapping.FetchConfig{Path: "/v2/tickets/{id}/replies", ID: "uuid"}
-	})
-	joined := newFixture(t, serveJSON(`{}`), func(c *Config) { c.Buyer.Fields.InquiryType.Join = mapping.Default{Set: true, Value: " "} })
-	for _, tc := range []struct {
-		name               string
-		f                  *fixture
-		kind, status, typ  string
-		baseStatus, baseTy string
-		impossible         bool
-	}{
-		{"no filter", f, "buyer", "", "", "", "", false},
-		{"both are sent", f, "buyer", "pending", "x", "pending", "x", false},
-		{"no such status", f, "buyer", "nosuch", "", "nosuch", "", true},
-		{"neither is sent", f, "seller", "pending", "general", "", "", false},
-		{"no such status of a seller", f, "seller", "nosuch", "x", "nosuch", "x", true},
-		{"one cannot be named", joined, "buyer", "pending", "a b", "pending", "", false},
-		{"responses are fetched for what is kept", byFetch, "buyer", "pending", "a b", "pending", "a b", false},
-		{"unknown kind", f, "admin", "a", "b", "a", "b", false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			want := Request{Kind: tc.kind, Account: "acme", Status: tc.status, InquiryType: tc.typ, RequestID: "r"}
-			base, impossible := tc.f.Plan(want)
-			if base.Status != tc.baseStatus || base.InquiryType != tc.baseTy || impossible != tc.impossible {
-				t.Errorf("base %+v, impossible %t", base, impossible)
-			}
-			if status, inquiryType := tc.f.Filters(tc.kind); tc.f == byFetch && (status.Other == mapping.SelectedHere || inquiryType.Other == mapping.SelectedHere) {
-				t.Error("a list whose responses are fetched would be selected from another one")
-			}
-			if base.Status, base.InquiryType = want.Status, want.InquiryType; base != want {
-				t.Errorf("base %+v is another account's or kind's", base)
-			}
-		})
-	}
-}
-
 func TestFetchUnasked(t *testing.T) {
 	f := newFixture(t, serveJSON(`{}`), nil)
 	list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "nosuch"})
@@ -352,8 +313,8 @@ func TestFetchTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, hang(part), func(c *Config) { c.Timeout = 30 * time.Millisecond })
 			e := failed(t, f, t.Context(), FailureTimeout, "timeout")
-			if !e.Temporary() || f.calls.Load() != 1 {
-				t.Errorf("temporary %v after %d calls", e.Temporary(), f.calls.Load())
+			if f.calls.Load() != 1 {
+				t.Errorf("%v after %d calls", e, f.calls.Load())
 			}
 		})
 	}
@@ -433,10 +394,10 @@ func TestErrorText(t *testing.T) {
 			t.Errorf("got %v", e)
 		}
 	}
-	if e := asError(context.Canceled); e.Failure != FailureCanceled || e.Temporary() {
+	if e := asError(context.Canceled); e.Failure != FailureCanceled {
 		t.Errorf("got %v", e)
 	}
-	if e := asError(io.EOF); e.Failure != FailureUpstream || !e.Temporary() {
+	if e := asError(io.EOF); e.Failure != FailureUpstream {
 		t.Errorf("got %v", e)
 	}
 }

@@ -18,6 +18,7 @@ type Probe struct {
 	Request  *ProbeRequest `json:"request,omitempty"` // nil for a saved reply
 	Status   int           `json:"status,omitempty"`  // of the reply; 0: none came
 	Bytes    int           `json:"bytes"`
+	Unasked  bool          `json:"unasked"` // no record can have the filter values: a fetch would not ask
 	Took     time.Duration `json:"took_ns"`
 	Problem  string        `json:"problem,omitempty"`   // why the reply as a whole cannot be used
 	NextPage string        `json:"next_page,omitempty"` // where the list goes on, or why it cannot; only the first page is probed
@@ -52,11 +53,11 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 		opts.Records = 3
 	}
 	x := e.plan.Explainer(want, opts.Records)
-	p := &Probe{Kind: want.Kind, Account: want.Account}
+	address, impossible, err := e.plan.Address(want)
+	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible}
 	f := c.newFetcher(e, want.RequestID)
 	body := string(opts.Sample)
 	if opts.Sample == nil {
-		address, err := e.plan.ProbeAddress(want)
 		if err != nil {
 			return nil, err
 		}

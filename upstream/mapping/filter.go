@@ -10,44 +10,11 @@ import (
 // Address is where the first reply of a list is got. impossible: no record can
 // have the wanted values, so there is nothing to ask for.
 func (p *Plan) Address(want Request) (url string, impossible bool, err error) {
-	values, impossible := p.ask(want)
-	if impossible {
-		return "", true, nil
-	}
-	url, err = p.request.URL(values)
-	return url, false, err
-}
-
-// ProbeAddress is Address whether or not a record can have the wanted values.
-func (p *Plan) ProbeAddress(want Request) (url string, err error) {
-	values, _ := p.ask(want)
-	return p.request.URL(values)
-}
-
-// ask gives what stands for the placeholders of the request.
-func (p *Plan) ask(want Request) (values address.Values, impossible bool) {
 	status, noStatus := p.byStatus.ask(want.Status)
 	inquiryType, noType := p.byType.ask(want.InquiryType)
-	return address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}, noStatus || noType
-}
-
-// Base is want without the filters that the legacy is not sent, since the gateway
-// applies them: two requests with the same base ask it the same thing, and a list
-// is a selection from that of its base. impossible: no record can have the wanted
-// values. A list whose responses are fetched by further requests is its own base:
-// they are made for the records that are kept.
-func (p *Plan) Base(want Request) (base Request, impossible bool) {
-	values, impossible := p.ask(want)
-	if impossible || p.Second != nil {
-		return want, impossible
-	}
-	if base = want; len(values[address.Status]) == 0 {
-		base.Status = ""
-	}
-	if len(values[address.Type]) == 0 {
-		base.InquiryType = ""
-	}
-	return base, false
+	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
+	url, err = p.request.URL(values)
+	return url, noStatus || noType, err
 }
 
 // filter turns the public value of a query parameter into what the legacy is

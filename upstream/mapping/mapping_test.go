@@ -242,6 +242,36 @@ func TestFilterAsk(t *testing.T) {
 	}
 }
 
+// askedOf is what becomes of a value.
+func askedOf(f Filter, value string) Asked {
+	if a, ok := f.Values[value]; ok {
+		return a
+	}
+	return f.Other
+}
+
+func TestFilters(t *testing.T) {
+	joined := []string{"inquiry_type: {path: category, default: null}", `inquiry_type: {path: category, join: " ", default: null}`}
+	fetched := []string{"      items: replies\n", "      items: comments\n      fetch: {path: \"/v2/{id}\", id: uuid}\n"}
+	for _, tc := range []struct {
+		name, section, kind        string
+		status, inquiryType        string
+		wantStatus, wantOfTheTypes Asked
+	}{
+		{"both are sent", sample.YAML, "buyer", "pending", "x", AskedFor, AskedFor},
+		{"no such status", sample.YAML, "buyer", "nosuch", "x", NoRecord, AskedFor},
+		{"neither is sent", sample.YAML, "seller", "pending", "general", SelectedHere, SelectedHere},
+		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", NoRecord, SelectedHere},
+		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", AskedFor, SelectedHere},
+		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, AskedFor},
+	} {
+		status, inquiryType := planFrom(t, tc.section, tc.kind).Filters()
+		if a, b := askedOf(status, tc.status), askedOf(inquiryType, tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {
+			t.Errorf("%s: %v and %v", tc.name, a, b)
+		}
+	}
+}
+
 // A list of records that come and go in any order maps to the good ones in that
 // order, whatever else is in the objects.
 func TestMapKeepsOrder(t *testing.T) {
