@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // check reports what no single section can see: this package's own sections
 // and contradictions between sections.
 func (doc *document) check(c Config) {
 	doc.checkListeners(c)
-	doc.checkConnections(c)
-	doc.checkTimes(c)
+	doc.checkNumbers(c)
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
 	doc.checkCanary(c.Canary)
@@ -23,12 +24,6 @@ func (doc *document) check(c Config) {
 }
 
 func (doc *document) checkLog(l Log) {
-	if l.SampleHits < 0 {
-		doc.wrong("log.sample_hits", "wants 0 or more: one of so many records of hits is kept")
-	}
-	if l.RefusedKeys < 0 {
-		doc.wrong("log.refused_keys", "wants 0 (all) or more: records of refused keys per client address and reason in 10 s")
-	}
 	if l.AccessKeys != "" && l.AccessKeys != LogHashedKeys {
 		doc.wrong("log.access_keys", "wants %s, or nothing, got %q", LogHashedKeys, shorten(l.AccessKeys))
 	}
@@ -53,29 +48,30 @@ func (doc *document) checkListeners(c Config) {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
-		at, _ := locate(doc.root, "gateway.trusted_proxies")
-		doc.warn(at, "gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
+		doc.warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
 	_, err = c.TLS.Certificate()
 	doc.invalid("", err)
 }
 
-func (doc *document) checkConnections(c Config) {
-	if c.MaxConnections < 1 {
-		doc.wrong("max_connections", "wants 1 or more: how many connections to listen may be open at a time")
-	}
-}
-
-func (doc *document) checkTimes(c Config) {
-	if c.RequestTimeout <= 0 {
-		doc.wrong("request_timeout", "wants more than 0s")
-	}
-	if c.ShutdownGrace <= 0 {
-		doc.wrong("shutdown_grace", "wants more than 0s")
+func (doc *document) checkNumbers(c Config) {
+	for _, n := range []struct {
+		key   string
+		good  bool
+		wants string
+	}{
+		{"max_connections", c.MaxConnections >= 1, "wants 1 or more: how many connections to listen may be open at a time"},
+		{"request_timeout", c.RequestTimeout > 0, "wants more than 0s"},
+		{"shutdown_grace", c.ShutdownGrace > 0, "wants more than 0s"},
+		{"log.sample_hits", c.Log.SampleHits >= 0, "wants 0 or more: one of so many records of hits is kept"},
+		{"log.refused_keys", c.Log.RefusedKeys >= 0, "wants 0 (all) or more: records of refused keys per client address and reason in 10 s"},
+	} {
+		if !n.good {
+			doc.wrong(n.key, "%s", n.wants)
+		}
 	}
 	if 0 < c.ShutdownGrace && c.ShutdownGrace < c.RequestTimeout {
-		at, _ := locate(doc.root, "shutdown_grace")
-		doc.warn(at, "shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
+		doc.warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
 	}
 }
 
@@ -89,8 +85,7 @@ func (doc *document) checkGateway(g Gateway) {
 		if err != nil {
 			doc.wrong(key, "%v", err)
 		} else if prefix.Bits() == 0 {
-			at, _ := locate(doc.root, key)
-			doc.warn(at, key, "%s trusts every client to name its own address", proxy)
+			doc.warn(key, "%s trusts every client to name its own address", proxy)
 		}
 	}
 }
@@ -142,4 +137,29 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return p, nil
 	}
 	return netip.Prefix{}, errors.New("wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got " + strconv.Quote(shorten(text)))
+}
+
+// checkSections lets the packages check their own sections, and looks for
+// contradictions between them and ours.
+func (doc *document) checkSections(c Config) {
+	doc.invalid("auth", c.Auth.Validate())
+	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
+		doc.wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
+	}
+	doc.invalid("rate_limit", c.RateLimit.Validate())
+	doc.invalid("redis", c.Redis.Validate())
+	doc.invalid("cache", c.Cache.Validate())
+	const needed = "base_url, buyer and seller"
+	if section := child(doc.root, "upstream"); section == nil {
+		doc.wrong("upstream", "missing; add the section with %s", needed)
+		return
+	} else if m, ok := section.(*ast.MappingNode); ok && len(m.Values) == 0 || section.Type() == ast.NullType {
+		doc.wrong("upstream", "is empty; add %s", needed)
+		return
+	}
+	doc.invalid("upstream", c.Upstream.Validate())
+	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
+		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
+			c.Upstream.Timeout, c.RequestTimeout)
+	}
 }

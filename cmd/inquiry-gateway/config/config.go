@@ -1,8 +1,4 @@
-// Package config loads, checks and prints the gateway's one YAML file.
-//
-// Load reports everything that is wrong in one go, each with file, line and
-// the key's path. The sections redis, cache and upstream belong to the
-// packages they configure; this package gives their errors a place in the file.
+// Package config reads the gateway's one YAML file and the files that it names.
 package config
 
 import (

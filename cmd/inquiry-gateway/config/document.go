@@ -63,6 +63,12 @@ func (doc *document) wrong(key, format string, args ...any) {
 	doc.problems = append(doc.problems, doc.problem(at, key, fmt.Sprintf(format, args...)))
 }
 
+// warn notes what may be meant and is doubtful.
+func (doc *document) warn(key, format string, args ...any) {
+	at, _ := locate(doc.root, key)
+	doc.warnings = append(doc.warnings, doc.problem(at, key, fmt.Sprintf(format, args...)))
+}
+
 // invalid reports the errors that a section's own Validate gave. Each names
 // its key, relative to the section, by a method Field.
 func (doc *document) invalid(section string, err error) {

@@ -97,8 +97,7 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 		return ""
 	}
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {
-		at, _ := locate(doc.root, key)
-		doc.warn(at, key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
+		doc.warn(key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 	}
 	return string(data)
 }

@@ -1,6 +1,14 @@
 package config
 
-import "os"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"unicode/utf8"
+)
 
 // Options of Load; the zero value is what serve uses.
 type Options struct {
@@ -47,4 +55,68 @@ func load(doc *document, o Options) (Loaded, error) {
 		return Loaded{Warnings: doc.warnings}, err
 	}
 	return Loaded{Config: c, Warnings: doc.warnings}, nil
+}
+
+// maxFileBytes bounds the configuration file. A large one with two mapped
+// endpoints has about 10 KiB.
+const maxFileBytes = 256 << 10
+
+// readRegular reads a file of at most that many bytes, and no other than a regular
+// one: a reload reads it again.
+func readRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
+	// Stat before open: opening a named pipe would wait for its writer.
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, nil, fileError{err}
+	case info.IsDir():
+		return nil, nil, errors.New("is a folder; name a file")
+	case !info.Mode().IsRegular():
+		return nil, nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fileError{err}
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, nil, fileError{err}
+	}
+	if int64(len(data)) > most {
+		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
+	}
+	return data, info, nil
+}
+
+// cleanSource takes off a byte order mark and refuses what is no text.
+func cleanSource(data []byte) ([]byte, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) {
+		return nil, errors.New("is not UTF-8 text; save it as UTF-8")
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, errors.New("holds a NUL byte; is this the right file?")
+	}
+	return data, nil
+}
+
+// fileError is an error of the file system in plain words, without the path.
+type fileError struct{ error }
+
+// Unwrap gives the error itself, with the path.
+func (e fileError) Unwrap() error { return e.error }
+
+// Error says what to do.
+func (e fileError) Error() string {
+	switch {
+	case errors.Is(e.error, fs.ErrNotExist):
+		return "no such file; check the path"
+	case errors.Is(e.error, fs.ErrPermission):
+		return "may not be read by this user; check its mode and owner"
+	}
+	if pathErr, ok := errors.AsType[*fs.PathError](e.error); ok {
+		return "cannot be read: " + pathErr.Err.Error()
+	}
+	return "cannot be read: " + e.error.Error()
 }

@@ -72,10 +72,6 @@ func (r *report) add(at position, key, format string, args ...any) {
 	r.touched = append(r.touched, key)
 }
 
-func (r *report) warn(at position, key, format string, args ...any) {
-	r.warnings = append(r.warnings, r.problem(at, key, fmt.Sprintf(format, args...)))
-}
-
 func (r *report) problem(at position, key, message string) Problem {
 	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
 }
