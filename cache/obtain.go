@@ -85,13 +85,15 @@ func (l *Lists) read(ctx context.Context, f *flight, m redistier.Mode) (r redist
 		f.stale.Store(e)
 	}
 	settled = f.best != nil && l.serveStored(ctx, f, f.best, tier)
-	result := "none"
-	if settled {
-		result = "served"
-	} else if len(r.Raw) > 0 {
-		result = "not_served"
+	if span.Recording() {
+		result := "none"
+		if settled {
+			result = "served"
+		} else if len(r.Raw) > 0 {
+			result = "not_served"
+		}
+		span.Set(attribute.String("cache.result", result))
 	}
-	span.Set(attribute.String("cache.result", result))
 	return r, settled, nil
 }
 

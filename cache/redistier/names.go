@@ -36,8 +36,9 @@ type Names struct {
 // Names makes the keys of a list, and a new token for its lease.
 func (t *Tier) Names(l List) Names {
 	account := Hash(l.Account)
-	entry := t.accountKey(account) + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)
-	return Names{Account: account, Entry: entry, Lease: entry + ":lease", token: rand.Text(), Epoch: t.EpochKey("", account)}
+	prefix := t.accountKey(account)
+	entry := prefix + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)
+	return Names{Account: account, Entry: entry, Lease: entry + ":lease", token: rand.Text(), Epoch: prefix + "epoch"}
 }
 
 // EpochKey is where Redis has the epoch of a kind or, without one, of a hashed
