@@ -335,6 +335,7 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	p := keysInRedis(t, server.Addr)
 	keysCommandFor[auth.Account](p, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
 	p.keys["k1"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1").Key
+	p.eventually("both changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 2 })
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })
 	server.Kill()
 	p.edit("max_records: 10000", "max_records: 9999")
