@@ -201,16 +201,16 @@ func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
 	return seen, over(ctx)
 }
 
-// rememberedFor is how long a trial's keys are good without the store.
-const rememberedFor = time.Second
+// cachedFor is how long a trial's keys are good without the store.
+const cachedFor = time.Second
 
 // shortMemory makes a node ask its key store again soon.
 func shortMemory(c *config.Config) {
 	if c.Auth.Redis != nil {
-		c.Auth.Redis.TTL = rememberedFor
+		c.Auth.Redis.TTL = cachedFor
 	}
 	if c.Auth.Introspection != nil {
-		c.Auth.Introspection.TTL = rememberedFor
+		c.Auth.Introspection.TTL = cachedFor
 	}
 }
 
@@ -221,7 +221,7 @@ func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
 		return nil, err
 	}
 	var seen []Seen
-	for begin := time.Now(); time.Since(begin) < 2*rememberedFor; {
+	for begin := time.Now(); time.Since(begin) < 2*cachedFor; {
 		for range 20 {
 			key, err := auth.Generate(auth.KindBuyer)
 			if err != nil {
