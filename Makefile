@@ -36,8 +36,8 @@ build: ## build bin/inquiry-gateway, static
 run: ## start the demo: gateway, legacy system, sample keys
 	go run ./cmd/inquiry-gateway demo
 
-quick: ## check formatting, vet, and run the tests that start no other programs
-	@.ci/quick $(PKG)
+quick: ## check formatting, build, and vet and test what differs from the last commit, without whole programs
+	@.ci/quick $(if $(filter command,$(firstword $(origin PKG))),$(PKG))
 
 test: ## run all tests (installs Redis and Chromium where it may)
 	@.ci/packages
