@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/span"
 )
@@ -75,8 +76,8 @@ type CachedStore struct {
 	tracer   *span.Tracer
 	panics   *panics.Catcher
 
-	good *otter.Cache[Digest, *entry]
-	bad  *otter.Cache[Digest, time.Time] // until when
+	good localcache.Cache[Digest, *entry]
+	bad  localcache.Cache[Digest, time.Time] // until when
 
 	mu      sync.Mutex
 	flights map[Digest]*flight // lookups whose answers will be stored

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"inquiry-gateway/internal/localcache"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 // backoff remembers which keys and which kinds fail to be filled, and when
 // each may be tried again. It is safe for concurrent use.
 type backoff struct {
-	keys  *otter.Cache[Key, attempt]
+	keys  localcache.Cache[Key, attempt]
 	kinds [kindCount]kindBackoff
 }
 

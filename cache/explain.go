@@ -40,8 +40,8 @@ type Explanation struct {
 // Explain looks like Get, but changes nothing, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
 func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
-	q, ok := l.query(k)
-	if !ok {
+	var q query
+	if !l.start(&q, k) {
 		return Explanation{}, ErrUnknownKind
 	}
 	var impossible bool

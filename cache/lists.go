@@ -15,6 +15,7 @@ import (
 
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/span"
 )
@@ -90,7 +91,7 @@ func (o Options) withDefaults() (Options, error) {
 type Lists struct {
 	opts    Options
 	policy  atomic.Pointer[policy]
-	tier    *otter.Cache[Key, *Entry]
+	tier    localcache.Cache[Key, *Entry]
 	redis   *redistier.Tier // nil: no Redis
 	epochs  *epochs
 	backoff *backoff

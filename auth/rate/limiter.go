@@ -29,6 +29,8 @@ import (
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/localcache"
 )
 
 const (
@@ -62,7 +64,7 @@ type Limiter struct {
 	log      *slog.Logger
 	metrics  *metrics
 	limits   atomic.Pointer[limits]
-	accounts *otter.Cache[string, *account]
+	accounts localcache.Cache[string, *account]
 
 	away  atomic.Int64 // Redis is left alone until then, in nanoseconds since 1970; 0: it is fine
 	ctx   context.Context

@@ -63,6 +63,7 @@ func mayImport() map[string][]string {
 		"upstream/timeparse": {},
 
 		"internal/invalid":           {},
+		"internal/localcache":        {},
 		"internal/panics":            {},
 		"internal/secretfile":        {"internal/invalid"},
 		"internal/span":              {},
