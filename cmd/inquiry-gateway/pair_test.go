@@ -149,13 +149,15 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 				if age := last.Sub(answered); age > ttl {
 					t.Errorf("written by node %d, a list was served at an age of %s and more; its ttl is %s", i, age, ttl)
 				}
-				if age := time.Since(asked); age < ttl-100*time.Millisecond {
+				// Counted on the wrong clock it would be 1.5 s off. A slow machine makes
+				// it some 100 ms: half of a round trip to Redis counts as age.
+				if age := time.Since(asked); age < ttl/2 {
 					t.Errorf("written by node %d, a list was thrown away at an age of %s; its ttl is %s", i, age, ttl)
 				}
 			}
 			warned := strings.Contains(wrong.logs.String(), "this node's clock is not that of Redis")
 			off := wrong.metric("inquiry_gateway_redis_clock_offset_seconds")
-			if warned != (skew != 0) || math.Abs(off-skew.Seconds()) > 0.1 {
+			if warned != (skew != 0) || math.Abs(off-skew.Seconds()) > 0.5 {
 				t.Errorf("the clock is said to be %f s ahead; warned %t", off, warned)
 			}
 		})
