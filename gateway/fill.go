@@ -53,8 +53,8 @@ func request(k cache.Key) upstream.Request {
 // fixed sets. *upstream.Error knows more of it than the cache.
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
-	if s := trace.SpanFromContext(ctx); s.IsRecording() && errors.As(err, &e) {
-		s.SetAttributes(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
+	if s := span.Current(ctx); s.Recording() && errors.As(err, &e) {
+		s.Set(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
 	}
 }
 

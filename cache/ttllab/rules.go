@@ -19,9 +19,6 @@ var candidates = [candidateCount]time.Duration{
 	1 * time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// Candidates returns the TTLs that are simulated, ascending.
-func Candidates() []time.Duration { return append([]time.Duration(nil), candidates[:]...) }
-
 // Policy is what the real cache does today with one kind of list. The
 // candidates take the place of TTL; the rest holds for all of them.
 type Policy struct {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	patience  = time.Minute
+	maxWait   = time.Minute
 	pollEvery = 5 * time.Millisecond
 )
 
@@ -85,7 +85,7 @@ func Start(t testing.TB, ready *regexp.Regexp, env []string, path string, args .
 // Eventually waits until check has no complaint, or ends the test with the last.
 func Eventually(t testing.TB, check func() string) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(maxWait)
 	defer deadline.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func Eventually(t testing.TB, check func() string) {
 		}
 		select {
 		case <-deadline.C:
-			t.Fatalf("not within %s: %s", patience, complaint)
+			t.Fatalf("not within %s: %s", maxWait, complaint)
 		case <-tick.C:
 		}
 	}

@@ -46,7 +46,7 @@ func (t *Tracer) Force(ctx context.Context, name string, opts ...trace.SpanStart
 // Span is one step of a trace. Its zero value ignores every call.
 type Span struct{ span trace.Span }
 
-// Current is the span of ctx, to link to.
+// Current is the span of ctx, to link to or to add to.
 func Current(ctx context.Context) Span { return Span{trace.SpanFromContext(ctx)} }
 
 // Recording tells whether anybody will see the span.

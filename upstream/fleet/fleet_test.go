@@ -57,24 +57,14 @@ func three(t *testing.T, c *testkit.Clock) (nodes []*Advice, srv *redistest.Serv
 	for range 3 {
 		nodes = append(nodes, newAdvice(t, openRedis(t, srv), c))
 	}
-	eventually(t, "all nodes listen", func() bool { return strings.HasSuffix(srv.Do("PUBSUB", "NUMSUB", "iq:2:advice"), ":3") })
+	redistest.Eventually(t, "all nodes listen", func() bool { return strings.HasSuffix(srv.Do("PUBSUB", "NUMSUB", "iq:2:advice"), ":3") })
 	return nodes, srv
-}
-
-// eventually polls a condition of another process, which no clock of ours moves.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 10 s still not: %s", what)
-		}
-	}
 }
 
 // awaitsAdvice waits until the node makes no calls for that long.
 func awaitsAdvice(t *testing.T, a *Advice, want time.Duration) {
 	t.Helper()
-	eventually(t, "the node follows the advice", func() bool {
+	redistest.Eventually(t, "the node follows the advice", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		until := a.kinds[buyer].until
@@ -199,7 +189,7 @@ func TestAdviceIsCappedAndReachesNodesThatStartLater(t *testing.T) {
 	awaitsAdvice(t, newAdvice(t, openRedis(t, srv), c), 10*time.Second)
 	ticket := probe(t, []*Advice{a}, c, 10*time.Second)
 	late := newAdvice(t, openRedis(t, srv), c) // during the probe
-	eventually(t, "the late node has read it", func() bool {
+	redistest.Eventually(t, "the late node has read it", func() bool {
 		late.mu.Lock()
 		defer late.mu.Unlock()
 		return !late.kinds[buyer].until.IsZero()

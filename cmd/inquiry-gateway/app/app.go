@@ -196,8 +196,8 @@ func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	}); err != nil {
 		return err
 	}
-	// Profiles take as long as they are asked to, so the
-	// ops listener's writes have no bound of their own.
+	// Profiles take as long as they are asked to, so the ops listener's writes have
+	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, TTL: ttl, Explain: a.explain,
