@@ -47,15 +47,15 @@ type RedisConfig struct {
 
 // IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
 type IntrospectionConfig struct {
-	URL              string          `yaml:"url"`                // https, or http on loopback
-	ClientID         string          `yaml:"client_id"`          // empty: no client authentication
-	ClientSecretFile secretfile.File `yaml:"client_secret_file"` // with client_id
-	ClientAuth       string          `yaml:"client_auth"`        // basic (default) or post (RFC 6749, 2.3.1)
-	CAFile           secretfile.File `yaml:"ca_file"`            // PEM; empty: the system's
-	Timeout          time.Duration   `yaml:"timeout"`            // of one lookup
-	TTL              time.Duration   `yaml:"ttl"`                // how long an answer is good, never past exp
-	NegativeTTL      time.Duration   `yaml:"negative_ttl"`       // how long an inactive key is not asked for again
-	MaxKeys          int             `yaml:"max_keys"`           // how many keys are stored on a node
+	URL              string          `yaml:"url"`                           // https, or http on loopback
+	ClientID         string          `yaml:"client_id"`                     // empty: no client authentication
+	ClientSecretFile secretfile.File `yaml:"client_secret_file"`            // with client_id
+	ClientAuth       string          `yaml:"client_auth" enum:"basic,post"` // basic (default) or post (RFC 6749, 2.3.1)
+	CAFile           secretfile.File `yaml:"ca_file"`                       // PEM; empty: the system's
+	Timeout          time.Duration   `yaml:"timeout"`                       // of one lookup
+	TTL              time.Duration   `yaml:"ttl"`                           // how long an answer is good, never past exp
+	NegativeTTL      time.Duration   `yaml:"negative_ttl"`                  // how long an inactive key is not asked for again
+	MaxKeys          int             `yaml:"max_keys"`                      // how many keys are stored on a node
 	Claims           ClaimsConfig    `yaml:"claims"`
 	UnknownKeys      AttemptsConfig  `yaml:"unknown_keys"`
 }
@@ -189,9 +189,7 @@ func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	errs.Within("introspection.ttl", c.TTL, 0, maxTTL)
 	errs.Within("introspection.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
 	validateMemory("introspection", c.MaxKeys, c.UnknownKeys, errs)
-	if c.ClientAuth != ClientAuthBasic && c.ClientAuth != ClientAuthPost {
-		errs.Add("introspection.client_auth", "is %q: use %s or %s", c.ClientAuth, ClientAuthBasic, ClientAuthPost)
-	}
+	errs.Enums("introspection", c)
 	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}

@@ -16,7 +16,7 @@ import (
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	Type string `yaml:"type"` // none (default), basic, bearer, header or oauth2_client_credentials
+	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials"` // none (default), basic, bearer, header or oauth2_client_credentials
 
 	Username     string          `yaml:"username"`      // basic
 	PasswordFile secretfile.File `yaml:"password_file"` // basic
@@ -71,8 +71,8 @@ func (a AuthConfig) check(p *invalid.Problems) {
 		kind = authNone
 	}
 	keys, known := authKeys(kind)
+	p.Enums("auth", a)
 	if !known {
-		p.Add("auth.type", "%q is none of none, basic, bearer, header, oauth2_client_credentials", a.Type)
 		return
 	}
 	for name, set := range map[string]bool{

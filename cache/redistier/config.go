@@ -30,7 +30,7 @@ type Config struct {
 	Addrs []string `yaml:"addrs"` // host:port of the server, of cluster nodes, or of sentinels
 	// Mode is auto, single, sentinel or cluster. Auto is sentinel with a
 	// master_name, cluster with several addresses, and single otherwise.
-	Mode                 string          `yaml:"mode"`
+	Mode                 string          `yaml:"mode" enum:",auto,single,sentinel,cluster"`
 	MasterName           string          `yaml:"master_name"` // sentinel's name of the master
 	Username             string          `yaml:"username"`
 	PasswordFile         secretfile.File `yaml:"password_file"`
@@ -114,7 +114,7 @@ func (c Config) validateMode(p *invalid.Problems) {
 			p.Add("db", "a cluster has database 0 only")
 		}
 	default:
-		p.Add("mode", "must be auto, single, sentinel or cluster")
+		p.Enums("", c)
 		return
 	}
 	if c.mode() == modeSentinel {

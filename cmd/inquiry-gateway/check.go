@@ -12,6 +12,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/deploy"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -21,8 +22,9 @@ func checkCommand() *cli.Command {
 		Name:  "check",
 		Usage: "say what is wrong with a configuration, by file, line and key",
 		Flags: []cli.Flag{
-			configFlag(),
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`"},
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
+			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
@@ -40,6 +42,10 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	file, out := c.String("config"), c.Root().Writer
+	if c.Bool("schema") {
+		_, err := out.Write(deploy.ConfigSchema)
+		return err
+	}
 	loaded, err := config.Load(file, config.Options{})
 	if err != nil {
 		return err
@@ -70,6 +76,8 @@ func check(ctx context.Context, c *cli.Command) error {
 func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" && c.String("seller") != ""
 	switch {
+	case c.String("config") == "" && !c.Bool("schema"):
+		return usagef("give the configuration: -c FILE")
 	case c.Bool("live") && !accounts:
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
 	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):

@@ -39,6 +39,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"serve", "--nonsense"}, 2, "nonsense"},
 		{[]string{"serve", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
 		{[]string{"check", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
+		{[]string{"check"}, 2, "-c FILE"},
+		{[]string{"check", "--schema"}, 0, `"additionalProperties": false`},
 		{[]string{"keys", "list"}, 2, "which keys file"},
 		{[]string{"keys", "nonsense"}, 2, "nonsense"},
 		{[]string{"keys", "--file", "x", "-c", "y", "list"}, 2, "give one of them"},

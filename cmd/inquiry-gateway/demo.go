@@ -21,6 +21,7 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/deploy"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -180,7 +181,10 @@ func (d *demo) writeConfig(l app.Listeners, backend string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), text.Bytes(), 0o600)
+	return errors.Join(
+		os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), text.Bytes(), 0o600),
+		os.WriteFile(filepath.Join(d.dir, "config.schema.json"), deploy.ConfigSchema, 0o600), // which gateway.yaml names, for editors
+	)
 }
 
 // caller is a sample key and what comes of using it.

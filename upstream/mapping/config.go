@@ -11,16 +11,16 @@ const repeatValues = "repeat"
 
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
-	Path            string            `yaml:"path"`           // may hold {account}
-	Query           map[string]string `yaml:"query"`          // values may hold {account}, {status}, {inquiry_type}
-	Filtering       string            `yaml:"filtering"`      // upstream (default) or gateway
-	Items           string            `yaml:"items"`          // GJSON path of the array of records
-	ItemsOptional   bool              `yaml:"items_optional"` // a reply with nothing at items is an empty list
+	Path            string            `yaml:"path"`                               // may hold {account}
+	Query           map[string]string `yaml:"query"`                              // values may hold {account}, {status}, {inquiry_type}
+	Filtering       string            `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
+	Items           string            `yaml:"items"`                              // GJSON path of the array of records
+	ItemsOptional   bool              `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
 	InternalIDs     []string          `yaml:"internal_ids"`
 	Owner           Paths             `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
 	Paging          PagingConfig      `yaml:"paging"`
-	OnInvalidRecord string            `yaml:"on_invalid_record"` // fail (default) or skip
-	OnForeignRecord string            `yaml:"on_foreign_record"` // fail (default) or drop
+	OnInvalidRecord string            `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
+	OnForeignRecord string            `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
 	Fields          FieldsConfig      `yaml:"fields"`
 }
 

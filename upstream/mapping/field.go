@@ -20,9 +20,9 @@ type Field struct {
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts.
 	Join          Default `yaml:"join"`
-	TrimHTML      bool    `yaml:"trim_html"`      // the legacy stores HTML: keep its text
-	Empty         string  `yaml:"empty"`          // keep (default) or missing: an empty string counts as missing
-	UnknownValues string  `yaml:"unknown_values"` // of a field with values: fail (default) or keep
+	TrimHTML      bool    `yaml:"trim_html"`                        // the legacy stores HTML: keep its text
+	Empty         string  `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
+	UnknownValues string  `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
 	// ValuesJoin says how a filter names several legacy values of one public
 	// value: joined by this text, or as a repeated parameter if it is "repeat".
 	// Empty: it does not, and the gateway filters.

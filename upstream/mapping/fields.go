@@ -56,8 +56,6 @@ func (c *compiler) textKeys(field string, f Field) {
 	c.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), field+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	c.AddIf(f.Values != nil && len(f.Values) == 0, field+".values", "empty: no value would be accepted")
-	c.oneOf(field+".unknown_values", f.UnknownValues, "keep", "fail")
-	c.oneOf(field+".empty", f.Empty, "keep", "missing")
 	c.AddIf(f.Values == nil && f.UnknownValues != "", field+".unknown_values", "there are no values that a value could be missing from; remove the key")
 	c.AddIf(f.Values == nil && f.ValuesJoin != "", field+".values_join", "there are no values to join; remove the key")
 }

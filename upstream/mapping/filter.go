@@ -34,7 +34,6 @@ func (c *compiler) filters(cfg EndpointConfig) {
 	hasStatus, hasType := c.plan.request.Has(address.Status), c.plan.request.Has(address.Type)
 	sent := cfg.Filtering == "" || cfg.Filtering == FilterUpstream
 	field := c.prefix + ".filtering"
-	c.oneOf(field, cfg.Filtering, FilterUpstream, FilterGateway)
 	c.AddIf(sent && !hasStatus, field,
 		"the legacy is to filter but no parameter of the query holds {status}; add one, or set filtering: gateway")
 	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,

@@ -21,7 +21,7 @@ const (
 // PagingConfig is how a list that comes in several replies is put together. A
 // list that cannot be read whole is an error, never a part shown as the whole.
 type PagingConfig struct {
-	Style string `yaml:"style"` // none, page, offset, cursor, next_url or link_header
+	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"` // none, page, offset, cursor, next_url or link_header
 
 	// Size records are asked for at a time, in parameter SizeParam. A legacy may
 	// send fewer.
@@ -71,8 +71,7 @@ func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConf
 	}
 	allowed, ok := pagingKeys(c.Style)
 	if !ok {
-		problems.Add(field+".style", "%q is none of none, page, offset, cursor, next_url, link_header", c.Style)
-		return c
+		return c // which Enums has refused
 	}
 	for _, k := range c.keys() {
 		needed := slices.Contains(allowed, k.name+"!")

@@ -85,6 +85,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, itemsPath: cfg.Items, idPaths: cfg.InternalIDs,
 		skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
+	problems.Enums(kind, cfg)
 	c.plan.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query,
 		InPath: []string{address.Account}, InQuery: []string{address.Account, address.Status, address.Type},
@@ -96,11 +97,6 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.filters(cfg)
 	return c.plan
-}
-
-// oneOf checks a key with two values, the first of which is the default.
-func (c *compiler) oneOf(field, value, first, second string) {
-	c.AddIf(value != "" && value != first && value != second, field, "%q is neither %s nor %s", value, first, second)
 }
 
 // path checks a GJSON path and tells whether it can be used.
@@ -184,13 +180,11 @@ func (c *compiler) records(cfg EndpointConfig) {
 	}
 	l := c.list(c.prefix+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord)
 	c.plan.reply = c.replyItems(cfg.Items, cfg.ItemsOptional, l, c.root)
-	c.oneOf(c.prefix+".on_invalid_record", cfg.OnInvalidRecord, "fail", "skip")
 }
 
 // owner compiles the ownership check, and refuses a request that asks for
 // everybody's records without one.
 func (c *compiler) owner(cfg EndpointConfig) {
-	c.oneOf(c.prefix+".on_foreign_record", cfg.OnForeignRecord, "fail", "drop")
 	c.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
 	c.AddIf(len(cfg.Owner) == 0 && !c.plan.request.BindsAccount(), c.prefix+".owner",

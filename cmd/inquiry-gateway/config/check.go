@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // check reports what no single section can see: this package's own sections
@@ -17,6 +19,10 @@ import (
 func (doc *document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkNumbers(c)
+	var enums invalid.Problems // of the sections that no other package checks
+	enums.Enums("gateway", c.Gateway)
+	enums.Enums("log", c.Log)
+	doc.invalid("", enums.Err())
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
 	doc.checkCanary(c.Canary)
@@ -24,9 +30,6 @@ func (doc *document) check(c Config) {
 }
 
 func (doc *document) checkLog(l Log) {
-	if l.AccessKeys != "" && l.AccessKeys != LogHashedKeys {
-		doc.wrong("log.access_keys", "wants %s, or nothing, got %q", LogHashedKeys, shorten(l.AccessKeys))
-	}
 	if l.AccessKeys == LogHashedKeys && l.SampleHits > 1 {
 		doc.wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
 	}
@@ -76,9 +79,6 @@ func (doc *document) checkNumbers(c Config) {
 }
 
 func (doc *document) checkGateway(g Gateway) {
-	if g.UnknownParameters != RejectUnknown && g.UnknownParameters != IgnoreUnknown {
-		doc.wrong("gateway.unknown_parameters", "wants %s or %s, got %q", RejectUnknown, IgnoreUnknown, shorten(g.UnknownParameters))
-	}
 	for i, proxy := range g.TrustedProxies {
 		key := fmt.Sprintf("gateway.trusted_proxies[%d]", i)
 		prefix, err := parsePrefix(proxy)

@@ -18,7 +18,7 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-//go:generate go test -run Reference . -update
+//go:generate go test -run UpToDate . -update
 
 // Config is the whole configuration file. Make it with Load, or with Default
 // for a program without a file; the zero value is not usable. It is not
@@ -77,9 +77,9 @@ func (t TLS) Certificate() (*tls.Certificate, error) {
 
 // Gateway is how the public API treats requests.
 type Gateway struct {
-	UnknownParameters string   `yaml:"unknown_parameters"` // of query parameters that the API does not know: reject or ignore
-	Docs              bool     `yaml:"docs"`               // serve /docs and /openapi.json
-	TrustedProxies    []string `yaml:"trusted_proxies"`    // addresses or CIDRs whose X-Forwarded-For is trusted
+	UnknownParameters string   `yaml:"unknown_parameters" enum:"reject,ignore"` // of query parameters that the API does not know: reject or ignore
+	Docs              bool     `yaml:"docs"`                                    // serve /docs and /openapi.json
+	TrustedProxies    []string `yaml:"trusted_proxies"`                         // addresses or CIDRs whose X-Forwarded-For is trusted
 }
 
 // Log is what the log has of requests.
@@ -92,7 +92,7 @@ type Log struct {
 	RefusedKeys int `yaml:"refused_keys"`
 	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
-	AccessKeys string `yaml:"access_keys"`
+	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }
 
 // LogHashedKeys is the one value of log.access_keys besides none.

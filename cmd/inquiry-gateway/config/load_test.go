@@ -65,7 +65,7 @@ func TestLoadReports(t *testing.T) {
 			`gateway.yaml:6:7: gateway.trusted_proxies[3]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got "proxy.local"`}},
 		{"log", "log: {sample_hits: -1, access_keys: plain, refused_keys: -1}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: wants 0 or more: one of so many records of hits is kept",
-			`gateway.yaml:1:37: log.access_keys: wants hashed, or nothing, got "plain"`,
+			`gateway.yaml:1:37: log.access_keys: wants hashed, got "plain"`,
 			"gateway.yaml:1:58: log.refused_keys: wants 0 (all) or more: records of refused keys per client address and reason in 10 s"}},
 		{"log with too few hits", "log: {sample_hits: 10, access_keys: hashed}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys"}},

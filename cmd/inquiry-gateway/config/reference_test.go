@@ -17,12 +17,15 @@ import (
 	"inquiry-gateway/internal/secretfile"
 )
 
-var update = flag.Bool("update", false, "write deploy/docs/configuration.md")
+var update = flag.Bool("update", false, "write deploy/docs/configuration.md and deploy/config.schema.json")
 
 // The page of all keys is made of the structs, of their comments and of effects.
 func TestReferenceIsUpToDate(t *testing.T) {
-	const file = "../../../deploy/docs/configuration.md"
-	want := reference(t)
+	upToDate(t, "../../../deploy/docs/configuration.md", reference(t))
+}
+
+// upToDate compares a generated file, and writes it first with -update.
+func upToDate(t *testing.T, file, want string) {
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -46,7 +49,7 @@ counts with it.
 
 // reference writes the page.
 func reference(t *testing.T) string {
-	r := &referenceWriter{comments: map[string]map[string]string{}, seen: map[reflect.Type]string{}}
+	r := &referenceWriter{comments: comments{}, seen: map[reflect.Type]string{}}
 	r.WriteString(referenceHead)
 	config := reflect.ValueOf(Default())
 	r.table("The file itself")
@@ -66,8 +69,8 @@ func reference(t *testing.T) string {
 
 type referenceWriter struct {
 	strings.Builder
-	comments map[string]map[string]string // by folder, by Type.Field
-	seen     map[reflect.Type]string      // the key at which a section was written
+	comments comments
+	seen     map[reflect.Type]string // the key at which a section was written
 }
 
 func (r *referenceWriter) table(name string) {
@@ -181,20 +184,32 @@ func shownDefault(v reflect.Value) string {
 	return ""
 }
 
-// comment gives the first sentence of what is written at a field, without the
-// field's name in front.
+// comment gives the first sentence of what is written at a field, as Markdown.
 func (r *referenceWriter) comment(t *testing.T, owner reflect.Type, f field) string {
+	text, name := r.comments.of(t, owner, f)
+	text = strings.TrimSuffix(new(doc.Package).Synopsis(text), ".")
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "{", "`{", "}", "}`").Replace(withoutName(text, name))
+}
+
+// withoutName takes the field's name off the front of its comment.
+func withoutName(text, name string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(text, name+" "), "is ")
+}
+
+// comments are the comments of structs, by folder and Type.Field.
+type comments map[string]map[string]string
+
+// of gives what is written at a field, and the field's name.
+func (c comments) of(t *testing.T, owner reflect.Type, f field) (text, name string) {
 	for _, i := range f.index[:len(f.index)-1] {
 		owner = owner.Field(i).Type
 	}
-	name := owner.Field(f.index[len(f.index)-1]).Name
+	name = owner.Field(f.index[len(f.index)-1]).Name
 	dir := filepath.Join("../../..", strings.TrimPrefix(owner.PkgPath(), "inquiry-gateway/"))
-	if r.comments[dir] == nil {
-		r.comments[dir] = fieldComments(t, dir)
+	if c[dir] == nil {
+		c[dir] = fieldComments(t, dir)
 	}
-	text := new(doc.Package).Synopsis(r.comments[dir][owner.Name()+"."+name])
-	text = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSuffix(text, "."), name+" "), "is ")
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "{", "`{", "}", "}`").Replace(text)
+	return c[dir][owner.Name()+"."+name], name
 }
 
 // fieldComments reads the comments of the structs of a package.
