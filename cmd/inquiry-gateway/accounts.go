@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -41,6 +43,9 @@ func accountsSetCommand() *cli.Command {
 				return err
 			}
 			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+				if err := store.checkPlan(change.Plan); err != nil {
+					return err
+				}
 				err := store.SetAccount(ctx, change)
 				if errors.Is(err, auth.ErrNoSuchAccount) {
 					return fmt.Errorf("%w; give --api-access to add it", err)
@@ -52,6 +57,16 @@ func accountsSetCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// checkPlan refuses a plan that the configuration does not have: the account
+// would get the limits of no plan.
+func (s *keyStore) checkPlan(plan *string) error {
+	if plan == nil || *plan == "" || s.plans == nil || slices.Contains(s.plans, *plan) {
+		return nil
+	}
+	slices.Sort(s.plans)
+	return usagef("there is no plan %q under rate_limit.plans; known: %s", *plan, cmp.Or(strings.Join(s.plans, ", "), "none"))
 }
 
 // accountChange reads the flags. What is not given stays as the store has it.

@@ -30,6 +30,7 @@ func checkCommand() *cli.Command {
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
+			&cli.BoolFlag{Name: "json", Usage: "answer in JSON: what is wrong with the file, and what is doubtful"},
 		},
 		Action: check,
 	}
@@ -47,10 +48,13 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	loaded, err := config.Load(file, config.Options{})
-	if err != nil {
-		return err
+	if err == nil {
+		err = app.Check(loaded.Config)
 	}
-	if err := app.Check(loaded.Config); err != nil {
+	if c.Bool("json") {
+		return errors.Join(show(c, findingsOf(file, loaded.Warnings, err), nil), err)
+	}
+	if err != nil {
 		return err
 	}
 	for _, warning := range loaded.Warnings {
@@ -78,6 +82,8 @@ func checkUse(c *cli.Command) error {
 	switch {
 	case c.String("config") == "" && !c.Bool("schema"):
 		return usagef("give the configuration: -c FILE")
+	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != ""):
+		return usagef("--json is about the file alone; leave out --print, --live and --against")
 	case c.Bool("live") && !accounts:
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
 	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):
@@ -112,4 +118,37 @@ func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string,
 		return err
 	}
 	return fmt.Errorf("%s runs something else: %s, hidden values not compared", url, plural(len(changes), "difference"))
+}
+
+// findings are what check found, for a program.
+type findings struct {
+	File     string    `json:"file"`
+	Good     bool      `json:"good"`
+	Problems []finding `json:"problems"`
+	Warnings []finding `json:"warnings"`
+}
+
+// finding is one config.Problem.
+type finding struct {
+	Line    int    `json:"line,omitempty"` // from 1; none: the file as a whole
+	Column  int    `json:"column,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Message string `json:"message"`
+}
+
+// findingsOf takes an error of loading apart. Any other error is about the file as
+// a whole.
+func findingsOf(file string, warnings config.Problems, err error) findings {
+	all := findings{File: file, Good: err == nil, Problems: []finding{}, Warnings: []finding{}}
+	for _, w := range warnings {
+		all.Warnings = append(all.Warnings, finding{w.Line, w.Column, w.Key, w.Message})
+	}
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		for _, p := range problems {
+			all.Problems = append(all.Problems, finding{p.Line, p.Column, p.Key, p.Message})
+		}
+	} else if err != nil {
+		all.Problems = append(all.Problems, finding{Message: err.Error()})
+	}
+	return all
 }

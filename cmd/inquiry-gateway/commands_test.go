@@ -35,6 +35,19 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"version"}, 0, "inquiry-gateway dev"},
 		{[]string{}, 0, "COMMANDS"},
 		{[]string{"nonsense"}, 2, "unknown command"},
+		{[]string{"--version"}, 0, "inquiry-gateway version dev"},
+		{[]string{"serv"}, 2, "did you mean inquiry-gateway serve?"},
+		{[]string{"keys", "nwe"}, 2, "did you mean inquiry-gateway keys new?"},
+		{[]string{"check", "--confg", "x"}, 2, "did you mean --config?"},
+		{[]string{"keys", "list", "--fil", "x"}, 2, "did you mean --file?"},
+		{[]string{"drill", "--zzzzz"}, 2, "see inquiry-gateway drill --help"},
+		{[]string{"help", "--help"}, 0, "show the help of a command"},
+		{[]string{"help", "keys", "new"}, 0, "inquiry-gateway keys new"},
+		{[]string{"help", "kyes"}, 2, "did you mean inquiry-gateway keys?"},
+		{[]string{"completion", "fish"}, 0, "complete"},
+		{[]string{"keys", "--generate-shell-completion"}, 0, "rotate:"},
+		{[]string{"check", "--con", "--generate-shell-completion"}, 0, "--config:"},
+		{[]string{"check", "--json", "--print", "-c", "x"}, 2, "leave out --print"},
 		{[]string{"serve"}, 2, `"config"`},
 		{[]string{"serve", "--nonsense"}, 2, "nonsense"},
 		{[]string{"serve", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
@@ -77,10 +90,10 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("keys new: %s", errOut)
 	}
-	key, _, _ := strings.Cut(out, "\n")
-	if !regexp.MustCompile(`^iqb_[0-9A-Za-z]{36}$`).MatchString(key) {
-		t.Fatalf("keys new printed %q", out)
+	if !regexp.MustCompile(`^iqb_[0-9A-Za-z]{36}\n$`).MatchString(out) || !strings.Contains(errOut, "key fresh of buyer acme. It is shown this once") {
+		t.Fatalf("keys new printed %q and %q", out, errOut)
 	}
+	key := strings.TrimSpace(out)
 	if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte(key)) {
 		t.Fatalf("the file holds the key itself (%v)", err)
 	}
@@ -100,6 +113,18 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 	}
 	if _, errOut, code = command(t, "keys", "--file", file, "new", "--kind", "buyer", "--account", "newcomer"); code != 1 || !strings.Contains(errOut, "--api-access paid") {
 		t.Errorf("a key for an unknown account: %d %s", code, errOut)
+	}
+}
+
+// The canary's keys are made by the same command that makes all others.
+func TestKeysForACanaryThatHasNone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gateway.yaml")
+	if err := os.WriteFile(file, []byte("canary: {buyer_keys: [a.key, b.key]}\n"+string(legacy.Mapping())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, code := command(t, "keys", "-c", file, "new", "--kind", "buyer", "--account", "a", "--api-access", "paid"); code != 0 {
+		t.Errorf("exit code %d: %s", code, errOut)
 	}
 }
 
@@ -123,6 +148,13 @@ func TestCheckNamesFileLineAndKey(t *testing.T) {
 	_, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "bad.yaml"))
 	if code != 1 || !strings.Contains(errOut, "bad.yaml:3:1: request_timout: unknown key") || !regexp.MustCompile(`bad\.yaml:\d+:\d+: upstream\.buyer\.items: `).MatchString(errOut) {
 		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	if first, second, _ := strings.Cut(errOut, "\n"); !strings.HasPrefix(first, "inquiry-gateway: ") || !strings.HasPrefix(second, "inquiry-gateway: ") {
+		t.Errorf("a line of the error does not say whose it is: %s", errOut)
+	}
+	found, _, code := command(t, "check", "--json", "-c", filepath.Join(p.dir, "bad.yaml"))
+	if code != 1 || !regexp.MustCompile(`"good":false,"problems":\[\{"line":3,"column":1,"key":"request_timout","message":"unknown key[^}]+\},\{"line":\d+,"column":\d+,"key":"upstream.buyer.items"`).MatchString(found) {
+		t.Errorf("exit code %d: %s", code, found)
 	}
 	out, errOut, code := command(t, "check", "--print", "-c", filepath.Join(p.dir, "gateway.yaml"))
 	if code != 0 || !strings.Contains(out, "gateway.yaml: good") || !strings.Contains(out, "stale_if_error") {

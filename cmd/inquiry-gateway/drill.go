@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -67,7 +68,13 @@ func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Repo
 	if err != nil {
 		return report, err
 	}
-	o := drill.Options{Config: cfg, Whose: whose, Start: startDrilled, Dir: dir, Slack: drillSlack}
+	var done atomic.Value // a text
+	done.Store("starting")
+	o := drill.Options{
+		Config: cfg, Whose: whose, Start: startDrilled, Dir: dir, Slack: drillSlack,
+		Progress: func(n, all int) { done.Store(fmt.Sprintf("%d of %s done", n, plural(all, "failure"))) },
+	}
+	defer showProgress(c, func() string { return "drill: " + done.Load().(string) })()
 	if len(cfg.Redis.Addrs) > 0 {
 		o.Store, err = drill.OpenStore(ctx, os.Getenv("REDIS_URL"), dir)
 		if err != nil && !errors.Is(err, drill.ErrNoStore) {

@@ -82,17 +82,20 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// showKey prints the key; it is kept nowhere, so this is the only time. old is
-// the key that it follows, or nil.
+// showKey prints the key; it is kept nowhere, so this is the only time. Standard
+// output gets the key alone, so that it can go into a file. old is the key that it
+// follows, or nil.
 func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
 	return show(c, struct {
 		Key string `json:"key"`
 		auth.KeyRecord
 		Old *auth.KeyRecord `json:"old,omitempty"`
 	}{key, record, old}, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%s\n\nkey %s of %s %s. It is shown this once: only its hash is kept.\n", key, record.ID, record.Kind, record.Account)
+		_, err := fmt.Fprintln(out, key)
+		note := c.Root().ErrWriter
+		fmt.Fprintf(note, "key %s of %s %s. It is shown this once: only its hash is kept.\n", record.ID, record.Kind, record.Account)
 		if old != nil {
-			_, err = fmt.Fprintf(out, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
+			fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
 		}
 		return err
 	})
@@ -169,7 +172,7 @@ func hasherOf(c *cli.Command) (auth.Hasher, error) {
 	if pepper != "" {
 		return auth.Hasher{}, usagef("-c has auth.pepper_file; leave --pepper-file out")
 	}
-	loaded, err := config.Load(conf, mappingOnly())
+	loaded, err := config.Load(conf, keysOnly())
 	if err != nil {
 		return auth.Hasher{}, err
 	}

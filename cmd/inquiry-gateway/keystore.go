@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +47,8 @@ type keyStore struct {
 	keyReader
 	accountWriter
 	hasher auth.Hasher
-	when   string // running gateways see a change
+	when   string   // running gateways see a change
+	plans  []string // of rate_limit; nil where no configuration is known
 	close  func() error
 }
 
@@ -59,6 +62,9 @@ func keyStoreFlags() []cli.Flag {
 	}
 }
 
+// keysOnly is for commands that make keys: the canary's may be the next.
+func keysOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file", "canary"}} }
+
 // openKeyStore finds the keys that the flags mean.
 func openKeyStore(c *cli.Command) (*keyStore, error) {
 	file, pepper := c.String("file"), c.String("pepper-file")
@@ -66,11 +72,15 @@ func openKeyStore(c *cli.Command) (*keyStore, error) {
 	case conf != "" && (file != "" || pepper != ""):
 		return nil, usagef("-c and --file name two keys files; give one of them")
 	case conf != "":
-		loaded, err := config.Load(conf, mappingOnly())
+		loaded, err := config.Load(conf, keysOnly())
 		if err != nil {
 			return nil, err
 		}
-		return keyStoreOf(loaded.Config)
+		store, err := keyStoreOf(loaded.Config)
+		if err == nil {
+			store.plans = slices.AppendSeq([]string{}, maps.Keys(loaded.Config.RateLimit.Plans))
+		}
+		return store, err
 	case file == "":
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	}
@@ -99,7 +109,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	}
 	keys := keysredis.NewEditor(client, cfg.Redis.Prefix, hasher)
 	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
-	return &keyStore{keys, keys, keys, hasher, when, client.Close}, nil
+	return &keyStore{keys, keys, keys, hasher, when, nil, client.Close}, nil
 }
 
 // openKeysFile opens a keys file; no pepper means that keys are hashed without one.
@@ -109,7 +119,7 @@ func openKeysFile(file string, pepper secretfile.File) (*keyStore, error) {
 		return nil, err
 	}
 	keys := keysfile.NewEditor(file, hasher)
-	return &keyStore{keys, keys, keys, hasher, "within a second", func() error { return nil }}, nil
+	return &keyStore{keys, keys, keys, hasher, "within a second", nil, func() error { return nil }}, nil
 }
 
 // withKeys runs do with the store that the flags mean.

@@ -19,7 +19,7 @@ import (
 // message of a change can be why one is noticed.
 func keysInRedis(t *testing.T, address string) *program {
 	return start(t, setup{
-		yaml: `redis: {addrs: ["` + address + `"]}`,
+		yaml: `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 		prepare: func(p *program) {
 			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 10m, poll: 30s}}", 1))
 		},
@@ -120,6 +120,7 @@ func TestKeysInRedisErrors(t *testing.T) {
 	try(1, "--api-access to add it", "accounts", "set", "newcomer", "--plan", "pro")
 	try(0, "account newcomer: api access none, plan none; running gateways see it at once, within 30.25s", "accounts", "set", "newcomer", "--api-access", "none")
 	try(0, "within 10m0s on a node", "accounts", "set", "newcomer", "--plan", "pro")
+	try(2, `there is no plan "prp" under rate_limit.plans; known: pro`, "accounts", "set", "newcomer", "--plan", "prp")
 	try(0, "newcomer", "accounts", "list")
 	try(1, "no such key", "keys", "rotate", "nothing")
 	try(1, "no such key", "keys", "revoke", "nothing")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // a legacy system's zone must be known in an image without zone files
 
@@ -48,7 +49,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(errOut, "inquiry-gateway: %v\n", err)
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(errOut, "inquiry-gateway: %s\n", line)
+	}
 	if errors.As(err, new(usageError)) {
 		return exitWrongUse
 	}
@@ -65,13 +68,18 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // the library would end the process by itself.
 func newCommand() *cli.Command {
 	root := &cli.Command{
-		Name:  "inquiry-gateway",
-		Usage: "a read-only gateway in front of an existing inquiry system",
+		Name:    "inquiry-gateway",
+		Usage:   "a read-only gateway in front of an existing inquiry system",
+		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(),
 			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
+			helpCommand(),
 		},
-		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		HideHelpCommand:                 true, // the library's own knows no --help
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; strict(c) },
+		ExitErrHandler:                  func(context.Context, *cli.Command, error) {},
 	}
 	strict(root)
 	return root
@@ -85,30 +93,4 @@ func show(c *cli.Command, value any, text func(out io.Writer) error) error {
 		return json.NewEncoder(out).Encode(value)
 	}
 	return text(out)
-}
-
-// strict has a command and all below it answer wrong use with a usageError, an
-// argument that it does not take included, and a group that is called without one
-// of its commands with its help.
-func strict(c *cli.Command) {
-	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
-	if len(c.Commands) > 0 {
-		c.Action = func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usagef("unknown command %q; see %s --help", c.Args().First(), c.FullName())
-			}
-			return cli.ShowSubcommandHelp(c)
-		}
-	}
-	if act := c.Action; len(c.Commands) == 0 && c.ArgsUsage == "" {
-		c.Action = func(ctx context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usagef("%s takes no argument %q; see %s --help", c.FullName(), c.Args().First(), c.FullName())
-			}
-			return act(ctx, c)
-		}
-	}
-	for _, sub := range c.Commands {
-		strict(sub)
-	}
 }

@@ -158,8 +158,18 @@ func (doc *document) checkSections(c Config) {
 		return
 	}
 	doc.invalid("upstream", c.Upstream.Validate())
+	doc.checkOwner("upstream.buyer.owner", c.Upstream.Buyer.Owner)
+	doc.checkOwner("upstream.seller.owner", c.Upstream.Seller.Owner)
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
 		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
+	}
+}
+
+// checkOwner warns where nothing in a reply is compared with the account: an
+// account that the legacy system confuses with another gets the other's list.
+func (doc *document) checkOwner(key string, owner []string) {
+	if len(owner) == 0 {
+		doc.warn(key, "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,7 +145,12 @@ func (d *decoder) unknown(pair *ast.MappingValueNode, fields []field, path strin
 	for i, f := range fields {
 		keys[i] = f.key
 	}
-	if near := nearest(keyOf(pair), keys); near != "" {
+	if name, _, joined := strings.Cut(keyOf(pair), ":"); joined && slices.Contains(keys, name) {
+		d.add(at, key, "unknown key; write a blank after the colon: %s: ...", name)
+		d.touched = append(d.touched, join(path, name))
+		return
+	}
+	if near := Nearest(keyOf(pair), keys); near != "" {
 		d.add(at, key, "unknown key; did you mean %q?", near)
 		// A complaint that the right key is missing would say the same again.
 		d.touched = append(d.touched, join(path, near))

@@ -74,8 +74,8 @@ func TestNearestKey(t *testing.T) {
 		"requesttimeout": "request_timeout", "request-timeout": "request_timeout", "RequestTimeout": "request_timeout",
 		"zzz": "", "": "", "a": "", "proxies": "", strings.Repeat("x", 10_000): "",
 	} {
-		if got := nearest(key, known); got != want {
-			t.Errorf("nearest(%.20q) = %q, want %q", key, got, want)
+		if got := Nearest(key, known); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", key, got, want)
 		}
 	}
 }

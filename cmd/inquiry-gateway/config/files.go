@@ -75,7 +75,7 @@ func (doc *document) resolveFiles(into any, mayMiss []string) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(doc.path), path)
 		}
-		ref.set(path, doc.readFile(ref.key, path, slices.Contains(mayMiss, ref.key)))
+		ref.set(path, doc.readFile(ref.key, path, slices.ContainsFunc(mayMiss, func(may string) bool { return ref.key == may || strings.HasPrefix(ref.key, may+".") })))
 	}
 }
 

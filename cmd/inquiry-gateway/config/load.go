@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// MayMiss lists keys ending in _file, such as auth.keys_file, whose files
-	// need not exist yet, for the commands that make them.
+	// MayMiss lists keys, such as auth.keys_file, and sections, such as canary,
+	// whose files need not exist yet, for the commands that make them.
 	MayMiss []string
 }
 

@@ -185,3 +185,11 @@ func TestWarnsOfUnknownProxies(t *testing.T) {
 		}
 	}
 }
+
+// Without an owner the gateway believes the legacy system whose list it is.
+func TestWarnsOfAMissingOwner(t *testing.T) {
+	loaded, problems := loadText(t, strings.Replace(example(t), "owner: customer.id", "# owner: customer.id", 1))
+	if problems != nil || len(loaded.Warnings) != 1 || !strings.Contains(loaded.Warnings[0].Error(), "upstream.buyer.owner: missing: the gateway cannot see") {
+		t.Errorf("got %v and the warnings %v", problems, loaded.Warnings)
+	}
+}

@@ -1,11 +1,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
@@ -89,24 +86,4 @@ func (r *report) onlyDocument(file *ast.File) ast.Node {
 		return nil
 	}
 	return body
-}
-
-func (r *report) syntaxError(err error, data []byte) {
-	yamlErr, ok := errors.AsType[yaml.Error](err)
-	if !ok || yamlErr.GetToken() == nil {
-		r.add(position{}, "", "is not YAML: %v", err)
-		return
-	}
-	at := placeOf(yamlErr.GetToken())
-	r.add(at, "", "is not YAML here: %s%s", yamlErr.GetMessage(), bracketHint(data, at.line))
-}
-
-// bracketHint explains the one mistake the parser's words do not: an unquoted
-// variable within { } or [ ] opens a mapping of its own.
-func bracketHint(data []byte, line int) string {
-	lines := strings.SplitN(string(data), "\n", line+1)
-	if line > len(lines) || line < 1 || !strings.Contains(lines[line-1], "${") {
-		return ""
-	}
-	return fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
 }

@@ -12,11 +12,21 @@ func TestParseRefuses(t *testing.T) {
 		name, yaml string
 		want       []string
 	}{
-		{"syntax", "name: [a\nttl: 1s\n", []string{"gateway.yaml:2:1: is not YAML here: ',' or ']' must be specified"}},
-		{"tab", "\tname: x\n", []string{"gateway.yaml:1:5: is not YAML here: tab character cannot use as a map key directly"}},
-		{"open quote", "name: \"x\n", []string{"gateway.yaml:1:7: is not YAML here: could not find end character of double-quoted text"}},
+		{"syntax", "name: [a\nttl: 1s\n", []string{"gateway.yaml:2:1: is not YAML here: ',' or ']' must be specified; a bracket above is not closed, or a comma is missing"}},
+		{"tab", "\tname: x\n", []string{"gateway.yaml:1:5: is not YAML here: a tab indents this line; YAML allows blanks only"}},
+		{"tab below a key", "inner:\n\tfields: x\n", []string{"gateway.yaml:2:1: is not YAML here: a tab indents this line; YAML allows blanks only"}},
+		{"open quote", "name: \"x\n", []string{`gateway.yaml:1:7: is not YAML here: the " that opens here is not closed; put a " at the end of the value`}},
+		{"open single quote", "name: 'x\n", []string{`gateway.yaml:1:7: is not YAML here: the ' that opens here is not closed; put a ' at the end of the value`}},
+		{"less indentation", "inner:\n  fields: x\n filter: y\n", []string{"gateway.yaml:3:2: is not YAML here: the line is not indented like those above it; keys of one section begin in one column"}},
+		{"more indentation", "inner:\n  fields: x\n    filter: y\n", []string{"gateway.yaml:2:11: is not YAML here: the line after this one is indented too far: it is read as a part of this value; begin it in the column of this key"}},
+		{"second colon", "name: a: b\n", []string{"gateway.yaml:1:7: is not YAML here: there is a second colon in this line; put quotes around the value"}},
+		{"text after a quote", "name: \"a\" b\n", []string{"gateway.yaml:1:11: is not YAML here: something follows the end of the value; put quotes around all of it"}},
+		{"no blank after a colon", "inner:\n  fields:x\n  filter: y\n", []string{"gateway.yaml:2:3: is not YAML here: no key can be read here; write key: value, with a blank after the colon"}},
+		{"no blank before a bracket", "inner:{filter: y}\n", []string{"gateway.yaml:1:1: inner:{filter: unknown key; write a blank after the colon: inner: ..."}},
+		{"no colon", "name: x\nfoo\n", []string{"gateway.yaml:2:1: is not YAML here: no key can be read here; write key: value, with a blank after the colon"}},
+		{"at sign", "name: @this\n", []string{"gateway.yaml:1:7: is not YAML here: '@' is a reserved character; put quotes around the value"}},
 		{"variable in braces", "inner: {fields: ${PORT}, filter: 1}\n", []string{
-			`gateway.yaml:1:18: is not YAML here: ',' or '}' must be specified; within { } or [ ] a variable must stand in quotes: "${NAME}"`}},
+			`gateway.yaml:1:18: is not YAML here: ',' or '}' must be specified; a bracket above is not closed, or a comma is missing; within { } or [ ] a variable must stand in quotes: "${NAME}"`}},
 		{"empty", "", []string{"gateway.yaml: is empty; it needs at least an upstream section"}},
 		{"comments only", "# listen: x\n", []string{"gateway.yaml: is empty; it needs at least an upstream section"}},
 		{"two documents", "name: a\n---\nname: b\n", []string{"gateway.yaml:3:5: a second YAML document begins here; keep one in the file"}},

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// nearest gives the known key that was probably meant, or "".
-func nearest(key string, known []string) string {
+// Nearest gives the known name that was probably meant, or "".
+func Nearest(key string, known []string) string {
 	key = strings.ToLower(key)
 	best, least := "", 1+len(key)/3
 	if least > 4 {

@@ -48,6 +48,9 @@ type Options struct {
 	// Slack is how much longer than declared an answer may take, on top of how
 	// long this machine held up the drill itself.
 	Slack time.Duration
+	// Progress is told after each environment and trial how many of all are done;
+	// it is called from several goroutines. May be nil.
+	Progress func(done, all int)
 }
 
 // run is one drill.
@@ -85,23 +88,29 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // all drills all cells and trials, and returns the rows in the order of the
 // matrix.
 func (r *run) all(ctx context.Context) ([]Row, []Trial) {
-	cells := r.terms.cells()
+	cells, trials := r.terms.cells(), trials()
 	rows := make([][]Row, len(cells))
+	var finished atomic.Int64
+	step := func() {
+		if done := finished.Add(1); r.Progress != nil {
+			r.Progress(int(done), len(cells)+len(trials))
+		}
+	}
 	for i, c := range cells {
 		if rows[i] = r.due(c); timed(rows[i]) { // alone, as times are judged
 			r.drill(ctx, c, rows[i])
+			step()
 		}
 	}
 	var group errgroup.Group
 	group.SetLimit(parallel)
 	for i, c := range cells {
 		if !timed(rows[i]) {
-			group.Go(func() error { r.drill(ctx, c, rows[i]); return nil })
+			group.Go(func() error { r.drill(ctx, c, rows[i]); step(); return nil })
 		}
 	}
-	trials := trials()
 	for i := range trials {
-		group.Go(func() error { r.try(ctx, &trials[i]); return nil })
+		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
 	}
 	_ = group.Wait() // no function returns an error
 	return slices.Concat(rows...), trials

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+)
+
+// strict has a command and all below it answer wrong use with a usageError, an
+// argument that it does not take included, and a group that is called without one
+// of its commands with its help.
+func strict(c *cli.Command) {
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+		return usageError{fmt.Errorf("%w%s", err, nearestFlag(c, err))}
+	}
+	if len(c.Commands) > 0 {
+		c.Action = func(_ context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return unknownCommand(c, c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		}
+	}
+	if act := c.Action; len(c.Commands) == 0 && c.ArgsUsage == "" {
+		c.Action = func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usagef("%s takes no argument %q; see %s --help", c.FullName(), c.Args().First(), c.FullName())
+			}
+			return act(ctx, c)
+		}
+	}
+	for _, sub := range c.Commands {
+		strict(sub)
+	}
+}
+
+// unknownCommand names the command of the group c that was probably meant.
+func unknownCommand(c *cli.Command, name string) error {
+	var known []string
+	for _, sub := range c.VisibleCommands() {
+		known = append(known, sub.Names()...)
+	}
+	if near := config.Nearest(name, known); near != "" {
+		return usagef("unknown command %q; did you mean %s %s?", name, c.FullName(), near)
+	}
+	return usagef("unknown command %q; see %s --help", name, c.FullName())
+}
+
+// nearestFlag says which flag was probably meant where err is about one that c
+// does not have; else nothing. The library tells it in words only.
+func nearestFlag(c *cli.Command, err error) string {
+	_, name, found := strings.Cut(err.Error(), "flag provided but not defined: ")
+	if !found {
+		return ""
+	}
+	var known []string
+	for at := c; at != nil; at = parent(at) {
+		for _, flag := range at.Flags {
+			known = append(known, flag.Names()...)
+		}
+	}
+	if near := config.Nearest(strings.TrimLeft(name, "-"), known); near != "" {
+		return fmt.Sprintf("; did you mean --%s?", near)
+	}
+	return fmt.Sprintf("; see %s --help", c.FullName())
+}
+
+// parent is the group that c is in; nil for the program itself.
+func parent(c *cli.Command) *cli.Command {
+	if lineage := c.Lineage(); len(lineage) > 1 {
+		return lineage[1]
+	}
+	return nil
+}
+
+// helpCommand shows the help of the program, or of the command that is named.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "help",
+		Aliases:   []string{"h"},
+		Usage:     "show the help of a command, as in help keys new",
+		ArgsUsage: "[COMMAND...]",
+		Action: func(_ context.Context, c *cli.Command) error {
+			at := c.Root()
+			for _, name := range c.Args().Slice() {
+				i := slices.IndexFunc(at.Commands, func(sub *cli.Command) bool { return sub.HasName(name) })
+				if i < 0 {
+					return unknownCommand(at, name)
+				}
+				at = at.Commands[i]
+			}
+			switch {
+			case at == c.Root():
+				return cli.ShowRootCommandHelp(at)
+			case len(at.Commands) > 0:
+				return cli.ShowSubcommandHelp(at)
+			}
+			cli.HelpPrinter(c.Root().Writer, cli.CommandHelpTemplate, at)
+			return nil
+		},
+	}
+}
