@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
+	// Transport takes the requests in the place of the network, for saved replies;
+	// nil: the network.
+	Transport http.RoundTripper
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
 	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
@@ -127,6 +131,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 // connect makes connections and credentials.
 func (c *Client) connect(opts Options) (err error) {
 	c.http = newHTTP(c.cfg, opts)
+	if opts.Transport != nil {
+		c.http.SetTransport(opts.Transport)
+	}
 	c.creds, err = newCredentials(c.cfg.Auth, c.cfg.Timeout, c.http.GetClient().Transport, opts)
 	return err
 }

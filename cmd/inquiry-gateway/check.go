@@ -12,6 +12,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
 	"inquiry-gateway/deploy"
 )
 
@@ -25,6 +26,7 @@ func checkCommand() *cli.Command {
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`"},
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
+			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
 			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
@@ -47,10 +49,7 @@ func check(ctx context.Context, c *cli.Command) error {
 		_, err := out.Write(deploy.ConfigSchema)
 		return err
 	}
-	loaded, err := config.Load(file, config.Options{})
-	if err == nil {
-		err = app.Check(loaded.Config)
-	}
+	loaded, err := loadChecked(file, c.String("tests") != "")
 	if c.Bool("json") {
 		return errors.Join(show(c, findingsOf(file, loaded.Warnings, err), nil), err)
 	}
@@ -66,14 +65,30 @@ func check(ctx context.Context, c *cli.Command) error {
 	if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
 		return err
 	}
-	var live, against error // one is tried whatever the other finds
+	var tests, live, against error // one is tried whatever the others find
+	if name := c.String("tests"); name != "" {
+		tests = checkTests(ctx, loaded.Config, name, out)
+	}
 	if c.Bool("live") {
 		live = checkLive(ctx, loaded.Config, c.String("buyer"), c.String("seller"), out)
 	}
 	if url := c.String("against"); url != "" {
 		against = checkAgainst(ctx, loaded.Config, url, c.String("token-file"), out)
 	}
-	return errors.Join(live, against)
+	return errors.Join(tests, live, against)
+}
+
+// loadChecked reads the file, and tries all that serve would build. Where the tests
+// of a mapping run there need not be keys.
+func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
+	if onlyMapping {
+		return config.Load(file, mappingOnly())
+	}
+	loaded, err := config.Load(file, config.Options{})
+	if err == nil {
+		err = app.Check(loaded.Config)
+	}
+	return loaded, err
 }
 
 // checkUse refuses flags that cannot be meant, before anything is done.
@@ -82,8 +97,8 @@ func checkUse(c *cli.Command) error {
 	switch {
 	case c.String("config") == "" && !c.Bool("schema"):
 		return usagef("give the configuration: -c FILE")
-	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != ""):
-		return usagef("--json is about the file alone; leave out --print, --live and --against")
+	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != "" || c.String("tests") != ""):
+		return usagef("--json is about the file alone; leave out --print, --tests, --live and --against")
 	case c.Bool("live") && !accounts:
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
 	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):
@@ -92,6 +107,15 @@ func checkUse(c *cli.Command) error {
 		return usagef("--token-file is sent with --against only")
 	}
 	return nil
+}
+
+// checkTests runs the tests of the mapping. It asks nobody.
+func checkTests(ctx context.Context, cfg config.Config, file string, out io.Writer) error {
+	results, err := mappingtest.Run(ctx, cfg.Upstream, file)
+	if err != nil {
+		return err
+	}
+	return mappingtest.Write(out, results)
 }
 
 // checkAgainst compares what the file says with what runs. Values that are

@@ -21,11 +21,12 @@ const module = "inquiry-gateway/"
 // stands on one level does not know its neighbours.
 func mayImport() map[string][]string {
 	return map[string][]string{
-		"cmd/inquiry-gateway":        {"cmd/...", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/...", "deploy"},
-		"cmd/inquiry-gateway/app":    {"cmd/inquiry-gateway/config", "cmd/inquiry-gateway/watch", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"cmd/inquiry-gateway/config": {"gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"cmd/inquiry-gateway/drill":  {"cmd/inquiry-gateway/config", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"cmd/inquiry-gateway/watch":  {},
+		"cmd/inquiry-gateway":             {"cmd/...", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/...", "deploy"},
+		"cmd/inquiry-gateway/app":         {"cmd/inquiry-gateway/config", "cmd/inquiry-gateway/watch", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
+		"cmd/inquiry-gateway/config":      {"gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
+		"cmd/inquiry-gateway/drill":       {"cmd/inquiry-gateway/config", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
+		"cmd/inquiry-gateway/mappingtest": {"cmd/inquiry-gateway/config", "gateway/v1", "upstream", "upstream/replay"},
+		"cmd/inquiry-gateway/watch":       {},
 
 		"gateway":             {"gateway/v1", "gateway/httpwire", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"gateway/browsertest": {"internal/testkit"},
@@ -60,6 +61,7 @@ func mayImport() map[string][]string {
 		"upstream/mapping": {
 			"upstream/address", "upstream/arena", "upstream/jsonwalk", "upstream/leakguard", "upstream/timeparse", "internal/...",
 		},
+		"upstream/replay":    {},
 		"upstream/timeparse": {},
 
 		"internal/invalid":           {},

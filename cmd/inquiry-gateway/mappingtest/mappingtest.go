@@ -1,0 +1,195 @@
+// Package mappingtest runs the tests that somebody wrote for a mapping: saved
+// replies, and the records or the error that they must become.
+package mappingtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/replay"
+)
+
+// Test is one list that is asked for, what the legacy system answers, and what the
+// gateway must make of it.
+type Test struct {
+	Name        string  `yaml:"name"`
+	Kind        string  `yaml:"kind" enum:"buyer,seller"`
+	Account     string  `yaml:"account"`
+	Status      string  `yaml:"status"`       // the filter; empty: none
+	InquiryType string  `yaml:"inquiry_type"` // the filter; empty: none
+	Replies     []Reply `yaml:"replies"`
+	Expect      Expect  `yaml:"expect"`
+}
+
+// Reply is a saved reply of the legacy system.
+type Reply struct {
+	To      string            `yaml:"to"`      // path and parameters of its request, such as /tickets?page=2; empty: any
+	Has     string            `yaml:"has"`     // a part of the request's body
+	File    string            `yaml:"file"`    // the reply's body, from the folder of the tests
+	Body    any               `yaml:"body"`    // or here: a text as it stands, all else as JSON
+	Status  int               `yaml:"status"`  // 200 if left out
+	Headers map[string]string `yaml:"headers"` // besides Content-Type, which follows from the body
+}
+
+// Expect is what must come out. What is left out is not compared.
+type Expect struct {
+	Records *[]map[string]any `yaml:"records"` // the public records, each with the fields that count
+	Error   string            `yaml:"error"`   // a part of the error's text
+	Asked   *[]string         `yaml:"asked"`   // parts of requests, unescaped; an empty list: none is made
+}
+
+// Result is how one test ended.
+type Result struct {
+	Name        string
+	Records     int      // that came out
+	Differences []string // one line each; none: passed
+}
+
+// Run runs the tests in file with the mapping of cfg. The error is about the file.
+func Run(ctx context.Context, cfg upstream.Config, file string) ([]Result, error) {
+	var tests []Test
+	if err := config.Read(file, &tests); err != nil {
+		return nil, err
+	}
+	// Nothing is sent, so that no secret is needed.
+	cfg.Auth, cfg.TLS = upstream.AuthConfig{}, upstream.DefaultConfig().TLS
+	results := make([]Result, 0, len(tests))
+	for i, test := range tests {
+		if test.Name == "" {
+			test.Name = fmt.Sprintf("test %d", i+1)
+		}
+		result, err := test.run(ctx, cfg, filepath.Dir(file))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", file, test.Name, err)
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Result, error) {
+	if t.Expect.Records == nil && t.Expect.Error == "" && t.Expect.Asked == nil {
+		return Result{}, fmt.Errorf("expects nothing; write expect with records, error or asked")
+	}
+	server, err := t.server(folder)
+	if err != nil {
+		return Result{}, err
+	}
+	client, err := upstream.New(cfg, upstream.Options{Transport: server})
+	if err != nil {
+		return Result{}, err
+	}
+	defer client.Close()
+	list, err := client.Fetch(ctx, upstream.Request{Kind: t.Kind, Account: t.Account, Status: t.Status, InquiryType: t.InquiryType})
+	r := Result{Name: t.Name, Records: len(list.Inquiries)}
+	r.Differences = append(t.judge(list, err), t.Expect.judgeAsked(server.Asked())...)
+	return r, nil
+}
+
+func (t Test) server(folder string) (*replay.Server, error) {
+	replies := make([]replay.Reply, 0, len(t.Replies))
+	for _, r := range t.Replies {
+		body, err := r.body(folder)
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, replay.Reply{To: r.To, Has: r.Has, Status: r.Status, Headers: r.Headers, Body: body})
+	}
+	return replay.New(replies)
+}
+
+func (r Reply) body(folder string) ([]byte, error) {
+	text, plain := r.Body.(string)
+	switch {
+	case (r.File == "") == (r.Body == nil):
+		return nil, fmt.Errorf("a reply wants either file or body")
+	case r.File != "" && filepath.IsAbs(r.File):
+		return os.ReadFile(r.File)
+	case r.File != "":
+		return os.ReadFile(filepath.Join(folder, r.File))
+	case plain:
+		return []byte(text), nil
+	}
+	return json.Marshal(r.Body)
+}
+
+// judge compares a list, or the error in its place.
+func (t Test) judge(list upstream.List, err error) []string {
+	switch {
+	case err != nil && t.Expect.Error != "":
+		if strings.Contains(err.Error(), t.Expect.Error) {
+			return nil
+		}
+		return []string{fmt.Sprintf("error: want a text with %q, got %q", t.Expect.Error, err)}
+	case err != nil && t.Expect.Records != nil:
+		return []string{fmt.Sprintf("records: got none, but the error %q", err)}
+	case err != nil:
+		return nil
+	case t.Expect.Error != "":
+		return []string{fmt.Sprintf("error: want a text with %q, got %d records", t.Expect.Error, len(list.Inquiries))}
+	case t.Expect.Records == nil:
+		return nil
+	}
+	var got struct{ Data []any }
+	if err := json.Unmarshal(render(t.Kind, list.Inquiries), &got); err != nil {
+		return []string{err.Error()}
+	}
+	want := make([]any, len(*t.Expect.Records))
+	for i, record := range *t.Expect.Records {
+		want[i] = record
+	}
+	return differences("records", want, got.Data)
+}
+
+// render gives the public list, as a caller would get it.
+func render(kind string, list []upstream.Inquiry) []byte {
+	if kind == "seller" {
+		return v1.AppendSeller(nil, list)
+	}
+	return v1.AppendBuyer(nil, list)
+}
+
+func (e Expect) judgeAsked(asked []string) (found []string) {
+	if e.Asked == nil {
+		return nil
+	}
+	if len(*e.Asked) == 0 && len(asked) > 0 {
+		found = append(found, fmt.Sprintf("asked: want no request, got %q", asked))
+	}
+	for _, part := range *e.Asked {
+		if !strings.Contains(strings.Join(asked, "\n"), part) {
+			found = append(found, fmt.Sprintf("asked: want %q, got %q", part, asked))
+		}
+	}
+	return found
+}
+
+// Write prints the results for a person, and gives the error of the command: how
+// many tests failed.
+func Write(out io.Writer, results []Result) error {
+	failed := 0
+	for _, r := range results {
+		if len(r.Differences) == 0 {
+			fmt.Fprintf(out, "ok    %s (%d records)\n", r.Name, r.Records)
+			continue
+		}
+		failed++
+		fmt.Fprintf(out, "FAIL  %s\n", r.Name)
+		for _, line := range r.Differences {
+			fmt.Fprintf(out, "        %s\n", line)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d tests failed", failed, len(results))
+	}
+	_, err := fmt.Fprintf(out, "%d tests passed\n", len(results))
+	return err
+}

@@ -1,0 +1,149 @@
+package mappingtest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream"
+)
+
+const examples = "../../../deploy/examples"
+
+// upstreamOf is the upstream section of a configuration.
+func upstreamOf(t *testing.T, file string) upstream.Config {
+	t.Helper()
+	loaded, err := config.Load(file, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Config.Upstream
+}
+
+// Every shipped example has tests, and passes them. What the guide tells a new user
+// to do with a saved reply works on each.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name == "keys.yaml" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			cfg := upstreamOf(t, file)
+			results, err := Run(t.Context(), cfg, filepath.Join(examples, "tests", name))
+			if err != nil || len(results) < 4 {
+				t.Fatalf("%d tests, %v", len(results), err)
+			}
+			for _, r := range results {
+				if len(r.Differences) > 0 {
+					t.Errorf("%s: %s", r.Name, strings.Join(r.Differences, "\n"))
+				}
+			}
+			probeSamples(t, cfg, strings.TrimSuffix(name, ".yaml"))
+		})
+	}
+}
+
+func probeSamples(t *testing.T, cfg upstream.Config, name string) {
+	client, err := upstream.New(cfg, upstream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	samples, err := filepath.Glob(filepath.Join(examples, "tests", name+"*.json"))
+	if err != nil || len(samples) == 0 {
+		t.Fatalf("%q, %v", samples, err)
+	}
+	for _, file := range samples {
+		if strings.Contains(file, "comments") {
+			continue // the reply to a second call
+		}
+		sample, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"buyer", "seller"} {
+			p, err := client.Probe(t.Context(), upstream.Request{Kind: kind, Account: "4711"}, upstream.ProbeOptions{Sample: sample})
+			if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
+				t.Errorf("%s %s: %+v %v", file, kind, p, err)
+			}
+		}
+	}
+}
+
+// runText runs the tests in text with the mapping of the simplest example.
+func runText(t *testing.T, text string) ([]Result, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tests.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Run(t.Context(), upstreamOf(t, filepath.Join(examples, "bare-array.yaml")), file)
+}
+
+const oneRecord = `  kind: seller
+  account: a
+  replies: [{body: [{vendor: a, subject: s, open: true, customer_name: c, created: "/Date(0)/"}]}]
+`
+
+func TestDifferences(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"all good", "- name: x\n" + oneRecord + "  expect: {records: [{title: s, created_at: 1970-01-01T00:00:00.000Z}]}\n", nil},
+		{"one field", "- name: x\n" + oneRecord + "  expect: {records: [{title: other, status: pending, inquiry_type: null}]}\n",
+			[]string{`records[0].inquiry_type: want null, got "general"`, `records[0].title: want "other", got "s"`}},
+		{"no such field", "- name: x\n" + oneRecord + "  expect: {records: [{content: c}]}\n",
+			[]string{`records[0].content: is no field of the public record; it has ["company_name" "created_at" "inquiry_type" "status" "title"]`}},
+		{"too few", "- name: x\n" + oneRecord + "  expect: {records: [{}, {title: y}]}\n", []string{`records[1]: want {"title":"y"}, got no more`}},
+		{"too many", "- name: x\n" + oneRecord + "  expect: {records: []}\n", []string{
+			`records[0]: want no more, got {"company_name":"c","created_at":"1970-01-01T00:00:00.000Z","inquiry_type":"general","status":"pending","title":"s"}`}},
+		{"no error", "- name: x\n" + oneRecord + "  expect: {error: owner}\n", []string{`error: want a text with "owner", got 1 records`}},
+		{"another error", "- name: x\n  kind: buyer\n  account: a\n  replies: [{status: 500, body: x}]\n  expect: {error: owner}\n",
+			[]string{`error: want a text with "owner", got "legacy system: upstream (status_5xx): status 500"`}},
+		{"an error instead", "- name: x\n  kind: buyer\n  account: a\n  expect: {records: []}\n",
+			[]string{`records: got none, but the error "legacy system: upstream (read): no saved reply is for GET /tickets.json?customer=a"`}},
+		{"not asked", "- name: x\n" + oneRecord + "  expect: {asked: [page=2, vendor=a]}\n", []string{`asked: want "page=2", got ["GET /tickets.json?vendor=a"]`}},
+		{"asked all the same", "- name: x\n" + oneRecord + "  expect: {asked: []}\n", []string{`asked: want no request, got ["GET /tickets.json?vendor=a"]`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			results, err := runText(t, tt.text)
+			if err != nil || len(results) != 1 || !slices.Equal(results[0].Differences, tt.want) {
+				t.Errorf("got %v\n%+v, want\n%q", err, results, tt.want)
+			}
+		})
+	}
+}
+
+func TestFaultyTests(t *testing.T) {
+	for text, want := range map[string]string{
+		"- {nam: x}\n":                  `tests.yaml:1:4: [0].nam: unknown key; did you mean "name"?`,
+		"- {kind: admin}\n":             `tests.yaml:1:10: [0].kind: wants buyer or seller, got "admin"`,
+		"- {kind: buyer, account: a}\n": `tests.yaml: test 1: expects nothing`,
+		"- {kind: buyer, replies: [{}], expect: {records: []}}\n":                                 `a reply wants either file or body`,
+		"- {kind: buyer, replies: [{file: none.json}], expect: {records: []}}\n":                  `none.json: no such file`,
+		"- {kind: buyer, replies: [{to: \"http://a/\", body: x}], expect: {records: []}}\n":       `reply 1 is for "http://a/"; write a path`,
+		"- {kind: buyer, replies: [{to: \"%zz\", body: x, status: ok}], expect: {records: []}}\n": `replies[0].status: wants a whole number`,
+		"name: x\n": "wants a list",
+	} {
+		if _, err := runText(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestWrite(t *testing.T) {
+	var b strings.Builder
+	err := Write(&b, []Result{{Name: "good", Records: 2}, {Name: "bad", Differences: []string{"a: b"}}})
+	if want := "ok    good (2 records)\nFAIL  bad\n        a: b\n"; b.String() != want || err == nil || err.Error() != "1 of 2 tests failed" {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
