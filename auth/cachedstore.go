@@ -174,6 +174,16 @@ func (s *CachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
+// Recall implements Recaller. A key that is due to be looked up again is Find's.
+func (s *CachedStore) Recall(d Digest) (*Grant, bool) {
+	now := s.now()
+	e, ok := s.good.GetIfPresent(d)
+	if !ok || !e.good(now) || now.Sub(e.asked) >= time.Duration(e.due.Load()) {
+		return nil, false
+	}
+	return e.grant, true
+}
+
 func (s *CachedStore) isBad(d Digest, now time.Time) bool {
 	until, found := s.bad.GetIfPresent(d)
 	return found && now.Before(until)

@@ -18,6 +18,13 @@ type Store interface {
 	Find(ctx context.Context, c Credential) (*Grant, error)
 }
 
+// Recaller is a Store that can give what it has at hand. Recall neither waits nor
+// counts, and starts nothing; false says nothing about the key. All of this
+// program's stores are.
+type Recaller interface {
+	Recall(d Digest) (*Grant, bool)
+}
+
 // Credential is what a caller presented. Stores that hold key records look the
 // digest up; only a store that has to pass the key on, such as token
 // introspection, reads the key.

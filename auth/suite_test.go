@@ -304,6 +304,60 @@ func TestStoresRevoke(t *testing.T) {
 	})
 }
 
+// What is recalled is what Authenticate would give, of good keys that the process
+// knows, and nothing is asked, counted or logged.
+func TestStoresRecall(t *testing.T) {
+	everyStore(t, func(t *testing.T, s *testStore) {
+		k := record("known")
+		k.ExpiresAt = testNow.Add(time.Hour)
+		s.put("known", k, paying)
+		reg := prometheus.NewRegistry()
+		a, err := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now, Registerer: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, header := s.asked, []string{"Bearer known"}
+		before := asked(t)
+		if _, ok := a.Recall(header); ok == s.remote() {
+			t.Errorf("recalled %t before anybody asked", ok)
+		}
+		want, err := a.Authenticate(t.Context(), header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, ok := a.Recall(header)
+		if !ok || g.Principal != want {
+			t.Errorf("recalled %t %+v", ok, g)
+		}
+		for _, other := range [][]string{nil, {""}, {"Bearer nobody"}, {"Basic known"}, {"Bearer known", "Bearer known"}} {
+			if _, ok := a.Recall(other); ok {
+				t.Errorf("recalled %q", other)
+			}
+		}
+		counted := func() float64 {
+			values, err := testkit.Values(reg, "inquiry_gateway_auth_requests_total")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return values["ok"]
+		}
+		if s.remote() && asked(t) != before+1 {
+			t.Errorf("the store was asked %v times", asked(t)-before)
+		}
+		if n := counted(); n != 1 {
+			t.Errorf("counted %v", n)
+		}
+		if a.Accept(t.Context(), g) != want || counted() != 2 {
+			t.Errorf("counted %v after the use", counted())
+		}
+		s.revoke("known")
+		s.clock.Add(10 * time.Second) // introspection is told of nothing and has to ask again
+		if _, ok := a.Recall(header); ok {
+			t.Error("a revoked key is recalled")
+		}
+	})
+}
+
 func TestStoresExpire(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
 		k := record("known")

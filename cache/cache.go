@@ -100,4 +100,6 @@ type Result struct {
 	Age     time.Duration // since the legacy answered, never negative
 	TTL     time.Duration // remaining freshness by today's policy, jitter included; negative when stale
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit
+
+	lookedAt time.Time // of Lookup
 }

@@ -97,7 +97,8 @@ func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustGet(t, l, aKey)
-	l.Lookup(aKey)
+	r, _ := l.Lookup(aKey)
+	l.Served(aKey, r)
 	g.failWith(errLegacy)
 	if _, err := l.Get(t.Context(), Key{Kind: KindSeller, Account: "acme"}); err != errLegacy {
 		t.Errorf("error %v", err)

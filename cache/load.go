@@ -43,8 +43,8 @@ type found struct {
 }
 
 // Lookup is the hot path: a list of the in-process tier that is fresh, or that is
-// stale while no refresh may begin. It allocates nothing, never waits, and leaves
-// everything else to Get.
+// stale while no refresh may begin. It allocates nothing, never waits, counts
+// no look-up, and leaves everything else to Get. Who serves the list calls Served.
 func (l *Lists) Lookup(k Key) (Result, bool) {
 	var q query
 	if !l.start(&q, k) {
@@ -62,10 +62,15 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 			return Result{}, false
 		}
 	}
-	r := Result{Entry: have.entry, Outcome: outcome, Tier: TierLocal, Age: have.age, TTL: have.ttl}
-	l.metrics.served(q.kind, r)
-	l.opts.Lab.Looked(ttllab.List(k), have.entry.labHash, now)
-	return r, true
+	return Result{Entry: have.entry, Outcome: outcome, Tier: TierLocal, Age: have.age, TTL: have.ttl, lookedAt: now}, true
+}
+
+// Served counts what Lookup found of a key.
+func (l *Lists) Served(k Key, r Result) {
+	if i, ok := indexOf(k.Kind); ok {
+		l.metrics.served(i, r)
+		l.opts.Lab.Looked(ttllab.List(k), r.Entry.labHash, r.lookedAt)
+	}
 }
 
 // staleAtOnce tells how a stale list is served without a look at another list and

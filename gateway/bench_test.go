@@ -42,6 +42,7 @@ func benchHits(b *testing.B, opts Options) {
 type warm struct{ found cache.Result }
 
 func (w warm) Lookup(cache.Key) (cache.Result, bool)           { return w.found, true }
+func (w warm) Served(cache.Key, cache.Result)                  {}
 func (w warm) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
 	return w.found, nil

@@ -118,6 +118,9 @@ func (anyKey) AuthenticateFrom(_ context.Context, authorization []string, _ auth
 	return buyer()
 }
 
+func (anyKey) Recall([]string) (*auth.Grant, bool)                { return nil, false }
+func (anyKey) Accept(context.Context, *auth.Grant) auth.Principal { panic("nothing was recalled") }
+
 // serveStrangers answers whoever has a key.
 func serveStrangers(t *testing.T, secure bool) string {
 	g := New(Options{Auth: anyKey{}, Lists: sized(func() []byte { return []byte("[]") })})

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -21,8 +20,10 @@ import (
 type exchange struct {
 	id      requestID
 	gateway *Gateway
-	request *http.Request
-	conn    *httpwire.Conn // nil: none of a httpwire.Listener's
+	ctx     context.Context
+	request httpwire.Request
+	conn    *httpwire.Conn  // nil: none of a httpwire.Listener's
+	writer  httpwire.Writer // of the answer
 	begin   time.Time
 
 	// Filled on the way, written once at the end.
@@ -71,11 +72,9 @@ func (id *requestID) String() string { return string(id.bytes()) }
 // logs and these name the same request. An id goes into logs and headers, so it is
 // bounded and of a harmless alphabet. One that a stranger sends is ignored.
 func (x *exchange) assignID() {
-	if p := x.gateway.proxies; len(p) > 0 && p.trust(x.conn.Peer(x.request)) {
-		if id := x.request.Header.Get("X-Request-Id"); validFilterValue(id) {
-			x.id.set(id)
-			return
-		}
+	if ids := x.request.RequestID; len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer) && validFilterValue(ids[0]) {
+		x.id.set(ids[0])
+		return
 	}
 	x.id.draw()
 }
@@ -108,7 +107,7 @@ func (x *exchange) LogRefusal(reason string) bool {
 }
 
 func (x *exchange) clientAddress() netip.Addr {
-	return x.gateway.proxies.client(x.request, x.conn.Peer(x.request))
+	return x.gateway.proxies.client(x.request.ForwardedFor, x.request.Peer)
 }
 
 // proxies are the networks whose X-Forwarded-For, X-Request-Id and traceparent are
@@ -126,14 +125,14 @@ func (p proxies) trust(addr netip.Addr) bool {
 	return false
 }
 
-// client is the nearest address on the way to the peer that is not a trusted
+// client is the nearest address on the way to the peer, addr, that is not a trusted
 // proxy. What a stranger wrote into X-Forwarded-For stands left of it and is not
 // read.
-func (p proxies) client(r *http.Request, addr netip.Addr) netip.Addr {
+func (p proxies) client(forwardedFor []string, addr netip.Addr) netip.Addr {
 	if len(p) == 0 || !p.trust(addr) {
 		return addr
 	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
 	for i := len(hops) - 1; i >= 0 && p.trust(addr); i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {

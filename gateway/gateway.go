@@ -25,16 +25,21 @@ import (
 
 // Authenticator turns the Authorization header's values, as received, into a
 // Principal. Its errors are the sentinels of package auth; who keeps guessing
-// from one address may be held back.
+// from one address may be held back. Recall gives the grant of a good key that the
+// process knows. It counts, logs and asks nothing; Accept does what is left to do.
 type Authenticator interface {
 	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (auth.Principal, error)
+	Recall(authorization []string) (*auth.Grant, bool)
+	Accept(ctx context.Context, g *auth.Grant) auth.Principal
 }
 
 // Lists answers with the list that a key names. Lookup is the hot path: it
-// gives only what the process has and needs no refresh, and costs no context; Get
-// does all the rest. Coded gives an entry in a content coding, nil where there is none.
+// gives only what the process has and needs no refresh, and costs no context; who
+// serves that calls Served. Get does all the rest. Coded gives an entry in a content
+// coding, nil where there is none.
 type Lists interface {
 	Lookup(k cache.Key) (cache.Result, bool)
+	Served(k cache.Key, r cache.Result)
 	Get(ctx context.Context, k cache.Key) (cache.Result, error)
 	Coded(e *cache.Entry, c cache.Coding) *cache.Variant
 }

@@ -33,9 +33,13 @@ func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (auth
 	return f()
 }
 
+func (authFunc) Recall([]string) (*auth.Grant, bool)                { return nil, false }
+func (authFunc) Accept(context.Context, *auth.Grant) auth.Principal { panic("nothing was recalled") }
+
 type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
 
 func (listsFunc) Lookup(cache.Key) (cache.Result, bool)           { return cache.Result{}, false }
+func (listsFunc) Served(cache.Key, cache.Result)                  {}
 func (listsFunc) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 func (f listsFunc) Get(ctx context.Context, k cache.Key) (cache.Result, error) {
 	return f(ctx, k)

@@ -29,17 +29,17 @@ func refuse(err error) handler { return func(*exchange) error { return err } }
 func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.start(c.Request)
+		x := g.start(c)
 		defer g.metrics.inFlight.Dec()
 		switch err := g.run(h, x); {
 		case err == nil:
-			x.writeList(c.Writer)
-		case callerLeft(x.request):
+			x.writeList()
+		case callerLeft(x.ctx):
 			x.Status, x.cause = statusClientClosedRequest, err
 			g.end(x, series)
 			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
 		default:
-			x.writeError(c.Writer, err)
+			x.writeError(err)
 		}
 		g.end(x, series)
 	}
@@ -49,7 +49,7 @@ func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
 func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.start(c.Request)
+		x := g.start(c)
 		defer g.metrics.inFlight.Dec()
 		x.Into(c.Writer.Header())
 		if g.draining.Load() {
@@ -64,17 +64,24 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 // callerLeft says whether nobody waits for the answer any more. What failed then
 // failed for that reason, and the legacy is not at fault. A caller that has only
 // closed its half of the connection looks the same to net/http.
-func callerLeft(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
+func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// start assigns the request its id and adds the field that all answers have.
-func (g *Gateway) start(r *http.Request) *exchange {
+// start begins the exchange of a request that net/http has read.
+func (g *Gateway) start(c *gin.Context) *exchange {
 	g.metrics.inFlight.Inc()
-	x := g.exchanges.Get().(*exchange)
-	x.gateway, x.request, x.conn, x.begin = g, r, httpwire.FromContext(r.Context()), time.Now()
+	x, r := g.exchanges.Get().(*exchange), c.Request
+	x.gateway, x.ctx, x.writer, x.begin = g, r.Context(), c.Writer, time.Now()
+	x.conn = httpwire.FromContext(x.ctx)
+	x.request.Read(r, x.conn, len(g.proxies) > 0)
+	x.identify()
+	return x
+}
+
+// identify assigns the request its id and adds the field that all answers have.
+func (x *exchange) identify() {
 	x.assignID()
 	x.SetText("X-Request-Id", x.id.bytes())
-	x.Add("X-Content-Type-Options", g.headers.nosniff)
-	return x
+	x.Add("X-Content-Type-Options", x.gateway.headers.nosniff)
 }
 
 // end counts the exchange, describes it in its span, and writes its record. x must
@@ -115,7 +122,7 @@ func (g *Gateway) list(kind string) handler {
 		if err != nil {
 			return err
 		}
-		f, err := parseFilter(x.request.URL.RawQuery, g.ignoreUnknown)
+		f, err := parseFilter(x.request.Query, g.ignoreUnknown)
 		if err != nil {
 			return err
 		}
@@ -134,7 +141,7 @@ func (g *Gateway) list(kind string) handler {
 // often) before anything else of the request is read. So no cached list and no 304
 // can answer a caller who is not allowed.
 func (g *Gateway) authorize(x *exchange, kind string) (auth.Principal, error) {
-	p, err := g.auth.AuthenticateFrom(x.request.Context(), x.request.Header["Authorization"], x)
+	p, err := g.auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
 	x.authTime = time.Since(x.begin)
 	if err != nil {
 		return p, err
@@ -153,10 +160,11 @@ func (g *Gateway) authorize(x *exchange, kind string) (auth.Principal, error) {
 func (g *Gateway) find(x *exchange, k cache.Key) (cache.Result, error) {
 	if !g.recording(x) {
 		if found, ok := g.lists.Lookup(k); ok {
+			g.lists.Served(k, found)
 			return found, nil
 		}
 	}
-	ctx, cancel := context.WithDeadline(withRequestID(x.request.Context(), x.id.String()), x.Deadline())
+	ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
 	defer cancel()
 	return g.lists.Get(ctx, k)
 }
@@ -180,7 +188,7 @@ func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
 	if g.rate == nil {
 		return nil
 	}
-	ctx := x.request.Context()
+	ctx := x.ctx
 	if x.authTime > waited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, x.Deadline())
@@ -195,7 +203,7 @@ func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
 
 // writeList sends the list or, if the caller has it already, a 304 with the
 // headers that the 200 would have had (RFC 9110, section 15.4.5).
-func (x *exchange) writeList(w httpwire.Writer) {
+func (x *exchange) writeList() {
 	h, entry := x.gateway.headers, x.list.Entry
 	x.common()
 	x.Add("Cache-Control", h.cacheControl)
@@ -203,18 +211,18 @@ func (x *exchange) writeList(w httpwire.Writer) {
 	x.Add("Etag", entry.ETag)
 	x.Add("Age", h.ageOf(x.list.Age))
 	x.Add("Cache-Status", h.cacheStatus(&x.list))
-	if tags := x.request.Header["If-None-Match"]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+	if tags := x.request.IfNoneMatch; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
 		x.Status = http.StatusNotModified
-		x.send(w)
+		x.send()
 		return
 	}
-	variant, coding := x.gateway.chooseVariant(entry, x.request.Header["Accept-Encoding"])
+	variant, coding := x.gateway.chooseVariant(entry, x.request.AcceptEncoding)
 	if coding != nil {
 		x.Add("Content-Encoding", coding)
 	}
 	x.Add("Content-Type", h.jsonType)
 	x.Status, x.Length, x.Body = http.StatusOK, variant.Length, variant.Body
-	x.send(w)
+	x.send()
 }
 
 // common adds the fields that lists and errors share.
@@ -234,9 +242,9 @@ func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.
 
 // send writes the answer. HEAD gets the header that GET would have; net/http
 // leaves out its body. A caller that is gone is noted: nobody is left to tell.
-func (x *exchange) send(w httpwire.Writer) {
+func (x *exchange) send() {
 	x.Close = x.gateway.draining.Load()
-	n, err := httpwire.Send(w, x.request, x.conn, &x.Answer)
+	n, err := httpwire.Send(x.writer, &x.request, x.conn, &x.Answer)
 	x.sent = n
 	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {
 		x.Status, x.cause = statusClientClosedRequest, err

@@ -90,6 +90,8 @@ func (s sized) Lookup(cache.Key) (cache.Result, bool) {
 	return r, true
 }
 
+func (s sized) Served(cache.Key, cache.Result) {}
+
 func (s sized) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 
 func (s sized) Get(_ context.Context, k cache.Key) (cache.Result, error) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/gateway/httpwire"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
 )
@@ -32,7 +31,7 @@ type problem struct {
 
 // writeError sends what the caller gets for an error. The error itself is kept for
 // the log: its text may speak of the legacy system, the answer never does.
-func (x *exchange) writeError(w httpwire.Writer, err error) {
+func (x *exchange) writeError(err error) {
 	p := problemOf(err)
 	x.cause, x.problem = err, p.Code
 	x.Add("Content-Type", x.gateway.headers.jsonType)
@@ -45,7 +44,7 @@ func (x *exchange) writeError(w httpwire.Writer, err error) {
 	shown.Source = p.source
 	x.Status, x.Body = p.Status, v1.AppendErrors(nil, shown)
 	x.Length = []string{strconv.Itoa(len(x.Body))}
-	x.send(w)
+	x.send()
 }
 
 // ProblemOf is what a caller would be answered to an error of the parts, for tools

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			gateway: g, request: httptest.NewRequest(http.MethodGet, "/", nil), begin: time.Unix(1700000000, 123456789).UTC(),
+			gateway: g, request: httpwire.Request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")}, begin: time.Unix(1700000000, 123456789).UTC(),
 			Answer: httpwire.Answer{Status: rapid.IntRange(200, 599).Draw(t, "status")}, sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},

@@ -88,7 +88,7 @@ func (g *Gateway) attributesOf(r *http.Request) []attribute.KeyValue {
 		all = appendAddress(all, local.String(), semconv.ServerAddress, semconv.ServerPort)
 	}
 	all = appendAddress(all, r.RemoteAddr, semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
-	if client := g.proxies.client(r, httpwire.FromContext(r.Context()).Peer(r)); client.IsValid() {
+	if client := g.proxies.client(r.Header["X-Forwarded-For"], httpwire.FromContext(r.Context()).Peer(r)); client.IsValid() {
 		all = append(all, semconv.ClientAddress(client.String()))
 	}
 	return all
@@ -104,7 +104,7 @@ func appendAddress(all []attribute.KeyValue, address string, host func(string) a
 
 // recording says whether somebody will see the request's span.
 func (g *Gateway) recording(x *exchange) bool {
-	return g.tracer != nil && trace.SpanFromContext(x.request.Context()).IsRecording()
+	return g.tracer != nil && trace.SpanFromContext(x.ctx).IsRecording()
 }
 
 // describe puts into the server's span what the request's record has.
@@ -112,7 +112,7 @@ func (g *Gateway) describe(x *exchange) {
 	if !g.recording(x) {
 		return
 	}
-	s := trace.SpanFromContext(x.request.Context())
+	s := trace.SpanFromContext(x.ctx)
 	s.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
 	if x.Status != statusClientClosedRequest { // which was not sent
 		s.SetAttributes(semconv.HTTPResponseStatusCode(x.Status), semconv.HTTPResponseBodySize(x.sent))
@@ -136,7 +136,7 @@ func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
 	if g.tracer == nil {
 		return b
 	}
-	s := trace.SpanContextFromContext(x.request.Context())
+	s := trace.SpanContextFromContext(x.ctx)
 	if !s.IsSampled() {
 		return b
 	}

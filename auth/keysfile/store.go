@@ -106,6 +106,12 @@ func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) 
 	return nil, auth.ErrUnknownKey
 }
 
+// Recall implements auth.Recaller.
+func (s *Store) Recall(d auth.Digest) (*auth.Grant, bool) {
+	g, ok := s.current.Load().grants[d]
+	return g, ok
+}
+
 // Reload reads the file again. After an error, which is logged and counted
 // too, the keys of the last good reading stay in force.
 func (s *Store) Reload() error {

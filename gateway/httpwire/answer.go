@@ -77,11 +77,11 @@ type Writer interface {
 // connectionClose is what Connection says when the server closes it.
 const connectionClose = "close"
 
-// Send writes the answer to r: with one write, if c can hold its head back. c may
+// Send writes the answer to q: with one write, if c can hold its head back. c may
 // be nil. It returns how many bytes of the body were taken. After an error nobody
 // is there to read the answer.
-func Send(w Writer, r *http.Request, c *Conn, a *Answer) (int, error) {
-	if r.ProtoMajor != 1 {
+func Send(w Writer, q *Request, c *Conn, a *Answer) (int, error) {
+	if q.Major != 1 {
 		c = nil // HTTP/2 shares the connection between requests, and has buffers of its own
 	}
 	h := w.Header()
@@ -96,7 +96,7 @@ func Send(w Writer, r *http.Request, c *Conn, a *Answer) (int, error) {
 	switch {
 	case c == nil:
 		a.Into(h)
-	case r.TLS != nil:
+	case q.TLS:
 		a.Into(h)
 		c.hold(nil)
 	default:

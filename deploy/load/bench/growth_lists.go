@@ -110,9 +110,13 @@ func fillLists(ctx context.Context, n int, body []byte) (c listsCost, err error)
 	}
 	lost := 0
 	c.lookup = timePer(lookups, func(i int) {
-		if _, ok := lists.Lookup(keys[i%len(keys)]); !ok {
+		k := keys[i%len(keys)]
+		r, ok := lists.Lookup(k)
+		if !ok {
 			lost++
+			return
 		}
+		lists.Served(k, r)
 	})
 	if lost > 0 || c.counted == 0 {
 		return c, fmt.Errorf("%d of %d look-ups among %d lists found nothing; the cache counts %.0f bytes", lost, lookups, n, c.counted)
