@@ -96,13 +96,10 @@ func (f *fetcher) list(ctx context.Context, want Request, address string) (List,
 	if compare {
 		reply.KeepSamples = drift.Records
 	}
-	err := f.pages(ctx, f.plan.Paging, address, func(body string) (int, error) {
+	err := f.pages(ctx, f.plan.Paging, address, tracedReply{reply, func() span.Span {
 		_, step := f.tracer.Start(ctx, "upstream.map")
-		defer step.End()
-		n, err := reply.Take(body)
-		endStep(step, n, err)
-		return n, err
-	})
+		return step
+	}})
 	if err == nil {
 		err = f.responses(ctx, want.Account, reply)
 	}
@@ -120,6 +117,21 @@ func (f *fetcher) list(ctx context.Context, want Request, address string) (List,
 		return List{}, asError(err)
 	}
 	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint}, nil
+}
+
+// tracedReply maps replies, each with a span.
+type tracedReply struct {
+	*mapping.Reply
+	start func() span.Span
+}
+
+// Take maps one reply.
+func (r tracedReply) Take(body string) (int, error) {
+	step := r.start()
+	defer step.End()
+	n, err := r.Reply.Take(body)
+	endStep(step, n, err)
+	return n, err
 }
 
 // count tells metrics and log what the mapping met, once per list and without

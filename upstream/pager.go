@@ -19,23 +19,35 @@ type paging struct{ mapping.PagingConfig }
 type pager struct {
 	*fetcher
 	paging
-	base    string                                     // address of the list
-	take    func(body string) (records int, err error) // maps a reply; they come in order
-	records int                                        // taken so far
+	taker
+	base string // address of the list
+	end  mapping.End
+}
+
+// taker maps the replies of a list; they come in order.
+type taker interface {
+	Take(body string) (records int, err error)
+	// CheckEnd refuses a list that goes on after its last reply.
+	CheckEnd(mapping.PagingConfig, mapping.End) error
 }
 
 // pages reads all pages of a list, the first of which is at address.
-func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address string, take func(body string) (int, error)) error {
+func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address string, take taker) (err error) {
 	p := paging{cfg}
-	l := &pager{fetcher: f, paging: p, base: p.sized(address), take: take}
+	l := &pager{fetcher: f, paging: p, base: p.sized(address), taker: take}
 	switch {
 	case p.Style == mapping.PageNone:
-		_, _, err := l.page(ctx, l.base)
-		return err
+		_, _, err = l.page(ctx, l.base)
 	case p.tellsEnd():
-		return l.allAtOnce(ctx)
+		err = l.allAtOnce(ctx)
+	default:
+		err = l.oneByOne(ctx)
 	}
-	return l.oneByOne(ctx)
+	if err != nil {
+		return err
+	}
+	l.end.Next = linkNext(l.end.Header.Values("Link"))
+	return l.CheckEnd(cfg, l.end)
 }
 
 // numbers tells whether the addresses of pages can be computed.
@@ -49,9 +61,17 @@ func (l *pager) page(ctx context.Context, address string) (a answer, n int, err 
 	if l.answeredAt.IsZero() {
 		l.answeredAt = l.now()
 	}
-	n, err = l.take(a.body)
-	l.records += n
+	n, err = l.add(a, address)
 	return a, n, err
+}
+
+// add maps one page.
+func (l *pager) add(a answer, address string) (records int, err error) {
+	records, err = l.Take(a.body)
+	l.end.Address, l.end.Header = address, a.header
+	l.end.Records += records
+	l.end.Pages++
+	return records, err
 }
 
 // sized says how many records are wanted at a time.
@@ -105,7 +125,7 @@ func (l *pager) after(a answer, n, page int, current string) (string, error) {
 	if last, err := l.last(a, n); err != nil || last {
 		return "", err
 	}
-	return l.address(l.base, page, l.records), nil
+	return l.address(l.base, page, l.end.Records), nil
 }
 
 // next gives the address of the page after a, empty after the last.
@@ -219,7 +239,7 @@ func (l *pager) pageCount(first answer, size int) (int, error) {
 // between, and records may have moved from one page to another unseen.
 func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 	answers := make([]answer, pages-1)
-	size := l.records
+	size := l.end.Records
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(l.Concurrency)
 	for i := range answers {
@@ -237,11 +257,10 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 		return err
 	}
 	for i, a := range answers {
-		n, err := l.take(a.body)
+		n, err := l.add(a, l.address(l.base, i+1, (i+1)*size))
 		if err != nil {
 			return err
 		}
-		l.records += n
 		told, err := l.told(a)
 		switch {
 		case err != nil:
@@ -254,8 +273,8 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 			return pagingError("page %d of %d is empty", i+2, pages)
 		}
 	}
-	if l.tellsRecords() && l.records < length {
-		return pagingError("%d records were announced, %d came", length, l.records)
+	if came := l.end.Records; l.tellsRecords() && came < length {
+		return pagingError("%d records were announced, %d came", length, came)
 	}
 	return nil
 }

@@ -150,6 +150,9 @@ func TestPagingRefuses(t *testing.T) {
 		{"", "{style: cursor, param: cursor, cursor: result}", 50, "paging"},
 		{"", "{style: cursor, param: cursor, cursor: nosuch, more: more}", 50, "paging"},
 		{"", "{style: next_url, next: result}", 50, "paging"},
+		{"", "{style: none}", 30, "paging"}, // forgotten
+		{"", "{style: cursor, param: cursor, cursor: nosuch}", 30, "paging"},
+		{"", "{style: page, param: page, size: 20, size_param: n, ends_short: true}", 30, "paging"}, // the legacy's pages have 10
 	} {
 		f := pagedFixture(t, pagedLegacy{total: tc.total, size: 10, lie: tc.lie}, tc.paging)
 		list, err := f.Fetch(t.Context(), acme)

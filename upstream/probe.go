@@ -56,18 +56,22 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	address, impossible, err := e.plan.Address(want)
 	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible}
 	f := c.newFetcher(e, want.RequestID)
-	body := string(opts.Sample)
+	a := answer{body: string(opts.Sample)}
 	if opts.Sample == nil {
 		if err != nil {
 			return nil, err
 		}
-		body = f.probe(ctx, address, p)
+		a = f.probe(ctx, address, p)
 	}
-	if p.Bytes = len(body); int64(p.Bytes) > c.cfg.MaxResponseBytes {
+	if p.Bytes = len(a.body); int64(p.Bytes) > c.cfg.MaxResponseBytes {
 		p.Problem = invalidReply("too_large", "the reply has more than %d bytes", c.cfg.MaxResponseBytes).Error()
 	}
 	if p.Problem == "" {
-		if err := x.Read(body); err != nil {
+		err := x.Read(a.body)
+		if err == nil {
+			err = x.CheckEnd(mapping.End{Address: address, Header: a.header, Next: linkNext(a.header.Values("Link"))})
+		}
+		if err != nil {
 			p.Problem = asError(err).Error()
 		}
 	}
@@ -84,8 +88,8 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	return p, nil
 }
 
-// probe makes the first request of a fetch and gives the body of its reply.
-func (f *fetcher) probe(ctx context.Context, address string, p *Probe) string {
+// probe makes the first request of a fetch.
+func (f *fetcher) probe(ctx context.Context, address string, p *Probe) answer {
 	pages := paging{f.plan.Paging}
 	address = pages.start(pages.sized(address))
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
@@ -109,7 +113,7 @@ func (f *fetcher) probe(ctx context.Context, address string, p *Probe) string {
 	if err == nil || errors.As(err, &status) {
 		p.Status = int(status)
 	}
-	return a.body
+	return a
 }
 
 const hidden = "(hidden)"

@@ -49,5 +49,5 @@ func (f *fetcher) batch(ctx context.Context, account string, ids []string) (*map
 	if err != nil {
 		return nil, err
 	}
-	return sub, f.pages(ctx, f.plan.Second.Paging, address, sub.Take)
+	return sub, f.pages(ctx, f.plan.Second.Paging, address, sub)
 }

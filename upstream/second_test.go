@@ -14,6 +14,7 @@ import (
 // call in the way of several systems.
 type commentLegacy struct {
 	tickets int
+	more    string       // follows the comments in their reply
 	most    atomic.Int64 // requests for responses at the same time
 	now     atomic.Int64
 	comment string // replaces the good one of ticket 2
@@ -49,7 +50,7 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			comments = append(comments, body(strings.TrimPrefix(id, "t-"), id))
 		}
 	}
-	serveJSON(`{"comments":[`+strings.Join(comments, ",")+`]}`)(w, r)
+	serveJSON(`{"comments":[`+strings.Join(comments, ",")+`]`+l.more+`}`)(w, r)
 }
 
 func secondFixture(t testing.TB, l *commentLegacy, fetch string, change func(*Config)) *fixture {
@@ -128,4 +129,18 @@ func TestSecondCallsFail(t *testing.T) {
 	}
 	f = secondFixture(t, &commentLegacy{tickets: 5}, `{path: "/v2/nosuch/{id}", id: customer.nosuch}`, nil)
 	failed(t, f, t.Context(), FailureInvalid, "record")
+}
+
+// A part of the responses is never taken for all of them.
+func TestResponsesThatGoOnAreRefused(t *testing.T) {
+	for _, fetch := range []string{fetches["each"], fetches["joined"]} {
+		f := secondFixture(t, &commentLegacy{tickets: 2, more: `,"meta":{"has_more":true}`}, fetch, nil)
+		if err := failed(t, f, t.Context(), FailureInvalid, "paging"); !strings.Contains(err.Error(), "meta.has_more is true") {
+			t.Errorf("%s: %v", fetch, err)
+		}
+	}
+	f := secondFixture(t, &commentLegacy{tickets: 2, more: `,"meta":{"has_more":false},"count":1`}, fetches["each"], nil)
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,7 @@
 package jsonwalk
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -77,6 +78,19 @@ func (v Value) Each(visit func(Value) bool) {
 		gjson.Parse(v.Raw).ForEach(func(_, item gjson.Result) bool { return visit(FromGJSON(item)) })
 	}
 }
+
+// Members calls visit with the members of an object. Another value has none.
+func (v Value) Members(visit func(key string, value Value)) {
+	if v.Kind == Object {
+		gjson.Parse(v.Raw).ForEach(func(key, item gjson.Result) bool { visit(key.Str, FromGJSON(item)); return true })
+	}
+}
+
+// FromJSON returns the value that a valid text is.
+func FromJSON(text string) Value { return FromGJSON(gjson.Parse(text)) }
+
+// TextValue returns the value of a text that is no JSON.
+func TextValue(text string) Value { return FromJSON(strconv.Quote(text)) }
 
 // Scalars calls visit with the text of every string and number in a value, at any
 // depth.

@@ -73,6 +73,7 @@ type Explainer struct {
 	want    Request
 	show    int // records
 
+	last        *Reply    // the reply as the mapping has it
 	list        []Inquiry // that could be mapped
 	numbers     []int     // of their records
 	firstID     string    // of the first of them, for its second request
@@ -97,7 +98,8 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 // Read explains a whole reply. An error is an [*Error]: the reply is no list.
 func (x *Explainer) Read(body string) error {
 	body = strings.TrimPrefix(body, "\ufeff")
-	if _, err := x.lenient.NewReply(x.want).Take(body); err != nil {
+	x.last = x.lenient.NewReply(x.want)
+	if _, err := x.last.Take(body); err != nil {
 		return err
 	}
 	items := jsonwalk.Lookup(body, x.plan.itemsPath)
@@ -111,6 +113,15 @@ func (x *Explainer) Read(body string) error {
 	x.quotes(items)
 	x.unused(shapes)
 	return nil
+}
+
+// CheckEnd is [Reply.CheckEnd] for a list without paging.
+func (x *Explainer) CheckEnd(end End) error {
+	if x.plan.Paging.Style != PageNone {
+		return nil
+	}
+	end.Records, end.Pages = x.Items, 1
+	return x.last.CheckEnd(x.plan.Paging, end)
 }
 
 // record maps one record and notes everything about it.

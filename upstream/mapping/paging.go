@@ -40,6 +40,11 @@ type PagingConfig struct {
 	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
 	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
 
+	// IgnoreMarks are paths in a reply, or names of response headers, that look as
+	// if the list went on and mean something else: without paging that reads them
+	// they refuse the list.
+	IgnoreMarks []string `yaml:"ignore_marks"`
+
 	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
 	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
 }
@@ -88,6 +93,9 @@ func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConf
 	}
 	for name, n := range map[string]int{"size": c.Size, "first": c.First, "max_pages": c.MaxPages, "concurrency": c.Concurrency} {
 		problems.AddIf(n < 0, field+"."+name, "must not be negative")
+	}
+	for i, mark := range c.IgnoreMarks {
+		problems.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
 	problems.AddIf(c.EndsShort && c.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
 	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !c.EndsShort, field+".size_param", "missing: size has to be sent in some parameter")

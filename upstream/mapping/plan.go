@@ -41,6 +41,7 @@ type replyPlan struct {
 	root     *jsonwalk.Node // of a whole reply
 	items    *jsonwalk.Node // of the items alone, where their path is not simple
 	path     string         // of the items if it is not simple
+	way      []string       // the keys that lead to the items, as far as they are plain
 	slot     int            // of the items if it is simple
 	kind     jsonwalk.Kind  // what holds the items: an array, or an object
 	optional bool           // nothing there means an empty list
@@ -154,9 +155,11 @@ func (c *compiler) replyItems(path string, optional bool, l jsonwalk.List, eleme
 	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
 		n := r.root.At(keys, frameReply)
 		n.SetList(l, element)
+		r.way = keys
 		r.slot = c.slot(n)
 	} else {
 		r.path = path
+		r.way, _ = jsonwalk.SimplePath(plainStart(path), false)
 	}
 	return r
 }

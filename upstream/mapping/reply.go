@@ -35,13 +35,15 @@ type Reply struct {
 	walker    *jsonwalk.Walker
 	texts     arena.Texts
 	ids       leakguard.Set
-	size      int        // of the current reply in bytes
-	responses []Response // of all records; each record has a part of it
-	first     int        // the current record's first response
-	broken    violation  // of the current record's responses
-	refused   violation  // why the last refused record was
-	keys      []string   // of each response's inquiry, in a batch
-	secondIDs []string   // of each inquiry of the list, if its responses come by a second request
+	size      int            // of the current reply in bytes
+	body      string         // the last reply
+	items     jsonwalk.Value // of the last reply
+	responses []Response     // of all records; each record has a part of it
+	first     int            // the current record's first response
+	broken    violation      // of the current record's responses
+	refused   violation      // why the last refused record was
+	keys      []string       // of each response's inquiry, in a batch
+	secondIDs []string       // of each inquiry of the list, if its responses come by a second request
 	err       *Error
 }
 
@@ -83,7 +85,7 @@ func (r *Reply) Take(body string) (records int, err error) {
 }
 
 func (r *Reply) read(body string) *Error {
-	r.size = len(body)
+	r.size, r.body, r.items = len(body), body, jsonwalk.Value{}
 	r.walker.Clear(frameReply)
 	at := &r.plan.reply
 	if err := r.walk(body, at.root, frameReply); err != nil {
@@ -97,6 +99,7 @@ func (r *Reply) read(body string) *Error {
 			return err
 		}
 	}
+	r.items = items
 	// An empty list is one thing, a reply that is no list another.
 	switch {
 	case items.Kind == at.kind || items.Kind == jsonwalk.Missing && at.optional:

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// smallLegacy is a legacy system that serves both lists by one function. Its
+// configuration is in the file that is returned; buyer is the buyer's part that a
+// test changes.
+func smallLegacy(t *testing.T, buyer string, serve http.HandlerFunc) (file string) {
+	t.Helper()
+	system := httptest.NewServer(serve)
+	t.Cleanup(system.Close)
+	file = filepath.Join(t.TempDir(), "gateway.yaml")
+	const fields = "fields: {title: subject, status: {path: state, values: {N: pending, A: answered}}, created_at: at, inquiry_type: {path: category, default: %s}, "
+	text := "upstream:\n  base_url: " + system.URL + "\n" +
+		"  buyer:\n    path: /buyer/{account}\n    filtering: gateway\n    items: data\n" + buyer +
+		"    " + fmt.Sprintf(fields, "null") + "content: text, responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}\n" +
+		"  seller:\n    path: /seller/{account}\n    filtering: gateway\n    items: data\n    paging: {ignore_marks: [Link, next, total, X-Total-Count, has_more]}\n" +
+		"    " + fmt.Sprintf(fields, "general") + "company_name: company}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "keys.yaml"), []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// tickets are n records as both lists have them.
+func tickets(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"id":"T-%05d","subject":"no. %d","text":"Where is it?","state":"N","category":"c","at":"2026-01-01T00:00:00Z","company":"Acme","replies":[{"id":"R-%05d","text":"Soon.","by":"staff","at":"2026-01-02T00:00:00Z"}]}`, i, i, i)
+	}
+	return strings.Join(list, ",")
+}
+
+// ofTickets serves a reply in which $ stands for the records.
+func ofTickets(n int, reply string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		_, _ = w.Write([]byte(strings.Replace(reply, "$", "["+tickets(n)+"]", 1)))
+	}
+}
+
+// probeBuyer and checkLists are the two commands that look at a legacy system.
+func probeBuyer(file string, more ...string) []string {
+	return append([]string{"probe", "-c", file, "--kind", "buyer", "--account", "acme"}, more...)
+}
+
+func checkLists(file string, more ...string) []string {
+	return append([]string{"check", "-c", file, "--live", "--buyer", "acme", "--seller", "acme"}, more...)
+}
+
+// A first page is never shown as the whole list: neither command says good.
+func TestAForgottenPagingIsFound(t *testing.T) {
+	for says, serve := range map[string]http.HandlerFunc{
+		"total is 165, but 60 records came":   ofTickets(60, `{"total":165,"data":$}`),
+		"next names a next page":              ofTickets(60, `{"next":"/buyer/acme?page=2","data":$}`),
+		"the header Link names a next page":   ofTickets(60, `{"data":$}`, "Link", `</buyer/acme?page=2>; rel="next"`),
+		"has_more is true":                    ofTickets(60, `{"data":$,"has_more":true}`),
+		"X-Total-Count is 165, but 60 record": ofTickets(60, `{"data":$}`, "X-Total-Count", "165"),
+	} {
+		file := smallLegacy(t, "", serve)
+		for _, args := range [][]string{probeBuyer(file), checkLists(file)} {
+			out, errOut, code := command(t, args...)
+			if code != 1 || !strings.Contains(errOut, says) || !strings.Contains(errOut, "ignore_marks") || strings.Contains(out, "good: the gateway") {
+				t.Errorf("%s: exit code %d, want %q: %.2000s%s", args[0], code, says, out, errOut)
+			}
+		}
+	}
+	file := smallLegacy(t, "    paging: {ignore_marks: [total]}\n", ofTickets(60, `{"total":165,"data":$}`))
+	if out, errOut, code := command(t, checkLists(file)...); code != 0 || strings.Count(out, ": good, 60 records") != 2 {
+		t.Errorf("ignored: exit code %d: %s%s", code, out, errOut)
+	}
+}

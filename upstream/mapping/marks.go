@@ -1,0 +1,284 @@
+package mapping
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// End is where paging ended a list, or the only reply of one without paging.
+type End struct {
+	Address string      // of the last reply
+	Header  http.Header // of the last reply
+	Next    string      // target of its Link header with relation next; empty: none
+	Records int         // read in all, those that were skipped or filtered included
+	Pages   int         // read in all
+}
+
+// CheckEnd refuses a list whose last reply carries a mark of more: a part must
+// never be shown as the whole. Marks are looked for in response headers (Link,
+// Content-Range and those with X- in front), in the top level of the reply and in
+// the objects on the way to the items, and beside these in objects that are named
+// for pages or links, up to two of them in each other. Never within items. A
+// mark that paging reads, or that ignore_marks names, is none. An error is an
+// [*Error].
+func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
+	m := marks{end: end, paging: &paging}
+	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
+		m.found = "the header Link names a next page"
+	}
+	m.headers()
+	m.object(jsonwalk.FromJSON(r.surroundings()), "", r.plan.reply.way, 0)
+	if m.found == "" && !m.whole {
+		m.found = m.next
+	}
+	switch {
+	case m.found == "":
+		return nil
+	case paging.Style == PageNone:
+		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", m.found)
+	}
+	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else",
+		end.Pages, m.found)
+}
+
+// knows tells whether what is at a path, or in a header, is read, or ignored as
+// configured.
+func (c *PagingConfig) knows(path string) bool {
+	switch path {
+	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More:
+		return true
+	}
+	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }
+	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
+}
+
+// surroundings is the last reply without its items, which may be most of it.
+func (r *Reply) surroundings() string {
+	at := -1
+	if r.items.Raw != "" {
+		at = strings.Index(r.body, r.items.Raw) // compared by address first
+	}
+	if at < 0 {
+		return r.body // nothing is at items, or gjson made it of several parts
+	}
+	return r.body[:at] + "null" + r.body[at+len(r.items.Raw):]
+}
+
+// marks are what the surroundings of a list say of its end.
+type marks struct {
+	end    End
+	paging *PagingConfig
+	found  string // the first mark, for a person
+	next   string // the first that names a next page, for a person
+	whole  bool   // a truth value says that no page follows: what names one is void
+}
+
+// says describes a mark for a person. It holds nothing but a name that is known.
+func says(path, what string, args ...any) string {
+	return path + " " + fmt.Sprintf(what, args...)
+}
+
+// here tells whether an address is that of the reply itself.
+func (m *marks) here(address string) bool {
+	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
+}
+
+// headers looks at the response headers.
+func (m *marks) headers() {
+	for name, values := range m.end.Header {
+		switch {
+		case name == "Content-Range":
+			_, total, _ := strings.Cut(values[0], "/")
+			m.member(name, markTotal, jsonwalk.TextValue(total))
+		case strings.HasPrefix(name, "X-"):
+			if kind := markOf(name[2:]); kind != markNone {
+				m.member(name, kind, jsonwalk.TextValue(values[0]))
+			}
+		}
+	}
+}
+
+// deepest is how many objects beside the way to the items are entered.
+const deepest = 2
+
+// object looks at the members of an object. way are the keys that lead from it
+// to the items.
+func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int) {
+	var next, current jsonwalk.Value
+	nextPath := ""
+	v.Members(func(key string, value jsonwalk.Value) {
+		kind := markOf(key)
+		switch {
+		case len(way) > 0 && key == way[0]:
+			m.object(value, prefix+key+".", way[1:], 0)
+		case kind.aside() && value.Kind == jsonwalk.Object && depth < deepest:
+			m.object(value, prefix+key+".", nil, depth+1)
+		case kind.aside() && value.Kind == jsonwalk.Array:
+			m.links(prefix+key, value)
+		case kind == markCurrent || kind == markPage:
+			current = value
+		case kind == markNext && m.follows(prefix+key, value):
+			next, nextPath = value, prefix+key
+		case kind != markNone:
+			m.member(prefix+key, kind, value)
+		}
+	})
+	if nextPath != "" && next.Raw != current.Raw && m.next == "" {
+		m.next = says(nextPath, "names a next page")
+	}
+}
+
+// follows tells whether the value at a path names a page other than this one.
+func (m *marks) follows(path string, v jsonwalk.Value) bool {
+	if v.Kind == jsonwalk.Object { // {"href": "..."}
+		target := v
+		v.Members(func(key string, value jsonwalk.Value) {
+			if k := strings.ToLower(key); k == "href" || k == "url" || k == "uri" {
+				target = value
+			}
+		})
+		if target.Kind == jsonwalk.Object {
+			return !m.paging.knows(path) && strings.Trim(target.Raw, "{} \t\r\n") != ""
+		}
+		v = target
+	}
+	if !v.Scalar() || m.paging.knows(path) {
+		return false
+	}
+	text := strings.TrimSpace(v.String())
+	switch n, err := strconv.ParseInt(text, 10, 64); {
+	case text == "" || text == "false" || text == "null" || err == nil && n <= 0:
+		return false
+	default:
+		return !m.here(text)
+	}
+}
+
+// links looks for a link with relation next in an array of links.
+func (m *marks) links(path string, list jsonwalk.Value) {
+	list.Each(func(link jsonwalk.Value) bool {
+		isNext, target := false, ""
+		link.Members(func(key string, value jsonwalk.Value) {
+			switch key {
+			case "rel", "relation":
+				isNext = isNext || strings.EqualFold(value.Plain(), "next")
+			case "href", "url", "uri":
+				target = value.Plain()
+			}
+		})
+		if isNext && target != "" && !m.here(target) && !m.paging.knows(path) && m.next == "" {
+			m.next = says(path, "has a link to a next page")
+		}
+		return true
+	})
+}
+
+// member looks at one value that may be a mark.
+func (m *marks) member(path string, kind mark, v jsonwalk.Value) {
+	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
+		v.Members(func(key string, value jsonwalk.Value) {
+			if key == "value" {
+				v = value
+			}
+		})
+	}
+	if !v.Scalar() || m.found != "" {
+		return
+	}
+	text := strings.ToLower(v.String())
+	n, err := strconv.ParseInt(text, 10, 64)
+	number := err == nil
+	switch {
+	case kind == markNext && v.Kind == jsonwalk.Text && m.follows(path, v) && m.next == "": // of a header
+		m.next = says("the header "+path, "names a next page")
+	case kind == markMore && text == "true", kind == markPart && text == "true":
+		m.found = says(path, "is true")
+	case kind == markEnd && text == "false", kind == markLast && text == "false":
+		m.found = says(path, "is false")
+	case kind == markMore && text == "false", kind == markEnd && text == "true":
+		m.whole = true
+	case kind == markTotal && number && n > int64(m.end.Records):
+		m.found = says(path, "is %d, but %d records came", n, m.end.Records)
+	case (kind == markPages || kind == markLast) && number && n > int64(m.end.Pages):
+		m.found = says(path, "is %d, but %d were read", n, m.end.Pages)
+	}
+	if m.found != "" && m.paging.knows(path) { // the rare case, so it is asked last
+		m.found = ""
+	}
+}
+
+// mark is what a name outside the items means.
+type mark uint8
+
+const (
+	markNone    mark = iota
+	markNext         // the next page: its address, number or cursor
+	markMore         // a truth value: more follows
+	markEnd          // a truth value: nothing follows
+	markLast         // the same or the number of the last page; "last" and "done" may mean something else, too, if true
+	markPart         // a truth value: the reply is cut
+	markTotal        // the number of records
+	markPages        // the number of pages
+	markCurrent      // this page
+	markPage         // this page, or an object that describes pages
+	markObject       // an object that describes pages, or holds links
+)
+
+// aside tells whether an object under the name is looked into.
+func (k mark) aside() bool { return k == markPage || k == markObject }
+
+// longestMark bounds the names that are looked at.
+const longestMark = 32
+
+// markOf tells what a name means. Its case, and what is no letter, do not count;
+// nor does the prefix of OData.
+func markOf(name string) mark {
+	var buf [longestMark]byte
+	n := 0
+	if len(name) > longestMark {
+		return markNone
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'A' && c <= 'Z':
+			buf[n] = c | 0x20
+			n++
+		case c >= 'a' && c <= 'z':
+			buf[n] = c
+			n++
+		}
+	}
+	name = strings.TrimPrefix(string(buf[:n]), "odata")
+	switch name {
+	case "next", "nextlink", "nextpage", "nextpageurl", "nextpagelink", "nexturl", "nexturi", "nexthref", "nextrecordsurl", "nextresults",
+		"nextcursor", "nextpagecursor", "nextpagetoken", "nexttoken", "nextmarker", "nextoffset", "nextstart",
+		"cursor", "continuation", "continuationtoken":
+		return markNext
+	case "more", "hasmore", "hasnext", "hasnextpage", "hasmoreitems", "hasmorepages", "hasmorerecords", "hasmoreresults",
+		"morerecords", "moreresults", "moreitems", "moreavailable":
+		return markMore
+	case "islast", "islastpage", "endofstream", "endoflist", "endofrecords":
+		return markEnd
+	case "last", "lastpage", "done", "isdone":
+		return markLast
+	case "truncated", "istruncated", "incomplete", "incompleteresults", "partial", "partialresults":
+		return markPart
+	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "totalitems", "totalhits", "totalrows",
+		"totalnumber", "numfound", "recordcount", "resultcount", "itemcount", "rowcount":
+		return markTotal
+	case "totalpages", "pagecount", "pages", "numpages", "numberofpages", "pagestotal":
+		return markPages
+	case "self", "currentpage", "pagenumber", "number":
+		return markCurrent
+	case "page", "current":
+		return markPage
+	case "paging", "pagination", "pager", "pageinfo", "meta", "metadata", "info", "resultinfo", "responsemetadata", "link", "links", "cursors":
+		return markObject
+	}
+	return markNone
+}
