@@ -49,7 +49,7 @@ func TestValidate(t *testing.T) {
 		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "between"},
 		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "above 0"},
 		{"header", "base_url:", "headers: {\"a b\": c}\nbase_url:", "headers.a b", "valid"},
-		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path and query"},
+		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path, query and body"},
 		{"too many bytes", "base_url:", "max_response_bytes: 2000000000\nbase_url:", "max_response_bytes", "1GiB"},
 		{"own header", "base_url:", "headers: {via: c}\nbase_url:", "headers.via", "itself"},
 	} {

@@ -23,15 +23,11 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 		return List{}, internal(fmt.Errorf("unknown kind %q", want.Kind))
 	}
 	start := c.now()
-	address, impossible, err := e.plan.Address(want)
-	switch {
-	case impossible:
+	ask, impossible := e.plan.Ask(want)
+	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: e.fingerprint}, nil
-	case err != nil:
-		err = &Error{Failure: FailureUpstream, Reason: "account", Err: err}
-	default:
-		list, err = c.admit(ctx, e, want, address)
 	}
+	list, err = c.admit(ctx, e, want, ask)
 	e.metrics.duration.Observe(c.now().Sub(start).Seconds())
 	if err != nil {
 		failed := asError(err)
@@ -47,7 +43,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 
 // admit fetches a list if the bulkhead, the account's part of it and the breakers
 // of the fleet allow it.
-func (c *Client) admit(ctx context.Context, e *endpoint, want Request, address string) (list List, err error) {
+func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mapping.Asking) (list List, err error) {
 	ctx, step := c.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
@@ -69,7 +65,7 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, address s
 	}
 	verdict := fleet.Unknown // stands where a panic ends the fetch
 	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	list, err = c.newFetcher(e, want.RequestID).list(limited, want, address)
+	list, err = c.newFetcher(e, want.RequestID).list(limited, want, ask)
 	verdict = judge(err)
 	return list, err
 }
@@ -90,13 +86,13 @@ func (c *Client) newFetcher(e *endpoint, requestID string) *fetcher {
 }
 
 // list gets all replies that make up a list, and maps them.
-func (f *fetcher) list(ctx context.Context, want Request, address string) (List, error) {
+func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
 	reply := f.plan.NewReply(want)
 	compare := f.drift.Due()
 	if compare {
 		reply.KeepSamples = drift.Records
 	}
-	err := f.pages(ctx, f.plan.Paging, address, tracedReply{reply, func() span.Span {
+	err := f.pages(ctx, f.plan.Paging, ask, tracedReply{reply, func() span.Span {
 		_, step := f.tracer.Start(ctx, "upstream.map")
 		return step
 	}})

@@ -152,6 +152,43 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// A POST is a search by its configuration: it is repeated as a GET is, and sent again
+// where the legacy closes the connection that is about to be used.
+func TestPostIsRepeated(t *testing.T) {
+	var seen sync.Map
+	asked := 0
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != `{"customer":"acme","state":"N"}` || r.ContentLength != int64(len(body)) || r.Header.Get("Content-Type") != "application/vnd.search+json" ||
+			r.Header.Get("SOAPAction") != `"list"` || r.Header["Idempotency-Key"] != nil || r.Method != http.MethodPost {
+			t.Errorf("got %s %s %v", r.Method, body, r.Header)
+		}
+		if _, again := seen.LoadOrStore(r.RemoteAddr, true); again {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				conn.Close()
+			}
+			return
+		}
+		if asked++; asked == 1 {
+			status(503)(w, r)
+			return
+		}
+		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+	}, func(c *Config) {
+		c.Buyer.Method, c.Buyer.Query = http.MethodPost, nil
+		c.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}"}
+		c.Buyer.Headers = map[string]string{"soapaction": `"list"`, "content-type": "application/vnd.search+json"}
+	})
+	for range 3 {
+		if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 4 || f.metric(t, "retries_total", "status_503") != 1 {
+		t.Errorf("%d requests, %v repeats", asked, f.metric(t, "retries_total", "status_503"))
+	}
+}
+
 func TestFetchUnasked(t *testing.T) {
 	f := newFixture(t, serveJSON(`{}`), nil)
 	list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "nosuch"})

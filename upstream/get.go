@@ -6,12 +6,15 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/go-resty/resty/v2"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/upstream/address"
 )
 
 // answer is one good reply. Of its header only what paging is told to look at
@@ -22,9 +25,9 @@ type answer struct {
 }
 
 // get makes one request, repeated if need be, unless the breaker is open.
-func (f *fetcher) get(ctx context.Context, address string) (answer, error) {
+func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error) {
 	a, err := f.breaker.do(func() (answer, error) {
-		return f.retried(ctx, func() (answer, error) { return f.once(ctx, address) })
+		return f.retried(ctx, func() (answer, error) { return f.once(ctx, asked) })
 	})
 	if err == nil && f.left.Add(-int64(len(a.body))) < 0 {
 		err = invalidReply("too_large", "the replies have more than %d bytes together", f.cfg.MaxResponseBytes)
@@ -34,7 +37,7 @@ func (f *fetcher) get(ctx context.Context, address string) (answer, error) {
 
 // once makes one request and reads the whole reply. If the credentials may have
 // run out it tries again with new ones.
-func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
+func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, error) {
 	for renewed := false; ; renewed = true {
 		name, value, err := f.creds.header(ctx)
 		switch {
@@ -43,7 +46,7 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 		case err != nil: // does not count for the breaker: the legacy was not asked
 			return answer{}, &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
 		}
-		a, err := f.send(ctx, address, name, value)
+		a, err := f.send(ctx, asked, name, value)
 		var status statusError
 		if err == nil || renewed || !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
 			return a, err
@@ -53,8 +56,15 @@ func (f *fetcher) once(ctx context.Context, address string) (answer, error) {
 
 // send makes one request with the given credentials and reads the whole
 // reply. Its span goes to the legacy as traceparent.
-func (f *fetcher) send(ctx context.Context, address, header, value string) (answer, error) {
-	r := f.http.R().SetDoNotParseResponse(true)
+func (f *fetcher) send(ctx context.Context, asked address.Request, header, value string) (answer, error) {
+	r := f.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)
+	if asked.Method != http.MethodGet {
+		r.SetBody(strings.NewReader(asked.Body)) // a reader that net/http can rewind, and knows the length of
+		// This name without a value is not sent. It tells net/http that the request may
+		// be sent again on a new connection if the legacy has closed the one that it was
+		// about to use, as it does for a GET.
+		r.Header["Idempotency-Key"] = []string{}
+	}
 	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {
 		r.SetHeader("X-Request-Id", f.requestID)
 	}
@@ -62,13 +72,13 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 		r.SetHeader(header, value)
 	}
 	if f.tracer == nil {
-		return f.execute(ctx, r.SetContext(ctx), address)
+		return f.execute(ctx, r.SetContext(ctx), asked)
 	}
-	ctx, step := f.tracer.Force(ctx, http.MethodGet, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(address)...))
+	ctx, step := f.tracer.Force(ctx, asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(asked)...))
 	defer step.End()
 	// A caller's own traceparent cannot get here: the header is made from nothing.
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
-	a, err := f.execute(ctx, r.SetContext(ctx), address)
+	a, err := f.execute(ctx, r.SetContext(ctx), asked)
 	status := statusError(http.StatusOK)
 	if err == nil {
 		step.Set(attribute.Int("upstream.body_bytes", len(a.body)))
@@ -81,8 +91,8 @@ func (f *fetcher) send(ctx context.Context, address, header, value string) (answ
 	return a, err
 }
 
-func (f *fetcher) execute(ctx context.Context, r *resty.Request, address string) (answer, error) {
-	resp, err := r.Execute(http.MethodGet, address)
+func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.Request) (answer, error) {
+	resp, err := r.Execute(asked.Method, asked.URL)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
@@ -93,11 +103,11 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, address string)
 	return answer{body, resp.RawResponse.Header}, nil
 }
 
-// serverOf describes a request by what is the same for all of them: paths and
-// queries hold the account and ids.
-func serverOf(address string) []attribute.KeyValue {
-	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodGet}
-	u, err := url.Parse(address)
+// serverOf describes a request by what is the same for all of them: paths,
+// queries and bodies hold the account and ids.
+func serverOf(asked address.Request) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(asked.Method)}
+	u, err := url.Parse(asked.URL)
 	if err != nil {
 		return attributes
 	}

@@ -2,12 +2,13 @@ package upstream
 
 import (
 	"context"
-	"net/url"
+	"errors"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -20,8 +21,8 @@ type pager struct {
 	*fetcher
 	paging
 	taker
-	base string // address of the list
-	end  mapping.End
+	ask mapping.Asking // for the list
+	end mapping.End
 }
 
 // taker maps the replies of a list; they come in order.
@@ -31,13 +32,13 @@ type taker interface {
 	CheckEnd(mapping.PagingConfig, mapping.End) error
 }
 
-// pages reads all pages of a list, the first of which is at address.
-func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address string, take taker) (err error) {
+// pages reads all pages of a list.
+func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, ask mapping.Asking, take taker) (err error) {
 	p := paging{cfg}
-	l := &pager{fetcher: f, paging: p, base: p.sized(address), taker: take}
+	l := &pager{fetcher: f, paging: p, ask: ask, taker: take}
 	switch {
 	case p.Style == mapping.PageNone:
-		_, _, err = l.page(ctx, l.base)
+		_, _, err = l.page(ctx, nil)
 	case p.tellsEnd():
 		err = l.allAtOnce(ctx)
 	default:
@@ -50,18 +51,27 @@ func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, address s
 	return l.CheckEnd(cfg, l.end)
 }
 
-// numbers tells whether the addresses of pages can be computed.
+// numbers tells whether the requests for pages can be computed.
 func (p paging) numbers() bool { return p.Style == mapping.PageNumber || p.Style == mapping.PageOffset }
 
-// page reads one page and gives the number of its records.
-func (l *pager) page(ctx context.Context, address string) (a answer, n int, err error) {
-	if a, err = l.get(ctx, address); err != nil {
+// page asks for the page with the values and reads it.
+func (l *pager) page(ctx context.Context, values address.Values) (a answer, n int, err error) {
+	r, err := l.ask.Page(values)
+	if err != nil {
+		return a, 0, unsendable(err)
+	}
+	return l.read(ctx, r)
+}
+
+// read reads one page and gives the number of its records.
+func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, err error) {
+	if a, err = l.get(ctx, r); err != nil {
 		return a, 0, err
 	}
 	if l.answeredAt.IsZero() {
 		l.answeredAt = l.now()
 	}
-	n, err = l.add(a, address)
+	n, err = l.add(a, r.URL)
 	return a, n, err
 }
 
@@ -74,93 +84,98 @@ func (l *pager) add(a answer, address string) (records int, err error) {
 	return records, err
 }
 
-// sized says how many records are wanted at a time.
-func (p paging) sized(address string) string {
-	if p.Size > 0 && p.SizeParam != "" {
-		return withParam(address, p.SizeParam, strconv.Itoa(p.Size))
+// unsendable is the error for values that make no request.
+func unsendable(err error) *Error {
+	var refused *mapping.Error
+	if errors.As(err, &refused) {
+		return asError(err)
 	}
-	return address
-}
-
-// withParam adds a parameter to an address that may have some already.
-func withParam(address, name, value string) string {
-	sep := "?"
-	if strings.Contains(address, "?") {
-		sep = "&"
-	}
-	return address + sep + url.QueryEscape(name) + "=" + url.QueryEscape(value)
+	return &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 }
 
 // oneByOne reads pages until one is the last.
 func (l *pager) oneByOne(ctx context.Context) error {
-	address, before := l.start(l.base), ""
-	seen := map[string]bool{address: true}
+	r, err := l.ask.Page(l.values(0, 0))
+	if err != nil {
+		return unsendable(err)
+	}
+	seen, before := map[address.Request]bool{r: true}, ""
 	for page := 1; ; page++ {
 		if page > l.MaxPages {
 			return pagingError("the list has more than %d pages", l.MaxPages)
 		}
-		a, n, err := l.page(ctx, address)
+		a, n, err := l.read(ctx, r)
 		if err != nil {
 			return err
 		}
 		if n > 0 && l.numbers() && a.body == before {
-			return pagingError("page %d is the page before again; does the legacy know parameter %q?", page, l.Param)
+			return pagingError("page %d is the page before again; does the legacy know what tells it the page?", page)
 		}
-		if address, err = l.after(a, n, page, address); err != nil || address == "" {
+		if r, err = l.after(a, n, page, r); err != nil || r.URL == "" {
 			return err
 		}
-		if seen[address] {
+		if seen[r] {
 			return pagingError("page %d names a page that was read already", page)
 		}
-		seen[address], before = true, a.body
+		seen[r], before = true, a.body
 	}
 }
 
-// after gives the address of the page after the current one, which is a with n
-// records; empty after the last.
-func (l *pager) after(a answer, n, page int, current string) (string, error) {
+// after gives the request for the page after the current one, which is a with n
+// records; without a URL after the last.
+func (l *pager) after(a answer, n, page int, current address.Request) (address.Request, error) {
 	if !l.numbers() {
-		return l.next(a, l.base, current)
+		return l.next(a, l.ask, current)
 	}
 	if last, err := l.last(a, n); err != nil || last {
-		return "", err
+		return address.Request{}, err
 	}
-	return l.address(l.base, page, l.end.Records), nil
+	r, err := l.ask.Page(l.values(page, l.end.Records))
+	if err != nil {
+		return r, unsendable(err)
+	}
+	return r, nil
 }
 
-// next gives the address of the page after a, empty after the last.
-func (p paging) next(a answer, first, current string) (string, error) {
+// next gives the request for the page after a, without a URL after the last. A URL
+// that the legacy names is asked for as the one before was, with the same body.
+func (p paging) next(a answer, ask mapping.Asking, current address.Request) (r address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
-		return sameHost(current, linkNext(a.header.Values("Link")))
+		current.URL, err = sameHost(current.URL, linkNext(a.header.Values("Link")))
+		return current, err
 	case mapping.PageNext:
 		v := jsonwalk.Lookup(a.body, p.Next)
 		if v.Present() && v.Kind != jsonwalk.Text {
-			return "", pagingError("the next page's URL is not a string")
+			return r, pagingError("the next page's URL is not a string")
 		}
-		return sameHost(current, v.Plain())
+		current.URL, err = sameHost(current.URL, v.Plain())
+		return current, err
 	}
 	if p.More != "" {
 		more, err := p.more(a)
 		if err != nil || !more {
-			return "", err
+			return r, err
 		}
 	}
 	v := jsonwalk.Lookup(a.body, p.Cursor)
 	switch {
-	case v.Present() && !v.Scalar():
-		return "", pagingError("the cursor is not a single value")
+	case v.Present() && !v.Scalar() && !ask.TakesJSON():
+		return r, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
 	case v.Plain() == "" && p.More != "":
-		return "", pagingError("another page follows but there is no cursor for it")
+		return r, pagingError("another page follows but there is no cursor for it")
 	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
-		return "", nil
+		return r, nil
 	}
-	return withParam(first, p.Param, v.Plain()), nil
+	if r, err = ask.Page(p.at(v.Plain(), v.Raw)); err != nil {
+		err = pagingError("the cursor cannot be sent: %w", err)
+	}
+	return r, err
 }
 
 // allAtOnce reads a list whose first page tells how long it is.
 func (l *pager) allAtOnce(ctx context.Context) error {
-	first, n, err := l.page(ctx, l.start(l.base))
+	first, n, err := l.page(ctx, l.values(0, 0))
 	if err != nil {
 		return err
 	}
@@ -174,20 +189,31 @@ func (l *pager) allAtOnce(ctx context.Context) error {
 	return l.rest(ctx, first, pages)
 }
 
-// start gives the address of the first page, below that of the list.
-func (p paging) start(base string) string {
-	if p.numbers() {
-		return p.address(base, 0, 0)
+// values are those of a page by its index and the records before it. With the style
+// cursor they are those of the first page.
+func (p paging) values(page, records int) address.Values {
+	values := p.at("", "")
+	switch {
+	case p.Style == mapping.PageNumber:
+		values[address.Page] = []string{strconv.Itoa(p.First + page)}
+	case p.Style == mapping.PageOffset:
+		values[address.Offset] = []string{strconv.Itoa(records)}
+	case p.FirstCursor != "":
+		values.SetCursor(p.FirstCursor, "")
 	}
-	return base
+	return values
 }
 
-// address gives the address of a page by its index and the records before it.
-func (p paging) address(base string, page, records int) string {
-	if p.Style == mapping.PageOffset {
-		return withParam(base, p.Param, strconv.Itoa(records))
+// at gives the values of the page at a cursor, which is there as text and as JSON.
+func (p paging) at(cursor, asJSON string) address.Values {
+	values := address.Values{}
+	if cursor != "" {
+		values.SetCursor(cursor, asJSON)
 	}
-	return withParam(base, p.Param, strconv.Itoa(p.First+page))
+	if p.Size > 0 {
+		values[address.Size] = []string{strconv.Itoa(p.Size)}
+	}
+	return values
 }
 
 // tellsEnd tells whether the first reply says how long the list is.
@@ -238,14 +264,19 @@ func (l *pager) pageCount(first answer, size int) (int, error) {
 // order. The length must be the same on all of them, or the list has changed in
 // between, and records may have moved from one page to another unseen.
 func (l *pager) rest(ctx context.Context, first answer, pages int) error {
-	answers := make([]answer, pages-1)
+	answers, asked := make([]answer, pages-1), make([]string, pages-1)
 	size := l.end.Records
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(l.Concurrency)
 	for i := range answers {
 		group.Go(func() (err error) {
 			defer l.panics.Catch(func(p any) { err = bug(p) })
-			answers[i], err = l.get(ctx, l.address(l.base, i+1, (i+1)*size))
+			r, err := l.ask.Page(l.values(i+1, (i+1)*size))
+			if err != nil {
+				return unsendable(err)
+			}
+			asked[i] = r.URL
+			answers[i], err = l.get(ctx, r)
 			return err
 		})
 	}
@@ -257,7 +288,7 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 		return err
 	}
 	for i, a := range answers {
-		n, err := l.add(a, l.address(l.base, i+1, (i+1)*size))
+		n, err := l.add(a, asked[i])
 		if err != nil {
 			return err
 		}
@@ -268,7 +299,7 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 		case told != length:
 			return pagingError("the list changed while it was read: page %d tells another length than the first", i+2)
 		case n > 0 && a.body == first.body:
-			return pagingError("page %d is the first page again; does the legacy know parameter %q?", i+2, l.Param)
+			return pagingError("page %d is the first page again; does the legacy know what tells it the page?", i+2)
 		case n == 0 && i < len(answers)-1:
 			return pagingError("page %d of %d is empty", i+2, pages)
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,19 @@ type pagedLegacy struct {
 
 func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	if r.Method == http.MethodPost {
+		var body map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.ContentLength <= 0 {
+			status(400)(w, r)
+			return
+		}
+		for name, value := range body {
+			if list, ok := value.([]any); ok {
+				value = list[1]
+			}
+			q.Set(name, fmt.Sprint(value))
+		}
+	}
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n }
 	size := l.size
 	if n := number("limit"); n > 0 {
@@ -38,7 +52,7 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.lie == "loses one" && from > 0 && len(records) > 0 {
 		records = records[1:]
 	}
-	next, cursor, more := "null", "null", to < l.total
+	next, cursor, pair, more := "null", "null", "null", to < l.total
 	if more {
 		target := "http://" + r.Host + "/v2/tickets?customer=acme&cursor=" + fmt.Sprint(to)
 		switch l.lie {
@@ -50,7 +64,7 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case "relative":
 			target = "?customer=acme&cursor=" + fmt.Sprint(to)
 		}
-		next, cursor = strconv.Quote(target), strconv.Itoa(to)
+		next, cursor, pair = strconv.Quote(target), strconv.Itoa(to), fmt.Sprintf(`["x",%d]`, to)
 		w.Header().Add("Link", `<http://x/?a,b>; rel="prev"; title="a, b", <`+target+`>; rel="last next"`)
 	}
 	if l.lie == "fails later" && from > 0 {
@@ -61,8 +75,8 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.total += size
 	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(l.total))
-	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"more":%v,"total":%d,"pages":%d}`,
-		strings.Join(records, ","), next, cursor, more, l.total, (l.total+size-1)/size))(w, r)
+	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"pair":%s,"more":%v,"total":%d,"pages":%d}`,
+		strings.Join(records, ","), next, cursor, pair, more, l.total, (l.total+size-1)/size))(w, r)
 }
 
 func pagedFixture(t testing.TB, l pagedLegacy, paging string) *fixture {
@@ -109,6 +123,35 @@ func TestPagingReadsAll(t *testing.T) {
 					break
 				}
 			}
+		}
+	}
+}
+
+// The variable of each style may stand in a body, and a next page that the legacy
+// names by its address is asked for with the same body.
+func TestPagingByPOST(t *testing.T) {
+	for paging, body := range map[string]string{
+		"{style: page, total: total}":                        `{page: "{page}"}`,
+		"{style: page, size: 7, more: more}":                 `{page: "{page}", limit: "{size}"}`,
+		"{style: page, param: page, total_pages: pages}":     `{customer: "{account}"}`,
+		"{style: offset, total: total, size: 9}":             `{offset: "{offset}", limit: "{size}"}`,
+		"{style: offset}":                                    `{offset: "{offset}"}`,
+		"{style: cursor, cursor: cursor}":                    `{cursor: "{cursor}"}`,
+		"{style: cursor, cursor: pair}":                      `{cursor: "{cursor}"}`,
+		"{style: cursor, cursor: cursor, first_cursor: '0'}": `{cursor: "{cursor:number}"}`,
+		"{style: next_url, next: next}":                      `{customer: "{account}"}`,
+		"{style: link_header, size: 8}":                      `{limit: "{size}"}`,
+	} {
+		f := newFixture(t, pagedLegacy{total: 33, size: 10}.ServeHTTP, func(c *Config) {
+			section := strings.Replace(sample.YAML, "filtering: upstream", "filtering: upstream\n  method: POST\n  body: "+body+"\n  paging: "+paging, 1)
+			cfg := configFrom(t, section)
+			if err := cfg.Validate(); err != nil {
+				t.Fatalf("%s: %v", paging, err)
+			}
+			c.Buyer = cfg.Buyer
+		})
+		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 33 {
+			t.Errorf("%s: %d records, %v", paging, len(list.Inquiries), err)
 		}
 	}
 }

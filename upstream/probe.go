@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -31,6 +32,7 @@ type Probe struct {
 type ProbeRequest struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
+	Body    string            `json:"body,omitempty"`
 	Headers map[string]string `json:"headers"`
 }
 
@@ -53,7 +55,8 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 		opts.Records = 3
 	}
 	x := e.plan.Explainer(want, opts.Records)
-	address, impossible, err := e.plan.Address(want)
+	ask, impossible := e.plan.Ask(want)
+	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))
 	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible}
 	f := c.newFetcher(e, want.RequestID)
 	a := answer{body: string(opts.Sample)}
@@ -61,7 +64,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 		if err != nil {
 			return nil, err
 		}
-		a = f.probe(ctx, address, p)
+		a = f.probe(ctx, ask, first, p)
 	}
 	if p.Bytes = len(a.body); int64(p.Bytes) > c.cfg.MaxResponseBytes {
 		p.Problem = invalidReply("too_large", "the reply has more than %d bytes", c.cfg.MaxResponseBytes).Error()
@@ -69,7 +72,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	if p.Problem == "" {
 		err := x.Read(a.body)
 		if err == nil {
-			err = x.CheckEnd(mapping.End{Address: address, Header: a.header, Next: linkNext(a.header.Values("Link"))})
+			err = x.CheckEnd(mapping.End{Address: first.URL, Header: a.header, Next: linkNext(a.header.Values("Link"))})
 		}
 		if err != nil {
 			p.Problem = asError(err).Error()
@@ -89,24 +92,25 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 }
 
 // probe makes the first request of a fetch.
-func (f *fetcher) probe(ctx context.Context, address string, p *Probe) answer {
-	pages := paging{f.plan.Paging}
-	address = pages.start(pages.sized(address))
+func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.Request, p *Probe) answer {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	p.Request = &ProbeRequest{Method: http.MethodGet, URL: address, Headers: map[string]string{}}
+	p.Request = &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
 	for name, list := range f.http.Header {
 		p.Request.Headers[name] = shown(name, strings.Join(list, ", "))
+	}
+	for name, value := range first.Headers {
+		p.Request.Headers[name] = shown(name, value)
 	}
 	if name, _, err := f.creds.header(ctx); err == nil && name != "" {
 		p.Request.Headers[http.CanonicalHeaderKey(name)] = hidden
 	}
 	start := time.Now()
-	a, err := f.once(ctx, address)
+	a, err := f.once(ctx, first)
 	p.Took = time.Since(start)
 	status := statusError(http.StatusOK)
 	if err == nil {
-		p.NextPage = pages.following(a, address)
+		p.NextPage = paging{f.plan.Paging}.following(a, ask, first)
 	} else {
 		p.Problem = err.Error()
 	}
@@ -122,14 +126,14 @@ const hidden = "(hidden)"
 // not make up itself.
 func shown(name, value string) string {
 	switch name {
-	case "Accept", "Accept-Encoding", "Via", "User-Agent":
+	case "Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent":
 		return value
 	}
 	return hidden
 }
 
 // following says for a person where the list goes on, or why it cannot.
-func (p paging) following(a answer, address string) (next string) {
+func (p paging) following(a answer, ask mapping.Asking, first address.Request) (next string) {
 	var err error
 	switch {
 	case p.tellsEnd():
@@ -142,7 +146,11 @@ func (p paging) following(a answer, address string) (next string) {
 	case p.numbers():
 		return "until a page is the last"
 	case p.Style != mapping.PageNone:
-		next, err = p.next(a, address, address)
+		var r address.Request
+		r, err = p.next(a, ask, first)
+		if next = r.URL; r.URL == first.URL {
+			next = "with the body " + r.Body
+		}
 	}
 	if err != nil {
 		return "nowhere: " + err.Error()

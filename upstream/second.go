@@ -45,9 +45,9 @@ func (f *fetcher) batches(ctx context.Context, account string, batches [][]strin
 
 // batch gets the responses of some inquiries.
 func (f *fetcher) batch(ctx context.Context, account string, ids []string) (*mapping.Reply, error) {
-	address, sub, err := f.plan.Second.Request(account, ids)
+	ask, sub, err := f.plan.Second.Request(account, ids)
 	if err != nil {
 		return nil, err
 	}
-	return sub, f.pages(ctx, f.plan.Second.Paging, address, sub)
+	return sub, f.pages(ctx, f.plan.Second.Paging, ask, sub)
 }

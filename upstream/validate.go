@@ -27,6 +27,8 @@ func (c Config) Validate() error {
 		"base_url is plain http, so the files would not be used; change base_url or empty them")
 	for kind, ec := range c.endpoints() {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)
+		c.checkOwnHeaders(kind+".fields.responses.fetch.headers.", ec.Fields.Responses.Fetch.Headers, p)
 	}
 	return p.Err()
 }
@@ -80,12 +82,17 @@ func (c Config) checkHeaders(p *invalid.Problems) {
 		case !validHeader(name, value):
 			p.Add(field, "not a valid HTTP header")
 		case placeholders.Replace(value) != value:
-			p.Add(field, "placeholders have a meaning in path and query only; a header is the same for every request")
-		case reserved(name):
-			p.Add(field, "the gateway sets this header itself; remove it (for credentials use auth)")
-		case http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header):
-			p.Add(field, "auth sets this header; remove it here")
+			p.Add(field, "placeholders have a meaning in path, query and body only; a header is the same for every request")
 		}
+	}
+	c.checkOwnHeaders("headers.", c.Headers, p)
+}
+
+// checkOwnHeaders finds headers that have a meaning of their own.
+func (c Config) checkOwnHeaders(at string, headers map[string]string, p *invalid.Problems) {
+	for name := range headers {
+		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
+		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header), at+name, "auth sets this header; remove it here")
 	}
 }
 

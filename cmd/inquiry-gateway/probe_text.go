@@ -61,6 +61,9 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 		for _, name := range slices.Sorted(maps.Keys(p.Request.Headers)) {
 			fmt.Fprintf(out, "            %s: %s\n", name, printable(p.Request.Headers[name]))
 		}
+		for line := range strings.Lines(p.Request.Body) {
+			fmt.Fprintf(out, "            %s\n", printable(line))
+		}
 		fmt.Fprintf(out, "  answered  %s in %s\n", cmp.Or(statusText(p.Status), "not at all"), p.Took.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "  found     %s in %d bytes\n", plural(p.Items, "record"), p.Bytes)

@@ -10,7 +10,7 @@ import (
 func compiled(t testing.TB, base, path string, query map[string]string) Plan {
 	t.Helper()
 	var problems invalid.Problems
-	plan := Spec{path, query, []string{Account}, []string{Account, Status, Type}}.Compile(base, "buyer", &problems)
+	plan := Spec{Path: path, Query: query, InPath: []string{Account}, InQuery: []string{Account, Status, Type}}.Compile(base, "buyer", &problems)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -25,22 +25,22 @@ func TestURL(t *testing.T) {
 		{"a-1", "N&x", "http://h/base/a/a-1/b?lit=%5B%7Bx%7D%5D&q=owner%3Aa-1+state%3AN%26x&s=N%26x&z=fixed"},
 		{"a/../b", "", ""}, {"..", "", ""}, {".", "", ""}, {"", "", ""}, {"a b", "", ""},
 	} {
-		got, err := plan.URL(Values{Account: {tc.account}, Status: {tc.status}})
-		if got != tc.want || (err != nil) != (tc.want == "") {
-			t.Errorf("%q: %s %v", tc.account, got, err)
+		got, err := plan.Request(Values{Account: {tc.account}, Status: {tc.status}})
+		if got.URL != tc.want || (err != nil) != (tc.want == "") {
+			t.Errorf("%q: %s %v", tc.account, got.URL, err)
 		}
 	}
 	delete(query, "q")
 	plan = compiled(t, "", "/a/{account}/b", query)
-	if got, _ := plan.URL(Values{Account: {"a/../b c?d"}}); !strings.HasPrefix(got, "/a/a%2F..%2Fb%20c%3Fd/b?") {
-		t.Errorf("escaped to %s", got)
+	if got, _ := plan.Request(Values{Account: {"a/../b c?d"}}); !strings.HasPrefix(got.URL, "/a/a%2F..%2Fb%20c%3Fd/b?") {
+		t.Errorf("escaped to %s", got.URL)
 	}
 }
 
 func TestRepeatedParameter(t *testing.T) {
 	plan := compiled(t, "", "/x", map[string]string{"s": "{status}", "q": "is:{status}"})
-	got, err := plan.URL(Values{Account: {"a"}, Status: {"C", "X"}})
-	if err != nil || got != "/x?q=is%3AC&s=C&s=X" {
-		t.Errorf("%s %v", got, err)
+	got, err := plan.Request(Values{Account: {"a"}, Status: {"C", "X"}})
+	if err != nil || got.URL != "/x?q=is%3AC&s=C&s=X" {
+		t.Errorf("%s %v", got.URL, err)
 	}
 }

@@ -3,6 +3,7 @@ package address
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -105,6 +106,11 @@ func (t template) has(name string, inGroup bool) bool {
 // alone tells whether the whole text is one placeholder.
 func (t template) alone() bool { return len(t) == 1 && t[0].name != "" }
 
+// plain tells whether the text has no placeholder.
+func (t template) plain() bool {
+	return !slices.ContainsFunc(t, func(p piece) bool { return p.name != "" })
+}
+
 // render fills the template in. ok is false when a placeholder outside of
 // brackets is empty: then the whole has no meaning.
 func (t template) render(values Values, escape func(string) string) (s string, ok bool) {
@@ -128,4 +134,46 @@ func (t template) dropped(group int, values Values) bool {
 	return slices.ContainsFunc(t, func(p piece) bool {
 		return p.group == group && p.name != "" && values.first(p.name) == ""
 	})
+}
+
+// A text of a body has two parts with a meaning: placeholders, and brackets around
+// some. Queries in languages such as GraphQL are full of other braces and brackets:
+// these stand for themselves, and none is doubled.
+var (
+	bodyGroup       = regexp.MustCompile(`\[[^\[\]]*\{[a-z_]+(:[a-z]+)?\}[^\[\]]*\]`)
+	bodyPlaceholder = regexp.MustCompile(`\{[a-z_]+(:[a-z]+)?\}`)
+)
+
+// parseBodyText compiles a text of a body.
+func parseBodyText(s string, known []string) (template, error) {
+	p, from := &templateParser{known: known}, 0
+	for _, at := range bodyGroup.FindAllStringIndex(s, -1) {
+		if err := p.bodyPieces(s[from:at[0]]); err != nil {
+			return nil, err
+		}
+		p.groups++
+		p.group = p.groups
+		if err := p.bodyPieces(s[at[0]+1 : at[1]-1]); err != nil {
+			return nil, err
+		}
+		p.group, from = 0, at[1]
+	}
+	err := p.bodyPieces(s[from:])
+	return p.pieces, err
+}
+
+// bodyPieces takes literals and placeholders of one group, or of none.
+func (p *templateParser) bodyPieces(s string) error {
+	from := 0
+	for _, at := range bodyPlaceholder.FindAllStringIndex(s, -1) {
+		p.literal.WriteString(s[from:at[0]])
+		p.flush()
+		if _, err := p.placeholder(s[at[0]:]); err != nil {
+			return fmt.Errorf("%w; a name in braces that is to be sent needs a blank, as in { name }", err)
+		}
+		from = at[1]
+	}
+	p.literal.WriteString(s[from:])
+	p.flush()
+	return nil
 }

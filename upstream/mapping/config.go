@@ -1,5 +1,7 @@
 package mapping
 
+import "inquiry-gateway/upstream/address"
+
 // The values of filtering.
 const (
 	FilterUpstream = "upstream"
@@ -11,17 +13,18 @@ const repeatValues = "repeat"
 
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
-	Path            string            `yaml:"path"`                               // may hold {account}
-	Query           map[string]string `yaml:"query"`                              // values may hold {account}, {status}, {inquiry_type}
-	Filtering       string            `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
-	Items           string            `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional   bool              `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
-	InternalIDs     []string          `yaml:"internal_ids"`
-	Owner           Paths             `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
-	Paging          PagingConfig      `yaml:"paging"`
-	OnInvalidRecord string            `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
-	OnForeignRecord string            `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
-	Fields          FieldsConfig      `yaml:"fields"`
+	Path            string            `yaml:"path"`  // may hold {account}
+	Query           map[string]string `yaml:"query"` // values may hold {account}, {status}, {inquiry_type}
+	address.Sending `yaml:",inline"`
+	Filtering       string       `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
+	Items           string       `yaml:"items"`                              // GJSON path of the array of records
+	ItemsOptional   bool         `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
+	InternalIDs     []string     `yaml:"internal_ids"`
+	Owner           Paths        `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
+	Paging          PagingConfig `yaml:"paging"`
+	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
+	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
+	Fields          FieldsConfig `yaml:"fields"`
 }
 
 // FieldsConfig maps the public fields of a record. A buyer's record has no
@@ -49,14 +52,15 @@ type ResponsesConfig struct {
 // FetchConfig is a second request for the answers: one for each inquiry, or one
 // for a batch of them. All run within the timeout of the list.
 type FetchConfig struct {
-	Path        string            `yaml:"path"`        // may hold {id} and {account}
-	Query       map[string]string `yaml:"query"`       // values may hold {id} or {ids}, and {account}
-	ID          string            `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
-	Concurrency int               `yaml:"concurrency"` // requests at a time; default 8
-	Paging      PagingConfig      `yaml:"paging"`
+	Path            string            `yaml:"path"`  // may hold {id} and {account}
+	Query           map[string]string `yaml:"query"` // values may hold {id} or {ids}, and {account}
+	address.Sending `yaml:",inline"`
+	ID              string       `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
+	Concurrency     int          `yaml:"concurrency"` // requests at a time; default 8
+	Paging          PagingConfig `yaml:"paging"`
 
 	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
-	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat": the parameter is repeated
+	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat", which is the default in a list of a body: each is a value of its own
 	Key   string `yaml:"key"`   // GJSON path, within an answer, of the id of its inquiry; for batches
 }
 
@@ -78,5 +82,5 @@ func (r ResponsesConfig) used() bool {
 // used tells whether any key of the section is set, so that one that lacks
 // its path is found, not ignored.
 func (f FetchConfig) used() bool {
-	return f.Path != "" || len(f.Query) > 0 || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
+	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
 }

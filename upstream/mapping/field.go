@@ -24,8 +24,9 @@ type Field struct {
 	Empty         string  `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
 	UnknownValues string  `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
 	// ValuesJoin says how a filter names several legacy values of one public
-	// value: joined by this text, or as a repeated parameter if it is "repeat".
-	// Empty: it does not, and the gateway filters.
+	// value: joined by this text, or each as a parameter or list element of its own
+	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
+	// else it does not, and the gateway filters.
 	ValuesJoin string `yaml:"values_join"`
 }
 

@@ -1,21 +1,47 @@
 package mapping
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"inquiry-gateway/upstream/address"
 )
 
-// Address is where the first reply of a list is got. impossible: no record can
-// have the wanted values, so there is nothing to ask for.
-func (p *Plan) Address(want Request) (url string, impossible bool, err error) {
+// Ask gives the requests for a list. impossible: no record can have the wanted
+// values, so there is nothing to ask for.
+func (p *Plan) Ask(want Request) (ask Asking, impossible bool) {
 	status, noStatus := p.byStatus.ask(want.Status)
 	inquiryType, noType := p.byType.ask(want.InquiryType)
 	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
-	url, err = p.request.URL(values)
-	return url, noStatus || noType, err
+	return Asking{plan: &p.request, values: values}, noStatus || noType
 }
+
+// Asking makes the requests for the pages of one list. It is safe for concurrent use.
+type Asking struct {
+	plan   *address.Plan
+	values address.Values
+	second bool // for the responses to one record or more
+}
+
+// Page gives the request for a page, which has these values besides those of the
+// list. Without an error of its own kind the account cannot be sent; an [*Error] is
+// for the id of a record.
+func (a Asking) Page(page address.Values) (address.Request, error) {
+	values := a.values
+	if len(page) > 0 {
+		values = maps.Clone(values)
+		maps.Copy(values, page)
+	}
+	r, err := a.plan.Request(values)
+	if err != nil && a.second {
+		err = refusal("record", "the id of a record cannot be sent: %w", err)
+	}
+	return r, err
+}
+
+// TakesJSON tells whether the cursor may be any value of JSON.
+func (a Asking) TakesJSON() bool { return a.plan.TakesJSON() }
 
 // filter turns the public value of a query parameter into what the legacy is
 // asked for. Whatever it is asked for, the gateway keeps only the records whose
@@ -35,9 +61,9 @@ func (c *compiler) filters(cfg EndpointConfig) {
 	sent := cfg.Filtering == "" || cfg.Filtering == FilterUpstream
 	field := c.prefix + ".filtering"
 	c.AddIf(sent && !hasStatus, field,
-		"the legacy is to filter but no parameter of the query holds {status}; add one, or set filtering: gateway")
+		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
 	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
-		"the gateway is to filter but the query holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
 	c.plan.byStatus = newFilter(c.plan.status, c.valuesJoin(address.Status, cfg.Fields.Status), sent && hasStatus)
 	c.plan.byType = newFilter(c.plan.inquiryType, c.valuesJoin(address.Type, cfg.Fields.InquiryType), sent && hasType)
 }
@@ -46,13 +72,18 @@ func (c *compiler) filters(cfg EndpointConfig) {
 // that a parameter that is to be repeated is nothing but the value.
 func (c *compiler) valuesJoin(placeholder string, f Field) string {
 	if f.ValuesJoin == repeatValues {
-		for _, parameter := range c.plan.request.Mixed(placeholder) {
-			c.Add(c.prefix+".fields."+placeholder+".values_join",
-				"parameter %q holds more than {%s}, so it cannot be repeated for each value; give a separator", parameter, placeholder)
+		for _, place := range c.plan.request.OneValue(placeholder) {
+			c.Add(c.prefix+".fields."+placeholder+".values_join", cannotRepeat, place, placeholder)
 		}
+	}
+	if f.ValuesJoin == "" && c.plan.request.InLists(placeholder) {
+		return repeatValues
 	}
 	return f.ValuesJoin
 }
+
+const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
+	"give a separator, or make the placeholder a parameter or list element of its own"
 
 // newFilter sorts a field's values by what is public. sent: the request has a
 // place for the filter.

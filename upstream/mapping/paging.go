@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -23,14 +24,15 @@ const (
 type PagingConfig struct {
 	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"` // none, page, offset, cursor, next_url or link_header
 
-	// Size records are asked for at a time, in parameter SizeParam. A legacy may
-	// send fewer.
-	Size      int    `yaml:"size"`
-	SizeParam string `yaml:"size_param"`
-	Param     string `yaml:"param"`  // of the page's number, the offset or the cursor
-	First     int    `yaml:"first"`  // number of the first page: 0 or 1
-	Cursor    string `yaml:"cursor"` // GJSON path of the next page's cursor; nothing there: the end
-	Next      string `yaml:"next"`   // GJSON path of the next page's URL; nothing there: the end
+	// Size is how many records are asked for at a time, by size_param or where query or
+	// body hold {size}. A legacy may send fewer.
+	Size        int    `yaml:"size"`
+	SizeParam   string `yaml:"size_param"`   // of the query; instead of {size} in query or body
+	Param       string `yaml:"param"`        // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
+	FirstCursor string `yaml:"first_cursor"` // the cursor of the first page, such as *; default none
+	First       int    `yaml:"first"`        // number of the first page: 0 or 1
+	Cursor      string `yaml:"cursor"`       // GJSON path of the next page's cursor; nothing there: the end
+	Next        string `yaml:"next"`         // GJSON path of the next page's URL; nothing there: the end
 
 	// Where the end is told, for page and offset; the first that is set counts.
 	// If none is, pages are asked for one by one until an empty one.
@@ -61,16 +63,34 @@ func pagingKeys(style string) (keys []string, known bool) {
 		PageNone:   "",
 		PageNumber: "size size_param param! first total total_header total_pages more ends_short max_pages concurrency",
 		PageOffset: "size size_param param! total total_header more ends_short max_pages concurrency",
-		PageCursor: "size size_param param! cursor! more max_pages",
+		PageCursor: "size size_param param! first_cursor cursor! more max_pages",
 		PageNext:   "size size_param next! max_pages",
 		PageLink:   "size size_param max_pages",
 	}[style]
 	return strings.Fields(all), known
 }
 
+// Variable is the placeholder that is another one on each page; empty: the style has
+// none.
+func (c PagingConfig) Variable() string {
+	return map[string]string{PageNumber: address.Page, PageOffset: address.Offset, PageCursor: address.Cursor}[c.Style]
+}
+
+// placeholders are those that query and body may hold besides.
+func (c PagingConfig) placeholders() []string {
+	switch {
+	case c.Variable() != "":
+		return []string{address.Size, c.Variable()}
+	case c.Style == PageNext || c.Style == PageLink:
+		return []string{address.Size}
+	}
+	return nil
+}
+
 // check adds keys that the style needs and lacks, or would ignore, to problems,
-// and returns the section with its defaults.
-func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConfig {
+// completes the request by their parameters, and returns the section with its
+// defaults.
+func (c PagingConfig) check(field string, request *address.Plan, problems *invalid.Problems) PagingConfig {
 	if c.Style == "" {
 		c.Style = PageNone
 	}
@@ -78,13 +98,21 @@ func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConf
 	if !ok {
 		return c // which Enums has refused
 	}
+	variable, sized := c.Variable(), request.Has(address.Size)
+	placed := variable != "" && request.Has(variable)
+	problems.AddIf(placed && c.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
+	problems.AddIf(sized && c.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	for _, k := range c.keys() {
-		needed := slices.Contains(allowed, k.name+"!")
+		needed := slices.Contains(allowed, k.name+"!") && !(k.name == "param" && placed)
 		switch {
-		case k.set && !needed && !slices.Contains(allowed, k.name):
+		case k.set && !slices.Contains(allowed, k.name) && !slices.Contains(allowed, k.name+"!"):
 			problems.Add(field+"."+k.name, "has no meaning with style %s; remove it", c.Style)
 		case !k.set && needed:
-			problems.Add(field+"."+k.name, "missing: style %s needs it", c.Style)
+			or := ""
+			if k.name == "param" {
+				or = ", or {" + variable + "} in query or body"
+			}
+			problems.Add(field+"."+k.name, "missing: style %s needs it%s", c.Style, or)
 		case k.path != "":
 			if err := jsonwalk.CheckPath(k.path); err != nil {
 				problems.Add(field+"."+k.name, "%v", err)
@@ -98,8 +126,15 @@ func (c PagingConfig) check(field string, problems *invalid.Problems) PagingConf
 		problems.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
 	problems.AddIf(c.EndsShort && c.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
-	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !c.EndsShort, field+".size_param", "missing: size has to be sent in some parameter")
-	problems.AddIf(c.SizeParam != "" && c.Size == 0, field+".size", "missing: the value of parameter %s", c.SizeParam)
+	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !sized && !c.EndsShort, field+".size_param",
+		"missing: size has to be sent in some parameter, or as {size} in query or body")
+	problems.AddIf((c.SizeParam != "" || sized) && c.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
+	if c.SizeParam != "" {
+		request.AddParam(c.SizeParam, address.Size)
+	}
+	if c.Param != "" && variable != "" {
+		request.AddParam(c.Param, variable)
+	}
 	if c.MaxPages == 0 {
 		c.MaxPages = defaultMaxPages
 	}
@@ -123,7 +158,7 @@ func (c PagingConfig) keys() []pagingKey {
 	path := func(name, s string) pagingKey { return pagingKey{name, s != "", s} }
 	return []pagingKey{
 		number("size", c.Size), number("first", c.First), number("max_pages", c.MaxPages), number("concurrency", c.Concurrency),
-		text("size_param", c.SizeParam), text("param", c.Param), text("total_header", c.TotalHeader),
+		text("size_param", c.SizeParam), text("param", c.Param), text("first_cursor", c.FirstCursor), text("total_header", c.TotalHeader),
 		path("cursor", c.Cursor), path("next", c.Next), path("total", c.Total), path("total_pages", c.TotalPages), path("more", c.More),
 		{"ends_short", c.EndsShort, ""},
 	}

@@ -88,10 +88,10 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	}}
 	problems.Enums(kind, cfg)
 	c.plan.request = address.Spec{
-		Path: cfg.Path, Query: cfg.Query,
-		InPath: []string{address.Account}, InQuery: []string{address.Account, address.Status, address.Type},
+		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending,
+		InPath: []string{address.Account}, InQuery: append([]string{address.Account, address.Status, address.Type}, cfg.Paging.placeholders()...),
 	}.Compile(baseURL, kind, problems)
-	c.plan.Paging = cfg.Paging.check(kind+".paging", problems)
+	c.plan.Paging = cfg.Paging.check(kind+".paging", &c.plan.request, problems)
 	c.records(cfg)
 	c.owner(cfg)
 	c.fields(cfg.Fields)
@@ -191,7 +191,7 @@ func (c *compiler) owner(cfg EndpointConfig) {
 	c.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
 	c.AddIf(len(cfg.Owner) == 0 && !c.plan.request.BindsAccount(), c.prefix+".owner",
-		"nothing binds the list to the account: name {account} in path or query, or the owner's path in a record")
+		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
 	c.plan.owner = c.paths(c.prefix+".owner", c.prefix+".owner", cfg.Owner)
 }
 

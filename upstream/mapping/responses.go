@@ -80,11 +80,17 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 	}
 	known := []string{address.Account, name}
 	s := &Second{
-		Paging: f.Paging.check(field+".paging", c.Problems), Concurrency: f.Concurrency,
-		request: address.Spec{Path: f.Path, Query: f.Query, InPath: known, InQuery: known}.Compile(c.base, field, c.Problems),
-		idPath:  f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
+		Concurrency: f.Concurrency, idPath: f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
+		request: address.Spec{
+			Path: f.Path, Query: f.Query, Sending: f.Sending, InPath: known, InQuery: append(known, f.Paging.placeholders()...),
+		}.Compile(c.base, field, c.Problems),
 	}
-	if s.join == "" {
+	s.Paging = f.Paging.check(field+".paging", &s.request, c.Problems)
+	switch {
+	case s.join != "":
+	case s.request.InLists(name):
+		s.join = repeatValues
+	default:
 		s.join = ","
 	}
 	if s.Concurrency == 0 {
@@ -102,7 +108,7 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 // checkSecond reports what would make the second request mean something else
 // than it says.
 func (c *compiler) checkSecond(field, name string, f FetchConfig, request *address.Plan) {
-	c.AddIf(!request.Has(name), field+".path", "neither path nor query holds {%s}: every inquiry would get the same responses", name)
+	c.AddIf(!request.Has(name), field+".path", "neither path, query nor body holds {%s}: every inquiry would get the same responses", name)
 	c.AddIf(f.Batch < 0, field+".batch", "must not be negative")
 	c.AddIf(f.Concurrency < 0, field+".concurrency", "must not be negative")
 	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within a response, of the id of its inquiry")
@@ -111,8 +117,8 @@ func (c *compiler) checkSecond(field, name string, f FetchConfig, request *addre
 	if f.Join != repeatValues {
 		return
 	}
-	for _, parameter := range request.Mixed(address.IDs) {
-		c.Add(field+".join", "parameter %q holds more than {ids}, so it cannot be repeated for each id; give a separator", parameter)
+	for _, place := range request.OneValue(address.IDs) {
+		c.Add(field+".join", cannotRepeat, place, address.IDs)
 	}
 	c.AddIf(request.InPath(address.IDs), field+".join", "a path cannot be repeated; give a separator")
 }

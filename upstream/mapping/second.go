@@ -30,9 +30,9 @@ func (r *Reply) Batches() [][]string {
 	return slices.Collect(slices.Chunk(r.secondIDs, max(r.plan.Second.batch, 1)))
 }
 
-// Request gives the address of the responses to the inquiries with the ids, and
-// what takes its replies.
-func (s *Second) Request(account string, ids []string) (url string, sub *Reply, err error) {
+// Request gives the requests for the responses to the inquiries with the ids, and
+// what takes the replies.
+func (s *Second) Request(account string, ids []string) (ask Asking, sub *Reply, err error) {
 	values := address.Values{address.Account: {account}, address.ID: ids}
 	if s.batch > 0 {
 		values = address.Values{address.Account: {account}, address.IDs: ids}
@@ -41,17 +41,14 @@ func (s *Second) Request(account string, ids []string) (url string, sub *Reply, 
 		}
 		for _, id := range ids {
 			if err := s.request.Check(address.IDs, id); err != nil {
-				return "", nil, refusal("record", "the id of a record cannot be sent: %w", err)
+				return ask, nil, refusal("record", "the id of a record cannot be sent: %w", err)
 			}
 			if s.join != repeatValues && strings.Contains(id, s.join) {
-				return "", nil, refusal("record", "the id of a record holds the separator of the batch")
+				return ask, nil, refusal("record", "the id of a record holds the separator of the batch")
 			}
 		}
 	}
-	if url, err = s.request.URL(values); err != nil {
-		return "", nil, refusal("record", "the id of a record cannot be sent: %w", err)
-	}
-	return url, s.plan.NewReply(Request{Account: account}), nil
+	return Asking{&s.request, values, true}, s.plan.NewReply(Request{Account: account}), nil
 }
 
 // AddResponses gives the inquiries of the list the responses in subs, which has

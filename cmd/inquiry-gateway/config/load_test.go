@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,5 +192,28 @@ func TestWarnsOfAMissingOwner(t *testing.T) {
 	loaded, problems := loadText(t, strings.Replace(example(t), "owner: customer.id", "# owner: customer.id", 1))
 	if problems != nil || len(loaded.Warnings) != 1 || !strings.Contains(loaded.Warnings[0].Error(), "upstream.buyer.owner: missing: the gateway cannot see") {
 		t.Errorf("got %v and the warnings %v", problems, loaded.Warnings)
+	}
+}
+
+// A body is a tree of the writer's own: what is wrong in it is told at its line, and
+// variables are put in, but not shown.
+func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
+	body := "    method: POST\n    body:\n      query: {terms: [{customer: '{account}'}, {state: ['{status}']}]}\n      tenant: ${SECRET}\n      size: 5\n"
+	text := strings.Replace(example(t), "    filtering: upstream ", body+"    filtering: upstream ", 1)
+	loaded, problems := loadText(t, text)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	tree, _ := loaded.Config.Upstream.Buyer.Body.(map[string]any)
+	if tree["tenant"] != "hunter2" || tree["size"] != uint64(5) {
+		t.Errorf("decoded as %#v", tree)
+	}
+	if shown := loaded.Config.Redacted(); strings.Contains(shown, "hunter2") || !strings.Contains(shown, "tenant: ${SECRET}") {
+		t.Errorf("shown as\n%s", shown)
+	}
+	line := 1 + strings.Count(text[:strings.Index(text, "      query: {terms")], "\n")
+	want := fmt.Sprintf("gateway.yaml:%d:57: upstream.buyer.body.query.terms[1].state[0]: unknown placeholder {statsu}; known here: {account}, {status}, {inquiry_type}", line)
+	if _, got := loadText(t, strings.Replace(text, "'{status}'", "'{statsu}'", 1)); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

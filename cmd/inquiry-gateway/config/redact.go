@@ -40,7 +40,7 @@ func view(v reflect.Value, n ast.Node, key string) any {
 	switch {
 	case key == "headers":
 		return hideValues(v)
-	case custom || v.Kind() == reflect.Map && n != nil:
+	case custom || v.Kind() == reflect.Interface || v.Kind() == reflect.Map && n != nil:
 		return asWritten(n)
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		return formatDuration(time.Duration(v.Int()))

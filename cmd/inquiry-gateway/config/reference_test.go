@@ -140,6 +140,8 @@ func form(path string, t reflect.Type) string {
 		return "file"
 	case t.Kind() == reflect.Pointer:
 		return form("", t.Elem())
+	case t.Kind() == reflect.Interface:
+		return "any value"
 	case t.Kind() == reflect.Slice && custom:
 		return form("", t.Elem()) + " or a list of them"
 	case t.Kind() == reflect.Slice:
