@@ -76,7 +76,7 @@ func judge(err error) fleet.Verdict {
 		return fleet.Answers
 	case FailureUpstream:
 		switch e.Reason {
-		case "status_2xx", "status_3xx", "status_4xx":
+		case "status_2xx", "status_3xx", "status_4xx", reasonFault:
 			return fleet.Answers
 		case "account", "auth", ReasonInternal: // the legacy was not asked, or it is a bug of ours
 			return fleet.Unknown

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -27,7 +28,7 @@ const (
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
 // breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, connect, tls, truncated, read, timeout, canceled,
-// status_2xx to status_5xx, media_type, encoding, json, items, record, owner,
+// status_2xx to status_5xx, media_type, encoding, charset, json, xml, fault, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
 	Failure    Failure
@@ -38,6 +39,9 @@ type Error struct {
 
 // ReasonInternal is the reason of a FailureUpstream that is a bug of the gateway.
 const ReasonInternal = "internal"
+
+// reasonFault is the reason of a SOAP fault, which says itself that the call failed.
+const reasonFault = "fault"
 
 // The reasons of FailureUnavailable.
 const (
@@ -85,11 +89,16 @@ func bug(thrown any) *Error { return internal(fmt.Errorf("panic: %v", thrown)) }
 func asError(err error) *Error {
 	var e *Error
 	var refused *mapping.Error
+	var undecoded *decode.Error
 	switch {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &refused):
 		return &Error{Failure: FailureInvalid, Reason: refused.Reason, Err: refused.Err}
+	case errors.As(err, &undecoded) && undecoded.Reason == reasonFault:
+		return &Error{Failure: FailureUpstream, Reason: reasonFault, Err: err}
+	case errors.As(err, &undecoded):
+		return &Error{Failure: FailureInvalid, Reason: undecoded.Reason, Err: err}
 	case errors.Is(err, context.Canceled):
 		return &Error{Failure: FailureCanceled, Reason: "canceled", Err: err}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -75,12 +75,13 @@ type fetcher struct {
 	*Client
 	*endpoint
 	requestID  string
-	left       atomic.Int64 // bytes that all further replies together may have
-	answeredAt time.Time    // when the first reply was there: no part of the list is older
+	format     *mapping.Format // of the replies
+	left       *atomic.Int64   // bytes that all further replies together may have
+	answeredAt time.Time       // when the first reply was there: no part of the list is older
 }
 
 func (c *Client) newFetcher(e *endpoint, requestID string) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: requestID}
+	f := &fetcher{Client: c, endpoint: e, requestID: requestID, format: &e.plan.Format, left: &atomic.Int64{}}
 	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }

@@ -15,14 +15,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // answer is one good reply. Of its header only what paging is told to look at
 // is ever read.
 type answer struct {
-	body   string
+	body   string // JSON; empty if the status means that there is nothing
 	header http.Header
+	status int
 }
+
+// empty tells whether the status says that there is nothing.
+func (a answer) empty() bool { return a.status != http.StatusOK }
 
 // get makes one request, repeated if need be, unless the breaker is open.
 func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error) {
@@ -92,15 +97,23 @@ func (f *fetcher) send(ctx context.Context, asked address.Request, header, value
 }
 
 func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.Request) (answer, error) {
+	if r.Header.Get("Accept") == "" && f.http.Header.Get("Accept") == mapping.AcceptJSON {
+		r.SetHeader("Accept", f.format.Accept)
+	}
 	resp, err := r.Execute(asked.Method, asked.URL)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
-	body, err := readBody(resp.RawResponse, f.cfg.MaxResponseBytes)
+	raw := resp.RawResponse
+	if f.format.Empty(raw.StatusCode) {
+		discard(raw)
+		return answer{header: raw.Header, status: raw.StatusCode}, nil
+	}
+	body, err := readBody(raw, f.format, f.cfg.MaxResponseBytes)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
-	return answer{body, resp.RawResponse.Header}, nil
+	return answer{body, raw.Header, raw.StatusCode}, nil
 }
 
 // serverOf describes a request by what is the same for all of them: paths,

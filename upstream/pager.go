@@ -77,6 +77,9 @@ func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, e
 
 // add maps one page.
 func (l *pager) add(a answer, address string) (records int, err error) {
+	if a.empty() {
+		return 0, nil
+	}
 	records, err = l.Take(a.body)
 	l.end.Address, l.end.Header = address, a.header
 	l.end.Records += records
@@ -107,6 +110,9 @@ func (l *pager) oneByOne(ctx context.Context) error {
 		a, n, err := l.read(ctx, r)
 		if err != nil {
 			return err
+		}
+		if a.empty() {
+			return nil
 		}
 		if n > 0 && l.numbers() && a.body == before {
 			return pagingError("page %d is the page before again; does the legacy know what tells it the page?", page)
@@ -178,6 +184,9 @@ func (l *pager) allAtOnce(ctx context.Context) error {
 	first, n, err := l.page(ctx, l.values(0, 0))
 	if err != nil {
 		return err
+	}
+	if first.empty() {
+		return nil
 	}
 	pages, err := l.pageCount(first, n)
 	switch {
@@ -288,6 +297,9 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 		return err
 	}
 	for i, a := range answers {
+		if a.empty() {
+			return pagingError("page %d of %d is empty", i+2, pages)
+		}
 		n, err := l.add(a, asked[i])
 		if err != nil {
 			return err
@@ -323,8 +335,8 @@ func (p paging) last(a answer, n int) (bool, error) {
 // else there is an error: guessed, it would cut the list short.
 func (p paging) more(a answer) (bool, error) {
 	switch v := jsonwalk.Lookup(a.body, p.More); {
-	case v.Kind == jsonwalk.Bool:
-		return v.Raw == "true", nil
+	case v.Kind == jsonwalk.Bool, v.Raw == `"true"`, v.Raw == `"false"`: // XML has texts only
+		return v.String() == "true", nil
 	case !v.Present():
 		return false, pagingError("the reply does not tell whether another page follows")
 	default:

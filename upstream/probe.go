@@ -59,17 +59,19 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))
 	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible}
 	f := c.newFetcher(e, want.RequestID)
-	a := answer{body: string(opts.Sample)}
+	a := answer{}
 	if opts.Sample == nil {
 		if err != nil {
 			return nil, err
 		}
 		a = f.probe(ctx, ask, first, p)
+	} else if a.body, err = f.format.Decode(string(opts.Sample), "", c.cfg.MaxResponseBytes); err != nil {
+		p.Problem = asError(err).Error()
 	}
 	if p.Bytes = len(a.body); int64(p.Bytes) > c.cfg.MaxResponseBytes {
 		p.Problem = invalidReply("too_large", "the reply has more than %d bytes", c.cfg.MaxResponseBytes).Error()
 	}
-	if p.Problem == "" {
+	if p.Problem == "" && (a.body != "" || opts.Sample != nil) {
 		err := x.Read(a.body)
 		if err == nil {
 			err = x.CheckEnd(mapping.End{Address: first.URL, Header: a.header, Next: linkNext(a.header.Values("Link"))})
@@ -99,6 +101,9 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 	for name, list := range f.http.Header {
 		p.Request.Headers[name] = shown(name, strings.Join(list, ", "))
 	}
+	if p.Request.Headers["Accept"] == mapping.AcceptJSON {
+		p.Request.Headers["Accept"] = f.format.Accept
+	}
 	for name, value := range first.Headers {
 		p.Request.Headers[name] = shown(name, value)
 	}
@@ -108,13 +113,14 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 	start := time.Now()
 	a, err := f.once(ctx, first)
 	p.Took = time.Since(start)
-	status := statusError(http.StatusOK)
-	if err == nil {
-		p.NextPage = paging{f.plan.Paging}.following(a, ask, first)
-	} else {
+	var status statusError
+	switch {
+	case err != nil:
 		p.Problem = err.Error()
+	case !a.empty():
+		p.NextPage = paging{f.plan.Paging}.following(a, ask, first)
 	}
-	if err == nil || errors.As(err, &status) {
+	if p.Status = a.status; errors.As(err, &status) {
 		p.Status = int(status)
 	}
 	return a

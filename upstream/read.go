@@ -12,20 +12,40 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // drainBytes is how much of an unwanted body is read so that the connection can
 // be used again. A longer one costs less to cut off.
 const drainBytes = 64 << 10
 
-// readBody gives the body of a 200 with a JSON media type, of at most max
-// bytes after decompression. It closes the body in every case.
-func readBody(resp *http.Response, max int64) (string, error) {
+// readBody gives the body of a 200 with an accepted media type as JSON, of at most
+// max bytes after decompression and decoding. It closes the body in every case.
+func readBody(resp *http.Response, format *mapping.Format, max int64) (string, error) {
 	defer resp.Body.Close()
-	if err := checkHead(resp); err != nil {
+	charset, err := checkHead(resp, format)
+	if err != nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 		return "", err
 	}
+	body, err := readPlain(resp, max)
+	if err != nil {
+		return "", err
+	}
+	if body, err = format.Decode(body, charset, max); err != nil {
+		return "", asError(err)
+	}
+	return body, nil
+}
+
+// discard closes a body that is not wanted.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	_ = resp.Body.Close()
+}
+
+// readPlain gives the body without its content coding.
+func readPlain(resp *http.Response, max int64) (string, error) {
 	var from io.Reader = resp.Body
 	size := resp.ContentLength
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
@@ -52,11 +72,12 @@ func readBody(resp *http.Response, max int64) (string, error) {
 	return body, err
 }
 
-// checkHead refuses everything but a 200 with JSON: a login page with 200
-// would otherwise be an empty list to some decoders.
-func checkHead(resp *http.Response) error {
+// checkHead refuses everything but a 200 with a media type of the format, and gives
+// the charset that this names: a login page with 200 would otherwise be an empty list
+// to some decoders.
+func checkHead(resp *http.Response, format *mapping.Format) (charset string, err error) {
 	if resp.StatusCode != http.StatusOK {
-		return &Error{
+		return "", &Error{
 			Failure: FailureUpstream,
 			Reason:  fmt.Sprintf("status_%dxx", resp.StatusCode/100),
 			Err:     statusError(resp.StatusCode),
@@ -65,16 +86,20 @@ func checkHead(resp *http.Response) error {
 	header := resp.Header.Get("Content-Type")
 	switch header {
 	case "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8": // nearly all
-		return nil
+		if !format.XML {
+			return "", nil
+		}
 	}
-	media, _, err := mime.ParseMediaType(header)
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return invalidReply("media_type", "the reply has no media type that can be read")
+	media, params, err := mime.ParseMediaType(header)
+	switch {
+	case header != "" && err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter):
+		return "", invalidReply("media_type", "the reply has no media type that can be read")
+	case format.Accepts(media):
+		return params["charset"], nil
+	case format.XML:
+		return "", invalidReply("media_type", "the reply is not XML by its media type; reply.media_types names others that are accepted")
 	}
-	if media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return invalidReply("media_type", "the reply is not JSON by its media type")
-	}
-	return nil
+	return "", invalidReply("media_type", "the reply is not JSON by its media type; reply.media_types names others that are accepted")
 }
 
 // statusError is a status other than 200.

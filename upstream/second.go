@@ -49,5 +49,7 @@ func (f *fetcher) batch(ctx context.Context, account string, ids []string) (*map
 	if err != nil {
 		return nil, err
 	}
-	return sub, f.pages(ctx, f.plan.Second.Paging, ask, sub)
+	own := *f
+	own.format = f.plan.Second.Format
+	return sub, own.pages(ctx, f.plan.Second.Paging, ask, sub)
 }

@@ -9,6 +9,7 @@ import (
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
@@ -37,7 +38,7 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 	client.SetLogger(silent{})
 	client.SetHeaders(cfg.Headers)
 	if client.Header.Get("Accept") == "" { // some want their own media type to be named
-		client.SetHeader("Accept", "application/json")
+		client.SetHeader("Accept", mapping.AcceptJSON)
 	}
 	client.SetHeader("Accept-Encoding", "gzip")
 	client.SetHeader("Via", via)

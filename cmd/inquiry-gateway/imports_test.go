@@ -52,6 +52,7 @@ func mayImport() map[string][]string {
 		"upstream":                 {"upstream/...", "internal/..."},
 		"upstream/address":         {"internal/..."},
 		"upstream/arena":           {},
+		"upstream/decode":          {},
 		"upstream/drift":           {"upstream/jsonwalk"},
 		"upstream/fleet":           {"internal/..."},
 		"upstream/internal/sample": {},
@@ -59,7 +60,7 @@ func mayImport() map[string][]string {
 		"upstream/leakguard":       {"upstream/arena"},
 		"upstream/legacy":          {"upstream", "internal/..."},
 		"upstream/mapping": {
-			"upstream/address", "upstream/arena", "upstream/jsonwalk", "upstream/leakguard", "upstream/timeparse", "internal/...",
+			"upstream/address", "upstream/arena", "upstream/decode", "upstream/jsonwalk", "upstream/leakguard", "upstream/timeparse", "internal/...",
 		},
 		"upstream/replay":    {},
 		"upstream/timeparse": {},

@@ -62,7 +62,7 @@ func SimplePath(path string, hashes bool) ([]string, bool) {
 // plainByte tells whether a byte of a key means nothing but itself to gjson.
 func plainByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-		c == '_' || c == '-' || c == '$' || c == ' ' || c == '/' || c >= 0x80
+		c == '_' || c == '-' || c == '$' || c == ' ' || c == '/' || c == ':' || c >= 0x80
 }
 
 // CheckPath finds what is wrong with a GJSON path without a document to try it

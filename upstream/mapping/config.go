@@ -16,6 +16,7 @@ type EndpointConfig struct {
 	Path            string            `yaml:"path"`  // may hold {account}
 	Query           map[string]string `yaml:"query"` // values may hold {account}, {status}, {inquiry_type}
 	address.Sending `yaml:",inline"`
+	Reply           ReplyConfig  `yaml:"reply"`
 	Filtering       string       `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
 	Items           string       `yaml:"items"`                              // GJSON path of the array of records
 	ItemsOptional   bool         `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
@@ -25,6 +26,24 @@ type EndpointConfig struct {
 	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
 	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
 	Fields          FieldsConfig `yaml:"fields"`
+}
+
+// ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
+// media type, in UTF-8 or in the charset that the media type names.
+type ReplyConfig struct {
+	Format string `yaml:"format" enum:",json,xml"` // json (default) or xml
+	// MediaTypes are accepted besides those of the format, such as text/html; none
+	// stands for a reply without a media type.
+	MediaTypes []string `yaml:"media_types"`
+	// Charset is the charset of all replies, such as euc-kr, whatever they declare.
+	// Empty: the one that a reply declares, else UTF-8.
+	Charset string `yaml:"charset"`
+	// EmptyStatuses mean an empty list: of 204, 205, 404 and 410. For details they
+	// mean a missing one.
+	EmptyStatuses []int `yaml:"empty_statuses"`
+	// Namespaces are URLs of XML namespaces by prefix. Names of theirs are written
+	// prefix:name in paths. All other names have no prefix.
+	Namespaces map[string]string `yaml:"namespaces"`
 }
 
 // FieldsConfig maps the public fields of a record. A buyer's record has no
@@ -58,6 +77,7 @@ type FetchConfig struct {
 	ID              string       `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
 	Concurrency     int          `yaml:"concurrency"` // requests at a time; default 8
 	Paging          PagingConfig `yaml:"paging"`
+	Reply           ReplyConfig  `yaml:"reply"` // left out: as for the list
 
 	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
 	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat", which is the default in a list of a body: each is a value of its own
@@ -82,5 +102,5 @@ func (r ResponsesConfig) used() bool {
 // used tells whether any key of the section is set, so that one that lacks
 // its path is found, not ignored.
 func (f FetchConfig) used() bool {
-	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0
+	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0 || f.Reply.used()
 }

@@ -16,6 +16,7 @@ type Plan struct {
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // of one list
 	OwnerPaths []string     // as they were written
+	Format     Format       // of the replies
 	Second     *Second      // nil: the replies have all that belongs to a list
 
 	request     address.Plan
@@ -76,6 +77,7 @@ type compiler struct {
 	prefix string // of field names in messages
 	frame  int
 	root   *jsonwalk.Node // of the frame's element
+	at     place          // of the frame's element in XML
 }
 
 // Compile makes the plan of an endpoint whose requests go below baseURL and whose
@@ -92,6 +94,8 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 		InPath: []string{address.Account}, InQuery: append([]string{address.Account, address.Status, address.Type}, cfg.Paging.placeholders()...),
 	}.Compile(baseURL, kind, problems)
 	c.plan.Paging = cfg.Paging.check(kind+".paging", &c.plan.request, problems)
+	c.plan.Format = c.format(kind+".reply", cfg.Reply)
+	c.at = c.plan.Format.place()
 	c.records(cfg)
 	c.owner(cfg)
 	c.fields(cfg.Fields)
@@ -117,10 +121,12 @@ func (c *compiler) slot(n *jsonwalk.Node) int {
 
 // source finds out how a path is evaluated.
 func (c *compiler) source(path string) source {
+	c.at.note(path)
+	s := source{path: path, xml: c.at.lists != nil}
 	if keys, ok := jsonwalk.SimplePath(path, false); ok {
-		return source{slot: c.slot(c.root.At(keys, c.frame))}
+		s.path, s.slot = "", c.slot(c.root.At(keys, c.frame))
 	}
-	return source{path: path}
+	return s
 }
 
 // keyPath stands among internal ids for the key under which a record is found.
@@ -181,6 +187,8 @@ func (c *compiler) records(cfg EndpointConfig) {
 	} else {
 		c.path(c.prefix+".items", cfg.Items)
 	}
+	c.AddIf(c.plan.Format.XML && cfg.Items == "@this", c.prefix+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
+	c.at = c.at.inside(cfg.Items)
 	l := c.list(c.prefix+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord)
 	c.plan.reply = c.replyItems(cfg.Items, cfg.ItemsOptional, l, c.root)
 }
@@ -215,6 +223,7 @@ func (c *compiler) internalIDs(field string, paths []string) (complex []string) 
 		if path == keyPath || !c.path(index(field, i), path) {
 			continue
 		}
+		c.at.note(path)
 		if keys, ok := jsonwalk.SimplePath(path, true); ok {
 			c.root.At(keys, c.frame).MarkID()
 		} else {

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -52,6 +53,11 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		r.list = jsonwalk.NewNode(frameRecord)
 		r.list.SetList(items, element)
 	}
+	inner.at = c.at
+	if cfg.Fetch.used() && c.plan.Second != nil {
+		inner.at = c.plan.Second.plan.Format.place()
+	}
+	inner.at = inner.at.inside(cfg.Items)
 	inner.root, inner.frame = element, frameResponse
 	inner.response(at, cfg, r)
 }
@@ -73,6 +79,11 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 	f := cfg.Fetch
 	sub := *c
 	sub.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: c.plan.responses, onlyResponses: true}
+	sub.plan.Format = c.plan.Format
+	sub.plan.Format.Lists = decode.Lists{}
+	if f.Reply.used() {
+		sub.plan.Format = c.format(field+".reply", f.Reply)
+	}
 	sub.plan.reply = sub.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
 	name := address.ID
 	if f.Batch > 0 {
@@ -80,7 +91,7 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 	}
 	known := []string{address.Account, name}
 	s := &Second{
-		Concurrency: f.Concurrency, idPath: f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
+		Format: &sub.plan.Format, Concurrency: f.Concurrency, idPath: f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
 		request: address.Spec{
 			Path: f.Path, Query: f.Query, Sending: f.Sending, InPath: known, InQuery: append(known, f.Paging.placeholders()...),
 		}.Compile(c.base, field, c.Problems),

@@ -12,6 +12,7 @@ import (
 type Second struct {
 	Paging      PagingConfig // with its defaults
 	Concurrency int          // requests at a time
+	Format      *Format      // of the replies
 
 	request address.Plan
 	id      []source // within a record

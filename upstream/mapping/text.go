@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/timeparse"
 )
@@ -14,14 +15,20 @@ import (
 type source struct {
 	slot int
 	path string // "": the slot
+	xml  bool   // of an element with attributes the text is meant
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
-func (s source) find(f *jsonwalk.Frame) jsonwalk.Value {
+func (s source) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	if s.path != "" {
-		return jsonwalk.Lookup(f.Element, s.path)
+		v = jsonwalk.Lookup(f.Element, s.path)
+	} else {
+		v = f.Value(s.slot)
 	}
-	return f.Value(s.slot)
+	if s.xml && v.Kind == jsonwalk.Object {
+		v = jsonwalk.Lookup(v.Raw, decode.Text)
+	}
+	return v
 }
 
 // firstOf gives the first value that is there and not null; if there is none,

@@ -1,0 +1,163 @@
+package decode
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/text/encoding/korean"
+
+	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+const limit = 1 << 20
+
+// tickets is a format whose lists are the tickets and, in each, the replies.
+func tickets() *Format {
+	f := &Format{XML: true, Prefixes: map[string]string{"urn:b": "b:"}}
+	f.Lists.Add([]string{"tickets", "ticket"})
+	f.Lists.Add([]string{"tickets", "ticket", "replies", "reply"})
+	return f
+}
+
+func TestXMLBecomesJSON(t *testing.T) {
+	for name, tc := range map[string]struct{ xml, json string }{
+		"text":                       {`<a>x &lt;y&gt; "é&#10;"</a>`, `{"a":"x <y> \"é\n\""}`},
+		"empty":                      {`<a/>`, `{"a":""}`},
+		"white space between":        {"<a>\n <b>1</b>\n <c/>\n</a>", `{"a":{"b":"1","c":""}}`},
+		"attributes":                 {`<a id="7"><b lang="en">x</b><c d="e"/></a>`, `{"a":{"-id":"7","b":{"-lang":"en","$":"x"},"c":{"-d":"e","$":""}}}`},
+		"text among elements":        {`<a>one <b>2</b> three</a>`, `{"a":{"b":"2","$":"one  three"}}`},
+		"repeated":                   {`<a><b>1</b><c>x</c><b>2</b></a>`, `{"a":{"b":["1","2"],"c":"x"}}`},
+		"list of one":                {`<tickets><ticket><id>1</id></ticket></tickets>`, `{"tickets":{"ticket":[{"id":"1"}]}}`},
+		"list of none":               {"<tickets n=\"0\">\n</tickets>", `{"tickets":{"-n":"0","ticket":[]}}`},
+		"no list, but something":     {`<tickets><error>no</error></tickets>`, `{"tickets":{"error":"no"}}`},
+		"no list, but text":          {`<tickets>no</tickets>`, `{"tickets":"no"}`},
+		"lists in a list":            {`<tickets><ticket><replies/></ticket><ticket><replies><reply>x</reply></replies></ticket></tickets>`, `{"tickets":{"ticket":[{"replies":{"reply":[]}},{"replies":{"reply":["x"]}}]}}`},
+		"namespaces":                 {`<s:a xmlns:s="urn:s" xmlns="urn:d" s:id="1"><b/><s:c/></s:a>`, `{"a":{"-id":"1","b":"","c":""}}`},
+		"a namespace with a prefix":  {`<a xmlns:x="urn:b" x:id="1" id="2"><x:b>1</x:b><b>2</b></a>`, `{"a":{"-b:id":"1","-id":"2","b:b":"1","b":"2"}}`},
+		"null and types":             {`<a xmlns:i="` + instance + `"><b i:nil="true"/><c i:type="string">x</c></a>`, `{"a":{"b":null,"c":"x"}}`},
+		"CDATA, comments, the rest":  {"\ufeff<?xml version=\"1.0\"?><!-- x --><a><![CDATA[<b>]]><!-- y --><?z?>&amp;</a>\n", `{"a":"<b>&"}`},
+		"SOAP without a fault":       {`<s:Envelope xmlns:s="x"><s:Body><Fault2/></s:Body></s:Envelope>`, `{"Envelope":{"Body":{"Fault2":""}}}`},
+		"many names, the first last": {"<a>" + strings.Repeat("<b/><c/>", 40) + "</a>", `{"a":{"b":["` + strings.Repeat(`","`, 39) + `"],"c":["` + strings.Repeat(`","`, 39) + `"]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := tickets().Decode(tc.xml, "", limit); got != tc.json || err != nil {
+				t.Errorf("%s %v, want %s", got, err, tc.json)
+			}
+		})
+	}
+}
+
+func TestXMLThatIsRefused(t *testing.T) {
+	bomb := `<!DOCTYPE a [<!ENTITY b "` + strings.Repeat("lol", 10) + `"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>`
+	for name, tc := range map[string]struct{ xml, reason string }{
+		"billion laughs":           {bomb, "xml"},
+		"a DTD":                    {`<!DOCTYPE a SYSTEM "http://h/x.dtd"><a/>`, "xml"},
+		"an entity":                {`<a>&nbsp;</a>`, "xml"},
+		"an attribute twice":       {`<a b="1" b="2"/>`, "xml"},
+		"a namespace twice":        {`<a xmlns:b="1" xmlns:b="2"/>`, "xml"},
+		"attributes that clash":    {`<a xmlns:x="urn:x" x:b="1" b="2"/>`, "xml"},
+		"elements that clash":      {`<a xmlns:x="urn:x"><x:b/><b/></a>`, "xml"},
+		"not closed":               {`<a><b></b>`, "xml"},
+		"closed by another":        {`<a></b>`, "xml"},
+		"nothing":                  {``, "xml"},
+		"white space":              {" \n", "xml"},
+		"no XML":                   {`{"a":1}`, "xml"},
+		"two roots":                {`<a/><b/>`, "xml"},
+		"text after the root":      {`<a/>x`, "xml"},
+		"too deep":                 {strings.Repeat("<a>", 200) + strings.Repeat("</a>", 200), "xml"},
+		"too many attributes":      {"<a" + strings.Repeat(" b='1'", 300) + "/>", "xml"},
+		"a control character":      {"<a>\x01</a>", "xml"},
+		"a reference to one":       {"<a>&#1;</a>", "xml"},
+		"not UTF-8":                {"<a>\xb0\xa1</a>", "charset"},
+		"an unknown charset":       {`<?xml version="1.0" encoding="klingon"?><a/>`, "charset"},
+		"a fault":                  {`<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Header/><s:Body><s:Fault><faultstring>x</faultstring></s:Fault></s:Body></s:Envelope>`, "fault"},
+		"larger than the limit":    {"<a>" + strings.Repeat("x", limit) + "</a>", "too_large"},
+		"larger than it as a tree": {"<a>" + strings.Repeat("<b/>", limit/5) + `<c/></a>`, ""},
+		"quotation marks":          {"<a>" + strings.Repeat(`"`, limit-10) + "</a>", "too_large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tickets().Decode(tc.xml, "", limit)
+			var refused *Error
+			if errors.As(err, &refused) != (tc.reason != "") || refused != nil && refused.Reason != tc.reason {
+				t.Errorf("%.80s %v, want %q", got, err, tc.reason)
+			}
+		})
+	}
+}
+
+func TestCharsets(t *testing.T) {
+	euc, err := korean.EUCKR.NewEncoder().String("문의")
+	if err != nil {
+		t.Fatal(err)
+	}
+	xml := &Format{XML: true}
+	for name, tc := range map[string]struct {
+		format               *Format
+		body, declared, want string
+	}{
+		"JSON, declared":               {&Format{}, `"` + euc + `"`, "EUC-KR", `"문의"`},
+		"JSON, a name of Java's":       {&Format{}, `"` + euc + `"`, "MS949", `"문의"`},
+		"JSON, Shift_JIS":              {&Format{}, "\"\x96\xe2\"", "Shift_JIS", `"問"`},
+		"JSON, windows-1252":           {&Format{}, "\"\x80\xe9\"", "windows-1252", `"€é"`},
+		"JSON, ISO-8859-1":             {&Format{}, "\"\xe9\"", "iso-8859-1", `"é"`},
+		"JSON, UTF-8":                  {&Format{}, `"é"`, "utf8", `"é"`},
+		"JSON, configured":             {&Format{Charset: korean.EUCKR}, `"` + euc + `"`, "utf-8", `"문의"`},
+		"JSON, bytes it does not know": {&Format{}, "\"\xff\xff\"", "EUC-KR", ""},
+		"JSON, an unknown name":        {&Format{}, `""`, "klingon", ""},
+		"JSON, no charset of texts":    {&Format{}, `""`, "x-user-defined", ""},
+		"XML, by its declaration":      {xml, `<?xml version="1.0" encoding='euc-kr'?><a>` + euc + `</a>`, "", `{"a":"문의"}`},
+		"XML, the header first":        {xml, `<?xml version="1.0" encoding="utf-8"?><a>` + euc + `</a>`, "euc-kr", `{"a":"문의"}`},
+		"XML, the mark before it":      {xml, "\xff\xfe<\x00a\x00>\x00\x38\xbb<\x00/\x00a\x00>\x00", "euc-kr", `{"a":"문"}`},
+		"XML, bytes it does not know":  {xml, "<?xml version=\"1.0\" encoding=\"windows-1252\"?><a>\x81</a>", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.format.Decode(tc.body, tc.declared, limit)
+			if got != tc.want || (err != nil) != (tc.want == "") {
+				t.Errorf("%q %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+	if _, err := (&Format{}).Decode("\""+euc+"\"", "euc-kr", 7); err == nil {
+		t.Error("the limit does not count for what was decoded")
+	}
+}
+
+// noSink takes no elements.
+type noSink struct{}
+
+func (noSink) Begin(int)                     {}
+func (noSink) End(int, *jsonwalk.Frame) bool { return true }
+func (noSink) AddQuoted(string, int) int     { return 0 }
+func (noSink) Add(string)                    {}
+
+// Whatever comes is refused, or becomes strict JSON within the limit, and the same
+// one each time.
+func FuzzXML(f *testing.F) {
+	for _, s := range []string{
+		`<tickets><ticket a="1"><replies><reply>x</reply></replies></ticket><ticket/></tickets>`, `<a xmlns:x="urn:b"><x:b/>t<b/></a>`,
+		`<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>`, `<a b="1" b="2"/>`, "<a>\xff</a>", `<?xml version="1.0" encoding="euc-kr"?><a>` + "\xb9\xae" + `</a>`,
+		`<E:Envelope><E:Body><E:Fault/></E:Body></E:Envelope>`, `<a><![CDATA[x]]>&#x1F600;</a>`, "\xff\xfe<\x00a\x00/\x00>\x00",
+	} {
+		f.Add(s, "")
+		f.Add(s, "windows-1252")
+	}
+	f.Fuzz(func(t *testing.T, text, declared string) {
+		const limit = 1 << 16
+		json, err := tickets().Decode(text, declared, limit)
+		if err != nil {
+			return
+		}
+		if len(json) > limit {
+			t.Errorf("%d bytes", len(json))
+		}
+		w := jsonwalk.NewWalker(noSink{}, noSink{}, &arena.Texts{}, []int{1})
+		if err := w.Walk(json, jsonwalk.NewNode(0), 0); err != nil {
+			t.Errorf("%q gives %q: %v", text, json, err)
+		}
+		if again, _ := tickets().Decode(text, declared, limit); again != json {
+			t.Errorf("%q, then %q", json, again)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package mapping
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"inquiry-gateway/upstream/decode"
+)
+
+// Format is how the replies of one address are written. It is read-only and safe for
+// concurrent use.
+type Format struct {
+	decode.Format
+	Accept        string // the value of the request's header of that name
+	mediaTypes    []string
+	emptyStatuses []int
+}
+
+// noMediaType stands among media types for a reply that names none.
+const noMediaType = "none"
+
+// Accepts tells whether a reply of a media type is read. It is in lower case and
+// without parameters; empty: the reply names none.
+func (f *Format) Accepts(media string) bool {
+	if media == "" {
+		media = noMediaType
+	}
+	if f.XML && (media == "text/xml" || media == "application/xml" || strings.HasSuffix(media, "+xml")) ||
+		!f.XML && (media == "application/json" || strings.HasSuffix(media, "+json")) {
+		return true
+	}
+	return slices.Contains(f.mediaTypes, media)
+}
+
+// Empty tells whether a status means that there is nothing.
+func (f *Format) Empty(status int) bool { return slices.Contains(f.emptyStatuses, status) }
+
+// AcceptJSON is what requests accept by default.
+const AcceptJSON = "application/json"
+
+// accept gives the value of the Accept header.
+func (f *Format) accept() string {
+	accept := AcceptJSON
+	if f.XML {
+		accept = "application/xml, text/xml"
+	}
+	for _, media := range f.mediaTypes {
+		if media != noMediaType {
+			accept += ", " + media
+		}
+	}
+	return accept
+}
+
+// used tells whether any key of the section is set.
+func (r ReplyConfig) used() bool {
+	return r.Format != "" || len(r.MediaTypes) > 0 || r.Charset != "" || len(r.EmptyStatuses) > 0 || len(r.Namespaces) > 0
+}
+
+// format compiles how replies are written, but for the lists in XML.
+func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
+	f.XML = cfg.Format == "xml"
+	for i, media := range cfg.MediaTypes {
+		c.AddIf(media != noMediaType && !strings.Contains(media, "/") || strings.ContainsAny(media, "; *"), index(field+".media_types", i),
+			"not a media type such as text/html without parameters, nor none for a reply without one")
+		f.mediaTypes = append(f.mediaTypes, strings.ToLower(media))
+	}
+	if cfg.Charset != "" {
+		var err error
+		f.Charset, err = decode.Charset(cfg.Charset)
+		c.AddIf(err != nil, field+".charset", "%v", err)
+	}
+	for i, status := range cfg.EmptyStatuses {
+		c.AddIf(!slices.Contains([]int{204, 205, 404, 410}, status), index(field+".empty_statuses", i),
+			"only 204, 205, 404 and 410 can mean that there is nothing; %d is a failure or a reply to read", status)
+	}
+	f.emptyStatuses, f.Accept = cfg.EmptyStatuses, f.accept()
+	f.Prefixes = make(map[string]string, len(cfg.Namespaces))
+	c.AddIf(len(cfg.Namespaces) > 0 && !f.XML, field+".namespaces", "only XML has namespaces; remove the key, or set format: xml")
+	for _, prefix := range slices.Sorted(maps.Keys(cfg.Namespaces)) {
+		url := cfg.Namespaces[prefix]
+		c.AddIf(prefix == "" || url == "" || f.Prefixes[url] != "", field+".namespaces", "each namespace needs one prefix and its own URL")
+		f.Prefixes[url] = prefix + ":"
+	}
+	return f
+}
+
+// place is where in XML replies an element of a list stands: the names on the way
+// to it. Paths that use elements as a list are told to lists.
+type place struct {
+	lists *decode.Lists // nil: the replies are not XML
+	names []string
+	lost  bool // a path is more than names, so what is below it is not known
+}
+
+// place is the one of whole replies.
+func (f *Format) place() (p place) {
+	if f.XML {
+		p.lists = &f.Lists
+	}
+	return p
+}
+
+// inside gives the place of the elements of a list whose path is known, and
+// notes that it is one.
+func (p place) inside(path string) place {
+	if p.lists == nil || p.lost {
+		return p
+	}
+	p.names, p.lost = p.note(path)
+	if !p.lost {
+		p.lists.Add(p.names)
+	}
+	return p
+}
+
+// note marks the elements that a path uses as lists: those before a # or an
+// index. It gives the names on the way, and whether the path goes on in another way.
+func (p place) note(path string) (names []string, lost bool) {
+	names = slices.Clone(p.names)
+	if p.lists == nil || p.lost {
+		return names, true
+	}
+	for _, part := range segments(path) {
+		switch {
+		case part == "@this":
+		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
+			p.lists.Add(names)
+		case strings.ContainsAny(part, "@({[*?!"):
+			return names, true
+		default:
+			names = append(names, strings.ReplaceAll(part, `\`, ""))
+		}
+	}
+	return names, false
+}
+
+// segments splits a GJSON path at its dots and pipes. What stands in brackets stays
+// together.
+func segments(path string) (parts []string) {
+	depth, from := 0, 0
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case '\\':
+			i++
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		case '.', '|':
+			if depth == 0 {
+				parts = append(parts, path[from:i])
+				from = i + 1
+			}
+		}
+	}
+	return append(parts, path[from:])
+}
