@@ -102,6 +102,8 @@ func (n *Node) items(keyed bool) *List {
 type Frame struct {
 	Element string       // the whole element; valid at [Sink.End]
 	Texts   *arena.Texts // for texts that have to be made
+	// Tables are for the sink: what else in the text an element may refer to, by key.
+	Tables []map[string]Value
 
 	text  string // that the slots are positions in
 	slots []slot

@@ -21,7 +21,8 @@ type EndpointConfig struct {
 	Items           string       `yaml:"items"`                              // GJSON path of the array of records
 	ItemsOptional   bool         `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
 	InternalIDs     []string     `yaml:"internal_ids"`
-	Owner           Paths        `yaml:"owner"` // GJSON path, within a record, of the account it belongs to; of several the first present one
+	Owner           Paths        `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
+	OwnerLookup     LookupConfig `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
 	Paging          PagingConfig `yaml:"paging"`
 	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
 	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop

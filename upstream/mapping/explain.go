@@ -131,6 +131,7 @@ func (x *Explainer) record(raw string) {
 		return
 	}
 	r := x.lenient.NewReply(x.want)
+	r.setTables(x.last.walker.Frame(frameReply).Tables)
 	if err := r.walk("["+raw+"]", x.lenient.reply.items, frameRecord); err != nil {
 		x.violate("record", err.Error())
 		return

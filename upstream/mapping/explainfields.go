@@ -28,8 +28,11 @@ func (x *Explainer) fields(r *Reply, frame *jsonwalk.Frame, raw string) []Explai
 		case why == "":
 			f.Mapped = "null"
 		}
-		if t.fixed.Set {
+		switch {
+		case t.fixed.Set:
 			f.Path = "(const)"
+		case t.looked:
+			f.Raw = shorten(t.sources[0].find(frame).Raw)
 		}
 		list = append(list, f)
 	}
@@ -128,12 +131,12 @@ func below(path, parent string) bool {
 // usedPaths gives the start of every path of the mapping up to the first part
 // that is more than a key.
 func (p *Plan) usedPaths() []string {
-	paths := slices.Concat(p.created.paths, Paths(p.OwnerPaths), Paths(p.idPaths))
+	paths := slices.Concat(p.created.paths, Paths(p.OwnerPaths), Paths(p.idPaths), Paths(p.byPaths))
 	for _, t := range p.texts() {
 		paths = append(paths, t.paths...)
 	}
 	if r := p.responses; r != nil {
-		inner := slices.Concat(r.content.paths, r.role.paths, r.created.paths, r.idPaths)
+		inner := slices.Concat(r.content.paths, r.role.paths, r.created.paths, r.idPaths, p.byInner)
 		switch {
 		case p.Second != nil:
 			paths = append(paths, p.Second.idPath)

@@ -16,6 +16,10 @@ type Field struct {
 	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
 	Zone    string  `yaml:"zone"`   // of a time whose layout holds none: an IANA name; UTC when empty
 
+	// Lookup finds the field in a table of the reply, such as the included objects of
+	// JSON:API; instead of a path.
+	Lookup LookupConfig `yaml:"lookup"`
+
 	Const Default `yaml:"const"` // the field's value in every record; instead of a path
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts.
@@ -31,7 +35,7 @@ type Field struct {
 }
 
 // set tells whether the field is mapped at all.
-func (f Field) set() bool { return len(f.Path) > 0 || f.Const.Set || f.Default.Set }
+func (f Field) set() bool { return len(f.Path) > 0 || f.Const.Set || f.Default.Set || f.Lookup.used() }
 
 // UnmarshalYAML accepts the short form. The default key is looked up by hand
 // because decoders do not call back for null, and null is a value here.

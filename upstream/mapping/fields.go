@@ -31,6 +31,10 @@ func (c *compiler) fields(cfg FieldsConfig) {
 
 // sources compiles the paths of a field.
 func (c *compiler) sources(field string, f Field) []source {
+	if f.Lookup.used() {
+		c.AddIf(len(f.Path) > 0 || f.Const.Set, field+".lookup", "the field has a path or a constant, too; remove the one or the other")
+		return c.lookup(field+".lookup", f.Lookup)
+	}
 	c.AddIf(len(f.Path) == 0 && !f.Const.Set, field, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
 	return c.paths(field, field+".path", f.Path)
 }
@@ -45,7 +49,10 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 	}
 	t := &textPlan{
 		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
-		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", keep: f.UnknownValues == "keep",
+		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: f.Lookup.used(), keep: f.UnknownValues == "keep",
+	}
+	if t.looked {
+		t.paths = Paths{f.Lookup.String()}
 	}
 	return t.prepare()
 }
@@ -70,6 +77,9 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 	}
 	c.AddIf(f.Default.Set, field+".default", "a time has no default: nobody can know when it was; remove the key")
 	t := &timePlan{name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
+	if f.Lookup.used() {
+		t.paths = Paths{f.Lookup.String()}
+	}
 	if f.Format == "" {
 		t.format = "rfc3339"
 	}

@@ -21,6 +21,9 @@ type Plan struct {
 
 	request     address.Plan
 	reply       replyPlan
+	tables      []tablePlan // that fields are looked up in
+	byPaths     []string    // of records, by which that is done
+	byInner     []string    // of responses likewise
 	sizes       [frameCount]int
 	itemsPath   string // as it was written, for Explain
 	idPaths     []string
@@ -196,11 +199,17 @@ func (c *compiler) records(cfg EndpointConfig) {
 // owner compiles the ownership check, and refuses a request that asks for
 // everybody's records without one.
 func (c *compiler) owner(cfg EndpointConfig) {
-	c.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, c.prefix+".on_foreign_record",
+	told := len(cfg.Owner) > 0 || cfg.OwnerLookup.used()
+	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
-	c.AddIf(len(cfg.Owner) == 0 && !c.plan.request.BindsAccount(), c.prefix+".owner",
+	c.AddIf(!told && !c.plan.request.BindsAccount(), c.prefix+".owner",
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
 	c.plan.owner = c.paths(c.prefix+".owner", c.prefix+".owner", cfg.Owner)
+	if cfg.OwnerLookup.used() {
+		c.AddIf(len(cfg.Owner) > 0, c.prefix+".owner_lookup", "owner is set, too; remove the one or the other")
+		c.plan.owner = c.lookup(c.prefix+".owner_lookup", cfg.OwnerLookup)
+		c.plan.OwnerPaths = Paths{cfg.OwnerLookup.String()}
+	}
 }
 
 // paths compiles paths of which the first present one counts. Of several each is

@@ -87,6 +87,9 @@ func (r *Reply) Take(body string) (records int, err error) {
 func (r *Reply) read(body string) *Error {
 	r.size, r.body, r.items = len(body), body, jsonwalk.Value{}
 	r.walker.Clear(frameReply)
+	if err := r.indexTables(body); err != nil {
+		return err
+	}
 	at := &r.plan.reply
 	if err := r.walk(body, at.root, frameReply); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/timeparse"
 )
@@ -16,19 +15,21 @@ type source struct {
 	slot int
 	path string // "": the slot
 	xml  bool   // of an element with attributes the text is meant
+
+	lookup *lookup // instead of these: in a table of the reply
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
 func (s source) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
-	if s.path != "" {
+	switch {
+	case s.lookup != nil:
+		return s.lookup.find(f)
+	case s.path != "":
 		v = jsonwalk.Lookup(f.Element, s.path)
-	} else {
+	default:
 		v = f.Value(s.slot)
 	}
-	if s.xml && v.Kind == jsonwalk.Object {
-		v = jsonwalk.Lookup(v.Raw, decode.Text)
-	}
-	return v
+	return plainText(v, s.xml)
 }
 
 // firstOf gives the first value that is there and not null; if there is none,
@@ -54,6 +55,7 @@ type textPlan struct {
 	join     Default
 	html     bool
 	noEmpty  bool // an empty string is a missing value
+	looked   bool // found by a look-up
 	keep     bool // unknown values stay as they are
 
 	// Worked out by prepare for what most fields and values are.
@@ -70,7 +72,7 @@ const fewValues = 8
 // prepare works out what makes reading fast. Without it the field is read all
 // the same.
 func (t *textPlan) prepare() *textPlan {
-	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == ""
+	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == "" && !t.looked
 	if len(t.values) <= fewValues {
 		for legacy, public := range t.values {
 			t.few = append(t.few, entry{legacy, public})
