@@ -53,6 +53,7 @@ func mayImport() map[string][]string {
 		"upstream/address":         {"internal/..."},
 		"upstream/arena":           {},
 		"upstream/decode":          {},
+		"upstream/draft":           {"upstream/timeparse"},
 		"upstream/drift":           {"upstream/jsonwalk"},
 		"upstream/fleet":           {"internal/..."},
 		"upstream/internal/sample": {},

@@ -72,7 +72,7 @@ func newCommand() *cli.Command {
 		Usage:   "a read-only gateway in front of an existing inquiry system",
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
-			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), probeCommand(),
+			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), draftCommand(), probeCommand(),
 			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
 			helpCommand(),
 		},

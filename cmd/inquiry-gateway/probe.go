@@ -186,24 +186,31 @@ func (p probed) failure() error {
 
 // readSample reads a saved reply of at most limit bytes, as the gateway would.
 func readSample(file string, limit int64) ([]byte, error) {
+	data, err := readInput("--sample", file, limit+1)
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("--sample %s is larger than upstream.max_response_bytes (%d): the gateway would refuse it", file, limit)
+	}
+	if data == nil {
+		data = []byte{} // nil would mean: ask
+	}
+	return data, err
+}
+
+// readInput reads at most limit bytes of a file, or of standard input for "-". flag
+// names it in errors.
+func readInput(flag, file string, limit int64) ([]byte, error) {
 	in := io.Reader(os.Stdin)
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, fmt.Errorf("--sample: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	data, err := io.ReadAll(io.LimitReader(in, limit))
 	if err != nil {
-		return nil, fmt.Errorf("--sample %s: %w", file, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("--sample %s is larger than upstream.max_response_bytes (%d): the gateway would refuse it", file, limit)
-	}
-	if data == nil {
-		data = []byte{} // nil would mean: ask
+		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
 	}
 	return data, nil
 }

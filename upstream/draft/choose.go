@@ -1,0 +1,280 @@
+package draft
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Choice is what is proposed for one public field.
+type Choice struct {
+	Path     string // empty: nothing was found
+	Format   string // of a time
+	Zone     string // of a time without one
+	TrimHTML bool
+	Empty    bool // an empty text is a missing value
+	Values   []Value
+	Default  *string  // nil: none; "null" is null
+	Doubts   []string // what has to be looked at
+}
+
+// Value is one entry of values.
+type Value struct {
+	Legacy, Public string
+	Unsure         bool // nothing says what it means
+}
+
+func (c *Choice) doubt(format string, args ...any) {
+	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
+}
+
+// sure tells whether a line may be taken as it is.
+func (c Choice) sure() bool { return c.Path != "" && len(c.Doubts) == 0 }
+
+// scored is a column with how well it fits a field.
+type scored struct {
+	*column
+	score float64
+}
+
+// best orders the columns that fit at all, and notes in c which others come near.
+func best(columns []*column, least float64, score func(*column) float64) []scored {
+	var all []scored
+	for _, col := range columns {
+		if s := score(col); s >= least {
+			all = append(all, scored{col, s})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b scored) int {
+		if c := cmp.Compare(b.score, a.score); c != 0 {
+			return c
+		}
+		return cmp.Compare(len(a.path), len(b.path))
+	})
+	return all
+}
+
+// near notes the columns that fit nearly as well as the first.
+func (c *Choice) near(all []scored, margin float64) {
+	for _, other := range all[min(1, len(all)):] {
+		if other.score > all[0].score-margin && !sameCells(other.column, all[0].column) {
+			c.doubt("or is it %s?", other.path)
+			return
+		}
+	}
+}
+
+func sameCells(a, b *column) bool { return slices.Equal(a.cells, b.cells) }
+
+// drafter chooses the fields of one table.
+type drafter struct {
+	vocabulary
+	account string
+	used    map[*column]bool
+}
+
+// free are the columns that no field has taken.
+func (d *drafter) free(t *table) (columns []*column) {
+	for _, c := range t.columns {
+		if !d.used[c] && c.count() > 0 {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+func (d *drafter) take(all []scored) *column {
+	d.used[all[0].column] = true
+	return all[0].column
+}
+
+// owner is the column that is the account in every record.
+func (d *drafter) owner(t *table, names words) (c Choice) {
+	all := best(d.free(t), 0.01, func(col *column) float64 {
+		hits := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()) / float64(t.rows)
+		if hits == 0 {
+			return 0
+		}
+		return 3*hits + names.score(col.keys)
+	})
+	if len(all) == 0 {
+		return c
+	}
+	col := d.take(all)
+	c.Path = col.path
+	if n := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()); int(n+0.5) < t.rows {
+		c.doubt("only %d of %d records are this account's; others would be refused", int(n+0.5), t.rows)
+	}
+	if names.score(col.keys) <= 0 {
+		c.doubt("the value is the account's, but is it the owner's?")
+	}
+	for _, other := range all[1:] { // the account's own number is in them all
+		d.used[other.column] = other.score >= 3 || d.used[other.column]
+	}
+	c.near(all, 0.5)
+	return c
+}
+
+// created is the earliest time of a record.
+func (d *drafter) created(t *table) (c Choice) {
+	var times []*column
+	for _, col := range d.free(t) {
+		if col.time != nil {
+			times = append(times, col)
+		}
+	}
+	all := best(times, -1, func(col *column) float64 {
+		score := 1.5*d.vocabulary.created.score(col.keys) + earliest(col, times)
+		if !col.always() {
+			score--
+		}
+		if col.time.dates {
+			score -= 0.5
+		}
+		return score + 0.3*col.distinct() - 0.1*float64(len(col.keys))
+	})
+	if len(all) == 0 {
+		return c
+	}
+	c.ofTime(d.take(all))
+	c.near(all, 0.35)
+	return c
+}
+
+// earliest is the share of records in which no other time is before this one.
+func earliest(col *column, others []*column) float64 {
+	n := 0
+	for i := range col.cells {
+		first := col.time.present[i]
+		for _, other := range others {
+			if first && other.time.present[i] && other.time.at[i].Before(col.time.at[i]) {
+				first = false
+			}
+		}
+		if first {
+			n++
+		}
+	}
+	return float64(n) / float64(max(col.rows(), 1))
+}
+
+// ofTime proposes the notation of a column of times.
+func (c *Choice) ofTime(col *column) {
+	c.Path = col.path
+	if col.time.format != "rfc3339" {
+		c.Format = col.time.format
+	}
+	if !col.time.zoned {
+		c.Zone = "UTC"
+		c.doubt("the times name no zone; write the legacy system's, such as Asia/Seoul")
+	}
+	for _, other := range col.time.others {
+		c.doubt("the format may be %s, too", other)
+	}
+	if col.time.dates {
+		c.doubt("a date without a time of day")
+	}
+	if n := col.rows() - col.count(); n > 0 {
+		c.doubt("%d of %d records have none, and would be refused", n, col.rows())
+	}
+}
+
+// title is a short text that differs from record to record.
+func (d *drafter) title(t *table) (c Choice) {
+	all := best(d.texts(t), 0.9, func(col *column) float64 {
+		score := 1.2*d.vocabulary.title.score(col.keys) + col.share(isProse)*(0.4+0.6*col.distinct())
+		if length := col.length(); length > 120 || length < 4 {
+			score -= 0.6
+		}
+		if col.share(isHTML) > 0.2 || col.share(hasLines) > 0.1 {
+			score--
+		}
+		return score - d.unfit(col)
+	})
+	return d.ofText(t, all, "title")
+}
+
+// content is the longest text.
+func (d *drafter) content(t *table) (c Choice) {
+	columns := d.texts(t)
+	longest := 1.0
+	for _, col := range columns {
+		longest = max(longest, col.length())
+	}
+	all := best(columns, 0.9, func(col *column) float64 {
+		score := d.vocabulary.content.score(col.keys) + 1.3*col.length()/longest + 0.5*col.share(isProse) + 0.3*col.share(hasLines)
+		return score - d.unfit(col)
+	})
+	return d.ofText(t, all, "content")
+}
+
+func hasLines(c cell) bool {
+	for _, r := range c.text {
+		if r == '\n' {
+			return true
+		}
+	}
+	return false
+}
+
+// texts are the columns that may be written by a person.
+func (d *drafter) texts(t *table) (columns []*column) {
+	for _, col := range d.free(t) {
+		if col.time == nil && col.share(func(x cell) bool { return x.kind == text }) > 0.5 && col.share(isCode) < 0.5 &&
+			col.share(func(x cell) bool { return emailForm.MatchString(x.text) || urlForm.MatchString(x.text) }) < 0.3 {
+			columns = append(columns, col)
+		}
+	}
+	return columns
+}
+
+// unfit is what speaks against any field that each record has.
+func (d *drafter) unfit(col *column) float64 {
+	return 1.5*(1-float64(col.count())/float64(col.rows())) + 0.05*float64(len(col.keys))
+}
+
+func (d *drafter) ofText(t *table, all []scored, name string) (c Choice) {
+	if len(all) == 0 {
+		return c
+	}
+	col := d.take(all)
+	c.Path = col.path
+	c.TrimHTML = col.share(isHTML) > 0.2
+	c.lacks(col, "")
+	c.near(all, 0.45)
+	if t.rows < 3 && all[0].score < 1.6 {
+		c.doubt("chosen by few records; is it the %s?", name)
+	}
+	return c
+}
+
+// lacks proposes a default where some records have no value.
+func (c *Choice) lacks(col *column, def string) {
+	if n := col.rows() - col.count(); n > 0 {
+		c.Default = &def
+		c.doubt("%d of %d records have none; the default is shown for them", n, col.rows())
+	}
+}
+
+// company is the name that a seller's record shows.
+func (d *drafter) company(t *table) (c Choice) {
+	both := words{}
+	for word, s := range d.vocabulary.company {
+		both[word] = s
+	}
+	for word, s := range d.vocabulary.buyer {
+		both[word] = max(both[word], 0.6*s)
+	}
+	both["name"], both["nm"] = 0.3, 0.3
+	all := best(d.texts(t), 0.4, func(col *column) float64 {
+		return both.score(col.keys) + 0.3*col.share(isProse) - d.unfit(col) - 0.5*col.share(hasLines)
+	})
+	if len(all) == 0 {
+		return c
+	}
+	c = d.ofText(t, all, "company")
+	if all[0].score < 1 {
+		c.doubt("chosen by its name alone")
+	}
+	return c
+}

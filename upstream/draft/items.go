@@ -1,0 +1,148 @@
+package draft
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// decode reads a sample with its numbers as they are written.
+func decode(sample []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(sample, []byte("\xef\xbb\xbf"))))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	return v, nil
+}
+
+// found is a list of records that the samples may hold.
+type found struct {
+	path    string
+	records []any
+	keyed   bool // the members of an object, not of an array
+	table   table
+	score   float64
+}
+
+// lists finds every list of objects in the samples that no other list is around.
+func lists(samples []any) map[string]*found {
+	all := map[string]*found{}
+	for _, sample := range samples {
+		walk(nil, sample, func(path string, records []any, keyed bool) {
+			f := all[path]
+			if f == nil {
+				f = &found{path: path, keyed: keyed}
+				all[path] = f
+			}
+			f.records = append(f.records, records...)
+		})
+	}
+	return all
+}
+
+func walk(keys []string, v any, yield func(path string, records []any, keyed bool)) {
+	switch v := v.(type) {
+	case []any:
+		if len(v) > 0 && allObjects(v) {
+			yield(or(pathOf(keys), "@this"), v, false)
+		}
+	case map[string]any:
+		if members := alike(v); members != nil {
+			path := "@values"
+			if len(keys) > 0 {
+				path = pathOf(keys) + ".@values"
+			}
+			yield(path, members, true)
+		}
+		if len(keys) < maxDepth {
+			for key, value := range v {
+				walk(append(slices.Clone(keys), key), value, yield)
+			}
+		}
+	}
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func allObjects(list []any) bool {
+	for _, v := range list {
+		if _, ok := v.(map[string]any); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// alike gives the members of an object whose keys are ids: all are objects with
+// nearly the same keys.
+func alike(object map[string]any) (members []any) {
+	if len(object) < 2 {
+		return nil
+	}
+	seen := map[string]int{}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		member, ok := object[key].(map[string]any)
+		if !ok || len(member) < 3 {
+			return nil
+		}
+		for key := range member {
+			seen[key]++
+		}
+		members = append(members, member)
+	}
+	same := 0
+	for _, n := range seen {
+		if n == len(object) {
+			same++
+		}
+	}
+	if 3*same < 2*len(seen) {
+		return nil
+	}
+	return members
+}
+
+// ranked orders the lists: the one that looks most like inquiries first.
+func ranked(samples []any, account string) []*found {
+	var all []*found
+	for _, f := range lists(samples) {
+		f.table = tableOf(f.records)
+		f.score = f.table.worth(account)
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *found) int {
+		if a.score != b.score {
+			return int(1e6 * (b.score - a.score))
+		}
+		return len(a.path) - len(b.path)
+	})
+	return all
+}
+
+// worth is greater for a list with many different fields, a time, a long text, and
+// the account in each record.
+func (t *table) worth(account string) float64 {
+	var times, texts, owned float64
+	filled := 0
+	for _, c := range t.columns {
+		filled += c.count()
+		if c.time != nil {
+			times = 1
+		}
+		if c.length() >= 15 && c.share(isProse) > 0.5 {
+			texts = 1
+		}
+		owned = max(owned, c.share(func(x cell) bool { return x.text == account })*float64(c.count())/float64(max(t.rows, 1)))
+	}
+	fields := min(float64(filled)/float64(max(t.rows, 1)), 30)
+	return fields/30 + 2*times + 2*texts + 3*owned + min(float64(t.rows), 20)/20
+}

@@ -1,0 +1,127 @@
+package draft
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Paging is what a reply says about further pages.
+type Paging struct {
+	Style  string // none, page, offset, cursor or next_url
+	Key    string // next, cursor, total_pages, total or more
+	Path   string
+	Size   int
+	Doubts []string
+}
+
+// mark is a value beside the list.
+type mark struct {
+	path string
+	keys []string
+	cell cell
+}
+
+// marks lists the values around the records, which belong to none.
+func marks(keys []string, v any, items string) (all []mark) {
+	object, ok := v.(map[string]any)
+	if !ok || len(keys) >= maxDepth {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		inner := append(slices.Clone(keys), key)
+		path := pathOf(inner)
+		switch value := object[key].(type) {
+		case map[string]any:
+			if path+".@values" != items {
+				all = append(all, marks(inner, value, items)...)
+			}
+		case string, bool, nil, json.Number:
+			all = append(all, mark{path, inner, cellOf(value)})
+		}
+	}
+	return all
+}
+
+// has tells whether the name of a mark has one of the words.
+func (m mark) has(list string) bool {
+	for _, key := range m.keys {
+		for _, part := range split(key) {
+			if slices.Contains(strings.Fields(list), part) {
+				return true
+			}
+		}
+		if slices.Contains(strings.Fields(list), strings.ToLower(strings.Trim(key, "@_"))) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m mark) whole() int {
+	n, err := strconv.Atoi(m.cell.text)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// paging looks for the mark of a next page in the samples.
+func paging(samples []any, items string, records int) Paging {
+	var all []mark
+	for _, sample := range samples {
+		all = append(all, marks(nil, sample, items)...)
+	}
+	if p, ok := nextOf(all); ok {
+		return p
+	}
+	return totalOf(all, records, len(samples))
+}
+
+func nextOf(all []mark) (p Paging, ok bool) {
+	const next, cursor = "next more after following continuation odata.nextlink nextlink", "cursor token scroll continuation after marker bookmark"
+	for _, m := range all {
+		address := m.cell.kind == text && urlForm.MatchString(m.cell.text)
+		switch {
+		case m.has(next) && address && !m.has("self prev previous first last"):
+			return Paging{Style: "next_url", Key: "next", Path: m.path}, true
+		case (m.has(cursor) || m.has("next") && m.cell.kind == text) && m.cell.filled() && m.cell.text != "" && m.cell.kind == text && !digitForm.MatchString(m.cell.text) && !m.has("prev previous before start first csrf access"):
+			ok, p = true, Paging{Style: "cursor", Key: "cursor", Path: m.path, Doubts: []string{"the name of the parameter that takes the cursor"}}
+		}
+	}
+	return p, ok
+}
+
+func totalOf(all []mark, records, samples int) (p Paging) {
+	size := 0
+	for _, m := range all {
+		if m.has("size limit per perpage pagesize rows results maxresults") && !m.has("total count tot cnt elements") && m.whole() > 1 {
+			size = m.whole()
+		}
+	}
+	perPage := (records + samples - 1) / max(samples, 1)
+	doubts := []string{"the names of the parameters; the number of the first page"}
+	for _, m := range all {
+		n := m.whole()
+		switch {
+		case m.has("pages totalpages pagecount") && m.has("total pages tot cnt count totalpages pagecount") && n > 0 && n*max(perPage, 1) >= records && n < 100_000:
+			return Paging{Style: "page", Key: "total_pages", Path: m.path, Size: size, Doubts: doubts}
+		case m.has("total tot totalelements totalcount totalsize totalresults count cnt totcnt hits") && n > records && p.Key != "total" && m.cell.kind != boolean && !m.has("page size per"):
+			p = Paging{Style: "page", Key: "total", Path: m.path, Size: size, Doubts: doubts}
+			if slices.ContainsFunc(all, func(m mark) bool { return m.has("offset start startat skip from") && m.whole() >= 0 }) {
+				p.Style = "offset"
+			}
+		case p.Key == "" && m.cell.kind == boolean && (m.has("more next hasmore hasnext") || m.has("last done islast")):
+			p = Paging{Style: "page", Key: "more", Path: m.path, Size: size, Doubts: doubts}
+			if m.has("last done islast") {
+				p = Paging{Style: "page", Size: size, Doubts: append(doubts, m.path+" tells the end, which no key reads: pages are read until an empty one")}
+			}
+		}
+	}
+	if p.Style == "" {
+		p.Style, p.Doubts = "none", []string{"no mark of further pages is in these samples; a list that comes in pages would be cut short"}
+	}
+	return p
+}

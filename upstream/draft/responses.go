@@ -1,0 +1,102 @@
+package draft
+
+import "slices"
+
+// Responses is what is proposed for the answers to an inquiry.
+type Responses struct {
+	Items                  string // empty: no list of texts is in the records
+	Content, Role, Created Choice
+	IDs                    []string
+	Short                  []string // ids that are too short to be cut out of texts
+	Doubts                 []string
+}
+
+// answers finds the list within the records whose elements have a text and a time.
+func (d *drafter) answers(t *table) (*nested, Responses) {
+	var found *nested
+	var r Responses
+	score, second := 0.5, ""
+	for _, list := range t.lists {
+		s := d.vocabulary.responses.score(list.keys)
+		for _, col := range list.rows.columns {
+			if col.time != nil {
+				s += 0.5 / float64(len(list.rows.columns))
+			}
+		}
+		timed, texts := false, slices.ContainsFunc(d.texts(&list.rows), func(c *column) bool { return c.share(isProse) > 0.3 })
+		for _, col := range list.rows.columns {
+			timed = timed || col.time != nil
+		}
+		if timed {
+			s += 0.7
+		}
+		if texts {
+			s += 0.5
+		}
+		if s > score && texts {
+			if found != nil {
+				second = found.path
+			}
+			found, score = list, s
+		} else if texts && s > 0.8 {
+			second = list.path
+		}
+	}
+	if found == nil {
+		return nil, r
+	}
+	r.Items = found.path
+	if second != "" {
+		r.Doubts = append(r.Doubts, "or is it "+second+"?")
+	}
+	return found, r
+}
+
+// response chooses the fields of the answers.
+func (d *drafter) response(r *Responses, t *table) {
+	r.Created = d.created(t)
+	r.Content = d.content(t)
+	r.Role = d.role(t)
+}
+
+// role is the enumeration that says who answered. There need not be one.
+func (d *drafter) role(t *table) (c Choice) {
+	all := best(d.enumerations(t), 0.7, func(col *column) float64 {
+		score := 1.2*d.vocabulary.role.score(col.keys) - 0.05*float64(len(col.keys))
+		if len(col.set()) >= 2 {
+			score += 0.3
+		}
+		return d.codesFirst(t, col, score)
+	})
+	def := "null"
+	if len(all) == 0 {
+		c.doubt("no value says whether a customer or the staff answered")
+		return c
+	}
+	col, all := d.takeCode(t, all)
+	c.Path = col.path
+	if !col.always() {
+		c.Default = &def
+	}
+	if col.share(func(x cell) bool { return x.kind == text && wordForm.MatchString(x.text) }) < 1 || col.length() < 4 {
+		c.values(t, col, nil, responder)
+		c.doubt("only the values of these samples; the public words on the right are a proposal")
+	}
+	c.near(all, 0.35)
+	return c
+}
+
+// responder says what the words for a sort of author mean to the public.
+func responder(word string) string {
+	for _, part := range split(word) {
+		switch part {
+		case "customer", "cust", "buyer", "user", "client", "requester", "enduser", "end", "contact", "고객", "회원", "member":
+			return "customer"
+		case "staff", "agent", "admin", "operator", "employee", "support", "seller", "vendor", "manager", "상담원", "관리자", "판매자":
+			return "staff"
+		case "system", "bot", "auto", "automation", "시스템":
+			return "system"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package draft
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// toComplete is the path of a field that was not found. It is a good path with
+// nothing behind it.
+const toComplete = "COMPLETE_ME"
+
+// writer writes YAML with comments; every mark stands above its line.
+type writer struct {
+	strings.Builder
+	indent string
+}
+
+func (w *writer) line(format string, args ...any) {
+	w.WriteString(w.indent + fmt.Sprintf(format, args...) + "\n")
+}
+
+func (w *writer) doubts(list []string) {
+	for _, doubt := range list {
+		w.line("# DOUBT: %s", oneLine(doubt))
+	}
+}
+
+func (w *writer) deeper(f func()) {
+	before := w.indent
+	w.indent += "  "
+	f()
+	w.indent = before
+}
+
+// YAML writes the proposal as a part of a configuration. A line "# DOUBT:" stands
+// above what may be wrong, "# TODO:" above what has to be completed.
+func (p *Proposal) YAML() string {
+	w := &writer{}
+	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
+	w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
+	w.doubts(p.Doubts)
+	w.line("upstream:")
+	w.deeper(func() {
+		if p.BaseURL == "" {
+			w.line("# TODO: the address of the legacy system")
+		}
+		w.line("base_url: %s", quote(or(p.BaseURL, "https://legacy.internal")))
+		w.line("%s:", p.Kind)
+		w.deeper(func() { p.endpoint(w) })
+	})
+	return w.String()
+}
+
+func (p *Proposal) endpoint(w *writer) {
+	w.line("# TODO: the path of the list, and how the request says whose list it is")
+	w.line("path: /%s", toComplete)
+	w.line(`query: {%s: "{account}"}`, toComplete)
+	w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
+	w.line("filtering: gateway")
+	w.doubts(p.Items.Doubts)
+	w.line("items: %s", quote(p.Items.Path))
+	if p.Owner.Path == "" {
+		w.line("# DOUBT: no value of the records is the account; the request alone binds the list to it")
+	} else {
+		w.doubts(p.Owner.Doubts)
+		w.line("owner: %s", quote(p.Owner.Path))
+	}
+	w.ids(p.IDs, p.Short)
+	p.Paging.write(w)
+	w.line("fields:")
+	w.deeper(func() { p.fields(w) })
+}
+
+func (w *writer) ids(paths, short []string) {
+	if len(short) > 0 {
+		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(short, ", ")))
+	}
+	if len(paths) == 0 {
+		w.line("# DOUBT: no id was found that must not leave")
+	}
+	quoted := make([]string, len(paths))
+	for i, path := range paths {
+		quoted[i] = quote(path)
+	}
+	w.line("internal_ids: [%s]", strings.Join(quoted, ", "))
+}
+
+func (g Paging) write(w *writer) {
+	w.doubts(g.Doubts)
+	if g.Style == "none" {
+		w.line("paging: {style: none}")
+		return
+	}
+	keys := []string{"style: " + g.Style}
+	if g.Style != "next_url" {
+		keys = append(keys, "param: "+map[string]string{"cursor": "cursor", "page": "page", "offset": "offset"}[g.Style])
+	}
+	if g.Size > 0 && g.Style != "cursor" {
+		keys = append(keys, fmt.Sprintf("size: %d, size_param: size", g.Size))
+	}
+	if g.Key != "" {
+		keys = append(keys, g.Key+": "+quote(g.Path))
+	}
+	w.line("paging: {%s}", strings.Join(keys, ", "))
+}
+
+func (p *Proposal) fields(w *writer) {
+	w.field("title", p.Title)
+	if p.Kind == "buyer" {
+		w.field("content", p.Content)
+	}
+	w.field("status", p.Status)
+	w.field("inquiry_type", p.nullableType())
+	if p.Kind == "seller" {
+		w.field("company_name", p.CompanyName)
+	}
+	w.field("created_at", p.CreatedAt)
+	if p.Kind == "buyer" {
+		p.Responses.write(w)
+	}
+}
+
+// nullableType is null for a buyer's list where no field says the type.
+func (p *Proposal) nullableType() Choice {
+	c := p.InquiryType
+	if c.Path == "" && p.Kind == "buyer" {
+		null := "null"
+		c.Default = &null
+	}
+	return c
+}
+
+func (r Responses) write(w *writer) {
+	if r.Items == "" {
+		w.line("# TODO: no list of answers is in the records; if another request gives them, see responses.fetch in deploy/docs/configuration.md")
+		r.Items = toComplete
+	}
+	w.line("responses:")
+	w.deeper(func() {
+		w.doubts(r.Doubts)
+		w.line("items: %s", quote(r.Items))
+		if len(r.IDs) > 0 || len(r.Short) > 0 {
+			w.ids(r.IDs, r.Short)
+		}
+		w.line("fields:")
+		w.deeper(func() {
+			w.field("content", r.Content)
+			if r.Role.Path == "" {
+				w.doubts(r.Role.Doubts)
+				w.line("responder_type: {const: null}")
+			} else {
+				w.field("responder_type", r.Role)
+			}
+			w.field("created_at", r.Created)
+		})
+	})
+}
+
+// field writes one field: a path alone, or a section.
+func (w *writer) field(name string, c Choice) {
+	w.doubts(c.Doubts)
+	if c.Path == "" {
+		w.line("# TODO: no field of the records looks like it")
+		c.Path = toComplete
+	}
+	keys := []string{"path: " + quote(c.Path)}
+	for _, key := range []struct{ name, value string }{{"format", c.Format}, {"zone", c.Zone}} {
+		if key.value != "" {
+			keys = append(keys, key.name+": "+quote(key.value))
+		}
+	}
+	if c.TrimHTML {
+		keys = append(keys, "trim_html: true")
+	}
+	if c.Empty {
+		keys = append(keys, "empty: missing")
+	}
+	if c.Default != nil && *c.Default == "null" {
+		keys = append(keys, "default: null")
+	} else if c.Default != nil {
+		keys = append(keys, "default: "+quote(*c.Default))
+	}
+	switch {
+	case len(c.Values) > 0:
+		w.line("%s:", name)
+		w.deeper(func() { w.values(keys, c.Values) })
+	case len(keys) == 1:
+		w.line("%s: %s", name, quote(c.Path))
+	default:
+		w.line("%s: {%s}", name, strings.Join(keys, ", "))
+	}
+}
+
+func (w *writer) values(keys []string, values []Value) {
+	for _, key := range keys {
+		w.line("%s", key)
+	}
+	w.line("values:")
+	w.deeper(func() {
+		for _, v := range values {
+			note := ""
+			if v.Unsure {
+				note = " # TODO: what does it mean?"
+			}
+			w.line("%s: %s%s", quote(v.Legacy), quote(v.Public), note)
+		}
+	})
+}
+
+var plainText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)
+
+// quote writes a text as YAML reads it back: as it is where it can be nothing else.
+func quote(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "false", "null", "yes", "no", "on", "off", "y", "n":
+	default:
+		if plainText.MatchString(s) {
+			return s
+		}
+	}
+	text, err := json.Marshal(strings.ReplaceAll(s, "${", "$${"))
+	if err != nil {
+		return `""`
+	}
+	return string(text)
+}
+
+// oneLine keeps foreign text within its comment.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 || r == 0x85 {
+			return ' '
+		}
+		return r
+	}, s)
+}
