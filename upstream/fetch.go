@@ -98,6 +98,9 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		return step
 	}})
 	if err == nil {
+		err = f.details(ctx, want.Account, reply)
+	}
+	if err == nil {
 		err = f.responses(ctx, want.Account, reply)
 	}
 	_, step := f.tracer.Start(ctx, "upstream.guard")

@@ -80,10 +80,15 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 			p.Problem = asError(err).Error()
 		}
 	}
+	if batches := x.DetailBatches(); p.Problem == "" && len(batches) > 0 {
+		if err := f.probeDetails(ctx, want.Account, x, batches, opts.Sample == nil); err != nil {
+			p.Problem = asError(err).Error()
+		}
+	}
 	if id := x.SecondID(); id != "" && opts.Sample == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
-		sub, err := f.batch(ctx, want.Account, []string{id})
+		sub, err := f.batch(ctx, want.Account, f.plan.Second, []string{id})
 		if err != nil {
 			err = asError(err)
 		}
@@ -91,6 +96,19 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	}
 	p.Explanation = x.Explanation
 	return p, nil
+}
+
+// probeDetails explains the records with their details, which are asked for if they may be.
+func (f *fetcher) probeDetails(ctx context.Context, account string, x *mapping.Explainer, batches [][]string, ask bool) (err error) {
+	var subs []*mapping.Reply
+	if ask {
+		ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
+		defer cancel()
+		if subs, err = f.batches(ctx, account, f.plan.Details, batches); err != nil {
+			return err
+		}
+	}
+	return x.AddDetails(subs)
 }
 
 // probe makes the first request of a fetch.

@@ -16,17 +16,18 @@ type EndpointConfig struct {
 	Path            string            `yaml:"path"`  // may hold {account}
 	Query           map[string]string `yaml:"query"` // values may hold {account}, {status}, {inquiry_type}
 	address.Sending `yaml:",inline"`
-	Reply           ReplyConfig  `yaml:"reply"`
-	Filtering       string       `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
-	Items           string       `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional   bool         `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
-	InternalIDs     []string     `yaml:"internal_ids"`
-	Owner           Paths        `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
-	OwnerLookup     LookupConfig `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
-	Paging          PagingConfig `yaml:"paging"`
-	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
-	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
-	Fields          FieldsConfig `yaml:"fields"`
+	Reply           ReplyConfig   `yaml:"reply"`
+	Filtering       string        `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
+	Items           string        `yaml:"items"`                              // GJSON path of the array of records
+	ItemsOptional   bool          `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
+	InternalIDs     []string      `yaml:"internal_ids"`
+	Owner           Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
+	OwnerLookup     LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
+	Paging          PagingConfig  `yaml:"paging"`
+	Details         DetailsConfig `yaml:"details"`
+	OnInvalidRecord string        `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
+	OnForeignRecord string        `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
+	Fields          FieldsConfig  `yaml:"fields"`
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON

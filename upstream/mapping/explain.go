@@ -102,7 +102,45 @@ func (x *Explainer) Read(body string) error {
 	if _, err := x.last.Take(body); err != nil {
 		return err
 	}
-	items := jsonwalk.Lookup(body, x.plan.itemsPath)
+	if x.plan.Details == nil {
+		x.explain(jsonwalk.Lookup(body, x.plan.itemsPath))
+	}
+	return nil
+}
+
+// DetailBatches are the ids of the first records that details are asked for.
+func (x *Explainer) DetailBatches() [][]string {
+	if x.last == nil || x.plan.Details == nil {
+		return nil
+	}
+	x.last.listed = x.last.listed[:min(len(x.last.listed), explainedDetails)]
+	return x.last.DetailBatches()
+}
+
+// explainedDetails is how many records are explained if each needs its detail.
+const explainedDetails = 10
+
+// AddDetails explains the records that [Explainer.DetailBatches] named, with the
+// details in subs; nil: none could be asked for.
+func (x *Explainer) AddDetails(subs []*Reply) error {
+	details, err := x.last.dealDetails(subs)
+	if err != nil {
+		return err
+	}
+	records := make([]string, len(details))
+	for i, one := range x.last.listed {
+		text, err := x.plan.merge(one.raw, details[i])
+		if err != nil {
+			return err
+		}
+		records[i] = strings.TrimSuffix(text[1:], "]")
+	}
+	x.explain(jsonwalk.FromJSON("[" + strings.Join(records, ",") + "]"))
+	return nil
+}
+
+// explain explains all records.
+func (x *Explainer) explain(items jsonwalk.Value) {
 	shapes := map[string]uint8{}
 	items.Each(func(item jsonwalk.Value) bool {
 		x.Items++
@@ -112,7 +150,6 @@ func (x *Explainer) Read(body string) error {
 	})
 	x.quotes(items)
 	x.unused(shapes)
-	return nil
 }
 
 // CheckEnd is [Reply.CheckEnd] for a list without paging.
@@ -132,7 +169,15 @@ func (x *Explainer) record(raw string) {
 	}
 	r := x.lenient.NewReply(x.want)
 	r.setTables(x.last.walker.Frame(frameReply).Tables)
-	if err := r.walk("["+raw+"]", x.lenient.reply.items, frameRecord); err != nil {
+	r.merging, r.noDetail = true, x.plan.Details != nil && jsonwalk.Lookup(raw, x.plan.as).Kind == jsonwalk.Missing
+	if r.noDetail {
+		x.violate("details", whyNoDetail)
+	}
+	root := x.lenient.reply.items
+	if x.plan.Details != nil {
+		root = x.plan.merged
+	}
+	if err := r.walk("["+raw+"]", root, frameRecord); err != nil {
 		x.violate("record", err.Error())
 		return
 	}

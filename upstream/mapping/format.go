@@ -92,6 +92,9 @@ type place struct {
 	lists *decode.Lists // nil: the replies are not XML
 	names []string
 	lost  bool // a path is more than names, so what is below it is not known
+
+	as     string // name of a member that is of another reply
+	detail *place // where it is there
 }
 
 // place is the one of whole replies.
@@ -105,35 +108,38 @@ func (f *Format) place() (p place) {
 // inside gives the place of the elements of a list whose path is known, and
 // notes that it is one.
 func (p place) inside(path string) place {
-	if p.lists == nil || p.lost {
-		return p
-	}
-	p.names, p.lost = p.note(path)
-	if !p.lost {
+	p = p.note(path)
+	if p.lists != nil && !p.lost {
 		p.lists.Add(p.names)
 	}
 	return p
 }
 
 // note marks the elements that a path uses as lists: those before a # or an
-// index. It gives the names on the way, and whether the path goes on in another way.
-func (p place) note(path string) (names []string, lost bool) {
-	names = slices.Clone(p.names)
-	if p.lists == nil || p.lost {
-		return names, true
-	}
-	for _, part := range segments(path) {
-		switch {
-		case part == "@this":
-		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
-			p.lists.Add(names)
-		case strings.ContainsAny(part, "@({[*?!"):
-			return names, true
-		default:
-			names = append(names, strings.ReplaceAll(part, `\`, ""))
+// index. It gives the place at the end of the path.
+func (p place) note(path string) place {
+	if p.detail != nil {
+		if first, rest, _ := strings.Cut(path, "."); first == p.as {
+			return p.detail.note(rest)
 		}
 	}
-	return names, false
+	if p.lists == nil || p.lost {
+		return p
+	}
+	p.names, p.detail = slices.Clone(p.names), nil
+	for _, part := range segments(path) {
+		switch {
+		case part == "@this", part == "":
+		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
+			p.lists.Add(p.names)
+		case strings.ContainsAny(part, "@({[*?!"):
+			p.lost = true
+			return p
+		default:
+			p.names = append(p.names, strings.ReplaceAll(part, `\`, ""))
+		}
+	}
+	return p
 }
 
 // segments splits a GJSON path at its dots and pipes. What stands in brackets stays

@@ -17,13 +17,18 @@ type Plan struct {
 	MaxRecords int          // of one list
 	OwnerPaths []string     // as they were written
 	Format     Format       // of the replies
+	Details    *Second      // nil: the list has all of a record
 	Second     *Second      // nil: the replies have all that belongs to a list
 
 	request     address.Plan
 	reply       replyPlan
-	tables      []tablePlan // that fields are looked up in
-	byPaths     []string    // of records, by which that is done
-	byInner     []string    // of responses likewise
+	collect     []source       // ids: the items wait for their details, or are details
+	as          string         // name of the detail within a record
+	merged      *jsonwalk.Node // of an array of records with their details
+	single      string         // path of the detail, if the reply is one
+	tables      []tablePlan    // that fields are looked up in
+	byPaths     []string       // of records, by which that is done
+	byInner     []string       // of responses likewise
 	sizes       [frameCount]int
 	itemsPath   string // as it was written, for Explain
 	idPaths     []string
@@ -61,6 +66,9 @@ func (p *Plan) texts() []*textPlan {
 // counted.
 func (p *Plan) FieldNames() []string {
 	names := []string{"record", p.created.name}
+	if p.Details != nil {
+		names = append(names, "details")
+	}
 	texts := p.texts()
 	if r := p.responses; r != nil {
 		names = append(names, "responses", r.created.name)
@@ -100,6 +108,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.plan.Format = c.format(kind+".reply", cfg.Reply)
 	c.at = c.plan.Format.place()
 	c.records(cfg)
+	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
@@ -125,7 +134,7 @@ func (c *compiler) slot(n *jsonwalk.Node) int {
 // source finds out how a path is evaluated.
 func (c *compiler) source(path string) source {
 	c.at.note(path)
-	s := source{path: path, xml: c.at.lists != nil}
+	s := source{path: path, xml: c.at.lists != nil || c.at.detail != nil && c.at.detail.lists != nil}
 	if keys, ok := jsonwalk.SimplePath(path, false); ok {
 		s.path, s.slot = "", c.slot(c.root.At(keys, c.frame))
 	}

@@ -11,8 +11,14 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 	if !r.another("records") {
 		return false
 	}
+	if r.plan.collect != nil && !r.merging {
+		return r.collect(f)
+	}
 	if !f.IsObject() {
 		return r.refuse(violation{"record", whyObject})
+	}
+	if r.noDetail {
+		return r.refuse(violation{"details", whyNoDetail})
 	}
 	if len(r.Samples) < r.KeepSamples {
 		r.Samples = append(r.Samples, f.Element)

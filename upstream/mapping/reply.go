@@ -43,6 +43,9 @@ type Reply struct {
 	broken    violation      // of the current record's responses
 	refused   violation      // why the last refused record was
 	keys      []string       // of each response's inquiry, in a batch
+	listed    []listed       // records that wait for their details, or details
+	merging   bool           // their details are there
+	noDetail  bool           // but that of the current record
 	secondIDs []string       // of each inquiry of the list, if its responses come by a second request
 	err       *Error
 }
@@ -93,6 +96,9 @@ func (r *Reply) read(body string) *Error {
 	at := &r.plan.reply
 	if err := r.walk(body, at.root, frameReply); err != nil {
 		return err
+	}
+	if r.plan.single != "" {
+		return r.takeDetail(body)
 	}
 	var items jsonwalk.Value
 	if at.path == "" {

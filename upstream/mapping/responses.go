@@ -42,8 +42,9 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		c.Add(at+"items", "missing: the GJSON path of the array of responses")
 	case !c.path(at+"items", cfg.Items):
 	case cfg.Fetch.used():
-		c.plan.Second = c.second(at+"fetch", cfg, items, element)
-		inner.plan = c.plan.Second.plan
+		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: r, onlyResponses: true}
+		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
+		inner.plan.reply = inner.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
 	case simple:
 		n := c.root.At(keys, frameRecord)
 		element = n.SetList(items, element) // ids that lie deeper were met before
@@ -74,24 +75,20 @@ func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 	r.created = c.time(at+"created_at", "responses.created_at", cfg.Fields.CreatedAt)
 }
 
-// second compiles the second request and the plan of its replies.
-func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List, element *jsonwalk.Node) *Second {
-	f := cfg.Fetch
-	sub := *c
-	sub.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: c.plan.responses, onlyResponses: true}
-	sub.plan.Format = c.plan.Format
-	sub.plan.Format.Lists = decode.Lists{}
+// second compiles a second request. plan is that of its replies.
+func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
+	plan.Format = c.plan.Format
+	plan.Format.Lists = decode.Lists{}
 	if f.Reply.used() {
-		sub.plan.Format = c.format(field+".reply", f.Reply)
+		plan.Format = c.format(field+".reply", f.Reply)
 	}
-	sub.plan.reply = sub.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
 	name := address.ID
 	if f.Batch > 0 {
 		name = address.IDs
 	}
 	known := []string{address.Account, name}
 	s := &Second{
-		Format: &sub.plan.Format, Concurrency: f.Concurrency, idPath: f.ID, batch: f.Batch, join: f.Join, plan: sub.plan,
+		Format: &plan.Format, Concurrency: f.Concurrency, idPath: f.ID, batch: f.Batch, join: f.Join, plan: plan,
 		request: address.Spec{
 			Path: f.Path, Query: f.Query, Sending: f.Sending, InPath: known, InQuery: append(known, f.Paging.placeholders()...),
 		}.Compile(c.base, field, c.Problems),
@@ -109,7 +106,7 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 	}
 	c.checkSecond(field, name, f, &s.request)
 	if f.ID == "" {
-		c.Add(field+".id", "missing: the GJSON path, within a record, of the id that the responses are asked for with")
+		c.Add(field+".id", "missing: the GJSON path, within a record, of the id that the request is made with")
 	} else if c.path(field+".id", f.ID) {
 		s.id = []source{c.source(f.ID)}
 	}
@@ -119,10 +116,10 @@ func (c *compiler) second(field string, cfg ResponsesConfig, items jsonwalk.List
 // checkSecond reports what would make the second request mean something else
 // than it says.
 func (c *compiler) checkSecond(field, name string, f FetchConfig, request *address.Plan) {
-	c.AddIf(!request.Has(name), field+".path", "neither path, query nor body holds {%s}: every inquiry would get the same responses", name)
+	c.AddIf(!request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
 	c.AddIf(f.Batch < 0, field+".batch", "must not be negative")
 	c.AddIf(f.Concurrency < 0, field+".concurrency", "must not be negative")
-	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within a response, of the id of its inquiry")
+	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	c.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	c.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	if f.Join != repeatValues {

@@ -7,8 +7,8 @@ import (
 	"inquiry-gateway/upstream/address"
 )
 
-// Second is how the responses of a list's inquiries are asked for by further
-// requests. It is read-only and safe for concurrent use.
+// Second is how the responses to a list's inquiries, or the details of its records,
+// are asked for by further requests. It is read-only and safe for concurrent use.
 type Second struct {
 	Paging      PagingConfig // with its defaults
 	Concurrency int          // requests at a time
@@ -17,7 +17,7 @@ type Second struct {
 	request address.Plan
 	id      []source // within a record
 	idPath  string   // as it was written
-	batch   int      // inquiries per request; 0: one
+	batch   int      // records per request; 0: one
 	join    string   // between the ids of a batch
 	plan    *Plan    // of a reply
 }
@@ -31,8 +31,8 @@ func (r *Reply) Batches() [][]string {
 	return slices.Collect(slices.Chunk(r.secondIDs, max(r.plan.Second.batch, 1)))
 }
 
-// Request gives the requests for the responses to the inquiries with the ids, and
-// what takes the replies.
+// Request gives the requests for what belongs to the records with the ids, and what
+// takes the replies.
 func (s *Second) Request(account string, ids []string) (ask Asking, sub *Reply, err error) {
 	values := address.Values{address.Account: {account}, address.ID: ids}
 	if s.batch > 0 {

@@ -84,15 +84,17 @@ func (t *textPlan) prepare() *textPlan {
 // Why a value cannot be accepted. These words go to logs and to probe, so they
 // hold nothing of the value.
 const (
-	whyMissing  = "missing or null, and the field has no default"
-	whyShape    = "an object or array where a single value is expected"
-	whyUnknown  = "a value that has no entry in values"
-	whyTime     = "not a time in the configured format"
-	whyObject   = "not an object"
-	whyList     = "not the array, or the object, that items says"
-	whyNoOwner  = "no owner"
-	whyNoID     = "no id to ask for the responses with"
-	whyStranger = "another owner than the account"
+	whyMissing    = "missing or null, and the field has no default"
+	whyShape      = "an object or array where a single value is expected"
+	whyUnknown    = "a value that has no entry in values"
+	whyTime       = "not a time in the configured format"
+	whyObject     = "not an object"
+	whyList       = "not the array, or the object, that items says"
+	whyNoOwner    = "no owner"
+	whyNoID       = "no id to ask for the responses with"
+	whyNoDetailID = "no id to ask for the details with"
+	whyNoDetail   = "no detail came for the record"
+	whyStranger   = "another owner than the account"
 )
 
 // of is from where a mistake before makes all others none. A field that the kind
