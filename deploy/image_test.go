@@ -154,6 +154,11 @@ func staticBinary(t *testing.T, binary string) {
 			t.Error("the binary asks for a dynamic linker, which an empty image does not have")
 		}
 	}
+	// An import of a package of templates adds half of that: see console/pages.go.
+	const most = 30 << 20
+	if info, err := os.Stat(binary); err != nil || info.Size() > most {
+		t.Errorf("the binary has %d bytes, more than %d (%v)", info.Size(), most, err)
+	}
 }
 
 func TestDockerfile(t *testing.T) {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	_ "embed"
 	"errors"
@@ -10,9 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"text/template"
+	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,15 @@ import (
 
 //go:embed demo.yaml
 var demoConfig string
+
+// The demo's legacy system is small: its lists fit on a screen.
+const (
+	demoBuyers    = 8
+	demoInquiries = 64
+)
+
+// canaryKeyID is what ids of the canary's keys begin with.
+const canaryKeyID = "canary-"
 
 // demoLegacyURL is the address in the mapping that the demo's own replaces.
 const demoLegacyURL = "http://127.0.0.1:9300"
@@ -81,7 +91,11 @@ func (d *demo) run(ctx context.Context) error {
 // serve runs the gateway as the command serve does, from the file that writeConfig
 // made, with the sample legacy system beside it. A failure of either ends both.
 func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener, callers []caller) error {
-	out := app.NewLogWriter(d.errOut)
+	log := d.errOut
+	if terminal(log) {
+		log = &shortLog{out: log}
+	}
+	out := app.NewLogWriter(log)
 	defer out.Close()
 	logger := app.NewLogger(out)
 	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
@@ -93,10 +107,13 @@ func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener,
 		return errors.Join(err, backend.Close())
 	}
 	d.welcome(a, backend, callers)
+	if terminal(d.out) && isatty.IsTerminal(os.Stdin.Fd()) {
+		go d.repeat(os.Stdin, a, callers)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.Run(ctx) })
 	// Changing lists show what freshness and revalidation are for.
-	system := legacy.New(legacy.Options{Seed: 1, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
+	system := legacy.New(legacy.Options{Seed: 1, Buyers: demoBuyers, Inquiries: demoInquiries, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
 	group.Go(func() error {
 		return app.Serve(ctx, backend, system, legacyGrace, logger)
 	})
@@ -135,28 +152,22 @@ func (d *demo) openListeners() (app.Listeners, error) {
 	return app.Listeners{Public: public, Ops: private}, nil
 }
 
-// demoRedis is REDIS_URL as the configuration says it.
-type demoRedis struct {
-	Addr, Username, PasswordFile string
-	DB                           int
-}
-
-// redis reads REDIS_URL; nil without one. The password goes into a file, as a
-// configuration wants it.
-func (d *demo) redis() (*demoRedis, error) {
+// redis is REDIS_URL as a line of the configuration; empty without one. The
+// password goes into a file, as a configuration wants it.
+func (d *demo) redis() (string, error) {
 	if d.redisURL == "" {
-		return nil, nil
+		return "", nil
 	}
 	o, err := redis.ParseURL(d.redisURL)
 	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+		return "", fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
 	}
-	r := &demoRedis{Addr: o.Addr, Username: o.Username, DB: o.DB}
+	file := ""
 	if o.Password != "" {
-		r.PasswordFile = "redis-password"
-		err = os.WriteFile(filepath.Join(d.dir, r.PasswordFile), []byte(o.Password), 0o600)
+		file = "redis-password"
+		err = os.WriteFile(filepath.Join(d.dir, file), []byte(o.Password), 0o600)
 	}
-	return r, err
+	return fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, db: %d}\n", o.Addr, o.Username, file, o.DB), err
 }
 
 // writeConfig fills in demo.yaml. It is the file that a person may copy and go on
@@ -166,23 +177,10 @@ func (d *demo) writeConfig(l app.Listeners, backend string) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("gateway.yaml").Parse(demoConfig)
-	if err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	err = t.Execute(&text, struct {
-		Listen, Ops, Upstream string
-		Redis                 *demoRedis
-	}{
-		l.Public.Addr().String(), l.Ops.Addr().String(),
-		string(bytes.Replace(legacy.Mapping(), []byte(demoLegacyURL), []byte("http://"+backend), 1)), r,
-	})
-	if err != nil {
-		return err
-	}
+	upstream := strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)
+	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", r, "{{upstream}}\n", upstream).Replace(demoConfig)
 	return errors.Join(
-		os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), text.Bytes(), 0o600),
+		os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), []byte(text), 0o600),
 		os.WriteFile(filepath.Join(d.dir, "config.schema.json"), deploy.ConfigSchema, 0o600), // which gateway.yaml names, for editors
 	)
 }
@@ -229,7 +227,7 @@ func addCallers(file string, callers []caller) error {
 // canaryAccounts are of the sample legacy system's: two of each kind that nobody
 // else has a key of.
 func canaryAccounts() map[string][2]string {
-	return map[string][2]string{legacy.KindBuyer: {"buyer-0100", "buyer-0101"}, legacy.KindSeller: {"vendor-005", "vendor-006"}}
+	return map[string][2]string{legacy.KindBuyer: {"o'hara&sons", "mueller/soehne"}, legacy.KindSeller: {"nordlicht", "seoul-books"}}
 }
 
 // makeCanaryKeys writes the files that demo.yaml names.
@@ -238,7 +236,7 @@ func (d *demo) makeCanaryKeys() error {
 	for kind, accounts := range canaryAccounts() {
 		for i, account := range accounts {
 			callers = append(callers, caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
-				record: auth.KeyRecord{ID: fmt.Sprintf("canary-%s-%d", kind, i), Scopes: []string{auth.ScopeInquiriesRead}}})
+				record: auth.KeyRecord{ID: fmt.Sprintf(canaryKeyID+"%s-%d", kind, i), Scopes: []string{auth.ScopeInquiriesRead}}})
 		}
 	}
 	if err := addCallers(filepath.Join(d.dir, "keys.yaml"), callers); err != nil {
@@ -260,16 +258,33 @@ func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	}
 	fmt.Fprintf(d.out, `
 gateway        %s   documentation: %s/docs
-ops            %s   metrics: %s/metrics
-legacy system  http://%s   faults: curl -X PUT 'http://%s/admin/fault?fault=status&status=503'   and back: curl -X DELETE http://%s/admin/fault
+ops            %s   the console: open it in a browser
+legacy system  http://%s   open it in a browser, too: buttons break it and heal it
 lists          cached %s
-canary         asks as two buyers and two sellers every 10 s; what it finds is at %s
+canary         asks as two buyers and two sellers every 10 s; the console shows what it finds
 configuration  %s
 
-`, a.URL(), a.URL(), a.OpsURL(), a.OpsURL(), backend.Addr(), backend.Addr(), backend.Addr(), tier, a.OpsURL(), filepath.Join(d.dir, "gateway.yaml"))
+`, a.URL(), a.URL(), a.OpsURL(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
+	d.lines(a, callers)
+	if terminal(d.out) {
+		fmt.Fprintf(d.out, "\nEnter prints these lines again. Ctrl-C stops everything. Your requests, not the canary's, follow.\n\n")
+		return
+	}
+	fmt.Fprintf(d.out, "\nOne JSON record per request follows. Ctrl-C stops everything.\n\n")
+}
+
+// lines prints a line to paste for each caller.
+func (d *demo) lines(a *app.App, callers []caller) {
 	for _, c := range callers {
 		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
 	}
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
-	fmt.Fprintf(d.out, "\nOne JSON record per request follows. Ctrl-C stops everything.\n\n")
+}
+
+// repeat prints the lines again for each line of in. It ends with in, or with the
+// process.
+func (d *demo) repeat(in io.Reader, a *app.App, callers []caller) {
+	for input := bufio.NewScanner(in); input.Scan(); {
+		d.lines(a, callers)
+	}
 }

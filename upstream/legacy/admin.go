@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"time"
 )
+
+//go:embed panel.html
+var panel []byte
 
 // adminRoutes are for people and drills. They take no credentials, so they
 // answer callers on this very machine only.
@@ -23,6 +27,7 @@ import (
 //	POST   /admin/ask?account=initech    a new inquiry at the top of it
 //	GET    /admin/stats
 //	GET    /admin/accounts
+//	GET    /                             a page with buttons for these
 func (s *Server) adminRoutes(mux *http.ServeMux) {
 	for pattern, do := range map[string]func(url.Values) (any, error){
 		"PUT /admin/fault":    s.adminSetFault,
@@ -39,8 +44,14 @@ func (s *Server) adminRoutes(mux *http.ServeMux) {
 	}
 }
 
+// loopback says whether a request comes from this very machine.
+func loopback(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
 func admin(w http.ResponseWriter, r *http.Request, do func(url.Values) (any, error)) {
-	if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+	if !loopback(r) {
 		http.Error(w, "the admin routes answer loopback callers only", http.StatusForbidden)
 		return
 	}

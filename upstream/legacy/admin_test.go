@@ -31,8 +31,10 @@ func TestAdminRoutes(t *testing.T) {
 		{"PUT", "/admin/changes?every=0s", 200, `"every":"0s"`},
 		{"POST", "/admin/answer?account=acme", 200, `"changed":"acme"`},
 		{"POST", "/admin/ask?account=nobody", 400, `no buyer "nobody"`},
+		{"GET", "/", 200, "Heal"},
+		{"POST", "/", 404, "no such page"},
 		{"GET", "/admin/accounts", 200, `{"kind":"buyer","account":"acme","inquiries":24}`},
-		{"GET", "/admin/stats", 200, `"requests":{"buyer":0,"seller":0,"login":0,"other":0}`},
+		{"GET", "/admin/stats", 200, `"requests":{"buyer":0,"seller":0,"login":0,"other":1}`},
 	} {
 		a := do(t, web, c.method, c.path)
 		if a.status != c.status || !strings.Contains(string(a.body), c.says) {

@@ -32,7 +32,12 @@ func (s *Server) routeTable() *http.ServeMux {
 		login(w)
 	})
 	s.adminRoutes(mux)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/" && loopback(r) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write(panel) // a caller that left is not a concern
+			return
+		}
 		s.stats.add(func(all *Stats) { all.Requests.Other++ })
 		s.disclose(w.Header())
 		http.Error(w, "no such page on "+backendHost, http.StatusNotFound)

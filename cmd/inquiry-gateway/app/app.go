@@ -192,7 +192,7 @@ func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TTL: true, TopAccounts: a.accounts, Version: a.opts.Version,
+		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}

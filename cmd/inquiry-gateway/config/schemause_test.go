@@ -94,11 +94,12 @@ func shipped(t *testing.T) map[string]string {
 
 func filled(t *testing.T, text string) string {
 	t.Helper()
+	mapping := string(legacy.Mapping())
+	text = strings.NewReplacer("{{listen}}", "127.0.0.1:0", "{{ops}}", "127.0.0.1:0", "{{redis}}", "", "{{upstream}}", mapping).Replace(text) // the demo's
 	page, err := template.New("").Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapping := string(legacy.Mapping())
 	var b bytes.Buffer
 	if err := page.Execute(&b, map[string]any{
 		"Listen": "127.0.0.1:0", "Ops": "127.0.0.1:0", "Upstream": mapping, "Mapping": mapping, "Small": true, "TLS": true,

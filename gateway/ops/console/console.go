@@ -7,14 +7,12 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
@@ -33,13 +31,11 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Options are what a Console shows. Only Gatherer is required; the part of the
-// page that belongs to another one is left out where that is zero.
+// Options are what a Console shows. Only Gatherer is required; what belongs to
+// another one is empty where that is zero.
 type Options struct {
 	// Gatherer gives the metrics, those of /metrics. It is asked every 2 seconds.
 	Gatherer prometheus.Gatherer
-	// TTL shows the what-if report of /ops/ttl.
-	TTL bool
 	// CanLogout tells whether there are sessions that can be ended. Nil: there are
 	// none.
 	CanLogout func() bool
@@ -59,7 +55,7 @@ type Console struct {
 	opts    Options
 	sampler *sampler
 	assets  map[string]string // path in the URL, which holds a hash of the content -> embedded file
-	pages   *template.Template
+	pages   map[string]string // by name
 	mux     *http.ServeMux
 }
 
@@ -89,11 +85,10 @@ func New(opts Options) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	asset := func(file string) string { return urls[file] }
-	if c.pages, err = template.New("").Funcs(template.FuncMap{"asset": asset}).ParseFS(files, "pages/*.html"); err != nil {
+	if c.pages, err = readPages(urls); err != nil {
 		return nil, err
 	}
-	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", c.page("")) })
+	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", "") })
 	c.mux.HandleFunc("GET /console/data", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"history": c.sampler.history(), "state": c.state()})
 	})
@@ -123,10 +118,11 @@ func secure(h http.Header) {
 // page to "/", and failed says that a wrong token was sent.
 func (c *Console) SignIn(w http.ResponseWriter, root string, failed bool) {
 	secure(w.Header())
-	c.write(w, http.StatusUnauthorized, "login", struct {
-		Root   string
-		Failed bool
-	}{root, failed})
+	note := ""
+	if failed {
+		note = wrongToken
+	}
+	c.write(w, http.StatusUnauthorized, "login", root, "{{failed}}", note)
 }
 
 // asset serves a file that pages refer to. Its name changes with its content.
@@ -138,33 +134,6 @@ func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 	http.ServeFileFS(w, r, files, file)
-}
-
-// page is what every page of somebody who is let in shows.
-type page struct {
-	Root      string // path from the page to "/", relative, so that it fits behind a proxy's prefix
-	Version   string
-	CanLogout bool
-	Parts     parts
-}
-
-// parts are those of the page that may be missing.
-type parts struct{ TTL, Accounts bool }
-
-func (c *Console) page(root string) page {
-	return page{root, c.opts.Version, c.opts.CanLogout(), parts{c.opts.TTL, c.opts.TopAccounts != nil}}
-}
-
-// write renders whole before the status goes out.
-func (c *Console) write(w http.ResponseWriter, status int, name string, data any) {
-	var b bytes.Buffer
-	if err := c.pages.ExecuteTemplate(&b, name, data); err != nil {
-		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the browser left; nobody to tell
 }
 
 // answer writes v as JSON. Values that are not finite are null already.

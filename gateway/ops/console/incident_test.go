@@ -126,9 +126,9 @@ func TestIncident(t *testing.T) {
 func TestRunbookChapters(t *testing.T) {
 	known := map[string]bool{}
 	for _, c := range chapters(deploy.Runbook) {
-		known[c.Name] = true
-		if c.ID != strings.ToLower(c.Name) || strings.Contains(string(c.Body), "](") || strings.Contains(string(c.Body), "`") {
-			t.Errorf("%s is not written out: %s", c.Name, c.Body)
+		known[c.name] = true
+		if c.id != strings.ToLower(c.name) || strings.Contains(c.body, "](") || strings.Contains(c.body, "`") {
+			t.Errorf("%s is not written out: %s", c.name, c.body)
 		}
 	}
 	for _, r := range rules() {
@@ -138,8 +138,8 @@ func TestRunbookChapters(t *testing.T) {
 	}
 	got := chapters("# Title\n## One\n\nSee <b> and\n[Two](#two),\n[a file](../x.md).\n\n1. `a` **b**\n   c\n## Two\nx")
 	want := "See &lt;b&gt; and <a href=\"#two\">Two</a>, a file.\n\n1. <code>a</code> <strong>b</strong> c"
-	if len(got) != 2 || string(got[0].Body) != want {
-		t.Errorf("%q, want %q", got[0].Body, want)
+	if len(got) != 2 || got[0].body != want {
+		t.Errorf("%q, want %q", got[0].body, want)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestPage(t *testing.T) {
 		if w.Code != 200 || w.Header().Get("Content-Security-Policy") != policy || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
-		for _, bad := range []string{"style=", "<style", "onclick", "javascript:", `id="ttl"`} {
+		for _, bad := range []string{"style=", "<style", "onclick", "javascript:", "{{"} {
 			if strings.Contains(body, bad) {
 				t.Errorf("%s holds %s", path, bad)
 			}

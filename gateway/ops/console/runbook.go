@@ -1,7 +1,8 @@
 package console
 
 import (
-	"html/template"
+	"fmt"
+	"html"
 	"net/http"
 	"regexp"
 	"strings"
@@ -9,21 +10,18 @@ import (
 	"inquiry-gateway/deploy"
 )
 
-// chapter is one of the runbook, as text with links.
-type chapter struct {
-	ID, Name string
-	Body     template.HTML
-}
-
-type runbookView struct {
-	page
-	Chapters []chapter
-}
+// chapter is one of the runbook; all three are HTML.
+type chapter struct{ id, name, body string }
 
 // runbook shows the runbook of this version: whoever is on call needs no other
 // site for it. "#" and a chapter's name in lower case lead to the chapter.
 func (c *Console) runbook(w http.ResponseWriter, _ *http.Request) {
-	c.write(w, http.StatusOK, "runbook", runbookView{c.page("../"), chapters(deploy.Runbook)})
+	var contents, all strings.Builder
+	for _, c := range chapters(deploy.Runbook) {
+		fmt.Fprintf(&contents, `<li><a href="#%s">%s</a></li>`, c.id, c.name)
+		fmt.Fprintf(&all, `<section id="%[1]s" class="card" aria-labelledby="title-%[1]s"><h2 id="title-%[1]s">%[2]s</h2><div class="chapter">%[3]s</div></section>`+"\n", c.id, c.name, c.body)
+	}
+	c.write(w, http.StatusOK, "runbook", "../", "{{contents}}", contents.String(), "{{chapters}}", all.String())
 }
 
 var (
@@ -40,11 +38,12 @@ func chapters(markdown string) []chapter {
 	var list []chapter
 	for _, text := range strings.Split(markdown, "\n## ")[1:] {
 		name, body, _ := strings.Cut(text, "\n")
-		body = template.HTMLEscapeString(strings.TrimSpace(continued.ReplaceAllString(body, "$1 $2")))
+		body = html.EscapeString(strings.TrimSpace(continued.ReplaceAllString(body, "$1 $2")))
 		body = link.ReplaceAllString(body, `<a href="$2">$1</a>`)
 		body = outside.ReplaceAllString(body, "$1")
 		body = strong.ReplaceAllString(code.ReplaceAllString(body, "<code>$1</code>"), "<strong>$1</strong>")
-		list = append(list, chapter{strings.ToLower(name), name, template.HTML(body)}) // escaped above
+		name = html.EscapeString(name)
+		list = append(list, chapter{strings.ToLower(name), name, body})
 	}
 	return list
 }

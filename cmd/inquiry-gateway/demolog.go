@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// canaryRound is how long the canary's requests without a good key may follow one
+// of its others. Their records do not say whose they are.
+const canaryRound = 250 * time.Millisecond
+
+// shortLog shows the log of a demo to a person: a short coloured line for each
+// request, none for the canary's. Only one goroutine may write to it.
+type shortLog struct {
+	out    io.Writer
+	canary time.Time // of its newest record
+}
+
+// logLine is what is shown of a record.
+type logLine struct {
+	Time     time.Time `json:"time"`
+	Level    string    `json:"level"`
+	Msg      string    `json:"msg"`
+	Status   int       `json:"status"`
+	Cache    string    `json:"cache"`
+	Duration float64   `json:"duration_seconds"`
+	Bytes    int       `json:"bytes"`
+	Endpoint string    `json:"endpoint"`
+	Account  string    `json:"account"`
+	KeyID    string    `json:"key_id"`
+	Code     string    `json:"error_code"`
+	Cause    string    `json:"cause"`
+	Security any       `json:"security"`
+}
+
+// Write takes whole lines of JSON. What is no record is shown as it is.
+func (s *shortLog) Write(lines []byte) (int, error) {
+	var shown bytes.Buffer
+	for line := range bytes.Lines(lines) {
+		var l logLine
+		switch err := json.Unmarshal(line, &l); {
+		case err != nil:
+			shown.Write(line)
+		case l.Msg == "request":
+			s.request(&shown, l)
+		case l.Security == nil: // the record of the request says it, too
+			fmt.Fprintf(&shown, "%s %s %s\n", l.Time.Local().Format(time.TimeOnly), l.Level, rest(line))
+		}
+	}
+	if _, err := s.out.Write(shown.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
+}
+
+func (s *shortLog) request(out io.Writer, l logLine) {
+	const red, green, yellow = 31, 32, 33
+	if strings.HasPrefix(l.KeyID, canaryKeyID) {
+		s.canary = l.Time
+		return
+	}
+	if l.KeyID == "" && l.Status == http.StatusUnauthorized && l.Time.Sub(s.canary) < canaryRound {
+		return
+	}
+	color := green
+	switch {
+	case l.Status >= http.StatusInternalServerError:
+		color = red
+	case l.Status >= http.StatusBadRequest:
+		color = yellow
+	}
+	line := fmt.Sprintf("%s \x1b[%dm%d\x1b[0m %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), color, l.Status, l.Cache,
+		time.Duration(l.Duration*float64(time.Second)).Round(10*time.Microsecond), l.Bytes, l.Endpoint, l.Account, l.Code, l.Cause)
+	fmt.Fprintln(out, strings.TrimRight(line, " "))
+}
+
+// rest is a record without what the line begins with.
+func rest(line []byte) string {
+	_, text, _ := bytes.Cut(line, []byte(`"msg":`))
+	return strings.TrimSuffix(strings.TrimSpace(string(text)), "}")
+}
