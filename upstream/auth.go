@@ -16,12 +16,12 @@ import (
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials"` // none (default), basic, bearer, header or oauth2_client_credentials
+	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"` // none (default), basic, bearer, header, oauth2_client_credentials or session
 
-	Username     string          `yaml:"username"`      // basic
-	PasswordFile secretfile.File `yaml:"password_file"` // basic
+	Username     string          `yaml:"username"`      // basic, session
+	PasswordFile secretfile.File `yaml:"password_file"` // basic, session
 	TokenFile    secretfile.File `yaml:"token_file"`    // bearer
-	Header       string          `yaml:"header"`        // header: its name
+	Header       string          `yaml:"header"`        // header: its name; session: that of the header that the token is sent in, default token_header
 	ValueFile    secretfile.File `yaml:"value_file"`    // header: its value
 
 	// For oauth2_client_credentials (RFC 6749, 4.4).
@@ -30,24 +30,36 @@ type AuthConfig struct {
 	ClientSecretFile secretfile.File   `yaml:"client_secret_file"`
 	Scopes           []string          `yaml:"scopes"`
 	Params           map[string]string `yaml:"params"` // further parameters of the token request, such as audience
+
+	// Login opens a session: one sign-in for all callers, and again when the legacy
+	// says that the session has ended.
+	Login       LoginConfig   `yaml:"login"`
+	Token       string        `yaml:"token"`                                // session: GJSON path of the token in the reply to the login
+	TokenHeader string        `yaml:"token_header"`                         // session: or the response header that has it
+	TokenCookie string        `yaml:"token_cookie"`                         // session: or the cookie that has it; no other is kept
+	SendAs      string        `yaml:"send_as" enum:",bearer,header,cookie"` // session: bearer, header or cookie; default as it came, bearer for token
+	Cookie      string        `yaml:"cookie"`                               // session: name of the cookie that the token is sent in; default token_cookie
+	RenewOn     []int         `yaml:"renew_on"`                             // session: statuses that say that it has ended; default 401
+	TTL         time.Duration `yaml:"ttl"`                                  // session: sign in again after it; 0: when the legacy says so
 }
 
 // Values of auth.type.
 const (
-	authNone   = "none"
-	authBasic  = "basic"
-	authBearer = "bearer"
-	authHeader = "header"
-	authOAuth2 = "oauth2_client_credentials"
+	authNone    = "none"
+	authBasic   = "basic"
+	authBearer  = "bearer"
+	authHeader  = "header"
+	authOAuth2  = "oauth2_client_credentials"
+	authSession = "session"
 )
 
 // credentials give the header that identifies the gateway.
 type credentials interface {
 	// header gives its name and value; an empty name: none.
 	header(ctx context.Context) (name, value string, err error)
-	// refused says that the legacy answered 401 to the value, and tells whether
-	// another one may be had by asking again.
-	refused(value string) bool
+	// refused says which status other than 200 the legacy answered to the value, and
+	// tells whether another value may be had by asking again.
+	refused(status int, value string) bool
 }
 
 // authKeys are the keys that each type of credentials needs, and those with a "?"
@@ -59,13 +71,15 @@ func authKeys(kind string) (keys []string, known bool) {
 		authBearer: "token_file",
 		authHeader: "header value_file",
 		authOAuth2: "token_url client_id client_secret_file scopes? params?",
+
+		authSession: "username? password_file login token? token_header? token_cookie? send_as? header? cookie? renew_on? ttl?",
 	}[kind]
 	return strings.Fields(all), known
 }
 
 // check reports keys that a type of credentials needs and lacks, or that it
 // would ignore: an ignored secret is a mistake somebody will look for.
-func (a AuthConfig) check(p *invalid.Problems) {
+func (a AuthConfig) check(base string, p *invalid.Problems) {
 	kind := a.Type
 	if kind == "" {
 		kind = authNone
@@ -79,6 +93,8 @@ func (a AuthConfig) check(p *invalid.Problems) {
 		"username": a.Username != "", "password_file": a.PasswordFile.Set(), "token_file": a.TokenFile.Set(),
 		"header": a.Header != "", "value_file": a.ValueFile.Set(), "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
 		"client_secret_file": a.ClientSecretFile.Set(), "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
+		"login": a.Login.used(), "token": a.Token != "", "token_header": a.TokenHeader != "", "token_cookie": a.TokenCookie != "",
+		"send_as": a.SendAs != "", "cookie": a.Cookie != "", "renew_on": len(a.RenewOn) > 0, "ttl": a.TTL != 0,
 	} {
 		needed := slices.Contains(keys, name)
 		p.AddIf(needed && !set, "auth."+name, "missing: type %s needs it", kind)
@@ -87,15 +103,22 @@ func (a AuthConfig) check(p *invalid.Problems) {
 	key, file := a.secret()
 	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
 	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
-	u, err := url.Parse(a.TokenURL)
-	p.AddIf(a.TokenURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""), "auth.token_url",
-		"must be an absolute http or https URL")
+	p.AddIf(a.TokenURL != "" && !absolute(a.TokenURL), "auth.token_url", "must be an absolute http or https URL")
+	if kind == authSession && a.Login.used() {
+		a.checkSession(base, p)
+	}
+}
+
+// absolute tells whether a text is the URL of an HTTP server.
+func absolute(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 }
 
 // secret gives the key and the file of the type's one secret.
 func (a AuthConfig) secret() (key string, file secretfile.File) {
 	switch a.Type {
-	case authBasic:
+	case authBasic, authSession:
 		return "password_file", a.PasswordFile
 	case authBearer:
 		return "token_file", a.TokenFile
@@ -107,13 +130,21 @@ func (a AuthConfig) secret() (key string, file secretfile.File) {
 	return "", secretfile.File{}
 }
 
-// newCredentials makes what the type says. Requests for tokens go through t.
-func newCredentials(cfg AuthConfig, timeout time.Duration, t http.RoundTripper, opts Options) (credentials, error) {
-	key, file := cfg.secret()
-	secret := strings.TrimSpace(file.Text())
+// secretText is the secret itself.
+func (a AuthConfig) secretText() string {
+	_, file := a.secret()
+	return strings.TrimSpace(file.Text())
+}
+
+// newCredentials makes what the type of c's configuration says. Sign-ins go through t.
+func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
+	cfg := c.Auth
+	key, _ := cfg.secret()
+	secret := cfg.secretText()
 	if key != "" && secret == "" {
 		return nil, mistake("auth."+key, "the file of the secret is empty")
 	}
+	m, err := newSignInMetrics(opts.Registerer)
 	switch cfg.Type {
 	case authBasic:
 		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+secret))}, nil
@@ -122,9 +153,11 @@ func newCredentials(cfg AuthConfig, timeout time.Duration, t http.RoundTripper, 
 	case authHeader:
 		return fixedHeader{cfg.Header, secret}, nil
 	case authOAuth2:
-		return &tokens{cfg: cfg, secret: secret, timeout: timeout, transport: t, now: opts.Now, panics: opts.Panics}, nil
+		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, c.Timeout, m, opts), err
+	case authSession:
+		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), c.Timeout, m, opts), err
 	}
-	return fixedHeader{}, nil
+	return fixedHeader{}, err
 }
 
 // fixedHeader is a header made of one secret, or none where its name is empty.
@@ -135,4 +168,4 @@ func (h fixedHeader) header(context.Context) (name, value string, err error) {
 }
 
 // refused has nothing better to offer.
-func (h fixedHeader) refused(string) bool { return false }
+func (h fixedHeader) refused(int, string) bool { return false }

@@ -134,7 +134,7 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport)
 	}
-	c.creds, err = newCredentials(c.cfg.Auth, c.cfg.Timeout, c.http.GetClient().Transport, opts)
+	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err
 }
 

@@ -53,7 +53,7 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 		}
 		a, err := f.send(ctx, asked, name, value)
 		var status statusError
-		if err == nil || renewed || !errors.As(err, &status) || status != http.StatusUnauthorized || !f.creds.refused(value) {
+		if err == nil || renewed || !errors.As(err, &status) || !f.creds.refused(int(status), value) {
 			return a, err
 		}
 	}

@@ -5,7 +5,15 @@ import "reflect"
 // connection is the part of a configuration that connections and credentials
 // are made of.
 func (c Config) connection() Config {
-	return Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
+	return Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS, BaseURL: c.signInBase()}
+}
+
+// signInBase is the base URL where sign-ins depend on it.
+func (c Config) signInBase() string {
+	if c.Auth.Type == authSession {
+		return c.BaseURL
+	}
+	return ""
 }
 
 // succeed takes over from the client before what both endpoints share.

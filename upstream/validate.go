@@ -21,7 +21,8 @@ func (c Config) Validate() error {
 	c.checkLimits(p)
 	c.checkBaseURL(p)
 	c.checkHeaders(p)
-	c.Auth.check(p)
+	c.Auth.check(c.BaseURL, p)
+	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
 	p.AddIf(c.TLS != (secretfile.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
 		"base_url is plain http, so the files would not be used; change base_url or empty them")

@@ -173,12 +173,10 @@ func (s Spec) compileSending(plan *Plan, field string, problems *invalid.Problem
 			"placeholders have a meaning in path, query and body only; a header is the same for every request")
 		plan.head.Headers[http.CanonicalHeaderKey(name)] = value
 	}
-	problems.AddIf(s.Method != "" && s.Method != http.MethodGet && s.Method != http.MethodPost, field+".method", "%q is neither GET nor POST", s.Method)
 	if s.BodyType == "" {
 		s.BodyType = BodyJSON
 	} else {
 		problems.AddIf(s.Body == nil, field+".body_type", "there is no body; add one, or remove the key")
-		problems.AddIf(mediaType(s.BodyType) == "", field+".body_type", "%q is none of json, form, xml", s.BodyType)
 	}
 	if s.Body == nil {
 		return
@@ -243,6 +241,11 @@ func (p *Plan) Request(values Values) (Request, error) {
 			return Request{}, err
 		}
 	}
+	return p.Fill(values)
+}
+
+// Fill gives a request whose values are the operator's own.
+func (p *Plan) Fill(values Values) (Request, error) {
 	path, _ := p.path.render(values, url.PathEscape)
 	address := append(append(make([]byte, 0, 256), p.base...), path...)
 	r := Request{URL: string(appendParams(address, p.query, values, "?")), Head: &p.head}

@@ -1,0 +1,207 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// LoginConfig is the request that opens a session: a POST.
+type LoginConfig struct {
+	BaseURL string `yaml:"base_url"` // default upstream.base_url
+	Path    string `yaml:"path"`     // of the login
+	// Body is sent with {username} and {password} put into its texts, each as one value.
+	Body     any               `yaml:"body"`
+	BodyType string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
+	Basic    bool              `yaml:"basic"`                           // send username and password as HTTP Basic credentials instead
+	Headers  map[string]string `yaml:"headers"`                         // of this request; no secrets
+}
+
+// The placeholders of a login.
+const (
+	loginUser     = "username"
+	loginPassword = "password"
+)
+
+// The values of send_as.
+const (
+	sendBearer = "bearer"
+	sendHeader = "header"
+	sendCookie = "cookie"
+)
+
+// maxLoginBytes bounds the reply to a sign-in.
+const maxLoginBytes = 1 << 20
+
+// used tells whether the section says something.
+func (l LoginConfig) used() bool { return l.Path != "" || l.Body != nil || l.Basic || l.BaseURL != "" }
+
+// spec is the login as a request.
+func (l LoginConfig) spec() address.Spec {
+	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
+		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,
+	}}
+}
+
+// sendAs is how a session's token is sent, and under which name.
+func (a AuthConfig) sendAs() (as, name string) {
+	as = a.SendAs
+	switch {
+	case as != "":
+	case a.TokenCookie != "":
+		as = sendCookie
+	case a.TokenHeader != "":
+		as = sendHeader
+	default:
+		as = sendBearer
+	}
+	if as == sendCookie {
+		return as, cmp.Or(a.Cookie, a.TokenCookie)
+	}
+	return as, cmp.Or(a.Header, a.TokenHeader)
+}
+
+// statuses are those that say that a session has ended.
+func (a AuthConfig) statuses() []int {
+	if len(a.RenewOn) > 0 {
+		return a.RenewOn
+	}
+	return []int{http.StatusUnauthorized}
+}
+
+// checkSession checks what only a session has.
+func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
+	if a.Login.BaseURL != "" {
+		base = a.Login.BaseURL
+		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
+	}
+	plan := a.Login.spec().Compile(base, "auth.login", p)
+	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
+	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
+	p.AddIf(a.Username == "" && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it")
+	places := 0
+	for _, set := range []bool{a.Token != "", a.TokenHeader != "", a.TokenCookie != ""} {
+		if set {
+			places++
+		}
+	}
+	p.AddIf(places != 1, "auth.token", "say where the reply to the login has the token: token (a GJSON path), token_header or token_cookie; one of them")
+	if a.Token != "" {
+		if err := jsonwalk.CheckPath(a.Token); err != nil {
+			p.Add("auth.token", "%v", err)
+		}
+	}
+	as, name := a.sendAs()
+	p.AddIf(as == sendHeader && name == "", "auth.header", "missing: the name of the header that the token is sent in")
+	p.AddIf(as == sendCookie && name == "", "auth.cookie", "missing: the name of the cookie that the token is sent in")
+	p.AddIf(as != sendHeader && a.Header != "", "auth.header", "has no meaning unless send_as is header; remove it")
+	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
+	for i, status := range a.RenewOn {
+		p.AddIf(status < 300 || status > 499, fmt.Sprintf("auth.renew_on[%d]", i), "%d is no status that ends a session; use 300 to 499, such as 401", status)
+	}
+}
+
+// session signs in to the legacy.
+func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.Time) func(context.Context) (token, error) {
+	if cfg.Login.BaseURL != "" {
+		base = cfg.Login.BaseURL
+	}
+	plan := cfg.Login.spec().Compile(base, "auth.login", &invalid.Problems{}) // Validate has told them
+	client := signInClient(t)
+	return func(ctx context.Context) (token, error) {
+		asked, err := plan.Fill(address.Values{loginUser: {cfg.Username}, loginPassword: {cfg.secretText()}})
+		if err != nil {
+			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
+		}
+		r, err := http.NewRequestWithContext(ctx, asked.Method, asked.URL, strings.NewReader(asked.Body))
+		if err != nil {
+			return token{}, errors.New("the login makes no request") // the error's text holds the address
+		}
+		r.Header.Set("Accept", "application/json")
+		r.Header.Set("Via", via)
+		for name, value := range asked.Headers {
+			r.Header.Set(name, value)
+		}
+		if cfg.Login.Basic {
+			r.SetBasicAuth(cfg.Username, cfg.secretText())
+		}
+		text, err := signIn(client, r, cfg)
+		if err != nil {
+			return token{}, err
+		}
+		return cfg.sessionToken(text, now()), nil
+	}
+}
+
+// sessionToken is the header that a session's token is sent in.
+func (a AuthConfig) sessionToken(text string, now time.Time) token {
+	fresh := token{name: "Authorization", value: "Bearer " + text}
+	switch as, name := a.sendAs(); as {
+	case sendHeader:
+		fresh.name, fresh.value = name, text
+	case sendCookie:
+		fresh.name, fresh.value = "Cookie", name+"="+text
+	}
+	if a.TTL > 0 {
+		fresh.end = now.Add(a.TTL)
+	}
+	return fresh
+}
+
+// signIn sends a login and gives the token of its reply. A redirect is a good reply
+// where the token is in its header: it is where a form leads to. Errors hold nothing
+// of what was sent or came.
+func signIn(client *http.Client, r *http.Request, cfg AuthConfig) (string, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return "", fmt.Errorf("no sign-in: %w", redact(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
+	most := 299
+	if cfg.Token == "" {
+		most = 399
+	}
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode > most:
+		return "", fmt.Errorf("the login answers %w", statusError(resp.StatusCode))
+	case err != nil:
+		return "", fmt.Errorf("no sign-in: %w", redact(err))
+	case len(body) > maxLoginBytes:
+		return "", errors.New("the reply to the login is too large")
+	}
+	text := tokenIn(resp, body, cfg)
+	if text == "" {
+		return "", errors.New("the reply to the login has no token where the configuration says")
+	}
+	return text, nil
+}
+
+// tokenIn finds the token; empty: there is none.
+func tokenIn(resp *http.Response, body []byte, cfg AuthConfig) string {
+	if cfg.TokenHeader != "" {
+		return resp.Header.Get(cfg.TokenHeader)
+	}
+	for _, cookie := range resp.Cookies() {
+		if cfg.TokenCookie != "" && cookie.Name == cfg.TokenCookie {
+			return cookie.Value
+		}
+	}
+	if cfg.Token == "" || !json.Valid(body) {
+		return ""
+	}
+	if v := jsonwalk.Lookup(string(body), cfg.Token); v.Scalar() {
+		return v.Plain()
+	}
+	return ""
+}

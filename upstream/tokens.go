@@ -1,0 +1,162 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"inquiry-gateway/internal/panics"
+)
+
+// Bounds of sign-ins, so that neither a legacy that refuses every token nor one
+// whose sign-in fails gets one for each request.
+const (
+	signInBurst    = 10              // at once; then one in each signInEvery
+	signInEvery    = time.Second     //
+	signInPause    = time.Second     // after a failure, doubled by each further one
+	maxSignInPause = 1 * time.Minute // an account that is locked stays so no longer by us
+)
+
+// token is what a sign-in gives: the header that identifies the gateway.
+type token struct {
+	name, value string
+	end         time.Time // not used from then on; zero: until it is refused
+}
+
+// tokens keeps one token for all requests. When it runs out or is refused, one
+// sign-in is made, and everybody waits for it within their own deadline. It is safe
+// for concurrent use.
+type tokens struct {
+	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
+	renewOn []int                                // statuses that refuse a token
+	timeout time.Duration                        // of one sign-in
+	now     func() time.Time
+	panics  *panics.Catcher
+	metrics signInMetrics
+	flight  singleflight.Group
+	limit   *rate.Limiter
+
+	mu       sync.Mutex
+	token    token // without a value: none
+	err      error // of the last sign-in
+	failures int   // one after another
+	next     time.Time
+}
+
+// newTokens keeps the tokens that request gives.
+func newTokens(request func(context.Context) (token, error), renewOn []int, timeout time.Duration, m signInMetrics, opts Options) *tokens {
+	return &tokens{
+		request: request, renewOn: renewOn, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
+		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst),
+	}
+}
+
+// signInMetrics counts sign-ins by result.
+type signInMetrics struct{ ok, failed, held prometheus.Counter }
+
+func newSignInMetrics(reg prometheus.Registerer) (signInMetrics, error) {
+	var errs []error
+	v := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "sign_ins_total",
+		Help: "Requests for a token or session of the legacy system by result; held: not made, because they are bounded.",
+	}, []string{"result"}), &errs)
+	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}, errors.Join(errs...)
+}
+
+// header gives the token, waiting for a new one if need be, but no longer
+// than the context allows.
+func (t *tokens) header(ctx context.Context) (name, value string, err error) {
+	have, err := t.kept()
+	if have.value == "" && err == nil {
+		select {
+		case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx)) }):
+			// A token that was just made is used even if it runs out in a moment:
+			// asking for another would give another of the same kind.
+			have, _ = r.Val.(token)
+			err = r.Err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return have.name, have.value, err
+}
+
+// kept gives the token that is there, or why there is none; neither where a new
+// one is to be asked for.
+func (t *tokens) kept() (token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	switch {
+	case t.token.value != "" && (t.token.end.IsZero() || now.Before(t.token.end)):
+		return t.token, nil
+	case t.err != nil && now.Before(t.next):
+		return token{}, t.err
+	}
+	return token{}, nil
+}
+
+// errHeld is why no sign-in is made although a token is needed.
+var errHeld = errors.New("no token: the legacy refuses tokens soon after it gives them, so sign-ins are held back")
+
+// renew gets a new token and keeps it. It belongs to nobody's request, and ends
+// after the timeout at the latest.
+func (t *tokens) renew(ctx context.Context) (token, error) {
+	if kept, err := t.kept(); kept.value != "" || err != nil { // another call has just ended
+		return kept, err
+	}
+	if !t.limit.AllowN(t.now(), 1) {
+		t.metrics.held.Inc()
+		return token{}, errHeld
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	fresh, err := t.signIn(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.token, t.err = fresh, err
+	if err == nil {
+		t.metrics.ok.Inc()
+		t.failures = 0
+		return fresh, nil
+	}
+	t.metrics.failed.Inc()
+	t.next = t.now().Add(min(signInPause<<min(t.failures, 10), maxSignInPause))
+	t.failures++
+	return token{}, err
+}
+
+func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
+	defer t.panics.Catch(func(p any) { err = bug(p) })
+	fresh, err = t.request(ctx)
+	if err == nil && !validHeader(fresh.name, fresh.value) {
+		return token{}, errors.New("the token cannot be sent in a header")
+	}
+	return fresh, err
+}
+
+// refused drops the token, unless another one is there already.
+func (t *tokens) refused(status int, value string) bool {
+	if !slices.Contains(t.renewOn, status) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if value == t.token.value {
+		t.token = token{}
+	}
+	return true
+}
+
+// signInClient makes sign-ins: without cookies, redirects or a proxy of the
+// environment.
+func signInClient(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
+}
