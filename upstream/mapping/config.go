@@ -25,9 +25,12 @@ type EndpointConfig struct {
 	OwnerLookup     LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
 	Paging          PagingConfig  `yaml:"paging"`
 	Details         DetailsConfig `yaml:"details"`
-	OnInvalidRecord string        `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
-	OnForeignRecord string        `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
-	Fields          FieldsConfig  `yaml:"fields"`
+	// Where are conditions that a record must meet to be shown. The others are no
+	// mistakes, and their internal ids are removed from all texts.
+	Where           []Condition  `yaml:"where"`
+	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
+	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
+	Fields          FieldsConfig `yaml:"fields"`
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
@@ -63,11 +66,14 @@ type FieldsConfig struct {
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	Items         string               `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
-	ItemsOptional bool                 `yaml:"items_optional"` // likewise, for the reply to fetch
-	Fetch         FetchConfig          `yaml:"fetch"`          // without a path: the answers are within the record
-	InternalIDs   []string             `yaml:"internal_ids"`   // GJSON paths within an answer
-	Fields        ResponseFieldsConfig `yaml:"fields"`
+	Items         string      `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
+	ItemsOptional bool        `yaml:"items_optional"` // likewise, for the reply to fetch
+	Fetch         FetchConfig `yaml:"fetch"`          // without a path: the answers are within the record
+	InternalIDs   []string    `yaml:"internal_ids"`   // GJSON paths within an answer
+	// Where are conditions that an answer must meet to be shown, such as that it is
+	// public. Nothing at a path means that it is not, unless missing says otherwise.
+	Where  []Condition          `yaml:"where"`
+	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
 // FetchConfig is a second request for the answers: one for each inquiry, or one
@@ -97,7 +103,7 @@ type ResponseFieldsConfig struct {
 // a configuration that is written out in full has them.
 func (r ResponsesConfig) used() bool {
 	f := r.Fields
-	return r.Items != "" || r.ItemsOptional || len(r.InternalIDs) > 0 || r.Fetch.used() ||
+	return r.Items != "" || r.ItemsOptional || len(r.Where) > 0 || len(r.InternalIDs) > 0 || r.Fetch.used() ||
 		f.Content.set() || f.ResponderType.set() || f.CreatedAt.set()
 }
 

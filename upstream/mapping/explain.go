@@ -13,7 +13,8 @@ import (
 // writes or mends a configuration. Unlike everything else here it holds content
 // and internal ids: it is for the operator's screen, not for logs or callers.
 type Explanation struct {
-	Items       int               `json:"items"` // records in the reply
+	Items       int               `json:"items"`              // records in the reply
+	Excluded    int               `json:"excluded,omitempty"` // records that where does not show
 	Records     []ExplainedRecord `json:"records"`
 	Violations  []Violation       `json:"violations"`
 	Owner       OwnerCheck        `json:"owner"`
@@ -183,6 +184,10 @@ func (x *Explainer) record(raw string) {
 	}
 	frame := r.walker.Frame(frameRecord)
 	x.checkOwner(frame)
+	if !holds(x.plan.where, frame) {
+		x.Excluded++
+		return
+	}
 	fields := x.fields(r, frame, raw)
 	if x.Items <= x.show {
 		x.Records = append(x.Records, ExplainedRecord{x.Items, fields})

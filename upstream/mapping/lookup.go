@@ -44,8 +44,8 @@ type lookup struct {
 	xml   bool
 }
 
-// lookedBy are the paths within a record that its look-ups use.
-func (c *compiler) lookedBy(paths Paths) {
+// alsoUsed notes paths of the element that no field names.
+func (c *compiler) alsoUsed(paths Paths) {
 	if c.frame == frameRecord {
 		c.plan.byPaths = append(c.plan.byPaths, paths...)
 	} else {
@@ -75,7 +75,7 @@ func (c *compiler) lookup(field string, cfg LookupConfig) []source {
 	}
 	l := &lookup{by: c.paths(field+".by", field+".by", cfg.By), take: cfg.Take, xml: c.plan.Format.XML}
 	same := func(t tablePlan) bool { return t.in == cfg.In && slices.Equal(t.key, cfg.Key) }
-	c.lookedBy(cfg.By)
+	c.alsoUsed(cfg.By)
 	if l.table = slices.IndexFunc(c.plan.tables, same); l.table < 0 {
 		l.table = len(c.plan.tables)
 		c.plan.tables = append(c.plan.tables, tablePlan{cfg.In, cfg.Key, l.xml})

@@ -27,8 +27,9 @@ type Plan struct {
 	merged      *jsonwalk.Node // of an array of records with their details
 	single      string         // path of the detail, if the reply is one
 	tables      []tablePlan    // that fields are looked up in
-	byPaths     []string       // of records, by which that is done
+	byPaths     []string       // of records, that no field names
 	byInner     []string       // of responses likewise
+	where       []condition    // that a record must have to be shown
 	sizes       [frameCount]int
 	itemsPath   string // as it was written, for Explain
 	idPaths     []string
@@ -110,6 +111,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.records(cfg)
 	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
+	c.plan.where = c.conditions(kind+".where", cfg.Where)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.filters(cfg)

@@ -30,6 +30,10 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 		r.dropResponses()
 		return r.plan.dropForeign
 	}
+	if !holds(r.plan.where, f) {
+		r.dropResponses()
+		return true
+	}
 	if len(r.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
@@ -164,6 +168,9 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 	plan := r.plan.responses
 	for _, path := range plan.ids {
 		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
+	}
+	if !holds(plan.where, f) {
+		return true
 	}
 	if cap(r.responses) == 0 {
 		r.responses = make([]Response, 0, max(1, cap(r.List)))

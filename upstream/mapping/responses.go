@@ -17,7 +17,8 @@ type responsesPlan struct {
 	created       *timePlan
 	itemsPath     string // as it was written, for Explain
 	idPaths       []string
-	key           []source // of a response's inquiry, in a batch
+	where         []condition // that an answer must have to be shown
+	key           []source    // of a response's inquiry, in a batch
 }
 
 // defaultSecondConcurrency is how many second requests are made at a time.
@@ -66,6 +67,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 // response compiles what one response consists of.
 func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 	r.ids = c.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	r.where = c.conditions(at+"where", cfg.Where)
 	if cfg.Fetch.Key != "" && c.path(at+"fetch.key", cfg.Fetch.Key) {
 		r.key = []source{c.source(cfg.Fetch.Key)}
 	}
