@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -82,7 +83,15 @@ func judge(err error) fleet.Verdict {
 			return fleet.Unknown
 		}
 		return fleet.Fails
-	case FailureUnavailable, FailureCanceled:
+	case FailureUnavailable:
+		// A 429 is the word of a system that is well; a 503 is not.
+		var status statusError
+		if e.Reason == reasonThrottled && errors.As(e.Err, &status) && status == http.StatusTooManyRequests {
+			return fleet.Answers
+		} else if e.Reason == reasonThrottled {
+			return fleet.Fails
+		}
+	case FailureCanceled:
 	}
 	return fleet.Unknown
 }
@@ -116,6 +125,9 @@ func (c *Client) enter(ctx context.Context, e *endpoint) (fleet.Ticket, error) {
 	if e.breaker.state() == gobreaker.StateOpen {
 		return fleet.Ticket{}, e.breaker.refusal(gobreaker.ErrOpenState, e.breaker.retryAfter())
 	}
+	if err := e.hold.refusal(c.now()); err != nil {
+		return fleet.Ticket{}, err
+	}
 	t, wait, ok := c.fleet.Enter(ctx, e.plan.Kind, c.cfg.Timeout)
 	if !ok {
 		return t, &Error{Failure: FailureUnavailable, Reason: reasonFleet, RetryAfter: wait, Err: errFleetBreaker}
@@ -134,6 +146,5 @@ func (c *Client) leave(ctx context.Context, e *endpoint, t fleet.Ticket, v fleet
 
 // retryAfter is the time to the next probe in whole seconds, at least one.
 func (b *breaker) retryAfter() time.Duration {
-	left := time.Until(time.Unix(0, b.openUntil.Load()))
-	return max(time.Second, (left + time.Second - 1).Truncate(time.Second))
+	return wholeSeconds(time.Until(time.Unix(0, b.openUntil.Load())))
 }

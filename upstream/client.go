@@ -78,6 +78,7 @@ type endpoint struct {
 	plan        *mapping.Plan
 	breaker     *breaker
 	budget      *budget
+	hold        *hold
 	attempts    int
 	metrics     *metrics
 	drift       *drift.Watcher
@@ -112,6 +113,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 		}
 		if e.budget == nil {
 			e.budget = newBudget(cfg.Retry.Budget)
+		}
+		if e.hold == nil {
+			e.hold = &hold{}
 		}
 		if e.drift == nil {
 			e.drift = drift.New(kind, m.drift, c.log, c.now)

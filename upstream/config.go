@@ -45,7 +45,7 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 }
 
 // RetryConfig bounds the repeats of a request that was refused or answered
-// with 502 or 503. Nothing else is ever repeated.
+// with 502, 503, or a 429 that tells when to come back. Nothing else is ever repeated.
 type RetryConfig struct {
 	Attempts int     `yaml:"attempts"` // in all, the first included; 1 means no repeat
 	Budget   float64 `yaml:"budget"`   // repeats per request, 0 to 1; 3 more may come at once, none with 0

@@ -215,7 +215,7 @@ func badReplies() []badReply {
 		{"500", status(500), FailureUpstream, "status_5xx"},
 		{"504", status(504), FailureUpstream, "status_5xx"},
 		{"404", status(404), FailureUpstream, "status_4xx"},
-		{"429", status(429), FailureUpstream, "status_4xx"},
+		{"429", status(429), FailureUnavailable, "throttled"},
 		{"206", status(206), FailureUpstream, "status_2xx"},
 		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, FailureUpstream, "status_2xx"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, FailureUpstream, "status_3xx"},

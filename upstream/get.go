@@ -32,7 +32,11 @@ func (a answer) empty() bool { return a.status != http.StatusOK }
 // get makes one request, repeated if need be, unless the breaker is open.
 func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error) {
 	a, err := f.breaker.do(func() (answer, error) {
-		return f.retried(ctx, func() (answer, error) { return f.once(ctx, asked) })
+		return f.retried(ctx, func() (answer, error) {
+			a, err := f.once(ctx, asked)
+			f.hold.obey(err, f.now)
+			return a, err
+		})
 	})
 	if err == nil && f.left.Add(-int64(len(a.body))) < 0 {
 		err = invalidReply("too_large", "the replies have more than %d bytes together", f.cfg.MaxResponseBytes)

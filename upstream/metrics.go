@@ -44,10 +44,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) (*metri
 	m := &metrics{
 		requests: counters("requests_total", "Fetches from the legacy system by result.", "result", "ok", string(FailureTimeout),
 			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
-		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, or all places, or the account's, are taken.",
-			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull),
+		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, or the legacy has told us to wait.",
+			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull, reasonHeld),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
-			"reason", "connect", "status_502", "status_503"),
+			"reason", "connect", "status_502", "status_503", reasonThrottled),
 		invalid: counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
 		removed: counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
 		drift: counters("drift_total", "Paths in the legacy's records that appeared, disappeared or changed their type.",

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
@@ -77,6 +78,9 @@ func readPlain(resp *http.Response, max int64) (string, error) {
 // to some decoders.
 func checkHead(resp *http.Response, format *mapping.Format) (charset string, err error) {
 	if resp.StatusCode != http.StatusOK {
+		if e := throttled(resp, time.Now()); e != nil {
+			return "", e
+		}
 		return "", &Error{
 			Failure: FailureUpstream,
 			Reason:  fmt.Sprintf("status_%dxx", resp.StatusCode/100),

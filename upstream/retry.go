@@ -52,7 +52,8 @@ func (b *budget) withdraw() bool {
 	return true
 }
 
-// retryReason says why a failed attempt may be repeated; empty: it may not.
+// retryReason says why a failed attempt may be repeated; empty: it may not. One that
+// tells us to wait may, when the time that it tells is over.
 // A reply that was cut off or too slow is not repeated: the legacy has done the
 // work already and would do it again.
 func retryReason(err error) string {
@@ -62,7 +63,9 @@ func retryReason(err error) string {
 	var e *Error
 	var status statusError
 	switch {
-	case !errors.As(err, &e) || e.Failure != FailureUpstream:
+	case errors.As(err, &e) && e.Reason == reasonThrottled && e.RetryAfter > 0:
+		return reasonThrottled
+	case e == nil || e.Failure != FailureUpstream:
 		return ""
 	case e.Reason == "connect":
 		return "connect"
@@ -81,12 +84,12 @@ func (e *endpoint) retried(ctx context.Context, call func() (answer, error)) (an
 	for attempt := 1; ; attempt++ {
 		a, err := call()
 		reason := retryReason(err)
-		if reason == "" || attempt >= e.attempts || !e.budget.withdraw() {
+		if reason == "" || attempt >= e.attempts {
 			return a, err
 		}
 		// Full jitter, so that callers who failed together do not return together.
-		wait := time.Duration(rand.Int64N(int64(20*time.Millisecond) << min(attempt, 6)))
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		wait := asError(err).RetryAfter + time.Duration(rand.Int64N(int64(20*time.Millisecond)<<min(attempt, 6)))
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || !e.budget.withdraw() {
 			return a, err
 		}
 		e.metrics.retries[reason].Inc()

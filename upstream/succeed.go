@@ -31,6 +31,9 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 	if same && now.Breaker == old.Breaker {
 		e.breaker = before.breaker
 	}
+	if same {
+		e.hold = before.hold
+	}
 	if same && now.Retry == old.Retry {
 		e.budget = before.budget
 	}

@@ -18,7 +18,7 @@ var panel []byte
 // adminRoutes are for people and drills. They take no credentials, so they
 // answer callers on this very machine only.
 //
-//	PUT    /admin/fault?fault=status&kind=buyer&account=acme&rate=0.5&count=10&delay=1s&status=503&size=20000
+//	PUT    /admin/fault?fault=status&kind=buyer&account=acme&rate=0.5&count=10&delay=1s&status=503&size=20000&retry_after=2
 //	GET    /admin/fault                  what is in force
 //	DELETE /admin/fault?kind=buyer       without kind: all
 //	PUT    /admin/latency?delay=20ms
@@ -77,6 +77,7 @@ func (s *Server) adminSetFault(q url.Values) (any, error) {
 	read("rate", func(v string) (err error) { f.Rate, err = strconv.ParseFloat(v, 64); return err })
 	read("count", func(v string) (err error) { f.Count, err = strconv.Atoi(v); return err })
 	read("delay", func(v string) (err error) { f.Delay, err = time.ParseDuration(v); return err })
+	read("retry_after", func(v string) (err error) { f.RetryAfter, err = strconv.Atoi(v); return err })
 	read("status", func(v string) (err error) { f.Code, err = strconv.Atoi(v); return err })
 	read("size", func(v string) (err error) { f.Size, err = strconv.Atoi(v); return err })
 	if err := errors.Join(errs...); err != nil {

@@ -49,9 +49,9 @@ func TestAdminRoutes(t *testing.T) {
 func TestAdminSetsTheWholeFault(t *testing.T) {
 	s, web := start(t, legacy.Options{Inquiries: 100})
 	want := legacy.Fault{
-		Name: legacy.FaultStatus, Kind: legacy.KindSeller, Rate: 0.5, Count: 9, Delay: time.Second, Code: 502, Size: 20_000,
+		Name: legacy.FaultStatus, Kind: legacy.KindSeller, Rate: 0.5, Count: 9, Delay: time.Second, Code: 502, Size: 20_000, RetryAfter: 2,
 	}
-	a := do(t, web, http.MethodPut, "/admin/fault?fault=status&kind=seller&status=502&rate=0.5&count=9&delay=1s")
+	a := do(t, web, http.MethodPut, "/admin/fault?fault=status&kind=seller&status=502&rate=0.5&count=9&delay=1s&retry_after=2")
 	var shown []legacy.Fault
 	if err := json.Unmarshal(a.body, &shown); err != nil {
 		t.Fatal(err)

@@ -62,6 +62,8 @@ type Fault struct {
 	Delay   time.Duration `json:"delay,omitempty"`   // before the answer, or between parts of a drip; nanoseconds in JSON
 	Code    int           `json:"status,omitempty"`  // of FaultStatus; 0: 500
 	Size    int           `json:"size,omitempty"`    // records of FaultHuge; 0: 20,000
+	// RetryAfter is what FaultStatus tells with a 429 or 503, in seconds; 0: nothing.
+	RetryAfter int `json:"retry_after,omitempty"`
 }
 
 func (f Fault) validate() error {
@@ -75,7 +77,7 @@ func (f Fault) validate() error {
 	check(slices.Contains(FaultNames(), f.Name), "fault %q is none of %s", f.Name, names)
 	check(f.Kind == "" || f.Kind == KindBuyer || f.Kind == KindSeller, "kind %q is neither buyer nor seller", f.Kind)
 	check(f.Rate >= 0 && f.Rate <= 1, "rate %g is not between 0 and 1", f.Rate)
-	check(f.Count >= 0 && f.Size >= 0 && f.Delay >= 0, "count, size and delay cannot be negative")
+	check(f.Count >= 0 && f.Size >= 0 && f.Delay >= 0 && f.RetryAfter >= 0, "count, size, delay and retry_after cannot be negative")
 	check(f.Code == 0 || f.Code >= 200 && f.Code <= 599, "status %d is not between 200 and 599", f.Code)
 	return errors.Join(errs...)
 }

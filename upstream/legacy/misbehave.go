@@ -24,6 +24,9 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	case FaultDelay:
 		sendJSON(w, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
 	case FaultStatus:
+		if c.fault.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(c.fault.RetryAfter))
+		}
 		http.Error(w, crashPhrase+" at "+backendHost, c.fault.Code)
 	case FaultRefuse:
 		panic(http.ErrAbortHandler) // the documented way to drop a connection
