@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,40 @@ type Probe struct {
 	Problem  string        `json:"problem,omitempty"`   // why the reply as a whole cannot be used
 	NextPage string        `json:"next_page,omitempty"` // where the list goes on, or why it cannot; only the first page is probed
 
+	Reply  string    `json:"-"` // the body, as the mapping reads it
+	Served []Inquiry `json:"-"` // see mapping.Explainer.Served; nil with a Problem
+
 	mapping.Explanation
+}
+
+// Refusal says why a caller would get an error in the place of the list; empty: the
+// list, without the records that cfg leaves out.
+func (p *Probe) Refusal(cfg mapping.EndpointConfig) (reason string, leftOut int) {
+	strangers, broken := map[int]bool{}, map[int]bool{}
+	for _, n := range slices.Concat(p.Owner.Foreign, p.Owner.Missing) {
+		strangers[n] = true
+	}
+	for _, v := range p.Violations {
+		if !strangers[v.Record] { // those are not even mapped
+			broken[v.Record] = true
+		}
+	}
+	switch {
+	case p.Problem != "":
+		return p.Problem, 0
+	case len(strangers) > 0 && cfg.OnForeignRecord != "drop":
+		return records(len(strangers)) + " of another account or of none", 0
+	case len(broken) > 0 && cfg.OnInvalidRecord != "skip":
+		return records(len(broken)) + " that the mapping cannot accept", 0
+	}
+	return "", len(broken) + len(strangers)
+}
+
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return strconv.Itoa(n) + " records"
 }
 
 // ProbeRequest is what was sent. Values of headers that may be secrets are
@@ -94,7 +128,10 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 		}
 		x.AddResponses(sub, err)
 	}
-	p.Explanation = x.Explanation
+	p.Explanation, p.Reply = x.Explanation, a.body
+	if p.Problem == "" && (a.body != "" || opts.Sample != nil) {
+		p.Served = x.Served()
+	}
 	return p, nil
 }
 

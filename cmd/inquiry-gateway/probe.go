@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -126,7 +125,9 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	}
 	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
-	result.judge(p.endpoints[want.Kind])
+	if result.Reason, result.LeftOut = seen.Refusal(p.endpoints[want.Kind]); result.Reason != "" {
+		result.Verdict = verdictRefused
+	}
 	return result, nil
 }
 
@@ -147,32 +148,6 @@ func violations(p *upstream.Probe) []violation {
 		list = append(list, violation{v, raw[place{v.Record, v.Field}]})
 	}
 	return list
-}
-
-// judge applies the two rules that decide whether a bad record costs the list.
-func (p *probed) judge(cfg mapping.EndpointConfig) {
-	strangers := map[int]bool{}
-	for _, n := range slices.Concat(p.Owner.Foreign, p.Owner.Missing) {
-		strangers[n] = true
-	}
-	broken := map[int]bool{}
-	for _, v := range p.Violations {
-		if !strangers[v.Record] { // those are not even mapped
-			broken[v.Record] = true
-		}
-	}
-	switch {
-	case p.Problem != "":
-		p.Reason = p.Problem
-	case len(strangers) > 0 && cfg.OnForeignRecord != "drop":
-		p.Reason = plural(len(strangers), "record") + " of another account or of none"
-	case len(broken) > 0 && cfg.OnInvalidRecord != "skip":
-		p.Reason = plural(len(broken), "record") + " that the mapping cannot accept"
-	default:
-		p.LeftOut = len(broken) + len(strangers)
-		return
-	}
-	p.Verdict = verdictRefused
 }
 
 // failure is the error of a command whose probe found a list that would be

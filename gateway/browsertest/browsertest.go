@@ -18,6 +18,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -115,5 +116,34 @@ func Screenshot(name string) chromedp.Action[chromedp.Void] {
 			return err
 		}
 		return os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	})
+}
+
+// Colors sets whether the person prefers light or dark.
+func Colors(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}
+
+// Until waits for a condition, in this page or in the one it leads to: while one
+// page goes and the next comes there is nothing to ask.
+func Until(condition string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if ok, err := chromedp.Evaluate[bool](`document.readyState === "complete" && Boolean(`+condition+`)`)(ctx, tab); ok && err == nil {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("%w: never %s", ctx.Err(), condition)
+			}
+		}
 	})
 }

@@ -41,6 +41,9 @@ type Options struct {
 	// not there.
 	Explain func(ctx context.Context, want ExplainRequest) (Explanation, error)
 
+	// Trial is what the playground does. Nil: it is not there.
+	Trial *Trial
+
 	Logger *slog.Logger // nil: slog.Default
 }
 
@@ -118,6 +121,9 @@ func (opts Options) guarded() *http.ServeMux {
 	}
 	if opts.Explain != nil {
 		mux.Handle("GET /ops/explain", explain(opts.Explain))
+	}
+	if opts.Trial != nil {
+		opts.Trial.routes(mux, opts.Sessions)
 	}
 	if opts.Config != nil {
 		mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {

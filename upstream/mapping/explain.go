@@ -153,6 +153,20 @@ func (x *Explainer) explain(items jsonwalk.Value) {
 	x.unused(shapes)
 }
 
+// Served are the inquiries that can be mapped and are the account's, without the ids
+// in their texts: what a caller would get where the list is not refused. It is called
+// once, at the end.
+func (x *Explainer) Served() []Inquiry {
+	served := []Inquiry{}
+	x.last.RemoveIDs()
+	for i, inq := range x.last.List[:min(len(x.last.List), len(x.numbers))] {
+		if n := x.numbers[i]; !slices.Contains(x.Owner.Foreign, n) && !slices.Contains(x.Owner.Missing, n) {
+			served = append(served, inq)
+		}
+	}
+	return served
+}
+
 // CheckEnd is [Reply.CheckEnd] for a list without paging.
 func (x *Explainer) CheckEnd(end End) error {
 	if x.plan.Paging.Style != PageNone {

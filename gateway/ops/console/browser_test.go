@@ -9,9 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"inquiry-gateway/gateway/browsertest"
@@ -103,40 +101,11 @@ func sampleReport() any {
 	return map[string]any{"kinds": all}
 }
 
-// colors sets whether the person prefers light or dark.
-func colors(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	})
-}
-
 // keep runs once what came before it is done.
 func keep(do func()) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(context.Context, *chromedp.Target) error {
 		do()
 		return nil
-	})
-}
-
-// until waits for a condition, in this page or in the one it leads to: while one
-// page goes and the next comes there is nothing to ask.
-func until(condition string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			if ok, err := chromedp.Evaluate[bool](`document.readyState === "complete" && Boolean(`+condition+`)`)(ctx, tab); ok && err == nil {
-				return nil
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return fmt.Errorf("%w: never %s", ctx.Err(), condition)
-			}
-		}
 	})
 }
 
@@ -174,10 +143,10 @@ func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []
 	var shown map[string]string
 	var known state
 	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(width, 900), colors(scheme),
+		chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme),
 		chromedp.Navigate(s.base+"/"),
-		until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
-		until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
+		browsertest.Until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
+		browsertest.Until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
 		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),
@@ -251,24 +220,24 @@ func testForms(t *testing.T, ctx context.Context, s *served, complaints func() [
 		)
 	}
 	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(390, 900), colors("dark"),
+		chromedp.EmulateViewport(390, 900), browsertest.Colors("dark"),
 		chromedp.Navigate(s.base+"/"),
 		browsertest.Screenshot("login-dark-390"), measure(&narrow),
-		until(`document.activeElement.id === "token"`),
+		browsertest.Until(`document.activeElement.id === "token"`),
 		chromedp.KeyEvent("not the token\r"),
-		until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
+		browsertest.Until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
 		browsertest.Into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
 		chromedp.KeyEvent("s3cret\r"),
-		until(`document.querySelector("#status.on")`),
+		browsertest.Until(`document.querySelector("#status.on")`),
 		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
 		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
 		press(`#explain button`),
-		until(`document.querySelector("#answer dl")`),
+		browsertest.Until(`document.querySelector("#answer dl")`),
 		browsertest.Into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
 		browsertest.Screenshot("explained-dark-390"), measure(&narrow),
-		chromedp.EmulateViewport(1280, 900), colors("light"),
+		chromedp.EmulateViewport(1280, 900), browsertest.Colors("light"),
 		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
-		until(`document.getElementById("confirm").open`),
+		browsertest.Until(`document.getElementById("confirm").open`),
 		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`#confirm-title`))),
 		browsertest.Screenshot("confirm-light-1280"), measure(&narrow),
 	)
@@ -278,11 +247,11 @@ func testForms(t *testing.T, ctx context.Context, s *served, complaints func() [
 	if err == nil {
 		err = chromedp.Do(ctx,
 			press(`button.danger`),
-			until(`document.getElementById("epoch")`),
+			browsertest.Until(`document.getElementById("epoch")`),
 			browsertest.Into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
 			browsertest.Screenshot("purged-light-1280"), measure(&narrow),
 			press(`header form button`),
-			until(`document.getElementById("token")`),
+			browsertest.Until(`document.getElementById("token")`),
 		)
 	}
 	if err != nil {
@@ -320,32 +289,32 @@ func testTrouble(t *testing.T, ctx context.Context, s *served, complaints func()
 	var held, later string
 	const headline = `document.getElementById("headline").innerText`
 	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(1280, 900), colors("dark"),
+		chromedp.EmulateViewport(1280, 900), browsertest.Colors("dark"),
 		chromedp.Navigate(s.base+"/"),
-		until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 3`),
+		browsertest.Until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 3`),
 		browsertest.Into(&all, chromedp.Evaluate[string](`document.getElementById("now").innerText`)),
 		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#incident a").getAttribute("href")`)),
 		browsertest.Screenshot("trouble-dark-1280"),
-		chromedp.EmulateViewport(390, 900), colors("light"),
+		chromedp.EmulateViewport(390, 900), browsertest.Colors("light"),
 		browsertest.Screenshot("trouble-light-390"),
 		press(`#pause`),
-		until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
+		browsertest.Until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
 		keep(func() { s.feed.count("canary_checks_total", 1, "buyer", "cross_read", "failed") }),
-		until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
+		browsertest.Until(`performance.now() - (window.begin ??= performance.now()) > 2500`),
 		browsertest.Into(&held, chromedp.Evaluate[string](headline)),
 		press(`#pause`),
-		until(headline+`.includes("Cross-read")`),
+		browsertest.Until(headline+`.includes("Cross-read")`),
 		browsertest.Into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
 		keep(s.stop),
-		until(`document.querySelector("#status.lost")`),
+		browsertest.Until(`document.querySelector("#status.lost")`),
 		browsertest.Into(&lostTitle, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Screenshot("lost-light-390"),
 	)
 	if err == nil {
 		err = chromedp.Do(ctx,
 			chromedp.Navigate(s.base+"/"+chapter),
-			until(`document.querySelector(":target h2").textContent === "InquiryGatewayForeignRecords"`),
+			browsertest.Until(`document.querySelector(":target h2").textContent === "InquiryGatewayForeignRecords"`),
 			browsertest.Screenshot("runbook-light-390"),
 		)
 	}

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway/ops"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
+)
+
+// How much of a trial is shown. The rest is counted.
+const (
+	shownRecords    = 20
+	shownViolations = 100
+	shownPaths      = 200
+)
+
+// trial is what the console's playground shows of a mapping and a reply.
+type trial struct {
+	Problems []mistake `json:"problems"` // of the mapping; with them all else is empty
+	Refused  string    `json:"refused"`  // why a caller would get an error; empty: a list
+	LeftOut  int       `json:"left_out"` // records that the configuration drops
+	Items    int       `json:"items"`
+	// List is the public answer, of the first records that can be mapped and are the
+	// account's. Ids are cut out of its texts.
+	List        json.RawMessage           `json:"list"`
+	Records     []mapping.ExplainedRecord `json:"records"`
+	Violations  []mapping.Violation       `json:"violations"`
+	Owner       mapping.OwnerCheck        `json:"owner"`
+	InternalIDs []mapping.QuotedIDs       `json:"internal_ids"`
+	Unused      []mapping.UnusedPath      `json:"unused"`
+}
+
+// mistake is one in the mapping's text.
+type mistake struct {
+	Line    int    `json:"line"` // from 1; 0: the text as a whole
+	Key     string `json:"key"`
+	Message string `json:"message"`
+}
+
+func (a *App) trial() *ops.Trial {
+	return &ops.Trial{
+		Mapping: func(kind string) string { return a.current.Load().cfg.EndpointText(kind) },
+		Try: func(ctx context.Context, want ops.TryRequest) (any, error) {
+			return tryMapping(ctx, a.current.Load().cfg.Upstream, want)
+		},
+		Sample: a.sample,
+	}
+}
+
+// tryMapping maps a saved reply with a mapping that does not run. It asks nobody and
+// needs no secret.
+func tryMapping(ctx context.Context, section upstream.Config, want ops.TryRequest) (*trial, error) {
+	section.Auth, section.TLS = upstream.AuthConfig{}, upstream.DefaultConfig().TLS
+	section, err := config.WithEndpoint(section, want.Kind, want.Mapping)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		t := &trial{}
+		for _, p := range problems {
+			t.Problems = append(t.Problems, mistake{p.Line, p.Key, p.Message})
+		}
+		return t, nil
+	} else if err != nil {
+		return nil, err
+	}
+	endpoint := &section.Buyer
+	if want.Kind == "seller" {
+		endpoint = &section.Seller
+	}
+	if reply := strings.TrimLeft(want.Reply, " \t\r\n"); strings.HasPrefix(reply, "{") || strings.HasPrefix(reply, "[") {
+		endpoint.Reply = mapping.ReplyConfig{} // a reply in XML that was fetched is shown as JSON
+	}
+	client, err := upstream.New(section, upstream.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
+	}
+	defer client.Close()
+	p, err := client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Sample: []byte(want.Reply), Records: shownRecords})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
+	}
+	t := &trial{
+		Problems: []mistake{}, Items: p.Items, Records: p.Records, Owner: p.Owner, InternalIDs: p.InternalIDs,
+		Violations: p.Violations[:min(len(p.Violations), shownViolations)], Unused: p.Unused[:min(len(p.Unused), shownPaths)],
+	}
+	t.Refused, t.LeftOut = p.Refusal(*endpoint)
+	list := p.Served[:min(len(p.Served), shownRecords)]
+	if want.Kind == "seller" {
+		t.List = v1.AppendSeller(nil, list)
+	} else {
+		t.List = v1.AppendBuyer(nil, list)
+	}
+	return t, nil
+}
+
+// sample asks the legacy system once, as the running configuration says.
+func (a *App) sample(ctx context.Context, want ops.SampleRequest) (string, error) {
+	p, err := a.current.Load().client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Records: 1})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", ops.ErrTry, err)
+	case p.Reply == "":
+		return "", fmt.Errorf("there is no reply to show: %s", p.Problem)
+	}
+	a.opts.Logger.Info("a reply was fetched for the playground", "kind", want.Kind, "account", want.Account, "bytes", len(p.Reply))
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(p.Reply), "", "  ") != nil {
+		return p.Reply, nil
+	}
+	return indented.String(), nil
+}
