@@ -47,3 +47,28 @@ func (w warm) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
 func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
 	return w.found, nil
 }
+
+// BenchmarkLane is all of a hit of the lane but the system calls, with real parts and
+// a limit, for the decision what is worth to be done by hand.
+func BenchmarkLane(b *testing.B) {
+	for name, fields := range map[string][]string{"hit": nil, "304": {"If-None-Match: *"}, "gzip": {"Accept-Encoding: gzip"}} {
+		b.Run(name, func(b *testing.B) {
+			in := newSocketListener()
+			s := newStand(b, in, func(o *Options) { o.RequestLog = io.Discard }).serve(b)
+			caller, server := in.connect(b, peers[0])
+			go func() { _, _ = io.Copy(io.Discard, caller) }()
+			two := [2][]byte{[]byte(hitOf("acme", buyersList, fields...)), []byte(hitOf("globex", buyersList, fields...))}
+			sent := 0
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				n, err := caller.Write(two[i%2])
+				if sent += n; err != nil {
+					b.Fatal(err)
+				}
+				server.settle(sent)
+			}
+			b.ReportMetric(float64(s.inLane(b))/float64(b.N), "lane/op")
+			_ = caller.Close()
+		})
+	}
+}

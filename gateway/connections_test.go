@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,17 +124,15 @@ func (anyKey) Accept(context.Context, *auth.Grant) auth.Principal { panic("nothi
 func serveStrangers(t *testing.T, secure bool) string {
 	g := New(Options{Auth: anyKey{}, Lists: sized(func() []byte { return []byte("[]") })})
 	l := listenHere(t)
-	s := httptest.NewUnstartedServer(g)
-	_ = s.Listener.Close()
-	s.Listener = httpwire.NewListener(l, httpwire.Options{UnknownIdle: strangersIdle})
-	s.Config.ConnContext, s.Config.ConnState, s.Config.IdleTimeout = httpwire.ConnContext, httpwire.ConnState, time.Hour
-	s.EnableHTTP2 = true
+	s := &http.Server{Handler: g, ConnContext: httpwire.ConnContext, ConnState: httpwire.ConnState, IdleTimeout: time.Hour}
+	listener := httpwire.NewListener(l, httpwire.Options{UnknownIdle: strangersIdle})
 	if secure {
-		s.StartTLS()
-	} else {
-		s.Start()
+		serveSecure(t, s, listener)
+		return l.Addr().String()
 	}
-	t.Cleanup(s.Close)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(listener) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
 	return l.Addr().String()
 }
 

@@ -31,6 +31,7 @@ type exchange struct {
 	principal auth.Principal
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
+	limits    [128]byte     // what the answer says of it; longer ones are allocated
 	list      cache.Result  // zero: no list was looked up
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success

@@ -64,6 +64,9 @@ type Options struct {
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
+	// HitLane has fresh hits answered before net/http sees the request, on connections
+	// of a httpwire.Listener that has a Lane.
+	HitLane bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
 	IgnoreUnknownParameters bool
@@ -99,6 +102,7 @@ type Gateway struct {
 	rate           Limiter
 	draining       *atomic.Bool
 	requestTimeout time.Duration
+	hitLane        bool
 	ignoreUnknown  bool
 	proxies        proxies
 	requestLog     io.Writer
@@ -112,8 +116,9 @@ type Gateway struct {
 	headers        *headers
 	dates          dates
 	engine         *gin.Engine
-	paths          []string     // of its routes
-	tracer         *span.Tracer // nil: no spans
+	paths          []string             // of its routes
+	endpoints      map[string]*endpoint // of the lists, by path
+	tracer         *span.Tracer         // nil: no spans
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -137,6 +142,7 @@ func New(opts Options) *Gateway {
 		rate:           opts.Rate,
 		draining:       opts.Draining,
 		requestTimeout: opts.RequestTimeout,
+		hitLane:        opts.HitLane,
 		ignoreUnknown:  opts.IgnoreUnknownParameters,
 		proxies:        opts.TrustedProxies,
 		requestLog:     opts.RequestLog,
@@ -148,6 +154,10 @@ func New(opts Options) *Gateway {
 		metrics:        newMetrics(opts.Registerer),
 		headers:        newHeaders(),
 		tracer:         span.New(opts.Traces, scope),
+	}
+	g.endpoints = map[string]*endpoint{
+		"/api/v1/buyer/inquiries":  {kindBuyer, g.metrics.endpoint("buyer_inquiries")},
+		"/api/v1/seller/inquiries": {kindSeller, g.metrics.endpoint("seller_inquiries")},
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
 	g.engine = g.routes(opts.Docs)
@@ -195,8 +205,9 @@ func (g *Gateway) routes(docs bool) *gin.Engine {
 	e.ForwardedByClientIP = false
 
 	read := []string{http.MethodGet, http.MethodHead}
-	e.Match(read, "/api/v1/buyer/inquiries", g.adapt("buyer_inquiries", g.list(kindBuyer)))
-	e.Match(read, "/api/v1/seller/inquiries", g.adapt("seller_inquiries", g.list(kindSeller)))
+	for path, list := range g.endpoints {
+		e.Match(read, path, g.adapt(list.series, g.list(list.kind)))
+	}
 	if docs {
 		document, page := g.page("openapi", v1.OpenAPI()), g.page("docs", v1.Docs())
 		e.Match(read, "/openapi.json", document)
@@ -204,7 +215,8 @@ func (g *Gateway) routes(docs bool) *gin.Engine {
 		e.Match(read, "/docs", page)
 		e.Match(read, "/docs/*file", page)
 	}
-	e.NoRoute(g.adapt("unmatched", refuse(errNotFound)))
-	e.NoMethod(g.adapt("unmatched", refuse(errMethodNotAllowed)))
+	unmatched := g.metrics.endpoint("unmatched")
+	e.NoRoute(g.adapt(unmatched, refuse(errNotFound)))
+	e.NoMethod(g.adapt(unmatched, refuse(errMethodNotAllowed)))
 	return e
 }

@@ -26,8 +26,7 @@ func refuse(err error) handler { return func(*exchange) error { return err } }
 
 // adapt is the way of every request: it assigns an id, runs the handler, writes
 // the list or the error once, and leaves one log record.
-func (g *Gateway) adapt(endpoint string, h handler) gin.HandlerFunc {
-	series := g.metrics.endpoint(endpoint)
+func (g *Gateway) adapt(series *series, h handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := g.start(c)
 		defer g.metrics.inFlight.Dec()
@@ -80,7 +79,7 @@ func (g *Gateway) start(c *gin.Context) *exchange {
 // identify assigns the request its id and adds the field that all answers have.
 func (x *exchange) identify() {
 	x.assignID()
-	x.SetText("X-Request-Id", x.id.bytes())
+	x.AddText("X-Request-Id", x.id.bytes())
 	x.Add("X-Content-Type-Options", x.gateway.headers.nosniff)
 }
 
@@ -126,16 +125,18 @@ func (g *Gateway) list(kind string) handler {
 		if err != nil {
 			return err
 		}
-		x.list, err = g.find(x, cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType})
-		if err != nil {
+		if x.list, err = g.find(x, f.key(&p)); err != nil {
 			return err
 		}
-		if e := x.list.Entry; e.Kind != p.Kind || e.Account != p.Account {
+		if !owned(x.list.Entry, &p) {
 			return errors.New("the list looked up belongs to somebody else")
 		}
 		return nil
 	}
 }
+
+// owned says whether a list is the caller's.
+func owned(e *cache.Entry, p *auth.Principal) bool { return e.Kind == p.Kind && e.Account == p.Account }
 
 // authorize runs the checks in their public order (who, whether they may, how
 // often) before anything else of the request is read. So no cached list and no 304
@@ -185,16 +186,18 @@ const waited = time.Millisecond
 // withinRate counts the request against its account. It comes after all checks of
 // the key, so that nobody can use up the rate of another.
 func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
-	if g.rate == nil {
+	switch decided := leftOn(x.conn); {
+	case g.rate == nil:
 		return nil
-	}
-	ctx := x.ctx
-	if x.authTime > waited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, x.Deadline())
+	case decided.rate != nil && decided.of == p:
+		x.rate = *decided.rate
+	case x.authTime > waited:
+		ctx, cancel := context.WithDeadline(x.ctx, x.Deadline())
 		defer cancel()
+		x.rate = g.rate.Allow(ctx, p.Account, p.Plan)
+	default:
+		x.rate = g.rate.Allow(x.ctx, p.Account, p.Plan)
 	}
-	x.rate = g.rate.Allow(ctx, p.Account, p.Plan)
 	if !x.rate.Allowed {
 		return &rateError{x.rate.Policy, x.rate.RetryAfter}
 	}
@@ -233,12 +236,18 @@ func (x *exchange) common() {
 	}
 	// The form of the IETF's draft on RateLimit header fields. Moments are rounded
 	// up, so that who waits for them waits long enough.
-	policy := strconv.Quote(x.rate.Policy)
-	x.Add("Ratelimit-Policy", []string{policy + ";q=" + strconv.Itoa(x.rate.Limit) + ";w=" + wholeSeconds(x.rate.Window)})
-	x.Add("Ratelimit", []string{policy + ";r=" + strconv.Itoa(x.rate.Remaining) + ";t=" + wholeSeconds(x.rate.Reset)})
+	b := appendLimit(x.limits[:0], x.rate.Policy, ";q=", x.rate.Limit, ";w=", x.rate.Window)
+	n := len(b)
+	b = appendLimit(b, x.rate.Policy, ";r=", x.rate.Remaining, ";t=", x.rate.Reset)
+	x.AddText("Ratelimit-Policy", b[:n])
+	x.AddText("Ratelimit", b[n:])
 }
 
-func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
+func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime string, d time.Duration) []byte {
+	b = append(strconv.AppendQuote(b, policy), nameOfCount...)
+	b = append(strconv.AppendInt(b, int64(count), 10), nameOfTime...)
+	return strconv.AppendInt(b, int64(math.Ceil(d.Seconds())), 10)
+}
 
 // send writes the answer. HEAD gets the header that GET would have; net/http
 // leaves out its body. A caller that is gone is noted: nobody is left to tell.

@@ -20,6 +20,8 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
 
+	laneAnswers prometheus.Counter
+
 	logErrors     prometheus.Counter
 	logSuppressed prometheus.Counter
 }
@@ -44,8 +46,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			NativeHistogramMaxBucketNumber:  100,
 			NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"endpoint", "cache"})),
-		inFlight:  register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "http_requests_in_flight", Help: "Requests being answered now."})),
-		panics:    counter("http_panics_total", "Handlers that panicked; each is a bug."),
+		inFlight: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "http_requests_in_flight", Help: "Requests being answered now."})),
+		panics:   counter("http_panics_total", "Handlers that panicked; each is a bug."),
+		laneAnswers: counter("http_hit_lane_answers_total",
+			"Fresh hits that were answered before net/http saw the request; they are among http_requests_total too."),
 		logErrors: counter("log_errors_total", "Log records of requests that could not be written."),
 		logSuppressed: counter("log_suppressed_total",
 			"Requests that were not authenticated and have no log records of their own; a summary has counted them."),

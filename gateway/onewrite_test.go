@@ -6,13 +6,16 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -20,6 +23,7 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/internal/testkit"
 )
 
 // writes counts the writes that reach a connection.
@@ -185,17 +189,31 @@ func TestHeadIsThatOfNetHTTP(t *testing.T) {
 	}
 }
 
+// serveSecure serves TLS on l until the test ends.
+func serveSecure(t *testing.T, s *http.Server, l *httpwire.Listener) {
+	dir := t.TempDir()
+	testkit.Certificate(t, dir, "gateway")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l.Secure(config, time.Second, log.New(io.Discard, "", 0))) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+}
+
 // With TLS the connection's reader writes too: the alert about a record that
 // cannot be read, for one, while an answer is on its way.
 func TestAlertDuringAnAnswer(t *testing.T) {
 	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return []byte(strings.Repeat("x", 5000)) })})
 	l := listenHere(t)
-	s := httptest.NewUnstartedServer(g)
-	_ = s.Listener.Close()
-	s.Listener, s.Config.ConnContext = httpwire.NewListener(l, httpwire.Options{}), httpwire.ConnContext
-	s.Config.ErrorLog = nil
-	s.StartTLS()
-	t.Cleanup(s.Close)
+	s := &http.Server{Handler: g, ConnContext: httpwire.ConnContext}
+	serveSecure(t, s, httpwire.NewListener(l, httpwire.Options{}))
 	for range 100 {
 		raw, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {

@@ -3,12 +3,20 @@ package gateway
 import (
 	"net/url"
 	"strings"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
 )
 
 // filter is what a caller may narrow a list by. An empty field does not filter.
 type filter struct {
 	status      string
 	inquiryType string
+}
+
+// key names the list of p that the filter narrows.
+func (f *filter) key(p *auth.Principal) cache.Key {
+	return cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType}
 }
 
 // maxFilterBytes bounds a filter value, and what of a caller's parameter name

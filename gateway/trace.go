@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/hex"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/internal/span"
 )
 
 // scope names the spans of this package.
@@ -28,19 +30,15 @@ const scope = "inquiry-gateway/gateway"
 // linked to: it decides neither on ids nor on what is recorded, and its state is
 // not read. What cannot be read is no trace.
 func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
-	ctx, opts := r.Context(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	peer := httpwire.FromContext(ctx).Peer(r)
-	switch parent := r.Header["Traceparent"]; {
-	case len(parent) != 1: // two of them are none (W3C Trace Context, section 3.2.2.5)
-	case len(g.proxies) > 0 && g.proxies.trust(peer):
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
-	default:
-		foreign := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent[0]})
-		if s := trace.SpanContextFromContext(foreign); s.IsValid() {
-			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: s}))
-		}
+	var opened span.Span
+	ctx := r.Context()
+	conn := httpwire.FromContext(ctx)
+	if decided := leftOn(conn); decided.opened {
+		opened = decided.span
+		ctx = opened.In(ctx)
+	} else {
+		ctx, opened = g.openSpan(ctx, r.Header["Traceparent"], r.Header["Tracestate"], conn.Peer(r))
 	}
-	ctx, opened := g.tracer.Force(ctx, "HTTP", opts...)
 	defer opened.End()
 	if opened.Recording() {
 		s := trace.SpanFromContext(ctx)
@@ -56,6 +54,28 @@ func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
 		s.SetAttributes(g.attributesOf(r)...)
 	}
 	g.engine.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// openSpan opens the span of a request from peer, with the values of its headers.
+func (g *Gateway) openSpan(ctx context.Context, parents, states []string, peer netip.Addr) (context.Context, span.Span) {
+	if g.tracer == nil {
+		return ctx, span.Span{}
+	}
+	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	if len(parents) != 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)
+		return g.tracer.Force(ctx, "HTTP", opts...)
+	}
+	sent := propagation.MapCarrier{"traceparent": parents[0]}
+	if len(g.proxies) > 0 && g.proxies.trust(peer) {
+		if len(states) > 0 {
+			sent["tracestate"] = states[0]
+		}
+		return g.tracer.Force(propagation.TraceContext{}.Extract(ctx, sent), "HTTP", opts...)
+	}
+	if s := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, sent)); s.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: s}))
+	}
+	return g.tracer.Force(ctx, "HTTP", opts...)
 }
 
 // route is the route that a path belongs to; empty for none.

@@ -3,10 +3,11 @@ package httpwire
 import (
 	"errors"
 	"net/http"
+	"strconv"
 )
 
-// maxFields is how many fields an answer can have besides its length and the one
-// of SetText: a hit in a coding, under a rate, has ten.
+// maxFields is how many fields an answer can have besides its length: a hit in a
+// coding, under a rate, has eleven.
 const maxFields = 12
 
 // Header holds the fields of one answer, in the order in which they were added.
@@ -16,43 +17,51 @@ const maxFields = 12
 type Header struct {
 	fields [maxFields]field
 	n      int
-	name   string
-	text   []byte
 }
 
-// field is a name in net/http's canonical form and its value, in the shape that
-// net/http wants, so that answers can share values.
+// field is a name in net/http's canonical form and its value: in the shape that
+// net/http wants, so that answers can share values, or as bytes.
 type field struct {
 	name  string
 	value []string
+	text  []byte
 }
 
 // Add appends a field of exactly one value. Each name is added once, in net/http's
 // canonical form, and no value may have a line break.
 func (h *Header) Add(name string, value []string) {
-	h.fields[h.n] = field{name, value}
+	h.fields[h.n] = field{name: name, value: value}
 	h.n++
 }
 
-// SetText sets the one field whose value differs in each answer. As bytes it needs
-// no allocation. The bytes must not change until the answer is sent.
-func (h *Header) SetText(name string, value []byte) { h.name, h.text = name, value }
+// AddText is Add for a value that differs from answer to answer. As bytes it needs no
+// allocation. The bytes must not change until the answer is sent.
+func (h *Header) AddText(name string, value []byte) {
+	h.fields[h.n] = field{name: name, text: value}
+	h.n++
+}
 
 // Into puts the fields into net/http's map.
 func (h *Header) Into(m http.Header) {
-	m[h.name] = []string{string(h.text)}
 	for _, f := range h.fields[:h.n] {
+		if f.text != nil {
+			f.value = []string{string(f.text)}
+		}
 		m[f.name] = f.value
 	}
 }
 
 // appendTo appends the fields as lines of HTTP/1.
 func (h *Header) appendTo(b []byte) []byte {
-	b = appendField(b, h.name)
-	b = append(append(b, h.text...), "\r\n"...)
-	for _, f := range h.fields[:h.n] {
+	for i := range h.fields[:h.n] {
+		f := &h.fields[i]
 		b = appendField(b, f.name)
-		b = append(append(b, f.value[0]...), "\r\n"...)
+		if f.text != nil {
+			b = append(b, f.text...)
+		} else {
+			b = append(b, f.value[0]...)
+		}
+		b = append(b, "\r\n"...)
 	}
 	return b
 }
@@ -77,11 +86,15 @@ type Writer interface {
 // connectionClose is what Connection says when the server closes it.
 const connectionClose = "close"
 
-// Send writes the answer to q: with one write, if c can hold its head back. c may
-// be nil. It returns how many bytes of the body were taken. After an error nobody
-// is there to read the answer.
+// Send writes the answer to q: with one write, if c is a connection of HTTP/1. c may be
+// nil. Without w the lane answers: the head that net/http would have written is
+// written by hand. Send returns how many bytes of the body were taken. After an error
+// nobody is there to read the answer.
 func Send(w Writer, q *Request, c *Conn, a *Answer) (int, error) {
-	if q.Major != 1 {
+	if w == nil {
+		return c.answer(a)
+	}
+	if c != nil && (q.Major != 1 || !c.direct) {
 		c = nil // HTTP/2 shares the connection between requests, and has buffers of its own
 	}
 	h := w.Header()
@@ -93,21 +106,38 @@ func Send(w Writer, q *Request, c *Conn, a *Answer) (int, error) {
 	if a.Close {
 		h["Connection"] = []string{connectionClose}
 	}
-	switch {
-	case c == nil:
-		a.Into(h)
-	case q.TLS:
-		a.Into(h)
-		c.hold(nil)
-	default:
-		c.hold(&a.Header)
-	}
-	w.WriteHeader(a.Status)
 	if c == nil {
+		a.Into(h)
+		w.WriteHeader(a.Status)
 		return w.Write(a.Body)
 	}
+	c.head = &a.Header
+	w.WriteHeader(a.Status)
 	w.Flush() // the head alone
 	n, err := w.Write(a.Body)
 	w.Flush()
-	return n, errors.Join(err, c.release())
+	c.head = nil
+	return n, errors.Join(err, c.wire.release())
+}
+
+// answer writes what net/http would have.
+func (c *Conn) answer(a *Answer) (n int, err error) {
+	head := c.listener.laneHeads.Get().(*[]byte)
+	b := append((*head)[:0], "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(a.Status), 10)
+	b = append(append(append(b, ' '), http.StatusText(a.Status)...), "\r\n"...)
+	if a.Close {
+		b = append(appendField(b, "Connection"), connectionClose+"\r\n"...)
+		c.lane.last = true
+	}
+	if a.Length != nil {
+		b = append(append(appendField(b, "Content-Length"), a.Length[0]...), "\r\n"...)
+	}
+	b = append(a.appendTo(b), "\r\n"...)
+	if err = c.writeHead(b); err == nil && len(a.Body) > 0 {
+		n, err = c.Conn.Write(a.Body)
+	}
+	*head = b[:0]
+	c.listener.laneHeads.Put(head)
+	return n, errors.Join(err, c.wire.release())
 }

@@ -61,6 +61,10 @@ type Options struct {
 	// UnknownIdle is how long a connection may be idle on which nobody has
 	// authenticated yet; zero means as long as any other.
 	UnknownIdle time.Duration
+	// Lane answers hits; nil: net/http answers all. IdleTimeout is that of the server,
+	// and is needed with Lane.
+	Lane        Lane
+	IdleTimeout time.Duration
 	// Name is the listener's in Metrics.
 	Name    string
 	Metrics *Metrics // nil: not counted
@@ -70,10 +74,15 @@ type Options struct {
 // how many are open. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	buffers     *sync.Pool // of *[]byte
+	lane        Lane
+	idle        time.Duration
 	unknownIdle time.Duration
-	max         atomic.Int64
-	closing     func() error
+	// Pools of *[]byte, for heads and records only: no body gets into them. Each is of
+	// one use, so that what one use leaves there is never sent by another.
+	buffers, heads, laneHeads sync.Pool
+
+	max     atomic.Int64
+	closing func() error
 
 	open, limit      prometheus.Gauge
 	refused, evicted prometheus.Counter
@@ -84,20 +93,24 @@ type Listener struct {
 }
 
 // NewListener wraps a listener. It needs ConnContext and ConnState in the server's
-// settings. TLS, if any, goes around it.
+// settings. TLS, if any, is that of Secure.
 func NewListener(l net.Listener, opts Options) *Listener {
 	if opts.Metrics == nil {
 		opts.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	out := &Listener{
 		Listener:    l,
-		buffers:     &sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }},
+		lane:        opts.Lane,
+		idle:        opts.IdleTimeout,
 		unknownIdle: opts.UnknownIdle,
 		open:        opts.Metrics.open.WithLabelValues(opts.Name),
 		limit:       opts.Metrics.limit.WithLabelValues(opts.Name),
 		refused:     opts.Metrics.refused.WithLabelValues(opts.Name),
 		evicted:     opts.Metrics.evicted.WithLabelValues(opts.Name),
 		conns:       map[*Conn]struct{}{},
+	}
+	for _, pool := range []*sync.Pool{&out.buffers, &out.heads, &out.laneHeads} {
+		pool.New = func() any { return new(make([]byte, 0, heldBytes)) }
 	}
 	out.closing = sync.OnceValue(l.Close)
 	out.SetMax(opts.MaxConnections)
@@ -133,11 +146,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // admit is nil where there is no room for the connection.
 func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
-	conn := &Conn{Conn: c, listener: l, peer: parsePeer(c.RemoteAddr().String()), accepted: now.UnixNano()}
+	conn := &Conn{listener: l, peer: parsePeer(c.RemoteAddr().String()), accepted: now.UnixNano()}
+	conn.wire = wire{Conn: c, conn: conn}
+	conn.Conn = &conn.wire
 	conn.idleSince.Store(conn.accepted)
 	surplus, full := l.room(now)
 	for _, idle := range surplus {
-		if idle.Close() == nil {
+		if idle.drop() == nil {
 			l.evicted.Inc()
 		}
 	}
@@ -208,6 +223,40 @@ func (l *Listener) remove(c *Conn) {
 	}
 }
 
+// Drain waits until the lane has sent the answers that it is sending. It is called
+// after net/http's Shutdown, which knows nothing of them. When ctx ends it cuts them
+// off and gives ctx's error.
+func (l *Listener) Drain(ctx context.Context) error {
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	for {
+		busy := l.answering()
+		if len(busy) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			for _, c := range busy {
+				_ = c.wire.Close()
+			}
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// answering are the connections on which the lane answers now.
+func (l *Listener) answering() (busy []*Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if s := c.lane.state.Load(); s == laneBusy || s == laneClosing {
+			busy = append(busy, c)
+		}
+	}
+	return busy
+}
+
 // Settle is called after Close. It waits until the connections that were
 // accepted last have sent their first request: net/http, once it shuts down,
 // would close them without an answer. It gives up soon, as some are opened in
@@ -249,7 +298,7 @@ func (c *Conn) endUnknown() {
 		left -= time.Since(time.Unix(0, since))
 	}
 	if left <= 0 {
-		_ = c.Close() // nobody waits for an answer on it
+		_ = c.drop() // nobody waits for an answer on it
 		return
 	}
 	c.listener.mu.Lock()

@@ -12,7 +12,6 @@ type Request struct {
 	Query  string     // as it was sent
 	Peer   netip.Addr // the other end of the connection
 	Major  int        // of the version of HTTP
-	TLS    bool
 
 	Authorization, AcceptEncoding, IfNoneMatch []string
 	RequestID, ForwardedFor                    []string // only trusted proxies may send them
@@ -22,7 +21,7 @@ type Request struct {
 // proxies may send is left out unless proxied is set, as each look-up costs.
 func (q *Request) Read(r *http.Request, c *Conn, proxied bool) {
 	h := r.Header
-	q.Method, q.Query, q.Peer, q.Major, q.TLS = r.Method, r.URL.RawQuery, c.Peer(r), r.ProtoMajor, r.TLS != nil
+	q.Method, q.Query, q.Peer, q.Major = r.Method, r.URL.RawQuery, c.Peer(r), r.ProtoMajor
 	q.Authorization, q.AcceptEncoding, q.IfNoneMatch = h["Authorization"], h["Accept-Encoding"], h["If-None-Match"]
 	if proxied {
 		q.RequestID, q.ForwardedFor = h["X-Request-Id"], h["X-Forwarded-For"]

@@ -174,6 +174,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := httpwire.NewMetrics(a.registry)
 	public := httpwire.NewListener(l.Public, httpwire.Options{
 		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, UnknownIdle: strangerIdleTimeout,
+		Lane: &a.gateway, IdleTimeout: idleTimeout,
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
 	if cfg.TLS.CertFile.Set() {

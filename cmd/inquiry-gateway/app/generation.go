@@ -81,6 +81,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 		Rate:                    a.rate,
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
+		HitLane:                 cfg.Gateway.HitLane == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          proxies,

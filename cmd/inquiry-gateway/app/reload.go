@@ -201,10 +201,7 @@ func (a *App) putInForce(gen *generation) error {
 		a.public.listener.SetMax(gen.cfg.MaxConnections)
 	}
 	write := gen.cfg.RequestTimeout + writeSlack
-	if a.public == nil || a.public.http.WriteTimeout == write { // the server has it
-		write = 0
-	}
-	a.gateway.Set(gen.public, write)
+	a.gateway.Set(gen.public, write, a.public == nil || a.public.http.WriteTimeout == write)
 	a.current.Store(gen)
 	return nil
 }

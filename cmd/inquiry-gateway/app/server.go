@@ -34,6 +34,7 @@ const (
 type server struct {
 	http     *http.Server
 	listener *httpwire.Listener
+	accept   net.Listener // listener, or TLS over it
 	tls      bool
 	stopping atomic.Bool // the listener is closed on purpose
 }
@@ -60,6 +61,7 @@ func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration,
 	protocols.SetUnencryptedHTTP2(true)
 	return &server{
 		listener: l,
+		accept:   l,
 		http: &http.Server{
 			Handler:           h,
 			ConnContext:       httpwire.ConnContext,
@@ -78,17 +80,13 @@ func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration,
 // withTLS serves TLS with the certificate that get gives at each handshake.
 func (s *server) withTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
 	s.tls = true
-	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get, NextProtos: []string{"h2", "http/1.1"}}
+	s.accept = s.listener.Secure(config, readHeaderTimeout, s.http.ErrorLog)
 }
 
 // serve answers until shutdown is called; only then it returns nil.
 func (s *server) serve() error {
-	var err error
-	if s.tls {
-		err = s.http.ServeTLS(s.listener, "", "")
-	} else {
-		err = s.http.Serve(s.listener)
-	}
+	err := s.http.Serve(s.accept)
 	if errors.Is(err, http.ErrServerClosed) || s.stopping.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -96,13 +94,14 @@ func (s *server) serve() error {
 }
 
 // shutdown takes no new connections and waits for requests under way until ctx
-// ends, then cuts them off. The listener is closed first, because net/http would
+// ends, those of the hit lane included, then cuts them off. The listener is closed first, because net/http would
 // close a connection whose first request is on its way.
 func (s *server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	closed := s.listener.Close()
+	closed := s.accept.Close()
 	s.listener.Settle(ctx)
-	if err := s.http.Shutdown(ctx); err != nil {
+	err := s.http.Shutdown(ctx)
+	if err = errors.Join(err, s.listener.Drain(ctx)); err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
 	}
 	return closed

@@ -77,9 +77,12 @@ func (t TLS) Certificate() (*tls.Certificate, error) {
 
 // Gateway is how the public API treats requests.
 type Gateway struct {
-	UnknownParameters string   `yaml:"unknown_parameters" enum:"reject,ignore"` // of query parameters that the API does not know: reject or ignore
-	Docs              bool     `yaml:"docs"`                                    // serve /docs and /openapi.json
-	TrustedProxies    []string `yaml:"trusted_proxies"`                         // addresses or CIDRs whose X-Forwarded-For is trusted
+	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"` // of query parameters that the API does not know: reject or ignore
+	Docs              bool   `yaml:"docs"`                                    // serve /docs and /openapi.json
+	// HitLane answers fresh hits of HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
+	// difference.
+	HitLane        string   `yaml:"hit_lane" enum:"on,off"`
+	TrustedProxies []string `yaml:"trusted_proxies"` // addresses or CIDRs whose X-Forwarded-For is trusted
 }
 
 // Log is what the log has of requests.
@@ -104,6 +107,9 @@ const (
 	IgnoreUnknown = "ignore"
 )
 
+// On is the default of gateway.hit_lane; its other value is "off".
+const On = "on"
+
 // defaultKeysFile is read where no other source of keys is chosen.
 const defaultKeysFile = "keys.yaml"
 
@@ -117,7 +123,7 @@ func Default() Config {
 		RequestTimeout: 5 * time.Second,
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
-		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true},
+		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
 		Log:            Log{RefusedKeys: 10},
 		Redis:          redistier.DefaultConfig(),

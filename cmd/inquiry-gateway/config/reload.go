@@ -34,6 +34,7 @@ var effects = []struct {
 	{"max_connections", Live},
 	{"gateway.unknown_parameters", Live},
 	{"gateway.docs", Live},
+	{"gateway.hit_lane", Live},
 	{"gateway.trusted_proxies", Live},
 	{"auth.keys_file", Live},
 	{"auth.redis", Live},

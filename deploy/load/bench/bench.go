@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -99,10 +100,16 @@ func (b *bench) meanBody() float64 {
 // run measures everything and writes the results.
 func (b *bench) run(ctx context.Context) error {
 	b.progress("starting servers and filling caches")
-	for _, do := range []func(context.Context) error{b.startRedis, b.addHits, b.addRedisHit, b.addPeers, b.addProtocols, b.addMisses, b.measureAll} {
+	for _, do := range []func(context.Context) error{b.startRedis, b.addHits, b.addRedisHit, b.addPeers, b.addProtocols, b.addMisses} {
 		if err := do(ctx); err != nil {
 			return err
 		}
+	}
+	if b.only != nil {
+		b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return !b.only.MatchString(r.Name) })
+	}
+	if err := b.measureAll(ctx); err != nil {
+		return err
 	}
 	run := report.Run{
 		Machine: report.ThisMachine(time.Now()), Quick: b.quick, Rounds: b.rounds, Seconds: b.duration.Seconds(),

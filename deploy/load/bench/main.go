@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"syscall"
 	"time"
 )
@@ -29,6 +30,7 @@ type options struct {
 	out      string
 	peers    bool
 	growth   bool
+	only     *regexp.Regexp // nil: all rows
 	profile  string
 	records  int
 	progress func(format string, args ...any)
@@ -58,6 +60,10 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.out, "out", "deploy/load/results", "`FOLDER` to write to")
 	flags.BoolVar(&o.peers, "peers", true, "measure nginx and Varnish too, where installed")
 	flags.BoolVar(&o.growth, "growth", true, "measure how costs grow with keys, lists and nodes")
+	flags.Func("only", "measure only rows whose name matches `REGEXP`; what they are compared with must match, too", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
+		return err
+	})
 	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile of the gateway under hits to `FILE`, for go tool pprof and go build -pgo")
 	flags.IntVar(&o.records, "records", 0, "with -profile: not hits, but misses of this many records")
 	if err := flags.Parse(args); err != nil {

@@ -1,0 +1,493 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
+)
+
+// A conversation is all that one caller sends on one connection. The same one is held
+// with a gateway whose lane is on and with one whose lane is off. What they answer,
+// log and count must be the same.
+type conversation []step
+
+type step struct {
+	text string
+	wait bool // until the server waits for more
+}
+
+func (c conversation) String() string {
+	var b strings.Builder
+	for _, s := range c {
+		fmt.Fprintf(&b, "%q wait=%t\n", s.text, s.wait)
+	}
+	return b.String()
+}
+
+// socketListener gives the server ends of pairs of sockets. Unlike TCP's, what was sent
+// on one before it was closed is always received.
+type socketListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newSocketListener() *socketListener {
+	return &socketListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *socketListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *socketListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *socketListener) Addr() net.Addr { return addr("192.0.2.1:80") }
+
+type addr string
+
+func (a addr) Network() string { return "tcp" }
+func (a addr) String() string  { return string(a) }
+
+// watchedConn knows whether the server waits for more than it was sent.
+type watchedConn struct {
+	*net.UnixConn
+	peer addr
+
+	mu      sync.Mutex
+	changed sync.Cond
+	read    int
+	waiting bool // in a read that is not net/http's for a caller who leaves
+	closed  bool
+}
+
+func (c *watchedConn) RemoteAddr() net.Addr { return c.peer }
+
+func (c *watchedConn) Read(p []byte) (int, error) {
+	c.set(func() { c.waiting = len(p) > 1 || c.read < 14 }) // of which net/http reads the rest one by one
+	n, err := c.UnixConn.Read(p)
+	c.set(func() { c.read, c.waiting, c.closed = c.read+n, false, c.closed || err == io.EOF })
+	return n, err
+}
+
+func (c *watchedConn) Close() error {
+	c.set(func() { c.closed = true })
+	return c.UnixConn.Close()
+}
+
+func (c *watchedConn) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	c.changed.Broadcast()
+}
+
+// settle waits until the server has read all of what was sent, and waits for more.
+func (c *watchedConn) settle(sent int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.closed && !(c.waiting && c.read == sent) {
+		c.changed.Wait()
+	}
+}
+
+// connect gives the caller's end and the server's.
+func (l *socketListener) connect(tb testing.TB, peer addr) (*net.UnixConn, *watchedConn) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		_ = f.Close()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		ends[i] = c.(*net.UnixConn)
+	}
+	w := &watchedConn{UnixConn: ends[1], peer: peer}
+	w.changed.L = &w.mu
+	l.conns <- w
+	return ends[0], w
+}
+
+// side is a stand with its listener.
+type side struct {
+	*stand
+	in *socketListener
+}
+
+func newSide(tb testing.TB, lane bool) side {
+	l := newSocketListener()
+	return side{newStand(tb, l, func(o *Options) { o.HitLane = lane }).serve(tb), l}
+}
+
+// hold holds the conversation and gives all that was answered.
+func (s side) hold(tb testing.TB, c conversation, peer addr) []byte {
+	caller, server := s.in.connect(tb, peer)
+	answers := make(chan []byte)
+	go func() { b, _ := io.ReadAll(caller); answers <- b }()
+	sent := 0
+	for _, step := range c {
+		n, err := io.WriteString(caller, step.text)
+		if sent += n; err != nil {
+			break // the server has closed the connection
+		}
+		if step.wait {
+			server.settle(sent)
+		}
+	}
+	server.settle(sent)
+	_ = caller.CloseWrite()
+	all := <-answers
+	_ = caller.Close()
+	<-s.ended
+	return all
+}
+
+// masked is a text without what differs between two runs of one conversation: ids,
+// dates, durations.
+func masked(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		n := 0
+		for n < len(b) && ('0' <= b[n] && b[n] <= '9' || 'a' <= b[n] && b[n] <= 'f') {
+			n++
+		}
+		switch {
+		case n == 32:
+			out.WriteString("ID")
+		case n > 0:
+			out.Write(b[:n])
+		case bytes.HasPrefix(b, []byte("Date: ")):
+			n = max(bytes.IndexByte(b, '\r'), 1)
+		case bytes.HasPrefix(b, []byte(`seconds":`)):
+			n = max(bytes.IndexAny(b, ",}"), 1)
+		case bytes.HasPrefix(b, []byte(`time":"`)):
+			n = max(bytes.IndexByte(b, ','), 1)
+		default:
+			n = 1
+			out.WriteByte(b[0])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}
+
+// counters are all series of a stand that count, but for those of the lane itself.
+func (s side) counters(tb testing.TB) string {
+	families, err := s.registry.Gather()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range families {
+		if strings.Contains(f.GetName(), "hit_lane") {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			fmt.Fprintf(&b, "%s%v %v\n", f.GetName(), labels, valueOf(m))
+		}
+	}
+	return b.String()
+}
+
+func valueOf(m *dto.Metric) float64 {
+	if h := m.GetHistogram(); h != nil {
+		return float64(h.GetSampleCount())
+	}
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+}
+
+// pair holds conversations with both sides.
+type pair struct{ lane, plain side }
+
+func newPair(tb testing.TB) *pair { return &pair{newSide(tb, true), newSide(tb, false)} }
+
+// hold reports what differs; empty: nothing.
+func (p *pair) hold(tb testing.TB, c conversation, peer addr) string {
+	p.lane.clock.Add(3 * time.Second)
+	p.plain.clock.Add(3 * time.Second)
+	got, want := masked(p.lane.hold(tb, c, peer)), masked(p.plain.hold(tb, c, peer))
+	if got != want {
+		return fmt.Sprintf("answered\n%.3000q\nwant\n%.3000q", got, want)
+	}
+	if got, want := masked(p.lane.logs.take()), masked(p.plain.logs.take()); got != want {
+		return fmt.Sprintf("logged\n%s\nwant\n%s", got, want)
+	}
+	return ""
+}
+
+func (p *pair) counted(tb testing.TB) string {
+	got, want := strings.Split(p.lane.counters(tb), "\n"), strings.Split(p.plain.counters(tb), "\n")
+	for i, line := range want {
+		if i >= len(got) || got[i] != line {
+			return fmt.Sprintf("counted %q, want %q", got[min(i, len(got)-1)], line)
+		}
+	}
+	if !slices.Equal(got, want) {
+		return "more series than without the lane"
+	}
+	return ""
+}
+
+// source makes choices; a fuzzer's bytes or a generator of random numbers.
+type source interface{ intN(n int) int }
+
+type randomSource struct{ *rand.Rand }
+
+func (r randomSource) intN(n int) int { return r.IntN(n) }
+
+// fuzzed are choices that a fuzzer can change one by one. Past its end it gives 0.
+type fuzzed struct{ b []byte }
+
+func (f *fuzzed) intN(n int) int {
+	if len(f.b) == 0 {
+		return 0
+	}
+	v := int(f.b[0])
+	f.b = f.b[1:]
+	if n > 256 && len(f.b) > 0 {
+		v, f.b = v<<8|int(f.b[0]), f.b[1:]
+	}
+	return v % n
+}
+
+func oneOf[T any](s source, all ...T) T { return all[s.intN(len(all))] }
+
+var (
+	peers   = []addr{"198.51.100.7:4000", "192.0.2.9:4000"} // a stranger, a proxy
+	targets = []string{
+		buyersList, buyersList + "?status=pending", buyersList + "?inquiry_type=large", buyersList + "?status=a&inquiry_type=b", "/api/v1/seller/inquiries",
+		buyersList + "?", buyersList + "?status=%61", buyersList + "?status=pending&status=pending", buyersList + "?other=1", buyersList + "?status=%zz", buyersList + "/",
+		"/api/v1/buyer%2Finquiries", "/api/v1/buyer/%69nquiries", "//api/v1/buyer/inquiries", "/api/v1/buyer/inquiries#x", "http://gateway" + buyersList, "*", "/nowhere", buyersList + "?a b",
+	}
+	fields = []string{
+		"Accept-Encoding: gzip", "Accept-Encoding: zstd, gzip;q=0.5", "accept-encoding: br", "If-None-Match: *", `If-None-Match: "x", W/"y"`, "Connection: keep-alive", "User-Agent: a/1",
+		"Accept: */*", "X-Request-Id: theirs-1", "X-Request-Id: a b", "X-Forwarded-For: 203.0.113.9, 192.0.2.3", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"Connection: close", "Connection: upgrade", "Content-Length: 0", "Content-Length: 5", "Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Expect: 100-continue", "Expect: x",
+		"Upgrade: h2c", "Trailer: X", "Host: other", "Host: a b", "Authorization: Bearer key-of-globex", "authorization : Bearer x", "X-A: b\r\n c: d", " X-Folded: y", "X-Bad\x00: y", "X-B: \x01", "X-C: \xff",
+		": y", "no colon", "", "Content-Length: +0", "Content-Length : 3", "X-Y: \t y \t", "Cookie: " + strings.Repeat("c", 5000),
+	}
+	credentials = []string{"acme", "globex", "vendor", "tight", "revoked", "scopeless", "unpaid", "nobody"}
+)
+
+// harmless is how many of the choices at the front of a list keep a request canonical,
+// so that most requests are.
+const (
+	harmlessTargets = 5
+	harmlessFields  = 10
+)
+
+// draw takes mostly the first ones.
+func draw(s source, all []string, harmless int) string {
+	if s.intN(16) == 0 {
+		return oneOf(s, all...)
+	}
+	return oneOf(s, all[:harmless]...)
+}
+
+func drawRequest(s source) string {
+	key := oneOf(s, "acme", "acme", "acme", "globex", "globex", "vendor", "tight", oneOf(s, credentials...))
+	target := draw(s, targets, harmlessTargets)
+	if s.intN(16) == 0 {
+		target = fmt.Sprint(buyersList, "?status=", s.intN(1000)) // mostly a miss
+	}
+	line := "GET " + target + " HTTP/1.1"
+	if s.intN(24) == 0 {
+		line = oneOf(s, "HEAD "+buyersList+" HTTP/1.1", "POST "+buyersList+" HTTP/1.1", "GET "+buyersList+" HTTP/1.0", "GET "+buyersList+"  HTTP/1.1", "get "+buyersList+" HTTP/1.1",
+			"GET "+buyersList, "PRI * HTTP/2.0", "OPTIONS * HTTP/1.1", "GET "+buyersList+" HTTP/1.10", "CONNECT gateway:80 HTTP/1.1", "")
+	}
+	all := []string{line, "Host: gateway", "Authorization: Bearer key-of-" + key}
+	for range s.intN(4) {
+		all = append(all, draw(s, fields, harmlessFields))
+	}
+	if s.intN(16) == 0 { // one line more or less
+		i := s.intN(len(all))
+		all = slices.Delete(all, i, i+1)
+	}
+	end := "\r\n"
+	if s.intN(48) == 0 {
+		end = oneOf(s, "\n", "\r", "\r\r\n")
+	}
+	text := strings.Join(all, end) + end + end
+	if s.intN(32) == 0 { // what a header in the wrong place, or a body, leaves behind
+		text += oneOf(s, "hello", "5\r\nhello\r\n0\r\n\r\n", "0\r\n\r\n", "\r\n", "GET", drawRequestLine)
+	}
+	return text
+}
+
+const drawRequestLine = "GET " + buyersList + " HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer key-of-globex\r\n\r\n"
+
+// drawConversation makes requests, and cuts what is sent into pieces.
+func drawConversation(s source) conversation {
+	var c conversation
+	last := drawRequest(s)
+	for range 1 + s.intN(10) {
+		text := last
+		if s.intN(3) == 0 {
+			text = drawRequest(s)
+			last = text
+		}
+		if s.intN(32) == 0 && len(text) > 0 { // one byte is another one
+			i := s.intN(len(text))
+			text = text[:i] + string(rune(s.intN(256))) + text[i+1:]
+		}
+		for s.intN(12) == 0 && len(text) > 1 {
+			cut := 1 + s.intN(len(text)-1)
+			c = append(c, step{text[:cut], s.intN(2) == 0})
+			text = text[cut:]
+		}
+		c = append(c, step{text, s.intN(8) != 0})
+	}
+	return c
+}
+
+// Whatever a caller sends, however it is cut, the answers of the lane are those of
+// net/http and Gin, to the byte, and so is what is logged and counted.
+func FuzzConversations(f *testing.F) {
+	p := newPair(f)
+	for seed := range uint64(40) {
+		b := make([]byte, 100)
+		for i, r := 0, rand.New(rand.NewPCG(seed, 1)); i < len(b); i++ {
+			b[i] = byte(r.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &fuzzed{b}
+		peer := oneOf(s, peers...)
+		c := drawConversation(s)
+		if diff := p.hold(t, c, peer); diff != "" {
+			t.Fatalf("%s\nafter\n%s", diff, c)
+		}
+		if diff := p.counted(t); diff != "" {
+			t.Fatalf("%s\nafter\n%s", diff, c)
+		}
+	})
+}
+
+// conversations is how many TestConversations holds. Far more is a matter of a quiet
+// night: LANE_CONVERSATIONS=10000000 go test -timeout 0 -run TestConversations ./gateway
+const conversations = 3000
+
+func TestConversations(t *testing.T) {
+	n := numberOf(t, "LANE_CONVERSATIONS", conversations)
+	p, seed := newPair(t), uint64(time.Now().UnixNano())
+	s := randomSource{rand.New(rand.NewPCG(seed, 2))}
+	for i := range n {
+		peer, c := oneOf(s, peers...), drawConversation(s)
+		diff := p.hold(t, c, peer)
+		if diff == "" && (i%100 == 0 || i == n-1) {
+			diff = p.counted(t)
+		}
+		if diff != "" {
+			t.Fatalf("conversation %d of seed %d: %s\nafter\n%s", i, seed, diff, c)
+		}
+	}
+	t.Logf("%d answers of the lane", p.lane.inLane(t))
+}
+
+// churns is how many requests TestForeignBytes sends; LANE_CHURN asks for more.
+const churns = 20_000
+
+// Callers of different accounts ask at once over connections that they drop in the
+// middle of answers. Nobody ever gets a byte that is not of their own list.
+func TestForeignBytes(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
+			s := newStand(t, listenHere(t), func(o *Options) { o.RequestLog = io.Discard })
+			s.server.ConnState = httpwire.ConnState
+			serveStand(t, s, secure)
+			n := numberOf(t, "LANE_CHURN", churns) / 2
+			var asked atomic.Int64
+			var group sync.WaitGroup
+			for i, account := range []string{"acme", "globex", "vendor", "acme", "globex", "vendor", "acme", "globex"} {
+				group.Go(func() {
+					r := randomSource{rand.New(rand.NewPCG(uint64(i), uint64(time.Now().UnixNano())))}
+					for asked.Load() < int64(n) && !t.Failed() {
+						asked.Add(int64(churn(t, s, secure, account, r)))
+					}
+				})
+			}
+			group.Wait()
+			t.Logf("%d requests, %d answers of the lane", asked.Load(), s.inLane(t))
+		})
+	}
+}
+
+// churn asks on one connection, a hundred times at most.
+func churn(t *testing.T, s *stand, secure bool, account string, r source) (asked int) {
+	c := dialStand(t, s, secure)
+	defer c.Close()
+	kind := "buyer"
+	if account == "vendor" {
+		kind = "seller"
+	}
+	for range r.intN(100) {
+		k := cache.Key{Kind: kind, Account: account, Status: oneOf(r, "", "pending"), InquiryType: oneOf(r, "", "", "large")}
+		query := "?"
+		if k.Status != "" {
+			query += "status=" + k.Status + "&"
+		}
+		if k.InquiryType != "" {
+			query += "inquiry_type=" + k.InquiryType
+		}
+		text := hitOf(account, "/api/v1/"+kind+"/inquiries"+query, oneOf(r, "Accept: */*", "If-None-Match: *", "A: "+strings.Repeat("a", r.intN(50))))
+		c.send(text)
+		asked++
+		if r.intN(50) == 0 {
+			_, _ = c.in.Peek(1 + r.intN(300))
+			return asked // in the middle of the answer
+		}
+		status, header, body := c.receive()
+		want := bodyOf(k)
+		switch {
+		case status == http.StatusNotModified && body == "":
+		case status != http.StatusOK || body != string(want) || header.Get("Content-Length") != fmt.Sprint(len(want)):
+			t.Errorf("%+v: %d %v %.300q", k, status, header, body)
+			return asked
+		}
+	}
+	return asked
+}
+
+// numberOf is the number that a variable of the environment has.
+func numberOf(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

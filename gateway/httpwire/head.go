@@ -1,0 +1,132 @@
+package httpwire
+
+import "strings"
+
+// Head is a request in the one form that the hit lane reads: exactly one whole GET of
+// HTTP/1.1 for a path of this server, with a Host, without a body, each field once and
+// on one line, in visible ASCII. Everything that another reader might take for
+// something else is left to net/http.
+type Head struct {
+	Request
+	Path                    string
+	Traceparent, Tracestate []string
+
+	host   []string
+	values [fieldCount]string // what the slices above are slices of
+	text   string             // all of it
+}
+
+const fieldCount = 8
+
+// parse reads what one read has brought. False: it is not in that form.
+func (h *Head) parse(p []byte) bool {
+	const end = "\r\n"
+	n := len(p) - len(end)
+	if n < len(end) || string(p[n-len(end):]) != end+end {
+		return false
+	}
+	*h = Head{text: string(p)}
+	h.Method, h.Major = "GET", 1
+	line, rest, _ := strings.Cut(h.text[:n], end)
+	if !h.target(line) {
+		return false
+	}
+	for rest != "" {
+		line, rest, _ = strings.Cut(rest, end)
+		if !h.field(line) {
+			return false
+		}
+	}
+	return h.host != nil
+}
+
+// target reads the request line.
+func (h *Head) target(line string) bool {
+	line, get := strings.CutPrefix(line, "GET ")
+	line, http11 := strings.CutSuffix(line, " HTTP/1.1")
+	if !get || !http11 || line == "" || line[0] != '/' {
+		return false
+	}
+	for i := range len(line) {
+		if c := line[i]; c <= ' ' || c >= 0x7f || c == '#' {
+			return false
+		}
+	}
+	h.Path, h.Query, _ = strings.Cut(line, "?")
+	if strings.IndexByte(h.Path, '%') >= 0 || strings.HasPrefix(h.Path, "//") {
+		return false
+	}
+	return true
+}
+
+// field reads one line of the header.
+func (h *Head) field(line string) bool {
+	colon := 0
+	for colon < len(line) && isToken(line[colon]) {
+		colon++
+	}
+	if colon == 0 || colon == len(line) || line[colon] != ':' {
+		return false
+	}
+	name, value := line[:colon], strings.Trim(line[colon+1:], " \t")
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c >= 0x7f {
+			return false
+		}
+	}
+	return h.set(name, value)
+}
+
+// set takes a field over. A field of which a second one would matter comes once.
+func (h *Head) set(name, value string) bool {
+	is := func(s string) bool { return len(name) == len(s) && strings.EqualFold(name, s) }
+	switch {
+	case is("Host"):
+		return validHost(value) && h.once(&h.host, 0, value)
+	case is("Authorization"):
+		return h.once(&h.Authorization, 1, value)
+	case is("Accept-Encoding"):
+		return h.once(&h.AcceptEncoding, 2, value)
+	case is("If-None-Match"):
+		return h.once(&h.IfNoneMatch, 3, value)
+	case is("X-Request-Id"):
+		return h.once(&h.RequestID, 4, value)
+	case is("X-Forwarded-For"):
+		return h.once(&h.ForwardedFor, 5, value)
+	case is("Traceparent"):
+		return h.once(&h.Traceparent, 6, value)
+	case is("Tracestate"):
+		return h.once(&h.Tracestate, 7, value)
+	case is("Connection"):
+		return strings.EqualFold(value, "keep-alive")
+	case is("Content-Length"), is("Transfer-Encoding"), is("Expect"), is("Upgrade"), is("Trailer"):
+		return false
+	}
+	return true
+}
+
+func (h *Head) once(field *[]string, i int, value string) bool {
+	if *field != nil {
+		return false
+	}
+	h.values[i] = value
+	*field = h.values[i : i+1 : i+1]
+	return true
+}
+
+// validHost is narrower than net/http's check.
+func validHost(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isAlphanumeric(c) && c != '.' && c != '-' && c != ':' && c != '[' && c != ']' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isToken tells the characters of a field's name that all servers agree on.
+func isToken(c byte) bool { return isAlphanumeric(c) || c == '-' || c == '_' }
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/internal/span"
+)
+
+// endpoint is where a kind's list is found, and what counts its requests.
+type endpoint struct {
+	kind   string
+	series *series
+}
+
+// freshHit is a request that the hit lane can answer.
+type freshHit struct {
+	*endpoint
+	grant    *auth.Grant
+	authTime time.Duration
+	key      cache.Key
+	found    cache.Result
+}
+
+// left is what the hit lane has decided about a request that it then left to the
+// ordinary path, so that it is not decided twice.
+type left struct {
+	rate   *rate.Decision // nil: none
+	of     auth.Principal // whose rate it is
+	opened bool           // the span
+	span   span.Span
+}
+
+func leftOn(c *httpwire.Conn) left {
+	l, _ := c.Left().(left)
+	return l
+}
+
+// answerHit is the hit lane: it answers h if the answer is a fresh hit in the process.
+// What looks comes first and counts nothing, so that a request that is left to the
+// ordinary path is not counted twice. What answers and counts are the functions of the
+// ordinary path. The answer may take write to be sent; zero: as long as it takes.
+func (g *Gateway) answerHit(c *httpwire.Conn, h *httpwire.Head, begin time.Time, write time.Duration) (answered bool, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			g.metrics.panics.Inc()
+			g.logger.Error("panic in the hit lane", "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	var hit freshHit
+	if !g.recall(&hit, h, begin) || !c.Begin(begin, write) {
+		return false, nil
+	}
+	ctx, opened := g.openSpan(context.Background(), h.Traceparent, h.Tracestate, c.Peer(nil))
+	if opened.Recording() {
+		c.Leave(left{opened: true, span: opened})
+		return false, nil
+	}
+	x := g.exchanges.Get().(*exchange)
+	x.gateway, x.ctx, x.conn, x.begin, x.request = g, ctx, c, begin, h.Request
+	x.principal, x.authTime, x.list = hit.grant.Principal, hit.authTime, hit.found
+	x.request.Peer = c.Peer(nil)
+	if g.withinRate(x, x.principal) != nil {
+		c.Leave(left{rate: &x.rate, of: x.principal, opened: g.tracer != nil, span: opened})
+		return false, nil
+	}
+	return true, g.serveHit(x, &hit)
+}
+
+// recall looks for what h asks for. It counts nothing and waits for nothing.
+func (g *Gateway) recall(hit *freshHit, h *httpwire.Head, begin time.Time) bool {
+	var ok bool
+	if hit.endpoint = g.endpoints[h.Path]; hit.endpoint == nil || !g.hitLane {
+		return false
+	}
+	if hit.grant, ok = g.auth.Recall(h.Authorization); !ok || hit.grant.Principal.Authorize(hit.kind) != nil {
+		return false
+	}
+	hit.authTime = time.Since(begin)
+	f, err := parseFilter(h.Query, g.ignoreUnknown)
+	if err != nil {
+		return false
+	}
+	hit.key = f.key(&hit.grant.Principal)
+	hit.found, ok = g.lists.Lookup(hit.key)
+	return ok && hit.found.Outcome == cache.Hit && owned(hit.found.Entry, &hit.grant.Principal)
+}
+
+// serveHit counts the hit and sends it.
+func (g *Gateway) serveHit(x *exchange, hit *freshHit) error {
+	g.metrics.inFlight.Inc()
+	defer g.metrics.inFlight.Dec()
+	g.metrics.laneAnswers.Inc()
+	g.auth.Accept(x.ctx, hit.grant)
+	x.conn.Authenticated(x.begin)
+	g.lists.Served(hit.key, hit.found)
+	x.identify()
+	x.writeList()
+	err := x.cause
+	g.end(x, hit.series)
+	return err
+}
