@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -39,12 +40,13 @@ func probeCommand() *cli.Command {
 			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead of asking"},
 			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
 			&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes, until Ctrl-C"},
 		},
 		Action: runProbe,
 	}
 }
 
-// runProbe shows all that was found before it fails: the reason is in it.
+// runProbe refuses what cannot be meant, and probes once or again and again.
 func runProbe(ctx context.Context, c *cli.Command) error {
 	if kind := c.String("kind"); kind != "buyer" && kind != "seller" {
 		return usagef("--kind is %q; give buyer or seller", kind)
@@ -52,6 +54,46 @@ func runProbe(ctx context.Context, c *cli.Command) error {
 	if c.String("account") == "" || c.Int("records") < 1 {
 		return usagef("--account wants an id, --records 1 or more")
 	}
+	if !c.Bool("watch") {
+		return probeOnce(ctx, c)
+	}
+	if c.String("sample") == "-" {
+		return usagef("--watch reads the reply again and again; give it as a file")
+	}
+	return watchProbe(ctx, c)
+}
+
+// watchEvery is how often the files are looked at.
+const watchEvery = 200 * time.Millisecond
+
+// watchProbe probes whenever a file has changed, until ctx ends. A failure is shown
+// as the command would show it, and the next change is waited for.
+func watchProbe(ctx context.Context, c *cli.Command) error {
+	files := []string{c.String("config")}
+	if sample := c.String("sample"); sample != "" {
+		files = append(files, sample)
+	}
+	watcher := watch.New(files)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		if err := probeOnce(ctx, c); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(c.Root().ErrWriter, "inquiry-gateway: %v\n", err)
+		}
+		for changed := false; !changed; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case now := <-tick.C:
+				changed = len(watcher.Changed(now)) > 0
+			}
+		}
+		fmt.Fprintf(c.Root().Writer, "\n--- changed, %s\n\n", time.Now().Format(time.TimeOnly))
+	}
+}
+
+// probeOnce shows all that was found before it fails: the reason is in it.
+func probeOnce(ctx context.Context, c *cli.Command) error {
 	loaded, err := config.Load(c.String("config"), mappingOnly())
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -153,5 +155,31 @@ func TestCheckAgainstWhatRuns(t *testing.T) {
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.OpsURL())
 	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h +reload$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
+// A probe that watches shows each state of the file: good, faulty, good again.
+func TestProbeWatches(t *testing.T) {
+	p := start(t, setup{})
+	p.write("reply.json", `{"result":{"items":[{"uuid":"u1","subject":"first","body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":"acme"},"replies":null}]}}`)
+	file, good := filepath.Join(p.dir, "gateway.yaml"), p.read("gateway.yaml")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errOut testkit.Log
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"inquiry-gateway", "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", filepath.Join(p.dir, "reply.json"), "--watch"}, &out, &errOut)
+	}()
+	p.eventually("the first probe", func() bool { return strings.Contains(out.String(), "good: the gateway would serve") })
+	out.Take()
+	p.write("gateway.yaml", strings.Replace(good, "title: subject", "titel: subject", 1))
+	p.eventually("the mistake", func() bool { return strings.Contains(errOut.String(), `did you mean "title"?`) })
+	p.write("gateway.yaml", strings.Replace(good, "title: subject", "title: state", 1))
+	p.eventually("the next probe", func() bool { return strings.Contains(out.String(), "title         state") })
+	cancel()
+	if got := <-code; got != 0 {
+		t.Errorf("ended by Ctrl-C: exit code %d: %s", got, errOut.String())
+	}
+	if _, errOut, code := command(t, "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", "-", "--watch"); code != 2 {
+		t.Errorf("standard input is watched: exit code %d: %s", code, errOut)
 	}
 }
