@@ -108,7 +108,7 @@ func (l *Lists) derive(q *query, base *Entry) (e *Entry, kept bool, err error) {
 	e = newEntry(origin{
 		key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag, sum: bodySum(q.kind, body),
 	}, body, cap(body))
-	e.spread, e.cell, e.suspectEpoch, e.labHash = base.spread, base.cell, base.suspectEpoch, base.labHash
+	e.spread, e.cell, e.suspectEpoch, e.lab = base.spread, base.cell, base.suspectEpoch, base.lab
 	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > q.policy.maxEntry || q.terms.lifetime() <= 0 {
 		return e, false, nil
 	}

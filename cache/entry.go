@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
+
+	"inquiry-gateway/cache/ttllab"
 )
 
 // Entry is one finished list, shared by all readers: nothing reachable from it
@@ -15,7 +17,7 @@ import (
 // What a hit reads lies together, since an entry that is looked up at random
 // comes from memory line by line.
 type Entry struct {
-	Kind, Account, Status, InquiryType string
+	Key // of the list
 
 	fingerprint  string    // of the mapping that made the body
 	AnsweredAt   time.Time // when the legacy's answer was complete
@@ -23,15 +25,15 @@ type Entry struct {
 	tag          tag       // epochs when the fill began
 	cell         *cell     // the account's epoch in this process
 	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
-	labHash      uint64    // of the list, by the TTL lab
+	lab          ttllab.Answer
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
 	values   [2]string // what ETag and Identity.Length are slices of
 
-	stamp int64         // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
-	sum   [sumSize]byte // of the identity body
-	held  int           // bytes of memory that the identity body lies in
+	stamp int64      // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
+	sum   ttllab.Sum // of the identity body
+	held  int        // bytes of memory that the identity body lies in
 	coded [codingCount]coded
 }
 
@@ -51,7 +53,7 @@ func newEntry(o origin, body []byte, held int) *Entry {
 		o.stamp = o.answeredAt.UnixNano()
 	}
 	e := &Entry{
-		Kind: o.key.Kind, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
+		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
 		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held,
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
@@ -97,7 +99,7 @@ func pages(size int) int {
 	return size
 }
 
-func (e *Entry) key() Key { return Key{e.Kind, e.Account, e.Status, e.InquiryType} }
+func (e *Entry) key() Key { return e.Key }
 
 // belongsTo tells whether the entry is an answer to exactly this key under this
 // mapping. Every read from either tier asks it.
@@ -113,6 +115,27 @@ func (e *Entry) newerThan(o *Entry) bool {
 }
 
 const sumSize = 16
+
+// keepForLab notes what the TTL lab is told of a list that the legacy is asked for by
+// its own key, once its age is known.
+func (e *Entry) keepForLab() {
+	e.lab = ttllab.Answer{Hash: e.labList().Hash(), Source: e.sum.Short(), At: e.AnsweredAt.UnixNano()}
+}
+
+// labList is the list as the TTL lab names it.
+func (e *Entry) labList() *ttllab.List { return (*ttllab.List)(&e.Key) }
+
+// Source is a hash of what names the list that the legacy is asked for, and one of its
+// body: those of the entry itself unless it was selected from another list. Equal
+// lists have equal ones on all nodes.
+func (e *Entry) Source() (list, body uint64) { return e.lab.Hash, e.lab.Source }
+
+// LabSum is the hash by which the TTL lab knows a body of a kind.
+func LabSum(kind string, body []byte) uint64 {
+	i, _ := indexOf(kind)
+	sum := ttllab.Sum(bodySum(i, body))
+	return sum.Short()
+}
 
 // bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
 // every node. A weak validator over bytes that we made needs no more than a good

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 )
 
 // fill asks the legacy and settles the flight with its answer. It has the whole
@@ -26,8 +25,9 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	if f.leased {
 		defer l.keepLease(ctx, f)()
 	}
+	start := time.Now()
 	e, stored, err := l.fetch(ctx, f, t)
-	l.filled(f.key, e)
+	l.filled(f.key, e, time.Since(start))
 	if err != nil {
 		f.stale.Store(f.best)
 		l.complete(f, Result{}, err)
@@ -43,12 +43,12 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 }
 
 // filled tells who watches of a fill that has ended; e is nil when it failed.
-func (l *Lists) filled(k Key, e *Entry) {
+func (l *Lists) filled(k Key, e *Entry, took time.Duration) {
 	if l.opts.Filled != nil {
 		l.opts.Filled(k)
 	}
 	if e != nil {
-		l.opts.Lab.Filled(ttllab.List(e.key()), e.Identity.Body, e.Size(), e.AnsweredAt)
+		l.opts.Lab.Filled(e.labList(), &e.lab, e.Size(), took)
 	}
 }
 
@@ -114,7 +114,8 @@ func (l *Lists) build(f *flight, t tag, c Content) *Entry {
 		o.stamp = l.redis.Stamp(c.AnsweredAt)
 	}
 	e := newEntry(o, c.Body, cap(c.Body))
-	e.cell, e.labHash = f.cell, l.opts.Lab.Hash(ttllab.List(f.key))
+	e.cell = f.cell
+	e.keepForLab()
 	return e
 }
 
@@ -146,7 +147,7 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	if !e.belongsTo(f.key, f.fingerprint) {
 		return nil, errForeign
 	}
-	e.cell, e.labHash = f.cell, l.opts.Lab.Hash(ttllab.List(f.key))
+	e.cell = f.cell
 	e.fingerprint = f.fingerprint // the same, and one for all entries
 	if !l.epochs.current(f.kind, e) {
 		return nil, errPurged
@@ -158,6 +159,7 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	}
 	// From here on the age runs with this process's monotonic clock.
 	e.AnsweredAt = now.Add(-age)
+	e.keepForLab()
 	return e, nil
 }
 

@@ -51,7 +51,7 @@ func buyer() (auth.Principal, error) {
 
 func entryOf(account string) cache.Result {
 	return cache.Result{Outcome: cache.Hit, TTL: time.Second, Entry: &cache.Entry{
-		Kind: "buyer", Account: account, ETag: []string{`W/"x"`},
+		Key: cache.Key{Kind: "buyer", Account: account}, ETag: []string{`W/"x"`},
 		Identity: cache.Variant{Body: []byte(`{"data":[],"meta":{},"errors":[]}`), Length: []string{"33"}},
 	}}
 }

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -83,7 +81,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 		b = appendText(b, "tier", x.list.Tier)
 		b = appendSeconds(b, "age_seconds", x.list.Age)
 		b = appendSeconds(b, "list_seconds", x.list.Wait)
-		if g.logListKeys {
+		if g.logListKeys && x.list.Outcome != cache.Impossible { // nobody is asked for that one, whatever the ttl
 			b = appendListKey(b, x.list.Entry)
 		}
 	}
@@ -96,20 +94,12 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	return append(b, '}', '\n')
 }
 
-// appendListKey names a list so that equal ones can be told from others, without
-// saying which it is.
+// appendListKey names the list that the legacy is asked for, and its body, so that
+// equal ones can be told from others, without saying which they are.
 func appendListKey(b []byte, e *cache.Entry) []byte {
-	name := make([]byte, 0, 128)
-	for _, part := range [...]string{e.Kind, e.Account, e.Status, e.InquiryType} {
-		name = binary.AppendUvarint(name, uint64(len(part)))
-		name = append(name, part...)
-	}
-	sum := sha256.Sum256(name)
+	list, body := e.Source()
 	b = appendText(b, "kind", e.Kind)
-	b = append(b, `,"key":"`...)
-	b = hex.AppendEncode(b, sum[:8])
-	b = append(b, '"')
-	return appendText(b, "etag", e.ETag[0])
+	return fmt.Appendf(b, `,"key":"%016x","etag":"%016x"`, list, body)
 }
 
 // appendText appends a text attribute, escaped.

@@ -17,8 +17,18 @@ type Advice struct {
 	Goal string `json:"goal"` // GoalUpstream or GoalOutdated
 	// TTL in seconds; 0: no candidate meets the goal, and Reason says so.
 	TTL    float64 `json:"ttl_seconds"`
+	Limit  float64 `json:"limit"`  // the goal as configured
 	Reason string  `json:"reason"` // a sentence for a person
+	// Provisional: too little was observed to act on it, and Reason says so.
+	Provisional bool `json:"provisional"`
 }
+
+const (
+	// Advice is provisional before so many look-ups, and before so much time: what
+	// came first was all misses.
+	enoughLookups  = 1000
+	enoughObserved = 5 * time.Minute
+)
 
 // safety is how many standard errors worse than estimated a candidate may be and
 // still meet a goal: 95 % of the time it really does.
@@ -29,25 +39,82 @@ func (e Estimate) atWorst() float64 { return e.Value + safety*e.StdErr }
 // advise answers each goal for one kind: the shortest TTL within the upstream
 // budget, which is what the other kinds leave of it at today's TTLs, and the
 // longest within the staleness goal.
-func (r *Report) advise(i int) []Advice {
+func (r *Report) advise(i int) {
 	k := &r.Kinds[i]
-	advice := []Advice{}
+	k.Advice = []Advice{}
 	if len(k.Candidates) == 0 {
-		return advice
+		return
 	}
+	left := math.Inf(1)
 	if r.Goals.MaxUpstreamPerSecond > 0 {
-		left := r.Goals.MaxUpstreamPerSecond
+		left = r.Goals.MaxUpstreamPerSecond
 		for j := range r.Kinds {
 			if j != i {
-				left -= r.Kinds[j].today()
+				left -= r.Kinds[j].today(Candidate.load, r.Kinds[j].FillsPerSecond+r.Kinds[j].RechecksPerSecond)
 			}
 		}
-		advice = append(advice, k.shortest(left))
+		k.Advice = append(k.Advice, k.qualify(k.shortest(left), r.Goals.MaxUpstreamPerSecond))
 	}
 	if r.Goals.MaxOutdated > 0 {
-		advice = append(advice, k.longest(r.Goals.MaxOutdated))
+		k.Advice = append(k.Advice, k.qualify(k.longest(r.Goals.MaxOutdated), r.Goals.MaxOutdated))
 	}
-	return advice
+	if len(k.Advice) > 0 {
+		k.Verdict = k.verdict(left, r.Goals.MaxOutdated)
+	}
+}
+
+func (c Candidate) load() float64 { return c.Upstream.Value }
+
+func (c Candidate) outdated() float64 {
+	if c.Outdated == nil {
+		return 0
+	}
+	return c.Outdated.Value
+}
+
+// qualify says if an advice comes too early.
+func (k *KindReport) qualify(a Advice, limit float64) Advice {
+	a.Limit = limit
+	settled := true
+	for _, c := range k.Candidates {
+		if c.TTL == a.TTL {
+			settled = c.Settled
+		}
+	}
+	observed := time.Duration(k.Observed * 1e9)
+	if a.TTL > 0 && (!settled || observed < enoughObserved || k.LookupsPerSecond*k.Observed < enoughLookups) {
+		a.Provisional = true
+		a.Reason += fmt.Sprintf("; too early to act on: %.0f look-ups in %s are observed", k.LookupsPerSecond*k.Observed, observed.Round(time.Second))
+	}
+	return a
+}
+
+// verdict joins the goals: which TTLs meet all of them, and which goal today's breaks.
+func (k *KindReport) verdict(load, outdated float64) string {
+	low, high := k.Candidates[0].TTL, k.Candidates[len(k.Candidates)-1].TTL
+	possible := true
+	for _, a := range k.Advice {
+		possible = possible && a.TTL > 0
+		if a.Goal == GoalUpstream {
+			low = a.TTL
+		} else {
+			high = a.TTL
+		}
+	}
+	text := "no TTL meets all goals"
+	switch {
+	case possible && low < high:
+		text = short(low) + " to " + short(high)
+	case possible && low == high:
+		text = short(low)
+	}
+	if k.today(Candidate.load, k.FillsPerSecond+k.RechecksPerSecond) > load {
+		text += "; today's " + short(k.TTL) + " breaks " + GoalUpstream
+	}
+	if outdated > 0 && k.today(Candidate.outdated, 0) > outdated {
+		text += "; today's " + short(k.TTL) + " breaks " + GoalOutdated
+	}
+	return text
 }
 
 // shortest looks for the TTL from which on every longer one is within budget too.
@@ -88,20 +155,20 @@ func (k *KindReport) longest(goal float64) Advice {
 	return a
 }
 
-// today is the upstream rate at today's TTL: between two candidates, on a line
-// over the logarithm of the TTL; below the first, what is really counted.
-func (k *KindReport) today() float64 {
+// today is a figure at today's TTL: between two candidates, on a line over the
+// logarithm of the TTL; below the first it is given.
+func (k *KindReport) today(of func(Candidate) float64, below float64) float64 {
 	if len(k.Candidates) == 0 || k.TTL < k.Candidates[0].TTL {
-		return k.FillsPerSecond
+		return below
 	}
 	for c := 1; c < len(k.Candidates); c++ {
 		low, high := k.Candidates[c-1], k.Candidates[c]
 		if k.TTL <= high.TTL {
 			part := math.Log(k.TTL/low.TTL) / math.Log(high.TTL/low.TTL)
-			return low.Upstream.Value + part*(high.Upstream.Value-low.Upstream.Value)
+			return of(low) + part*(of(high)-of(low))
 		}
 	}
-	return k.Candidates[len(k.Candidates)-1].Upstream.Value
+	return of(k.Candidates[len(k.Candidates)-1])
 }
 
 // short writes seconds as 90s, 5m or 24h.

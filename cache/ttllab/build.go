@@ -11,19 +11,19 @@ const redisOverhead = 200
 
 // sample is a copy of what a kind's shards hold at one moment.
 type sample struct {
-	keys            []watched
-	pi              []float64
-	lookups, fills  float64 // of all keys
-	first           int64   // 0: no look-up yet
-	halfLife        int64
-	distinct        float64
-	watched         int // distinct keys among keys
-	cached, answers float64
-	ages            [candidateCount][ageBuckets]float64
+	keys           []watched
+	pi             []float64
+	lookups, fills float64 // of all keys
+	first          int64   // 0: no look-up yet
+	halfLife       int64
+	fades          []fade // oldest first
+	distinct       float64
+	watched        int // distinct keys among keys
+	ages           [candidateCount][ageBuckets]float64
 }
 
 func (lab *kindLab) sample(now int64) *sample {
-	m := &sample{}
+	m := &sample{halfLife: lab.halfLife}
 	for i := range lab.shards {
 		lab.shards[i].addTo(m, now)
 	}
@@ -35,7 +35,6 @@ func (s *shard) addTo(m *sample, now int64) {
 	defer s.mu.Unlock()
 	s.advance(now)
 	s.settleAll()
-	m.halfLife = s.halfLife
 	lookups, fills := s.totals()
 	m.lookups += lookups
 	m.fills += fills
@@ -59,12 +58,19 @@ func (m *sample) add(set *stratum, pi float64) {
 	for range set.keys {
 		m.pi = append(m.pi, pi)
 	}
-	m.cached += set.cached / pi
-	m.answers += set.answers / pi
 	for c := range set.ages {
 		for b, n := range set.ages[c] {
 			m.ages[c][b] += float64(n) / pi
 		}
+	}
+}
+
+// begin takes in when a shard saw its first look-up.
+func (m *sample) begin(s *shard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first != 0 && (m.first == 0 || s.first < m.first) {
+		m.first = s.first
 	}
 }
 
@@ -73,15 +79,28 @@ func (m *sample) seconds(now int64) float64 {
 	if m.first == 0 || now <= m.first {
 		return 0
 	}
-	if m.halfLife == 0 {
-		return float64(now-m.first) * 1e-9
-	}
 	var sum float64
+	fades := m.fades
 	end := now
-	for weight := 1.0; end > m.first && weight > 1e-9; weight /= 2 {
-		begin := max((end-1)/m.halfLife*m.halfLife, m.first)
-		sum += weight * float64(end-begin) * 1e-9
-		end = begin
+	for weight := 1.0; end > m.first && weight > 1e-9; {
+		begin, halvings := m.first, 0
+		if m.halfLife > 0 {
+			if boundary := (end - 1) / m.halfLife * m.halfLife; boundary > begin {
+				begin, halvings = boundary, 1
+			}
+		}
+		if n := len(fades); n > 0 && fades[n-1].at >= begin {
+			begin, halvings = max(fades[n-1].at, m.first), fades[n-1].steps
+			fades = fades[:n-1]
+		}
+		if begin < end {
+			sum += weight * float64(end-begin) * 1e-9
+			end = begin
+		}
+		weight = math.Ldexp(weight, -halvings)
+		if begin == m.first {
+			break
+		}
 	}
 	return sum
 }
@@ -94,7 +113,7 @@ func (e *Estimator) Report(now time.Time) Report {
 		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
 	}
 	for i := range r.Kinds {
-		r.Kinds[i].Advice = r.advise(i)
+		r.advise(i)
 	}
 	return r
 }
@@ -102,6 +121,8 @@ func (e *Estimator) Report(now time.Time) Report {
 func (lab *kindLab) report(now int64) KindReport {
 	rules := lab.rules.Load()
 	m := lab.sample(now)
+	fades, changed, why := lab.lastFade()
+	m.fades = fades
 	k := KindReport{
 		Kind: lab.name, TTL: rules.policy.TTL.Seconds(), StaleWhileRevalidate: rules.policy.StaleWhileRevalidate.Seconds(),
 		Observed: m.seconds(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
@@ -109,7 +130,13 @@ func (lab *kindLab) report(now int64) KindReport {
 	if k.Observed > 0 {
 		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed
 	}
-	k.Served = lab.checks.share(m)
+	if why != "" {
+		k.Regime = &Regime{changed, why}
+	}
+	var checked float64
+	if k.Served, checked = lab.checks.share(m.lookups, now); k.Observed > 0 {
+		k.RechecksPerSecond = checked / k.Observed
+	}
 	if len(m.keys) == 0 || k.Observed == 0 {
 		return k
 	}
@@ -118,6 +145,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	since := float64(now-m.first) * 1e-9
 	for i := range candidates {
 		row := c.candidate(i, k.Observed)
+		row.Upstream.Value += k.RechecksPerSecond
 		row.Current = i == rules.nearest()
 		row.Settled = since >= 2*row.TTL
 		k.Candidates = append(k.Candidates, row)
@@ -132,14 +160,14 @@ type computer struct {
 	now   int64
 	fit   *regression
 	pool  pooled
-	rates []float64 // changes per second, by key
-	more  float64   // the rates' factor one standard error up
-	size  float64   // of an entry whose size is not known
+	rates []guess // by key
+	more  float64 // the error of the kind's rate, of its logarithm
+	size  float64 // of an entry whose size is not known
 	y     []float64
 }
 
 func newComputer(m *sample, r *rules, now int64) *computer {
-	c := &computer{m: m, rules: r, now: now, rates: make([]float64, len(m.keys)), y: make([]float64, len(m.keys))}
+	c := &computer{m: m, rules: r, now: now, rates: make([]guess, len(m.keys)), y: make([]float64, len(m.keys))}
 	x := make([][2]float64, len(m.keys))
 	all := make([]looks, len(m.keys))
 	sized := 0
@@ -155,12 +183,12 @@ func newComputer(m *sample, r *rules, now int64) *computer {
 	c.size /= float64(max(sized, 1))
 	c.fit = newRegression(m.pi, x, [2]float64{m.lookups, m.fills})
 	c.pool = pool(all)
-	kind := typical(all, c.pool.rate)
+	kind, stdErr := typical(all, c.pool.rate)
 	for i := range m.keys {
-		c.rates[i] = all[i].rateOf(kind)
+		c.rates[i] = all[i].guessOf(kind)
 	}
-	if c.pool.rate > 0 {
-		c.more = 1 + c.pool.stdErr/c.pool.rate
+	if kind > 0 && c.pool.rate > 0 {
+		c.more = math.Hypot(stdErr/kind, c.pool.stdErr/c.pool.rate)
 	}
 	return c
 }
@@ -181,12 +209,10 @@ func (e Estimate) over(d float64) Estimate {
 }
 
 func (c *computer) changes() Changes {
-	mean := c.sum(func(i int, k *watched) float64 { return c.rates[i] * k.lookups }).over(c.m.lookups)
-	relative := 0.0
+	mean := c.sum(func(i int, k *watched) float64 { return c.rates[i].rate * k.lookups }).over(c.m.lookups)
+	relative := c.pool.stdErr
 	if c.pool.rate > 0 {
-		relative = c.pool.stdErr / c.pool.rate * mean.Value
-	} else {
-		relative = c.pool.stdErr
+		relative = c.more * mean.Value
 	}
 	return Changes{
 		PerHour: Estimate{mean.Value * 3600, math.Hypot(mean.StdErr, relative) * 3600},
@@ -217,23 +243,28 @@ func (c *computer) bytes(i int, k *watched) float64 {
 	return float64(k.bytes) + redisOverhead
 }
 
+// outdated is the share of outdated answers. Its error is that of the sample, of each
+// list's rate, of the rate that they are drawn towards, and of chance: the share that
+// was really served depends on when the changes fell.
 func (c *computer) outdated(i int) *Estimate {
-	at := func(scale float64) Estimate {
-		return c.sum(func(j int, k *watched) float64 {
-			return k.cells[i].outdated(k.lookups, c.rates[j]*scale)
-		}).over(c.m.lookups)
+	var variance, shift float64
+	e := c.sum(func(j int, k *watched) float64 {
+		cell, g, weight := &k.cells[i], c.rates[j], 1/c.m.pi[j]
+		mean, spread := cell.outdated(k.lookups, g)
+		variance += weight*weight*spread + weight*cell.chance(k.lookups, g.rate)
+		// The fewer looks, the more the rate follows that of the kind.
+		more, _ := cell.outdated(k.lookups, guess{g.rate * math.Exp(priorChanges/g.shape*c.more), g.shape})
+		shift += weight * (more - mean)
+		return mean
+	}).over(c.m.lookups)
+	if c.pool.rate == 0 { // nothing has changed yet: what one error more would do
+		shift = c.sum(func(_ int, k *watched) float64 {
+			more, _ := k.cells[i].outdated(k.lookups, guess{c.pool.stdErr, priorChanges})
+			return more
+		}).Value
 	}
-	e := at(1)
 	e.Value = min(e.Value, 1)
-	byRate := 0.0
-	if c.pool.rate > 0 {
-		byRate = at(c.more).Value - e.Value
-	} else { // nothing has changed yet: what one error more would do
-		byRate = c.sum(func(_ int, k *watched) float64 {
-			return k.cells[i].outdated(k.lookups, c.pool.stdErr)
-		}).over(c.m.lookups).Value
-	}
-	e.StdErr = math.Hypot(e.StdErr, byRate)
+	e.StdErr = math.Sqrt(e.StdErr*e.StdErr + (variance+shift*shift)/(c.m.lookups*c.m.lookups))
 	return &e
 }
 
@@ -253,25 +284,4 @@ func (c *computer) p99(i int) float64 {
 		below += n
 	}
 	return 0
-}
-
-// share is the indicator "served outdated". Re-checks are drawn from answers out
-// of the cache; those that were filled for the caller cannot be outdated.
-func (c *checks) share(m *sample) Served {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := Served{Checks: int(c.checked)}
-	if c.checked == 0 || m.answers == 0 {
-		return s
-	}
-	cached := m.cached / m.answers
-	n, p := float64(c.checked), float64(c.outdated)/float64(c.checked)
-	const z = 1.96
-	mid := (p + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	s.Outdated, s.Low, s.High = p*cached, max(mid-half, 0)*cached, min(mid+half, 1)*cached
-	if c.outdated > 0 {
-		s.OutdatedFor = c.seconds / float64(c.outdated)
-	}
-	return s
 }

@@ -125,6 +125,61 @@ func pool(keys []looks) pooled {
 	return p
 }
 
+// guess is what is believed of the rate of one key: it is spread like a gamma
+// distribution. From looks without a change alone that is exact.
+type guess struct {
+	rate  float64 // mean, changes per second
+	shape float64 // 1/shape is the square of the relative error
+}
+
+// guessOf is what the looks of one key say beside the rate of its kind.
+func (l *looks) guessOf(kind float64) guess {
+	rate := l.rateOf(kind)
+	return guess{rate, priorChanges + rate*rate*information(l.all(), rate)}
+}
+
+// same is the chance that nothing has changed after so many seconds.
+func (g guess) same(seconds float64) float64 {
+	return math.Exp(-g.shape * math.Log1p(g.rate*seconds/g.shape))
+}
+
+// legendre are the points and weights that stand for an even distribution from -1 to
+// 1: exact for polynomials up to the ninth degree.
+var legendre = [...]struct{ at, weight float64 }{
+	{-0.9061798459386640, 0.1184634425280945}, {-0.5384693101056831, 0.2393143352496832}, {0, 0.2844444444444444},
+	{0.5384693101056831, 0.2393143352496832}, {0.9061798459386640, 0.1184634425280945},
+}
+
+// outdated is the mean, and the variance by the rate's error, of the share of
+// outdated answers at ages spread evenly from low to high.
+func (g guess) outdated(low, high float64) (mean, variance float64) {
+	mid, half := (low+high)/2, (high-low)/2
+	var same, square float64
+	for i, p := range legendre {
+		age := mid + half*p.at
+		same += p.weight * g.same(age)
+		square += p.weight * p.weight * g.same(2*age)
+		for _, q := range legendre[i+1:] {
+			square += 2 * p.weight * q.weight * g.same(age+mid+half*q.at)
+		}
+	}
+	return 1 - g.meanSame(low, high), max(square-same*same, 0)
+}
+
+// meanSame is the mean of same over ages from low to high.
+func (g guess) meanSame(low, high float64) float64 {
+	per := g.rate / g.shape
+	if per*(high-low)*max(g.shape, 1) < 1e-5 {
+		return g.same((low + high) / 2)
+	}
+	power := 1 - g.shape
+	if math.Abs(power) < 1e-6 {
+		power = 1e-6
+	}
+	below := func(age float64) float64 { return math.Expm1(power * math.Log1p(per*age)) }
+	return (below(high) - below(low)) / (per * power * (high - low))
+}
+
 // rateOf is the rate of one key, drawn towards its kind's by a gamma prior with
 // that mean: with no looks it is the kind's, with many its own.
 func (l *looks) rateOf(kind float64) float64 {
@@ -144,22 +199,24 @@ func (l *looks) rateOf(kind float64) float64 {
 // show no more than one change per look. So each key is given its own, and the
 // mean that they are drawn to is moved to theirs (expectation maximisation for
 // the mean of the gamma prior).
-func typical(keys []looks, kind float64) float64 {
+//
+// stdErr is that of the mean, from how the keys differ.
+func typical(keys []looks, kind float64) (mean, stdErr float64) {
 	const rounds = 6
 	for range rounds {
-		var sum float64
-		n := 0
+		var sum, squares, n float64
 		for i := range keys {
 			if keys[i].seen() {
-				sum += keys[i].rateOf(kind)
-				n++
+				r := keys[i].rateOf(kind)
+				sum, squares, n = sum+r, squares+r*r, n+1
 			}
 		}
 		if n > 0 {
-			kind = sum / float64(n)
+			kind = sum / n
+			stdErr = math.Sqrt(max(squares/n-kind*kind, 0) / n)
 		}
 	}
-	return kind
+	return kind, stdErr
 }
 
 func score(changed []change, rate float64) float64 {
@@ -196,27 +253,48 @@ func solve(f func(rate float64) float64) float64 {
 }
 
 // outdated is the expected number of outdated answers of one candidate's cache
-// of one key: an answer of age a is outdated with probability 1-exp(-rate a).
+// of one key, and the variance of it by the rate's error. An answer of age a is
+// outdated with probability 1-exp(-rate a).
 // Of the ages only number, sum and sum of squares are kept. Standing in for them
 // is the distribution with the same two moments that a cache makes: ages spread
 // evenly from 0 up, some answers of age 0 beside them, or spread evenly over a
 // shorter stretch where the key is never asked for at once.
-func (c *cell) outdated(answers, rate float64) float64 {
+func (c *cell) outdated(answers float64, g guess) (mean, variance float64) {
+	if answers <= 0 || g.rate <= 0 || c.age <= 0 {
+		return 0, 0
+	}
+	part, low, high := c.spread(answers)
+	mean, variance = g.outdated(low, high)
+	n := answers * part
+	return n * mean, n * n * variance
+}
+
+// spread is how the ages lie: a share of the answers evenly from low to high, the
+// others at 0.
+func (c *cell) spread(answers float64) (part, low, high float64) {
+	mean, square := c.age/answers, c.ageSq/answers
+	if part := 4 * mean * mean / (3 * square); part < 1 {
+		return part, 0, 2 * mean / part
+	}
+	half := math.Sqrt(3 * max(square-mean*mean, 0))
+	return 1, max(mean-half, 0), mean + half
+}
+
+// chance is the variance of the number of outdated answers at a known rate: when the
+// changes fall within a list's time in the cache is left to chance, and all answers
+// after one are outdated together.
+func (c *cell) chance(answers, rate float64) float64 {
 	if answers <= 0 || rate <= 0 || c.age <= 0 {
 		return 0
 	}
-	mean, square := c.age/answers, c.ageSq/answers
-	if part := 4 * mean * mean / (3 * square); part < 1 {
-		return answers * part * evenly(rate, 0, 2*mean/part)
+	part, _, high := c.spread(answers)
+	fills := min(max(float64(c.fetches), 1), answers)
+	each := answers * part / fills
+	x := rate * high
+	if x < 1e-6 {
+		return answers * part * x / 2 // few and small: each by itself
 	}
-	half := math.Sqrt(3 * max(square-mean*mean, 0))
-	return answers * evenly(rate, max(mean-half, 0), mean+half)
-}
-
-// evenly is the mean of 1-exp(-rate a) over ages a from low to high.
-func evenly(rate, low, high float64) float64 {
-	if rate*(high-low) < 1e-5 {
-		return -math.Expm1(-rate * (low + high) / 2)
-	}
-	return 1 + math.Exp(-rate*low)*math.Expm1(-rate*(high-low))/(rate*(high-low))
+	mean := 1 + math.Expm1(-x)/x
+	square := 1 - 2*(1/x+math.Expm1(-x)/(x*x))
+	return fills * (each*each*max(square-mean*mean, 0) + each*mean)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -92,21 +91,23 @@ type Options struct {
 // An Estimator holds at most about 1.6 KiB per watched key and 850 KiB per kind,
 // so 14 MiB with the defaults and two kinds. It has no goroutine.
 type Estimator struct {
-	kinds []*kindLab
-	goals atomic.Pointer[GoalsConfig]
-
-	mu     sync.Mutex // guards the budget; taken before a shard's lock
-	budget bucket
-	dice   uint64
+	kinds  []*kindLab
+	goals  atomic.Pointer[GoalsConfig]
+	share  atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
+	picker picker
 }
 
 // kindLab is the lab of one kind.
 type kindLab struct {
-	name    string
-	rules   atomic.Pointer[rules]
-	latency atomic.Int64 // how long the legacy takes, ns, smoothed
-	checks  checks
-	shards  [shardCount]shard
+	name     string
+	halfLife int64
+	rules    atomic.Pointer[rules]
+	latency  atomic.Int64  // how long the legacy takes, ns, smoothed
+	waited   atomic.Uint64 // look-ups that waited for the legacy
+	failed   atomic.Uint64 // look-ups without an answer
+	checks   checks
+	regime   regime
+	shards   [shardCount]shard
 }
 
 // New builds an Estimator. It starts no goroutine.
@@ -123,12 +124,13 @@ func New(o Options) (*Estimator, error) {
 	if o.HalfLife == 0 {
 		o.HalfLife = defaultHalfLife
 	}
-	e := &Estimator{dice: 1}
+	e := &Estimator{picker: picker{picked: make(chan Recheck, keptPicks)}}
 	for _, k := range o.Kinds {
-		lab := &kindLab{name: k.Name}
+		lab := &kindLab{name: k.Name, halfLife: int64(max(o.HalfLife, 0))}
 		lab.rules.Store(newRules(k.Policy))
+		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
 		for i := range lab.shards {
-			lab.shards[i].init(lab, (o.Keys+shardCount-1)/shardCount, max(o.HalfLife, 0))
+			lab.shards[i].init(lab, (o.Keys+shardCount-1)/shardCount, lab.halfLife)
 		}
 		e.kinds = append(e.kinds, lab)
 	}
@@ -149,16 +151,17 @@ func (e *Estimator) Index(name string) int {
 // SetConfig swaps the budget and the goals.
 func (e *Estimator) SetConfig(c Config) {
 	e.goals.Store(&c.Goals)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.budget.rate = c.Recheck.BudgetPerSecond
+	e.picker.mu.Lock()
+	defer e.picker.mu.Unlock()
+	e.picker.budget.rate = c.Recheck.BudgetPerSecond
+	e.retune()
 }
 
 // Config is the budget and the goals that count now.
 func (e *Estimator) Config() Config {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return Config{Recheck: RecheckConfig{BudgetPerSecond: e.budget.rate}, Goals: *e.goals.Load()}
+	e.picker.mu.Lock()
+	defer e.picker.mu.Unlock()
+	return Config{Recheck: RecheckConfig{BudgetPerSecond: e.picker.budget.rate}, Goals: *e.goals.Load()}
 }
 
 // SetPolicy tells that the real cache has another policy for this kind from now
@@ -185,21 +188,75 @@ func (e *Estimator) lab(kind int) *kindLab {
 	return e.kinds[kind]
 }
 
-// Lookup tells of one look-up, whatever came of it. It is to be called once per
-// request, with a hash of everything that names the list; equal lists must have
-// equal hashes for as long as the Estimator lives. It allocates only while new
-// keys join the sample.
+// Lookup tells of one look-up, whatever comes of it; if it is not answered out of the
+// cache, Waited or Failed tells of its end. key is a hash of everything that names the
+// list; equal lists must have equal hashes for as long as the Estimator lives. It
+// allocates only while new keys join the sample.
 func (e *Estimator) Lookup(kind int, key uint64, now time.Time) {
+	if lab := e.lab(kind); lab != nil {
+		lab.lookup(mix(key), now.UnixNano(), sighting{})
+	}
+}
+
+// Hit is Lookup and Served in one.
+func (e *Estimator) Hit(kind int, k *List, a *Answer, body *Sum, now time.Time) {
 	lab := e.lab(kind)
 	if lab == nil {
 		return
 	}
-	h := mix(key)
-	s := &lab.shards[h%shardCount]
-	drawn := s.seen.Add(1)%drawEvery == 0
-	if drawn || s.wants(h) {
-		s.lookup(h, drawn, now.UnixNano())
+	n := lab.lookup(mix(a.Hash), now.UnixNano(), sighting{a.At, a.Source})
+	if weight, ok := e.drawn(n); ok {
+		e.pick(recheckOf(kind, k, a, body, weight), now)
 	}
+}
+
+// Served tells that a look-up was answered out of the cache.
+func (e *Estimator) Served(kind int, k *List, a *Answer, body *Sum, now time.Time) {
+	lab := e.lab(kind)
+	if lab == nil {
+		return
+	}
+	h := mix(a.Hash)
+	s := &lab.shards[h%shardCount]
+	if s.wants(h) {
+		s.served(h, sighting{a.At, a.Source})
+	}
+	if weight, ok := e.drawn(mix(h ^ uint64(now.UnixNano()))); ok {
+		e.pick(recheckOf(kind, k, a, body, weight), now)
+	}
+}
+
+func recheckOf(kind int, k *List, a *Answer, body *Sum, weight float64) Recheck {
+	return Recheck{
+		Kind: kind, List: *k, AnsweredAt: time.Unix(0, a.At), hash: mix(a.Hash), body: body.Short(),
+		selected: body.Short() != a.Source, weight: weight,
+	}
+}
+
+// Waited tells that a look-up was answered by the legacy.
+func (e *Estimator) Waited(kind int) {
+	if lab := e.lab(kind); lab != nil {
+		lab.waited.Add(1)
+	}
+}
+
+// Failed tells that a look-up got no answer.
+func (e *Estimator) Failed(kind int) {
+	if lab := e.lab(kind); lab != nil {
+		lab.failed.Add(1)
+	}
+}
+
+// lookup returns a number that no other look-up of the kind has.
+func (lab *kindLab) lookup(h uint64, now int64, answer sighting) uint64 {
+	i := h % shardCount
+	s := &lab.shards[i]
+	n := s.seen.Add(1)
+	drawn := n%drawEvery == 0
+	if drawn || s.wants(h) {
+		s.lookup(h, drawn, now, answer)
+	}
+	return n<<shardBits | i
 }
 
 // Fill is one body that the cache has got.
@@ -212,9 +269,6 @@ type Fill struct {
 	// Shared says that another node asked the legacy and this one took the entry
 	// from Redis.
 	Shared bool
-	// Ref comes back from Next, to fetch the same list by. It is kept for watched
-	// keys only, and must not change. Nil: this key is never proposed.
-	Ref any
 }
 
 // Filled tells of a fill, a background refresh, or an entry taken from Redis.

@@ -2,28 +2,48 @@ package ttllab
 
 import (
 	"context"
-	"hash/maphash"
+	"encoding/binary"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/zeebo/xxh3"
 
 	"inquiry-gateway/internal/panics"
 )
 
-// recheckEvery is how often a Lab asks whether a list shall be compared.
-const recheckEvery = 100 * time.Millisecond
-
 // List names a list of the cache.
 type List struct{ Kind, Account, Status, InquiryType string }
 
-// Fetch asks the legacy for a list, past the cache.
-type Fetch func(ctx context.Context, k List) (body []byte, answeredAt time.Time, err error)
+// Hash is the number that a list is known by: the same on all nodes and in all logs.
+func (k *List) Hash() uint64 {
+	var h uint64
+	for _, s := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType} {
+		h = mix(h ^ xxh3.HashString(s))
+	}
+	return h
+}
+
+// Answer is what the cache keeps beside a list for the lab, so that a hit computes
+// nothing. It must not change.
+type Answer struct {
+	Hash   uint64 // of the list that the legacy is asked for
+	Source uint64 // a hash of that list's body
+	At     int64  // when the legacy answered, Unix ns on this node's clock
+}
+
+// Sum is a hash of a body; the lab goes by a part of it.
+type Sum [16]byte
+
+// Short is the part that the lab goes by.
+func (s *Sum) Short() uint64 { return binary.LittleEndian.Uint64(s[:]) }
+
+// Fetch asks the legacy for a list, past the cache. body is a hash as in Answer.
+type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time, err error)
 
 // Lab is an Estimator for a running cache, whose policy may change. A nil Lab
 // ignores what it is told. It is safe for concurrent use.
 type Lab struct {
-	seed    maphash.Seed
 	current atomic.Pointer[groups]
 }
 
@@ -35,7 +55,7 @@ type groups struct {
 
 // NewLab makes a Lab for groups of lists that have a TTL of their own.
 func NewLab(kinds []Kind, c Config) (*Lab, error) {
-	l := &Lab{seed: maphash.MakeSeed()}
+	l := &Lab{}
 	return l, l.SetConfig(kinds, c)
 }
 
@@ -66,7 +86,7 @@ func (g *groups) same(kinds []Kind) bool {
 }
 
 // of is the group that a list belongs to.
-func (g *groups) of(k List) int {
+func (g *groups) of(k *List) int {
 	group := -1
 	for i := range g.kinds {
 		if of := &g.kinds[i]; of.Kind == k.Kind {
@@ -81,31 +101,56 @@ func (g *groups) of(k List) int {
 	return group
 }
 
-// Hash is the number that a list is known by, so that it need not be hashed at each
-// look-up.
-func (l *Lab) Hash(k List) uint64 {
-	if l == nil {
-		return 0
+// Hit tells of a look-up that was answered out of the cache at once. body is a hash of
+// what the caller gets: not a's where it is selected from that list. It allocates
+// nothing.
+func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
+	if l != nil {
+		g := l.current.Load()
+		g.Hit(g.of(k), k, a, body, now)
 	}
-	return maphash.Comparable(l.seed, k)
 }
 
-// Looked tells of a look-up: of a hit when it is served, of any other before the
-// fill that it may begin, so that the order is that of the events. hash is that of
-// the list which the legacy is asked for. It allocates nothing and keeps no string.
-func (l *Lab) Looked(k List, hash uint64, now time.Time) {
+// Looked tells of any other look-up before the fill that it may begin, so that the
+// order is that of the events. hash is that of the list which the legacy is asked for.
+// Of its end Served, Waited or Failed tells.
+func (l *Lab) Looked(k *List, hash uint64, now time.Time) {
 	if l != nil {
 		g := l.current.Load()
 		g.Lookup(g.of(k), hash, now)
 	}
 }
 
-// Filled tells of a fill that worked. k is kept. size is that of the stored entry, in
-// bytes.
-func (l *Lab) Filled(k List, body []byte, size int, answeredAt time.Time) {
+// Served tells that a look-up was answered out of the cache in the end.
+func (l *Lab) Served(k *List, a *Answer, body *Sum, now time.Time) {
 	if l != nil {
 		g := l.current.Load()
-		g.Filled(g.of(k), Fill{Key: l.Hash(k), AnsweredAt: answeredAt, Body: maphash.Bytes(l.seed, body), Bytes: size, Ref: k})
+		g.Served(g.of(k), k, a, body, now)
+	}
+}
+
+// Waited tells that a look-up was answered by a fill that it waited for.
+func (l *Lab) Waited(k *List) {
+	if l != nil {
+		g := l.current.Load()
+		g.Waited(g.of(k))
+	}
+}
+
+// Failed tells that a look-up got no list.
+func (l *Lab) Failed(k *List) {
+	if l != nil {
+		g := l.current.Load()
+		g.Failed(g.of(k))
+	}
+}
+
+// Filled tells of a fill that worked. size is that of the stored entry, in bytes, and
+// took how long the legacy took.
+func (l *Lab) Filled(k *List, a *Answer, size int, took time.Duration) {
+	if l != nil {
+		g := l.current.Load()
+		g.Filled(g.of(k), Fill{Key: a.Hash, AnsweredAt: time.Unix(0, a.At), Took: took, Body: a.Source, Bytes: size})
 	}
 }
 
@@ -116,47 +161,43 @@ func (l *Lab) Report() Report { return l.current.Load().Report(time.Now()) }
 // the budget allows, until ctx ends. timeout is that of one fetch. healthy keeps it
 // from adding to the trouble of a legacy that has some. A panic ends one comparison.
 func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Duration, healthy func() bool, p *panics.Catcher) {
-	tick := time.NewTicker(recheckEvery)
+	tick := time.NewTicker(tuneEvery)
 	defer tick.Stop()
 	for {
+		g := l.current.Load()
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case now := <-tick.C: // also finds out that a reload has replaced g
+			g.Tune(now)
+		case r := <-g.Picked():
 			if healthy() {
-				l.compare(ctx, now, fetch, timeout(), p)
+				l.compare(ctx, g, r, fetch, timeout(), p)
 			}
 		}
 	}
 }
 
-func (l *Lab) compare(ctx context.Context, now time.Time, fetch Fetch, timeout time.Duration, p *panics.Catcher) {
+func (l *Lab) compare(ctx context.Context, g *groups, r Recheck, fetch Fetch, timeout time.Duration, p *panics.Catcher) {
 	defer p.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	g := l.current.Load()
-	r, ok := g.Next(now)
-	if !ok {
-		return
-	}
-	k, ok := r.Ref.(List)
-	if !ok {
-		return
-	}
-	if body, answeredAt, err := fetch(ctx, k); err == nil {
-		g.Rechecked(r, answeredAt, maphash.Bytes(l.seed, body))
+	if body, answeredAt, err := fetch(ctx, r.List); err == nil {
+		g.Rechecked(r, answeredAt, body)
 	}
 }
 
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	ch <- rechecksDesc
+	ch <- answersDesc
 	ch <- outdatedDesc
 	ch <- goalDesc
 }
 
 var (
 	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	outdatedDesc = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
 	goalDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
@@ -173,16 +214,15 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
 	}
-	type sum struct{ checked, outdated, seconds float64 }
-	sums := map[string]sum{}
+	sums := map[string]Rechecks{}
 	for i, k := range g.kinds {
-		checked, outdated, seconds := g.Rechecks(i)
-		s := sums[k.Kind]
-		sums[k.Kind] = sum{s.checked + float64(checked), s.outdated + float64(outdated), s.seconds + seconds}
+		sums[k.Kind] = sums[k.Kind].plus(g.Rechecks(i))
 	}
 	for kind, s := range sums {
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, s.checked-s.outdated, kind, "same")
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, s.outdated, kind, "outdated")
-		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.seconds, kind)
+		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.Checked-s.Outdated), kind, "same")
+		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.Outdated), kind, "outdated")
+		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.Answers-s.OutdatedAnswers, kind, "same")
+		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.OutdatedAnswers, kind, "outdated")
+		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.Seconds, kind)
 	}
 }

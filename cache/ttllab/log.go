@@ -27,9 +27,11 @@ type LogLine struct {
 	Time time.Time `json:"time"` // when the answer went out, RFC 3339
 	Kind string    `json:"kind"` // a name of Options.Kinds
 	// Key is anything that is the same for equal lists and for no others, up to
-	// 256 bytes. A line without one is no look-up.
+	// 256 bytes, where the list is the one that the legacy is asked for. A line without
+	// one is no look-up.
 	Key string `json:"key"`
-	// Cache is the outcome: "miss" is a fill, every other word is not.
+	// Cache is the outcome: "miss" is a fill, "collapsed" waited for one, "impossible"
+	// is no look-up, and every other word is an answer out of the cache.
 	Cache string  `json:"cache"`
 	Age   float64 `json:"age_seconds"`  // of the list, when it was answered
 	Wait  float64 `json:"list_seconds"` // for a fill: how long it took
@@ -43,7 +45,7 @@ type LogLine struct {
 type LogSummary struct {
 	Lines   int `json:"lines"`
 	Lookups int `json:"lookups"`
-	Skipped int `json:"skipped"` // JSON objects without a key: other records
+	Skipped int `json:"skipped"` // other records: without a key, or of a list that cannot exist
 	// Late lines are more than 5 s older than a line before them, and were left
 	// out: sort the log by time.
 	Late     int       `json:"late"`
@@ -114,7 +116,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.bad(reason(err))
 		return
 	}
-	if line.Key == "" {
+	if line.Key == "" || line.Cache == "impossible" { // nobody is asked for that one
 		l.sum.Skipped++
 		return
 	}

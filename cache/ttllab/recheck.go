@@ -6,25 +6,18 @@ import (
 	"time"
 )
 
-// pick is a look-up that was answered from the cache, drawn evenly from all of
-// them since the last draw (reservoir sampling with one place).
-type pick struct {
-	hash   uint64
-	served sighting
-	ref    any
-	of     uint64 // how many it was drawn from
-}
-
-// consider lets a look-up take part in the draw.
-func (p *pick) consider(k *watched, now int64) {
-	if k.ref == nil {
-		return
-	}
-	p.of++
-	if dice := mix(k.hash ^ uint64(now) ^ p.of<<32); dice%p.of == 0 {
-		p.hash, p.served, p.ref = k.hash, k.served, k.ref
-	}
-}
+const (
+	// tuneEvery is how often the share of answers that are re-checked follows the
+	// traffic.
+	tuneEvery = time.Second
+	// keptPicks bounds the answers that wait to be compared. Who waits for long is
+	// compared with a later state of the legacy than its caller could have got.
+	keptPicks = 16
+	// aimed is how much of the budget is planned for, so that chance does not exceed it.
+	aimed = 0.8
+	// keptClusters bounds the lists whose re-checks are summed up by fill.
+	keptClusters = 4096
+)
 
 // bucket is a token bucket.
 type bucket struct {
@@ -43,105 +36,161 @@ func (b *bucket) take(now int64) bool {
 		b.tokens = min(most, b.tokens+float64(now-b.last)*1e-9*b.rate)
 	}
 	b.last = now
-	return b.tokens >= 1
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
 }
 
 // Recheck is a list to be compared with the legacy.
 type Recheck struct {
 	Kind       int
-	Ref        any       // of its Fill
-	AnsweredAt time.Time // of the entry that callers got
+	List       List
+	AnsweredAt time.Time // of the entry that the caller got
 	hash       uint64
 	body       uint64
+	selected   bool    // from the list that the legacy is asked for
+	weight     float64 // answers that it stands for
 }
 
-// Next proposes the next list to be fetched anew, or none: the budget is spent,
-// or nothing was answered from the cache since the last proposal. Look-ups, not
-// keys, are drawn, so lists are proposed as often as they are served. The caller
-// fetches the list past the cache and tells Rechecked; while the legacy is in
-// trouble it should not call Next at all. A proposal counts against the budget
-// whatever becomes of it.
-func (e *Estimator) Next(now time.Time) (Recheck, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.budget.take(now.UnixNano()) {
-		return Recheck{}, false
+// picker draws the answers that are re-checked. Each answer out of the cache is drawn
+// with the same probability, by itself and at the moment when it is given: draws at
+// even times would prefer quiet hours, and a later comparison would count changes that
+// came after the answer.
+type picker struct {
+	mu     sync.Mutex
+	budget bucket
+	rate   float64 // answers out of the cache per second, smoothed
+	last   int64   // tuning, Unix ns
+	hits   uint64  // until then
+	lost   float64 // answers that those drawn over the budget stand for
+	picked chan Recheck
+}
+
+// drawn tells, by the number of a look-up, whether it is to be re-checked.
+func (e *Estimator) drawn(n uint64) (weight float64, ok bool) {
+	share := e.share.Load()
+	if share == 0 || mix(n^0x9e3779b97f4a7c15) > share {
+		return 0, false
 	}
-	var total float64
-	var chosen Recheck
-	for i, lab := range e.kinds {
-		for j := range lab.shards {
-			picks, weights := lab.shards[j].takePicks()
-			for n, p := range picks {
-				if p.of == 0 {
-					continue
-				}
-				total += weights[n]
-				e.dice++
-				if float64(mix(e.dice^p.hash)>>11)/(1<<53)*total < weights[n] {
-					chosen = Recheck{i, p.ref, time.Unix(0, p.served.at), p.hash, p.served.body}
-				}
-			}
+	return math.MaxUint64 / float64(share), true
+}
+
+// pick has an answer compared if the budget allows it. If not, the next one stands for
+// this one too.
+func (e *Estimator) pick(r Recheck, now time.Time) {
+	p := &e.picker
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.weight += p.lost
+	p.lost = r.weight
+	if len(p.picked) == cap(p.picked) || !p.budget.take(now.UnixNano()) {
+		return
+	}
+	p.lost = 0
+	p.picked <- r // has room: only who holds the lock sends
+}
+
+// Picked gives the answers that are to be compared with the legacy, one by one and as
+// soon as they are given. The caller fetches the list past the cache and tells
+// Rechecked.
+func (e *Estimator) Picked() <-chan Recheck { return e.picker.picked }
+
+// Tune follows the traffic, so that re-checks use the budget and stay within it. It is
+// to be called about once a second.
+func (e *Estimator) Tune(now time.Time) {
+	var hits uint64
+	for _, lab := range e.kinds {
+		hits += lab.hits()
+		if lab.halfLife > 0 {
+			lab.watchRegime(now.UnixNano())
 		}
 	}
-	if total == 0 {
-		return Recheck{}, false
+	p := &e.picker
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if seconds := float64(now.UnixNano()-p.last) * 1e-9; p.last != 0 && seconds > 0 {
+		p.rate += 0.3 * (float64(max(hits, p.hits)-p.hits)/seconds - p.rate)
 	}
-	e.budget.tokens--
-	return chosen, true
+	p.last, p.hits = now.UnixNano(), hits
+	e.retune()
 }
 
-// takePicks takes the picks of the shard's strata and the number of look-ups
-// that each stands for.
-func (s *shard) takePicks() (picks [2]pick, weights [2]float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settleAll()
-	picks = [2]pick{s.sample.pick, s.hot.pick}
-	s.sample.pick, s.hot.pick = pick{}, pick{}
-	return picks, [2]float64{float64(picks[0].of) / s.rate(), float64(picks[1].of)}
+// retune needs the picker's lock.
+func (e *Estimator) retune() {
+	p := &e.picker
+	share := 1.0
+	if most := aimed * p.budget.rate; p.rate > most {
+		share = most / p.rate
+	}
+	switch {
+	case p.budget.rate <= 0:
+		e.share.Store(0)
+	case share >= 1:
+		e.share.Store(math.MaxUint64)
+	default:
+		e.share.Store(uint64(share * math.MaxUint64))
+	}
 }
 
-// checks sums up the re-checks of one kind.
-type checks struct {
-	mu       sync.Mutex
-	checked  uint64
-	outdated uint64
-	seconds  float64 // expected, over the outdated ones
+// hits is how many look-ups were answered out of the cache since the start.
+func (lab *kindLab) hits() (n uint64) {
+	for i := range lab.shards {
+		n += lab.shards[i].seen.Load()
+	}
+	return n - min(n, lab.waited.Load()+lab.failed.Load())
 }
 
-// Rechecked tells what the legacy says now about a list that Next proposed: a
-// hash of the body made from a fresh answer, by the same hash as Fill.Body.
+// Rechecked tells what the legacy says now about a list that Picked gave: a
+// hash of the body made from a fresh answer, by the same hash as the served one's.
 func (e *Estimator) Rechecked(r Recheck, answeredAt time.Time, body uint64) {
 	lab := e.lab(r.Kind)
 	if lab == nil || !answeredAt.After(r.AnsweredAt) {
 		return
 	}
-	rate := lab.shards[r.hash%shardCount].recheck(r.hash, sighting{answeredAt.UnixNano(), body})
-	lab.checks.add(answeredAt.Sub(r.AnsweredAt).Seconds(), rate, body != r.body)
+	now := sighting{answeredAt.UnixNano(), body}
+	rate := lab.shards[r.hash%shardCount].recheck(r.hash, now, r.selected)
+	lab.checks.add(r, now, rate)
 }
 
 // recheck takes in a body and returns the key's rate of change, 0 if unknown.
-func (s *shard) recheck(h uint64, now sighting) float64 {
+func (s *shard) recheck(h uint64, now sighting, selected bool) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, set := s.find(h)
+	k, _ := s.find(h)
 	if k == nil {
 		return 0
 	}
-	s.settle(k, set)
-	k.observe(now)
+	if !selected {
+		k.observe(now)
+	}
 	return pool([]looks{k.looks}).rate
 }
 
-func (c *checks) add(age, rate float64, outdated bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checked++
-	if outdated {
-		c.outdated++
-		c.seconds += sinceChange(age, rate)
+// Rechecks are the re-checks of one kind since the start. All only grow.
+type Rechecks struct {
+	Checked, Outdated uint64
+	// Answers and OutdatedAnswers are how many answers out of the cache these stand
+	// for.
+	Answers, OutdatedAnswers float64
+	// Seconds is for how long together the outdated lists are expected to have been so.
+	Seconds float64
+}
+
+func (r Rechecks) plus(o Rechecks) Rechecks {
+	return Rechecks{r.Checked + o.Checked, r.Outdated + o.Outdated, r.Answers + o.Answers, r.OutdatedAnswers + o.OutdatedAnswers, r.Seconds + o.Seconds}
+}
+
+// Rechecks returns what was compared with the legacy of a kind since the start.
+func (e *Estimator) Rechecks(kind int) Rechecks {
+	lab := e.lab(kind)
+	if lab == nil {
+		return Rechecks{}
 	}
+	lab.checks.mu.Lock()
+	defer lab.checks.mu.Unlock()
+	return lab.checks.ever
 }
 
 // sinceChange is how long ago the first change in an interval of this length is
@@ -152,17 +201,4 @@ func sinceChange(age, rate float64) float64 {
 		return age / 2
 	}
 	return age - (1/rate - age/math.Expm1(x))
-}
-
-// Rechecks returns how many lists of a kind were compared with the legacy since
-// the start, how many of them differed, and for how many seconds together those
-// are expected to have done so. All three only grow.
-func (e *Estimator) Rechecks(kind int) (checked, outdated uint64, seconds float64) {
-	lab := e.lab(kind)
-	if lab == nil {
-		return 0, 0, 0
-	}
-	lab.checks.mu.Lock()
-	defer lab.checks.mu.Unlock()
-	return lab.checks.checked, lab.checks.outdated, lab.checks.seconds
 }

@@ -1,6 +1,7 @@
 package ttllab
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -17,101 +18,95 @@ func recheckLab(t *testing.T, perSecond float64) *Estimator {
 	return e
 }
 
-func TestRechecksKeepToTheirBudget(t *testing.T) {
-	e := recheckLab(t, 2)
-	e.Filled(0, Fill{Key: 1, AnsweredAt: start, Body: 1, Ref: "one"})
-	if _, ok := e.Next(start); ok {
-		t.Error("a key that was never looked up was proposed")
+// answer is a list as the cache holds it.
+func answer(key, body uint64, at time.Time) *Answer {
+	return &Answer{Hash: key, Source: body, At: at.UnixNano()}
+}
+
+func sum(body uint64) *Sum {
+	var s Sum
+	binary.LittleEndian.PutUint64(s[:], body)
+	return &s
+}
+
+// picked is the next re-check, if there is one.
+func picked(e *Estimator) (Recheck, bool) {
+	select {
+	case r := <-e.Picked():
+		return r, true
+	default:
+		return Recheck{}, false
 	}
-	e.Lookup(0, 1, start)
-	e.Filled(0, Fill{Key: 1, AnsweredAt: start, Body: 1, Ref: "one"})
-	got := 0
+}
+
+func TestRechecksKeepToTheirBudget(t *testing.T) {
+	e, got := recheckLab(t, 2), 0
+	e.Lookup(0, 1, start) // no answer out of the cache
 	for i := range 1000 { // 10 s
 		now := at(time.Duration(i) * 10 * time.Millisecond)
-		e.Lookup(0, 1, now)
-		if r, ok := e.Next(now); ok {
+		e.Hit(0, &List{Account: "one"}, answer(1, 1, start), sum(1), now)
+		if i%100 == 99 {
+			e.Tune(now)
+		}
+		if r, ok := picked(e); ok {
 			got++
-			if r.Ref != "one" || r.Kind != 0 || !r.AnsweredAt.Equal(start) {
+			if r.List.Account != "one" || r.Kind != 0 || !r.AnsweredAt.Equal(start) {
 				t.Fatalf("%+v", r)
 			}
 		}
 	}
-	if got < 20 || got > 22 {
+	if got < 12 || got > 22 {
 		t.Errorf("%d re-checks in 10 s at 2 per second", got)
 	}
 	off := recheckLab(t, 0)
-	off.Filled(0, Fill{Key: 1, AnsweredAt: start, Ref: 1})
-	off.Lookup(0, 1, at(time.Second))
-	if _, ok := off.Next(at(time.Second)); ok {
+	off.Hit(0, &List{}, answer(1, 1, start), sum(1), at(time.Second))
+	if _, ok := picked(off); ok {
 		t.Error("a re-check without a budget")
 	}
 }
 
-func TestOnlyAnswersFromTheCacheAreProposed(t *testing.T) {
-	e := recheckLab(t, 1000)
-	for key := range uint64(3) {
-		e.Lookup(0, key, start)
-	}
-	e.Filled(0, Fill{Key: 1, AnsweredAt: start, Body: 1, Ref: "fresh"})
-	e.Filled(0, Fill{Key: 2, AnsweredAt: start, Body: 1}) // no Ref
-	if _, ok := e.Next(at(time.Second)); ok {
-		t.Error("proposed, though nothing was answered from the cache")
-	}
-	for key := range uint64(3) {
-		e.Lookup(0, key, at(2*time.Second))
-	}
-	if r, ok := e.Next(at(2 * time.Second)); !ok || r.Ref != "fresh" {
-		t.Errorf("%+v, %t", r, ok)
-	}
-	e.Lookup(0, 1, at(101*time.Second)) // past its ttl: filled for this caller
-	if r, ok := e.Next(at(101 * time.Second)); ok {
-		t.Errorf("proposed %+v", r)
-	}
-}
-
-// Lists are proposed as often as they are served, whatever their kind.
-func TestProposalsFollowTheAnswers(t *testing.T) {
-	e := recheckLab(t, 1000)
+// Answers are re-checked as often as they are given, whatever their kind.
+func TestRechecksFollowTheAnswers(t *testing.T) {
+	e := recheckLab(t, 100)
 	shares := []int{1, 3, 6}
-	for i := range shares {
-		e.Lookup(i%2, uint64(i), start)
-		e.Filled(i%2, Fill{Key: uint64(i), AnsweredAt: start, Body: 1, Ref: i})
-	}
 	var got [3]float64
-	r := rand.New(rand.NewPCG(1, 1))
-	const n = 4000
-	for i := range n {
-		now := at(time.Duration(i+1) * 10 * time.Millisecond)
+	for i := range 40 * 1000 {
+		now := at(time.Duration(i) * time.Millisecond)
 		for key, share := range shares {
 			for range share {
-				e.Lookup(key%2, uint64(key), now.Add(time.Duration(r.IntN(1e6))))
+				e.Hit(key%2, &List{Account: string(rune('0' + key))}, answer(uint64(key), 1, start), sum(1), now)
 			}
 		}
-		if c, ok := e.Next(now); ok {
-			got[c.Ref.(int)]++
+		if i%1000 == 0 {
+			e.Tune(now)
+		}
+		for r, ok := picked(e); ok; r, ok = picked(e) {
+			got[r.List.Account[0]-'0']++
 		}
 	}
 	sum := got[0] + got[1] + got[2]
 	for key, share := range shares {
 		if math.Abs(got[key]/sum-float64(share)/10) > 0.03 {
-			t.Errorf("key %d got %.3f of %g proposals, want %.1f", key, got[key]/sum, sum, float64(share)/10)
+			t.Errorf("key %d got %.3f of %g re-checks, want %.1f", key, got[key]/sum, sum, float64(share)/10)
 		}
 	}
-	if sum < n/2 {
-		t.Errorf("%g proposals", sum)
+	if sum < 2000 {
+		t.Errorf("%g re-checks", sum)
 	}
 }
 
 func TestServedOutdated(t *testing.T) {
 	e := recheckLab(t, 1)
 	e.Lookup(0, 1, start)
-	e.Filled(0, Fill{Key: 1, AnsweredAt: start, Body: 7, Ref: 1})
-	for i := range 40 { // answers from the cache: 40 of 41
+	e.Waited(0)
+	e.Lookup(0, 2, start)
+	e.Failed(0)
+	for i := range 40 { // answers out of the cache: 40 of 41
 		now := at(time.Duration(i+1) * 2 * time.Second)
-		e.Lookup(0, 1, now)
-		r, ok := e.Next(now)
+		e.Hit(0, &List{}, answer(1, 7, start), sum(7), now)
+		r, ok := picked(e)
 		if !ok {
-			t.Fatalf("no proposal at %s", now)
+			t.Fatalf("no re-check at %s", now)
 		}
 		body := uint64(7)
 		if i%4 == 3 {
@@ -120,22 +115,134 @@ func TestServedOutdated(t *testing.T) {
 		e.Rechecked(r, now, body)
 	}
 	s := e.Report(at(90 * time.Second)).Kinds[0].Served
-	if want := 0.25 * 40 / 41; s.Checks != 40 || !near(s.Outdated, want) || s.Low >= want || s.High <= want || s.Low < 0.1 || s.High > 0.45 {
+	if want := 0.25 * 40 / 41; s.Checks != 40 || !near(s.Outdated, want) || s.Low >= want || s.High <= want {
 		t.Errorf("%+v, want %.4f of 40", s, want)
 	}
-	checked, outdated, seconds := e.Rechecks(0)
-	if checked != 40 || outdated != 10 || seconds <= 0 || seconds > 10*80 {
-		t.Errorf("%d checked, %d outdated, for %g s", checked, outdated, seconds)
+	if s.Low > 0.01 || s.High < 0.9 {
+		t.Errorf("%+v: 40 re-checks of one list say little", s)
 	}
-	if s.OutdatedFor != seconds/10 {
-		t.Errorf("for %g s each, of %g", s.OutdatedFor, seconds)
+	c := e.Rechecks(0)
+	if c.Checked != 40 || c.Outdated != 10 || c.Answers != 40 || c.OutdatedAnswers != 10 || c.Seconds <= 0 || c.Seconds > 10*80 {
+		t.Errorf("%+v", c)
+	}
+	if s.OutdatedFor != c.Seconds/10 {
+		t.Errorf("for %g s each, of %g", s.OutdatedFor, c.Seconds)
 	}
 	if c := e.Report(at(90 * time.Second)).Kinds[0].Changes; c.Changes != keptChanges || c.Looks < 2*keptChanges-1 {
 		t.Errorf("re-checks taught %+v", c)
 	}
 	e.Rechecked(Recheck{AnsweredAt: at(time.Hour)}, at(time.Minute), 1) // an answer older than the entry
-	if n, _, _ := e.Rechecks(0); n != 40 {
+	if c := e.Rechecks(0); c.Checked != 40 {
 		t.Error("an answer from before the fill counts as a re-check")
+	}
+}
+
+// legacy is a system whose lists change at random, each at its own rate.
+type legacy [][]time.Duration
+
+func newLegacy(r *rand.Rand, keys int, slow, fast float64, span time.Duration) legacy {
+	l := make(legacy, keys)
+	for k := range l {
+		mean := float64(time.Hour) / (slow * math.Pow(fast/slow, r.Float64()))
+		for at := r.ExpFloat64() * mean; at < float64(span); at += r.ExpFloat64() * mean {
+			l[k] = append(l[k], time.Duration(at))
+		}
+	}
+	return l
+}
+
+func (l legacy) body(key uint64, at time.Duration) uint64 {
+	n := 0
+	for n < len(l[key]) && l[key][n] <= at {
+		n++
+	}
+	return uint64(n)
+}
+
+// outdated is the share of answers that a cache with a ttl really served outdated. Who
+// watches is told of all.
+func (l legacy) outdated(trace []event, ttl time.Duration, watch func(ev event, filled time.Duration, hit bool)) float64 {
+	filled, n := map[uint64]time.Duration{}, 0
+	for _, ev := range trace {
+		last, ok := filled[ev.key]
+		hit := ok && ev.at-last < ttl
+		if !hit {
+			filled[ev.key], last = ev.at, ev.at
+		}
+		if l.body(ev.key, last) != l.body(ev.key, ev.at) {
+			n++
+		}
+		watch(ev, last, hit)
+	}
+	return float64(n) / float64(len(trace))
+}
+
+// In 95 of 100 runs the truth lies in the interval of what the re-checks say, and within
+// two standard errors of what is estimated for other TTLs.
+func TestIntervalsHoldTheTruth(t *testing.T) {
+	const runs, keys, ttl = 100, 300, time.Minute
+	others := map[int]time.Duration{}
+	for _, c := range []int{3, 7, 9, 13} { // 5 s to 5 min
+		others[c] = candidates[c]
+	}
+	held, within := 0, map[int]int{}
+	var width, bias float64
+	for run := range uint64(runs) {
+		r := rand.New(rand.NewPCG(run, 5))
+		trace := skewed(run, keys, 6000, 300*time.Millisecond)
+		end := trace[len(trace)-1].at
+		l := newLegacy(r, keys, 1, 100, end)
+		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: ttl}}}, HalfLife: -1, Keys: 256, Config: Config{Recheck: RecheckConfig{0.5}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tuned := time.Duration(0)
+		truth := l.outdated(trace, ttl, func(ev event, filled time.Duration, hit bool) {
+			l.tell(e, ev, filled, hit)
+			for ; tuned < ev.at; tuned += time.Second {
+				e.Tune(at(tuned))
+			}
+		})
+		k := e.Report(at(end)).Kinds[0]
+		if k.Served.Low <= truth && truth <= k.Served.High {
+			held++
+		}
+		width += (k.Served.High - k.Served.Low) / runs
+		bias += (k.Served.Outdated - truth) / runs
+		for c, other := range others {
+			truth := l.outdated(trace, other, func(event, time.Duration, bool) {})
+			if o := k.Candidates[c].Outdated; math.Abs(o.Value-truth) <= 1.96*o.StdErr {
+				within[c]++
+			}
+			if o := k.Candidates[c].Outdated; c == 3 && math.Abs(o.Value-truth) > 1.96*o.StdErr {
+				t.Logf("run %d, ttl %s: %.4f +- %.4f, truth %.4f", run, other, k.Candidates[c].Outdated.Value, k.Candidates[c].Outdated.StdErr, truth)
+			}
+		}
+	}
+	t.Logf("the re-checks' intervals held the truth in %d of %d runs; %.4f wide, off by %.4f on average", held, runs, width, bias)
+	if held < 95 || width > 0.2 {
+		t.Errorf("%d of %d intervals of re-checks hold the truth; they are %.3f wide on average", held, runs, width)
+	}
+	for c, n := range within {
+		t.Logf("ttl %s: %d of %d", candidates[c], n, runs)
+		if n < 95 {
+			t.Errorf("ttl %s: the truth was within two standard errors in %d of %d runs", candidates[c], n, runs)
+		}
+	}
+}
+
+// tell tells the lab what a cache would.
+func (l legacy) tell(e *Estimator, ev event, filled time.Duration, hit bool) {
+	key, body := mix(ev.key+1), l.body(ev.key, filled)
+	if !hit {
+		e.Lookup(0, key, at(ev.at))
+		e.Waited(0)
+		e.Filled(0, Fill{Key: key, AnsweredAt: at(filled), Body: body, Bytes: 100})
+		return
+	}
+	e.Hit(0, &List{}, answer(key, body, at(filled)), sum(body), at(ev.at))
+	if r, ok := picked(e); ok {
+		e.Rechecked(r, at(ev.at), l.body(ev.key, ev.at))
 	}
 }
 

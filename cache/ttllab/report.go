@@ -21,13 +21,28 @@ type KindReport struct {
 	Observed         float64 `json:"observed_seconds"`
 	LookupsPerSecond float64 `json:"lookups_per_second"` // all, counted
 	FillsPerSecond   float64 `json:"fills_per_second"`   // all of this node at today's TTL, counted
-	WatchedKeys      int     `json:"watched_keys"`
-	Keys             float64 `json:"keys"` // distinct ones, estimated
+	// RechecksPerSecond are requests of the lab's own; they are part of each candidate's.
+	RechecksPerSecond float64 `json:"rechecks_per_second"`
+	WatchedKeys       int     `json:"watched_keys"`
+	Keys              float64 `json:"keys"` // distinct ones, estimated
+
+	// Regime: the traffic has become another one, and what was counted before counts for
+	// little. Null: it has not since the start.
+	Regime *Regime `json:"regime,omitempty"`
 
 	Changes    Changes     `json:"changes"`
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by TTL; empty before the first look-up
 	Advice     []Advice    `json:"advice"`     // one per goal
+	// Verdict says which TTLs meet all goals, and which of them today's breaks. Empty
+	// without goals.
+	Verdict string `json:"verdict,omitempty"`
+}
+
+// Regime is a change of the traffic.
+type Regime struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"` // what differs, for a person
 }
 
 // Changes is how often lists change.
@@ -39,11 +54,12 @@ type Changes struct {
 	Changes int      `json:"changes"` // of these: differing ones
 }
 
-// Served is what re-checks say about the answers that were really given.
+// Served is what re-checks say about the answers that this node really gave.
 type Served struct {
 	Checks int `json:"checks"` // since the start
-	// Outdated is the share of all answers that differed from what the legacy
-	// said at that moment; Low and High bound it with 95 % confidence (Wilson).
+	// Outdated is the share of all answers with a list, those that waited for the
+	// legacy included, that differed from what it said at that moment. Low and High
+	// bound it with 95 % confidence: re-checks of one fill are taken for one.
 	Outdated float64 `json:"outdated"`
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
@@ -56,7 +72,7 @@ type Served struct {
 type Candidate struct {
 	TTL      float64  `json:"ttl_seconds"`
 	HitRatio Estimate `json:"hit_ratio"`           // share of answers that did not wait for the legacy
-	Upstream Estimate `json:"upstream_per_second"` // requests to the legacy, refreshes included
+	Upstream Estimate `json:"upstream_per_second"` // requests to the legacy, refreshes and re-checks included
 	MeanAge  Estimate `json:"mean_age_seconds"`    // over all answers
 	P99Age   float64  `json:"p99_age_seconds"`     // to within 1/64 of the largest possible age
 	// Outdated is the chance that an answer differs from what the legacy would

@@ -52,17 +52,54 @@ func TestAdvice(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
-			a := r.advise(0)
+			r.advise(0)
+			a := r.Kinds[0].Advice
 			if len(a) != 1 || a[0].TTL != tt.want || !strings.Contains(a[0].Reason, tt.reason) {
 				t.Errorf("%+v, want %gs: %s", a, tt.want, tt.reason)
 			}
 		})
 	}
-	if a := (&Report{Kinds: []KindReport{curve("buyer", 30)}}).advise(0); len(a) != 0 {
-		t.Errorf("%+v without goals", a)
+	for name, r := range map[string]Report{
+		"without goals":    {Kinds: []KindReport{curve("buyer", 30)}},
+		"without look-ups": {Kinds: []KindReport{{}}, Goals: GoalsConfig{1, 1}},
+	} {
+		if r.advise(0); len(r.Kinds[0].Advice) != 0 || r.Kinds[0].Verdict != "" {
+			t.Errorf("%+v %s", r.Kinds[0], name)
+		}
 	}
-	if a := (&Report{Kinds: []KindReport{{}}, Goals: GoalsConfig{1, 1}}).advise(0); len(a) != 0 {
-		t.Errorf("%+v without look-ups", a)
+}
+
+// The goals together, and what today's ttl does about them.
+func TestTheVerdict(t *testing.T) {
+	for _, tt := range []struct {
+		ttl   float64
+		goals GoalsConfig
+		want  string
+	}{
+		{30, GoalsConfig{2, 0.06}, "5s to 1m"},
+		{90, GoalsConfig{2, 0.06}, "5s to 1m; today's 90s breaks max_outdated"},
+		{3, GoalsConfig{2, 0.06}, "5s to 1m; today's 3s breaks max_upstream_per_second"},
+		{30, GoalsConfig{0.5, 0.01}, "no TTL meets all goals; today's 30s breaks max_outdated"},
+		{30, GoalsConfig{0, 0.003}, "1s to 3s; today's 30s breaks max_outdated"},
+		{30, GoalsConfig{2, 0}, "5s to 24h"},
+	} {
+		r := Report{Goals: tt.goals, Kinds: []KindReport{curve("buyer", tt.ttl)}}
+		if r.advise(0); r.Kinds[0].Verdict != tt.want {
+			t.Errorf("%+v: %q, want %q", tt, r.Kinds[0].Verdict, tt.want)
+		}
+	}
+}
+
+// Two seconds of traffic are no ground for advice.
+func TestEarlyAdviceSaysSo(t *testing.T) {
+	e := newLab(t, 0, Policy{TTL: 5 * time.Second})
+	e.SetConfig(Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 5}})
+	for i := range 2000 {
+		e.Lookup(0, uint64(i%7), at(time.Duration(i)*time.Millisecond))
+	}
+	a := e.Report(at(2 * time.Second)).Kinds[0].Advice[0]
+	if !a.Provisional || !strings.HasSuffix(a.Reason, "; too early to act on: 2000 look-ups in 2s are observed") {
+		t.Errorf("%+v", a)
 	}
 }
 
@@ -71,7 +108,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 		{0, 12, 12}, {1, 10, 10}, {30, 10 / 30., 10 / 30.}, {37, 10 / 45., 10 / 30.}, {86400, 10 / 86400., 10 / 86400.}, {1e6, 10 / 86400., 10 / 86400.},
 	} {
 		k := curve("buyer", tt.ttl)
-		if got := k.today(); got < tt.low-1e-9 || got > tt.high+1e-9 {
+		if got := k.today(Candidate.load, k.FillsPerSecond); got < tt.low-1e-9 || got > tt.high+1e-9 {
 			t.Errorf("ttl %gs: %g/s, want %g to %g", tt.ttl, got, tt.low, tt.high)
 		}
 	}
@@ -87,13 +124,16 @@ func filledLab(t *testing.T) *Estimator {
 	}
 	for i := range 600 {
 		now := at(time.Duration(i) * time.Second)
+		if i == 50 {
+			e.Hit(0, &List{}, answer(1, 0, at(30*time.Second)), sum(0), now)
+			r, _ := picked(e)
+			e.Rechecked(r, now, 0)
+			continue
+		}
 		e.Lookup(0, 1, now)
 		if i%30 == 0 {
-			e.Filled(0, Fill{Key: 1, AnsweredAt: now, Body: uint64(i / 200), Bytes: 2000, Ref: 1})
-		}
-		if i == 50 {
-			r, _ := e.Next(now)
-			e.Rechecked(r, now, 0)
+			e.Filled(0, Fill{Key: 1, AnsweredAt: now, Body: uint64(i / 200), Bytes: 2000})
+			e.Waited(0)
 		}
 	}
 	return e
@@ -140,8 +180,9 @@ func TestTheReportAsATable(t *testing.T) {
 		"\nbuyer lists: ttl 30s, stale_while_revalidate 30s\n",
 		"observed 10m0s: 1 look-ups/s of about 1 lists (1 watched), 0.03333 fills/s\n",
 		"served outdated: 0.00 % of the answers", ": 1 re-checks\n",
-		"\n  *  30s   99.83  0.00   0.03333   0     15.4s    30.6s        5.52   3.66  2.15KiB\n",
-		"\n  ~  10m", "\n      5m", "\n  max_outdated: 3m is the longest TTL", "seller lists: ttl 30s, stale_while_revalidate 30s\n  no look-up yet\n",
+		"\n  *  30s   99.83  0.00     0.035   0     15.4s    30.6s        ",
+		"\n  ~  10m", "\n      5m", "\n  max_outdated 0.5: 2m is the longest TTL", "; too early to act on: 600 look-ups in 10m0s are observed\n", "\n  by all goals: 2s to 2m\n",
+		"re-checks are 0.00167 of the requests/s", "seller lists: ttl 30s, stale_while_revalidate 30s\n  no look-up yet\n",
 	} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %q in\n%s", part, got)

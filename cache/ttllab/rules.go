@@ -32,6 +32,7 @@ type Policy struct {
 // what would otherwise be computed on each look-up. They are immutable.
 type rules struct {
 	policy Policy
+	today  int // the candidate nearest to the policy's TTL
 	ttl    [candidateCount]int64
 	surely [candidateCount]int64   // the ttl with all of the jitter taken off
 	jitter [candidateCount]float64 // most that is taken off, nanoseconds
@@ -49,6 +50,7 @@ func newRules(p Policy) *rules {
 		r.surely[c] = int64(ttl) - int64(r.jitter[c])
 		r.bucket[c] = ageBuckets / float64(r.maxAge(c))
 	}
+	r.today = r.nearest()
 	return r
 }
 

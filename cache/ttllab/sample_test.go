@@ -180,9 +180,9 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range each {
 				now := at(time.Duration(i) * 5 * time.Millisecond)
 				key := uint64(i*i+w) % 500
-				e.Lookup(0, key, now)
-				e.Filled(0, Fill{Key: key, AnsweredAt: now, Took: 1, Body: uint64(i / 100), Bytes: 10, Ref: key})
-				if r, ok := e.Next(now); ok {
+				e.Hit(0, &List{}, answer(key, 1, now), sum(1), now)
+				e.Filled(0, Fill{Key: key, AnsweredAt: now, Took: 1, Body: uint64(i / 100), Bytes: 10})
+				if r, ok := picked(e); ok {
 					e.Rechecked(r, now.Add(time.Second), uint64(i))
 				}
 				switch i % 1000 {
@@ -192,6 +192,8 @@ func TestConcurrentUse(t *testing.T) {
 					e.SetConfig(Config{Recheck: RecheckConfig{BudgetPerSecond: 50}})
 				case 3:
 					e.Report(now)
+				case 4:
+					e.Tune(now)
 				}
 			}
 		})

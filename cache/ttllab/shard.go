@@ -26,30 +26,26 @@ type shard struct {
 	threshold atomic.Uint64 // keys of this rank and above are not in the sample
 	hotBits   [hotWords]atomic.Uint64
 
-	mu       sync.Mutex
-	lab      *kindLab
-	quota    [2]int // of the sample and of the hot keys
-	halfLife int64
-	epoch    int64   // number of half-lives since 1970; 0: no look-up yet
-	next     int64   // when the next begins, Unix ns
-	first    int64   // the first look-up, Unix ns
-	lookups  float64 // aged count of seen, up to the last aging
-	fills    float64
-	counted  [2]uint64 // seen and filled at the last aging
-	sample   stratum
-	hot      stratum
-	drawn    [drawnKept]draw // newest at draws-1 modulo drawnKept
-	draws    uint64
+	mu      sync.Mutex
+	lab     *kindLab
+	quota   [2]int // of the sample and of the hot keys
+	aging   aging
+	first   int64   // the first look-up, Unix ns
+	lookups float64 // aged count of seen, up to the last aging
+	fills   float64
+	counted [2]uint64 // seen and filled at the last aging
+	sample  stratum
+	hot     stratum
+	drawn   [drawnKept]draw // newest at draws-1 modulo drawnKept
+	draws   uint64
+	turns   turnout // since the start, of the watched keys
 }
 
 // stratum is a set of watched keys that all stand for the same number of keys.
 type stratum struct {
-	keys    []watched
-	index   map[uint64]int32 // by hash
-	answers float64          // look-ups, aged
-	cached  float64          // of these: answered by an entry of the real cache
-	pick    pick
-	ages    [candidateCount][ageBuckets]uint32
+	keys  []watched
+	index map[uint64]int32 // by hash
+	ages  [candidateCount][ageBuckets]uint32
 }
 
 // watched is one key of the sample.
@@ -61,10 +57,9 @@ type watched struct {
 	fills   float64 // aged; of the real cache
 	waiting uint32  // bit c: the fill of candidate c that runs has callers waiting
 
-	served sighting // what the real cache answers with
 	known  sighting // the newest body seen, re-checks included
 	bytes  int
-	ref    any
+	filled int64 // Unix ns, by the real cache
 	looks  looks
 	cells  [candidateCount]cell
 }
@@ -103,10 +98,10 @@ type cell struct {
 	ageSq   float64
 }
 
-func (s *shard) init(lab *kindLab, quota int, halfLife time.Duration) {
+func (s *shard) init(lab *kindLab, quota int, halfLife int64) {
 	hot := quota / 4
 	s.lab = lab
-	s.quota, s.halfLife = [2]int{quota - hot, hot}, int64(halfLife)
+	s.quota, s.aging.halfLife = [2]int{quota - hot, hot}, halfLife
 	s.sample.index, s.hot.index = map[uint64]int32{}, map[uint64]int32{}
 	s.threshold.Store(everyRank)
 }
@@ -132,7 +127,9 @@ func (s *shard) find(h uint64) (*watched, *stratum) {
 	return nil, nil
 }
 
-func (s *shard) lookup(h uint64, drawn bool, now int64) {
+// lookup takes in a look-up; of one that was answered out of the cache it learns whether
+// the list has changed.
+func (s *shard) lookup(h uint64, drawn bool, now int64, answer sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
@@ -151,8 +148,20 @@ func (s *shard) lookup(h uint64, drawn bool, now int64) {
 		}
 		set = &s.sample
 	}
+	if answer.at != 0 {
+		k.observe(answer)
+	}
 	if k.pending.add(now) {
 		s.settle(k, set)
+	}
+}
+
+// served learns of an answer to a look-up that it was told of before.
+func (s *shard) served(h uint64, answer sighting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k, _ := s.find(h); k != nil {
+		k.observe(answer)
 	}
 }
 
@@ -160,16 +169,18 @@ func (s *shard) lookup(h uint64, drawn bool, now int64) {
 // first, so that the order of events is kept. It needs the lock.
 func (s *shard) settle(k *watched, set *stratum) {
 	r, latency := s.lab.rules.Load(), s.lab.latency.Load()
+	before := k.cells[r.today].waits
 	for _, now := range k.pending.at[:k.pending.n] {
 		k.lookups++
 		k.last = max(k.last, now)
-		set.answers++
-		if k.served.at != 0 && now-k.served.at < int64(r.policy.TTL)+r.swr {
-			set.cached++
-			set.pick.consider(k, now)
-		}
 		k.simulate(r, now, latency, &set.ages)
 	}
+	stand := 1.0
+	if set == &s.sample {
+		stand = 1 / s.rate()
+	}
+	s.turns.lookups += stand * float64(k.pending.n)
+	s.turns.waits += stand * float64(k.cells[r.today].waits-before)
 	k.pending.n = 0
 }
 
@@ -224,8 +235,8 @@ func (s *shard) fill(h uint64, f Fill) {
 	}
 	at := sighting{f.AnsweredAt.UnixNano(), f.Body}
 	k.observe(at)
-	if at.at >= k.served.at {
-		k.served, k.ref = at, f.Ref
+	if at.at >= k.filled {
+		k.filled = at.at
 		if f.Bytes > 0 {
 			k.bytes = f.Bytes
 		}
@@ -234,25 +245,19 @@ func (s *shard) fill(h uint64, f Fill) {
 
 // advance ages all counts when a half-life has ended. It needs the lock.
 func (s *shard) advance(now int64) {
-	if s.halfLife == 0 || now < s.next {
-		return
+	if steps := s.aging.steps(now); steps > 0 {
+		s.age(steps, now)
 	}
-	epoch := now / s.halfLife
-	s.next = (epoch + 1) * s.halfLife
-	if s.epoch == 0 {
-		s.epoch = epoch
-	}
-	if epoch <= s.epoch {
-		return
-	}
+}
+
+// age halves all counts so many times. It needs the lock.
+func (s *shard) age(steps int, now int64) {
 	s.settleAll()
-	steps := int(min(epoch-s.epoch, 64))
-	s.epoch = epoch
 	f := math.Ldexp(1, -steps)
 	lookups, fills := s.totals()
 	s.lookups, s.fills = lookups*f, fills*f
 	s.counted = [2]uint64{s.seen.Load(), s.filled.Load()}
-	idle := max(int64(candidates[candidateCount-1])+s.halfLife, forgetAfter*s.halfLife)
+	idle := max(int64(candidates[candidateCount-1])+s.aging.halfLife, forgetAfter*s.aging.halfLife)
 	s.sample.age(steps, now-idle)
 	s.hot.age(steps, now-idle)
 	s.markHot()
@@ -277,7 +282,7 @@ func (set *stratum) drop(i int) {
 		set.keys[i] = set.keys[last]
 		set.index[set.keys[i].hash] = int32(i)
 	}
-	set.keys[last] = watched{} // lets go of its Ref
+	set.keys[last] = watched{}
 	set.keys = set.keys[:last]
 }
 
@@ -285,8 +290,6 @@ func (set *stratum) drop(i int) {
 // since then.
 func (set *stratum) age(steps int, since int64) {
 	f := math.Ldexp(1, -steps)
-	set.answers *= f
-	set.cached *= f
 	for c := range set.ages {
 		for b := range set.ages[c] {
 			set.ages[c][b] >>= min(steps, 31)

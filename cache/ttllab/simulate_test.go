@@ -151,7 +151,11 @@ func TestUnknownKindsAreIgnored(t *testing.T) {
 		e.Filled(kind, Fill{Key: 1, AnsweredAt: start})
 		e.SetPolicy(kind, Policy{})
 		e.Rechecked(Recheck{Kind: kind}, start, 1)
-		if n, _, _ := e.Rechecks(kind); n != 0 {
+		e.Waited(kind)
+		e.Failed(kind)
+		e.Hit(kind, &List{}, &Answer{}, sum(0), start)
+		e.Served(kind, &List{}, &Answer{}, sum(0), start)
+		if c := e.Rechecks(kind); c.Checked != 0 {
 			t.Errorf("kind %d has re-checks", kind)
 		}
 	}

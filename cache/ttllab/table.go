@@ -43,6 +43,12 @@ func (k *KindReport) describe(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "  observed %s: %.4g look-ups/s of about %.0f lists (%d watched), %.4g fills/s\n",
 		time.Duration(k.Observed*1e9).Round(time.Second), k.LookupsPerSecond, k.Keys, k.WatchedKeys, k.FillsPerSecond)
+	if k.RechecksPerSecond > 0 {
+		fmt.Fprintf(b, "  re-checks are %.3g of the requests/s to the legacy, whatever the ttl\n", k.RechecksPerSecond)
+	}
+	if k.Regime != nil {
+		fmt.Fprintf(b, "  the traffic has changed at %s: %s; what was counted before counts for little\n", k.Regime.Since.UTC().Format("15:04:05 UTC"), k.Regime.Reason)
+	}
 	if k.Changes.Looks > 0 {
 		fmt.Fprintf(b, "  lists change %.3g (+-%.2g) times an hour: %d changes in %d looks\n",
 			k.Changes.PerHour.Value, k.Changes.PerHour.StdErr, k.Changes.Changes, k.Changes.Looks)
@@ -53,7 +59,10 @@ func (k *KindReport) describe(b *strings.Builder) {
 	}
 	k.rows(b)
 	for _, a := range k.Advice {
-		fmt.Fprintf(b, "  %s: %s\n", a.Goal, a.Reason)
+		fmt.Fprintf(b, "  %s %g: %s\n", a.Goal, a.Limit, a.Reason)
+	}
+	if k.Verdict != "" {
+		fmt.Fprintf(b, "  by all goals: %s\n", k.Verdict)
 	}
 }
 

@@ -55,7 +55,7 @@ func (p *replay) fill(_ context.Context, k cache.Key) (cache.Content, error) {
 	p.fact.fills++
 	p.mu.Unlock()
 	if p.lab != nil {
-		p.lab.Filled(0, ttllab.Fill{Key: hashOf(k.Account), AnsweredAt: now, Body: hashOf(body), Bytes: len(body), Ref: k})
+		p.lab.Filled(0, ttllab.Fill{Key: hashOf(k.Account), AnsweredAt: now, Body: hashOf(body), Bytes: len(body)})
 	}
 	return cache.Content{Body: []byte(body), AnsweredAt: now}, nil
 }

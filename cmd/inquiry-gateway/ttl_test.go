@@ -51,6 +51,57 @@ func TestTTL(t *testing.T) {
 	}
 }
 
+// Filters that the gateway applies itself are one list to the legacy, and values that
+// cannot exist are none. The log says so, too.
+func TestTTLKnowsWhatTheLegacyIsAskedFor(t *testing.T) {
+	p := start(t, setup{yaml: "log: {access_keys: hashed}\ncache: {goals: {max_upstream_per_second: 1000000, max_outdated: 0.5}}"})
+	for range 10 {
+		for _, query := range []string{"", "?status=pending", "?status=answered", "?status=nonsense"} {
+			p.get(sellerList+query, "seller")
+		}
+	}
+	p.eventually("every request has its record", func() bool { return strings.Count(p.logs.String(), `"endpoint":"seller_inquiries"`) == 40 })
+	p.write("requests.log", p.logs.String())
+	reports := map[string]ttllab.Report{}
+	for name, args := range map[string][]string{"live": {"--ops", p.app.OpsURL()}, "log": {"--log", filepath.Join(p.dir, "requests.log")}} {
+		out, errOut, code := command(t, append([]string{"ttl", "--json"}, args...)...)
+		var r ttllab.Report
+		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v: %s", code, err, errOut)
+		}
+		k := r.Kinds[len(r.Kinds)-1]
+		if k.Kind != "seller" || k.Keys != 1 || k.WatchedKeys != 1 || k.LookupsPerSecond*k.Observed < 29.5 || k.LookupsPerSecond*k.Observed > 30.5 {
+			t.Errorf("%s: %+v, want 30 look-ups of one list", name, k)
+		}
+		if c := k.Candidates[len(k.Candidates)-1]; c.HitRatio.Value < 0.96 || c.HitRatio.Value > 0.97 {
+			t.Errorf("%s: %v at 24h, want 29 of 30", name, c.HitRatio)
+		}
+		reports[name] = r
+	}
+	if n := reports["log"].Log.Skipped; n < 10 {
+		t.Errorf("%d records of no list", n)
+	}
+	out, _, _ := command(t, "ttl", "--ops", p.app.OpsURL())
+	for _, want := range []string{"max_upstream_per_second 1e+06: ", "too early to act on: ", "by all goals: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// A list that was selected from another one is compared with itself.
+func TestRechecksOfSelectedLists(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, seller: {ttl: 1h}}"})
+	p.eventually("a selected list was compared", func() bool {
+		p.get(sellerList+"?status=pending", "seller")
+		metrics := string(p.ops("/metrics").body)
+		if !strings.Contains(metrics, `inquiry_gateway_cache_rechecked_answers_total{kind="seller",result="outdated"} 0`) {
+			t.Fatal("a list that has not changed is outdated")
+		}
+		return !strings.Contains(metrics, `inquiry_gateway_cache_rechecks_total{kind="seller",result="same"} 0`)
+	})
+}
+
 // A list that was served and has changed since is noticed by the re-checks.
 func TestRechecksNoticeOutdatedLists(t *testing.T) {
 	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}"})

@@ -325,9 +325,9 @@ func (a *App) drain(ctx context.Context) {
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
-	fetch := func(ctx context.Context, k ttllab.List) ([]byte, time.Time, error) {
+	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
 		c, err := fill(ctx, cache.Key(k))
-		return c.Body, c.AnsweredAt, err
+		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))

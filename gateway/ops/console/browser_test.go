@@ -95,7 +95,7 @@ func sampleReport() any {
 		}
 		all = append(all, map[string]any{
 			"kind": kind, "ttl_seconds": 30, "observed_seconds": 5400, "lookups_per_second": 214, "watched_keys": 4096, "candidates": candidates,
-			"advice": []map[string]any{{"goal": "max_outdated", "ttl_seconds": 20, "reason": "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}},
+			"advice": []map[string]any{{"goal": "max_outdated", "ttl_seconds": 20, "limit": 0.01, "reason": "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}}, "verdict": "1s to 20s; today's 30s breaks max_outdated",
 		})
 	}
 	return map[string]any{"kinds": all}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -59,7 +60,7 @@ func TestServedOutdated(t *testing.T) {
 	}
 	s.outdated(0, 0, .25)
 	s.next()
-	if got := s.state().Outdated; len(got) != 1 || got["buyer"] != (outdated{0, 0, .25}) {
+	if got := s.state().Outdated; len(got) != 1 || got["buyer"].Checked != 0 || !math.IsNaN(float64(got["buyer"].Share)) || got["buyer"].Goal != .25 {
 		t.Errorf("nothing re-checked yet: %+v", got)
 	}
 	s.outdated(50, 0, .25)
@@ -67,7 +68,7 @@ func TestServedOutdated(t *testing.T) {
 	s.at = s.at.Add(kept)
 	s.outdated(50, 20, .25)
 	s.next()
-	if got := s.state().Outdated["buyer"]; got != (outdated{50, 20, .25}) {
+	if got := s.state().Outdated["buyer"]; got.Checked != 50 || math.Abs(float64(got.Share)-.36) > 1e-9 || got.Goal != .25 {
 		t.Errorf("%+v: what is older than an hour does not count", got)
 	}
 }

@@ -28,7 +28,7 @@ func newFeed() *feed {
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
 		"auth_requests_total": {"result"}, "http_panics_total": nil, "panics_total": {"where"}, "http_errors_total": {"endpoint", "error"},
 		"cache_purges_total": nil, "config_reloads_total": {"result"},
-		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"},
+		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"}, "cache_rechecked_answers_total": {"kind", "result"},
 	} {
 		f.counters[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
 		f.registry.MustRegister(f.counters[name])
@@ -106,6 +106,8 @@ func (f *feed) rounds(n int) {
 	for _, kind := range kinds {
 		f.count("cache_rechecks_total", 1, kind, "same")
 		f.count("cache_rechecks_total", max(0, n%20-18), kind, "outdated")
+		f.count("cache_rechecked_answers_total", 10, kind, "same")
+		f.count("cache_rechecked_answers_total", 10*max(0, n%20-18), kind, "outdated")
 		if n%30 > 0 {
 			continue
 		}

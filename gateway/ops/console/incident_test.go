@@ -41,9 +41,9 @@ func TestFindings(t *testing.T) {
 		"panic":               {func(f *feed) { f.count("http_panics_total", 1) }, levelBad, "The program panicked"},
 		"background panic":    {func(f *feed) { f.count("panics_total", 1, "cache") }, levelBad, "The program panicked"},
 		"rates by node":       {func(f *feed) { f.gauge("rate_limit_fallback", 1) }, levelWarn, "limits rates alone"},
-		"outdated":            {func(f *feed) { f.outdated(100, 30, .25) }, levelWarn, "30 % of the buyer lists"},
+		"outdated":            {func(f *feed) { f.outdated(100, 40, .25) }, levelWarn, "36 % of the answers with buyer lists"},
 		"too few re-checks":   {func(f *feed) { f.outdated(99, 30, .25) }, "", ""},
-		"within the goal":     {func(f *feed) { f.outdated(100, 25, .25) }, "", ""},
+		"within the goal":     {func(f *feed) { f.outdated(100, 27, .25) }, "", ""},
 		"some Redis failures": {func(f *feed) { f.count("redis_operations_total", 4, "get", "timeout") }, "", ""},
 		"few Redis failures": {func(f *feed) {
 			f.count("redis_operations_total", 5, "get", "error")
@@ -75,6 +75,10 @@ func (f *feed) outdated(checked, outdated int, goal float64) {
 	f.gauge("cache_goal_outdated_ratio", goal)
 	f.count("cache_rechecks_total", checked-outdated, "buyer", "same")
 	f.count("cache_rechecks_total", outdated, "buyer", "outdated")
+	f.count("cache_rechecked_answers_total", 2*(checked-outdated), "buyer", "same")
+	f.count("cache_rechecked_answers_total", 2*outdated, "buyer", "outdated")
+	f.count("cache_lookups_total", 9*min(checked, 1), "buyer", "hit", "local") // nine tenths
+	f.count("cache_lookups_total", min(checked, 1), "buyer", "miss", "")
 }
 
 func TestUnreadableMetrics(t *testing.T) {

@@ -204,14 +204,23 @@ func judgeHits(w windows) (level, string) {
 	return "", ""
 }
 
+// outdated is the share of all answers that were outdated: of those out of the cache,
+// as the re-checks say, times their share of all, as in the recording rule. NaN
+// without re-checks.
+func (w window) outdated(kind string) float64 {
+	answers := w.sum("lookups.hit."+kind, "lookups.stale-revalidate."+kind, "lookups.stale-error."+kind)
+	all := answers + w.sum("lookups.miss."+kind, "lookups.collapsed."+kind)
+	return w.sum("outdated."+kind) / w.sum("rechecked."+kind) * answers / all
+}
+
 // judgeOutdated compares the re-checks of an hour with the configured goal. Without
 // a goal the comparison with NaN is never true.
 func judgeOutdated(w windows) (level, string) {
 	text, goal := "", w.point.gauge("outdated.goal")
 	for _, kind := range kinds {
 		checked := w.hour.sum("rechecks." + kind)
-		if share := w.hour.sum("outdated."+kind) / checked; checked >= enoughRechecks && share > goal {
-			text += percent(share) + " of the " + kind + " lists that were re-checked had changed by then; the goal is at most " + percent(goal) + ". "
+		if share := w.hour.outdated(kind); checked >= enoughRechecks && share > goal {
+			text += percent(share) + " of the answers with " + kind + " lists were outdated in the last hour, by " + count(checked) + " re-checks; the goal is at most " + percent(goal) + ". "
 		}
 	}
 	return levelWarn, strings.TrimSpace(text)

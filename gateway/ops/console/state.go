@@ -22,12 +22,12 @@ type figures struct {
 	Values  map[string]number `json:"values"`
 }
 
-// outdated is the share of the served lists that had changed by then, as the
-// re-checks of the last hour found it.
+// outdated is the share of all answers of the last hour that were outdated, as the
+// re-checks found it.
 type outdated struct {
 	Checked float64 `json:"checked"`
-	Found   float64 `json:"found"`
-	Goal    number  `json:"goal"` // null: none
+	Share   number  `json:"share"` // null: nothing was re-checked
+	Goal    number  `json:"goal"`  // null: none
 }
 
 // state is what the newest sample shows. Before the first one nothing is said to be
@@ -48,7 +48,7 @@ func (s *sampler) state() state {
 	}
 	for _, kind := range kinds {
 		if !math.IsNaN(s.last.values[s.readings.index["rechecks."+kind]]) {
-			out.Outdated[kind] = outdated{w.hour.sum("rechecks." + kind), w.hour.sum("outdated." + kind), number(w.hour.gauge("outdated.goal"))}
+			out.Outdated[kind] = outdated{w.hour.sum("rechecks." + kind), number(w.hour.outdated(kind)), number(w.hour.gauge("outdated.goal"))}
 		}
 	}
 	return out

@@ -91,24 +91,25 @@
 
   function outdatedText(o) {
     if (!o) return ["Served outdated: re-checks are off (", el("code", null, "cache.recheck.budget_per_second"), ")."];
-    if (o.checked === 0) return ["Served outdated: no list was re-checked in the last hour."];
-    return ["Served outdated: ", el("strong", null, ratio(o.found / o.checked)), " of " + count(o.checked) + " lists re-checked in the last hour.", known(o.goal) ? " The goal is at most " + ratio(o.goal) + "." : null,
-      known(o.goal) && o.found / o.checked > o.goal ? el("span", { class: "flag" }, "over the goal") : null];
+    if (o.checked === 0 || !known(o.share)) return ["Served outdated: no list was re-checked in the last hour."];
+    return ["Served outdated: ", el("strong", null, ratio(o.share)), " of the answers of the last hour, by " + count(o.checked) + " re-checks.", known(o.goal) ? " The goal is at most " + ratio(o.goal) + "." : null,
+      known(o.goal) && o.share > o.goal ? el("span", { class: "flag" }, "over the goal") : null];
   }
 
   function ttlCard(k, outdated) {
-    const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-"), advised = new Set((k.advice ?? []).map((a) => a.ttl_seconds));
-    const flags = (c) => [c.current ? "today" : null, advised.has(c.ttl_seconds) ? "advised" : null, c.settled ? null : "short observation"].filter(Boolean).map((f) => el("span", { class: "flag" }, f));
+    const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-"), advised = (c) => (k.advice ?? []).filter((a) => a.ttl_seconds === c.ttl_seconds).map((a) => "advised by " + a.goal + " " + a.limit + (a.provisional ? ", too early" : ""));
+    const flags = (c) => [c.current ? "today" : null, ...advised(c), c.settled ? null : "short observation"].filter(Boolean).map((f) => el("span", { class: "flag" }, f));
     const legend = ["hit ratio", "legacy requests", "outdated answers"].map((label, i) => el("li", null, swatch({}, i), label));
     const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds) + " ", flags(c)),
       [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), seconds(c.p99_age_seconds), estimate(c.outdated, "ratio")].map((t) => el("td", null, t))));
-    const advice = (k.advice ?? []).length > 0 ? el("ul", null, k.advice.map((a) => el("li", null, el("strong", null, a.ttl_seconds > 0 ? ttlName(a.ttl_seconds) : "no TTL"), " by ", el("code", null, "cache.goals." + a.goal), ": " + a.reason + "."))) :
+    const advice = (k.advice ?? []).length > 0 ? el("ul", null, k.advice.map((a) => el("li", null, el("strong", null, a.ttl_seconds > 0 ? ttlName(a.ttl_seconds) : "no TTL"), " by ", el("code", null, "cache.goals." + a.goal + ": " + a.limit), ": " + a.reason + ".")), k.verdict ? el("li", null, el("strong", null, "By all goals: "), k.verdict + ".") : null) :
       el("p", { class: "help" }, "No goal is set, so there is no advice: set ", el("code", null, "cache.goals.max_upstream_per_second"), " or ", el("code", null, "cache.goals.max_outdated"), ".");
     return el("section", { class: "card chart", "aria-labelledby": id }, el("h3", { id }, "TTL of " + k.kind + " lists"),
       el("div", { class: "plot", role: "img", "aria-label": "Hit ratio, requests and outdated answers of " + k.kind + " lists by TTL. The table below says the same.", "data-ttl-kind": k.kind }),
       el("p", { class: "readout", "aria-hidden": "true" }), el("ul", { class: "legend" }, legend),
       el("div", { class: "advice" }, rows.length === 0 ? el("p", null, "Nothing was looked up yet.") :
-        el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched."),
+        el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched.", k.rechecks_per_second > 0 ? " Re-checks are " + write("rate", k.rechecks_per_second) + " of the requests to the legacy system." : null,
+          k.regime ? " The traffic has changed at " + clock(Date.parse(k.regime.since) / 1000) + " UTC: " + k.regime.reason + "; what was counted before counts for little." : null),
         ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, rows.length > 0 ? advice : null),
       el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": id },
         table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))));
