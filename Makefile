@@ -26,7 +26,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick test race bench microbench fuzz lint fmt vet staticcheck openapi helm
+.PHONY: help build demo quick test race simulate bench microbench fuzz lint fmt vet staticcheck openapi helm
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test: ## run all tests (installs Redis and Chromium where it may)
 race: ## run all tests under the race detector, as .ci/run does: three times as long
 	@.ci/packages
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
+
+simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new seeds FOR=10m
+	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) $(if $(FOR),-for $(FOR))
 
 bench: ## measure what a request costs, against bare net/http, nginx and Varnish (BENCHFLAGS=-quick)
 	go run ./deploy/load/bench $(BENCHFLAGS)

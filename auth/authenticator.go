@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Now        func() time.Time
 	Traces     trace.TracerProvider // nil: no spans
+	// Dial opens the connections to an authorization server; nil: a [net.Dialer] does.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// UnknownKeys limits how often one client address is told that its key does
 	// not exist; beyond that it gets ErrTooManyAttempts. Zero: no limit.

@@ -20,7 +20,7 @@ import (
 // openRedis connects to a test server as the gateway would.
 func openRedis(t testing.TB, c redistier.Config) redis.UniversalClient {
 	t.Helper()
-	rdb, err := redistier.Open(c, prometheus.NewRegistry(), nil)
+	rdb, err := redistier.Open(c, prometheus.NewRegistry(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 }
 
 func TestWithoutAddressesThereIsNoRedis(t *testing.T) {
-	rdb, err := redistier.Open(redistier.DefaultConfig(), nil, nil)
+	rdb, err := redistier.Open(redistier.DefaultConfig(), nil, nil, nil)
 	if rdb != nil || err != nil {
 		t.Fatalf("client %v, error %v", rdb, err)
 	}

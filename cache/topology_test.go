@@ -139,7 +139,7 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 			srv := redistest.Start(t)
 			srv.Do("ACL", "SETUSER", "default", missing)
 			var log testkit.Log
-			rdb, err := redistier.Open(relaxTimeouts(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+			rdb, err := redistier.Open(relaxTimeouts(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

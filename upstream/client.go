@@ -2,10 +2,12 @@
 package upstream
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -50,6 +52,8 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
+	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport takes the requests in the place of the network, for saved replies;
 	// nil: the network.
 	Transport http.RoundTripper

@@ -20,8 +20,12 @@ const via = "1.1 inquiry-gateway"
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
 // and no repeats, which are decided in one place (see retry.go).
 func newHTTP(cfg Config, opts Options) *resty.Client {
+	dial := opts.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
+	}
 	t := &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:            dial,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
 		IdleConnTimeout:        90 * time.Second,

@@ -51,7 +51,7 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger}
 	s.secret = auth.Secret(cfg.ClientSecretFile.Secret())
-	transport, err := newTransport(cfg)
+	transport, err := newTransport(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +80,15 @@ func (s *Store) Close() {
 
 // newTransport allows no proxy by accident: keys go to the server and nowhere
 // else unless the environment says so.
-func newTransport(c auth.IntrospectionConfig) (*http.Transport, error) {
+func newTransport(c auth.IntrospectionConfig, opts auth.Options) (*http.Transport, error) {
+	dial := opts.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext
+	}
 	var problems invalid.Problems
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConnsPerHost:   32,
 		MaxConnsPerHost:       64,

@@ -21,7 +21,7 @@ func open(t *testing.T, srv *redistest.Server) *guarded {
 	t.Helper()
 	c := DefaultConfig()
 	c.Addrs = []string{srv.Addr}
-	rdb, err := Open(c, prometheus.NewRegistry(), nil)
+	rdb, err := Open(c, prometheus.NewRegistry(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package redistier
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -23,8 +24,9 @@ const (
 // Open returns a client for the section, tuned to fail fast: every call is
 // bounded, nothing is retried, and a breaker skips a Redis that does not
 // answer. Redis does not need to be up. Without addresses both results are nil.
-// The client's Close ends everything that it started.
-func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.UniversalClient, error) {
+// The client's Close ends everything that it started. dial opens the connections;
+// nil: a [net.Dialer] does.
+func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (redis.UniversalClient, error) {
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
@@ -35,7 +37,13 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger) (redis.Universa
 		c.Prefix = defaultPrefix
 	}
 	o := c.options()
-	o.Dialer = dialer(o.TLSConfig, o.DialTimeout)
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
+	}
+	if o.TLSConfig != nil {
+		dial = dial.overTLS(o.TLSConfig)
+	}
+	o.Dialer = dial.unfailing(o.DialTimeout)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -72,21 +80,36 @@ func (t TLS) config(p *invalid.Problems) *tls.Config {
 	return c
 }
 
-// dialer connects for go-redis, over TLS with a configuration. It never fails:
-// where there is no connection it returns one on which every call fails.
+// Dial opens a connection, as [net.Dialer.DialContext] does.
+type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func (d Dial) overTLS(config *tls.Config) Dial {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		raw, err := d(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		own := config.Clone()
+		if own.ServerName == "" {
+			own.ServerName, _, _ = net.SplitHostPort(addr) // go-redis gives no other addresses
+		}
+		c := tls.Client(raw, own)
+		if err := c.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		return c, nil
+	}
+}
+
+// unfailing connects for go-redis. It never fails: where there is no connection it returns one on which every call fails.
 // go-redis counts failed dials, and after as many as its pool is large it tries
 // no more than once a second; a node whose Redis is back must not wait for
 // that.
-func dialer(config *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: timeout}
-	dial := plain.DialContext
-	if config != nil {
-		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-	}
+func (d Dial) unfailing(timeout time.Duration) Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return orBroken(dial(ctx, network, addr))
+		return orBroken(d(ctx, network, addr))
 	}
 }
 

@@ -103,7 +103,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redistier.Open(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	client, err := redistier.Open(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, err
 	}

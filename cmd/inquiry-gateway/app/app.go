@@ -75,6 +75,9 @@ type Options struct {
 	Getenv func(string) string
 	// Now is the clock of this node; nil: the system's.
 	Now func() time.Time
+	// Dial opens the connections to Redis, to the legacy system and to the
+	// authorization server; nil: a [net.Dialer] does.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// PollFiles is how often files are polled for changes; 0: every 250 ms.
 	PollFiles time.Duration
 	// Version and Revision say what runs, in the log, the metrics and the console.
@@ -122,7 +125,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
 	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
 		return err
 	}
 	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
@@ -256,7 +259,7 @@ func Check(cfg config.Config) (err error) {
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler)}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger); err != nil {
+	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)

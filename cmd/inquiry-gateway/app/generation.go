@@ -54,7 +54,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Fleet: a.advice,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}
@@ -114,6 +114,7 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	keys := &keyring{registry: prometheus.NewRegistry()}
 	opts := auth.Options{
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
+		Now: a.opts.Now, Dial: a.opts.Dial,
 	}
 	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
 		return nil, err

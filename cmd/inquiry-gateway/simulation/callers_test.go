@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// caller sends requests to random nodes. When and what it asks depends on nothing
+// but the seed.
+type caller struct {
+	w      *world
+	name   string
+	rng    *rand.Rand
+	keep   *rand.Rand // which lists it keeps, which depends on the answers
+	client *http.Client
+	kept   map[string]cached // by what was asked
+}
+
+// cached is a list that the caller keeps for If-None-Match.
+type cached struct {
+	tag  string
+	list []shown
+}
+
+func newCaller(w *world, name string, compressed bool) *caller {
+	return &caller{w: w, name: name, rng: rngOf(w.seed, name), keep: rngOf(w.seed, name+" keeps"), kept: map[string]cached{},
+		client: &http.Client{Transport: &http.Transport{DialContext: w.net.dialer(name), DisableCompression: !compressed}}}
+}
+
+// run asks until the world ends.
+func (c *caller) run(mean time.Duration) {
+	defer c.client.CloseIdleConnections()
+	at := time.Now()
+	for n := 1; ; n++ {
+		at = at.Add(time.Duration(c.rng.ExpFloat64() * float64(mean)))
+		time.Sleep(time.Until(at))
+		if c.w.over() {
+			return
+		}
+		k, id := c.w.keys.pick(c.rng.IntN(64))
+		want := listKey{kind: k.kind, account: k.account}
+		if c.rng.IntN(3) == 0 {
+			want.status = []string{"pending", "answered"}[c.rng.IntN(2)]
+		}
+		if c.rng.IntN(6) == 0 {
+			want.inquiryType = []string{"delivery", "refund"}[c.rng.IntN(2)]
+		}
+		node := c.w.nodes[c.rng.IntN(len(c.w.nodes))]
+		patience := 2 * requestTimeout
+		if c.rng.IntN(20) == 0 { // leaves early
+			patience = time.Duration(c.rng.IntN(int(50 * time.Millisecond)))
+		}
+		c.ask(&request{step: fmt.Sprintf("%s request %d", c.name, n), node: node, key: k, keyID: id, want: want}, patience)
+	}
+}
+
+// ask sends one request and has its answer checked. Where the node is down or goes
+// down meanwhile there is nothing to be checked.
+func (c *caller) ask(r *request, patience time.Duration) {
+	if r.run = r.node.current(); r.run == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r.start = time.Now()
+	err := c.send(ctx, r)
+	r.end = time.Now()
+	switch {
+	case r.node.current() != r.run:
+	case err == nil:
+		c.w.checks.answered(r)
+	case ctx.Err() != nil && patience < requestTimeout:
+		c.w.reach("caller left")
+	default:
+		c.w.checks.fail("no answer: %v; %v", err, r)
+	}
+}
+
+func (c *caller) send(ctx context.Context, r *request) error {
+	q := url.Values{}
+	if r.want.status != "" {
+		q.Set("status", r.want.status)
+	}
+	if r.want.inquiryType != "" {
+		q.Set("inquiry_type", r.want.inquiryType)
+	}
+	address := "http://" + r.node.address("8080") + "/api/v1/" + r.want.kind + "/inquiries?" + q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "?"), nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.key.secret)
+	name := r.key.secret + q.Encode()
+	before, had := c.kept[name]
+	if had {
+		req.Header.Set("If-None-Match", before.tag)
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	return c.read(r, res, body, before)
+}
+
+func (c *caller) read(r *request, res *http.Response, body []byte, before cached) error {
+	r.status, r.outcome = res.StatusCode, res.Header.Get("Cache-Status")
+	if age, err := time.ParseDuration(res.Header.Get("Age") + "s"); err == nil {
+		r.age = age
+	}
+	if r.status == http.StatusNotModified {
+		r.list = before.list
+		c.w.reach("304")
+		return nil
+	}
+	var envelope struct {
+		Data   []shown `json:"data"`
+		Errors []struct {
+			Code string `json:"code"`
+		} `json:"errors"`
+	}
+	if err := json.Unmarshal(body, &envelope); err != nil {
+		return fmt.Errorf("the body of status %d: %w", res.StatusCode, err)
+	}
+	if len(envelope.Errors) > 0 {
+		r.code = envelope.Errors[0].Code
+		c.w.reach("error " + r.code)
+	}
+	if r.list = envelope.Data; r.status == http.StatusOK && c.keep.IntN(2) == 0 {
+		c.kept[r.key.secret+res.Request.URL.RawQuery] = cached{res.Header.Get("Etag"), r.list}
+	}
+	return nil
+}

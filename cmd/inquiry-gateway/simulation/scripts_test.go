@@ -1,0 +1,143 @@
+package simulation
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// scripts run as Redis runs them: one after the other, each whole.
+type scripts struct {
+	server *redisServer
+	state  *lua.LState
+	known  map[string]*lua.FunctionProto // by SHA-1
+}
+
+func newScripts(r *redisServer) *scripts {
+	s := &scripts{server: r, state: lua.NewState(), known: map[string]*lua.FunctionProto{}}
+	redis := s.state.NewTable()
+	redis.RawSetString("call", s.state.NewFunction(s.call))
+	redis.RawSetString("replicate_commands", s.state.NewFunction(func(*lua.LState) int { return 0 }))
+	s.state.SetGlobal("redis", redis)
+	return s
+}
+
+func (s *scripts) eval(source string, args []string) any {
+	sum := sha1.Sum([]byte(source))
+	name := hex.EncodeToString(sum[:])
+	if s.known[name] == nil {
+		chunk, err := parse.Parse(strings.NewReader(source), name)
+		if err != nil {
+			return fmt.Errorf("ERR Error compiling script: %w", err)
+		}
+		if s.known[name], err = lua.Compile(chunk, name); err != nil {
+			return fmt.Errorf("ERR Error compiling script: %w", err)
+		}
+	}
+	return s.run(s.known[name], args)
+}
+
+func (s *scripts) evalSHA(name string, args []string) any {
+	if s.known[name] == nil {
+		return errors.New("NOSCRIPT No matching script. Please use EVAL.")
+	}
+	return s.run(s.known[name], args)
+}
+
+// run runs a script with "<number of keys> key... argument...".
+func (s *scripts) run(script *lua.FunctionProto, args []string) any {
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 0 || n > len(args)-1 {
+		return errNoInteger
+	}
+	s.state.SetGlobal("KEYS", s.strings(args[1:1+n]))
+	s.state.SetGlobal("ARGV", s.strings(args[1+n:]))
+	s.state.Push(s.state.NewFunctionFromProto(script))
+	if err := s.state.PCall(0, 1, nil); err != nil {
+		var thrown *lua.ApiError
+		if errors.As(err, &thrown) {
+			return errors.New(strings.ReplaceAll(thrown.Object.String(), "\n", " "))
+		}
+		return fmt.Errorf("ERR %w", err)
+	}
+	defer s.state.Pop(1)
+	return fromLua(s.state.Get(-1))
+}
+
+func (s *scripts) strings(values []string) *lua.LTable {
+	t := s.state.NewTable()
+	for _, v := range values {
+		t.Append(lua.LString(v))
+	}
+	return t
+}
+
+// call is redis.call.
+func (s *scripts) call(l *lua.LState) int {
+	args := make([]string, l.GetTop())
+	for i := range args {
+		args[i] = l.Get(i + 1).String()
+		if n, ok := l.Get(i + 1).(lua.LNumber); ok {
+			args[i] = strconv.FormatFloat(float64(n), 'g', 17, 64)
+		}
+	}
+	v := s.server.do(args)
+	if err, ok := v.(error); ok {
+		l.Error(lua.LString(err.Error()), 0)
+	}
+	l.Push(s.toLua(v))
+	return 1
+}
+
+func (s *scripts) toLua(v any) lua.LValue {
+	switch v := v.(type) {
+	case nil:
+		return lua.LFalse
+	case string:
+		return lua.LString(v)
+	case int64:
+		return lua.LNumber(v)
+	case status:
+		t := s.state.NewTable()
+		t.RawSetString("ok", lua.LString(v))
+		return t
+	case []any:
+		t := s.state.NewTable()
+		for _, e := range v {
+			t.Append(s.toLua(e))
+		}
+		return t
+	}
+	panic(fmt.Sprintf("no such value in Lua: %T", v))
+}
+
+// fromLua cuts fractions off and ends an array at its first nil, as Redis does.
+func fromLua(v lua.LValue) any {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v)
+	case lua.LNumber:
+		return int64(v)
+	case lua.LBool:
+		if v {
+			return int64(1)
+		}
+		return nil
+	case *lua.LTable:
+		if ok := v.RawGetString("ok"); ok != lua.LNil {
+			return status(ok.String())
+		}
+		all := []any{}
+		for i := 1; v.RawGetInt(i) != lua.LNil; i++ {
+			all = append(all, fromLua(v.RawGetInt(i)))
+		}
+		return all
+	}
+	return nil
+}
