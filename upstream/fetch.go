@@ -116,6 +116,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, asError(err)
 	}
+	reply.Sort()
 	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint}, nil
 }
 

@@ -1,10 +1,19 @@
 package upstream
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"strings"
 )
+
+// nextURL resolves the address of a next page.
+func (p paging) nextURL(current, next string) (string, error) {
+	if u, err := url.Parse(next); p.RewriteHost && err == nil && u.Host != "" && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https") && u.User == nil {
+		next = (&url.URL{Path: cmp.Or(u.Path, "/"), RawPath: u.RawPath, RawQuery: u.RawQuery}).String() // no path at all would be the end
+	}
+	return sameHost(current, next)
+}
 
 // sameHost resolves the address of a next page. Another host would get the
 // gateway's credentials, and could say anything in the legacy's name.

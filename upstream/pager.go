@@ -148,17 +148,17 @@ func (l *pager) after(a answer, n, page int, current address.Request) (address.R
 func (p paging) next(a answer, ask mapping.Asking, current address.Request) (r address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
-		current.URL, err = sameHost(current.URL, linkNext(a.header.Values("Link")))
+		current.URL, err = p.nextURL(current.URL, linkNext(a.header.Values("Link")))
 		return current, err
 	case mapping.PageNext:
 		v := jsonwalk.Lookup(a.body, p.Next)
 		if v.Present() && v.Kind != jsonwalk.Text {
 			return r, pagingError("the next page's URL is not a string")
 		}
-		current.URL, err = sameHost(current.URL, v.Plain())
+		current.URL, err = p.nextURL(current.URL, v.Plain())
 		return current, err
 	}
-	if p.More != "" {
+	if p.tellsMore() {
 		more, err := p.more(a)
 		if err != nil || !more {
 			return r, err
@@ -168,7 +168,7 @@ func (p paging) next(a answer, ask mapping.Asking, current address.Request) (r a
 	switch {
 	case v.Present() && !v.Scalar() && !ask.TakesJSON():
 		return r, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
-	case v.Plain() == "" && p.More != "":
+	case v.Plain() == "" && p.tellsMore():
 		return r, pagingError("another page follows but there is no cursor for it")
 	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
 		return r, nil
@@ -324,19 +324,22 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 
 // last tells whether no page follows one with n records.
 func (p paging) last(a answer, n int) (bool, error) {
-	if p.More != "" {
+	if p.tellsMore() {
 		more, err := p.more(a)
 		return !more, err
 	}
 	return n == 0 || p.EndsShort && n < p.Size, nil
 }
 
+// tellsMore tells whether each page says whether another one follows.
+func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
+
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
 func (p paging) more(a answer) (bool, error) {
-	switch v := jsonwalk.Lookup(a.body, p.More); {
+	switch v := jsonwalk.Lookup(a.body, p.More+p.Last); {
 	case v.Kind == jsonwalk.Bool, v.Raw == `"true"`, v.Raw == `"false"`: // XML has texts only
-		return v.String() == "true", nil
+		return (v.String() == "true") == (p.Last == ""), nil
 	case !v.Present():
 		return false, pagingError("the reply does not tell whether another page follows")
 	default:

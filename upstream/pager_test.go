@@ -75,8 +75,8 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.total += size
 	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(l.total))
-	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"pair":%s,"more":%v,"total":%d,"pages":%d}`,
-		strings.Join(records, ","), next, cursor, pair, more, l.total, (l.total+size-1)/size))(w, r)
+	serveJSON(fmt.Sprintf(`{"result":{"items":[%s]},"next":%s,"cursor":%s,"pair":%s,"more":%v,"end":%v,"total":%d,"pages":%d}`,
+		strings.Join(records, ","), next, cursor, pair, more, !more, l.total, (l.total+size-1)/size))(w, r)
 }
 
 func pagedFixture(t testing.TB, l pagedLegacy, paging string) *fixture {
@@ -98,6 +98,8 @@ var pagings = []string{
 	"{style: page, param: page, total_header: X-Total-Count, concurrency: 2}",
 	"{style: page, param: page, more: more}",
 	"{style: page, param: page}",
+	"{style: page, param: page, last: end}",
+	"{style: cursor, param: cursor, cursor: cursor, last: end}",
 	"{style: page, param: page, size: 10, size_param: limit, ends_short: true}",
 	"{style: offset, param: offset, total: total}",
 	"{style: offset, param: offset, size: 1000, size_param: limit, total_header: x-total-count}",
@@ -160,6 +162,28 @@ func TestPagingNextURLMayBeRelative(t *testing.T) {
 	f := pagedFixture(t, pagedLegacy{total: 25, size: 10, lie: "relative"}, "{style: next_url, next: next}")
 	if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
 		t.Errorf("%d records, %v", len(list.Inquiries), err)
+	}
+}
+
+func TestNextPageAtAnotherHost(t *testing.T) {
+	for _, paging := range []string{"{style: next_url, next: next, rewrite_host: true}", "{style: link_header, rewrite_host: true}"} {
+		f := pagedFixture(t, pagedLegacy{total: 25, size: 10, lie: "another host"}, paging)
+		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
+			t.Errorf("%s: %d records, %v", paging, len(list.Inquiries), err)
+		}
+	}
+	p := paging{mapping.PagingConfig{RewriteHost: true}}
+	for next, want := range map[string]string{
+		"https://public.test/a%2Fb?c=d#e": "http://h:1/a%2Fb?c=d", "//public.test/a": "http://h:1/a", "?b": "http://h:1/x?b", "": "", "http://public.test": "http://h:1/",
+		"http://u:p@public.test/a": "error", "ftp://public.test/a": "error", "http://public.test//evil.test/a": "http://h:1//evil.test/a",
+	} {
+		got, err := p.nextURL("http://h:1/x", next)
+		if err != nil {
+			got = "error"
+		}
+		if got != want && !(strings.Contains(next, "//evil") && err != nil) {
+			t.Errorf("%q leads to %q, want %q", next, got, want)
+		}
 	}
 }
 

@@ -27,7 +27,9 @@ type EndpointConfig struct {
 	Details         DetailsConfig `yaml:"details"`
 	// Where are conditions that a record must meet to be shown. The others are no
 	// mistakes, and their internal ids are removed from all texts.
-	Where           []Condition  `yaml:"where"`
+	Where []Condition `yaml:"where"`
+	// Order of the records: as_given (default), or newest_first, by created_at.
+	Order           string       `yaml:"order" enum:",as_given,newest_first"`
 	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
 	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
 	Fields          FieldsConfig `yaml:"fields"`

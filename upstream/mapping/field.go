@@ -2,19 +2,28 @@ package mapping
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 )
 
 // Field says where a public field comes from. In YAML it is a GJSON path alone
 // (`title: subject`) or a mapping with any of the keys below.
 type Field struct {
-	Path   Paths             `yaml:"path"`
-	Values map[string]string `yaml:"values"` // legacy value -> public value; filters look up the legacy values of a public one
+	Path   Paths  `yaml:"path"`
+	Values Values `yaml:"values"` // legacy value -> public value; filters look up the legacy values of a public one
 	// Default is used for a missing or null value. Not set is different from
 	// set to null.
 	Default Default `yaml:"default"`
 	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
-	Zone    string  `yaml:"zone"`   // of a time whose layout holds none: an IANA name; UTC when empty
+	// Ambiguous says which time is meant where clocks are put back and show it twice, or
+	// are put forward and never show it: earlier, later, or fail for an invalid record.
+	// Left out, that is not the same in all zones.
+	Ambiguous string `yaml:"ambiguous" enum:",earlier,later,fail"`
+	// NullValues are values of the legacy that mean null: the field is missing then. A
+	// null under values says the same.
+	NullValues []string `yaml:"null_values"`
+	Zone       string   `yaml:"zone"` // of a time whose layout holds none: an IANA name; UTC when empty
 
 	// Lookup finds the field in a table of the reply, such as the included objects of
 	// JSON:API; instead of a path.
@@ -56,10 +65,55 @@ func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
 	if v, ok := keys["default"]; ok && v == nil {
 		f.Default = Default{Set: true, Null: true}
 	}
+	f.takeNulls(keys["values"])
 	if v, ok := keys["const"]; ok && v == nil {
 		f.Const = Default{Set: true, Null: true}
 	}
 	return nil
+}
+
+// Values are public values by those of the legacy. In YAML null is one, too, and goes
+// to NullValues.
+type Values map[string]Public
+
+// Public is a public value. It decodes itself so that null may stand in its place.
+type Public string
+
+// UnmarshalYAML accepts any scalar.
+func (p *Public) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil || raw == nil {
+		return err
+	}
+	s, err := scalar(raw)
+	*p = Public(s)
+	return err
+}
+
+// texts are the values as texts; nil if there are none.
+func (v Values) texts() map[string]string {
+	if v == nil {
+		return nil
+	}
+	texts := make(map[string]string, len(v))
+	for legacy, public := range v {
+		texts[legacy] = string(public)
+	}
+	return texts
+}
+
+// takeNulls makes null values of the entries of values that are null.
+func (f *Field) takeNulls(values any) {
+	raw, _ := values.(map[string]any)
+	for _, legacy := range slices.Sorted(maps.Keys(raw)) {
+		if raw[legacy] == nil {
+			delete(f.Values, legacy)
+			f.NullValues = append(f.NullValues, legacy)
+		}
+	}
+	if len(f.Values) == 0 && len(raw) > 0 {
+		f.Values = nil
+	}
 }
 
 // Paths is one GJSON path, or several of which the first present one counts.

@@ -44,12 +44,15 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 	c.textKeys(field, f)
 	c.AddIf(!nullable && f.Default.Null, field+".default", "%s is never null here; give a text", name)
 	c.AddIf(!nullable && f.Const.Null, field+".const", "%s is never null here; give a text", name)
+	for _, legacy := range f.NullValues {
+		c.AddIf(f.Values[legacy] != "", field+".null_values", "%q has an entry in values, too; remove the one or the other", legacy)
+	}
 	for legacy, public := range f.Values {
 		c.AddIf(public == "", field+".values."+legacy, "the public value is empty")
 	}
 	t := &textPlan{
-		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values, def: f.Default, fixed: f.Const, join: f.Join,
-		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: f.Lookup.used(), keep: f.UnknownValues == "keep",
+		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values.texts(), def: f.Default, fixed: f.Const, join: f.Join,
+		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: f.Lookup.used(), nulls: f.NullValues, keep: f.UnknownValues == "keep",
 	}
 	if t.looked {
 		t.paths = Paths{f.Lookup.String()}
@@ -59,7 +62,7 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 
 // textKeys finds keys of a text field that contradict each other.
 func (c *compiler) textKeys(field string, f Field) {
-	c.AddIf(f.Format != "" || f.Zone != "", field, "format and zone are for times; remove them")
+	c.AddIf(f.Format != "" || f.Zone != "" || f.Ambiguous != "", field, "format, zone and ambiguous are for times; remove them")
 	c.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), field+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	c.AddIf(f.Values != nil && len(f.Values) == 0, field+".values", "empty: no value would be accepted")
@@ -70,13 +73,14 @@ func (c *compiler) textKeys(field string, f Field) {
 // time compiles a field that holds a time.
 func (c *compiler) time(field, name string, f Field) *timePlan {
 	for key, used := range map[string]bool{
-		"values": f.Values != nil, "const": f.Const.Set, "join": f.Join.Set, "trim_html": f.TrimHTML,
+		"values": f.Values != nil, "const": f.Const.Set, "null_values": len(f.NullValues) > 0, "trim_html": f.TrimHTML,
 		"unknown_values": f.UnknownValues != "", "values_join": f.ValuesJoin != "", "empty": f.Empty != "",
 	} {
 		c.AddIf(used, field+"."+key, "%s is for texts; remove the key", key)
 	}
 	c.AddIf(f.Default.Set, field+".default", "a time has no default: nobody can know when it was; remove the key")
-	t := &timePlan{name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
+	c.AddIf(f.Join.Set && len(f.Path) < 2, field+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
+	t := &timePlan{join: f.Join, name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
 	if f.Lookup.used() {
 		t.paths = Paths{f.Lookup.String()}
 	}
@@ -84,7 +88,7 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 		t.format = "rfc3339"
 	}
 	var formatErr, zoneErr error
-	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone)
+	t.parse, formatErr, zoneErr = timeparse.NewIn(f.Format, f.Zone, f.Ambiguous)
 	c.AddIf(formatErr != nil, field+".format", "%v", formatErr)
 	c.AddIf(zoneErr != nil, field+".zone", "%v", zoneErr)
 	return t

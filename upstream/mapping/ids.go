@@ -1,8 +1,18 @@
 package mapping
 
+import "slices"
+
 // HasUUIDs tells whether internal ids of the list are UUIDs. Then RemoveIDs leaves
 // no UUID in a text.
 func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
+
+// Sort puts the whole list into the configured order. Records of the same time stay as
+// the legacy gave them. Call it last.
+func (r *Reply) Sort() {
+	if r.plan.newestFirst {
+		slices.SortStableFunc(r.List, func(a, b Inquiry) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	}
+}
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and
 // counts them by field in Removed. Call it after the last reply, because one

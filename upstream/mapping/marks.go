@@ -50,7 +50,7 @@ func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
 // configured.
 func (c *PagingConfig) knows(path string) bool {
 	switch path {
-	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More:
+	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More, c.Last:
 		return true
 	}
 	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }

@@ -40,12 +40,17 @@ type PagingConfig struct {
 	TotalHeader string `yaml:"total_header"` // response header with the number of records
 	TotalPages  string `yaml:"total_pages"`  // GJSON path of the number of pages
 	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
+	Last        string `yaml:"last"`         // GJSON path of a truth value: this page is the last
 	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
 
 	// IgnoreMarks are paths in a reply, or names of response headers, that look as
 	// if the list went on and mean something else: without paging that reads them
 	// they refuse the list.
 	IgnoreMarks []string `yaml:"ignore_marks"`
+
+	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It
+	// is for a legacy system that does not know the name that it is asked by.
+	RewriteHost bool `yaml:"rewrite_host"`
 
 	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
 	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
@@ -61,11 +66,11 @@ const (
 func pagingKeys(style string) (keys []string, known bool) {
 	all, known := map[string]string{
 		PageNone:   "",
-		PageNumber: "size size_param param! first total total_header total_pages more ends_short max_pages concurrency",
-		PageOffset: "size size_param param! total total_header more ends_short max_pages concurrency",
-		PageCursor: "size size_param param! first_cursor cursor! more max_pages",
-		PageNext:   "size size_param next! max_pages",
-		PageLink:   "size size_param max_pages",
+		PageNumber: "size size_param param! first total total_header total_pages more last ends_short max_pages concurrency",
+		PageOffset: "size size_param param! total total_header more last ends_short max_pages concurrency",
+		PageCursor: "size size_param param! first_cursor cursor! more last max_pages",
+		PageNext:   "size size_param next! rewrite_host max_pages",
+		PageLink:   "size size_param rewrite_host max_pages",
 	}[style]
 	return strings.Fields(all), known
 }
@@ -125,6 +130,7 @@ func (c PagingConfig) check(field string, request *address.Plan, problems *inval
 	for i, mark := range c.IgnoreMarks {
 		problems.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
+	problems.AddIf(c.More != "" && c.Last != "", field+".last", "more tells the end already; remove the one or the other")
 	problems.AddIf(c.EndsShort && c.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
 	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !sized && !c.EndsShort, field+".size_param",
 		"missing: size has to be sent in some parameter, or as {size} in query or body")
@@ -159,7 +165,7 @@ func (c PagingConfig) keys() []pagingKey {
 	return []pagingKey{
 		number("size", c.Size), number("first", c.First), number("max_pages", c.MaxPages), number("concurrency", c.Concurrency),
 		text("size_param", c.SizeParam), text("param", c.Param), text("first_cursor", c.FirstCursor), text("total_header", c.TotalHeader),
-		path("cursor", c.Cursor), path("next", c.Next), path("total", c.Total), path("total_pages", c.TotalPages), path("more", c.More),
-		{"ends_short", c.EndsShort, ""},
+		path("cursor", c.Cursor), path("next", c.Next), path("total", c.Total), path("total_pages", c.TotalPages), path("more", c.More), path("last", c.Last),
+		{"ends_short", c.EndsShort, ""}, {"rewrite_host", c.RewriteHost, ""},
 	}
 }

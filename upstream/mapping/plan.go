@@ -39,6 +39,7 @@ type Plan struct {
 	byType      filter
 	dropForeign bool
 	skipInvalid bool
+	newestFirst bool
 
 	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
 	created                                      *timePlan
@@ -98,7 +99,7 @@ type compiler struct {
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: &Plan{
 		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, itemsPath: cfg.Items, idPaths: cfg.InternalIDs,
-		skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
+		skipInvalid: cfg.OnInvalidRecord == "skip", newestFirst: cfg.Order == "newest_first", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
 	problems.Enums(kind, cfg)
 	c.plan.request = address.Spec{

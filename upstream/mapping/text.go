@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,9 +55,10 @@ type textPlan struct {
 	fixed    Default // const
 	join     Default
 	html     bool
-	noEmpty  bool // an empty string is a missing value
-	looked   bool // found by a look-up
-	keep     bool // unknown values stay as they are
+	noEmpty  bool     // an empty string is a missing value
+	looked   bool     // found by a look-up
+	nulls    []string // values of the legacy that are missing ones
+	keep     bool     // unknown values stay as they are
 
 	// Worked out by prepare for what most fields and values are.
 	plain bool    // a string in the only slot is the legacy's text
@@ -72,7 +74,7 @@ const fewValues = 8
 // prepare works out what makes reading fast. Without it the field is read all
 // the same.
 func (t *textPlan) prepare() *textPlan {
-	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == "" && !t.looked
+	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == "" && !t.looked && t.nulls == nil
 	if len(t.values) <= fewValues {
 		for legacy, public := range t.values {
 			t.few = append(t.few, entry{legacy, public})
@@ -124,7 +126,7 @@ func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
 	if found && t.html {
 		legacy = htmlText(legacy)
 	}
-	if t.noEmpty && legacy == "" {
+	if t.noEmpty && legacy == "" || slices.Contains(t.nulls, legacy) {
 		found = false
 	}
 	switch {
@@ -215,6 +217,7 @@ type timePlan struct {
 	sources []source
 	parse   timeparse.Parser
 	format  string // for messages
+	join    Default
 }
 
 // of is from where a mistake before makes all others none.
@@ -231,6 +234,9 @@ func (t *timePlan) of(f *jsonwalk.Frame, bad *violation) (at time.Time) {
 
 // from maps the field of one record. why is empty when it can be accepted.
 func (t *timePlan) from(f *jsonwalk.Frame) (at time.Time, why string) {
+	if t.join.Set {
+		return t.joined(f)
+	}
 	v := firstOf(t.sources, f)
 	switch {
 	case !v.Present():
@@ -239,6 +245,26 @@ func (t *timePlan) from(f *jsonwalk.Frame) (at time.Time, why string) {
 		return at, whyShape
 	}
 	at, ok := t.parse(v.String())
+	if !ok {
+		return at, whyTime + " " + strconv.Quote(t.format)
+	}
+	return at, ""
+}
+
+// joined reads a time that stands in several fields, all of which are needed.
+func (t *timePlan) joined(f *jsonwalk.Frame) (at time.Time, why string) {
+	parts := make([]string, len(t.sources))
+	for i, source := range t.sources {
+		v := source.find(f)
+		switch {
+		case !v.Present():
+			return at, whyMissing
+		case !v.Scalar():
+			return at, whyShape
+		}
+		parts[i] = v.String()
+	}
+	at, ok := t.parse(strings.Join(parts, t.join.Value))
 	if !ok {
 		return at, whyTime + " " + strconv.Quote(t.format)
 	}

@@ -46,6 +46,53 @@ func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 	return parse, formatErr, zoneErr
 }
 
+// NewIn is [New] for a zone whose clocks are put back and forward. ambiguous says
+// which of two times is meant where the local time comes twice, or which of the two
+// offsets counts where it does not exist: earlier, later, or fail for neither. Empty:
+// what package time takes, which is not the same in all zones.
+func NewIn(format, zone, ambiguous string) (parse Parser, formatErr, zoneErr error) {
+	parse, formatErr, zoneErr = New(format, zone)
+	if ambiguous == "" || formatErr != nil || zoneErr != nil {
+		return parse, formatErr, zoneErr
+	}
+	if zone == "" {
+		return parse, nil, errors.New("ambiguous is for layouts with a zone; name the zone, or remove ambiguous")
+	}
+	loc, _ := time.LoadLocation(zone) // New has tried it
+	local, _, _ := New(format, "")
+	return func(s string) (time.Time, bool) {
+		t, ok := local(s)
+		if !ok {
+			return t, false
+		}
+		t, ok = resolve(t, loc, ambiguous)
+		return inRange(t, ok)
+	}, nil, nil
+}
+
+// resolve gives the time at which clocks of a zone show what t shows in UTC.
+func resolve(t time.Time, loc *time.Location, ambiguous string) (time.Time, bool) {
+	at := func(day time.Duration) (time.Time, bool) { // by the offset of a day before or after
+		_, offset := t.Add(day).In(loc).Zone()
+		u := t.Add(-time.Duration(offset) * time.Second)
+		_, real := u.In(loc).Zone()
+		return u, real == offset
+	}
+	one, oneOK := at(-24 * time.Hour)
+	two, twoOK := at(24 * time.Hour)
+	switch {
+	case one.Equal(two) || oneOK && !twoOK:
+		return one, true
+	case twoOK && !oneOK:
+		return two, true
+	case ambiguous == "fail":
+		return t, false
+	case two.Before(one) == (ambiguous == "earlier"):
+		return two, true
+	}
+	return one, true
+}
+
 // checkLayout refuses a layout that cannot carry a date, and tells whether it
 // carries the zone.
 func checkLayout(layout string) (hasZone bool, err error) {

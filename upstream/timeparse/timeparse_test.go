@@ -1,6 +1,9 @@
 package timeparse
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestTimes(t *testing.T) {
 	for _, tc := range []struct{ format, zone, in, want string }{
@@ -42,6 +45,42 @@ func TestTimes(t *testing.T) {
 		}
 		if text := got.Format("2006-01-02T15:04:05.000Z07:00"); !ok || text != tc.want {
 			t.Errorf("%q in %q: %s %v, want %q", tc.in, tc.format, text, ok, tc.want)
+		}
+	}
+}
+
+// The clocks of Berlin and New York are put back and forward; those of Seoul are not.
+func TestAmbiguous(t *testing.T) {
+	for _, tc := range []struct{ zone, local, ambiguous, want string }{
+		{"Europe/Berlin", "2026-10-25 02:30:00", "earlier", "2026-10-25T00:30:00Z"},
+		{"Europe/Berlin", "2026-10-25 02:30:00", "later", "2026-10-25T01:30:00Z"},
+		{"Europe/Berlin", "2026-10-25 02:30:00", "fail", ""},
+		{"Europe/Berlin", "2026-10-25 02:30:00", "", "2026-10-25T01:30:00Z"},
+		{"Europe/Berlin", "2026-10-25 03:00:00", "fail", "2026-10-25T02:00:00Z"},
+		{"Europe/Berlin", "2026-10-25 01:59:59", "fail", "2026-10-24T23:59:59Z"},
+		{"Europe/Berlin", "2026-03-29 02:30:00", "earlier", "2026-03-29T00:30:00Z"},
+		{"Europe/Berlin", "2026-03-29 02:30:00", "later", "2026-03-29T01:30:00Z"},
+		{"Europe/Berlin", "2026-03-29 02:30:00", "fail", ""},
+		{"America/New_York", "2026-11-01 01:30:00", "earlier", "2026-11-01T05:30:00Z"},
+		{"America/New_York", "2026-11-01 01:30:00", "later", "2026-11-01T06:30:00Z"},
+		{"America/New_York", "2026-11-01 01:30:00", "", "2026-11-01T05:30:00Z"},
+		{"America/New_York", "2026-03-08 02:30:00", "earlier", "2026-03-08T06:30:00Z"},
+		{"America/New_York", "2026-03-08 03:00:00", "fail", "2026-03-08T07:00:00Z"},
+		{"Asia/Seoul", "2026-03-08 03:00:00", "fail", "2026-03-07T18:00:00Z"},
+		{"Asia/Seoul", "2026-03-08 03:00", "fail", ""},
+	} {
+		parse, formatErr, zoneErr := NewIn("2006-01-02 15:04:05", tc.zone, tc.ambiguous)
+		if formatErr != nil || zoneErr != nil {
+			t.Fatal(formatErr, zoneErr)
+		}
+		got, ok := parse(tc.local)
+		if ok != (tc.want != "") || ok && got.Format(time.RFC3339) != tc.want {
+			t.Errorf("%s in %s, %q: %v %v, want %s", tc.local, tc.zone, tc.ambiguous, got, ok, tc.want)
+		}
+	}
+	for _, zone := range []string{"", "Mars"} {
+		if _, _, err := NewIn("2006-01-02 15:04:05", zone, "fail"); err == nil {
+			t.Errorf("zone %q has no ambiguous times", zone)
 		}
 	}
 }

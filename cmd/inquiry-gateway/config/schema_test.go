@@ -104,6 +104,8 @@ func (s *schemaWriter) value(v reflect.Value) node {
 		return ref("text")
 	case t == reflect.TypeFor[mapping.Default]():
 		return node{"anyOf": []node{ref("text"), {"type": "null"}}}
+	case t == reflect.TypeFor[mapping.Values]():
+		return mapOf(node{"anyOf": []node{ref("text"), {"type": "null"}}})
 	case t == reflect.TypeFor[mapping.Paths]():
 		return oneOrMany(ref("text"))
 	case t == reflect.TypeFor[mapping.Field]():
