@@ -31,6 +31,7 @@ type Store struct {
 	now     func() time.Time
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
+	good    prometheus.Gauge
 
 	reload  sync.Mutex // one reload at a time
 	current atomic.Pointer[snapshot]
@@ -52,6 +53,10 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 			Name: "inquiry_gateway_auth_reloads_total",
 			Help: "Readings of the keys file by result; after a failed one the old keys stay good.",
 		}, []string{"result"}),
+		good: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "inquiry_gateway_auth_last_reload_successful",
+			Help: "1 while the keys in force are those of the keys file, 0 while the file has a mistake.",
+		}),
 	}
 	next, err := s.read()
 	if err != nil {
@@ -60,7 +65,8 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	s.current.Store(next)
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.reloads.WithLabelValues(resultFailed)
-	if err := opts.Register(append(s.gauges(), s.reloads)...); err != nil {
+	s.good.Set(1)
+	if err := opts.Register(append(s.gauges(), s.reloads, s.good)...); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -120,11 +126,13 @@ func (s *Store) Reload() error {
 	next, err := s.read()
 	if err != nil {
 		s.reloads.WithLabelValues(resultFailed).Inc()
+		s.good.Set(0)
 		s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
 		return fmt.Errorf("the old keys stay in force: %w", err)
 	}
 	s.current.Store(next)
 	s.reloads.WithLabelValues(resultOK).Inc()
+	s.good.Set(1)
 	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(next.Keys)))
 	return nil
 }

@@ -93,6 +93,9 @@ func TestFileStore(t *testing.T) {
 	if got, err := testkit.Values(reg, "inquiry_gateway_auth_reloads_total"); err != nil || got["ok"] != 2 || got["failed"] != 4 {
 		t.Errorf("reloads: %v, %v", got, err)
 	}
+	if got, err := testkit.Values(reg, "inquiry_gateway_auth_last_reload_successful"); err != nil || got[""] != 0 {
+		t.Errorf("the last reload was good: %v, %v", got, err)
+	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 4 {
 		t.Errorf("%d failed reloads in the log:\n%s", n, log.String())
 	}

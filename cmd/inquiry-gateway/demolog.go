@@ -48,7 +48,7 @@ func (s *shortLog) Write(lines []byte) (int, error) {
 			shown.Write(line)
 		case l.Msg == "request":
 			s.request(&shown, l)
-		case l.Security == nil: // the record of the request says it, too
+		case l.Security == nil && l.Msg != "serving": // the record of the request, or the welcome, says it
 			fmt.Fprintf(&shown, "%s %s %s\n", l.Time.Local().Format(time.TimeOnly), l.Level, rest(line))
 		}
 	}

@@ -29,7 +29,11 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			out := app.NewLogWriter(c.Root().ErrWriter)
+			log := c.Root().ErrWriter
+			if loaded.Config.Log.Format == config.LogText {
+				log = app.TextLog(log)
+			}
+			out := app.NewLogWriter(log)
 			defer out.Close()
 			cfg, logger := loaded.Config, app.NewLogger(out)
 			for _, warning := range loaded.Warnings {

@@ -91,7 +91,11 @@ func checkRefusals(t *testing.T, h helm) {
 		"image.digest=latest":        "image.digest",
 		"keys.secret=x":              "secret",
 		"trustedProxies={10.0.0.1},config=gateway: {docs: false}": "config has a section `gateway`",
-		"preStopSeconds=5": "preStopSeconds", // shutdown_delay of config does it
+		"preStopSeconds=5":         "preStopSeconds", // shutdown_delay of config does it
+		"monitorng.enabled=true":   "monitorng",
+		"ingress.enabled=true":     "ingress.hosts is required",
+		"httpRoute.enabled=true":   "httpRoute.parentRefs is required",
+		"autoscaling.minReplica=1": "minReplica",
 	} {
 		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
 		if err == nil || !strings.Contains(out, want) {

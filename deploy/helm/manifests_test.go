@@ -125,7 +125,7 @@ func checkMinimal(t *testing.T, m manifests) {
 }
 
 func checkFull(t *testing.T, m manifests) {
-	want := "ConfigMap Deployment HorizontalPodAutoscaler NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
+	want := "ConfigMap Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
 	if got := m.kinds(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -138,7 +138,7 @@ func checkFull(t *testing.T, m manifests) {
 		t.Errorf("the digest is not in %s", image)
 	}
 	for _, name := range []string{"recording", "alerts"} {
-		if !reflect.DeepEqual(groups(t, "../prometheus/"+name+".yaml"), m.one(t, "PrometheusRule", "acme-inquiry-gateway-"+name).Spec.Groups) {
+		if !reflect.DeepEqual(groups(t, "../prometheus/"+name+".yaml", "http://127.0.0.1:9090/console/runbook", "https://wiki.example/gateway"), m.one(t, "PrometheusRule", "acme-inquiry-gateway-"+name).Spec.Groups) {
 			t.Errorf("the rules %s are not those of the file", name)
 		}
 	}
@@ -152,14 +152,15 @@ func checkFull(t *testing.T, m manifests) {
 	}
 }
 
-func groups(t *testing.T, file string) []any {
+// groups are those of a file of rules, with texts replaced.
+func groups(t *testing.T, file string, replace ...string) []any {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var content struct{ Groups []any }
-	if err := yaml.Unmarshal(text, &content); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(string(text))), &content); err != nil {
 		t.Fatal(err)
 	}
 	return content.Groups

@@ -17,6 +17,7 @@ import (
 type Demo struct {
 	Public, Ops, Legacy string // URLs without a path
 	Config              string // path of the configuration file
+	Kill                func() // ends it at once
 
 	t       testing.TB
 	callers []caller
@@ -40,8 +41,8 @@ const maxBody = 16 << 20
 // StartDemo runs the demo with a Redis.
 func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
 	t.Helper()
-	m := Start(t, demoReady, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
-	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4]}
+	m, process := startProcess(t, demoReady, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
+	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4], Kill: process.Kill}
 	for _, c := range demoCurl.FindAllStringSubmatch(m[0], -1) {
 		d.callers = append(d.callers, caller{c[1], c[2]})
 	}
@@ -89,6 +90,21 @@ func (d *Demo) Call(public, query string) {
 	}
 }
 
+// TryCall is Call where the gateway may be gone.
+func (d *Demo) TryCall(query string) {
+	for _, c := range d.callers {
+		r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, d.Public+c.list+"?"+query, nil)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+c.key)
+		if answer, err := client().Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body) // the gateway may end meanwhile
+			_ = answer.Body.Close()
+		}
+	}
+}
+
 // Exercise makes the gateway meet all that it counts: callers of every kind,
 // mistakes of callers, and a legacy system that misbehaves and recovers. Lists
 // that have once been asked for are cached, so each step asks for others.
@@ -113,9 +129,28 @@ func (d *Demo) Exercise() {
 // fault makes the legacy system misbehave for one round of calls.
 func (d *Demo) fault(fault, query string) {
 	d.t.Helper()
-	d.request(http.MethodPut, d.Legacy+"/admin/fault?"+fault, "")
+	d.Break(fault)
 	d.Call(d.Public, query)
-	d.request(http.MethodDelete, d.Legacy+"/admin/fault", "")
+	d.Heal()
+}
+
+// Break makes the legacy system misbehave until Heal.
+func (d *Demo) Break(fault string) { d.request(http.MethodPut, d.Legacy+"/admin/fault?"+fault, "") }
+
+// Heal ends all that Break began.
+func (d *Demo) Heal() { d.request(http.MethodDelete, d.Legacy+"/admin/fault", "") }
+
+// Purge drops the lists of a kind.
+func (d *Demo) Purge(kind string) {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.Ops+"/ops/purge", strings.NewReader(`{"kind":"`+kind+`"}`))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if status, body := fetch(d.t, r); status != http.StatusOK {
+		d.t.Fatalf("purge: %d %s", status, body)
+	}
 }
 
 func (d *Demo) request(method, url, key string) {

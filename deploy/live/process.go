@@ -74,12 +74,19 @@ func noteSources(t testing.TB) {
 // and waits until its output has a match of the pattern, whose groups it returns.
 func Start(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) []string {
 	t.Helper()
+	match, _ := startProcess(t, ready, env, path, args...)
+	return match
+}
+
+// startProcess gives the process, too, for a test that ends it.
+func startProcess(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) ([]string, *testkit.Process) {
+	t.Helper()
 	p := testkit.Run(t, testkit.Program{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
 	match, err := p.Await(t.Context(), ready)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return match
+	return match, p
 }
 
 // Eventually waits until check has no complaint, or ends the test with the last.

@@ -112,9 +112,9 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 	for _, r := range live.Rules(t, "alerts.yaml") {
-		anchor, ok := strings.CutPrefix(r.Annotations["runbook"], "deploy/runbook.md#")
+		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "http://127.0.0.1:9090/console/runbook#")
 		if !ok || anchor != strings.ToLower(r.Alert) || !chapters[anchor] {
-			t.Errorf("%s points to %q, and there is such a chapter: %t", r.Alert, r.Annotations["runbook"], chapters[anchor])
+			t.Errorf("%s points to %q, and there is such a chapter: %t", r.Alert, r.Annotations["runbook_url"], chapters[anchor])
 		}
 		delete(chapters, anchor)
 	}

@@ -297,7 +297,7 @@ func (a *App) Run(asked context.Context) error {
 		a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers()))
 		return nil
 	})
-	a.opts.Logger.Info("serving", "listen", a.public.url(), "ops", a.ops.url(), "version", a.opts.Version)
+	a.opts.Logger.Info("serving", a.summary()...)
 	group.Go(func() error {
 		select {
 		case <-asked.Done():

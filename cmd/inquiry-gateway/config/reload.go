@@ -44,6 +44,7 @@ var effects = []struct {
 	{"rate_limit.per_second", Live},
 	{"rate_limit.burst", Live},
 	{"rate_limit.plans", Live},
+	{"log.format", Restart},
 	{"log.sample_hits", Live},
 	{"log.access_keys", Live},
 	{"log.refused_keys", Live},

@@ -32,7 +32,7 @@ func columns() []column {
 	for _, result := range []string{"ok", "timeout", "error", "skipped"} {
 		rate("redis."+result, "redis."+result)
 	}
-	for _, name := range []string{"answers.failed", "limited", "refused"} {
+	for _, name := range []string{"answers.failed", "limited", "refused", "guesses"} {
 		rate(name, name)
 	}
 	for _, name := range []string{"foreign", "drift", "invalid"} {

@@ -68,6 +68,7 @@ func newReadings() *readings {
 	r.add("answers.failed", "http_requests_total", "code", "5*")
 	r.add("limited", "rate_limit_decisions_total", "result", "limited")
 	r.add("refused", "auth_requests_total", "result", "!ok")
+	r.add("guesses", "auth_requests_total", "result", "limited")
 	r.add("keystore", "auth_requests_total", "result", "unavailable")
 	r.add("panics", "http_panics_total")
 	r.add("panics.background", "panics_total")
@@ -103,7 +104,7 @@ func (r *readings) addKind(kind string) {
 	}
 	add("canary.round", "canary_last_round_timestamp_seconds")
 	add("foreign", "upstream_foreign_records_total")
-	add("drift", "upstream_drift_total")
+	add("drift", "upstream_drift_total", "change", "!appeared") // a young node has not seen every optional field
 	add("invalid", "upstream_records_invalid_total")
 	add("rechecks", "cache_rechecks_total")
 	add("rechecked", "cache_rechecked_answers_total")

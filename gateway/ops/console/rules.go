@@ -42,7 +42,7 @@ func rules() []rule {
 		{"invalid", "Records refused", "refusals", "InquiryGatewayInvalidReplies", perKindRule(levelWarn, "invalid",
 			"The mapping refused %s fields of %s records %s. Run probe.")},
 		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift", perKindRule(levelWarn, "drift",
-			"%s changes in the shape of the legacy system's %s records %s. Run probe.")},
+			"Changes in the shape of the legacy system's records: %s of %s lists %s. Run probe.")},
 		{"canary", "Canary failing", "canary", "InquiryGatewayCanaryFailing", canaryRule(levelWarn, "contract", "freshness")},
 		{"canary-keys", "Canary keys", "canary", "InquiryGatewayCanaryKeys", canaryRule(levelWarn, "keys")},
 		{"canary-blind", "Canary blind", "canary", "InquiryGatewayCanaryBlind", judgeBlind},
@@ -52,6 +52,8 @@ func rules() []rule {
 			"The last reload of the configuration failed. The old one runs; the log says why.")},
 		{"limited", "Rate limiting", "refusals", "InquiryGatewayRateLimiting", counterRule(levelWarn,
 			"%s requests were over their account's rate in the last minute. They got 429.", "limited")},
+		{"guesses", "Keys are guessed", "refusals", "InquiryGatewayAuthFailures", counterRule(levelWarn,
+			"%s requests came from addresses that guess keys in the last minute. They got 429; the log has the addresses.", "guesses")},
 		{"fallback", "Rates by node", "refusals", "InquiryGatewayRedisBreakerOpen", gaugeRule("fallback", 1,
 			"This node limits rates alone: Redis gives no tokens.")},
 	}
