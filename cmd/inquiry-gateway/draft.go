@@ -17,7 +17,7 @@ func draftCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "draft",
 		Usage: "propose a mapping from saved replies, with every doubt as a comment",
-		Description: "Reads replies to one request for a list, in JSON, and prints an upstream section: where the records\n" +
+		Description: "Reads replies to one request for a list, in JSON or XML, and prints an upstream section: where the records\n" +
 			"are, whose they are, ids, times, codes, answers and pages. It goes by what the values are. What they\n" +
 			"leave open has a comment DOUBT, what they do not hold has a comment TODO. Nothing is sent.",
 		Flags: []cli.Flag{

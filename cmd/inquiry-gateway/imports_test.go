@@ -54,7 +54,7 @@ func mayImport() map[string][]string {
 		"upstream/address":         {"internal/..."},
 		"upstream/arena":           {},
 		"upstream/decode":          {},
-		"upstream/draft":           {"upstream/timeparse"},
+		"upstream/draft":           {"upstream/decode", "upstream/timeparse"},
 		"upstream/drift":           {"upstream/jsonwalk"},
 		"upstream/fleet":           {"internal/..."},
 		"upstream/internal/sample": {},

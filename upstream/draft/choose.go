@@ -28,16 +28,13 @@ func (c *Choice) doubt(format string, args ...any) {
 	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
 }
 
-// sure tells whether a line may be taken as it is.
-func (c Choice) sure() bool { return c.Path != "" && len(c.Doubts) == 0 }
-
 // scored is a column with how well it fits a field.
 type scored struct {
 	*column
 	score float64
 }
 
-// best orders the columns that fit at all, and notes in c which others come near.
+// best gives the columns whose score is high enough, the best first.
 func best(columns []*column, least float64, score func(*column) float64) []scored {
 	var all []scored
 	for _, col := range columns {
@@ -54,7 +51,7 @@ func best(columns []*column, least float64, score func(*column) float64) []score
 	return all
 }
 
-// near notes the columns that fit nearly as well as the first.
+// near notes a column that fits nearly as well as the first.
 func (c *Choice) near(all []scored, margin float64) {
 	for _, other := range all[min(1, len(all)):] {
 		if other.score > all[0].score-margin && !sameCells(other.column, all[0].column) {

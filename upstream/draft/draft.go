@@ -22,6 +22,7 @@ type Proposal struct {
 	Kind, Account string
 	BaseURL       string
 	Records       int
+	XML           bool // the samples are XML
 	Items         Choice
 	Owner         Choice
 	IDs, Short    []string // paths of internal ids; those too short to be looked for in texts
@@ -35,25 +36,21 @@ type Proposal struct {
 // fewRecords are too few to tell an enumeration from a text.
 const fewRecords = 5
 
-// Propose looks at the samples, which are replies to the same request in JSON. An
+// Propose looks at the samples, which are replies to the same request, in JSON or XML. An
 // error says which of them cannot be used, from 1.
 func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if o.Account == "" || o.Kind != "buyer" && o.Kind != "seller" {
 		return nil, errors.New("the kind, buyer or seller, and the account are needed")
 	}
-	var trees []any
-	for i, sample := range samples {
-		tree, err := decode(sample)
-		if err != nil {
-			return nil, fmt.Errorf("sample %d %w", i+1, err)
-		}
-		trees = append(trees, tree)
+	trees, xml, err := decodeAll(samples)
+	if err != nil {
+		return nil, err
 	}
 	all := ranked(trees, o.Account)
 	if len(all) == 0 {
 		return nil, errors.New("no sample has a list of objects; save a reply with some inquiries in it")
 	}
-	p := &Proposal{Kind: o.Kind, Account: o.Account, BaseURL: o.BaseURL, Records: len(all[0].records), Items: Choice{Path: all[0].path}}
+	p := &Proposal{Kind: o.Kind, Account: o.Account, BaseURL: o.BaseURL, Records: len(all[0].records), XML: xml, Items: Choice{Path: all[0].path}}
 	if len(all) > 1 && all[1].score > all[0].score-0.7 {
 		p.Items.doubt("or is it %s?", all[1].path)
 	}

@@ -1,23 +1,9 @@
 package draft
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 )
-
-// decode reads a sample with its numbers as they are written.
-func decode(sample []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(sample, []byte("\xef\xbb\xbf"))))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("is not JSON: %w", err)
-	}
-	return v, nil
-}
 
 // found is a list of records that the samples may hold.
 type found struct {

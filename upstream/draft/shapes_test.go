@@ -31,6 +31,9 @@ type verdict struct {
 	right, marked    bool
 }
 
+// sure tells whether a line may be taken as it is.
+func (c Choice) sure() bool { return c.Path != "" && len(c.Doubts) == 0 }
+
 // judge compares a proposal with the truth, field by field.
 func judge(p *Proposal, t truth) (all []verdict) {
 	add := func(field string, c Choice, want []string) {

@@ -150,7 +150,7 @@ func (b *builder) keyed(list *nested) {
 			continue
 		}
 		for _, values := range list.rows.columns {
-			if values == names || values.time != nil && len(keys) < 2 {
+			if values == names {
 				continue
 			}
 			for i, c := range names.cells {

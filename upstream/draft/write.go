@@ -59,6 +59,9 @@ func (p *Proposal) endpoint(w *writer) {
 	w.line(`query: {%s: "{account}"}`, toComplete)
 	w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
 	w.line("filtering: gateway")
+	if p.XML {
+		w.line("reply: {format: xml}")
+	}
 	w.doubts(p.Items.Doubts)
 	w.line("items: %s", quote(p.Items.Path))
 	if p.Owner.Path == "" {
