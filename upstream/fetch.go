@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,11 @@ type fetcher struct {
 	format     *mapping.Format // of the replies
 	left       *atomic.Int64   // bytes that all further replies together may have
 	answeredAt time.Time       // when the first reply was there: no part of the list is older
+
+	// For a probe.
+	first         *answer              // to the first request, which is not made again
+	seen          func(*http.Response) // is told of every response
+	keepResponses int                  // of each second request
 }
 
 func (c *Client) newFetcher(e *endpoint, requestID string) *fetcher {

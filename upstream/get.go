@@ -109,6 +109,9 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 		return answer{}, classify(ctx, err)
 	}
 	raw := resp.RawResponse
+	if f.seen != nil {
+		f.seen(raw)
+	}
 	if f.format.Empty(raw.StatusCode) {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil

@@ -65,7 +65,9 @@ func (l *pager) page(ctx context.Context, values address.Values) (a answer, n in
 
 // read reads one page and gives the number of its records.
 func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, err error) {
-	if a, err = l.get(ctx, r); err != nil {
+	if l.first != nil {
+		a, l.first = *l.first, nil
+	} else if a, err = l.get(ctx, r); err != nil {
 		return a, 0, err
 	}
 	if l.answeredAt.IsZero() {

@@ -1,31 +1,39 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Probe is one reply and what it looks like through the mapping.
+// Probe is a list and what it looks like through the mapping.
 type Probe struct {
-	Kind     string        `json:"kind"`
-	Account  string        `json:"account"`
-	Request  *ProbeRequest `json:"request,omitempty"` // nil for a saved reply
-	Status   int           `json:"status,omitempty"`  // of the reply; 0: none came
-	Bytes    int           `json:"bytes"`
-	Unasked  bool          `json:"unasked"` // no record can have the filter values: a fetch would not ask
-	Took     time.Duration `json:"took_ns"`
-	Problem  string        `json:"problem,omitempty"`   // why the reply as a whole cannot be used
-	NextPage string        `json:"next_page,omitempty"` // where the list goes on, or why it cannot; only the first page is probed
+	Kind      string        `json:"kind"`
+	Account   string        `json:"account"`
+	Request   *ProbeRequest `json:"request,omitempty"`    // the first; nil for a saved reply
+	Status    int           `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
+	MediaType string        `json:"media_type,omitempty"` // of the same
+	Refused   string        `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
+	Unasked   bool          `json:"unasked"`              // no record can have the filter values: a fetch would not ask
+	Took      time.Duration `json:"took_ns"`              // until the first reply was there
+	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
+	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
+	Whole     bool          `json:"whole"`                // all pages were read, and all second requests made
 
-	Reply  string    `json:"-"` // the body, as the mapping reads it
+	Reply  string    `json:"-"` // the body of the first reply, as the mapping reads it
 	Served []Inquiry `json:"-"` // see mapping.Explainer.Served; nil with a Problem
 
 	mapping.Explanation
@@ -72,14 +80,17 @@ type ProbeRequest struct {
 
 // ProbeOptions choose what is probed.
 type ProbeOptions struct {
-	Sample  []byte // a saved reply; nil: one real request
+	Sample  []byte // a saved reply; nil: ask
 	Records int    // to show field by field; default 3
+	// Whole asks for all pages, and for the responses to all inquiries, within the
+	// bounds of a fetch. Otherwise one request is made, and one for responses.
+	Whole bool
 }
 
-// Probe reads one reply, from the legacy or saved, and explains it. Filters are
-// sent but not applied. Neither breaker nor retries come into it. The error is
-// for a kind or account that makes no request; everything that is wrong with the
-// reply is in the result.
+// Probe reads a list, from the legacy or saved, and explains it. Filters are
+// sent but not applied. Neither breaker nor retries come into the first request.
+// The error is for a kind or account that makes no request; everything that is
+// wrong with the reply is in the result.
 func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*Probe, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
@@ -91,94 +102,164 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	x := e.plan.Explainer(want, opts.Records)
 	ask, impossible := e.plan.Ask(want)
 	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))
-	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible}
+	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible, Whole: opts.Whole && opts.Sample == nil}
 	f := c.newFetcher(e, want.RequestID)
-	a := answer{}
-	if opts.Sample == nil {
-		if err != nil {
-			return nil, err
-		}
-		a = f.probe(ctx, ask, first, p)
-	} else if a.body, err = f.format.Decode(string(opts.Sample), "", c.cfg.MaxResponseBytes); err != nil {
-		p.Problem = asError(err).Error()
-	}
-	if p.Bytes = len(a.body); int64(p.Bytes) > c.cfg.MaxResponseBytes {
-		p.Problem = invalidReply("too_large", "the reply has more than %d bytes", c.cfg.MaxResponseBytes).Error()
-	}
-	if p.Problem == "" && (a.body != "" || opts.Sample != nil) {
-		err := x.Read(a.body)
-		if err == nil {
-			err = x.CheckEnd(mapping.End{Address: first.URL, Header: a.header, Next: linkNext(a.header.Values("Link"))})
-		}
-		if err != nil {
-			p.Problem = asError(err).Error()
-		}
-	}
-	if batches := x.DetailBatches(); p.Problem == "" && len(batches) > 0 {
-		if err := f.probeDetails(ctx, want.Account, x, batches, opts.Sample == nil); err != nil {
-			p.Problem = asError(err).Error()
-		}
-	}
-	if id := x.SecondID(); id != "" && opts.Sample == nil {
+	f.keepResponses = math.MaxInt
+	if opts.Sample != nil {
+		p.Reply, err = f.probeSample(x, string(opts.Sample))
+	} else if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
-		sub, err := f.batch(ctx, want.Account, f.plan.Second, []string{id})
-		if err != nil {
-			err = asError(err)
-		}
-		x.AddResponses(sub, err)
+		err = f.probe(ctx, ask, first, x, p)
+	} else {
+		return nil, err
 	}
-	p.Explanation, p.Reply = x.Explanation, a.body
-	if p.Problem == "" && (a.body != "" || opts.Sample != nil) {
+	if err != nil {
+		p.Problem = asError(err).Error()
+	}
+	x.Finish()
+	p.Explanation = x.Explanation
+	if p.Problem == "" && (p.Reply != "" || opts.Sample != nil) {
 		p.Served = x.Served()
 	}
 	return p, nil
 }
 
-// probeDetails explains the records with their details, which are asked for if they may be.
-func (f *fetcher) probeDetails(ctx context.Context, account string, x *mapping.Explainer, batches [][]string, ask bool) (err error) {
-	var subs []*mapping.Reply
-	if ask {
-		ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
-		defer cancel()
-		if subs, err = f.batches(ctx, account, f.plan.Details, batches); err != nil {
-			return err
-		}
+// probeSample explains a saved reply.
+func (f *fetcher) probeSample(x *mapping.Explainer, sample string) (body string, err error) {
+	if body, err = f.format.Decode(sample, "", f.cfg.MaxResponseBytes); err != nil {
+		return body, err
 	}
-	return x.AddDetails(subs)
+	if int64(len(body)) > f.cfg.MaxResponseBytes {
+		return body, invalidReply("too_large", "the reply has more than %d bytes", f.cfg.MaxResponseBytes)
+	}
+	n, err := x.Take(body)
+	if err == nil && f.plan.Paging.Style == mapping.PageNone {
+		err = x.CheckEnd(f.plan.Paging, mapping.End{Records: n, Pages: 1})
+	}
+	if err == nil && len(x.DetailBatches(false)) > 0 {
+		err = x.AddDetails(nil)
+	}
+	return body, err
 }
 
-// probe makes the first request of a fetch.
-func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.Request, p *Probe) answer {
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
-	defer cancel()
-	p.Request = &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
-	for name, list := range f.http.Header {
-		p.Request.Headers[name] = shown(name, strings.Join(list, ", "))
-	}
-	if p.Request.Headers["Accept"] == mapping.AcceptJSON {
-		p.Request.Headers["Accept"] = f.format.Accept
-	}
-	for name, value := range first.Headers {
-		p.Request.Headers[name] = shown(name, value)
-	}
-	if name, _, err := f.creds.header(ctx); err == nil && name != "" {
-		p.Request.Headers[http.CanonicalHeaderKey(name)] = hidden
-	}
+// probe makes the requests of a fetch, or the first of them.
+func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.Request, x *mapping.Explainer, p *Probe) error {
+	pages := paging{f.plan.Paging}
+	p.Request = f.shownRequest(ctx, first)
+	var last lastReply
+	f.seen = last.see
 	start := time.Now()
 	a, err := f.once(ctx, first)
 	p.Took = time.Since(start)
-	var status statusError
-	switch {
-	case err != nil:
-		p.Problem = err.Error()
-	case !a.empty():
-		p.NextPage = paging{f.plan.Paging}.following(a, ask, first)
+	if err == nil && !a.empty() {
+		p.NextPage = pages.following(a, ask, first)
+		f.first, p.Reply = &a, a.body
+		if p.Whole || pages.Style == mapping.PageNone {
+			err = f.pages(ctx, f.plan.Paging, ask, x)
+		} else {
+			_, err = x.Take(a.body)
+		}
 	}
-	if p.Status = a.status; errors.As(err, &status) {
-		p.Status = int(status)
+	if batches := x.DetailBatches(p.Whole); err == nil && len(batches) > 0 {
+		var subs []*mapping.Reply
+		if subs, err = f.batches(ctx, p.Account, f.plan.Details, batches); err == nil {
+			err = x.AddDetails(subs)
+		}
 	}
-	return a
+	if err == nil {
+		err = f.probeResponses(ctx, p.Account, x, p.Whole)
+	}
+	p.Status, p.MediaType = last.status, last.mediaType
+	if err != nil {
+		p.Refused = last.text()
+	}
+	return err
+}
+
+// probeResponses makes the second requests, if the list needs any.
+func (f *fetcher) probeResponses(ctx context.Context, account string, x *mapping.Explainer, all bool) error {
+	batches := x.Batches(all)
+	if len(batches) == 0 {
+		return nil
+	}
+	subs, err := f.batches(ctx, account, f.plan.Second, batches)
+	if err != nil {
+		err = asError(err)
+	}
+	return x.AddResponses(batches, subs, err)
+}
+
+// shownRequest is what a request carries.
+func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *ProbeRequest {
+	r := &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
+	for name, list := range f.http.Header {
+		r.Headers[name] = shown(name, strings.Join(list, ", "))
+	}
+	if r.Headers["Accept"] == mapping.AcceptJSON {
+		r.Headers["Accept"] = f.format.Accept
+	}
+	for name, value := range first.Headers {
+		r.Headers[name] = shown(name, value)
+	}
+	if name, _, err := f.creds.header(ctx); err == nil && name != "" {
+		r.Headers[http.CanonicalHeaderKey(name)] = hidden
+	}
+	return r
+}
+
+// shownReply is how many bytes of a refused reply are shown.
+const shownReply = 1 << 10
+
+// lastReply keeps how the last response begins; the first one with another status
+// than 200 stays. It listens to concurrent requests, and is read after them.
+type lastReply struct {
+	mu        sync.Mutex
+	status    int
+	mediaType string
+	packed    bool // in a content coding
+	begin     *beginning
+}
+
+// beginning keeps the first bytes that are written to it.
+type beginning []byte
+
+// Write implements io.Writer. It never fails.
+func (b *beginning) Write(p []byte) (int, error) {
+	*b = append(*b, p[:min(shownReply-len(*b), len(p))]...)
+	return len(p), nil
+}
+
+// see listens to a response.
+func (l *lastReply) see(r *http.Response) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.status != 0 && l.status != http.StatusOK {
+		return
+	}
+	l.status, l.mediaType, l.packed, l.begin = r.StatusCode, r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding") != "", &beginning{}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r.Body, l.begin), r.Body}
+}
+
+// text is how the response begins, in UTF-8.
+func (l *lastReply) text() string {
+	if l.begin == nil {
+		return ""
+	}
+	text := []byte(*l.begin)
+	if l.packed {
+		zip, err := gzip.NewReader(bytes.NewReader(text))
+		if err != nil {
+			return ""
+		}
+		text = make([]byte, shownReply)
+		n, _ := io.ReadFull(zip, text) // as far as it goes
+		text = text[:n]
+	}
+	return strings.ToValidUTF8(string(text), "\ufffd")
 }
 
 const hidden = "(hidden)"

@@ -148,7 +148,7 @@ func TestProbeSecondCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, lines(p), "1 responses <- uuid = t-0:  -> 1 responses, the last: re 0, by staff-09 | customer")
+	wantLines(t, lines(p), "1 responses <- uuid = t-0:  -> 1 responses, the last: re 0, by [removed] | customer")
 	f = secondFixture(t, &commentLegacy{tickets: 2}, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`, nil)
 	if p, err = f.Probe(t.Context(), acme, ProbeOptions{}); err != nil {
 		t.Fatal(err)

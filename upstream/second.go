@@ -67,6 +67,7 @@ func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, 
 	if err != nil {
 		return nil, err
 	}
+	sub.KeepSamples = f.keepResponses
 	own := *f
 	own.format = s.Format
 	return sub, own.pages(ctx, s.Paging, ask, sub)

@@ -30,6 +30,8 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
+			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
+			mayMissFlag("with --all: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
 			&cli.BoolFlag{Name: "json", Usage: "answer in JSON: what is wrong with the file, and what is doubtful"},
@@ -70,7 +72,7 @@ func check(ctx context.Context, c *cli.Command) error {
 		tests = checkTests(ctx, loaded.Config, name, out)
 	}
 	if c.Bool("live") {
-		live = checkLive(ctx, loaded.Config, c.String("buyer"), c.String("seller"), out)
+		live = liveCheck{c.String("buyer"), c.String("seller"), c.Bool("all"), c.StringSlice("may-miss")}.run(ctx, loaded.Config, out)
 	}
 	if url := c.String("against"); url != "" {
 		against = checkAgainst(ctx, loaded.Config, url, c.String("token-file"), out)
@@ -103,6 +105,8 @@ func checkUse(c *cli.Command) error {
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
 	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):
 		return usagef("--buyer and --seller are asked for with --live only")
+	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
+		return usagef("--all goes with --live, and --may-miss with --all")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}

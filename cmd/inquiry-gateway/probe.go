@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -26,11 +28,12 @@ func mappingOnly() config.Options { return config.Options{MayMiss: []string{"aut
 func probeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "probe",
-		Usage: "show what one reply of the legacy system looks like through the mapping",
-		Description: "Makes one real request, or reads a saved reply, and shows for the first records each field's path,\n" +
-			"raw and mapped value, and every reason why the gateway would refuse the list. What it prints holds\n" +
-			"contents and internal ids: it is for your screen, not for a log. Fails (exit code 1) where the gateway\n" +
-			"would answer with an error.",
+		Usage: "show what one list of the legacy system looks like through the mapping",
+		Description: "Reads one whole list, all pages and responses, or one saved reply, and shows for the first records\n" +
+			"each field's path, raw and mapped value, how often each configured path was found, and every reason why\n" +
+			"the gateway would refuse the list. What it prints holds contents and internal ids: it is for your\n" +
+			"screen, not for a log. Fails (exit code 1) where the gateway would answer with an error, and where a\n" +
+			"path that hides its mistake matched nothing (--may-miss).",
 		Flags: []cli.Flag{
 			configFlag(),
 			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
@@ -39,11 +42,17 @@ func probeCommand() *cli.Command {
 			&cli.StringFlag{Name: "inquiry-type", Usage: "send this filter"},
 			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead of asking"},
 			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
+			mayMissFlag(""),
 			&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
 			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes, until Ctrl-C"},
 		},
 		Action: runProbe,
 	}
+}
+
+// mayMissFlag names paths that no record needs to have.
+func mayMissFlag(with string) *cli.StringSliceFlag {
+	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list"}
 }
 
 // runProbe refuses what cannot be meant, and probes once or again and again.
@@ -103,7 +112,8 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer p.client.Close()
-	opts := upstream.ProbeOptions{Records: c.Int("records")}
+	p.mayMiss = c.StringSlice("may-miss")
+	opts := upstream.ProbeOptions{Records: c.Int("records"), Whole: true}
 	if file := c.String("sample"); file != "" {
 		if opts.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
 			return err
@@ -123,20 +133,21 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 type prober struct {
 	client    *upstream.Client
 	endpoints map[string]mapping.EndpointConfig
+	mayMiss   []string // paths that may match nothing
 }
 
 // openProbe builds the client that the gateway would use, with its timeouts and
 // credentials, but without its metrics.
 func openProbe(cfg config.Config) (prober, error) {
 	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
-	return prober{client, map[string]mapping.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
+	return prober{client: client, endpoints: map[string]mapping.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
 }
 
 // probed is a Probe with what the gateway would make of it.
 type probed struct {
 	*upstream.Probe
 	Violations []violation `json:"violations"`
-	Verdict    string      `json:"verdict"` // good, or refused: the caller would get an error
+	Verdict    string      `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
 	Reason     string      `json:"reason,omitempty"`
 	LeftOut    int         `json:"left_out"` // records that break a rule and are dropped, as the configuration says
 }
@@ -149,8 +160,9 @@ type violation struct {
 
 // The verdicts of a probe.
 const (
-	verdictGood    = "good"
-	verdictRefused = "refused"
+	verdictGood     = "good"
+	verdictRefused  = "refused"
+	verdictDoubtful = "doubtful"
 )
 
 // probe asks once. All records are looked at, so that each violation can show its
@@ -169,6 +181,9 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
 	if result.Reason, result.LeftOut = seen.Refusal(p.endpoints[want.Kind]); result.Reason != "" {
 		result.Verdict = verdictRefused
+	}
+	if result.Verdict == verdictGood {
+		result.doubt(p.mayMiss)
 	}
 	return result, nil
 }
@@ -192,11 +207,28 @@ func violations(p *upstream.Probe) []violation {
 	return list
 }
 
+// doubt looks for paths that hide their mistake and matched nothing.
+func (p *probed) doubt(mayMiss []string) {
+	var found []string
+	for _, path := range p.Paths {
+		if path.Doubt != "" && !slices.Contains(mayMiss, path.Path) {
+			found = append(found, path.String()+": "+path.Doubt)
+		}
+	}
+	if len(found) > 0 {
+		p.Verdict, p.Reason = verdictDoubtful, strings.Join(found, "; ")
+	}
+}
+
 // failure is the error of a command whose probe found a list that would be
-// refused.
+// refused, or not be what it seems.
 func (p probed) failure() error {
-	if p.Verdict == verdictGood {
+	switch p.Verdict {
+	case verdictGood:
 		return nil
+	case verdictDoubtful:
+		return fmt.Errorf("%s %s: the gateway would serve this list, but paths match nothing: %s (mend them, try an account that has them, or give --may-miss PATH)",
+			p.Kind, printable(p.Account), printable(p.Reason))
 	}
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
 }
@@ -232,24 +264,47 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// checkLive probes one list of each kind.
-func checkLive(ctx context.Context, cfg config.Config, buyer, seller string, out io.Writer) error {
+// liveCheck is what check --live asks for.
+type liveCheck struct {
+	buyer, seller string   // accounts
+	whole         bool     // all pages, and all responses
+	mayMiss       []string // paths that may match nothing
+}
+
+// run probes one list of each kind.
+func (l liveCheck) run(ctx context.Context, cfg config.Config, out io.Writer) error {
 	p, err := openProbe(cfg)
 	if err != nil {
 		return err
 	}
 	defer p.client.Close()
+	p.mayMiss = l.mayMiss
 	var errs []error
-	for _, want := range []upstream.Request{{Kind: "buyer", Account: buyer}, {Kind: "seller", Account: seller}} {
-		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1})
+	for _, want := range []upstream.Request{{Kind: "buyer", Account: l.buyer}, {Kind: "seller", Account: l.seller}} {
+		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1, Whole: l.whole})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s %s: %s, %s in %s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond))
-		if seen.Verdict != verdictGood {
+		if !l.whole && seen.Verdict == verdictDoubtful {
+			seen.Verdict = verdictGood // of a part of the list nothing can be said
+		}
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond), extent(seen.Probe))
+		if seen.Verdict == verdictRefused {
 			errs = append(errs, writeViolations(out, seen.Violations))
+			writeReply(out, seen.Probe)
 		}
 		errs = append(errs, seen.failure())
 	}
 	return errors.Join(errs...)
+}
+
+// extent says how much of a list was read, where that is not plain.
+func extent(p *upstream.Probe) string {
+	switch {
+	case p.Whole && p.Replies > 1:
+		return ", on " + plural(p.Replies, "page")
+	case !p.Whole && p.NextPage != "":
+		return "; this is the first page only, give --all for the whole list"
+	}
+	return ""
 }

@@ -52,7 +52,7 @@ func TestProbeFailsWhereTheGatewayWould(t *testing.T) {
 	file := filepath.Join(p.dir, "gateway.yaml")
 	const record = `{"uuid":"u1","no":1,"subject":%s,"body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":%s},"replies":null}`
 	sample := func(subject, owner string) string {
-		return `{"result":{"items":[` + strings.NewReplacer(`%s,"body"`, subject+`,"body"`, `{"id":%s}`, `{"id":`+owner+`}`).Replace(record) + `]}}`
+		return `{"result":{"items":[` + strings.NewReplacer(`%s,"body"`, subject+`,"body"`, `{"id":%s}`, `{"id":`+owner+`,"ref":"r-1"}`).Replace(record) + `]}}`
 	}
 	for _, tc := range []struct {
 		name, reply, drop string

@@ -15,11 +15,13 @@ import (
 	"unicode"
 
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
 )
 
 const (
 	maxShownRunes      = 60 // of one value in a table
 	maxShownViolations = 20
+	maxShownReply      = 400 // characters of a reply that was refused
 )
 
 // writeProbe prints a probe for a person. Everything that came from the legacy
@@ -49,6 +51,9 @@ func writeProbe(out io.Writer, p probed) error {
 	if p.Unasked {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
 	}
+	if p.Verdict == verdictDoubtful {
+		p.Reason = "the gateway would serve this list, but paths match nothing (see ! above)"
+	}
 	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
 	return err
 }
@@ -64,23 +69,33 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 		for line := range strings.Lines(p.Request.Body) {
 			fmt.Fprintf(out, "            %s\n", printable(line))
 		}
-		fmt.Fprintf(out, "  answered  %s in %s\n", cmp.Or(statusText(p.Status), "not at all"), p.Took.Round(time.Millisecond))
+		answered := "not at all"
+		if p.Status != 0 {
+			answered = fmt.Sprintf("status %d, %s,", p.Status, cmp.Or(printable(cut(p.MediaType)), "no media type"))
+		}
+		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  found     %s in %d bytes\n", plural(p.Items, "record"), p.Bytes)
+	fmt.Fprintf(out, "  found     %s in %d bytes", plural(p.Items, "record"), p.Bytes)
+	if p.Replies > 1 {
+		fmt.Fprintf(out, ", on %s", plural(p.Replies, "page"))
+	}
+	fmt.Fprintln(out)
 	if p.NextPage != "" {
-		fmt.Fprintf(out, "  goes on   %s (only this first page is shown)\n", printable(hideSecretParameters(p.NextPage)))
+		fmt.Fprintf(out, "  goes on   %s\n", printable(hideSecretParameters(p.NextPage)))
 	}
 	if p.Problem != "" {
 		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
 	}
+	writeReply(out, p)
 }
 
-// statusText is empty where there was no answer.
-func statusText(status int) string {
-	if status == 0 {
-		return ""
+// writeReply prints how a reply begins that was refused: it often says why.
+func writeReply(out io.Writer, p *upstream.Probe) {
+	if p.Refused == "" {
+		return
 	}
-	return "status " + strconv.Itoa(status)
+	text := strings.Join(strings.Fields(p.Refused), " ")
+	fmt.Fprintf(out, "  reply     %s\n", printable(cutAt(text, maxShownReply)))
 }
 
 // writeFindings prints what concerns all records.
@@ -105,12 +120,29 @@ func writeFindings(out io.Writer, p probed) error {
 			return err
 		}
 	}
+	if err := writePaths(out, p.Paths); err != nil {
+		return err
+	}
 	if len(p.Unused) == 0 {
 		return nil
 	}
 	rows := [][]string{{"NOT MAPPED", "TYPES"}}
 	for _, u := range p.Unused {
 		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
+	}
+	fmt.Fprintln(out)
+	return writeTable(out, rows)
+}
+
+// writePaths prints how often each configured path was found.
+func writePaths(out io.Writer, paths []mapping.PathFound) error {
+	rows := [][]string{{"CONFIGURED", "PATH", "FOUND IN"}}
+	for _, p := range paths {
+		share := p.Share()
+		if p.Doubt != "" {
+			share = "! " + share + ": " + p.Doubt
+		}
+		rows = append(rows, []string{p.Key, p.Path, share})
 	}
 	fmt.Fprintln(out)
 	return writeTable(out, rows)

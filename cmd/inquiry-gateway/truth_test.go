@@ -84,3 +84,77 @@ func TestAForgottenPagingIsFound(t *testing.T) {
 		t.Errorf("ignored: exit code %d: %s%s", code, out, errOut)
 	}
 }
+
+// A path that hides its mistake is found: probe and check --all read the whole list
+// and count.
+func TestPathsThatMatchNothing(t *testing.T) {
+	pages := func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/seller/") {
+			ofTickets(2, `{"data":$}`)(w, r)
+			return
+		}
+		next := map[string]string{"": `"?c=1"`, "1": `"?c=2"`, "2": "null"}[r.URL.Query().Get("c")]
+		ofTickets(20, `{"next":`+next+`,"data":$}`)(w, r)
+	}
+	const paging = "    paging: {style: next_url, next: next}\n"
+	good := smallLegacy(t, paging+"    internal_ids: [id, \"replies.#.id\"]\n", pages)
+	out, errOut, code := command(t, checkLists(good, "--all")...)
+	if code != 0 || !strings.Contains(out, "buyer acme: good, 60 records in") || !strings.Contains(out, ", on 3 pages") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+	if out, _, code = command(t, checkLists(good)...); code != 0 || !strings.Contains(out, "buyer acme: good, 20 records in") || !strings.Contains(out, "first page only") {
+		t.Errorf("without --all: exit code %d: %s", code, out)
+	}
+	for buyer, says := range map[string]string{
+		"    internal_ids: [uuid]\n":            "internal_ids[0]: uuid found in 0 of 60 records: internal ids would not be removed",
+		"    internal_ids: [\"replies.#.x\"]\n": "internal_ids[0]: replies.#.x found in 0 of 60 records",
+		"category":                              "fields.inquiry_type: catgory found in 0 of 60 records: every record has null",
+		"items: replies":                        "fields.responses.items: replys found in 0 of 60 records: every inquiry would look unanswered",
+		"path: by,":                             "fields.responses.fields.responder_type: author found in 0 of 60 responses: every record has null",
+	} {
+		mistake := map[string]string{"category": "catgory", "items: replies": "items: replys", "path: by,": "path: author,"}[buyer]
+		section := paging
+		if mistake == "" {
+			section += buyer
+		}
+		file := smallLegacy(t, section, pages)
+		if mistake != "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(strings.Replace(string(text), buyer, mistake, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{probeBuyer(file), checkLists(file, "--all")} {
+			out, errOut, code := command(t, args...)
+			if code != 1 || !strings.Contains(errOut, says) || !strings.Contains(out, "doubtful") {
+				t.Errorf("%s: exit code %d, want %q: %s%s", args[0], code, says, out, errOut)
+			}
+		}
+		path := strings.Fields(says)[1]
+		if out, errOut, code := command(t, probeBuyer(file, "--may-miss", path)...); code != 0 || !strings.Contains(out, "0 of 60") {
+			t.Errorf("--may-miss %s: exit code %d: %s%s", path, code, out, errOut)
+		}
+	}
+}
+
+// What the legacy system says of itself is shown to the operator, printable and
+// bounded.
+func TestProbeShowsARefusedReply(t *testing.T) {
+	for says, serve := range map[string]http.HandlerFunc{
+		`answered  status 400, text/plain; charset=utf-8, in `: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "customer must be\x1b[31m numeric"+strings.Repeat(" x", 1000), http.StatusBadRequest)
+		},
+		`answered  status 200, text/xml, in `: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/xml")
+			_, _ = w.Write([]byte("<fault>customer must be\x1b[31m numeric</fault>"))
+		},
+	} {
+		out, errOut, code := command(t, probeBuyer(smallLegacy(t, "", serve))...)
+		if code != 1 || !strings.Contains(out, says) || !strings.Contains(out, `customer must be\x1b[31m numeric`) || len(out) > 3000 || strings.Contains(errOut, "numeric") {
+			t.Errorf("exit code %d, want %q: %s%s", code, says, out, errOut)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func TestDraftsMapTheirSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := compiled(t, p).Explainer(mapping.Request{Kind: want.Kind, Account: want.Account}, 1)
-		if err := x.Read(string(sample)); err != nil {
+		if _, err := x.Take(string(sample)); err != nil {
 			t.Fatalf("%s: %v\n%s", file, err, p.YAML())
 		}
 		missing := strings.Contains(p.YAML(), toComplete+" ") || strings.Contains(p.YAML(), ": "+toComplete)

@@ -65,7 +65,8 @@ func TestConditionsOfRecords(t *testing.T) {
 		t.Error(err)
 	}
 	x := planFrom(t, section, "buyer").Explainer(Request{Account: "acme"}, 3)
-	if err := x.Read(body(hidden, record("acme", "N", ""))); err != nil || x.Excluded != 1 || len(x.Violations) != 0 {
+	_, err = x.Take(body(hidden, record("acme", "N", "")))
+	if x.Finish(); err != nil || x.Excluded != 1 || len(x.Violations) != 0 {
 		t.Errorf("%+v %v", x.Explanation, err)
 	}
 	for _, u := range x.Unused {

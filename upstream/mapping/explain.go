@@ -9,17 +9,20 @@ import (
 	"inquiry-gateway/upstream/leakguard"
 )
 
-// Explanation is what one reply looks like through the mapping, for a person who
+// Explanation is what a list looks like through the mapping, for a person who
 // writes or mends a configuration. Unlike everything else here it holds content
 // and internal ids: it is for the operator's screen, not for logs or callers.
 type Explanation struct {
-	Items       int               `json:"items"`              // records in the reply
+	Items       int               `json:"items"`              // records in all replies that were read
+	Replies     int               `json:"replies"`            // pages that were read, without those of responses
+	Bytes       int               `json:"bytes"`              // of these
 	Excluded    int               `json:"excluded,omitempty"` // records that where does not show
 	Records     []ExplainedRecord `json:"records"`
 	Violations  []Violation       `json:"violations"`
 	Owner       OwnerCheck        `json:"owner"`
 	InternalIDs []QuotedIDs       `json:"internal_ids"`
 	Unused      []UnusedPath      `json:"unused"` // fields of the records that no part of the mapping looks at
+	Paths       []PathFound       `json:"paths"`  // all configured paths
 }
 
 // ExplainedRecord shows one record field by field.
@@ -33,7 +36,7 @@ type ExplainedField struct {
 	Field   string `json:"field"`
 	Path    string `json:"path"`   // the configured one that counted
 	Raw     string `json:"raw"`    // JSON as it came, shortened; empty: nothing there
-	Mapped  string `json:"mapped"` // as the public record has it; null for null
+	Mapped  string `json:"mapped"` // as the public record has it, without internal ids; null for null
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -65,7 +68,8 @@ type UnusedPath struct {
 	Types []string `json:"types"`
 }
 
-// Explainer reads a reply record by record. It is not safe for concurrent use.
+// Explainer reads the replies of a list record by record. It is not safe for
+// concurrent use.
 type Explainer struct {
 	Explanation
 
@@ -74,92 +78,96 @@ type Explainer struct {
 	want    Request
 	show    int // records
 
-	last        *Reply    // the reply as the mapping has it
-	list        []Inquiry // that could be mapped
-	numbers     []int     // of their records
-	firstID     string    // of the first of them, for its second request
-	firstNumber int
+	whole   *Reply   // the list as the mapping has it
+	numbers []int    // of the records of its inquiries
+	raw     []string // all records
+	shapes  map[string]uint8
+	paths   *coverage
 }
 
-// Explainer prepares to explain one reply to a request, showing so many records
+// Explainer prepares to explain the list of a request, showing so many records
 // field by field. It goes on where the mapping stops, because a person wants to see
 // every mistake at once.
 func (p *Plan) Explainer(want Request, show int) *Explainer {
 	lenient := *p
 	lenient.owner, lenient.skipInvalid = nil, true
-	return &Explainer{
-		plan: p, lenient: &lenient, want: Request{Account: want.Account}, show: show,
+	x := &Explainer{
+		plan: p, lenient: &lenient, want: Request{Account: want.Account}, show: show, shapes: map[string]uint8{}, paths: p.coverage(),
 		Explanation: Explanation{
-			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{},
+			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
+	x.whole = lenient.NewReply(x.want)
+	return x
 }
 
-// Read explains a whole reply. An error is an [*Error]: the reply is no list.
-func (x *Explainer) Read(body string) error {
+// Take explains one reply, and returns how many records it has. An error is an
+// [*Error]: the reply is no list.
+func (x *Explainer) Take(body string) (records int, err error) {
 	body = strings.TrimPrefix(body, "\ufeff")
-	x.last = x.lenient.NewReply(x.want)
-	if _, err := x.last.Take(body); err != nil {
-		return err
+	x.Bytes += len(body)
+	if records, err = x.whole.Take(body); err != nil {
+		return 0, err
 	}
+	x.Replies++
+	look(x.paths.replies, body)
 	if x.plan.Details == nil {
-		x.explain(jsonwalk.Lookup(body, x.plan.itemsPath))
+		jsonwalk.Lookup(body, x.plan.itemsPath).Each(func(item jsonwalk.Value) bool {
+			x.Items++
+			x.record(item.Raw)
+			return true
+		})
 	}
-	return nil
+	return records, nil
 }
 
-// DetailBatches are the ids of the first records that details are asked for.
-func (x *Explainer) DetailBatches() [][]string {
-	if x.last == nil || x.plan.Details == nil {
-		return nil
+// DetailBatches are the ids of the records that details are asked for; of the
+// first ones only, unless all are wanted.
+func (x *Explainer) DetailBatches(all bool) [][]string {
+	if !all {
+		x.whole.listed = x.whole.listed[:min(len(x.whole.listed), explainedDetails)]
 	}
-	x.last.listed = x.last.listed[:min(len(x.last.listed), explainedDetails)]
-	return x.last.DetailBatches()
+	return x.whole.DetailBatches()
 }
 
-// explainedDetails is how many records are explained if each needs its detail.
+// explainedDetails is how many records are explained if each needs its detail, and
+// not all are wanted.
 const explainedDetails = 10
 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
 func (x *Explainer) AddDetails(subs []*Reply) error {
-	details, err := x.last.dealDetails(subs)
+	if err := x.whole.AddDetails(subs); err != nil {
+		return err
+	}
+	details, err := x.whole.dealDetails(subs)
 	if err != nil {
 		return err
 	}
-	records := make([]string, len(details))
-	for i, one := range x.last.listed {
+	for i, one := range x.whole.listed {
 		text, err := x.plan.merge(one.raw, details[i])
 		if err != nil {
 			return err
 		}
-		records[i] = strings.TrimSuffix(text[1:], "]")
+		x.whole.setTables(one.tables)
+		x.Items++
+		x.record(strings.TrimSuffix(text[1:], "]"))
 	}
-	x.explain(jsonwalk.FromJSON("[" + strings.Join(records, ",") + "]"))
 	return nil
 }
 
-// explain explains all records.
-func (x *Explainer) explain(items jsonwalk.Value) {
-	shapes := map[string]uint8{}
-	items.Each(func(item jsonwalk.Value) bool {
-		x.Items++
-		x.record(item.Raw)
-		jsonwalk.WalkShape(item.Raw, func(path []byte, k jsonwalk.Kind) { shapes[string(path)] |= 1 << k })
-		return true
-	})
-	x.quotes(items)
-	x.unused(shapes)
+// CheckEnd is [Reply.CheckEnd].
+func (x *Explainer) CheckEnd(paging PagingConfig, end End) error {
+	return x.whole.CheckEnd(paging, end)
 }
 
 // Served are the inquiries that can be mapped and are the account's, without the ids
 // in their texts: what a caller would get where the list is not refused. It is called
-// once, at the end.
+// after Finish.
 func (x *Explainer) Served() []Inquiry {
 	served := []Inquiry{}
-	x.last.RemoveIDs()
-	for i, inq := range x.last.List[:min(len(x.last.List), len(x.numbers))] {
+	for i, inq := range x.whole.List[:min(len(x.whole.List), len(x.numbers))] {
 		if n := x.numbers[i]; !slices.Contains(x.Owner.Foreign, n) && !slices.Contains(x.Owner.Missing, n) {
 			served = append(served, inq)
 		}
@@ -167,13 +175,33 @@ func (x *Explainer) Served() []Inquiry {
 	return served
 }
 
-// CheckEnd is [Reply.CheckEnd] for a list without paging.
-func (x *Explainer) CheckEnd(end End) error {
-	if x.plan.Paging.Style != PageNone {
-		return nil
+// Finish explains what all replies together tell. It is called once, after the last
+// one.
+func (x *Explainer) Finish() {
+	x.quotes()
+	x.unused(x.shapes)
+	x.Paths = x.paths.found()
+	x.whole.RemoveIDs()
+	for i := range x.Records {
+		x.clean(&x.Records[i])
 	}
-	end.Records, end.Pages = x.Items, 1
-	return x.last.CheckEnd(x.plan.Paging, end)
+}
+
+// clean shows a record as it is without internal ids.
+func (x *Explainer) clean(r *ExplainedRecord) {
+	for _, t := range x.plan.texts() {
+		for i := range r.Fields {
+			if f := &r.Fields[i]; f.Field == t.name && t.guarded() {
+				f.Mapped, _ = x.whole.ids.Clean(f.Mapped)
+			}
+		}
+	}
+	at := slices.Index(x.numbers, r.Number)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.Field == "responses" && f.Problem == "" && at >= 0 {
+			f.Mapped = summary(x.whole.List[at].Responses)
+		}
+	}
 }
 
 // record maps one record and notes everything about it.
@@ -182,8 +210,14 @@ func (x *Explainer) record(raw string) {
 		x.violate("record", whyObject)
 		return
 	}
+	x.raw = append(x.raw, raw)
+	jsonwalk.WalkShape(raw, func(path []byte, k jsonwalk.Kind) { x.shapes[string(path)] |= 1 << k })
+	look(x.paths.records, raw)
+	if p := x.plan.responses; p != nil && x.plan.Second == nil {
+		jsonwalk.Lookup(raw, p.itemsPath).Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
+	}
 	r := x.lenient.NewReply(x.want)
-	r.setTables(x.last.walker.Frame(frameReply).Tables)
+	r.setTables(x.whole.walker.Frame(frameReply).Tables)
 	r.merging, r.noDetail = true, x.plan.Details != nil && jsonwalk.Lookup(raw, x.plan.as).Kind == jsonwalk.Missing
 	if r.noDetail {
 		x.violate("details", whyNoDetail)
@@ -211,12 +245,8 @@ func (x *Explainer) record(raw string) {
 			x.violate(f.Field, f.Problem)
 		}
 	}
-	if len(r.List) == 0 {
-		return
-	}
-	x.list, x.numbers = append(x.list, r.List[0]), append(x.numbers, x.Items)
-	if x.firstID == "" && len(r.secondIDs) > 0 {
-		x.firstID, x.firstNumber = r.secondIDs[0], x.Items
+	if len(r.List) > 0 {
+		x.numbers = append(x.numbers, x.Items)
 	}
 }
 
@@ -243,18 +273,17 @@ func (x *Explainer) checkOwner(f *jsonwalk.Frame) {
 
 // quotes finds the texts that had ids of a path in them. Each path is tried on
 // copies of the inquiries, since finding an id removes it.
-func (x *Explainer) quotes(items jsonwalk.Value) {
+func (x *Explainer) quotes() {
 	for _, path := range x.plan.idPaths {
 		if path == keyPath {
 			continue
 		}
 		id := QuotedIDs{Path: path, Quoted: []string{}}
 		var set leakguard.Set
-		items.Each(func(item jsonwalk.Value) bool {
-			jsonwalk.Lookup(item.Raw, path).Scalars(func(text string) { id.Found++; set.Add(text) })
-			return true
-		})
-		for i, inq := range x.list {
+		for _, raw := range x.raw {
+			jsonwalk.Lookup(raw, path).Scalars(func(text string) { id.Found++; set.Add(text) })
+		}
+		for i, inq := range x.whole.List {
 			inq.Responses = slices.Clone(inq.Responses)
 			one := &Reply{plan: x.plan, ids: set, List: []Inquiry{inq}}
 			one.RemoveIDs()
@@ -267,29 +296,56 @@ func (x *Explainer) quotes(items jsonwalk.Value) {
 	}
 }
 
-// SecondID is the id of the first inquiry whose responses come by a second request;
-// empty if there is none, or if no record is shown that they could be added to.
-func (x *Explainer) SecondID() string {
-	if len(x.Records) == 0 {
-		return ""
+// Batches are [Reply.Batches], or the id of the first inquiry alone.
+func (x *Explainer) Batches(all bool) [][]string {
+	batches := x.whole.Batches()
+	if !all && len(batches) > 0 {
+		return [][]string{batches[0][:1]}
 	}
-	return x.firstID
+	return batches
 }
 
-// AddResponses shows the responses in sub as a field of the first record. err says
+// AddResponses takes the replies to the second requests for the batches. err says
 // why they cannot be had.
-func (x *Explainer) AddResponses(sub *Reply, err error) {
-	f := ExplainedField{Field: "responses", Path: x.plan.Second.idPath + " = " + x.firstID}
-	switch {
-	case err != nil:
-		f.Problem = err.Error()
-	case sub.broken.why != "":
-		f.Field, f.Problem = sub.broken.field, sub.broken.why
-	default:
-		f.Mapped = summary(sub.responses)
+func (x *Explainer) AddResponses(batches [][]string, subs []*Reply, err error) error {
+	at := 0
+	for i, ids := range batches {
+		if err != nil {
+			break
+		}
+		sub, end := subs[i], at+len(ids)
+		for _, raw := range sub.Samples {
+			look(x.paths.responses, raw)
+		}
+		x.whole.ids.Merge(&sub.ids)
+		switch bad := sub.broken; {
+		case x.plan.Second.batch > 0:
+			err = deal(x.whole.List[at:end], ids, sub)
+		case bad.why != "":
+			x.Violations = append(x.Violations, Violation{x.numbers[at], bad.field, bad.why})
+			x.showResponses(at, bad.field, bad.why)
+		default:
+			x.whole.List[at].Responses = sub.responses
+		}
+		for ; at < end && err == nil; at++ {
+			x.showResponses(at, "responses", "")
+		}
 	}
-	if f.Problem != "" {
-		x.Violations = append(x.Violations, Violation{x.firstNumber, f.Field, f.Problem})
+	if err != nil && len(x.numbers) > at {
+		x.Violations = append(x.Violations, Violation{x.numbers[at], "responses", err.Error()})
+		x.showResponses(at, "responses", err.Error())
 	}
-	x.Records[0].Fields = append(x.Records[0].Fields, f)
+	return err
+}
+
+// showResponses adds the responses to an inquiry, or what is wrong with them, to
+// its record if that is shown. Finish says what they are.
+func (x *Explainer) showResponses(at int, field, problem string) {
+	for i := range x.Records {
+		r := &x.Records[i]
+		shown := slices.ContainsFunc(r.Fields, func(f ExplainedField) bool { return strings.HasPrefix(f.Field, "responses") })
+		if r.Number == x.numbers[at] && !shown {
+			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + x.whole.secondIDs[at], Problem: problem})
+		}
+	}
 }

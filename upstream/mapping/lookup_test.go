@@ -98,7 +98,8 @@ func TestLookupInXML(t *testing.T) {
 
 func TestProbeShowsLookups(t *testing.T) {
 	x := planFrom(t, apiSection, "buyer").Explainer(Request{Account: "acme"}, 1)
-	if err := x.Read(apiReply("b1", apiEntries)); err != nil || len(x.Violations) > 0 || x.Owner.Matches != 1 {
+	_, err := x.Take(apiReply("b1", apiEntries))
+	if x.Finish(); err != nil || len(x.Violations) > 0 || x.Owner.Matches != 1 {
 		t.Fatalf("%+v %v", x.Explanation, err)
 	}
 	f := x.Records[0].Fields[1]

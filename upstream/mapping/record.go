@@ -165,6 +165,9 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 		r.broken = violation{"responses", whyObject}
 		return true
 	}
+	if r.plan.onlyResponses && len(r.Samples) < r.KeepSamples {
+		r.Samples = append(r.Samples, f.Element)
+	}
 	plan := r.plan.responses
 	for _, path := range plan.ids {
 		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)

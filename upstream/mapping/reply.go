@@ -25,8 +25,8 @@ type Reply struct {
 	List    []Inquiry // never nil; in the order of the legacy
 	Counts            // of what was met
 	Removed map[string]int
-	// KeepSamples is how many records are kept in Samples as they came, refused
-	// ones too. 0: none.
+	// KeepSamples is how many records, or responses of a second request, are kept
+	// in Samples as they came, refused ones too. 0: none.
 	KeepSamples int
 	Samples     []string
 
