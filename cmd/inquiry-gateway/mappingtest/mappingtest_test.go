@@ -57,7 +57,7 @@ func probeSamples(t *testing.T, cfg upstream.Config, name string) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	samples, err := filepath.Glob(filepath.Join(examples, "tests", name+"*.json"))
+	samples, err := filepath.Glob(filepath.Join(examples, "tests", name+"*.[jx]*")) // JSON or XML
 	if err != nil || len(samples) == 0 {
 		t.Fatalf("%q, %v", samples, err)
 	}
