@@ -21,6 +21,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/internal/testkit"
 )
 
 // A conversation is all that one caller sends on one connection. The same one is held
@@ -399,6 +400,7 @@ func FuzzConversations(f *testing.F) {
 const conversations = 3000
 
 func TestConversations(t *testing.T) {
+	testkit.Slow(t)
 	n := numberOf(t, "LANE_CONVERSATIONS", conversations)
 	p, seed := newPair(t), uint64(time.Now().UnixNano())
 	s := randomSource{rand.New(rand.NewPCG(seed, 2))}
@@ -421,6 +423,7 @@ const churns = 20_000
 // Callers of different accounts ask at once over connections that they drop in the
 // middle of answers. Nobody ever gets a byte that is not of their own list.
 func TestForeignBytes(t *testing.T) {
+	testkit.Slow(t)
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
 			s := newStand(t, listenHere(t), func(o *Options) { o.RequestLog = io.Discard })

@@ -51,7 +51,7 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 		x := g.start(c)
 		defer g.metrics.inFlight.Dec()
 		x.Into(c.Writer.Header())
-		if g.draining.Load() {
+		if x.closes() {
 			c.Header("Connection", "close")
 		}
 		h.ServeHTTP(c.Writer, c.Request)
@@ -228,6 +228,11 @@ func (x *exchange) writeList() {
 	x.send()
 }
 
+// closes says whether the answer is the last one of its connection: while the gateway
+// drains, and after a request whose end a proxy may have seen elsewhere (RFC 9112,
+// section 6.1).
+func (x *exchange) closes() bool { return x.gateway.draining.Load() || x.request.Coded }
+
 // common adds the fields that lists and errors share.
 func (x *exchange) common() {
 	x.Add("Date", x.gateway.dates.at(time.Now()))
@@ -252,7 +257,7 @@ func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime str
 // send writes the answer. HEAD gets the header that GET would have; net/http
 // leaves out its body. A caller that is gone is noted: nobody is left to tell.
 func (x *exchange) send() {
-	x.Close = x.gateway.draining.Load()
+	x.Close = x.closes()
 	n, err := httpwire.Send(x.writer, &x.request, x.conn, &x.Answer)
 	x.sent = n
 	if err != nil && x.cause == nil && x.request.Method != http.MethodHead {

@@ -154,6 +154,54 @@ func TestLaneAfterOtherRequests(t *testing.T) {
 	}
 }
 
+// After a request with Transfer-Encoding, which others may frame in another way, the
+// connection is closed. net/http does not even see that of HTTP/1.0.
+func TestCodedRequestsCloseTheConnection(t *testing.T) {
+	const body = "5\r\nhello\r\n0\r\n\r\n"
+	for _, tt := range []struct {
+		request string
+		closes  bool
+	}{
+		{hitOf("acme", buyersList, "Transfer-Encoding: chunked") + body, true},
+		{hitOf("acme", "/docs", "Transfer-Encoding: chunked") + body, true},
+		{strings.Replace(hitOf("acme", buyersList, "Connection: keep-alive", "Transfer-Encoding: chunked"), "HTTP/1.1", "HTTP/1.0", 1) + body, true},
+		{strings.Replace(hitOf("acme", buyersList, "Connection: keep-alive"), "HTTP/1.1", "HTTP/1.0", 1), false},
+		{hitOf("acme", buyersList, "Content-Length: 5") + "hello", false},
+	} {
+		s := newStand(t, listenHere(t), nil).serve(t)
+		c := dialStand(t, s, false)
+		c.send(tt.request)
+		if !tt.closes {
+			resp, err := http.ReadResponse(c.in, nil)
+			if err != nil || resp.Close {
+				t.Errorf("%q: the connection is closed: %v", tt.request, err)
+			}
+			continue
+		}
+		all, err := io.ReadAll(c.in)
+		if text := string(all); err != nil || strings.Count(text, "HTTP/1.") != 1 || !strings.Contains(text, "\r\nConnection: close\r\n") {
+			t.Errorf("%q: %.600q, %v", tt.request, text, err)
+		}
+	}
+}
+
+// "OPTIONS *" and a query without a name get the envelope, with an id.
+func TestOddRequestsGetTheEnvelope(t *testing.T) {
+	s := newStand(t, listenHere(t), nil)
+	s.server.DisableGeneralOptionsHandler = true // as the program has it
+	s.serve(t)
+	for text, want := range map[string]string{
+		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n": `"status":"404"`,
+		hitOf("acme", buyersList+"?=x"):         `"source":{"parameter":""}`,
+	} {
+		c := dialStand(t, s, false)
+		c.send(text)
+		if _, header, body := c.receive(); !strings.Contains(body, want) || len(header.Get("X-Request-Id")) != 32 {
+			t.Errorf("%q: %v %s", text, header, body)
+		}
+	}
+}
+
 // The lane is switched by a reload, for connections that are open too.
 func TestLaneIsSwitched(t *testing.T) {
 	s := newStand(t, listenHere(t), nil).serve(t)

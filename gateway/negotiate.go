@@ -7,11 +7,17 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// acceptedCodings reads Accept-Encoding (RFC 9110, section 12.5.3) as the
-// weights of gzip and zstd, 0 to 1000; identity is always acceptable here,
-// since refusing to answer helps no caller.
-func acceptedCodings(values []string) (gzipWeight, zstdWeight int) {
-	star, gz, zs := -1, -1, -1
+// accepted are the weights of Accept-Encoding (RFC 9110, section 12.5.3), 0 to 1000.
+type accepted struct {
+	gzip, zstd int
+	identity   int // -1: not named; then every coding that is accepted comes before it
+	zstdNamed  bool
+}
+
+// acceptedCodings reads Accept-Encoding. Identity is always acceptable here, since
+// refusing to answer helps no caller.
+func acceptedCodings(values []string) accepted {
+	star, gz, zs, identity := -1, -1, -1, -1
 	for _, value := range values {
 		for value != "" {
 			var item string
@@ -22,12 +28,14 @@ func acceptedCodings(values []string) (gzipWeight, zstdWeight int) {
 				gz = weight
 			case strings.EqualFold(name, "zstd"):
 				zs = weight
+			case strings.EqualFold(name, "identity"):
+				identity = weight
 			case name == "*":
 				star = weight
 			}
 		}
 	}
-	return orStar(gz, star), orStar(zs, star)
+	return accepted{orStar(gz, star), orStar(zs, star), identity, zs >= 0}
 }
 
 // orStar is the weight of a coding that was not named: that of *, or 0.
@@ -58,24 +66,25 @@ func codingWeight(item string) (name string, weight int) {
 	return name, int(f * 1000)
 }
 
-// chooseVariant picks the body to send and its Content-Encoding, nil for none:
-// the coding with the greater weight that the list has, zstd before gzip where
-// both weigh the same because it is cheaper to read.
+// chooseVariant picks the body to send and its Content-Encoding, nil for none: the
+// coding with the greater weight that the list has, unless identity weighs more. Where
+// both codings weigh the same it is zstd, which is cheaper to read, if the caller
+// named it: who only says * may not know it.
 func (g *Gateway) chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, []string) {
 	if len(acceptEncoding) == 0 {
 		return &e.Identity, nil
 	}
-	gz, zs := acceptedCodings(acceptEncoding)
+	a := acceptedCodings(acceptEncoding)
 	wanted := [...]struct {
 		weight int
 		coding cache.Coding
 		header []string
-	}{{zs, cache.Zstd, g.headers.zstd}, {gz, cache.Gzip, g.headers.gzip}}
-	if gz > zs {
+	}{{a.zstd, cache.Zstd, g.headers.zstd}, {a.gzip, cache.Gzip, g.headers.gzip}}
+	if a.gzip > a.zstd || a.gzip == a.zstd && !a.zstdNamed {
 		wanted[0], wanted[1] = wanted[1], wanted[0]
 	}
 	for _, w := range wanted {
-		if w.weight == 0 {
+		if w.weight == 0 || w.weight < a.identity {
 			break
 		}
 		if v := g.lists.Coded(e, w.coding); v != nil {

@@ -80,7 +80,7 @@ func bodyOf(k cache.Key) []byte {
 }
 
 func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
-	s := &stand{current: &Current{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), ended: make(chan struct{}, 1000), idle: make(chan struct{}, 100_000)}
+	s := &stand{current: &Current{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), ended: make(chan struct{}, 1000), idle: make(chan struct{}, 100)}
 	path := filepath.Join(tb.TempDir(), "keys.yaml")
 	if err := os.WriteFile(path, []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
 		tb.Fatal(err)
@@ -156,7 +156,10 @@ func (s *stand) state(c net.Conn, state http.ConnState) {
 	case http.StateClosed:
 		s.ended <- struct{}{}
 	case http.StateIdle:
-		s.idle <- struct{}{}
+		select {
+		case s.idle <- struct{}{}:
+		default: // nobody waits
+		}
 	}
 }
 

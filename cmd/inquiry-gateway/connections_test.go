@@ -146,6 +146,13 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, s).dial()
+			// So much is still read.
+			if got := start(t, s).dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 15<<10)); got != http.StatusNotFound {
+				t.Errorf("15 KiB: %d", got)
+			}
+			if got := start(t, s).dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 16<<10)); got != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("more than 16 KiB: %d", got)
+			}
 			// More than net/http reads, so that something is left when it answers.
 			large := "X-Large: " + strings.Repeat("x", 64<<10)
 			if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: gateway\r\n%s\r\n\r\n", large); err != nil {

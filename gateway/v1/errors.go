@@ -11,8 +11,8 @@ type Error struct {
 	Source *Source
 }
 
-// Source names the part of the request that an error is about. At most one of
-// its fields is set; a Source without any is left out of the reply.
+// Source names the part of the request that an error is about: a header, or else a
+// query parameter, whose name may be empty, as in "?=x".
 type Source struct {
 	Parameter string // name of a query parameter
 	Header    string // name of a request header
@@ -40,15 +40,12 @@ func appendError(dst []byte, e *Error) []byte {
 	return append(appendSource(dst, e.Source), '}')
 }
 
-// appendSource leaves an empty source out: the schema allows none.
 func appendSource(dst []byte, s *Source) []byte {
 	switch {
 	case s == nil:
 		return dst
-	case s.Parameter != "":
-		return append(AppendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
 	case s.Header != "":
 		return append(AppendString(append(dst, `,"source":{"header":`...), s.Header), '}')
 	}
-	return dst
+	return append(AppendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
 }

@@ -28,12 +28,12 @@ func TestErrorsEqualEncodingJSON(t *testing.T) {
 	})
 }
 
-func TestEmptySourceIsLeftOut(t *testing.T) {
-	e := InternalError.Problem().Occurrence("r1")
-	bare := string(AppendErrors(nil, e))
+// A query such as "?=x" has a parameter without a name.
+func TestSourceWithoutAName(t *testing.T) {
+	e := InvalidParameter.Problem().Occurrence("r1")
 	e.Source = &Source{}
-	if got := string(AppendErrors(nil, e)); got != bare {
-		t.Errorf("got %s, want %s", got, bare)
+	if got := string(AppendErrors(nil, e)); !strings.Contains(got, `,"source":{"parameter":""}`) {
+		t.Errorf("got %s", got)
 	}
 }
 
