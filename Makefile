@@ -26,10 +26,13 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick test alerts race simulate bench microbench fuzz lint fmt vet staticcheck openapi helm
+.PHONY: help tags build demo quick test alerts race simulate bench microbench fuzz release lint fmt vet staticcheck openapi helm
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+tags:
+	@echo $(TAGS)
 
 build: ## build bin/inquiry-gateway, static
 	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/inquiry-gateway ./cmd/inquiry-gateway
@@ -69,6 +72,9 @@ fuzz: ## fuzz every target for FUZZTIME each
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
+
+release: ## build dist: binaries for Linux and macOS, SBOMs, Debian and RPM packages, checksums
+	.ci/release dist
 
 lint: fmt vet staticcheck openapi helm ## check formatting, vet, staticcheck, the OpenAPI document and the chart
 

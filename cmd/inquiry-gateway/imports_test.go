@@ -75,12 +75,13 @@ func mayImport() map[string][]string {
 		"internal/testkit":           {},
 		"internal/testkit/redistest": {"internal/testkit"},
 
-		"deploy":              {},
-		"deploy/live":         {"internal/testkit"},
-		"deploy/load/bare":    {},
-		"deploy/load/bench":   {"deploy/load/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"deploy/load/measure": {},
-		"deploy/load/report":  {},
+		"deploy":               {},
+		"deploy/live":          {"internal/testkit"},
+		"deploy/load/bare":     {},
+		"deploy/load/bench":    {"deploy/load/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
+		"deploy/load/measure":  {},
+		"deploy/load/report":   {},
+		"deploy/packages/sbom": {},
 	}
 }
 
