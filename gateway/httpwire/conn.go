@@ -78,7 +78,6 @@ func ConnState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		conn.idleSince.Store(0)
-		conn.lane.uncertain = conn.lane.lost // nobody else reads yet
 	case http.StateIdle:
 		conn.setIdle()
 		conn.lane.idle()

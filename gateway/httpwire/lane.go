@@ -49,7 +49,6 @@ type laneState struct {
 	head       Head      // the last one, as many callers send one request again and again
 	left       any       // of Leave
 	last       bool      // the answer closes the connection
-	uncertain  bool      // the framing was lost by the end of the request under way
 	writeArmed time.Time // when the deadline of writes was set; zero: it is not
 }
 

@@ -12,7 +12,7 @@ type Request struct {
 	Query  string     // as it was sent
 	Peer   netip.Addr // the other end of the connection
 	Major  int        // of the version of HTTP
-	Coded  bool       // it has Transfer-Encoding, which others may read in another way
+	Coded  bool       // it has Transfer-Encoding, or may have: others may see its end elsewhere
 
 	Authorization, AcceptEncoding, IfNoneMatch []string
 	RequestID, ForwardedFor                    []string // only trusted proxies may send them
@@ -23,8 +23,9 @@ type Request struct {
 func (q *Request) Read(r *http.Request, c *Conn, proxied bool) {
 	h := r.Header
 	q.Method, q.Query, q.Peer, q.Major = r.Method, r.URL.RawQuery, c.Peer(r), r.ProtoMajor
-	// Over HTTP/1.0 net/http passes it over, and takes the body for the next request.
-	q.Coded = len(r.TransferEncoding) > 0 || c != nil && r.ProtoMajor == 1 && r.ProtoMinor == 0 && c.lane.uncertain
+	// Over HTTP/1.0 net/http passes Transfer-Encoding over, does not tell, and takes the
+	// body for the next request.
+	q.Coded = len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0
 	q.Authorization, q.AcceptEncoding, q.IfNoneMatch = h["Authorization"], h["Accept-Encoding"], h["If-None-Match"]
 	if proxied {
 		q.RequestID, q.ForwardedFor = h["X-Request-Id"], h["X-Forwarded-For"]
