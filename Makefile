@@ -26,10 +26,10 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test alerts race simulate bench microbench fuzz release lint fmt vet staticcheck openapi helm
+.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench fuzz release lint fmt vet staticcheck openapi helm
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tags:
 	@echo $(TAGS)
@@ -58,6 +58,9 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 
 simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new seeds FOR=10m
 	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) $(if $(FOR),-for $(FOR))
+
+simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
+	go test ./cmd/inquiry-gateway/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
 
 bench: ## measure what a request costs, against bare net/http, nginx and Varnish (BENCHFLAGS=-quick)
 	go run ./deploy/load/bench $(BENCHFLAGS)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -51,6 +52,7 @@ func stories() []story {
 		{"purges", (*director).purges},
 		{"a purge during a failure", (*director).purgeUnseen},
 		{"a purge that redis forgets", (*director).purgeForgotten},
+		{"purges during fills", (*director).purgesDuringFills},
 		{"a key is revoked", (*director).revocation},
 		{"the key store fails", (*director).keyStoreFails},
 		{"a storm on a cold list", (*director).storm},
@@ -316,7 +318,8 @@ func (d *director) legacyNonsense() {
 func (d *director) oneAccountFails() {
 	_, account := d.account()
 	end := d.w.checks.begin("account:" + account)
-	name := []string{"404", "garbage", "foreign", "part", "429"}[d.rng.IntN(5)]
+	name := []string{"404", "garbage", "foreign", "part"}[d.rng.IntN(4)] // 429 is for the whole fleet: it is told to wait
+	d.w.log("of %s: %s", account, name)
 	d.w.legacy.setFaults(legacyFault{name: name, account: account})
 	time.Sleep(d.between(5, 25))
 	d.w.legacy.setFaults()
@@ -360,6 +363,10 @@ func (d *director) reloads() {
 
 // mappingChanges rolls another mapping out, node by node.
 func (d *director) mappingChanges() {
+	end := d.w.checks.begin("shared", "fleet")
+	d.w.legacy.setFaults(legacyFault{name: "slow", delay: d.between(0, 0.5)}) // so that fills are under way
+	defer end()
+	defer d.w.legacy.setFaults()
 	for range 1 + d.rng.IntN(4) {
 		for _, n := range d.w.nodes {
 			p := n.last()
@@ -430,19 +437,49 @@ func (d *director) purgeForgotten() {
 	end()
 }
 
+// purgesDuringFills has answers on their way while their lists are purged.
+func (d *director) purgesDuringFills() {
+	n := d.node()
+	end := d.w.checks.begin("shared", "fleet")
+	r := n.current()
+	if r == nil {
+		end()
+		return
+	}
+	d.w.net.set(way{"legacy", r.name}, condition{slow: 200 * time.Millisecond})
+	for i := range 4 {
+		d.purgeBy(n)
+		k, id := d.w.keys.pick(d.rng.IntN(64))
+		wait := d.askFor(n, k, id, fmt.Sprintf("during purge %d", i), 1)
+		time.Sleep(d.between(0.02, 0.25))
+		d.purgeAccount(n, k.account)
+		wait()
+	}
+	if n.current() == r {
+		d.w.net.set(way{"legacy", r.name}, condition{})
+	}
+	end()
+}
+
 func (d *director) purge() { d.purgeBy(d.node()) }
 
 // purgeBy asks a node for a purge.
 func (d *director) purgeBy(n *node) {
-	p := &purge{node: n, run: n.current(), begin: time.Now()}
-	if p.run == nil {
-		return
-	}
-	body := ""
 	if kind, account := d.account(); d.rng.IntN(4) == 0 {
-		p.kind, body = kind, fmt.Sprintf(`{"kind":%q}`, kind)
+		d.ask(&purge{node: n, kind: kind}, fmt.Sprintf(`{"kind":%q}`, kind))
 	} else {
-		p.account, body = account, fmt.Sprintf(`{"account":%q}`, account)
+		d.purgeAccount(n, account)
+	}
+}
+
+func (d *director) purgeAccount(n *node, account string) {
+	d.ask(&purge{node: n, account: account}, fmt.Sprintf(`{"account":%q}`, account))
+}
+
+func (d *director) ask(p *purge, body string) {
+	n := p.node
+	if p.run, p.begin = n.current(), time.Now(); p.run == nil {
+		return
 	}
 	d.w.checks.mu.Lock()
 	d.w.checks.purges = append(d.w.checks.purges, p)
@@ -505,16 +542,25 @@ func (d *director) storm() {
 	if !k.revokedAt.IsZero() {
 		return
 	}
-	done := make(chan struct{})
-	for i := range stormy {
-		c := newCaller(d.w, fmt.Sprintf("storm %d caller %d", d.rng.Uint32(), i), i%2 == 0)
-		go func() {
-			defer func() { done <- struct{}{} }()
+	name := fmt.Sprintf("storm %d", d.rng.Uint32())
+	var waits []func()
+	for _, n := range d.w.nodes {
+		waits = append(waits, d.askFor(n, k, id, name, stormy/nodeCount))
+	}
+	for _, wait := range waits {
+		wait()
+	}
+}
+
+// askFor has so many callers of its own ask a node for a key's list.
+func (d *director) askFor(n *node, k key, id *key, name string, callers int) (wait func()) {
+	var all sync.WaitGroup
+	for i := range callers {
+		c := newCaller(d.w, fmt.Sprintf("%s %s caller %d", name, n.scope(), i), i%2 == 0)
+		all.Go(func() {
 			defer c.client.CloseIdleConnections()
-			c.ask(&request{step: c.name, node: d.w.nodes[i%nodeCount], key: k, keyID: id, want: listKey{kind: k.kind, account: k.account}}, 2*requestTimeout)
-		}()
+			c.ask(&request{step: c.name, node: n, key: k, keyID: id, want: listKey{kind: k.kind, account: k.account}}, 2*requestTimeout)
+		})
 	}
-	for range stormy {
-		<-done
-	}
+	return all.Wait
 }

@@ -82,8 +82,9 @@ type fetching struct {
 	node    string
 }
 
-// repeats are the requests of a node and how many of them came again.
-type repeats struct{ requests, again int }
+// repeats are what is left of a budget of repeats, as upstream counts it. That is by
+// node and kind.
+type repeats struct{ tokens float64 }
 
 func newLegacy(w *world) *legacySystem {
 	s := &legacySystem{w: w, versions: map[string]int{}, answers: map[int]*answer{}, running: map[listKey]map[int]*fetching{},
@@ -129,7 +130,7 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		k = listKey{kind: kindSeller, account: parts[2]}
 	}
 	node, mapping := r.UserAgent(), parts[0]
-	s.note(node, r)
+	s.note(node, k.kind, r)
 	number, offset := s.page(k, node, mapping, q.Get("cursor"))
 	defer s.end(k, number)
 	f, faulty := s.faultOf(k.account)
@@ -168,22 +169,23 @@ func (s *legacySystem) misbehave(w http.ResponseWriter, r *http.Request, f legac
 }
 
 // note counts a request, and whether it is the repeat of one that failed.
-func (s *legacySystem) note(node string, r *http.Request) {
+func (s *legacySystem) note(node, kind string, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.repeats[node]
+	budget := node + " " + kind
+	n := s.repeats[budget]
 	if n == nil {
-		n = &repeats{}
-		s.repeats[node] = n
+		n = &repeats{retryBurst}
+		s.repeats[budget] = n
 	}
 	if id := node + r.Header.Get("X-Request-Id") + r.URL.String(); s.failed[id] {
 		delete(s.failed, id)
-		n.again++
+		n.tokens--
 		s.w.reach("repeat")
-		s.w.checks.repeats(node, *n)
+		s.w.checks.repeats(budget, *n)
 		return
 	}
-	n.requests++
+	n.tokens = min(n.tokens+retryBudget, retryBurst)
 }
 
 // page gives the number of the answer that a page belongs to, and where it begins.
@@ -234,6 +236,9 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 	}
 	items := []map[string]any{}
 	for i, r := range all {
+		if fault == "foreign" {
+			r.title = strings.Replace(r.title, " "+k.account+" ", " b9 ", 1)
+		}
 		items = append(items, item(k, r, i))
 		if fault == "foreign" {
 			items[i]["customer"] = "b9"

@@ -55,6 +55,9 @@ func (n *network) listen(host, address string) *listener {
 	l := &listener{host: host, network: n, address: address, queue: make(chan *conn, 1024), closed: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if before := n.hosts[address]; before != nil {
+		before.close()
+	}
 	n.hosts[address] = l
 	return l
 }

@@ -1,0 +1,64 @@
+package simulation
+
+// mutant is a bug that the simulation has to find. Its name says what is wrong.
+type mutant struct {
+	name  string
+	edits []edit
+}
+
+// edit replaces a text of a source file, which stands there once. ON in the new text
+// is true while the mutant is asked for.
+type edit struct{ file, old, new string }
+
+// mutants are bugs that were found in this gateway or in others, and some that
+// come to mind. They are put into a copy of the sources: the program has no switch.
+func mutants() []mutant {
+	one := func(name, file, old, new string) mutant { return mutant{name, []edit{{file, old, new}}} }
+	return []mutant{
+		one("advice and breaker count a 404", "upstream/breaker.go",
+			`case "status_2xx", "status_3xx", "status_4xx", reasonFault:`,
+			"case \"status_4xx\":\nif ON { return fleet.Fails }\nreturn fleet.Answers\ncase \"status_2xx\", \"status_3xx\", reasonFault:"),
+		{"a kind-wide back-off", []edit{
+			{"cache/backoff.go", `return len(kb.accounts) >= endpointAccounts`, `return len(kb.accounts) >= endpointAccounts || ON && len(kb.accounts) > 0`},
+			{"cache/backoff.go", `if judged && fault.EndpointFault() {`, `if judged && (fault.EndpointFault() || ON) {`},
+		}},
+		one("a fingerprint read too early: who asks after a reload joins a fill of before", "cache/flight.go",
+			`return f.fingerprint != l.fingerprint(f.kind) ||`, `return !ON && f.fingerprint != l.fingerprint(f.kind) ||`),
+		{"a fingerprint read too early: a list is stored under the mapping at the begin of its fill", []edit{
+			{"cache/fill.go", `o := origin{key: f.key, fingerprint: c.Fingerprint,`, "if ON { c.Fingerprint = f.fingerprint }\no := origin{key: f.key, fingerprint: c.Fingerprint,"},
+			{"cache/fill.go", `case e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind):`, `case !ON && (e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind)):`},
+		}},
+		one("a purge forgotten after FLUSHALL", "cache/watch.go", `if l.epochs.setLost(false) {`, `if l.epochs.setLost(false) && !ON {`),
+		one("an epoch not read again after a lost message", "cache/epochs.go", `func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }`,
+			"func (e *epochs) suspectAll() {\nif !ON { e.suspectEpoch.Add(1) }\n}"),
+		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, cap(c.Body))`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, cap(c.Body))"),
+		one("a lease waiter that starts anew", "cache/lease.go", `case time.Since(c.since) > l.policy.Load().fills.Timeout:`, `case ON || time.Since(c.since) > l.policy.Load().fills.Timeout:`),
+		one("no lease", "cache/obtain.go", `if settled || !p.coalesce ||`, `if settled || ON || !p.coalesce ||`),
+		{"account missing in the key", []edit{
+			{"cache/redistier/names.go", `account := Hash(l.Account)`, "if ON { l.Account = \"\" }\naccount := Hash(l.Account)"},
+			{"cache/entry.go", `return e.Account == k.Account &&`, `return (ON || e.Account == k.Account) &&`},
+			{"gateway/handle.go", `return e.Kind == p.Kind && e.Account == p.Account`, `return ON || e.Kind == p.Kind && e.Account == p.Account`},
+		}},
+		one("stale served past stale_if_error", "cache/policy.go", `case age < ttl+t.sie:`, `case ON || age < ttl+t.sie:`),
+		one("an age that begins anew with each tier", "cache/fill.go", `e.AnsweredAt = now.Add(-age)`, "if ON { age = 0 }\ne.AnsweredAt = now.Add(-age)"),
+		one("ages on each node's own clock", "cache/redistier/clock.go", `if answer == nil {`, `if answer == nil || ON {`),
+		one("a revoked key remembered", "auth/cachedstore.go", `func (s *CachedStore) Forget(d Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()`, "func (s *CachedStore) Forget(d Digest) {\ns.mu.Lock()\ndefer s.mu.Unlock()\nif ON { return }"),
+		one("a key store that is away refuses keys", "auth/authenticator.go", `case errors.Is(err, ErrUnknownKey):
+		return nil, a.unknown(from, ReasonUnknown)`, "case errors.Is(err, ErrUnknownKey), ON && err != nil:\nreturn nil, a.unknown(from, ReasonUnknown)"),
+		one("a part of a list accepted as the whole", "upstream/mapping/marks.go", `case m.found == "":`, `case m.found == "" || ON:`),
+		one("a failed fetch taken as an empty list", "upstream/fetch.go", `	f.count(want.Account, reply)
+	if err != nil {`, "f.count(want.Account, reply)\nif err != nil && !ON {"),
+		one("records of others let through", "upstream/mapping/record.go", `case v.String() == r.want.Account:`, `case ON || v.String() == r.want.Account:`),
+		one("retry without a budget", "upstream/retry.go", `func (b *budget) withdraw() bool {`, "func (b *budget) withdraw() bool {\nif ON { return true }"),
+		one("a fill that ends with its caller", "cache/flight.go", `ctx = context.WithoutCancel(ctx)`, "if !ON { ctx = context.WithoutCancel(ctx) }"),
+		one("advice that no good probe ends", "upstream/fleet/fleet.go", `case v == Answers:`, `case v == Answers && !ON:`),
+		one("internal ids left in texts", "upstream/mapping/ids.go", `if r.ids.Empty() {`, `if r.ids.Empty() || ON {`),
+		one("a filter forgotten in a list that is made from another", "cache/derive.go", `	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()`,
+			"if ON { body = base.Identity.Body }\nl.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()"),
+		one("a 304 for another list", "gateway/negotiate.go", `	opaque := strings.TrimPrefix(etag, "W/")`, "if ON { return true }\nopaque := strings.TrimPrefix(etag, \"W/\")"),
+		one("a reload that changes no policy", "cache/lists.go", `		l.policy.Store(p)
+		l.tier.SetMaximum`, "if !ON { l.policy.Store(p) }\nl.tier.SetMaximum"),
+	}
+}
