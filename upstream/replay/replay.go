@@ -18,7 +18,7 @@ type Reply struct {
 	// To is the path of the requests, the parameters that they must have at least,
 	// or both: /tickets?page=2. Empty: every request.
 	To      string
-	Has     string // a part of the request's body; empty: any body
+	Has     string // a part of the request as Asked gives it; empty: any request
 	Status  int    // 0: 200
 	Headers map[string]string
 	Body    []byte
@@ -74,7 +74,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := readable(r, body)
 	s.mu.Lock()
 	s.asked = append(s.asked, asked)
-	found := s.find(r.URL, string(body))
+	found := s.find(r.URL, asked)
 	s.mu.Unlock()
 	if found == nil {
 		return nil, fmt.Errorf("no saved reply is for %s", asked)
@@ -91,11 +91,11 @@ func readable(r *http.Request, body []byte) string {
 }
 
 // find is called under the lock.
-func (s *Server) find(u *url.URL, body string) *reply {
+func (s *Server) find(u *url.URL, asked string) *reply {
 	best, query := -1, u.Query()
 	for i := range s.replies {
 		r := &s.replies[i]
-		if !r.fits(u.Path, query, body) {
+		if !r.fits(u.Path, query, asked) {
 			continue
 		}
 		if best < 0 || r.weight() > s.replies[best].weight() || r.weight() == s.replies[best].weight() && s.used[i] < s.used[best] {
@@ -112,8 +112,8 @@ func (s *Server) find(u *url.URL, body string) *reply {
 // weight is larger for a reply to fewer requests.
 func (r *reply) weight() int { return 2*len(r.query) + min(1, len(r.Has)) }
 
-func (r *reply) fits(path string, query url.Values, body string) bool {
-	if r.path != "" && r.path != path || !strings.Contains(body, r.Has) {
+func (r *reply) fits(path string, query url.Values, asked string) bool {
+	if r.path != "" && r.path != path || !strings.Contains(asked, r.Has) {
 		return false
 	}
 	for name, values := range r.query {

@@ -13,6 +13,7 @@ func TestTheMostSpecificReplyIsTaken(t *testing.T) {
 		{To: "/a", Body: []byte("any")},
 		{To: "/a?page=2", Body: []byte("second page")},
 		{To: "/a", Has: "cursor", Body: []byte("by body")},
+		{To: "/a", Has: "x eq 'b'", Body: []byte("by condition")},
 		{To: "?page=3", Body: []byte("third page")},
 		{To: "/seq", Body: []byte("1")},
 		{To: "/seq", Body: []byte("2"), Status: 201, Headers: map[string]string{"X-Total": "2"}},
@@ -23,7 +24,7 @@ func TestTheMostSpecificReplyIsTaken(t *testing.T) {
 	}
 	for _, tt := range []struct{ url, body, want string }{
 		{"http://h/a", "", "any"}, {"http://h/a?page=2&size=5", "", "second page"}, {"http://h/a?page=22", "", "any"},
-		{"http://h/a", "cursor=1", "by body"}, {"http://h/b?page=3", "", "third page"}, {"http://h/seq", "", "1"}, {"http://h/seq", "", "2"},
+		{"http://h/a", "cursor=1", "by body"}, {"http://h/a?f=x+eq+%27b%27+and+y", "", "by condition"}, {"http://h/b?page=3", "", "third page"}, {"http://h/seq", "", "1"}, {"http://h/seq", "", "2"},
 	} {
 		r, _ := http.NewRequest(http.MethodPost, tt.url, strings.NewReader(tt.body))
 		response, err := server.RoundTrip(r)
@@ -47,7 +48,7 @@ func TestTheMostSpecificReplyIsTaken(t *testing.T) {
 	if _, err := server.RoundTrip(r); err == nil || err.Error() != "no saved reply is for GET /none?q=a b" {
 		t.Error(err)
 	}
-	if asked := server.Asked(); len(asked) != 10 || !slices.Contains(asked, "POST /a cursor=1") {
+	if asked := server.Asked(); len(asked) != 11 || !slices.Contains(asked, "POST /a cursor=1") {
 		t.Errorf("asked %q", asked)
 	}
 }

@@ -32,7 +32,7 @@ type Test struct {
 // Reply is a saved reply of the legacy system.
 type Reply struct {
 	To      string            `yaml:"to"`      // path and parameters of its request, such as /tickets?page=2; empty: any
-	Has     string            `yaml:"has"`     // a part of the request's body
+	Has     string            `yaml:"has"`     // a part of the request: method, path, query and body, unescaped
 	File    string            `yaml:"file"`    // the reply's body, from the folder of the tests
 	Body    any               `yaml:"body"`    // or here: a text as it stands, all else as JSON
 	Status  int               `yaml:"status"`  // 200 if left out

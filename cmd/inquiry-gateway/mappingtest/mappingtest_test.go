@@ -52,6 +52,10 @@ func TestExamples(t *testing.T) {
 }
 
 func probeSamples(t *testing.T, cfg upstream.Config, name string) {
+	account := "4711"
+	if name == "salesforce" {
+		account = "001D000000IqhSLIAZ"
+	}
 	client, err := upstream.New(cfg, upstream.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +74,7 @@ func probeSamples(t *testing.T, cfg upstream.Config, name string) {
 			t.Fatal(err)
 		}
 		for _, kind := range []string{"buyer", "seller"} {
-			p, err := client.Probe(t.Context(), upstream.Request{Kind: kind, Account: "4711"}, upstream.ProbeOptions{Sample: sample})
+			p, err := client.Probe(t.Context(), upstream.Request{Kind: kind, Account: account}, upstream.ProbeOptions{Sample: sample})
 			if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
 				t.Errorf("%s %s: %+v %v", file, kind, p, err)
 			}
