@@ -28,7 +28,7 @@ const (
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
 // breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, held_back, throttled, connect, tls, truncated, read, timeout, canceled,
-// status_2xx to status_5xx, media_type, encoding, charset, json, xml, fault, items, record, owner,
+// status_2xx to status_5xx, media_type, encoding, charset, json, xml, fault, expect, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
 	Failure    Failure
@@ -96,7 +96,7 @@ func asError(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &refused):
-		return &Error{Failure: FailureInvalid, Reason: refused.Reason, Err: refused.Err}
+		return &Error{Failure: FailureInvalid, Reason: refused.Reason, Err: refused}
 	case errors.As(err, &undecoded) && undecoded.Reason == reasonFault:
 		return &Error{Failure: FailureUpstream, Reason: reasonFault, Err: err}
 	case errors.As(err, &undecoded):

@@ -30,6 +30,7 @@ type Probe struct {
 	Unasked   bool          `json:"unasked"`              // no record can have the filter values: a fetch would not ask
 	Took      time.Duration `json:"took_ns"`              // until the first reply was there
 	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
+	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
 	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
 	Whole     bool          `json:"whole"`                // all pages were read, and all second requests made
 
@@ -116,6 +117,10 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	}
 	if err != nil {
 		p.Problem = asError(err).Error()
+		var refused *mapping.Error
+		if errors.As(err, &refused) {
+			p.Found = refused.Found
+		}
 	}
 	x.Finish()
 	p.Explanation = x.Explanation

@@ -85,6 +85,9 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 	}
 	if p.Problem != "" {
 		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
+		if p.Found != "" {
+			fmt.Fprintf(out, "  value     %s\n", printable(p.Found))
+		}
 	}
 	writeReply(out, p)
 }

@@ -158,3 +158,34 @@ func TestProbeShowsARefusedReply(t *testing.T) {
 		}
 	}
 }
+
+// A 200 that tells of an error is no list. What it tells is for the operator's screen,
+// not for what goes into logs.
+func TestExpectedReplies(t *testing.T) {
+	const expect = "    expect: [{path: error_code, equals: 0}, {path: errors, absent: true}]\n"
+	for reply, says := range map[string]string{
+		`{"error_code":0,"data":$}`:                    "",
+		`{"error_code":"ACME-17","data":$}`:            "buyer.expect[0]: error_code must be 0; found: string",
+		`{"data":$}`:                                   "buyer.expect[0]: error_code must be 0; found: missing",
+		`{"error_code":0,"errors":"ACME-17","data":$}`: "buyer.expect[1]: errors must be absent; found: string",
+	} {
+		file := smallLegacy(t, expect, ofTickets(2, reply))
+		out, errOut, code := command(t, probeBuyer(file)...)
+		if says == "" {
+			if code != 0 {
+				t.Errorf("%s: exit code %d: %s%s", reply, code, out, errOut)
+			}
+			continue
+		}
+		if code != 1 || !strings.Contains(errOut, says) || strings.Contains(errOut, "ACME") || strings.Contains(reply, "ACME") != strings.Contains(out, `value     "ACME-17"`) {
+			t.Errorf("probe, %s: exit code %d: %s%s", reply, code, out, errOut)
+		}
+		if out, errOut, code = command(t, checkLists(file)...); code != 1 || !strings.Contains(errOut, says) || strings.Contains(errOut, "ACME") {
+			t.Errorf("check --live, %s: exit code %d: %s%s", reply, code, out, errOut)
+		}
+	}
+	file := smallLegacy(t, "    expect: [{path: rc}]\n", ofTickets(0, `{"data":$}`))
+	if out, errOut, code := command(t, "check", "-c", file); code != 1 || !strings.Contains(errOut, "gateway.yaml:7") || !strings.Contains(errOut, "upstream.buyer.expect[0]") {
+		t.Errorf("check: exit code %d: %s%s", code, out, errOut)
+	}
+}

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"slices"
+	"strings"
 
 	"inquiry-gateway/upstream/jsonwalk"
 )
@@ -15,12 +16,14 @@ type Condition struct {
 	In        []string `yaml:"in"`         // holds for each of these values
 	Absent    bool     `yaml:"absent"`     // holds where nothing or null is at the path
 	// Missing says what comes of an element that has nothing, or null, at the path:
-	// exclude (default) or include.
+	// exclude (default) or include. With include such a reply is as expected.
 	Missing string `yaml:"missing" enum:",exclude,include"`
 }
 
 // condition is a compiled one.
 type condition struct {
+	key     string // of the configuration
+	path    string // as it was written
 	at      source
 	values  []string
 	negated bool // holds for all others
@@ -48,6 +51,47 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 	}
 }
 
+// wants says for a person what the condition is.
+func (c *condition) wants() string {
+	switch {
+	case c.values == nil:
+		return "must be absent"
+	case c.negated:
+		return "must be there and not " + c.values[0]
+	}
+	return "must be " + strings.Join(c.values, " or ")
+}
+
+// expect compiles what replies of a plan must have as a whole. They are looked at
+// before they are walked, so the paths have no slots.
+func (c *compiler) expect(field string, list []Condition, plan *Plan) {
+	inner := *c
+	inner.root, inner.frame, inner.at = nil, frameReply, plan.Format.place()
+	plan.expect = inner.conditions(field, list)
+}
+
+// expected refuses a reply that does not meet a condition on it. The reply is not
+// yet known to be valid JSON. One that is not is refused for that.
+func (r *Reply) expected(body string) *Error {
+	f := jsonwalk.Frame{Element: body}
+	for i := range r.plan.expect {
+		c := &r.plan.expect[i]
+		if c.holds(&f) {
+			continue
+		}
+		if err := r.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
+			return err
+		}
+		found := c.at.find(&f)
+		err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)
+		if found.Present() {
+			err.Found = shorten(found.Raw)
+		}
+		return err
+	}
+	return nil
+}
+
 // conditions compiles what an element of the frame must have.
 func (c *compiler) conditions(field string, list []Condition) (all []condition) {
 	for i, cfg := range list {
@@ -60,7 +104,7 @@ func (c *compiler) conditions(field string, list []Condition) (all []condition) 
 		c.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
 		c.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
 		c.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
-		one := condition{values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include"}
+		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include"}
 		switch {
 		case cfg.Equals.Set:
 			one.values = []string{cfg.Equals.Value}

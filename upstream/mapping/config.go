@@ -16,15 +16,19 @@ type EndpointConfig struct {
 	Path            string            `yaml:"path"`  // may hold {account}
 	Query           map[string]string `yaml:"query"` // values may hold {account}, {status}, {inquiry_type}
 	address.Sending `yaml:",inline"`
-	Reply           ReplyConfig   `yaml:"reply"`
-	Filtering       string        `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
-	Items           string        `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional   bool          `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
-	InternalIDs     []string      `yaml:"internal_ids"`
-	Owner           Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
-	OwnerLookup     LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
-	Paging          PagingConfig  `yaml:"paging"`
-	Details         DetailsConfig `yaml:"details"`
+	Reply           ReplyConfig `yaml:"reply"`
+	// Expect are conditions that each reply must meet as a whole, such as a result code of
+	// 0. One that does not is refused before its records are read: 502
+	// upstream_invalid_response.
+	Expect        []Condition   `yaml:"expect"`
+	Filtering     string        `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
+	Items         string        `yaml:"items"`                              // GJSON path of the array of records
+	ItemsOptional bool          `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
+	InternalIDs   []string      `yaml:"internal_ids"`
+	Owner         Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
+	OwnerLookup   LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
+	Paging        PagingConfig  `yaml:"paging"`
+	Details       DetailsConfig `yaml:"details"`
 	// Where are conditions that a record must meet to be shown. The others are no
 	// mistakes, and their internal ids are removed from all texts.
 	Where []Condition `yaml:"where"`
@@ -87,7 +91,8 @@ type FetchConfig struct {
 	ID              string       `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
 	Concurrency     int          `yaml:"concurrency"` // requests at a time; default 8
 	Paging          PagingConfig `yaml:"paging"`
-	Reply           ReplyConfig  `yaml:"reply"` // left out: as for the list
+	Reply           ReplyConfig  `yaml:"reply"`  // left out: as for the list
+	Expect          []Condition  `yaml:"expect"` // conditions that each of these replies must meet; those of the list are not meant
 
 	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
 	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat", which is the default in a list of a body: each is a value of its own
@@ -112,5 +117,5 @@ func (r ResponsesConfig) used() bool {
 // used tells whether any key of the section is set, so that one that lacks
 // its path is found, not ignored.
 func (f FetchConfig) used() bool {
-	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0 || f.Reply.used()
+	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0 || len(f.Expect) > 0 || f.Reply.used()
 }

@@ -45,8 +45,11 @@ type Request struct {
 // Error says why a reply cannot be accepted. Its text is for logs: it holds
 // nothing of the reply's content.
 type Error struct {
-	Reason string // json, items, record, owner or too_many
+	Reason string // json, expect, items, record, owner, paging or too_many
 	Err    error
+	// Found is the value, shortened, that stands where another one is expected. It is
+	// content: for an operator's screen, never for logs. Empty: nothing is there.
+	Found string
 }
 
 // Error implements error.
@@ -56,5 +59,5 @@ func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 func refusal(reason, format string, args ...any) *Error {
-	return &Error{reason, fmt.Errorf(format, args...)}
+	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }

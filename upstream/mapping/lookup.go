@@ -46,9 +46,10 @@ type lookup struct {
 
 // alsoUsed notes paths of the element that no field names.
 func (c *compiler) alsoUsed(paths Paths) {
-	if c.frame == frameRecord {
+	switch c.frame {
+	case frameRecord:
 		c.plan.byPaths = append(c.plan.byPaths, paths...)
-	} else {
+	case frameResponse:
 		c.plan.byInner = append(c.plan.byInner, paths...)
 	}
 }

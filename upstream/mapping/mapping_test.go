@@ -311,7 +311,8 @@ func FuzzReply(f *testing.F) {
 	f.Add(`[]`)
 	f.Add("<!doctype html>")
 	f.Add(sample.Tickets(3))
-	plan := planFrom(f, sample.YAML, "buyer")
+	f.Add(`{"errors":[{}],"result":{"items":[]}}`)
+	plan := planFrom(f, expecting(f, "{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}"), "buyer")
 	f.Fuzz(func(t *testing.T, body string) {
 		r := plan.NewReply(Request{Account: "acme"})
 		if err := whole(r, body); err != nil {

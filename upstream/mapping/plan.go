@@ -22,6 +22,7 @@ type Plan struct {
 
 	request     address.Plan
 	reply       replyPlan
+	expect      []condition    // that a reply must meet; nil: none
 	collect     []source       // ids: the items wait for their details, or are details
 	as          string         // name of the detail within a record
 	merged      *jsonwalk.Node // of an array of records with their details
@@ -108,6 +109,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	}.Compile(baseURL, kind, problems)
 	c.plan.Paging = cfg.Paging.check(kind+".paging", &c.plan.request, problems)
 	c.plan.Format = c.format(kind+".reply", cfg.Reply)
+	c.expect(kind+".expect", cfg.Expect, c.plan)
 	c.at = c.plan.Format.place()
 	c.records(cfg)
 	c.details(kind+".details", cfg.Details)
@@ -138,7 +140,7 @@ func (c *compiler) slot(n *jsonwalk.Node) int {
 func (c *compiler) source(path string) source {
 	c.at.note(path)
 	s := source{path: path, xml: c.at.lists != nil || c.at.detail != nil && c.at.detail.lists != nil}
-	if keys, ok := jsonwalk.SimplePath(path, false); ok {
+	if keys, ok := jsonwalk.SimplePath(path, false); ok && c.root != nil {
 		s.path, s.slot = "", c.slot(c.root.At(keys, c.frame))
 	}
 	return s

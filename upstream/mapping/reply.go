@@ -90,6 +90,9 @@ func (r *Reply) Take(body string) (records int, err error) {
 func (r *Reply) read(body string) *Error {
 	r.size, r.body, r.items = len(body), body, jsonwalk.Value{}
 	r.walker.Clear(frameReply)
+	if err := r.expected(body); err != nil {
+		return err
+	}
 	if err := r.indexTables(body); err != nil {
 		return err
 	}

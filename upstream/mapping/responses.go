@@ -84,6 +84,7 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	if f.Reply.used() {
 		plan.Format = c.format(field+".reply", f.Reply)
 	}
+	c.expect(field+".expect", f.Expect, plan)
 	name := address.ID
 	if f.Batch > 0 {
 		name = address.IDs
