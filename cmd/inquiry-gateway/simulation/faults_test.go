@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +46,7 @@ func stories() []story {
 		{"the legacy is down", (*director).legacyIsDown},
 		{"the legacy sends nonsense", (*director).legacyNonsense},
 		{"the lists of one account fail", (*director).oneAccountFails},
+		{"one account fails after an outage", (*director).oneAccountFailsAfterAnOutage},
 		{"a node crashes", (*director).nodeCrashes},
 		{"a node restarts", (*director).nodeRestarts},
 		{"policies change", (*director).reloads},
@@ -62,7 +65,7 @@ func stories() []story {
 // run tells stories until the time is over.
 func (d *director) run(until time.Time) {
 	defer d.client.CloseIdleConnections()
-	all := stories()
+	all := slices.DeleteFunc(stories(), func(s story) bool { return !regexp.MustCompile(*tell).MatchString(s.name) })
 	for time.Now().Before(until) && !d.w.over() {
 		for range 1 + d.rng.IntN(2) { // two at a time now and then
 			s := all[d.rng.IntN(len(all))]
@@ -326,6 +329,25 @@ func (d *director) oneAccountFails() {
 	end()
 }
 
+// oneAccountFailsAfterAnOutage has the probes after an outage meet the one list
+// that fails by itself.
+func (d *director) oneAccountFailsAfterAnOutage() {
+	account := d.rng.IntN(len(buyers()))
+	k, id := d.w.keys.pick(3 * account)
+	end, endAll := d.w.checks.begin("account:"+k.account), d.w.checks.begin("shared", "fleet")
+	own := legacyFault{name: "404", account: k.account}
+	d.w.legacy.setFaults(own, legacyFault{name: "500"})
+	time.Sleep(d.between(5, 10))
+	d.w.legacy.setFaults(own)
+	endAll()
+	for range 60 {
+		d.askFor(d.node(), k, id, fmt.Sprintf("after an outage %d", d.rng.Uint32()), 1)()
+		time.Sleep(d.between(0, 1))
+	}
+	d.w.legacy.setFaults()
+	end()
+}
+
 func (d *director) nodeCrashes() {
 	n := d.node()
 	endAll, end := d.w.checks.begin("fleet"), d.w.checks.begin(n.scope())
@@ -372,9 +394,25 @@ func (d *director) mappingChanges() {
 			p := n.last()
 			p.mapping = map[string]string{"m1": "m2", "m2": "m1"}[p.mapping]
 			n.reload(p)
-			time.Sleep(d.between(0, 1.5))
+			d.pester(n)
 		}
 		time.Sleep(d.between(1, 3))
+	}
+}
+
+// pester keeps a fill of one list under way for about as long as a reload takes.
+func (d *director) pester(n *node) {
+	k, id := d.w.keys.pick(3 * d.rng.IntN(len(buyers())))
+	var waits []func()
+	for i := range 20 {
+		if i%7 == 0 {
+			d.purgeAccount(n, k.account)
+		}
+		waits = append(waits, d.askFor(n, k, id, fmt.Sprintf("during a reload %d", d.rng.Uint32()), 1))
+		time.Sleep(d.between(0.02, 0.07))
+	}
+	for _, wait := range waits {
+		wait()
 	}
 }
 
