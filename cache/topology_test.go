@@ -104,7 +104,7 @@ func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 		t.Fatal(got)
 	}
 	c := redisAt(srv.Addr)
-	c.Username, c.PasswordFile = "gateway", secretfile.New("password", "secret\n")
+	c.UsernameFile, c.PasswordFile = secretfile.New("user", "gateway\n"), secretfile.New("password", "secret\n")
 	c = relaxTimeouts(c)
 	c.TLS.Files = secretfile.TLS{CAFile: contentOf(t, files.CA), CertFile: contentOf(t, files.Cert), KeyFile: contentOf(t, files.Key)}
 	g := &legacy{clock: newClock()}

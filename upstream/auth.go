@@ -19,6 +19,7 @@ type AuthConfig struct {
 	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"` // none (default), basic, bearer, header, oauth2_client_credentials or session
 
 	Username     string          `yaml:"username"`      // basic, session
+	UsernameFile secretfile.File `yaml:"username_file"` // basic, session: or the file that holds the name, such as an API key
 	PasswordFile secretfile.File `yaml:"password_file"` // basic, session
 	TokenFile    secretfile.File `yaml:"token_file"`    // bearer
 	Header       string          `yaml:"header"`        // header: its name; session: that of the header that the token is sent in, default token_header
@@ -67,12 +68,12 @@ type credentials interface {
 func authKeys(kind string) (keys []string, known bool) {
 	all, known := map[string]string{
 		authNone:   "",
-		authBasic:  "username password_file",
+		authBasic:  "username? username_file? password_file",
 		authBearer: "token_file",
 		authHeader: "header value_file",
 		authOAuth2: "token_url client_id client_secret_file scopes? params?",
 
-		authSession: "username? password_file login token? token_header? token_cookie? send_as? header? cookie? renew_on? ttl?",
+		authSession: "username? username_file? password_file login token? token_header? token_cookie? send_as? header? cookie? renew_on? ttl?",
 	}[kind]
 	return strings.Fields(all), known
 }
@@ -90,7 +91,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 		return
 	}
 	for name, set := range map[string]bool{
-		"username": a.Username != "", "password_file": a.PasswordFile.Set(), "token_file": a.TokenFile.Set(),
+		"username": a.Username != "", "username_file": a.UsernameFile.Set(), "password_file": a.PasswordFile.Set(), "token_file": a.TokenFile.Set(),
 		"header": a.Header != "", "value_file": a.ValueFile.Set(), "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
 		"client_secret_file": a.ClientSecretFile.Set(), "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
 		"login": a.Login.used(), "token": a.Token != "", "token_header": a.TokenHeader != "", "token_cookie": a.TokenCookie != "",
@@ -100,6 +101,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 		p.AddIf(needed && !set, "auth."+name, "missing: type %s needs it", kind)
 		p.AddIf(set && !needed && !slices.Contains(keys, name+"?"), "auth."+name, "has no meaning with type %s; remove it", kind)
 	}
+	a.checkUser(kind, p)
 	key, file := a.secret()
 	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
 	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
@@ -107,6 +109,21 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 	if kind == authSession && a.Login.used() {
 		a.checkSession(base, p)
 	}
+}
+
+// checkUser checks the user's name, which stands in the configuration or in a file.
+func (a AuthConfig) checkUser(kind string, p *invalid.Problems) {
+	p.AddIf(kind == authBasic && a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
+	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
+	p.AddIf(strings.ContainsAny(strings.TrimSpace(a.UsernameFile.Text()), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
+}
+
+// user is the user's name.
+func (a AuthConfig) user() string {
+	if a.UsernameFile.Set() {
+		return strings.TrimSpace(a.UsernameFile.Text())
+	}
+	return a.Username
 }
 
 // absolute tells whether a text is the URL of an HTTP server.
@@ -144,10 +161,13 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	if key != "" && secret == "" {
 		return nil, mistake("auth."+key, "the file of the secret is empty")
 	}
+	if cfg.UsernameFile.Set() && cfg.user() == "" {
+		return nil, mistake("auth.username_file", "the file is empty")
+	}
 	m, err := newSignInMetrics(opts.Registerer)
 	switch cfg.Type {
 	case authBasic:
-		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+secret))}, nil
+		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.user()+":"+secret))}, nil
 	case authBearer:
 		return fixedHeader{"Authorization", "Bearer " + secret}, nil
 	case authHeader:

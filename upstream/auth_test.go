@@ -37,6 +37,7 @@ func TestCredentials(t *testing.T) {
 	}{
 		{AuthConfig{Type: "none"}, "Authorization", ""},
 		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
+		{AuthConfig{Type: "basic", UsernameFile: secret("gw\n"), PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
 		{AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t\n")}, "Authorization", "Bearer s3cr3t"},
 		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: secret("s3cr3t\n")}, "X-Api-Key", "s3cr3t"},
 	} {
@@ -50,6 +51,30 @@ func TestCredentials(t *testing.T) {
 		}
 		if strings.Contains(f.log.String(), "s3cr3t") {
 			t.Error("the secret is in the log")
+		}
+	}
+}
+
+func TestFileOfTheUserName(t *testing.T) {
+	for _, tc := range []struct {
+		auth      AuthConfig
+		key, says string
+	}{
+		{AuthConfig{Type: "basic"}, "auth.username", "missing: type basic needs it, or username_file"},
+		{AuthConfig{Type: "basic", Username: "gw", UsernameFile: secret("gw")}, "auth.username_file", "username is set, too"},
+		{AuthConfig{Type: "basic", UsernameFile: secret("gw\nx")}, "auth.username_file", "the file holds more than one line"},
+		{AuthConfig{Type: "basic", UsernameFile: secret("\n")}, "auth.username_file", "the file is empty"},
+		{AuthConfig{Type: "none", UsernameFile: secret("gw")}, "auth.username_file", "has no meaning with type none"},
+	} {
+		c := configFrom(t, sample.YAML)
+		c.Auth = tc.auth
+		if c.Auth.Type == "basic" {
+			c.Auth.PasswordFile = secret("pw")
+		}
+		_, err := New(c, Options{})
+		var mistake *invalid.Error
+		if !errors.As(err, &mistake) || mistake.Field() != tc.key || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: got %v", tc.auth, err)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
 	plan := a.Login.spec().Compile(base, "auth.login", p)
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
-	p.AddIf(a.Username == "" && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it")
+	p.AddIf(a.Username == "" && !a.UsernameFile.Set() && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it; set it or username_file")
 	places := 0
 	for _, set := range []bool{a.Token != "", a.TokenHeader != "", a.TokenCookie != ""} {
 		if set {
@@ -119,7 +119,7 @@ func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.T
 	plan := cfg.Login.spec().Compile(base, "auth.login", &invalid.Problems{}) // Validate has told them
 	client := signInClient(t)
 	return func(ctx context.Context) (token, error) {
-		asked, err := plan.Fill(address.Values{loginUser: {cfg.Username}, loginPassword: {cfg.secretText()}})
+		asked, err := plan.Fill(address.Values{loginUser: {cfg.user()}, loginPassword: {cfg.secretText()}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
 		}
@@ -133,7 +133,7 @@ func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.T
 			r.Header.Set(name, value)
 		}
 		if cfg.Login.Basic {
-			r.SetBasicAuth(cfg.Username, cfg.secretText())
+			r.SetBasicAuth(cfg.user(), cfg.secretText())
 		}
 		text, err := signIn(client, r, cfg)
 		if err != nil {

@@ -80,7 +80,7 @@ func (l *sessionLegacy) login(w http.ResponseWriter, r *http.Request) {
 // sessionAuth are the forms of signing in.
 var sessionAuth = map[string]string{
 	"bearer": `{type: session, username: gw, password_file: f, login: {path: /login, body: {user: "{username}", password: "{password}"}}, token: data.token}`,
-	"basic":  `{type: session, username: gw, password_file: f, login: {path: /login, basic: true}, token: data.token}`,
+	"basic":  `{type: session, username_file: f, password_file: f, login: {path: /login, basic: true}, token: data.token}`,
 	"header": `{type: session, password_file: f, login: {path: /login, body: {key: "{password}"}}, token_header: x-session}`,
 	"cookie": `{type: session, username: gw, password_file: f, login: {path: /login, body_type: form, body: {j_username: "{username}", j_password: "{password}"}}, token_cookie: SID, renew_on: [401, 302], ttl: 1h}`,
 }
@@ -92,6 +92,9 @@ func sessionFixture(t testing.TB, clock *testkit.Clock, l *sessionLegacy, form s
 	return newFixtureAt(t, clock, l.ServeHTTP, func(c *Config) {
 		c.Auth = configFrom(t, sample.YAML+"auth: "+sessionAuth[form]+"\n").Auth
 		c.Auth.PasswordFile = secret("p\"w\n")
+		if c.Auth.UsernameFile.Set() {
+			c.Auth.UsernameFile = secret("gw\n")
+		}
 		c.MaxConcurrent, c.MaxConcurrentPerAccount = 200, 200
 	})
 }

@@ -33,6 +33,7 @@ type Config struct {
 	Mode                 string          `yaml:"mode" enum:",auto,single,sentinel,cluster"`
 	MasterName           string          `yaml:"master_name"` // sentinel's name of the master
 	Username             string          `yaml:"username"`
+	UsernameFile         secretfile.File `yaml:"username_file"` // instead of username
 	PasswordFile         secretfile.File `yaml:"password_file"`
 	SentinelUsername     string          `yaml:"sentinel_username"`
 	SentinelPasswordFile secretfile.File `yaml:"sentinel_password_file"`
@@ -71,6 +72,8 @@ func (c Config) Validate() error {
 	}
 	c.validateMode(&p)
 	c.TLS.config(&p)
+	p.AddIf(c.Username != "" && c.UsernameFile.Set(), "username_file", "username is set, too; remove one of the two")
+	p.AddIf(c.UsernameFile.Set() && c.UsernameFile.Secret() == "", "username_file", "the file is empty")
 	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout) {
 		p.Add("timeout", "must be between 1ms and 5s")
 	}
@@ -84,6 +87,14 @@ func (c Config) Validate() error {
 		p.Add("prefix", "must hold no spaces or braces")
 	}
 	return p.Err()
+}
+
+// user is the user's name; empty: the default user.
+func (c Config) user() string {
+	if c.UsernameFile.Set() {
+		return c.UsernameFile.Secret()
+	}
+	return c.Username
 }
 
 // mode is c.Mode with auto resolved.

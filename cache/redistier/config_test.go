@@ -43,6 +43,8 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"single with sentinel's keys", func(c *Config) {
 			c.Mode, c.MasterName, c.SentinelUsername, c.Addrs = "single", "m", "u", []string{"a:1", "b:1"}
 		}, []string{"addrs", "master_name", "sentinel_username"}},
+		{"two user names", func(c *Config) { c.Username, c.UsernameFile = "gw", secretfile.New("user", "gw\n") }, []string{"username_file"}},
+		{"an empty user name", func(c *Config) { c.UsernameFile = secretfile.New("user", "\n") }, []string{"username_file"}},
 		{"half a certificate", func(c *Config) { c.TLS.Files.CertFile = secretfile.New("cert.pem", "") }, []string{"tls.key_file"}},
 	}
 	for _, tt := range tests {

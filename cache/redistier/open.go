@@ -56,7 +56,7 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 func (c Config) options() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
-		Username: c.Username, Password: c.PasswordFile.Secret(),
+		Username: c.user(), Password: c.PasswordFile.Secret(),
 		SentinelUsername:      c.SentinelUsername,
 		SentinelPassword:      c.SentinelPasswordFile.Secret(),
 		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them

@@ -59,6 +59,8 @@ func TestBody(t *testing.T) {
 		{"", `{q: "owner:{account}[ AND state:{status}]"}`, acme, `{"q":"owner:acme"}`},
 		{"", `{q: "owner:{account}[ AND state:{status}]"}`, with(Status, "N"), `{"q":"owner:acme AND state:N"}`},
 		{"", `{n: "{account:number}", size: "{size}", after: "{cursor}"}`, Values{Account: {"4711"}, Size: {"50"}}, `{"n":4711,"size":50}`},
+		{"", `{q: "a[ AND x{[}1{]} IN {[}{status}{]}] {]}"}`, with(Status, "N"), `{"q":"a AND x[1] IN [N] {]}"}`},
+		{"", `{q: "a[ AND x IN {[}{status}{]}]"}`, acme, `{"q":"a"}`},
 		{"", `{size: "{size}", text: "{size} of", after: "{cursor}"}`, at, `{"after":[17,"b"],"size":50,"text":"50 of"}`},
 		{"", `{after: "{cursor:number}"}`, at, `{"after":17}`},
 		{"", `{after: "{cursor}"}`, first, `{"after":"*"}`},

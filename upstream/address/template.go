@@ -10,7 +10,8 @@ import (
 
 // template is a text with placeholders in braces. A part in square brackets is
 // left out when a placeholder in it is empty. A doubled brace or bracket stands
-// for itself.
+// for itself, and so does a bracket in braces: within a part in brackets "]]" would
+// end the part, and {]} does not.
 type template []piece
 
 // piece is a literal text or one placeholder.
@@ -41,7 +42,7 @@ func parseTemplate(s string, known []string) (template, error) {
 		i += n
 	}
 	if p.group > 0 {
-		return nil, errors.New("a bracket is not closed; write [[ for one that is to be sent")
+		return nil, errors.New("a bracket is not closed; write [[ for one that is to be sent, and {]} for a closing one within brackets")
 	}
 	p.flush()
 	return p.pieces, nil
@@ -65,7 +66,7 @@ func (p *templateParser) step(s string) (int, error) {
 	case c == '}':
 		return 0, errors.New("a brace is closed that was not opened; write }} for one that is to be sent")
 	case c == '[' && p.group > 0:
-		return 0, errors.New("a bracket within brackets; write [[ for a bracket that is to be sent")
+		return 0, errors.New("a bracket within brackets; write [[ for a bracket that is to be sent, and {]} for the closing one")
 	case c == ']' && p.group == 0:
 		return 0, errors.New("a bracket is closed that was not opened; write ]] for one that is to be sent")
 	case c == '[':
@@ -83,6 +84,10 @@ func (p *templateParser) placeholder(s string) (int, error) {
 		return 0, fmt.Errorf("the brace of %q is not closed", s)
 	}
 	name := s[1:n]
+	if name == "[" || name == "]" {
+		p.literal.WriteString(name)
+		return n + 1, nil
+	}
 	if !slices.Contains(p.known, name) {
 		return 0, fmt.Errorf("unknown placeholder {%s}; known here: {%s}", name, strings.Join(p.known, "}, {"))
 	}
@@ -138,10 +143,12 @@ func (t template) dropped(group int, values Values) bool {
 
 // A text of a body has two parts with a meaning: placeholders, and brackets around
 // some. Queries in languages such as GraphQL are full of other braces and brackets:
-// these stand for themselves, and none is doubled.
+// these stand for themselves, and none is doubled. A bracket within a part in
+// brackets is in braces: {[} and {]}.
 var (
-	bodyGroup       = regexp.MustCompile(`\[[^\[\]]*\{[a-z_]+(:[a-z]+)?\}[^\[\]]*\]`)
+	bodyGroup       = regexp.MustCompile(`\[(\{[\[\]]\}|[^\[\]])*\{[a-z_]+(:[a-z]+)?\}(\{[\[\]]\}|[^\[\]])*\]`)
 	bodyPlaceholder = regexp.MustCompile(`\{[a-z_]+(:[a-z]+)?\}`)
+	groupBrackets   = strings.NewReplacer("{[}", "[", "{]}", "]")
 )
 
 // parseBodyText compiles a text of a body.
@@ -166,14 +173,20 @@ func parseBodyText(s string, known []string) (template, error) {
 func (p *templateParser) bodyPieces(s string) error {
 	from := 0
 	for _, at := range bodyPlaceholder.FindAllStringIndex(s, -1) {
-		p.literal.WriteString(s[from:at[0]])
-		p.flush()
+		p.bodyLiteral(s[from:at[0]])
 		if _, err := p.placeholder(s[at[0]:]); err != nil {
 			return fmt.Errorf("%w; a name in braces that is to be sent needs a blank, as in { name }", err)
 		}
 		from = at[1]
 	}
-	p.literal.WriteString(s[from:])
-	p.flush()
+	p.bodyLiteral(s[from:])
 	return nil
+}
+
+func (p *templateParser) bodyLiteral(s string) {
+	if p.group > 0 {
+		s = groupBrackets.Replace(s)
+	}
+	p.literal.WriteString(s)
+	p.flush()
 }

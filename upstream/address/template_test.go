@@ -10,6 +10,7 @@ func TestTemplate(t *testing.T) {
 	for text, want := range map[string]string{
 		"x": "x", "{a}": "A", "{a}-{b}": "A-B", "[{a}]": "A", "[x{none}]y": "y", "y[x{empty}][-{a}]": "y-A", "[[x]]": "[x]", "{{a}}": "{a}",
 		"[{a}[[1]]": "", "[x]y": "xy", "{none}": "", "x{none}": "", "": "", "[{none}]": "", "a]]b": "a]b", "[{a}]]]": "A]",
+		"[{a}{[}1{]}]": "A[1]", "x[y{none}{]}]": "x", "[{a}{]}]]]": "A]]", "{[}x{]}": "[x]", "[{a}{]}": "",
 	} {
 		tpl, err := parseTemplate(text, []string{"a", "b", "none", "empty"})
 		if err != nil {
@@ -25,7 +26,7 @@ func TestTemplate(t *testing.T) {
 }
 
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"{a}", "[{a}]", "[[", "]]", "{{}}", "x[y{a}]z", "[", "{", "[{a}]]]"} {
+	for _, s := range []string{"{a}", "[{a}]", "[[", "]]", "{{}}", "x[y{a}]z", "[", "{", "[{a}]]]", "[{a}{]}]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

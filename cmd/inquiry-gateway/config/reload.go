@@ -52,6 +52,7 @@ var effects = []struct {
 	{"redis.mode", Restart},
 	{"redis.master_name", Restart},
 	{"redis.username", Restart},
+	{"redis.username_file", Restart},
 	{"redis.password_file", Restart},
 	{"redis.sentinel_username", Restart},
 	{"redis.sentinel_password_file", Restart},
