@@ -13,8 +13,9 @@ const redisOverhead = 200
 type sample struct {
 	keys           []watched
 	pi             []float64
-	lookups, fills float64 // of all keys
-	first          int64   // 0: no look-up yet
+	lookups, fills float64    // of all keys, on all nodes that share theirs
+	own            [2]float64 // look-ups and fills of this node
+	first          int64      // 0: no look-up yet
 	halfLife       int64
 	fades          []fade // oldest first
 	distinct       float64
@@ -36,8 +37,10 @@ func (s *shard) addTo(m *sample, now int64) {
 	s.advance(now)
 	s.settleAll()
 	lookups, fills := s.totals()
-	m.lookups += lookups
-	m.fills += fills
+	m.own[0] += lookups
+	m.own[1] += fills
+	m.lookups += lookups + s.others[0]
+	m.fills += fills + s.others[1]
 	if s.first != 0 && (m.first == 0 || s.first < m.first) {
 		m.first = s.first
 	}
@@ -109,6 +112,7 @@ func (m *sample) seconds(now int64) float64 {
 // holds no lock for longer than it takes to copy one shard.
 func (e *Estimator) Report(now time.Time) Report {
 	r := Report{To: now, Goals: *e.goals.Load()}
+	r.Nodes, r.LostLookups = e.coverage(now.UnixNano())
 	for _, lab := range e.kinds {
 		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
 	}
@@ -134,7 +138,7 @@ func (lab *kindLab) report(now int64) KindReport {
 		k.Regime = &Regime{changed, why}
 	}
 	var checked float64
-	if k.Served, checked = lab.checks.share(m.lookups, now); k.Observed > 0 {
+	if k.Served, checked = lab.checks.share(m.own[0], now); k.Observed > 0 {
 		k.RechecksPerSecond = checked / k.Observed
 	}
 	if len(m.keys) == 0 || k.Observed == 0 {
@@ -181,7 +185,7 @@ func newComputer(m *sample, r *rules, now int64) *computer {
 		}
 	}
 	c.size /= float64(max(sized, 1))
-	c.fit = newRegression(m.pi, x, [2]float64{m.lookups, m.fills})
+	c.fit = newRegression(m.pi, x, [2]float64{m.lookups, m.own[1]}) // fills of other nodes are not known by key
 	c.pool = pool(all)
 	kind, stdErr := typical(all, c.pool.rate)
 	for i := range m.keys {

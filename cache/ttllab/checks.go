@@ -86,6 +86,20 @@ func (c *checks) add(r Recheck, now sighting, rate float64) {
 	c.open[r.hash] = k
 }
 
+// made is how many re-checks this node has made.
+func (c *checks) made() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ever.Checked
+}
+
+// others adds the re-checks of other nodes, which are load, too.
+func (c *checks) others(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += float64(n)
+}
+
 // close ends all clusters.
 func (c *checks) close() {
 	for _, k := range c.open {

@@ -78,9 +78,11 @@ type Options struct {
 //
 // # What it does not know
 //
-// Entries that are evicted for want of space, purges, stale-if-error, and the
-// look-ups of other nodes: a live estimate is about one node, with the legacy in
-// health. Logs of all nodes, merged by time, give the estimate for the fleet.
+// Entries that are evicted for want of space, purges and stale-if-error: an estimate is
+// about a legacy in health. Without Share it is about one node; nodes that share their
+// look-ups, or logs of all nodes merged by time, give the estimate for the fleet. There
+// a node may serve an older copy than the newest one while it refreshes it, which the
+// ages do not have.
 //
 // # Cost
 //
@@ -95,6 +97,7 @@ type Estimator struct {
 	goals  atomic.Pointer[GoalsConfig]
 	share  atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
 	picker picker
+	fleet  fleet
 }
 
 // kindLab is the lab of one kind.
@@ -105,6 +108,7 @@ type kindLab struct {
 	latency  atomic.Int64  // how long the legacy takes, ns, smoothed
 	waited   atomic.Uint64 // look-ups that waited for the legacy
 	failed   atomic.Uint64 // look-ups without an answer
+	told     [3]uint64     // look-ups, fills and re-checks that the other nodes know of
 	checks   checks
 	regime   regime
 	shards   [shardCount]shard

@@ -45,6 +45,7 @@ type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time,
 // ignores what it is told. It is safe for concurrent use.
 type Lab struct {
 	current atomic.Pointer[groups]
+	shared  atomic.Bool
 }
 
 // groups is an estimator with its kinds.
@@ -71,6 +72,9 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) error {
 	}
 	e, err := New(Options{Kinds: kinds, Config: c})
 	if err == nil {
+		if l.shared.Load() {
+			e.Share()
+		}
 		l.current.Store(&groups{e, kinds})
 	}
 	return err
@@ -154,6 +158,41 @@ func (l *Lab) Filled(k *List, a *Answer, size int, took time.Duration) {
 	}
 }
 
+// Share exchanges look-ups with the other nodes until ctx ends: publish sends a
+// message to all of them, this one included or not, and messages are theirs; closed: no
+// more come. What gets
+// lost on the way is missing in the figures and in nothing else.
+func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, message []byte), messages <-chan []byte, p *panics.Catcher) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if message := l.current.Load().Tell(now); message != nil {
+				publish(ctx, message)
+			}
+		case m, ok := <-messages:
+			if !ok {
+				messages = nil // nobody is heard any more
+				continue
+			}
+			func() {
+				defer p.Catch(nil)
+				_ = l.current.Load().Hear(m, time.Now()) // of a node that is being updated: its look-ups are missing
+			}()
+		}
+	}
+}
+
+// Shared says that Share will be called: look-ups wait for those of other nodes. It is to
+// be called before the first look-up.
+func (l *Lab) Shared() {
+	l.shared.Store(true)
+	l.current.Load().Share()
+}
+
 // Report is the what-if table as of now.
 func (l *Lab) Report() Report { return l.current.Load().Report(time.Now()) }
 
@@ -193,12 +232,16 @@ func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
 	ch <- outdatedDesc
 	ch <- goalDesc
+	ch <- nodesDesc
+	ch <- lostDesc
 }
 
 var (
 	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	outdatedDesc = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
+	nodesDesc    = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
+	lostDesc     = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
 	goalDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
 
@@ -208,6 +251,9 @@ var (
 func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	g := l.current.Load()
 	config := g.Config()
+	nodes, lost := g.coverage(time.Now().UnixNano())
+	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(nodes))
+	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
 	if config.Goals.MaxOutdated > 0 {
 		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
 	}

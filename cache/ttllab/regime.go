@@ -62,6 +62,7 @@ type regime struct {
 	slots []turnout
 	total turnout
 	fades []fade // oldest first
+	since int64  // of the last one: when it may have begun
 	why   string // of the last one
 }
 
@@ -89,9 +90,9 @@ func (lab *kindLab) watchRegime(now int64) {
 		return
 	}
 	begin := now - recent*int64(slotLength)
-	g.slots, g.why = g.slots[len(g.slots)-recent:], why
+	g.slots, g.since, g.why = g.slots[len(g.slots)-recent:], begin, why
 	steps := lab.fadeSteps(begin, now)
-	if g.fades = append(g.fades, fade{begin, steps}); len(g.fades) > keptFades {
+	if g.fades = append(g.fades, fade{now, steps}); len(g.fades) > keptFades {
 		g.fades = g.fades[1:]
 	}
 	lab.fade(steps, now)
@@ -166,8 +167,8 @@ func (lab *kindLab) lastFade() (fades []fade, at time.Time, why string) {
 	g := &lab.regime
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.fades); n > 0 {
-		at = time.Unix(0, g.fades[n-1].at)
+	if g.why != "" {
+		at = time.Unix(0, g.since)
 	}
 	return append([]fade(nil), g.fades...), at, g.why
 }

@@ -8,7 +8,12 @@ type Report struct {
 	To    time.Time    `json:"to"`
 	Kinds []KindReport `json:"kinds"`
 	Goals GoalsConfig  `json:"goals"`
-	Log   *LogSummary  `json:"log,omitempty"` // of FromLog
+	// Nodes is how many nodes the figures are about, this one included: those that
+	// share their look-ups through Redis. The re-checked share is of this node alone.
+	Nodes int `json:"nodes"`
+	// LostLookups were too many to be shared, since the start; the figures lack them.
+	LostLookups uint64      `json:"lost_lookups,omitempty"`
+	Log         *LogSummary `json:"log,omitempty"` // of FromLog
 }
 
 // KindReport is the report of one kind.

@@ -194,6 +194,8 @@ func TestConcurrentUse(t *testing.T) {
 					e.Report(now)
 				case 4:
 					e.Tune(now)
+				case 5:
+					_ = e.Hear(e.Tell(now), now)
 				}
 			}
 		})

@@ -39,6 +39,13 @@ type shard struct {
 	drawn   [drawnKept]draw // newest at draws-1 modulo drawnKept
 	draws   uint64
 	turns   turnout // since the start, of the watched keys
+
+	// Of a fleet:
+	shared bool
+	notes  []note // this node's look-ups since the last message
+	queue  []note // of all nodes, to be simulated
+	lost   uint64
+	others [2]float64 // look-ups and fills of the other nodes, aged
 }
 
 // stratum is a set of watched keys that all stand for the same number of keys.
@@ -55,6 +62,7 @@ type watched struct {
 	last    int64   // look-up, Unix ns
 	lookups float64 // aged
 	fills   float64 // aged; of the real cache
+	noted   uint32  // place of its last note, from 1
 	waiting uint32  // bit c: the fill of candidate c that runs has callers waiting
 
 	known  sighting // the newest body seen, re-checks included
@@ -151,7 +159,9 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, answer sighting) {
 	if answer.at != 0 {
 		k.observe(answer)
 	}
-	if k.pending.add(now) {
+	if s.shared {
+		s.enqueue(k, set == &s.hot, now)
+	} else if k.pending.add(now) {
 		s.settle(k, set)
 	}
 }
@@ -256,6 +266,7 @@ func (s *shard) age(steps int, now int64) {
 	f := math.Ldexp(1, -steps)
 	lookups, fills := s.totals()
 	s.lookups, s.fills = lookups*f, fills*f
+	s.others = [2]float64{s.others[0] * f, s.others[1] * f}
 	s.counted = [2]uint64{s.seen.Load(), s.filled.Load()}
 	idle := max(int64(candidates[candidateCount-1])+s.aging.halfLife, forgetAfter*s.aging.halfLife)
 	s.sample.age(steps, now-idle)
@@ -263,7 +274,7 @@ func (s *shard) age(steps int, now int64) {
 	s.markHot()
 }
 
-// totals counts the look-ups and fills of all keys, aged.
+// totals counts this node's look-ups and fills of all keys, aged.
 func (s *shard) totals() (lookups, fills float64) {
 	return s.lookups + float64(s.seen.Load()-s.counted[0]), s.fills + float64(s.filled.Load()-s.counted[1])
 }

@@ -15,6 +15,16 @@ func (r Report) WriteTable(w io.Writer) error {
 	if r.Log != nil {
 		r.Log.describe(&b)
 	}
+	switch {
+	case r.Log != nil:
+	case r.Nodes > 1:
+		fmt.Fprintf(&b, "covers %d nodes, which share their look-ups through Redis; re-checks of answers are this node's\n", r.Nodes)
+	default:
+		b.WriteString("covers this node alone\n")
+	}
+	if r.LostLookups > 0 {
+		fmt.Fprintf(&b, "%d look-ups were too many to be shared and are missing\n", r.LostLookups)
+	}
 	for i := range r.Kinds {
 		if b.Len() > 0 {
 			b.WriteByte('\n')

@@ -134,6 +134,9 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lab, err = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab); err != nil {
 		return err
 	}
+	if a.redis != nil {
+		a.lab.Shared()
+	}
 	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
@@ -293,6 +296,12 @@ func (a *App) Run(asked context.Context) error {
 		a.console.Run(ctx)
 		return nil
 	})
+	if a.redis != nil {
+		group.Go(func() error {
+			a.shareLab(ctx)
+			return nil
+		})
+	}
 	group.Go(func() error {
 		a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers()))
 		return nil

@@ -108,7 +108,7 @@
       el("div", { class: "plot", role: "img", "aria-label": "Hit ratio, requests and outdated answers of " + k.kind + " lists by TTL. The table below says the same.", "data-ttl-kind": k.kind }),
       el("p", { class: "readout", "aria-hidden": "true" }), el("ul", { class: "legend" }, legend),
       el("div", { class: "advice" }, rows.length === 0 ? el("p", null, "Nothing was looked up yet.") :
-        el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched.", k.rechecks_per_second > 0 ? " Re-checks are " + write("rate", k.rechecks_per_second) + " of the requests to the legacy system." : null,
+        el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + (report?.nodes > 1 ? " of " + report.nodes + " nodes" : " of this node") + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched.", k.rechecks_per_second > 0 ? " Re-checks are " + write("rate", k.rechecks_per_second) + " of the requests to the legacy system." : null,
           k.regime ? " The traffic has changed at " + clock(Date.parse(k.regime.since) / 1000) + " UTC: " + k.regime.reason + "; what was counted before counts for little." : null),
         ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, rows.length > 0 ? advice : null),
       el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": id },

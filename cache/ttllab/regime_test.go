@@ -1,0 +1,57 @@
+package ttllab
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// steady sends look-ups of so many lists in turn, so many a second.
+func steady(e *Estimator, from, to time.Duration, perSecond, lists int, first uint64) {
+	for now := from; now < to; now += time.Second {
+		e.Tune(at(now))
+		for i := range perSecond {
+			n := int(now/time.Second)*perSecond + i
+			e.Lookup(0, mix(first+uint64(n%lists)), at(now+time.Duration(i)*time.Second/time.Duration(perSecond)))
+		}
+	}
+}
+
+// When the traffic becomes another one the report follows within minutes and says so; a
+// slow wave is none.
+func TestTheReportFollowsAChangeOfTheTraffic(t *testing.T) {
+	for name, tt := range map[string]struct {
+		perSecond, lists int
+		changed          bool
+	}{
+		"more of the same": {30, 50, true},
+		"other lists":      {10, 3000, true},
+		"a little more":    {15, 50, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const before, after = 2 * time.Hour, 5 * time.Minute
+			steady(e, 0, before, 10, 50, 0)
+			steady(e, before, before+after, tt.perSecond, tt.lists, 1000)
+			k := e.Report(at(before + after)).Kinds[0]
+			if (k.Regime != nil) != tt.changed {
+				t.Fatalf("%+v", k.Regime)
+			}
+			if !tt.changed {
+				return
+			}
+			if since := at(before); k.Regime.Since.Before(since.Add(-2*time.Minute)) || k.Regime.Since.After(since.Add(2*time.Minute)) {
+				t.Errorf("%+v, want since %s", k.Regime, since)
+			}
+			if k.Observed > 12*60 {
+				t.Errorf("%g s are averaged", k.Observed)
+			}
+			if want := float64(tt.perSecond); math.Abs(k.LookupsPerSecond/want-1) > 0.25 {
+				t.Errorf("%.3g look-ups/s, want about %.3g", k.LookupsPerSecond, want)
+			}
+		})
+	}
+}
