@@ -9,6 +9,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
 )
 
 const examples = "../../../deploy/examples"
@@ -90,6 +91,35 @@ func runText(t *testing.T, text string) ([]Result, error) {
 		t.Fatal(err)
 	}
 	return Run(t.Context(), upstreamOf(t, filepath.Join(examples, "bare-array.yaml")), file)
+}
+
+// Lists within lists, and the key of the last record as the cursor, are paths of GJSON.
+func TestPathsThatTheGuideNames(t *testing.T) {
+	text := `- name: two pages
+  kind: seller
+  account: a
+  replies:
+    - {body: {groups: [{tickets: [&r {vendor: a, subject: s, open: true, customer_name: c, created: "/Date(0)/"}]}, {tickets: [*r, *r]}], keys: [{id: 7}, {id: 8}]}}
+    - {to: "?after=8", body: {groups: [{tickets: [*r]}], keys: [{id: 9}]}}
+    - {to: "?after=9", body: {groups: [], keys: []}}
+  expect: {records: [{}, {}, {}, {}], asked: [after=8, after=9]}
+- name: another reply is no empty list
+  kind: seller
+  account: a
+  replies: [{body: {error: x}}]
+  expect: {error: items}
+`
+	cfg := upstreamOf(t, filepath.Join(examples, "bare-array.yaml"))
+	cfg.Seller.Items = "groups.#.tickets|@flatten"
+	cfg.Seller.Paging = mapping.PagingConfig{Style: mapping.PageCursor, Param: "after", Cursor: "keys.@reverse.0.id"}
+	file := filepath.Join(t.TempDir(), "tests.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(t.Context(), cfg, file)
+	if err != nil || len(results) != 2 || len(results[0].Differences)+len(results[1].Differences) > 0 {
+		t.Errorf("%+v, %v", results, err)
+	}
 }
 
 const oneRecord = `  kind: seller
