@@ -123,6 +123,9 @@ func writeFindings(out io.Writer, p probed) error {
 			return err
 		}
 	}
+	if err := writeRemoved(out, p.Removed, p.Uncovered); err != nil {
+		return err
+	}
 	if err := writePaths(out, p.Paths); err != nil {
 		return err
 	}
@@ -134,6 +137,29 @@ func writeFindings(out io.Writer, p probed) error {
 		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
 	}
 	fmt.Fprintln(out)
+	return writeTable(out, rows)
+}
+
+// writeRemoved prints what is removed from texts, and what looks as if it should be.
+func writeRemoved(out io.Writer, r mapping.RemovedTexts, stays []mapping.Uncovered) error {
+	if r.Texts > 0 {
+		fmt.Fprintf(out, "\nremoved in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
+		rows := [][]string{{"RECORD", "FIELD", "BEFORE", "AFTER"}}
+		for _, c := range r.Cuts {
+			rows = append(rows, []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)})
+		}
+		if err := writeTable(out, rows); err != nil {
+			return err
+		}
+	}
+	if len(stays) == 0 {
+		return nil
+	}
+	fmt.Fprint(out, "\n! not removed, but it looks like an internal id; if it is one, name it in the key\n")
+	rows := [][]string{{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}}
+	for _, u := range stays {
+		rows = append(rows, []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key})
+	}
 	return writeTable(out, rows)
 }
 

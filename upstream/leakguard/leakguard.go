@@ -2,6 +2,7 @@
 package leakguard
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,12 +16,21 @@ const Removed = "[removed]"
 //   - anywhere in a text if it is a UUID or 32 hexadecimal digits, in any case,
 //     with or without dashes. One such id is enough to look for all of that
 //     form: a text may quote a record that a filter left out of this reply;
-//   - anywhere if it has at least four characters, but where it starts or ends
-//     with a digit not within a longer number;
-//   - as a whole word only if it is shorter, so that id 7 leaves 2017 alone.
+//   - not within a longer number if it has digits. Letters may stand beside it. If
+//     it has digits only, 57,000 and 1.57 are longer numbers, too;
+//   - as a whole word if it has no digit. Letters of scripts without spaces between
+//     words may follow it, as particles do in Korean;
+//   - as a whole word if it has up to three characters, so that id 7 leaves 2017 alone.
+//
+// From eight characters on an id is removed where the last three are in doubt; see
+// [form]. An id of 18 characters whose last three are the checksum of the others is
+// looked for without them, too.
 //
 // The zero value is empty. A Set is not safe for concurrent use.
 type Set struct {
+	// Patterns match what is removed as an id is, wherever it stands.
+	Patterns []*regexp.Regexp
+
 	keys    []uuid
 	index   map[uuid]struct{} // of the first indexed keys
 	indexed int
@@ -48,6 +58,9 @@ func (set *Set) Add(id string) {
 	}
 	if len(id) >= longHead {
 		set.addLong(id)
+		if short := shortForm(id); short != "" {
+			set.addLong(short)
+		}
 		return
 	}
 	if set.short == nil {
@@ -80,12 +93,14 @@ func (set *Set) isUUID(key uuid) bool {
 func (set *Set) HasUUIDs() bool { return len(set.keys) > 0 }
 
 // Empty tells whether there is nothing to look for.
-func (set *Set) Empty() bool { return len(set.keys) == 0 && set.long == nil && set.short == nil }
+func (set *Set) Empty() bool {
+	return len(set.keys) == 0 && set.long == nil && set.short == nil && len(set.Patterns) == 0
+}
 
 // Shortest is how many bytes a text needs at the least to hold an id.
 func (set *Set) Shortest() int {
 	switch {
-	case set.short != nil:
+	case set.short != nil || len(set.Patterns) > 0:
 		return 1
 	case set.long != nil:
 		return longHead
@@ -95,13 +110,21 @@ func (set *Set) Shortest() int {
 
 // Clean returns the text without the ids, and how many there were.
 func (set *Set) Clean(s string) (string, int) {
-	n := 0
+	n, spans := 0, set.spans[:0]
 	if len(set.keys) > 0 && len(s) >= uuidDigits {
-		s = set.without(s, set.uuidSpans(s, set.spans[:0]), &n)
+		spans = set.uuidSpans(s, spans)
+	}
+	uuids := len(spans)
+	for _, p := range set.Patterns {
+		spans = matches(p, s, spans)
 	}
 	if set.long != nil && len(s) >= longHead {
-		s = set.without(s, find(s, &set.long.first, set.long.at, set.spans[:0]), &n)
+		spans = find(s, &set.long.first, set.long.at, spans)
 	}
+	if uuids != len(spans) && (uuids > 0 || len(set.Patterns) > 0) {
+		spans = united(spans)
+	}
+	s = set.without(s, spans, &n)
 	if set.short != nil && s != "" {
 		s = set.without(s, find(s, &set.short.first, set.short.at, set.spans[:0]), &n)
 	}
@@ -110,6 +133,30 @@ func (set *Set) Clean(s string) (string, int) {
 
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
+
+// matches finds what a pattern matches, but for matches of nothing.
+func matches(p *regexp.Regexp, s string, spans []span) []span {
+	for _, m := range p.FindAllStringIndex(s, -1) {
+		if m[0] < m[1] {
+			spans = append(spans, span{m[0], m[1]})
+		}
+	}
+	return spans
+}
+
+// united puts spans in order and makes one of those that overlap.
+func united(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
+	last := 0
+	for _, sp := range spans[1:] {
+		if sp.from >= spans[last].to {
+			last++
+			spans[last] = sp
+		}
+		spans[last].to = max(spans[last].to, sp.to)
+	}
+	return spans[:last+1]
+}
 
 // find finds the ids in a text. first are the bytes that one may start with, and
 // at gives the length of the one that stands at a place, 0 for none.
@@ -144,7 +191,7 @@ func (set *Set) without(s string, spans []span, n *int) string {
 	return set.texts.Keep(append(b, s[at:]...))
 }
 
-// Merge adds the ids of another set.
+// Merge adds the ids of another set, but not its patterns.
 func (set *Set) Merge(other *Set) {
 	set.keys = append(set.keys, other.keys...)
 	if other.long != nil {
@@ -213,13 +260,9 @@ func (l *longIDs) at(s string, i int) int {
 		if end > len(s) {
 			continue
 		}
-		if _, known := l.all[s[i:end]]; !known {
-			continue
+		if _, known := l.all[s[i:end]]; known && formOf(s[i:end]).counts(s, i, end) {
+			return n
 		}
-		if i > 0 && isDigit(s[i]) && isDigit(s[i-1]) || end < len(s) && isDigit(s[end-1]) && isDigit(s[end]) {
-			continue
-		}
-		return n
 	}
 	return 0
 }
@@ -235,28 +278,42 @@ func (l *shortIDs) add(id string) {
 	l.first[id[0]] = true
 }
 
-// at gives the length of the id that stands at i as a whole word, 0 for none.
+// at gives the length of the id that stands at i, 0 for none.
 func (l *shortIDs) at(s string, i int) int {
-	if !wordStart(s, i) {
-		return 0
+	if i > 0 && asciiWord(s[i-1]) && asciiWord(s[i]) {
+		return 0 // within a word, whatever follows
 	}
 	for n := min(longHead-1, len(s)-i); n > 0; n-- {
-		if _, ok := l.all[s[i:i+n]]; ok && wordStart(s, i+n) {
+		if _, known := l.all[s[i:i+n]]; known && formOf(s[i:i+n]).counts(s, i, i+n) {
 			return n
 		}
 	}
 	return 0
 }
 
-// wordStart tells whether a word may start or end at i.
-func wordStart(s string, i int) bool {
-	return i == 0 || i == len(s) || !isWord(s[i-1]) || !isWord(s[i])
+// By tells what ids were found by.
+type By struct{ ID, UUID, Pattern bool }
+
+// Any tells whether there were any.
+func (b By) Any() bool { return b.ID || b.UUID || b.Pattern }
+
+// Explain is Clean for a person: it tells what is found by which means, too.
+func (set *Set) Explain(s string) (by By, clean string) {
+	found := func(part Set) bool { _, n := part.Clean(s); return n > 0 }
+	by = By{
+		ID:      found(Set{long: set.long, short: set.short}),
+		UUID:    found(Set{keys: set.keys}),
+		Pattern: found(Set{Patterns: set.Patterns}),
+	}
+	clean, _ = set.Clean(s)
+	return by, clean
 }
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// isWord takes every byte past ASCII for a letter, so that an id is not found
-// within a word of another script.
-func isWord(c byte) bool {
-	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+// EachLong visits the ids of four characters or more that are no UUIDs.
+func (set *Set) EachLong(visit func(id string)) {
+	if set.long != nil {
+		for id := range set.long.all {
+			visit(id)
+		}
+	}
 }

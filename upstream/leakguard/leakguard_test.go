@@ -2,6 +2,7 @@ package leakguard
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,11 +41,27 @@ func TestGuardCleans(t *testing.T) {
 		{"INC0010001", "INC00100012", "INC00100012", 0},
 		{"100234", "INC100234", "INC[removed]", 1},
 		{"100234", "call 01002345", "call 01002345", 0},
-		{"abcd abcdef", "xabcdefx", "x[removed]x", 1},
+		{"abcd abcdef", "xabcdefx abcdef", "xabcdefx [removed]", 1},
 		{"7", "7 of 2017, no. 7", "[removed] of 2017, no. [removed]", 2},
 		{"a-1", "xa-1 a-1 a-12", "xa-1 [removed] a-12", 1},
 		{"7", "7번", "7번", 0},
 		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]" + strings.Repeat("x", 44), 1},
+		{"cato", "catogosa, cato. _cato cato7 cato", "catogosa, [removed]. _cato cato7 [removed]", 2},
+		{"cato", "cato가 았cato는 猫cato", "[removed]가 았[removed]는 猫[removed]", 3},
+		{"cato", "écato catoя cato\u0301", "écato catoя cato\u0301", 0},
+		{"키키", "키키키 키키x 키키", "키키키 [removed]x [removed]", 2},
+		{"ABCDEFGH", "_ABCDEFGH7 xABCDEFGH", "_[removed]7 xABCDEFGH", 1}, // long: removed in doubt
+		{"57", "57,000 1.57 57.000,00 57.5 1,057", "57,000 1.57 57.000,00 57.5 1,057", 0},
+		{"57", "see 57. Or 57, or (57), 57", "see [removed]. Or [removed], or ([removed]), [removed]", 4},
+		{"057 57", "1 057 57 100 57\u00a0000 57’000", "1 057 57 100 57\u00a0000 57’000", 0},
+		{"57", "57 00 57 items", "[removed] 00 [removed] items", 2},
+		{"4711 4712", "4711,4712 INC4711 4711.50 1,4712", "[removed],[removed] INC[removed] 4711.50 1,[removed]", 4},
+		{"2026", "22.11.2026", "22.11.2026", 0},
+		{"12345678", "x1.12345678,50 123456789", "x1.[removed],50 123456789", 1}, // long
+		{"A7", "A7번 A77 xA7 A7.", "[removed]번 A77 xA7 [removed].", 2},
+		{"5003000000D8cuIAAR", "5003000000D8cuIAAR, 5003000000D8cuI!", "[removed], [removed]!", 2},
+		{"5003000000D8cuIAAB", "5003000000D8cuIAAB, 5003000000D8cuI!", "[removed], 5003000000D8cuI!", 1},
+		{"tick-" + id, "tick-" + id, "[removed]", 1}, // as a whole
 		{"INC001 INC0012 INC00123x", "INC00123x INC0012 INC001", "[removed] [removed] [removed]", 3},
 	} {
 		got, n := idsOf(strings.Fields(tc.ids)...).Clean(tc.in)
@@ -55,6 +72,43 @@ func TestGuardCleans(t *testing.T) {
 	if set := idsOf("", "  "); !set.Empty() {
 		t.Error("an empty id counts as one")
 	}
+}
+
+// Patterns and ids are found in the text as it came, so none hides another one.
+func TestPatterns(t *testing.T) {
+	for _, tc := range []struct{ patterns, ids, in, want string }{
+		{`TCK-\d{6}`, "", "see TCK-123456.", "see [removed]."},
+		{`TCK-\d{6}`, "TCK", "see TCK-123456.", "see [removed]."},
+		{`\d{4}`, "6f1c2a34-1111-4222-8333-9444555666aa", "6f1c2a34-1111-4222-8333-9444555666ab 2026", "[removed] [removed]"},
+		{`A\d+ \d+B`, "", "A123B A1B", "[removed] [removed]"},
+		{`x* A`, "", "zzA", "zz[removed]"}, // nothing is no match
+	} {
+		set := idsOf(strings.Fields(tc.ids)...)
+		for _, p := range strings.Fields(tc.patterns) {
+			set.Patterns = append(set.Patterns, regexp.MustCompile(p))
+		}
+		if got, n := set.Clean(tc.in); got != tc.want || n == 0 || set.Empty() || set.Shortest() != 1 {
+			t.Errorf("%s in %q: %q, %d, want %q", tc.patterns, tc.in, got, n, tc.want)
+		}
+	}
+}
+
+// An id that stands as a word never stays, and a text without it comes back as it
+// was.
+func TestAWordIsFoundAndNothingElse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.OneOf(rapid.StringMatching(`[a-z]{1,12}`), rapid.StringMatching(`[A-Z0-9]{1,12}`), rapid.StringMatching(`[0-9]{1,12}`), rapid.StringMatching(`[가-힣]{1,4}`)).Draw(t, "id")
+		filler := rapid.StringMatching(`[a-zé가-힣_0-9 .,]{0,30}`)
+		before, after := filler.Draw(t, "before"), filler.Draw(t, "after")
+		if got, n := idsOf(id).Clean(before + " (" + id + ") " + after); n == 0 || strings.Contains(got, "("+id+")") {
+			t.Fatalf("%q left in %q", id, got)
+		}
+		if text := before + after; !strings.Contains(text, id) {
+			if got, n := idsOf(id).Clean(text); n != 0 || got != text {
+				t.Fatalf("%q without %q: %q", text, id, got)
+			}
+		}
+	})
 }
 
 // The short way of reading a UUID finds what the long one finds.

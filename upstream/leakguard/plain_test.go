@@ -30,36 +30,47 @@ func plainSetOf(ids []string) plainSet {
 			set.short[id] = true
 		default:
 			set.long[id[:min(len(id), longest)]] = true
+			if short := shortForm(id); short != "" {
+				set.long[short] = true
+			}
 		}
 	}
 	return set
 }
 
+// clean takes UUIDs and long ids out of the text as it came, and short ones out of
+// what is left.
 func (set plainSet) clean(s string) (string, int) {
-	var n [4]int
+	var spans []span
 	if len(set.uuids) > 0 {
-		s, n[0] = plainReplace(s, plainUUID(func(key uuid) bool { return set.uuids[key] }))
-		s, n[1] = plainReplace(s, plainUUID(anyUUID))
+		// A known one counts before whatever else could be one.
+		for _, part := range plainParts(s, plainFind(s, plainUUID(func(key uuid) bool { return set.uuids[key] }))) {
+			if spans = append(spans, part.span); !part.found {
+				spans = spans[:len(spans)-1]
+				for _, sp := range plainFind(s[part.from:part.to], plainUUID(anyUUID)) {
+					spans = append(spans, span{part.from + sp.from, part.from + sp.to})
+				}
+			}
+		}
 	}
-	s, n[2] = plainReplace(s, func(s string, i int) int {
-		for n := longest; n >= 4; n-- {
-			end := i + n
-			if end <= len(s) && set.long[s[i:end]] &&
-				!(i > 0 && isDigit(s[i]) && isDigit(s[i-1])) && !(end < len(s) && isDigit(s[end-1]) && isDigit(s[end])) {
+	spans = append(spans, plainFind(s, plainAt(set.long, longest))...)
+	s, n := plainCut(s, spans)
+	s, more := plainCut(s, plainFind(s, plainAt(set.short, 3)))
+	return s, n + more
+}
+
+func plainAt(ids map[string]bool, most int) func(string, int) int {
+	return func(s string, i int) int {
+		for n := most; n > 0; n-- {
+			if i+n > len(s) {
+				continue
+			}
+			if ids[s[i:i+n]] && formOf(s[i:i+n]).counts(s, i, i+n) {
 				return n
 			}
 		}
 		return 0
-	})
-	s, n[3] = plainReplace(s, func(s string, i int) int {
-		for n := 3; n > 0; n-- {
-			if i+n <= len(s) && set.short[s[i:i+n]] && wordStart(s, i) && wordStart(s, i+n) {
-				return n
-			}
-		}
-		return 0
-	})
-	return s, n[0] + n[1] + n[2] + n[3]
+	}
 }
 
 func plainUUID(wanted func(uuid) bool) func(string, int) int {
@@ -71,19 +82,54 @@ func plainUUID(wanted func(uuid) bool) func(string, int) int {
 	}
 }
 
-// plainReplace takes out what at finds the length of.
-func plainReplace(s string, at func(s string, i int) int) (string, int) {
+// plainFind finds what at knows the length of.
+func plainFind(s string, at func(s string, i int) int) (spans []span) {
+	for i := 0; i < len(s); {
+		n := at(s, i)
+		if n > 0 {
+			spans = append(spans, span{i, i + n})
+		}
+		i += max(n, 1)
+	}
+	return spans
+}
+
+type plainPart struct {
+	span
+	found bool
+}
+
+// plainParts are the spans and what is between them.
+func plainParts(s string, spans []span) (parts []plainPart) {
+	at := 0
+	for _, sp := range spans {
+		parts = append(parts, plainPart{span{at, sp.from}, false}, plainPart{sp, true})
+		at = sp.to
+	}
+	return append(parts, plainPart{span{at, len(s)}, false})
+}
+
+// plainCut takes every byte of the spans out. Spans that share a byte are one.
+func plainCut(s string, spans []span) (string, int) {
+	if len(spans) == 0 {
+		return s, 0
+	}
+	cut, joins := make([]bool, len(s)), make([]bool, len(s)+1)
+	for _, sp := range spans {
+		for i := sp.from; i < sp.to; i++ {
+			cut[i] = true
+			joins[i] = joins[i] || i > sp.from
+		}
+	}
 	var b strings.Builder
 	found := 0
-	for i := 0; i < len(s); {
-		if n := at(s, i); n > 0 {
+	for i := range len(s) {
+		if !cut[i] {
+			b.WriteByte(s[i])
+		} else if !joins[i] {
 			b.WriteString(Removed)
 			found++
-			i += n
-			continue
 		}
-		b.WriteByte(s[i])
-		i++
 	}
 	return b.String(), found
 }
@@ -94,13 +140,13 @@ func TestGuardEqualsThePlainOne(t *testing.T) {
 		rapid.SampledFrom([]string{
 			"6f1c2a34-1111-4222-8333-9444555666aa", "6F1C2A34-1111-4222-8333-9444555666AA", "6f1c2a34111142228333944455566600", "11111111111111111111111111111111",
 			"{6f1c2a34-1111-4222-8333-9444555666aa}", "{}", "{a}", " 12 ", "INC0010001", "INC00100012", "INC0010", "removed", "[rem", "ed]", "e", "12", "123", "1234", "12345",
-			"abcd", "abcdef", "키", "키키", "티켓-17", strings.Repeat("x", 255) + "yz", "--", "a-1",
+			"abcd", "abcdef", "abcdefgh", "1,000", "5003000000D8cuIAAR", "5003000000D8cuI", "키", "키키", "티켓-17", strings.Repeat("x", 255) + "yz", "--", "a-1",
 		}),
 		rapid.StringMatching(`[0-9a-f-]{0,40}`), rapid.StringMatching(`[A-Z]{0,3}[0-9]{0,6}`), rapid.StringN(0, 5, 8),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOfN(id, 0, 6).Draw(t, "ids")
-		part := rapid.OneOf(id, rapid.StringMatching(`[0-9a-f-]{0,70}`), rapid.SampledFrom([]string{" ", "", "-", "번", "see ", "x", "9", "[removed]", "---"}), rapid.String())
+		part := rapid.OneOf(id, rapid.StringMatching(`[0-9a-f-]{0,70}`), rapid.SampledFrom([]string{" ", "", "-", ",", ".", "_", "번", "see ", "x", "9", "[removed]", "---"}), rapid.String())
 		if len(ids) > 0 {
 			part = rapid.OneOf(rapid.SampledFrom(ids), part)
 		}

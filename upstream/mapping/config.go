@@ -20,15 +20,18 @@ type EndpointConfig struct {
 	// Expect are conditions that each reply must meet as a whole, such as a result code of
 	// 0. One that does not is refused before its records are read: 502
 	// upstream_invalid_response.
-	Expect        []Condition   `yaml:"expect"`
-	Filtering     string        `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
-	Items         string        `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional bool          `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
-	InternalIDs   []string      `yaml:"internal_ids"`
-	Owner         Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
-	OwnerLookup   LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
-	Paging        PagingConfig  `yaml:"paging"`
-	Details       DetailsConfig `yaml:"details"`
+	Expect        []Condition `yaml:"expect"`
+	Filtering     string      `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
+	Items         string      `yaml:"items"`                              // GJSON path of the array of records
+	ItemsOptional bool        `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
+	InternalIDs   []string    `yaml:"internal_ids"`                       // GJSON paths, within a record, of what is removed from all texts
+	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
+	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
+	InternalIDPatterns []string      `yaml:"internal_id_patterns"`
+	Owner              Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
+	OwnerLookup        LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
+	Paging             PagingConfig  `yaml:"paging"`
+	Details            DetailsConfig `yaml:"details"`
 	// Where are conditions that a record must meet to be shown. The others are no
 	// mistakes, and their internal ids are removed from all texts.
 	Where []Condition `yaml:"where"`

@@ -21,8 +21,10 @@ type Explanation struct {
 	Violations  []Violation       `json:"violations"`
 	Owner       OwnerCheck        `json:"owner"`
 	InternalIDs []QuotedIDs       `json:"internal_ids"`
-	Unused      []UnusedPath      `json:"unused"` // fields of the records that no part of the mapping looks at
-	Paths       []PathFound       `json:"paths"`  // all configured paths
+	Removed     RemovedTexts      `json:"removed"`
+	Uncovered   []Uncovered       `json:"uncovered"` // what looks like an internal id in the texts and stays
+	Unused      []UnusedPath      `json:"unused"`    // fields of the records that no part of the mapping looks at
+	Paths       []PathFound       `json:"paths"`     // all configured paths
 }
 
 // ExplainedRecord shows one record field by field.
@@ -95,6 +97,7 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 		plan: p, lenient: &lenient, want: Request{Account: want.Account}, show: show, shapes: map[string]uint8{}, paths: p.coverage(),
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
+			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{},
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
@@ -181,7 +184,7 @@ func (x *Explainer) Finish() {
 	x.quotes()
 	x.unused(x.shapes)
 	x.Paths = x.paths.found()
-	x.whole.RemoveIDs()
+	x.removeIDs()
 	for i := range x.Records {
 		x.clean(&x.Records[i])
 	}

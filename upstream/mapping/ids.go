@@ -1,6 +1,36 @@
 package mapping
 
-import "slices"
+import (
+	"regexp"
+	"slices"
+)
+
+// The bounds of internal_id_patterns: each one reads every text of a list.
+const (
+	maxIDPatterns     = 20
+	maxIDPatternBytes = 200
+)
+
+// patterns compiles what is removed from texts wherever it stands.
+func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Regexp) {
+	c.AddIf(len(list) > maxIDPatterns, field, "%d patterns; at most %d, join some with |", len(list), maxIDPatterns)
+	for i, text := range list[:min(len(list), maxIDPatterns)] {
+		at := index(field, i)
+		if len(text) > maxIDPatternBytes {
+			c.Add(at, "%d bytes; at most %d", len(text), maxIDPatternBytes)
+			continue
+		}
+		p, err := regexp.Compile(text)
+		if err != nil {
+			c.Add(at, "no regular expression of RE2: %v", err)
+			continue
+		}
+		// \b matches nothing in an empty text, but between characters.
+		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
+		compiled = append(compiled, p)
+	}
+	return compiled
+}
 
 // HasUUIDs tells whether internal ids of the list are UUIDs. Then RemoveIDs leaves
 // no UUID in a text.
@@ -22,26 +52,38 @@ func (r *Reply) RemoveIDs() {
 	if r.ids.Empty() {
 		return
 	}
-	p, least := r.plan, r.ids.Shortest()
-	for i := range r.List {
-		inq := &r.List[i]
-		r.clean(p.title, &inq.Title, least)
-		r.clean(p.content, &inq.Content, least)
-		r.clean(p.status, &inq.Status, least)
-		r.clean(p.inquiryType, &inq.InquiryType.String, least)
-		r.clean(p.company, &inq.CompanyName, least)
-		for j := range inq.Responses {
-			r.clean(p.responses.content, &inq.Responses[j].Content, least)
-			r.clean(p.responses.role, &inq.Responses[j].ResponderType.String, least)
+	least := r.ids.Shortest()
+	clean := func(t *textPlan, s *string) {
+		if len(*s) >= least {
+			r.clean(t, s)
 		}
+	}
+	for i := range r.List {
+		r.plan.eachText(&r.List[i], clean)
 	}
 }
 
-// clean cleans one text, unless it is too short to hold an id.
-func (r *Reply) clean(t *textPlan, s *string, least int) {
-	if len(*s) < least || t == nil || !t.guarded() {
-		return
+// eachText visits the texts of an inquiry that the legacy decides on. Only those may
+// hold an internal id.
+func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
+	one := func(t *textPlan, s *string) {
+		if t != nil && *s != "" && t.guarded() {
+			visit(t, s)
+		}
 	}
+	one(p.title, &inq.Title)
+	one(p.content, &inq.Content)
+	one(p.status, &inq.Status)
+	one(p.inquiryType, &inq.InquiryType.String)
+	one(p.company, &inq.CompanyName)
+	for j := range inq.Responses {
+		one(p.responses.content, &inq.Responses[j].Content)
+		one(p.responses.role, &inq.Responses[j].ResponderType.String)
+	}
+}
+
+// clean cleans one text.
+func (r *Reply) clean(t *textPlan, s *string) {
 	clean, n := r.ids.Clean(*s)
 	if n == 0 {
 		return

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,6 +37,7 @@ type Plan struct {
 	idPaths     []string
 	owner       []source
 	ids         []string // paths of internal ids that are not simple
+	idPatterns  []*regexp.Regexp
 	byStatus    filter
 	byType      filter
 	dropForeign bool
@@ -117,6 +119,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.plan.where = c.conditions(kind+".where", cfg.Where)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
+	c.plan.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg)
 	return c.plan
 }

@@ -64,6 +64,7 @@ type violation struct{ field, why string }
 // NewReply prepares the mapping of one list.
 func (p *Plan) NewReply(want Request) *Reply {
 	r := &Reply{plan: p, want: want, List: []Inquiry{}}
+	r.ids.Patterns = p.idPatterns
 	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, p.sizes[:])
 	return r
 }

@@ -1,0 +1,173 @@
+package mapping
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// RemovedTexts counts the texts that something is removed from, by the reason. One
+// text may have several.
+type RemovedTexts struct {
+	Texts   int   `json:"texts"`
+	ID      int   `json:"id"`
+	Pattern int   `json:"pattern"`
+	UUID    int   `json:"uuid"`
+	Cuts    []Cut `json:"cuts"` // the first ones
+}
+
+// Cut is a part of a text before and after the removal.
+type Cut struct {
+	Record int    `json:"record"`
+	Field  string `json:"field"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Uncovered is what looks like an internal id in a text and is not removed.
+type Uncovered struct {
+	Record int    `json:"record"` // the first one
+	Field  string `json:"field"`
+	Value  string `json:"value"`
+	Why    string `json:"why"`
+	Key    string `json:"key"` // of the configuration, that would remove it
+}
+
+// Bounds of what is shown.
+const (
+	maxCuts      = 20
+	maxUncovered = 20
+	cutContext   = 20 // bytes before what was removed
+)
+
+// removeIDs is RemoveIDs with an account of it.
+func (x *Explainer) removeIDs() {
+	for i := range x.whole.List {
+		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
+			if by, clean := x.whole.ids.Explain(*s); by.Any() {
+				x.removed(x.recordOf(i), t.name, *s, clean)
+				x.Removed.ID += one(by.ID)
+				x.Removed.Pattern += one(by.Pattern)
+				x.Removed.UUID += one(by.UUID)
+			}
+		})
+	}
+	x.whole.RemoveIDs()
+	x.uncovered()
+}
+
+// recordOf is the number of the record of an inquiry, 0 if it has none.
+func (x *Explainer) recordOf(i int) int {
+	if i < len(x.numbers) {
+		return x.numbers[i]
+	}
+	return 0
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// removed notes a text that something was removed from.
+func (x *Explainer) removed(record int, field, before, after string) {
+	x.Removed.Texts++
+	if len(x.Removed.Cuts) == maxCuts {
+		return
+	}
+	from := 0
+	for from < min(len(before), len(after)) && before[from] == after[from] {
+		from++
+	}
+	from = max(from-cutContext, 0)
+	for from > 0 && !utf8.RuneStart(before[from]) {
+		from--
+	}
+	x.Removed.Cuts = append(x.Removed.Cuts, Cut{record, field, shorten(before[from:]), shorten(after[from:])})
+}
+
+var (
+	idRun    = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
+	longRun  = regexp.MustCompile(`[A-Za-z0-9]{12,}`)
+	uuidLike = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
+	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
+)
+
+// leastLooked is the length from which a run of characters is taken for an id
+// because ids have its shape, or because a field has it.
+const leastLooked = 6
+
+// uncovered looks for what could be an internal id in the texts as callers get them.
+func (x *Explainer) uncovered() {
+	shapes, fields := map[string]bool{}, x.unmappedIDs()
+	x.whole.ids.EachLong(func(id string) { shapes[shapeOf(id)] = true })
+	seen := map[string]bool{}
+	for i := range x.whole.List {
+		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
+			for _, run := range idRun.FindAllString(*s, -1) {
+				why, key := suspect(run, shapes, fields)
+				if why == "" || seen[run] || len(x.Uncovered) == maxUncovered {
+					continue
+				}
+				seen[run] = true
+				x.Uncovered = append(x.Uncovered, Uncovered{x.recordOf(i), t.name, shorten(run), why, key})
+			}
+		})
+	}
+}
+
+// suspect says why a run of characters looks like an id, and which key removes it.
+func suspect(run string, shapes map[string]bool, fields map[string]string) (why, key string) {
+	switch {
+	case fields[run] != "":
+		return "the value of " + fields[run] + ", which is not mapped", "internal_ids"
+	case uuidLike.MatchString(run):
+		return "a UUID", "internal_id_patterns"
+	case len(run) >= leastLooked && hasDigit(run) && shapes[shapeOf(run)]:
+		return "written as the internal ids are", "internal_id_patterns"
+	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return hasDigit(s) && strings.Trim(s, "0123456789") != "" }):
+		return "many letters and digits", "internal_id_patterns"
+	}
+	return "", ""
+}
+
+// unmappedIDs gives the values of fields that no part of the mapping looks at and
+// that are called as ids are, with their paths.
+func (x *Explainer) unmappedIDs() map[string]string {
+	fields := map[string]string{}
+	for _, u := range x.Unused {
+		if !idName.MatchString(u.Path) {
+			continue
+		}
+		for _, raw := range x.raw {
+			jsonwalk.Lookup(raw, u.Path).Scalars(func(s string) {
+				if len(s) >= leastLooked && hasDigit(s) {
+					fields[s] = u.Path
+				}
+			})
+		}
+	}
+	return fields
+}
+
+func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
+
+// shapeOf writes all digits and all letters of one case alike.
+func shapeOf(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= '0' && r <= '9':
+			return '0'
+		case r >= 'A' && r <= 'Z':
+			return 'A'
+		case r >= 'a' && r <= 'z':
+			return 'a'
+		}
+		return r
+	}, s)
+}
