@@ -86,6 +86,7 @@ type endpoint struct {
 	attempts    int
 	metrics     *metrics
 	drift       *drift.Watcher
+	always      *drift.Always
 	fingerprint string
 	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
@@ -123,6 +124,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		}
 		if e.drift == nil {
 			e.drift = drift.New(kind, m.drift, c.log, c.now)
+			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
 		}
 	}
 	if opts.Before != nil {

@@ -118,6 +118,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if compare {
 		f.drift.Compare(reply.Samples)
 	}
+	f.always.See(reply.Watched, reply.Lacking)
 	f.count(want.Account, reply)
 	if err != nil {
 		return List{}, asError(err)

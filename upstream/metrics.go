@@ -23,6 +23,7 @@ type metrics struct {
 	drift       map[string]prometheus.Counter // by change
 	transitions map[string]prometheus.Counter // by state
 	foreign     prometheus.Counter
+	missing     prometheus.Counter
 	duration    prometheus.Observer
 	state       prometheus.Gauge
 	inFlight    prometheus.Gauge // of both endpoints
@@ -57,6 +58,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) (*metri
 		foreign: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "foreign_records_total",
 			Help: "Legacy records of another account than the one asked for.",
+		}, []string{"kind"}), &errs).WithLabelValues(kind),
+		missing: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "paths_missing_total",
+			Help: "Paths of always_present that a record of a list did not have, once per list and path.",
 		}, []string{"kind"}), &errs).WithLabelValues(kind),
 		duration: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",

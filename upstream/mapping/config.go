@@ -35,6 +35,9 @@ type EndpointConfig struct {
 	// Where are conditions that a record must meet to be shown. The others are no
 	// mistakes, and their internal ids are removed from all texts.
 	Where []Condition `yaml:"where"`
+	// AlwaysPresent are GJSON paths that every shown record has with a value other than
+	// null. Where one is missing the list is served all the same; log and metric tell it.
+	AlwaysPresent []string `yaml:"always_present"`
 	// Order of the records: as_given (default), or newest_first, by created_at.
 	Order           string       `yaml:"order" enum:",as_given,newest_first"`
 	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip

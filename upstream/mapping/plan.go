@@ -17,6 +17,7 @@ type Plan struct {
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // of one list
 	OwnerPaths []string     // as they were written
+	Always     []string     // paths that every record has, as they were written
 	Format     Format       // of the replies
 	Details    *Second      // nil: the list has all of a record
 	Second     *Second      // nil: the replies have all that belongs to a list
@@ -31,6 +32,7 @@ type Plan struct {
 	tables      []tablePlan    // that fields are looked up in
 	byPaths     []string       // of records, that no field names
 	byInner     []string       // of responses likewise
+	always      []source       // that a record always has; nil: none is named
 	where       []condition    // that a record must have to be shown
 	sizes       [frameCount]int
 	itemsPath   string // as it was written, for Explain
@@ -117,6 +119,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
 	c.plan.where = c.conditions(kind+".where", cfg.Where)
+	c.always(kind+".always_present", cfg.AlwaysPresent)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.plan.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)

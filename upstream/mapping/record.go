@@ -34,6 +34,9 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 		r.dropResponses()
 		return true
 	}
+	if r.plan.always != nil {
+		r.lacks(f)
+	}
 	if len(r.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.

@@ -3,6 +3,7 @@ package mapping
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,6 +56,8 @@ type Counts struct {
 	Seen    int            // records, those that were skipped or filtered included
 	Skipped map[string]int // records that were refused, by field
 	Foreign int            // records of another account
+	Watched int            // records that were looked at for [Plan.Always]
+	Lacking []int          // of these, without each of the paths
 }
 
 // violation is one reason why a record cannot be accepted. Its zero value is
@@ -74,7 +77,7 @@ func (p *Plan) NewReply(want Request) *Reply {
 // then the list is not to be used.
 func (r *Reply) Take(body string) (records int, err error) {
 	before, kept, samples := r.Counts, len(r.List), len(r.Samples)
-	before.Skipped = maps.Clone(before.Skipped)
+	before.Skipped, before.Lacking = maps.Clone(before.Skipped), slices.Clone(before.Lacking)
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
 	failed := r.read(body)
 	if failed == nil {
