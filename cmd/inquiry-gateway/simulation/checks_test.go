@@ -164,7 +164,6 @@ type request struct {
 	outcome    string // of Cache-Status
 	age        time.Duration
 	list       []shown
-	kept       bool // 304: the list is what the caller had
 }
 
 func (r *request) String() string {
