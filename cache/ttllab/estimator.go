@@ -106,6 +106,7 @@ type kindLab struct {
 	halfLife int64
 	rules    atomic.Pointer[rules]
 	latency  atomic.Int64  // how long the legacy takes, ns, smoothed
+	timed    atomic.Int64  // fills that latency is of
 	waited   atomic.Uint64 // look-ups that waited for the legacy
 	failed   atomic.Uint64 // look-ups without an answer
 	told     [3]uint64     // look-ups, fills and re-checks that the other nodes know of
@@ -294,17 +295,13 @@ func (e *Estimator) Filled(kind int, f Fill) {
 	}
 }
 
-// smooth is an exponential average. Two fills at once may lose one of them, which
-// an average forgives.
+// smooth is the average of the first fills, then an exponential one: a first fill,
+// which often opens a connection, must not stand for all. Two fills at once may lose
+// one of them, which an average forgives.
 func (lab *kindLab) smooth(took time.Duration) {
-	const weight = 0.05
-	old := lab.latency.Load()
 	if took <= 0 {
 		return
 	}
-	if old == 0 {
-		lab.latency.Store(int64(took))
-		return
-	}
+	old, weight := lab.latency.Load(), max(0.05, 1/float64(lab.timed.Add(1)))
 	lab.latency.Store(int64(math.Round(float64(old) + weight*(float64(took)-float64(old)))))
 }

@@ -176,3 +176,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstSlowFillIsForgotten(t *testing.T) {
+	e := newLab(t, 8, Policy{TTL: time.Minute})
+	for i, took := range []time.Duration{time.Second, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond} {
+		e.Filled(0, Fill{Key: uint64(i), Took: took})
+	}
+	if got := time.Duration(e.kinds[0].latency.Load()); got != 208*time.Millisecond {
+		t.Errorf("the legacy is taken to need %v, want the average of five", got)
+	}
+}
