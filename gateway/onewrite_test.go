@@ -203,7 +203,7 @@ func serveSecure(t *testing.T, s *http.Server, l *httpwire.Listener) {
 	s.Protocols.SetUnencryptedHTTP2(true)
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l.Secure(config, time.Second, log.New(io.Discard, "", 0))) }()
+	go func() { defer close(done); _ = s.Serve(l.Secure(config, time.Minute, log.New(io.Discard, "", 0))) }()
 	t.Cleanup(func() { _ = s.Close(); <-done })
 }
 
