@@ -67,6 +67,7 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	defer cancel()
 	p := Purged{Wanted: l.redis.MinReplicas()}
 	key := l.redis.EpochKey(s.Kind, account)
+	l.epochs.remember(account, c, true) // also if Redis does not take it: its old list must not come back here
 	gone := sync.OnceFunc(func() { c.epoch.Add(1) }) // what this node holds, in any case
 	err := redistier.Retry(ctx, func() (err error) {
 		if p.Epoch, err = l.redis.Raise(ctx, key); err != nil {
@@ -78,7 +79,6 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 		return p, fmt.Errorf("raise the epoch: %w", err)
 	}
 	c.rise(p.Epoch)
-	l.epochs.remember(account, c, true)
 	n := redistier.Notice{Kind: s.Kind, Account: account, Epoch: p.Epoch}
 	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, n) }); err != nil {
 		return p, fmt.Errorf("tell the other nodes: %w", err)
