@@ -60,13 +60,13 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mappi
 	defer e.metrics.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	ticket, err := c.enter(limited, e)
+	ticket, err := c.enter(limited, e, want.Account)
 	if err != nil {
 		return List{}, err
 	}
 	verdict := fleet.Unknown // stands where a panic ends the fetch
 	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	list, err = c.newFetcher(e, want.RequestID).list(limited, want, ask)
+	list, err = c.newFetcher(e, want).list(limited, want, ask)
 	verdict = judge(err)
 	return list, err
 }
@@ -76,6 +76,7 @@ type fetcher struct {
 	*Client
 	*endpoint
 	requestID  string
+	account    string
 	format     *mapping.Format // of the replies
 	left       *atomic.Int64   // bytes that all further replies together may have
 	answeredAt time.Time       // when the first reply was there: no part of the list is older
@@ -86,8 +87,8 @@ type fetcher struct {
 	keepResponses int                  // of each second request
 }
 
-func (c *Client) newFetcher(e *endpoint, requestID string) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: requestID, format: &e.plan.Format, left: &atomic.Int64{}}
+func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}}
 	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }

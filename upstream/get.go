@@ -34,7 +34,7 @@ func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error
 	a, err := f.breaker.do(func() (answer, error) {
 		return f.retried(ctx, func() (answer, error) {
 			a, err := f.once(ctx, asked)
-			f.hold.obey(err, f.now)
+			f.hold.obey(f.account, err, f.now())
 			return a, err
 		})
 	})

@@ -104,7 +104,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	ask, impossible := e.plan.Ask(want)
 	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))
 	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible, Whole: opts.Whole && opts.Sample == nil}
-	f := c.newFetcher(e, want.RequestID)
+	f := c.newFetcher(e, want)
 	f.keepResponses = math.MaxInt
 	if opts.Sample != nil {
 		p.Reply, err = f.probeSample(x, string(opts.Sample))

@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -13,40 +14,54 @@ import (
 const (
 	leastHold = time.Second // after a 429 that does not tell
 	mostHold  = time.Minute // told more, the legacy is asked again after this
+	// holdAccounts that are told to wait at a time show that all are meant.
+	holdAccounts = 3
 )
 
 // hold keeps the gateway from asking an endpoint until a moment that the legacy has
-// told. Its zero value holds nothing. It is safe for concurrent use.
+// told: for the account whose request it answered, as a quota may be that account's
+// own, and for everybody once holdAccounts are told at a time. Its zero value holds
+// nothing. It is safe for concurrent use.
 type hold struct {
-	until atomic.Int64 // Unix nanoseconds
+	mu       sync.Mutex
+	all      time.Time
+	accounts map[string]time.Time // no more than were under way when everybody was held
 }
 
-// obey holds the endpoint if the reply told us to wait. It never ends a hold sooner.
-func (h *hold) obey(err error, now func() time.Time) {
+// obey holds the account if the reply told us to wait. It never ends a hold sooner.
+func (h *hold) obey(account string, err error, now time.Time) {
 	var e *Error
 	if err == nil || !errors.As(err, &e) || e.Reason != reasonThrottled {
 		return
 	}
-	until := now().Add(max(e.RetryAfter, leastHold)).UnixNano()
-	for {
-		old := h.until.Load()
-		if old >= until || h.until.CompareAndSwap(old, until) {
-			return
-		}
+	until := now.Add(max(e.RetryAfter, leastHold))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.accounts, func(_ string, end time.Time) bool { return !end.After(now) })
+	if h.accounts == nil {
+		h.accounts = map[string]time.Time{}
+	}
+	if until.After(h.accounts[account]) {
+		h.accounts[account] = until
+	}
+	if len(h.accounts) >= holdAccounts && until.After(h.all) {
+		h.all = until
 	}
 }
 
-// left is how long the endpoint is held yet; zero or less: it is not.
-func (h *hold) left(now time.Time) time.Duration {
-	return time.Unix(0, h.until.Load()).Sub(now)
+// left is how long an account is held yet; zero or less: it is not.
+func (h *hold) left(account string, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(h.all.Sub(now), h.accounts[account].Sub(now))
 }
 
 // errHeldBack is why an endpoint is not asked that has told us to wait.
 var errHeldBack = errors.New("the legacy has told us to wait")
 
-// refusal is the error of a fetch that is not made; nil: it may be.
-func (h *hold) refusal(now time.Time) error {
-	left := h.left(now)
+// refusal is the error of an account's fetch that is not made; nil: it may be.
+func (h *hold) refusal(account string, now time.Time) error {
+	left := h.left(account, now)
 	if left <= 0 {
 		return nil
 	}

@@ -107,6 +107,23 @@ func TestHoldIsOfOneKindAndOutlivesAReload(t *testing.T) {
 	}
 }
 
+// One account's quota holds that account back, and three of them everybody.
+func TestAQuotaHoldsItsAccount(t *testing.T) {
+	f := newFixture(t, throttling(429, "30", 100), nil)
+	ask := func(account string) string {
+		_, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: account})
+		return asError(err).Reason
+	}
+	for _, tt := range [][2]string{
+		{"acme", "throttled"}, {"acme", "held_back"}, {"globex", "throttled"}, {"globex", "held_back"},
+		{"initech", "throttled"}, {"umbrella", "held_back"},
+	} {
+		if got := ask(tt[0]); got != tt[1] {
+			t.Errorf("%s: %q, want %s", tt[0], got, tt[1])
+		}
+	}
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "0", "120", " 7 ", "-1", "1.5", "99999999999999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "soon"} {
 		f.Add(s)
