@@ -58,6 +58,23 @@ func TestOneFailingListDoesNotHoldTheOthersUp(t *testing.T) {
 	}
 }
 
+// A legacy that tells one account to wait gets the others' requests.
+func TestOneAccountsQuotaHoldsThatAccount(t *testing.T) {
+	p, u := warm(t, "retry: {attempts: 1}")
+	u.answer(always(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}, legacy.BuyerTypical))
+	for range 3 {
+		a := p.get(buyerList+"?status=closed", "buyer")
+		if wait := a.header.Get("Retry-After"); a.status != http.StatusServiceUnavailable || wait != "30" && wait != "29" {
+			t.Fatalf("%d, Retry-After %q: %s", a.status, wait, a.body)
+		}
+	}
+	p.refreshes(u, buyerList, "other-buyer")
+	p.refreshes(u, buyerList, "empty-buyer")
+}
+
 // A busy gateway is no failure of the legacy's, of any list.
 func TestAFullBulkheadIsNoFailure(t *testing.T) {
 	p, u := warm(t, "max_concurrent: 3\n  max_concurrent_per_account: 3")
