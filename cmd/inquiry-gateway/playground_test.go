@@ -44,6 +44,7 @@ func TestPlaygroundInABrowser(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS(`#account`), "acme\r"),
 		browsertest.Until(public+`.includes("created_at")`),
 		browsertest.Into(&records, chromedp.Evaluate[string](public)),
+		browsertest.Until(`document.getElementById("result").textContent.includes("→ ")`),
 		browsertest.Screenshot("playground-light-1400"),
 		run(fmt.Sprintf(edit, "title: subject", "titel: subject")),
 		browsertest.Until(verdict+`.includes("1 mistake") && document.querySelector("#result [data-line]")`),

@@ -30,12 +30,13 @@ type trial struct {
 	Items    int       `json:"items"`
 	// List is the public answer, of the first records that can be mapped and are the
 	// account's. Ids are cut out of its texts.
-	List        json.RawMessage           `json:"list"`
-	Records     []mapping.ExplainedRecord `json:"records"`
-	Violations  []mapping.Violation       `json:"violations"`
-	Owner       mapping.OwnerCheck        `json:"owner"`
-	InternalIDs []mapping.QuotedIDs       `json:"internal_ids"`
-	Unused      []mapping.UnusedPath      `json:"unused"`
+	List       json.RawMessage           `json:"list"`
+	Records    []mapping.ExplainedRecord `json:"records"`
+	Violations []mapping.Violation       `json:"violations"`
+	Owner      mapping.OwnerCheck        `json:"owner"`
+	Removed    mapping.RemovedTexts      `json:"removed"`
+	Uncovered  []mapping.Uncovered       `json:"uncovered"`
+	Unused     []mapping.UnusedPath      `json:"unused"`
 }
 
 // mistake is one in the mapping's text.
@@ -86,7 +87,7 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
 	}
 	t := &trial{
-		Problems: []mistake{}, Items: p.Items, Records: p.Records, Owner: p.Owner, InternalIDs: p.InternalIDs,
+		Problems: []mistake{}, Items: p.Items, Records: p.Records, Owner: p.Owner, Removed: p.Removed, Uncovered: p.Uncovered,
 		Violations: p.Violations[:min(len(p.Violations), shownViolations)], Unused: p.Unused[:min(len(p.Unused), shownPaths)],
 	}
 	t.Refused, t.LeftOut = p.Refusal(*endpoint)

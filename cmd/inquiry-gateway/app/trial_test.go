@@ -57,7 +57,7 @@ func TestTryMapping(t *testing.T) {
 	}
 	got, _ := try(triedMapping, reply)
 	if got.Items != 3 || !strings.HasPrefix(string(got.List), `{"data":[{"title":"see [removed]",`) || strings.Contains(string(got.List), "theirs") || len(got.Violations) != 1 ||
-		got.Refused != "1 record of another account or of none" || len(got.Unused) != 1 || got.Unused[0].Path != "more" || len(got.InternalIDs[0].Quoted) != 1 {
+		got.Refused != "1 record of another account or of none" || len(got.Unused) != 1 || got.Unused[0].Path != "more" || len(got.Removed.Cuts) != 1 || got.Removed.Cuts[0].Before != "see A-100" {
 		t.Errorf("%+v\n%s", got, got.List)
 	}
 	if got, _ = try(triedMapping+"on_foreign_record: drop\non_invalid_record: skip\n", reply); got.Refused != "" || got.LeftOut != 2 {

@@ -56,14 +56,16 @@
     say(...verdict(t));
     if (t.problems.length) { show(byId("result"), el("ul", null, t.problems.map(mistake))); return; }
     const served = t.list.data.length;
-    const cut = t.internal_ids.filter((id) => id.quoted.length).map((id) => el("li", null, el("code", null, id.path), " out of " + numbers(id.quoted)));
+    const cuts = (t.removed.cuts ?? []).map((c) => el("li", null, "record " + c.record + ", " + c.field + ": " + c.before + " → " + c.after));
+    const uncovered = (t.uncovered ?? []).map((u) => el("li", null, "record " + u.record + ", " + u.field + ": ", el("code", null, u.value), " " + u.why + "; see ", el("code", null, u.key)));
     const strangers = [["of another account", t.owner.foreign], ["without an owner", t.owner.missing]].filter(([, list]) => list.length);
     show(byId("result"), [
       lines("Refused", [
         ...strangers.map(([what, list]) => el("li", null, "records " + what + ": " + numbers(list))),
         ...t.violations.map((v) => el("li", null, "record " + v.record + " ", el("code", null, v.field), " " + v.problem)),
       ]),
-      lines("Ids cut out of texts", cut),
+      lines("Removed from " + t.removed.texts + (t.removed.texts === 1 ? " text" : " texts"), cuts),
+      lines("Looks like an internal id and stays", uncovered),
       el("h3", null, "Public records" + (served < t.items ? " (" + served + " of " + t.items + ")" : "")),
       el("pre", { id: "public" }, JSON.stringify(t.list.data, null, 2)),
       t.records.slice(0, 3).map(fields),
