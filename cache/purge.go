@@ -67,7 +67,7 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	defer cancel()
 	p := Purged{Wanted: l.redis.MinReplicas()}
 	key := l.redis.EpochKey(s.Kind, account)
-	l.epochs.remember(account, c, true) // also if Redis does not take it: its old list must not come back here
+	l.epochs.remember(account, c, true)              // also if Redis does not take it: its old list must not come back here
 	gone := sync.OnceFunc(func() { c.epoch.Add(1) }) // what this node holds, in any case
 	err := redistier.Retry(ctx, func() (err error) {
 		if p.Epoch, err = l.redis.Raise(ctx, key); err != nil {
