@@ -164,7 +164,10 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	if cfg.UsernameFile.Set() && cfg.user() == "" {
 		return nil, mistake("auth.username_file", "the file is empty")
 	}
-	m, err := newSignInMetrics(opts.Registerer)
+	m, err := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
+	if err != nil {
+		return nil, err
+	}
 	switch cfg.Type {
 	case authBasic:
 		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.user()+":"+secret))}, nil
@@ -173,11 +176,11 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	case authHeader:
 		return fixedHeader{cfg.Header, secret}, nil
 	case authOAuth2:
-		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, c.Timeout, m, opts), err
+		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, c.Timeout, m, opts), nil
 	case authSession:
-		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), c.Timeout, m, opts), err
+		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), c.Timeout, m, opts), nil
 	}
-	return fixedHeader{}, err
+	return fixedHeader{}, nil
 }
 
 // fixedHeader is a header made of one secret, or none where its name is empty.

@@ -119,8 +119,8 @@ func (b *breaker) refusal(cause error, retryAfter time.Duration) *Error {
 // errFleetBreaker is why a legacy that another node found failing is not asked.
 var errFleetBreaker = errors.New("another node's breaker is open")
 
-// enter asks the fleet whether the endpoint may be called now for an account. While this node's
-// own breaker is open the fleet is not asked: a probe could not be made.
+// enter asks the fleet whether the endpoint may be called now for an account. While
+// this node's own breaker is open the fleet is not asked: a probe could not be made.
 func (c *Client) enter(ctx context.Context, e *endpoint, account string) (fleet.Ticket, error) {
 	if e.breaker.state() == gobreaker.StateOpen {
 		return fleet.Ticket{}, e.breaker.refusal(gobreaker.ErrOpenState, e.breaker.retryAfter())

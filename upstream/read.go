@@ -23,12 +23,12 @@ const drainBytes = 64 << 10
 // readBody gives the body of a 200 with an accepted media type as JSON, of at most
 // max bytes after decompression and decoding. It closes the body in every case.
 func readBody(resp *http.Response, format *mapping.Format, max int64) (string, error) {
-	defer resp.Body.Close()
 	charset, err := checkHead(resp, format)
 	if err != nil {
-		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+		discard(resp)
 		return "", err
 	}
+	defer resp.Body.Close()
 	body, err := readPlain(resp, max)
 	if err != nil {
 		return "", err

@@ -12,33 +12,25 @@ import (
 // are needed for them. If one cannot be had the list cannot: an inquiry without its
 // responses would look unanswered.
 func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Reply) error {
-	batches := r.Batches()
-	if len(batches) == 0 {
-		return nil
-	}
-	ctx, step := f.tracer.Start(ctx, "upstream.responses")
-	defer step.End()
-	subs, err := f.batches(ctx, account, f.plan.Second, batches)
-	if err == nil {
-		err = r.AddResponses(subs)
-	}
-	if err != nil && step.Recording() {
-		fail(step, err)
-	}
-	return err
+	return f.further(ctx, "upstream.responses", account, f.plan.Second, r.Batches(), r.AddResponses)
 }
 
 // details gets the details of all records of a list, where it does not have them.
 func (f *fetcher) details(ctx context.Context, account string, r *mapping.Reply) error {
-	batches := r.DetailBatches()
+	return f.further(ctx, "upstream.details", account, f.plan.Details, r.DetailBatches(), r.AddDetails)
+}
+
+// further makes the requests for batches of records, if there are any, in a span of
+// the name, and adds what they give.
+func (f *fetcher) further(ctx context.Context, name, account string, s *mapping.Second, batches [][]string, add func([]*mapping.Reply) error) error {
 	if len(batches) == 0 {
 		return nil
 	}
-	ctx, step := f.tracer.Start(ctx, "upstream.details")
+	ctx, step := f.tracer.Start(ctx, name)
 	defer step.End()
-	subs, err := f.batches(ctx, account, f.plan.Details, batches)
+	subs, err := f.batches(ctx, account, s, batches)
 	if err == nil {
-		err = r.AddDetails(subs)
+		err = add(subs)
 	}
 	if err != nil && step.Recording() {
 		fail(step, err)
