@@ -380,27 +380,22 @@ func TestLaneAndTraces(t *testing.T) {
 	}
 }
 
-// pipes gives connections without a network, whose deadlines follow the clock of a
-// test.
-func pipes() (*socketListener, func() (caller net.Conn)) {
+// pipedStand serves one connection without a network, whose deadlines follow the clock
+// of a test, until the test ends.
+func pipedStand(t *testing.T) (*stand, *handCaller) {
 	l := newSocketListener()
-	return l, func() net.Conn {
-		caller, server := net.Pipe()
-		l.conns <- server
-		return caller
-	}
+	s := newStand(t, l, nil)
+	s.serve(t)
+	caller, server := net.Pipe()
+	l.conns <- server
+	return s, &handCaller{caller, bufio.NewReader(caller), t}
 }
 
 // A connection that is used stays; one that is not is closed when it was idle for the
 // server's time, whoever answered it last.
 func TestIdleConnectionsOfTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, connect := pipes()
-		s := newStand(t, l, nil)
-		done := make(chan struct{})
-		go func() { defer close(done); _ = s.server.Serve(s.listener) }()
-		conn := connect()
-		c := &handCaller{conn, bufio.NewReader(conn), t}
+		s, c := pipedStand(t)
 		for range 6 { // in all longer than the server's time
 			c.send(hitOf("acme", buyersList))
 			c.receive()
@@ -411,26 +406,19 @@ func TestIdleConnectionsOfTheLane(t *testing.T) {
 			t.Errorf("the lane answered %d", got)
 		}
 		start := time.Now()
-		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%v", err)
 		}
 		if idle := 50*time.Second + time.Since(start); idle < 59*time.Second || idle > 61*time.Second {
 			t.Errorf("closed after %v", idle)
 		}
-		_ = s.server.Close()
-		<-done
 	})
 }
 
 // A header that stops in the middle has as long as ever.
 func TestSlowHeaderInTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, connect := pipes()
-		s := newStand(t, l, nil)
-		done := make(chan struct{})
-		go func() { defer close(done); _ = s.server.Serve(s.listener) }()
-		conn := connect()
-		c := &handCaller{conn, bufio.NewReader(conn), t}
+		s, c := pipedStand(t)
 		for range 3 {
 			c.send(hitOf("acme", buyersList))
 			c.receive()
@@ -438,13 +426,11 @@ func TestSlowHeaderInTheLane(t *testing.T) {
 		}
 		c.send("GET /api/v1")
 		start := time.Now()
-		if text, err := io.ReadAll(conn); !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || err != nil { // as net/http says
+		if text, err := io.ReadAll(c); !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || err != nil { // as net/http says
 			t.Errorf("%q, %v", text, err)
 		}
 		if took := time.Since(start); took != s.server.ReadHeaderTimeout {
 			t.Errorf("closed after %v", took)
 		}
-		_ = s.server.Close()
-		<-done
 	})
 }

@@ -53,21 +53,21 @@ func (c *caller) run(mean time.Duration) {
 			want.inquiryType = []string{"delivery", "refund"}[c.rng.IntN(2)]
 		}
 		node := c.w.nodes[c.rng.IntN(len(c.w.nodes))]
-		patience := 2 * requestTimeout
+		maxWait := 2 * requestTimeout
 		if c.rng.IntN(20) == 0 { // leaves early
-			patience = time.Duration(c.rng.IntN(int(50 * time.Millisecond)))
+			maxWait = time.Duration(c.rng.IntN(int(50 * time.Millisecond)))
 		}
-		c.ask(&request{step: fmt.Sprintf("%s request %d", c.name, n), node: node, key: k, keyID: id, want: want}, patience)
+		c.ask(&request{step: fmt.Sprintf("%s request %d", c.name, n), node: node, key: k, keyID: id, want: want}, maxWait)
 	}
 }
 
 // ask sends one request and has its answer checked. Where the node is down or goes
 // down meanwhile there is nothing to be checked.
-func (c *caller) ask(r *request, patience time.Duration) {
+func (c *caller) ask(r *request, maxWait time.Duration) {
 	if r.run = r.node.current(); r.run == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	r.start = time.Now()
 	err := c.send(ctx, r)
@@ -76,7 +76,7 @@ func (c *caller) ask(r *request, patience time.Duration) {
 	case r.node.current() != r.run:
 	case err == nil:
 		c.w.checks.answered(r)
-	case ctx.Err() != nil && patience < requestTimeout:
+	case ctx.Err() != nil && maxWait < requestTimeout:
 		c.w.reach("caller left")
 	default:
 		c.w.checks.fail("no answer: %v; %v", err, r)
