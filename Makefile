@@ -26,7 +26,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench fuzz release lint fmt vet staticcheck openapi helm
+.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench fuzz release lint axe fmt vet staticcheck openapi helm
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ staticcheck: ## run staticcheck
 
 openapi: ## lint the OpenAPI document
 	REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes $(REDOCLY) lint --config gateway/v1/redocly.yaml $(OPENAPI)
+
+axe: ## check the accessibility of the pages with axe-core
+	AXE_CORE=$$(.ci/axe) go test ./gateway/v1 ./gateway/ops/console -run InABrowser
 
 helm: ## lint and render the Helm chart (builds helm: minutes the first time)
 	go vet -tags helm,$(TAGS) ./deploy/helm

@@ -74,6 +74,7 @@ func mayImport() map[string][]string {
 		"internal/span":              {},
 		"internal/testkit":           {},
 		"internal/testkit/redistest": {"internal/testkit"},
+		"internal/theme":             {},
 
 		"deploy":               {},
 		"deploy/live":          {"internal/testkit"},

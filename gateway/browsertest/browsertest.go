@@ -35,7 +35,7 @@ func Open(t *testing.T, base string) (ctx context.Context, complaints func() []s
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
@@ -116,6 +116,28 @@ func Screenshot(name string) chromedp.Action[chromedp.Void] {
 			return err
 		}
 		return os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	})
+}
+
+// Accessible fails t for each rule of WCAG 2.2 (A, AA) and of good practice that the
+// page breaks as axe-core sees it. It does nothing unless the environment variable
+// AXE_CORE names that script, as .ci/axe does.
+func Accessible(t *testing.T) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		file := os.Getenv("AXE_CORE")
+		if file == "" {
+			return nil
+		}
+		script, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		const run = `axe.run({exclude: ["tbody tr:nth-child(n+4)"]}, {resultTypes: ["violations"]}).then(r => r.violations.map(v => v.impact + ": " + v.help + ": " + v.nodes.map(n => n.target).join(", ")))`
+		broken, err := chromedp.Evaluate[[]string](string(script)+";"+run, chromedp.EvalAwaitPromise)(ctx, tab)
+		for _, rule := range broken {
+			t.Error("accessibility: " + rule)
+		}
+		return err
 	})
 }
 

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,48 +39,45 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 	}
 }
 
-// The page renders, tries a request out with a key, and stays silent at the
-// widths of a desk and of a telephone.
+// Light on a desk and dark on a telephone, the page shows the document, sends a
+// request with a key, and stays silent.
 func TestDocsInABrowser(t *testing.T) {
 	base, authorization := docsServer(t)
 	ctx, complaints := browsertest.Open(t, base)
-	for name, width := range map[string]int64{"desk": 1280, "telephone": 390} {
-		t.Run(name, func(t *testing.T) {
+	for scheme, width := range map[string]int64{"light": 1280, "dark": 390} {
+		t.Run(fmt.Sprint(scheme, width), func(t *testing.T) {
 			before := len(authorization())
-			var title, reply string
-			var operations, refused []string
+			var title, outcome, reply string
+			var refused, errors []string
 			var overflow int
 			err := chromedp.Do(ctx,
-				chromedp.EmulateViewport(width, 900),
+				chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme),
 				chromedp.Navigate(base+"/docs"),
-				chromedp.WaitVisible(chromedp.CSS(`#operations-seller-headSellerInquiries`)),
-				browsertest.Into(&title, chromedp.Text(chromedp.CSS(`.info .title`))),
-				browsertest.Into(&operations, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".opblock")].map(o => o.id)`)),
-				browsertest.Screenshot("docs-"+name),
-				chromedp.Click(chromedp.CSS(`.auth-wrapper .authorize`)),
-				chromedp.SendKeys(chromedp.CSS(`.auth-container input`), "iqb_key"),
-				browsertest.Screenshot("docs-key-"+name),
-				chromedp.Click(chromedp.CSS(`.auth-btn-wrapper .authorize`)),
-				chromedp.Click(chromedp.CSS(`.auth-btn-wrapper .btn-done`)),
-				chromedp.Click(chromedp.CSS(`#operations-buyer-listBuyerInquiries .opblock-summary-control`)),
-				chromedp.Click(chromedp.CSS(`#operations-buyer-listBuyerInquiries .try-out__btn`)),
-				chromedp.Click(chromedp.CSS(`#operations-buyer-listBuyerInquiries .execute`)),
-				chromedp.WaitVisible(chromedp.CSS(`.live-responses-table .highlight-code`)),
-				browsertest.Into(&reply, chromedp.Text(chromedp.CSS(`.live-responses-table .highlight-code`))),
-				browsertest.Screenshot("docs-tried-"+name),
+				browsertest.Until(`!document.getElementById("form").hidden`),
+				browsertest.Into(&title, chromedp.Evaluate[string](`document.title + " at " + document.getElementById("address").textContent`)),
+				browsertest.Into(&errors, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#errors details code")].map(e => e.textContent)`)),
+				browsertest.Screenshot(fmt.Sprintf("docs-%s-%d", scheme, width)),
+				chromedp.SendKeys(chromedp.CSS(`#key`), " iqb_key "),
+				chromedp.SendKeys(chromedp.CSS(`#status`), "pending\r"),
+				browsertest.Until(`!document.getElementById("reply").hidden`),
+				browsertest.Into(&outcome, chromedp.Text(chromedp.CSS(`#outcome`))),
+				browsertest.Into(&reply, chromedp.Text(chromedp.CSS(`#reply`))),
+				chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => d.open = true)`),
+				browsertest.Accessible(t),
+				browsertest.Screenshot(fmt.Sprintf("docs-open-%s-%d", scheme, width)),
 				browsertest.Into(&overflow, chromedp.Evaluate[int](`document.documentElement.scrollWidth - document.documentElement.clientWidth`)),
 				browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
 			)
 			if err != nil {
 				t.Fatalf("%v; the browser complained: %q", err, complaints())
 			}
-			if !strings.HasPrefix(title, "Inquiry API") || len(operations) != 4 {
-				t.Errorf("the page shows %q with the operations %v", title, operations)
+			if title != "Inquiry API at "+base || len(errors) != len(Problems()) {
+				t.Errorf("the page shows %q with the errors %v", title, errors)
 			}
-			if !strings.Contains(reply, "Delivery date of order 20931") {
-				t.Errorf("the tried request shows %q", reply)
+			if !strings.HasPrefix(outcome, "200 in ") || !strings.Contains(reply, "Delivery date of order 20931") {
+				t.Errorf("the form shows %q and %q", outcome, reply)
 			}
-			if seen := authorization()[before:]; len(seen) != 1 || !strings.HasPrefix(seen[0], "Bearer iqb_key ") {
+			if seen := authorization()[before:]; len(seen) != 1 || seen[0] != "Bearer iqb_key status=pending" {
 				t.Errorf("the list was asked with %q", seen)
 			}
 			if len(refused) > 0 || len(complaints()) > 0 {

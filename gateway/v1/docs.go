@@ -1,56 +1,101 @@
 package v1
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"path"
 	"strings"
 	"sync"
+	"time"
+
+	"inquiry-gateway/internal/theme"
 )
 
 const (
 	// docsPolicy lets the page load its own files and ask its own host, and
-	// nothing else. data: is for the icons inside Swagger UI's style sheet.
-	docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	// nothing else.
+	docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 		"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 	cacheForever = "max-age=31536000, immutable" // the name holds the hash of the content
 	cacheChecked = "no-cache"
 )
 
-// docsSite is all there is under /docs/, by name, made once.
-var docsSite = sync.OnceValue(newDocsSite)
+//go:embed docs
+var docFiles embed.FS
 
-func newDocsSite() map[string]asset {
+// docsSite is all there is under /docs/, by name, made once. What it is made of is
+// embedded and tested: an error means a broken binary.
+var docsSite = sync.OnceValue(func() map[string]asset {
 	site := map[string]asset{}
-	var names []string // pairs of the name in the page and the name in the URL
-	for _, file := range []string{
-		"docs/init.js", "docs/page.css", "swagger-ui/LICENSE", "swagger-ui/favicon-32x32.png",
-		"swagger-ui/swagger-ui-bundle.js.LICENSE.txt", "swagger-ui/swagger-ui-bundle.js.gz", "swagger-ui/swagger-ui.css.gz",
-	} {
-		a := newAsset(file, mustRead(file))
-		a.cacheControl = cacheForever
-		name := strings.TrimSuffix(path.Base(file), ".gz")
-		hashed := hashedName(name, a.etag)
-		site[hashed] = a
-		names = append(names, "{"+name+"}", hashed)
+	values := pageValues()
+	docs, err := fs.Sub(docFiles, "docs")
+	for _, from := range []fs.FS{docs, theme.Files()} {
+		files, _ := fs.Glob(from, "assets/*")
+		for _, file := range files {
+			a := newAsset(file, mustRead(from, file))
+			a.cacheControl = cacheForever
+			ext := path.Ext(file)
+			hashed := strings.TrimSuffix(path.Base(file), ext) + "." + a.etag + ext
+			site[hashed] = a
+			values = append(values, "{{"+path.Base(file)+"}}", hashed)
+		}
 	}
-	page := newAsset("index.html", []byte(strings.NewReplacer(names...).Replace(string(mustRead("docs/index.html")))))
-	page.cacheControl = cacheChecked
+	if err != nil {
+		panic(fmt.Sprintf("v1: embedded files: %v", err))
+	}
+	page := newAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(mustRead(docs, "index.html")))))
 	site[""] = page
 	return site
+})
+
+// mustRead returns an embedded file that is known to be there.
+func mustRead(from fs.FS, name string) []byte {
+	b, err := fs.ReadFile(from, name)
+	if err != nil {
+		panic(fmt.Sprintf("v1: embedded file: %v", err))
+	}
+	return b
 }
 
-// hashedName puts the hash before the extension: init.js becomes init.1f2e.js.
-func hashedName(name, hash string) string {
-	ext := path.Ext(name)
-	return strings.TrimSuffix(name, ext) + "." + hash + ext
+// asset is one file of the documentation as it is served. It never changes.
+type asset struct {
+	contentType  string
+	cacheControl string
+	etag         string // without quotes
+	body         []byte
 }
 
-// Docs returns the handler of /docs and everything under /docs/: Swagger UI
-// over the document at /openapi.json beside it. All its files are embedded, and
-// its Content-Security-Policy lets it load nothing from elsewhere. Errors are
-// the envelope, with the X-Request-Id that w has already. It expects the path
-// as it was asked for, without a prefix stripped.
+func newAsset(file string, body []byte) asset {
+	sum := sha256.Sum256(body)
+	// The table of package mime depends on the machine.
+	types := map[string]string{".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
+	contentType := "application/yaml"
+	if known, ok := types[path.Ext(file)]; ok {
+		contentType = known + "; charset=utf-8"
+	}
+	return asset{contentType, cacheChecked, hex.EncodeToString(sum[:8]), body}
+}
+
+// serve answers GET and HEAD, conditional and range requests included.
+func (a asset) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", a.cacheControl)
+	h.Set("ETag", `"`+a.etag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
+}
+
+// Docs returns the handler of /docs and everything under /docs/: a page made from
+// the document at /openapi.json beside it. All its files are embedded, and its
+// Content-Security-Policy lets it load nothing from elsewhere. Errors are the
+// envelope, with the X-Request-Id that w has already. It expects the path as it
+// was asked for, without a prefix stripped.
 func Docs() http.Handler {
 	site := docsSite()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +136,6 @@ func OpenAPI() http.Handler {
 			writeProblem(w, r, NotFound.Problem())
 			return
 		}
-		a.cacheControl = cacheChecked
 		a.serve(w, r)
 	})
 }

@@ -160,6 +160,9 @@ func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []
 		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
 		keep(func() { known = s.console.state() }),
 	)
+	if err == nil && (width > 500) == (scheme == "light") { // it takes seconds: each width and each scheme once
+		err = chromedp.Do(ctx, browsertest.Accessible(t))
+	}
 	if err != nil {
 		t.Fatalf("%v; the browser complained: %q", err, complaints())
 	}

@@ -7,6 +7,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/internal/theme"
 )
 
 // shownTop is how many accounts the page shows.
@@ -54,9 +57,15 @@ type Options struct {
 type Console struct {
 	opts    Options
 	sampler *sampler
-	assets  map[string]string // path in the URL, which holds a hash of the content -> embedded file
+	assets  map[string]asset  // by the path in the URL, which holds a hash of the content
 	pages   map[string]string // by name
 	mux     *http.ServeMux
+}
+
+// asset is a file that the pages load.
+type asset struct {
+	name string
+	body []byte
 }
 
 // New makes a console. It shows no figures before Run.
@@ -70,21 +79,24 @@ func New(opts Options) (*Console, error) {
 	if opts.CanLogout == nil {
 		opts.CanLogout = func() bool { return false }
 	}
-	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), assets: map[string]string{}, mux: http.NewServeMux()}
+	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), assets: map[string]asset{}, mux: http.NewServeMux()}
 	urls := map[string]string{}
-	err := fs.WalkDir(files, "assets", func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	for _, from := range []fs.FS{theme.Files(), files} {
+		err := fs.WalkDir(from, "assets", func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			body, err := fs.ReadFile(from, file)
+			sum, name := sha256.Sum256(body), path.Base(file)
+			url := "console/assets/" + hex.EncodeToString(sum[:6]) + "-" + name
+			c.assets["/"+url], urls[name] = asset{name, body}, url
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		body, err := fs.ReadFile(files, file)
-		sum := sha256.Sum256(body)
-		url := "console/assets/" + hex.EncodeToString(sum[:6]) + "-" + path.Base(file)
-		c.assets["/"+url], urls[path.Base(file)] = file, url
-		return err
-	})
-	if err != nil {
-		return nil, err
 	}
+	var err error
 	if c.pages, err = readPages(urls); err != nil {
 		return nil, err
 	}
@@ -95,7 +107,7 @@ func New(opts Options) (*Console, error) {
 	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.state()) })
 	c.mux.HandleFunc("GET /console/runbook", c.runbook)
 	c.mux.HandleFunc("GET /console/playground", c.playground)
-	c.mux.HandleFunc("GET /console/assets/", c.asset)
+	c.mux.HandleFunc("GET /console/assets/", c.serveAsset)
 	return c, nil
 }
 
@@ -135,15 +147,15 @@ func (c *Console) playground(w http.ResponseWriter, _ *http.Request) {
 	c.write(w, http.StatusOK, "playground", "../", "{{fetch}}", button)
 }
 
-// asset serves a file that pages refer to. Its name changes with its content.
-func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
-	file, ok := c.assets[r.URL.Path]
+// serveAsset serves a file that pages refer to. Its name changes with its content.
+func (c *Console) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := c.assets[r.URL.Path]
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
 	w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-	http.ServeFileFS(w, r, files, file)
+	http.ServeContent(w, r, a.name, time.Time{}, bytes.NewReader(a.body))
 }
 
 // answer writes v as JSON. Values that are not finite are null already.

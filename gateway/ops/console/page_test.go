@@ -41,10 +41,10 @@ func TestPage(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	c, _ := newConsole(t, Options{})
-	for name, file := range c.assets {
+	for name, a := range c.assets {
 		w := ask(c, httptest.NewRequest(http.MethodGet, name, nil))
 		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
-			t.Errorf("%s: %d %v", file, w.Code, w.Header())
+			t.Errorf("%s: %d %v", a.name, w.Code, w.Header())
 		}
 	}
 	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/assets/../pages/home.html", nil)); w.Code == 200 {

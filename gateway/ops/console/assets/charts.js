@@ -30,7 +30,7 @@
       el("div", { class: "plot", role: "img", "aria-label": spec.title + ", drawn over time. The table below says the same." }),
       el("p", { class: "readout", "aria-hidden": "true" }), el("ul", { class: "legend" }),
       el("details", null, el("summary", null, spec.title + " as a table"),
-        el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": title },
+        el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": title },
           el("table", { class: "data" }, el("caption", { class: "hidden" }, spec.title + ", a row per minute, the newest first"),
             el("thead", null, el("tr", null, el("th", { scope: "col" }, "UTC"), spec.lines.map((l) => el("th", { scope: "col" }, l.label)))), el("tbody")))));
   }

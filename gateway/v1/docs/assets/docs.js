@@ -1,0 +1,34 @@
+"use strict";
+
+// All that the page does: say where it came from, and send what the form says to
+// the same gateway. A key that is typed in is kept nowhere.
+const byId = (id) => document.getElementById(id);
+const root = new URL("..", location.href);
+
+byId("address").textContent = root.href.replace(/\/$/, "");
+byId("form").hidden = false;
+
+// shown are the header fields that a caller may want to see.
+const shown = ["age", "cache-status", "etag", "ratelimit", "retry-after", "www-authenticate", "x-request-id"];
+
+byId("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const url = new URL(byId("list").value.slice(1), root);
+  for (const name of ["status", "inquiry_type"]) {
+    if (byId(name).value) url.searchParams.set(name, byId(name).value);
+  }
+  const key = byId("key").value.trim();
+  byId("reply").hidden = true;
+  byId("outcome").textContent = "Asking ...";
+  try {
+    const began = performance.now();
+    const response = await fetch(url, { cache: "no-store", headers: key ? { Authorization: `Bearer ${key}` } : {} });
+    const body = await response.json();
+    const fields = shown.filter((name) => response.headers.has(name)).map((name) => `${name}: ${response.headers.get(name)}`);
+    byId("outcome").textContent = `${response.status} in ${Math.round(performance.now() - began)} ms, ${body.data.length} records`;
+    byId("reply").textContent = [...fields, "", JSON.stringify(body, null, 2)].join("\n");
+    byId("reply").hidden = false;
+  } catch (error) {
+    byId("outcome").textContent = `No reply: ${error.message}`;
+  }
+});
