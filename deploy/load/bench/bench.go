@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/deploy/load/report"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -108,6 +107,9 @@ func (b *bench) run(ctx context.Context) error {
 	if b.only != nil {
 		b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return !b.only.MatchString(r.Name) })
 	}
+	if b.profile != "" {
+		return b.writeProfile(ctx)
+	}
 	if err := b.measureAll(ctx); err != nil {
 		return err
 	}
@@ -142,31 +144,21 @@ func writeResults(folder string, run report.Run) error {
 		os.WriteFile(filepath.Join(folder, "results.json"), append(text, '\n'), 0o644))
 }
 
-// writeProfile writes a CPU profile of one gateway under load.
+// writeProfile writes a CPU profile of the first of the gateways' rows under its load.
 func (b *bench) writeProfile(ctx context.Context) error {
-	p, plan := b.hit, measure.Plan{Keys: b.keys, Requests: requests(nil), Connections: connections, Files: b.path("profile")}
-	var err error
-	if b.records > 0 {
-		plan.Connections = missConnections(b.records)
-		p, err = b.startNode(ctx, node{Name: "miss", Records: b.records, Uncached: true})
-	} else {
-		err = b.warm(ctx, p.url())
+	i := slices.IndexFunc(b.rows, func(r *row) bool { return r.counted != lookup{} })
+	if i < 0 {
+		return fmt.Errorf("no row of the gateway matches %s", b.only)
 	}
-	if err != nil {
-		return err
-	}
-	plan.URL = p.url()
-	load, err := measure.Wrk(plan)
-	if err != nil {
-		return err
-	}
+	r := b.rows[i]
+	b.progress("profiling %q", r.Name)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		l, err := load(ctx, b.duration+2*time.Second)
+		l, err := r.load(ctx, b.duration+2*time.Second)
 		return errors.Join(err, l.Check())
 	})
 	group.Go(func() error {
-		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.ops, int(b.duration/time.Second))
+		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", r.server.ops, int(b.duration/time.Second))
 		_, text, err := b.get(ctx, url, "", "identity")
 		if err != nil {
 			return err

@@ -32,7 +32,6 @@ type options struct {
 	growth   bool
 	only     *regexp.Regexp // nil: all rows
 	profile  string
-	records  int
 	progress func(format string, args ...any)
 }
 
@@ -64,8 +63,7 @@ func parseOptions(args []string) (options, error) {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
-	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile of the gateway under hits to `FILE`, for go tool pprof and go build -pgo")
-	flags.IntVar(&o.records, "records", 0, "with -profile: not hits, but misses of this many records")
+	flags.StringVar(&o.profile, "profile", "", "only write a CPU profile to `FILE`, for go tool pprof and go build -pgo: of the gateway under hits, or of its first row that -only leaves")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -94,9 +92,6 @@ func (o options) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.stop(), os.RemoveAll(dir)) }()
 	if err := b.prepare(ctx); err != nil {
 		return err
-	}
-	if o.profile != "" {
-		return b.writeProfile(ctx)
 	}
 	return b.run(ctx)
 }
