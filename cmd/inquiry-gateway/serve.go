@@ -47,6 +47,7 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			app.SpareCollections()
 			return a.Run(ctx)
 		},
 	}
