@@ -83,8 +83,8 @@ func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := 0
-	fill := func(ctx context.Context, k Key) (Content, error) {
-		c, err := g.fill(ctx, k)
+	fill := func(ctx context.Context, k Key, known Known) (Content, error) {
+		c, err := g.fill(ctx, k, known)
 		c.AnsweredAt = time.Time{} // now
 		return c, err
 	}

@@ -139,10 +139,10 @@ func TestALateFillHasAllOfItsTime(t *testing.T) {
 	fillsWithin(l, time.Second)
 	var left time.Duration
 	fill := l.opts.Fill
-	l.opts.Fill = func(ctx context.Context, k Key) (Content, error) {
+	l.opts.Fill = func(ctx context.Context, k Key, known Known) (Content, error) {
 		end, _ := ctx.Deadline()
 		left = time.Until(end)
-		return fill(ctx, k)
+		return fill(ctx, k, known)
 	}
 	f.srv.Do("SET", namesOf(l, aKey).Lease, "another node", "PX", "700")
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
@@ -304,7 +304,7 @@ func BenchmarkTiers(b *testing.B) {
 	f := newFleet(b, 1)
 	l := f.nodes[0]
 	page := strings.Repeat(`{"title":"Order 4711","status":"pending","created_at":"2026-06-01T09:30:00.000Z"},`, 125) // 10 KB
-	l.opts.Fill = func(context.Context, Key) (Content, error) {
+	l.opts.Fill = func(context.Context, Key, Known) (Content, error) {
 		return Content{Body: []byte(page), AnsweredAt: f.clock.Now()}, nil
 	}
 	b.Run("local", func(b *testing.B) {

@@ -49,8 +49,8 @@ func newModel() *model {
 	return &model{legacy: &legacy{clock: newClock()}, cfg: testConfig(), given: map[string]given{}, purged: map[Scope]purged{}}
 }
 
-func (m *model) answer(ctx context.Context, k Key) (Content, error) {
-	c, err := m.fill(ctx, k)
+func (m *model) answer(ctx context.Context, k Key, known Known) (Content, error) {
+	c, err := m.fill(ctx, k, known)
 	if err != nil {
 		return c, err
 	}

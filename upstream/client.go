@@ -40,6 +40,11 @@ type List struct {
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
 	Fingerprint string // of the mapping that made it
+	// Validator is for the next [Request] for the list, which the legacy may answer by
+	// saying that nothing has changed. Opaque; empty: the list must be read each time.
+	Validator string
+	// NotModified: nothing has changed. Inquiries and Validator are empty.
+	NotModified bool
 }
 
 // Options are what a client shares with the program around it. All may be left
@@ -68,6 +73,7 @@ type Client struct {
 	cfg       Config
 	http      *resty.Client
 	creds     credentials
+	since     time.Time // when the two were made
 	endpoints map[string]*endpoint
 	bulkhead  *bulkhead
 	now       func() time.Time
@@ -144,6 +150,7 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport)
 	}
+	c.since = opts.Now()
 	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err
 }

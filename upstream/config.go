@@ -26,6 +26,11 @@ type Config struct {
 	Buyer   mapping.EndpointConfig `yaml:"buyer"`
 	Seller  mapping.EndpointConfig `yaml:"seller"`
 
+	// FullReadEvery is how often a list is read although the legacy says that it has not
+	// changed. In between a list that was made from one reply to a GET is asked for with
+	// the ETag and Last-Modified of that reply, and a 304 renews it. 0: no such requests.
+	FullReadEvery time.Duration `yaml:"full_read_every"`
+
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
 	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account"`
@@ -73,6 +78,7 @@ func DefaultConfig() Config {
 		MaxResponseBytes: 16 << 20,
 		MaxRecords:       10_000,
 		MaxConcurrent:    64,
+		FullReadEvery:    10 * time.Minute,
 		Auth:             AuthConfig{Type: "none"},
 		Retry:            RetryConfig{Attempts: 2, Budget: 0.1},
 		Breaker: BreakerConfig{

@@ -38,7 +38,11 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 		}
 		return List{}, failed
 	}
-	e.metrics.requests["ok"].Inc()
+	result := "ok"
+	if list.NotModified {
+		result = resultNotModified
+	}
+	e.metrics.requests[result].Inc()
 	return list, nil
 }
 
@@ -50,7 +54,10 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mappi
 	if step.Recording() {
 		step.Set(attribute.String("inquiry.kind", e.plan.Kind), attribute.String("upstream.breaker", e.breaker.state().String()),
 			attribute.Int("upstream.in_flight", c.bulkhead.count()), attribute.Int("upstream.max_concurrent", c.cfg.MaxConcurrent))
-		defer func() { endStep(step, len(list.Inquiries), err) }()
+		defer func() {
+			step.Set(attribute.Bool("upstream.not_modified", list.NotModified))
+			endStep(step, len(list.Inquiries), err)
+		}()
 	}
 	if err := c.bulkhead.enter(want.Account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
 		return List{}, err
@@ -80,21 +87,32 @@ type fetcher struct {
 	format     *mapping.Format // of the replies
 	left       *atomic.Int64   // bytes that all further replies together may have
 	answeredAt time.Time       // when the first reply was there: no part of the list is older
+	requests   *atomic.Int64   // made, repeats aside
+
+	conditional map[string]string // headers of the request that is under way alone; see condition
+	first       *answer           // to the first request, which is not made again
+	head        http.Header       // of the first reply to a GET, if it has a body
 
 	// For a probe.
-	first         *answer              // to the first request, which is not made again
 	seen          func(*http.Response) // is told of every response
 	keepResponses int                  // of each second request
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}}
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}, requests: &atomic.Int64{}}
 	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }
 
 // list gets all replies that make up a list, and maps them.
 func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
+	if condition := f.condition(want); len(condition) > 0 {
+		if modified, err := f.modified(ctx, ask, condition); err != nil {
+			return List{}, asError(err)
+		} else if !modified {
+			return List{NotModified: true, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint}, nil
+		}
+	}
 	reply := f.plan.NewReply(want)
 	compare := f.drift.Due()
 	if compare {
@@ -125,7 +143,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		return List{}, asError(err)
 	}
 	reply.Sort()
-	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint}, nil
+	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint, Validator: f.validator(reply)}, nil
 }
 
 // tracedReply maps replies, each with a span.

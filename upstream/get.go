@@ -21,7 +21,7 @@ import (
 // answer is one good reply. Of its header only what paging is told to look at
 // is ever read.
 type answer struct {
-	body   string // JSON; empty if the status means that there is nothing
+	body   string // JSON; empty if the status means that there is nothing, or nothing new
 	header http.Header
 	status int
 }
@@ -31,6 +31,7 @@ func (a answer) empty() bool { return a.status != http.StatusOK }
 
 // get makes one request, repeated if need be, unless the breaker is open.
 func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error) {
+	f.requests.Add(1)
 	a, err := f.breaker.do(func() (answer, error) {
 		return f.retried(ctx, func() (answer, error) {
 			a, err := f.once(ctx, asked)
@@ -66,7 +67,7 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 // send makes one request with the given credentials and reads the whole
 // reply. Its span goes to the legacy as traceparent.
 func (f *fetcher) send(ctx context.Context, asked address.Request, header, value string) (answer, error) {
-	r := f.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)
+	r := f.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers).SetHeaders(f.conditional)
 	if asked.Method != http.MethodGet {
 		r.SetBody(strings.NewReader(asked.Body)) // a reader that net/http can rewind, and knows the length of
 		// This name without a value is not sent. It tells net/http that the request may
@@ -112,7 +113,7 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 	if f.seen != nil {
 		f.seen(raw)
 	}
-	if f.format.Empty(raw.StatusCode) {
+	if f.format.Empty(raw.StatusCode) || f.conditional != nil && raw.StatusCode == http.StatusNotModified {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil
 	}

@@ -12,6 +12,9 @@ import (
 
 const namespace, subsystem = "inquiry_gateway", "upstream"
 
+// resultNotModified is the result of a fetch that the legacy answered with 304.
+const resultNotModified = "not_modified"
+
 // metrics are the series of one endpoint. The values of their labels are resolved,
 // so that all series exist from the start and counting needs no look-up.
 type metrics struct {
@@ -43,7 +46,8 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) (*metri
 		return resolved
 	}
 	m := &metrics{
-		requests: counters("requests_total", "Fetches from the legacy system by result.", "result", "ok", string(FailureTimeout),
+		requests: counters("requests_total", "Fetches from the legacy system by result; not_modified: by a 304, the list that was there is renewed.",
+			"result", "ok", resultNotModified, string(FailureTimeout),
 			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, or the legacy has told us to wait.",
 			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull, reasonHeld),

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, e
 	}
 	if l.answeredAt.IsZero() {
 		l.answeredAt = l.now()
+	}
+	if l.end.Pages == 0 && !a.empty() && r.Method == http.MethodGet {
+		l.head = a.header
 	}
 	n, err = l.add(a, r.URL)
 	return a, n, err

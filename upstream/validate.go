@@ -34,6 +34,9 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
+// maxFullReadEvery bounds for how long a legacy whose 304 is wrong is believed.
+const maxFullReadEvery = 24 * time.Hour
+
 // checkLimits checks how hard the legacy may be asked.
 func (c Config) checkLimits(p *invalid.Problems) {
 	positive := func(field string, ok bool, example string) {
@@ -47,6 +50,8 @@ func (c Config) checkLimits(p *invalid.Problems) {
 	n := c.MaxConcurrentPerAccount
 	p.AddIf(n < 0 || n > max(c.MaxConcurrent, 0), "max_concurrent_per_account",
 		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
+	p.AddIf(c.FullReadEvery < 0 || c.FullReadEvery > maxFullReadEvery, "full_read_every",
+		"must be between 0 and %s, for instance 10m; 0 reads lists each time", maxFullReadEvery)
 	positive("retry.attempts", c.Retry.Attempts > 0, "2; 1 means no repeat")
 	positive("breaker.window", c.Breaker.Window >= 10*time.Millisecond, "10s")
 	positive("breaker.min_requests", c.Breaker.MinRequests > 0, "20")

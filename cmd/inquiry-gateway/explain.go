@@ -89,14 +89,17 @@ func cacheRows(s ops.CacheState) [][]string {
 	if s.Tier != "" {
 		entry = fmt.Sprintf("%s, age %s, ttl left %s, %d bytes", s.Tier, seconds(s.AgeSeconds), seconds(s.LeftSeconds), s.Bytes)
 	}
-	rows := [][]string{
-		{"cache", entry},
+	rows := [][]string{{"cache", entry}}
+	if s.Conditional {
+		rows = append(rows, []string{"", "read at " + s.ReadAt.Format(time.RFC3339) + "; the legacy can be asked whether it has changed since"})
+	}
+	rows = append(rows, [][]string{
 		{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
 			seconds(s.TTLSeconds), s.Policy, seconds(s.JitterSeconds), seconds(s.StaleWhileRevalidateSeconds), seconds(s.StaleIfErrorSeconds))},
 		{"key parts", fmt.Sprintf("kind %s (epoch %d), account %s (epoch %d), status %q, inquiry_type %q, mapping %s",
 			s.Key.Kind, s.Key.KindEpoch, s.Key.Account, s.Key.AccountEpoch, s.Key.Status, s.Key.InquiryType, s.Key.Mapping)},
 		{"redis", s.Redis},
-	}
+	}...)
 	if s.DerivedFrom != "" {
 		rows = append(rows, []string{"", "selected from " + s.DerivedFrom + ", which is what the legacy is asked for"})
 	}

@@ -2,10 +2,13 @@ package legacy
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 // What a legacy system says about itself, and a gateway must not repeat.
@@ -68,7 +71,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 			s.misbehave(w, r, call{kind, account, f, fault})
 			return
 		}
-		sendJSON(w, kind, s.list(kind, account, f))
+		sendList(w, r, kind, s.list(kind, account, f))
 	}
 }
 
@@ -97,6 +100,17 @@ func (s *Server) disclose(h http.Header) {
 	h.Set("Set-Cookie", sessionCookie+"="+s.data.sessionID+"; path=/")
 	h.Set("Cache-Control", "public, max-age=3600")
 	h.Set("ETag", `"1-legacydesk"`)
+}
+
+// sendList sends a list with its entity tag, or a 304 where the caller has it already.
+func sendList(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
+	tag := fmt.Sprintf(`"%x-legacydesk"`, xxh3.Hash(body))
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	sendJSON(w, kind, body)
 }
 
 func sendJSON(w http.ResponseWriter, kind string, body []byte) {

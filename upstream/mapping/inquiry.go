@@ -40,6 +40,10 @@ type Request struct {
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
+
+	// Of the list that is there already; zero: none is.
+	Validator string    // as it came with that list
+	ReadAt    time.Time // when the legacy last sent it, and did not only say that it is the same
 }
 
 // Error says why a reply cannot be accepted. Its text is for logs: it holds

@@ -338,7 +338,7 @@ func (a *App) drain(ctx context.Context) {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(ctx, cache.Key(k))
+		c, err := fill(ctx, cache.Key(k), cache.Known{})
 		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }

@@ -77,6 +77,7 @@ var effects = []struct {
 	{"upstream.max_records", Live},
 	{"upstream.max_concurrent", Live},
 	{"upstream.max_concurrent_per_account", Live},
+	{"upstream.full_read_every", Live},
 	{"upstream.headers", Live},
 	{"upstream.auth", Live},
 	{"upstream.tls", Live},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -34,7 +35,7 @@ var (
 
 // reading is one number that is followed over time: the sum over the series of a
 // family whose labels match. A pattern is the value itself, "5*" for all that
-// begin so, or "!ok" for all others; a label without a pattern matches anything.
+// begin so, "ok|no" for each of these, or "!ok" for all others; a label without a pattern matches anything.
 type reading struct {
 	name   string
 	family string   // without prefix
@@ -95,7 +96,11 @@ func (r *readings) addKind(kind string) {
 		add("lookups."+outcome, "cache_lookups_total", "outcome", outcome)
 	}
 	for _, result := range fetchResults {
-		add("fetches."+result, "upstream_requests_total", "result", result)
+		pattern := result
+		if result == "ok" {
+			pattern = "ok|not_modified"
+		}
+		add("fetches."+result, "upstream_requests_total", "result", pattern)
 	}
 	for _, check := range canaryChecks {
 		for _, result := range canaryResults {
@@ -181,5 +186,5 @@ func matches(pattern, value string) bool {
 	if begin, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(value, begin)
 	}
-	return value == pattern
+	return slices.Contains(strings.Split(pattern, "|"), value)
 }
