@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -170,6 +171,9 @@ func TestRepliesThatAreNotPlainJSON(t *testing.T) {
 			if tc.reason != "" {
 				if err == nil || asError(err).Reason != tc.reason {
 					t.Errorf("%v, want %s", err, tc.reason)
+				}
+				if tc.reason == "media_type" && !strings.Contains(err.Error(), cmp.Or(tc.mediaType, "no media type")) {
+					t.Errorf("it does not name %q: %v", tc.mediaType, err)
 				}
 				return
 			}

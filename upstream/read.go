@@ -95,16 +95,24 @@ func checkHead(resp *http.Response, format *mapping.Format) (charset string, err
 		}
 	}
 	media, params, err := mime.ParseMediaType(header)
-	switch {
-	case header != "" && err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter):
-		return "", invalidReply("media_type", "the reply has no media type that can be read")
-	case format.Accepts(media):
-		return params["charset"], nil
-	case format.XML:
-		return "", invalidReply("media_type", "the reply is not XML by its media type; reply.media_types names others that are accepted")
+	if header != "" && err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return "", invalidReply("media_type", "the reply has no media type that can be read, but %q", header[:min(len(header), shownType)])
 	}
-	return "", invalidReply("media_type", "the reply is not JSON by its media type; reply.media_types names others that are accepted")
+	if format.Accepts(media) {
+		return params["charset"], nil
+	}
+	is, wanted := "the reply has no media type", "JSON"
+	if media != "" {
+		is = "the reply is " + media[:min(len(media), shownType)]
+	}
+	if format.XML {
+		wanted = "XML"
+	}
+	return "", invalidReply("media_type", "%s, and %s is wanted; reply.media_types names others that are accepted", is, wanted)
 }
+
+// shownType is how much of a media type stands in an error.
+const shownType = 64
 
 // statusError is a status other than 200.
 type statusError int

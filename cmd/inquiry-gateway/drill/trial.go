@@ -10,6 +10,8 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -33,6 +35,10 @@ func trials() []Trial {
 			Does: "a list of one account answers 404 and is asked for all the time, after the breaker was open"},
 		{Name: "failures_in_a_row", Declared: Miss, act: failuresInARow,
 			Does: "the legacy system fails for one account, again and again"},
+		{Name: "told_to_wait", Declared: Miss, act: toldToWait,
+			Does: "the legacy system tells one account to wait (429 with Retry-After), and it is asked for all the time"},
+		{Name: "no_sign_in", Declared: Failed, act: noSignIn, configure: wantSession,
+			Does: "no sign-in at the legacy system works, and lists are asked for all the time"},
 		{Name: "all_places", Declared: Miss, act: allPlaces, configure: fewPlaces,
 			Does: "one account asks for all its filtered lists at once, and the legacy system is slow with them"},
 		{Name: "idle_connections", Declared: Hit, act: idleConnections, configure: func(c *config.Config) { c.MaxConnections = fewConnections },
@@ -141,6 +147,49 @@ func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
 		}
 	}
 	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// toldToWait: a quota may be one account's own. That account gets no further request
+// before the time is over.
+func toldToWait(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account, Code: 429, RetryAfter: int(never.Seconds())}); err != nil {
+		return nil, err
+	}
+	for range repeats {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Unavailable]) != "" {
+			return nil, fmt.Errorf("with a legacy system that tells to wait: %s", seen.text())
+		}
+	}
+	if n := s.env.system.Requests().Buyer; n != 1 {
+		return nil, fmt.Errorf("the legacy system got %d requests, and has told to wait at the first", n)
+	}
+	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// mostSignIns is how many sign-ins that fail are not too many for a trial.
+const mostSignIns = 3
+
+// wantSession has the gateway sign in where the legacy system has a page for people.
+func wantSession(c *config.Config) {
+	c.Upstream.Auth = upstream.AuthConfig{
+		Type: "session", PasswordFile: secretfile.New("password", "drill"), Token: "token",
+		Login: upstream.LoginConfig{Path: "/login", Body: map[string]any{"password": "{password}"}},
+	}
+}
+
+// noSignIn: callers are not told that they are not allowed, and the legacy system gets
+// few sign-ins, as too many may lock the account.
+func noSignIn(ctx context.Context, s *stand) (seen []Seen, err error) {
+	for range repeats {
+		for _, c := range []caller{s.env.callers.known, s.env.callers.stranger} {
+			seen = append(seen, s.ask(ctx, s.gateway, question{c, "", ""}))
+		}
+	}
+	if n := s.env.system.Requests().Login; n == 0 || n > mostSignIns {
+		return nil, fmt.Errorf("the legacy system got %d sign-ins", n)
+	}
+	return seen, nil
 }
 
 // fewPlaces makes it easy to take all places to the legacy system.
