@@ -40,10 +40,12 @@ func TestChart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("minimal", func(t *testing.T) { checkMinimal(t, h.template(t, "minimal", kubernetes)) })
-	full := h.template(t, "full", kubernetes)
+	rendered := map[string]string{"minimal": h.template(t, "minimal"), "full": h.template(t, "full")}
+	t.Run("minimal", func(t *testing.T) { checkMinimal(t, parse(t, rendered["minimal"])) })
+	full := parse(t, rendered["full"])
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
 	t.Run("configuration", func(t *testing.T) { checkConfiguration(t, full) })
+	t.Run("schemas", func(t *testing.T) { checkSchemas(t, rendered["minimal"]+"\n---\n"+rendered["full"]) })
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
 }
 
@@ -68,9 +70,9 @@ func (h helm) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-func (h helm) template(t *testing.T, values, kubeVersion string) manifests {
+func (h helm) template(t *testing.T, values string) string {
 	t.Helper()
-	args := []string{"template", "acme", chart, "--namespace", "inquiries", "-f", "testdata/" + values + ".yaml", "--kube-version", kubeVersion}
+	args := []string{"template", "acme", chart, "--namespace", "inquiries", "-f", "testdata/" + values + ".yaml", "--kube-version", kubernetes}
 	cmd := exec.Command(string(h), args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -78,7 +80,7 @@ func (h helm) template(t *testing.T, values, kubeVersion string) manifests {
 	if err != nil {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
-	return parse(t, string(out))
+	return string(out)
 }
 
 // checkRefusals leaves out what the chart needs and reads what it says.
@@ -153,14 +155,22 @@ func checkConfiguration(t *testing.T, m manifests) {
 func parse(t *testing.T, text string) manifests {
 	t.Helper()
 	var m manifests
-	for _, part := range regexp.MustCompile(`(?m)^---\n`).Split(text, -1) {
+	for _, part := range split(text) {
 		var o object
 		if err := yaml.Unmarshal([]byte(part), &o); err != nil {
 			t.Fatalf("%v in\n%s", err, part)
 		}
-		if o.Kind != "" {
-			m = append(m, o)
-		}
+		m = append(m, o)
 	}
 	return m
+}
+
+// split gives the documents of a rendered chart.
+func split(text string) (documents []string) {
+	for _, part := range regexp.MustCompile(`(?m)^---\n`).Split(text, -1) {
+		if strings.Contains(part, "\nkind: ") {
+			documents = append(documents, part)
+		}
+	}
+	return documents
 }
