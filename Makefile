@@ -18,10 +18,9 @@ BENCHFLAGS ?=
 PKG       ?= ./...
 
 # What is tested is built as what is released is, so that both share one build
-# cache. gin can answer in MessagePack, which nobody asks for: without it every
-# build is smaller and quicker. The others leave templates out, because of which
-# the linker would keep every method of every type: a third of the program.
-TAGS := nomsgpack,grpcnotrace,urfave_cli_no_template
+# cache. The tags leave templates out, because of which the linker would keep every
+# method of every type: a third of the program.
+TAGS := grpcnotrace,urfave_cli_no_template
 export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 

@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -125,7 +126,8 @@ func packageImports(t *testing.T) map[string][]string {
 	const root = "../.."
 	imports := map[string][]string{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+		_, noModule := os.Stat(filepath.Join(file, "go.mod"))
+		if err == nil && d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || noModule == nil) {
 			return fs.SkipDir
 		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {

@@ -40,7 +40,9 @@ func run(args []string, out io.Writer) error {
 	}
 	list := []component{{Type: "library", Ref: "std", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + info.GoVersion}}
 	for _, m := range info.Deps {
-		list = append(list, componentOf(m))
+		if m.Replace == nil || m.Replace.Sum != "" { // without a sum it is a folder, part of this module
+			list = append(list, componentOf(m))
+		}
 	}
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", " ")
