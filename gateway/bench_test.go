@@ -53,9 +53,9 @@ func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
 func BenchmarkLane(b *testing.B) {
 	for name, fields := range map[string][]string{"hit": nil, "304": {"If-None-Match: *"}, "gzip": {"Accept-Encoding: gzip"}} {
 		b.Run(name, func(b *testing.B) {
-			in := newSocketListener()
+			in := newMemoryListener()
 			s := newStand(b, in, func(o *Options) { o.RequestLog = io.Discard }).serve(b)
-			caller, server := in.connect(b, peers[0])
+			caller, server := in.connect(peers[0])
 			go func() { _, _ = io.Copy(io.Discard, caller) }()
 			two := [2][]byte{[]byte(hitOf("acme", buyersList, fields...)), []byte(hitOf("globex", buyersList, fields...))}
 			sent := 0

@@ -383,7 +383,7 @@ func TestLaneAndTraces(t *testing.T) {
 // pipedStand serves one connection without a network, whose deadlines follow the clock
 // of a test, until the test ends.
 func pipedStand(t *testing.T) (*stand, *handCaller) {
-	l := newSocketListener()
+	l := newMemoryListener()
 	s := newStand(t, l, nil)
 	s.serve(t)
 	caller, server := net.Pipe()
