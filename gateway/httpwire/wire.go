@@ -3,6 +3,7 @@ package httpwire
 import (
 	"net"
 	"sync"
+	"syscall"
 )
 
 // net/http sends an answer whose body is larger than its buffer in two writes: a
@@ -94,6 +95,29 @@ func (w *wire) CloseWrite() error { return closeWrite(w.Conn) }
 func (w *wire) Close() error {
 	if w.conn.closed.CompareAndSwap(false, true) {
 		w.conn.listener.remove(w.conn)
+		discardReceived(w.Conn)
 	}
 	return w.Conn.Close()
+}
+
+// discardReceived reads what has come and nobody has read, without waiting: net/http
+// leaves the rest of a request that it refuses. The kernel would answer these bytes with a
+// reset, which can keep the peer from reading the last answer (RFC 9112, section 9.6).
+func discardReceived(c net.Conn) {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // Read would wait for a read under way
+		b := make([]byte, 4<<10)
+		for range 8 {
+			if n, err := syscall.Read(int(fd), b); n <= 0 || err != nil {
+				return
+			}
+		}
+	})
 }
