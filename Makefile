@@ -7,11 +7,16 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+H2SPEC      := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 REDOCLY     := @redocly/cli@2.77.0
 OPENAPI     := gateway/v1/openapi.yaml
 
-# How long `make fuzz` spends on each target, and `make microbench` on each benchmark.
-FUZZTIME  ?= 10s
+# How long `make fuzz` spends on each target, `make soak` in all, and `make microbench` on each benchmark.
+FUZZTIME  ?= 10m
+SOAKTIME  ?= 30m
+# How many conversations and requests `make prove` holds, and how many at a time.
+PROVE     ?= 10000000
+PROVESTEP ?= 250000
 BENCHTIME ?= 1s
 BENCH     ?= .
 BENCHFLAGS ?=
@@ -25,7 +30,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench fuzz release lint axe fmt vet staticcheck openapi helm
+.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench conformance fuzz prove soak release lint axe fmt vet staticcheck openapi helm
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,13 +72,18 @@ bench: ## measure what a request costs, against bare net/http, nginx and Varnish
 microbench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) $(PKG)
 
-fuzz: ## fuzz every target for FUZZTIME each
-	@set -e; for package in $$(go list $(PKG)); do \
-		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
-			echo "== $$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
-		done; \
-	done
+conformance: ## hold the RFCs' conversations with the gateway, then h2spec: a minute; writes deploy/docs/conformance.md
+	GOBIN=$(CURDIR)/bin go install $(H2SPEC)
+	go test ./cmd/inquiry-gateway/conformance -count=1 -timeout 10m -args -write -h2spec $(CURDIR)/bin/h2spec
+
+fuzz: ## fuzz every target in turn for FUZZTIME each, on one processor: hours (PKG=./upstream/...)
+	@.ci/fuzz $(FUZZTIME) $(PKG)
+
+prove: ## hold PROVE conversations with the hit lane and without it, then PROVE requests under the race detector: hours
+	@.ci/prove $(PROVE) $(PROVESTEP)
+
+soak: ## run two gateways with Redis under traffic and faults for SOAKTIME, and look for what grows
+	go test ./deploy/soak -count=1 -timeout 0 -v -args -for $(SOAKTIME)
 
 release: ## build dist: binaries for Linux and macOS, SBOMs, Debian and RPM packages, checksums
 	.ci/release dist

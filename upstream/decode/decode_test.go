@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/text/encoding/korean"
 
@@ -158,6 +159,33 @@ func FuzzXML(f *testing.F) {
 		}
 		if again, _ := tickets().Decode(text, declared, limit); again != json {
 			t.Errorf("%q, then %q", json, again)
+		}
+	})
+}
+
+// Whatever a header calls a JSON reply's charset, the reply is refused, or becomes UTF-8
+// within the limit, and the same each time; ASCII stays what it is in the charsets that
+// contain it.
+func FuzzCharset(f *testing.F) {
+	for _, s := range []string{`{"a":"x"}`, "\xb9\xae", "\xff\xfe{\x00}\x00", "\x1b$B4A\x1b(B", "\xef\xbb\xbf[]", "\x82\xa0"} {
+		for _, declared := range []string{"", "utf-8", "euc-kr", "shift_jis", "iso-2022-jp", "utf-16", "gb18030", "x-user-defined", " CP949 ", "replacement"} {
+			f.Add(s, declared)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text, declared string) {
+		const limit = 1 << 16
+		got, err := (&Format{}).Decode(text, declared, limit)
+		if err != nil {
+			return
+		}
+		if again, _ := (&Format{}).Decode(text, declared, limit); again != got {
+			t.Errorf("%q, then %q", got, again)
+		}
+		if got != text && (len(got) > limit || !utf8.ValidString(got)) {
+			t.Errorf("%q of %q gives %d bytes: %.100q", text, declared, len(got), got)
+		}
+		if strings.HasPrefix(strings.ToLower(declared), "windows-") && strings.Trim(text, `{}[]":,abcdefxyz0123456789`) == "" && got != text {
+			t.Errorf("%q in %q became %q", text, declared, got)
 		}
 	})
 }
