@@ -110,6 +110,7 @@ type Result struct {
 	Outcome Outcome
 	Tier    string        // TierLocal, TierRedis, or empty for a fill
 	Stored  bool          // the entry of this fill is in a tier now
+	Expired bool          // a list was there before this fill, too old to be served
 	Age     time.Duration // since the legacy answered, never negative
 	TTL     time.Duration // remaining freshness by today's policy, jitter included; negative when stale
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit

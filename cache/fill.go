@@ -26,6 +26,11 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 	if f.leased {
 		defer l.keepLease(ctx, f)()
 	}
+	expired := f.expired
+	if f.best != nil {
+		p := l.policy.Load()
+		expired = expired || p.judge(p.of(f.kind, f.key.Status), f.best, l.opts.Now()).state != fresh
+	}
 	start := time.Now()
 	e, stored, err := l.fetch(ctx, f, t)
 	l.filled(f.key, e, time.Since(start))
@@ -40,7 +45,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 		ctx, span := l.tracer.Start(f.span.In(l.life), "cache.store")
 		l.background(func() { defer span.End(); l.share(ctx, e, f.names, leased) })
 	}
-	l.complete(f, Result{Entry: e, Outcome: Miss, Stored: stored}, nil)
+	l.complete(f, Result{Entry: e, Outcome: Miss, Stored: stored, Expired: expired}, nil)
 }
 
 // filled tells who watches of a fill that has ended; e is nil when it failed.

@@ -41,6 +41,7 @@ type flight struct {
 	best    *Entry
 	leased  bool // the fleet's lease is ours
 	waited  bool // for the fill of another node
+	expired bool // a list was found that is too old to be served
 
 	tag   atomic.Pointer[tag]   // of the fill, once it has begun
 	stale atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one

@@ -42,7 +42,7 @@ func TestAListThatHasNotChangedIsRenewed(t *testing.T) {
 	for range 2 {
 		v.clock.Add(25 * time.Second) // too old to be served
 		r := mustGet(t, l, aKey)
-		if r.Outcome != Miss || !r.Stored || r.Age != 0 || r.TTL != 10*time.Second || body(r) != body(first) || r.Entry == first.Entry || r.Entry.ETag[0] != first.Entry.ETag[0] {
+		if r.Outcome != Miss || !r.Stored || !r.Expired || first.Expired || r.Age != 0 || r.TTL != 10*time.Second || body(r) != body(first) || r.Entry == first.Entry || r.Entry.ETag[0] != first.Entry.ETag[0] {
 			t.Fatalf("renewed as %+v", r)
 		}
 		if v.last() != (Known{"v1", read}) {
@@ -74,8 +74,8 @@ func TestListsThatMustNotBeRenewed(t *testing.T) {
 		mustGet(t, l, aKey)
 		v.clock.Add(25 * time.Second)
 		spoil(l)
-		if mustGet(t, l, aKey); v.last() != (Known{}) {
-			t.Errorf("%s: the legacy was told of %+v", name, v.last())
+		if r := mustGet(t, l, aKey); v.last() != (Known{}) || r.Expired != (name == "unconfirmed") {
+			t.Errorf("%s: the legacy was told of %+v; %+v", name, v.last(), r)
 		}
 	}
 }

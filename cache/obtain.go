@@ -128,6 +128,7 @@ func (l *Lists) serveStored(ctx context.Context, f *flight, e *Entry, tier strin
 		l.detach(f) // who comes now may have stricter terms
 	}
 	l.mu.Unlock()
+	f.expired = f.expired || !ok && state != fresh
 	if tier == TierRedis && state != unusable {
 		l.keep(e)
 	}
@@ -140,7 +141,7 @@ func (l *Lists) serveStored(ctx context.Context, f *flight, e *Entry, tier strin
 			outcome = Collapsed
 		}
 	}
-	l.complete(f, Result{Entry: e, Outcome: outcome, Tier: tier}, nil)
+	l.complete(f, Result{Entry: e, Outcome: outcome, Tier: tier, Expired: f.expired}, nil)
 	if state != fresh && l.backoff.due(f.kind, f.key, now, true) {
 		l.refresh(ctx, &flight{key: f.key, kind: f.kind, have: e, terms: terms})
 	}

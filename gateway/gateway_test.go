@@ -259,6 +259,9 @@ func TestCacheStatus(t *testing.T) {
 		"inquiry-gateway; fwd=miss; stored":                     {Outcome: cache.Miss, Stored: true},
 		"inquiry-gateway; fwd=miss":                             {Outcome: cache.Miss},
 		"inquiry-gateway; fwd=miss; collapsed":                  {Outcome: cache.Collapsed},
+		"inquiry-gateway; fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, Expired: true},
+		"inquiry-gateway; fwd=stale":                            {Outcome: cache.Miss, Expired: true},
+		"inquiry-gateway; fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
 	} {
 		if got := h.cacheStatus(&r)[0]; got != want {
 			t.Errorf("got %q, want %q", got, want)

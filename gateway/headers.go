@@ -22,9 +22,12 @@ const preparedSeconds = 1024
 type headers struct {
 	jsonType, cacheControl, noStore, vary, nosniff []string
 	gzip, zstd                                     []string
-	missStored, miss, collapsed                    []string
+	filled                                         [2]filled // the latter: a list was there that was too old
 	age, hit                                       [preparedSeconds][]string
 }
+
+// filled are the values of Cache-Status for a list that was just fetched.
+type filled struct{ stored, unstored, collapsed []string }
 
 func newHeaders() *headers {
 	h := &headers{
@@ -35,9 +38,9 @@ func newHeaders() *headers {
 		nosniff:      []string{"nosniff"},
 		gzip:         []string{"gzip"},
 		zstd:         []string{"zstd"},
-		missStored:   []string{cacheName + "; fwd=miss; stored"},
-		miss:         []string{cacheName + "; fwd=miss"},
-		collapsed:    []string{cacheName + "; fwd=miss; collapsed"},
+	}
+	for i, why := range [...]string{cacheName + "; fwd=miss", cacheName + "; fwd=stale"} {
+		h.filled[i] = filled{stored: []string{why + "; stored"}, unstored: []string{why}, collapsed: []string{why + "; collapsed"}}
 	}
 	for i := range preparedSeconds {
 		n := strconv.Itoa(i)
@@ -70,13 +73,18 @@ func (h *headers) cacheStatus(r *cache.Result) []string {
 		return []string{cacheName + "; hit; ttl=" + staleTTL(r.TTL) + "; detail=stale-revalidate"}
 	case cache.StaleError:
 		return []string{cacheName + "; hit; ttl=" + staleTTL(r.TTL) + "; detail=stale-error"}
-	case cache.Collapsed:
-		return h.collapsed
 	}
-	if r.Stored {
-		return h.missStored
+	f := &h.filled[0]
+	if r.Expired {
+		f = &h.filled[1]
 	}
-	return h.miss
+	switch {
+	case r.Outcome == cache.Collapsed:
+		return f.collapsed
+	case r.Stored:
+		return f.stored
+	}
+	return f.unstored
 }
 
 // staleTTL rounds away from zero and is at most -1.

@@ -56,7 +56,7 @@ func TestAListThatHasNotChangedIsSentOnce(t *testing.T) {
 		one.expire()
 		first := one.get(buyerList, "buyer")
 		for range 2 {
-			if a := one.get(buyerList, "buyer"); a.status != http.StatusOK || string(a.body) != string(first.body) || a.header.Get("Age") != "0" || !strings.Contains(a.header.Get("Cache-Status"), "fwd=") {
+			if a := one.get(buyerList, "buyer"); a.status != http.StatusOK || string(a.body) != string(first.body) || a.header.Get("Age") != "0" || !strings.Contains(a.header.Get("Cache-Status"), "; fwd=stale; stored") {
 				t.Fatalf("%s: renewed as %d %v", name, a.status, a.header)
 			}
 		}

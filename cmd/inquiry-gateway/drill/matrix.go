@@ -42,6 +42,7 @@ type Outcome string
 const (
 	Hit             Outcome = "hit"
 	Miss            Outcome = "miss"
+	Renewed         Outcome = "renewed"
 	Stale           Outcome = "stale"
 	TooSlow         Outcome = "too_slow"
 	Failed          Outcome = "failed"
@@ -65,12 +66,13 @@ func answers() map[Outcome]Answer {
 	return map[Outcome]Answer{
 		Hit:             {200, "", "hit", "", "the list that is known is served", 0},
 		Miss:            {200, "", "fwd=miss", "", "the list is fetched from the legacy system", 1},
-		Stale:           {200, "", "hit", "detail=stale-error", "the list that is known is served, marked as stale", 2},
-		TooSlow:         {504, "upstream_timeout", "", "", "the legacy system was too slow, and is not waited for any longer", 3},
-		Failed:          {502, "upstream_error", "", "", "the legacy system cannot be asked", 4},
-		Invalid:         {502, "upstream_invalid_response", "", "", "nothing of what the legacy system says is believed", 5},
-		Unavailable:     {503, "upstream_unavailable", "", "", "the legacy system is left alone for a while", 6},
-		KeysUnavailable: {503, "auth_unavailable", "", "", "a key that cannot be checked is neither let in nor called wrong", 7},
+		Renewed:         {200, "", "fwd=stale", "", "the list that is known is too old, and fetched from the legacy system", 2},
+		Stale:           {200, "", "hit", "detail=stale-error", "the list that is known is served, marked as stale", 3},
+		TooSlow:         {504, "upstream_timeout", "", "", "the legacy system was too slow, and is not waited for any longer", 4},
+		Failed:          {502, "upstream_error", "", "", "the legacy system cannot be asked", 5},
+		Invalid:         {502, "upstream_invalid_response", "", "", "nothing of what the legacy system says is believed", 6},
+		Unavailable:     {503, "upstream_unavailable", "", "", "the legacy system is left alone for a while", 7},
+		KeysUnavailable: {503, "auth_unavailable", "", "", "a key that cannot be checked is neither let in nor called wrong", 8},
 	}
 }
 

@@ -33,7 +33,7 @@ func trials() []Trial {
 	return []Trial{
 		{Name: "failing_list", Declared: Miss, act: failingList, configure: trip,
 			Does: "a list of one account answers 404 and is asked for all the time, after the breaker was open"},
-		{Name: "failures_in_a_row", Declared: Miss, act: failuresInARow,
+		{Name: "failures_in_a_row", Declared: Renewed, act: failuresInARow,
 			Does: "the legacy system fails for one account, again and again"},
 		{Name: "told_to_wait", Declared: Miss, act: toldToWait,
 			Does: "the legacy system tells one account to wait (429 with Retry-After), and it is asked for all the time"},

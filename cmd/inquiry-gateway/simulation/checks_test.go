@@ -339,7 +339,7 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 			most = max(most, p.ttl+max(p.sie, p.swr))
 		case strings.Contains(r.outcome, "stale-revalidate"):
 			most = max(most, p.ttl+p.swr)
-		case strings.Contains(r.outcome, "fwd=miss"):
+		case strings.Contains(r.outcome, "fwd="):
 			most = max(most, time.Millisecond)
 		default:
 			most = max(most, p.ttl)
@@ -356,7 +356,7 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 }
 
 func outcomeName(cacheStatus string) string {
-	for _, name := range []string{"stale-error", "stale-revalidate", "collapsed", "fwd=miss", "hit"} {
+	for _, name := range []string{"stale-error", "stale-revalidate", "collapsed", "fwd=miss", "fwd=stale", "hit"} {
 		if strings.Contains(cacheStatus, name) {
 			return "answer " + name
 		}

@@ -32,7 +32,7 @@ type cacheStatus struct {
 	collapsed bool          // of a miss: fetched for another request
 }
 
-var cacheStatusForm = regexp.MustCompile(`^inquiry-gateway; (?:hit; ttl=(-?[0-9]{1,9})(?:; detail=(stale-revalidate|stale-error))?|fwd=miss(?:; stored)?(; collapsed)?)$`)
+var cacheStatusForm = regexp.MustCompile(`^inquiry-gateway; (?:hit; ttl=(-?[0-9]{1,9})(?:; detail=(stale-revalidate|stale-error))?|fwd=(?:miss|stale)(?:; stored)?(; collapsed)?)$`)
 
 // parseCacheStatus takes nothing but what is documented: a fresh hit, a stale
 // one with the reason, or a miss.

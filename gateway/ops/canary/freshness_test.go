@@ -15,6 +15,7 @@ func TestParseCacheStatus(t *testing.T) {
 		"inquiry-gateway; hit; ttl=-900; detail=stale-revalidate": {hit: true, left: -15 * time.Minute, detail: "stale-revalidate"},
 		"inquiry-gateway; fwd=miss":                               {},
 		"inquiry-gateway; fwd=miss; stored":                       {},
+		"inquiry-gateway; fwd=stale; stored":                      {},
 		"inquiry-gateway; fwd=miss; collapsed":                    {collapsed: true},
 	} {
 		if got, ok := parseCacheStatus(value); !ok || got != want {
