@@ -1,9 +1,15 @@
-package redistier
+// Package redisclients compares ways to read lists from Redis. It is a module of its own,
+// so that nothing else compiles the other client; in this folder:
+//
+//	go test -bench . -benchtime 2s -count 5
+package redisclients
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,12 +17,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-
-	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // BenchmarkRead is what 64 look-ups at a time cost this process for one list of 10 KB
-// each, with its epoch, and no breaker or metrics: by a pipeline each, as Tier.Read does;
+// each, with its epoch, and no breaker or metrics: by a pipeline each, as the gateway does;
 // in the batches of go-redis; and by rueidis, which always batches. It supports a pipeline
 // each. Microseconds of CPU, the least of some runs:
 //
@@ -29,8 +33,8 @@ import (
 // reply holds up all look-ups behind it, and their calls belong to no request's trace.
 func BenchmarkRead(b *testing.B) {
 	const lists = 1000
-	srv := redistest.Start(b)
-	c := redis.NewClient(&redis.Options{Addr: srv.Addr, PoolSize: poolSize, ContextTimeoutEnabled: true, DisableIdentity: true})
+	addr := startRedis(b)
+	c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer c.Close()
 	entries, epochs := make([]string, lists), make([]string, lists)
 	fill := c.Pipeline()
@@ -46,7 +50,7 @@ func BenchmarkRead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ru, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr}, DisableCache: true})
+	ru, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -93,6 +97,32 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportMetric(float64(cpuTime(b)-start)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// startRedis runs redis-server until the benchmark ends, and gives its address.
+func startRedis(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	server := exec.CommandContext(b.Context(), "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", b.TempDir())
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Wait() }) // its context has ended
+	for range 100 {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.Close()
+			return addr
+		}
+		time.Sleep(20 * time.Millisecond) // until it listens
+	}
+	b.Fatal("redis-server does not answer on " + addr)
+	return ""
 }
 
 func cpuTime(b *testing.B) int64 {
