@@ -74,6 +74,16 @@ type Known struct {
 // closed. It is called once per key at a time. An error is never stored.
 type Fill func(ctx context.Context, k Key, known Known) (Content, error)
 
+// Background tells whether nobody waits for the fill that ctx belongs to.
+func Background(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
+
+// InBackground marks ctx as that of a fill for which nobody waits.
+func InBackground(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
+
+type backgroundKey struct{}
+
 // FillError is what the error of a fill may say about itself, for the back-off.
 // Any other error is taken as a failure of its list alone.
 type FillError interface {

@@ -64,6 +64,9 @@ func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored b
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
 	start, suspectEpoch := time.Now(), l.epochs.suspectEpoch.Load()
+	if l.unwanted(f) {
+		ctx = InBackground(ctx)
+	}
 	base, known := l.base(f, t)
 	c, err := l.opts.Fill(ctx, f.key, known)
 	if err == nil && c.NotModified && (base == nil || c.Fingerprint != base.fingerprint) {

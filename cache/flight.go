@@ -82,6 +82,13 @@ func (l *Lists) leave(f *flight) {
 	f.callers--
 }
 
+// unwanted tells that nobody waits for a flight.
+func (l *Lists) unwanted(f *flight) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f.background && f.callers == 0
+}
+
 // wait waits for a flight, no longer than ctx, whose error it returns. Who did not
 // start the flight has a span with a link to it, since it belongs to another's
 // trace.

@@ -33,7 +33,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	return func(ctx context.Context, k cache.Key, known cache.Known) (cache.Content, error) {
 		r := request(k)
 		r.Validator, r.ReadAt = known.Validator, known.ReadAt
-		r.RequestID = requestIDOf(ctx)
+		r.RequestID, r.Background = requestIDOf(ctx), cache.Background(ctx)
 		list, err := fetch(ctx, r)
 		if err != nil {
 			describeFailure(ctx, err)

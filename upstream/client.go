@@ -56,6 +56,7 @@ type Options struct {
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
+	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -30,6 +30,14 @@ type Config struct {
 	// changed. In between a list that was made from one reply to a GET is asked for with
 	// the ETag and Last-Modified of that reply, and a 304 renews it. 0: no such requests.
 	FullReadEvery time.Duration `yaml:"full_read_every"`
+	// MaxRequestsPerSecond is how many requests all nodes together may send to the
+	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
+	// sign-ins. About four fifths of it are there to be used steadily. 0: no bound.
+	MaxRequestsPerSecond int `yaml:"max_requests_per_second"`
+	// MaxNodes is how many nodes there are at most: one that has not reached Redis since
+	// its start takes that part of max_requests_per_second. 0: it sends nothing until
+	// it has reached Redis.
+	MaxNodes int `yaml:"max_nodes"`
 
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.

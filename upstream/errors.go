@@ -18,7 +18,7 @@ type Failure string
 // The failures. All but FailureCanceled are the legacy system's.
 const (
 	FailureTimeout     Failure = "timeout"     // slower than the deadline
-	FailureUnavailable Failure = "unavailable" // not asked: a breaker is open, or the bulkhead or the account's part of it is full; or told to wait
+	FailureUnavailable Failure = "unavailable" // not asked: a breaker is open, the bulkhead or the account's part of it is full, or the ceiling is reached; or told to wait
 	FailureUpstream    Failure = "upstream"    // refused, cut off, or a status other than 200
 	FailureInvalid     Failure = "invalid"     // a 200 that the mapping cannot accept, or too much of it
 	FailureCanceled    Failure = "canceled"    // the caller left; says nothing about the legacy
@@ -27,7 +27,7 @@ const (
 // Error is the only error that Fetch returns.
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
-// breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, held_back, throttled, connect, tls, truncated, read, timeout, canceled,
+// breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, held_back, ceiling, throttled, connect, tls, truncated, read, timeout, canceled,
 // status_2xx to status_5xx, media_type, encoding, charset, json, xml, fault, expect, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
@@ -50,6 +50,7 @@ const (
 	reasonFull        = "bulkhead_full"
 	reasonAccountFull = "account_bulkhead_full"
 	reasonHeld        = "held_back" // the legacy has told us to wait
+	reasonCeiling     = "ceiling"   // the fleet has made all the requests that it may
 	reasonThrottled   = "throttled" // this is the reply that tells it
 )
 
@@ -69,7 +70,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) EndpointFault() bool { return judge(e) == fleet.Fails }
 
 // Refused tells that the gateway did not ask: a breaker is open, the bulkhead is
-// full, or nobody wants the list any more.
+// full, the ceiling is reached, or nobody wants the list any more.
 func (e *Error) Refused() bool {
 	return e.Failure == FailureUnavailable && e.Reason != reasonThrottled || e.Failure == FailureCanceled
 }

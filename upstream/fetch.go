@@ -88,6 +88,8 @@ type fetcher struct {
 	left       *atomic.Int64   // bytes that all further replies together may have
 	answeredAt time.Time       // when the first reply was there: no part of the list is older
 	requests   *atomic.Int64   // made, repeats aside
+	class      fleet.Class     // of its first request
+	begun      *atomic.Bool    // the first request has been made
 
 	conditional map[string]string // headers of the request that is under way alone; see condition
 	first       *answer           // to the first request, which is not made again
@@ -99,7 +101,11 @@ type fetcher struct {
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}, requests: &atomic.Int64{}}
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}, requests: &atomic.Int64{},
+		class: fleet.Asked, begun: &atomic.Bool{}}
+	if want.Background {
+		f.class = fleet.Background
+	}
 	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }

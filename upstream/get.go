@@ -51,12 +51,12 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 	for renewed := false; ; renewed = true {
 		name, value, err := f.creds.header(ctx)
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil, isCeiling(err):
 			return answer{}, classify(ctx, err)
 		case err != nil: // does not count for the breaker: the legacy was not asked
 			return answer{}, &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
 		}
-		a, err := f.send(ctx, asked, name, value)
+		a, err := f.send(f.classed(ctx), asked, name, value)
 		var status statusError
 		if err == nil || renewed || !errors.As(err, &status) || !f.creds.refused(int(status), value) {
 			return a, err

@@ -116,9 +116,13 @@ func (t *tokens) renew(ctx context.Context) (token, error) {
 		t.metrics.held.Inc()
 		return token{}, errHeld
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, classKey{}, nil), t.timeout)
 	defer cancel()
 	fresh, err := t.signIn(ctx)
+	if isCeiling(err) { // nobody was asked, and nothing has failed
+		t.metrics.held.Inc()
+		return token{}, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.token, t.err = fresh, err

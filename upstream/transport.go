@@ -38,7 +38,7 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 	if cfg.TLS != (secretfile.TLS{}) {
 		t.TLSClientConfig = cfg.TLS.Config("tls", &invalid.Problems{}) // Validate has told them
 	}
-	client := resty.NewWithClient(&http.Client{Transport: t, CheckRedirect: noRedirect})
+	client := resty.NewWithClient(&http.Client{Transport: bounded{t, opts.Ceiling}, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})
 	client.SetHeaders(cfg.Headers)
 	if client.Header.Get("Accept") == "" { // some want their own media type to be named

@@ -107,6 +107,15 @@ type KeyParts struct {
 type UpstreamState struct {
 	Breaker string  `json:"breaker"` // closed, half-open or open
 	Drift   []Drift `json:"drift"`   // changes in the shape of its records since the start
+	Ceiling Ceiling `json:"ceiling"`
+}
+
+// Ceiling is what the fleet may send to the legacy system, as far as this node knows.
+type Ceiling struct {
+	PerSecond int     `json:"per_second"` // of the whole fleet; 0: no ceiling
+	Part      float64 `json:"part"`       // of this node, 0 to 1
+	Nodes     int     `json:"nodes"`
+	Alone     bool    `json:"alone"` // Redis is away: the node has its part and no more
 }
 
 // Drift is one such change.

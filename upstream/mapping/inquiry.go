@@ -40,6 +40,7 @@ type Request struct {
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
+	Background  bool   // nobody waits for the list: it gives way where requests are bounded
 
 	// Of the list that is there already; zero: none is.
 	Validator string    // as it came with that list

@@ -54,6 +54,7 @@ type App struct {
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
 	advice   *fleet.Advice
+	ceiling  *fleet.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
@@ -131,6 +132,9 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
 		return err
 	}
+	if a.ceiling, err = fleet.NewCeiling(fleet.CeilingOptions{Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
+		return err
+	}
 	if a.lab, err = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab); err != nil {
 		return err
 	}
@@ -167,6 +171,13 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 		return err
 	}
 	return a.buildServers(cfg, l)
+}
+
+// nodeName is the same for the next process on this node: a name of the machine and
+// the address that only one process can listen on.
+func nodeName(l net.Listener) string {
+	host, _ := os.Hostname() // without one the address alone must do
+	return host + "/" + l.Addr().String()
 }
 
 // fetch asks the legacy through the client that runs now.
@@ -338,7 +349,7 @@ func (a *App) drain(ctx context.Context) {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(ctx, cache.Key(k), cache.Known{})
+		c, err := fill(cache.InBackground(ctx), cache.Key(k), cache.Known{})
 		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
@@ -366,6 +377,9 @@ func (a *App) closeParts(ctx context.Context) error {
 	a.running().close(&generation{})
 	if a.advice != nil {
 		a.advice.Close()
+	}
+	if a.ceiling != nil {
+		a.ceiling.Close()
 	}
 	if a.rate != nil {
 		a.rate.Close()

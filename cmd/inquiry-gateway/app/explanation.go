@@ -39,7 +39,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 		return x, err
 	}
 	x.Cache = cacheState(seen, gen.client.Fingerprints()[x.Kind])
-	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}}
+	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}, Ceiling: ops.Ceiling(a.ceiling.State())}
 	for _, d := range gen.client.Drift(x.Kind) {
 		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
 	}

@@ -196,6 +196,7 @@ func (a *App) putInForce(gen *generation) error {
 		return err
 	}
 	apply()
+	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
 	a.sessions.SetToken(gen.token)
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(gen.cfg.MaxConnections)

@@ -78,6 +78,8 @@ var effects = []struct {
 	{"upstream.max_concurrent", Live},
 	{"upstream.max_concurrent_per_account", Live},
 	{"upstream.full_read_every", Live},
+	{"upstream.max_requests_per_second", Live},
+	{"upstream.max_nodes", Live},
 	{"upstream.headers", Live},
 	{"upstream.auth", Live},
 	{"upstream.tls", Live},

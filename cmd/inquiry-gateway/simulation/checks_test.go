@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ type checks struct {
 	losses   []time.Time          // of Redis' memory
 	asked    map[string]time.Time // by process and list: when first since all is well
 	restored time.Time            // when the operator last gave Redis its keys back
+	requests []time.Time          // to the legacy, of the last second
 }
 
 // trouble is what is wrong in one scope: "shared" (any answer may suffer), "fleet"
@@ -252,6 +254,9 @@ func (c *checks) available(r *request) string {
 		return ""
 	}
 	c.w.reach("strict")
+	if c.tight() && (r.status == 503 || r.status == 504 || strings.Contains(r.outcome, "stale-error")) {
+		return "" // the ceiling
+	}
 	if r.status != 200 && r.status != 304 {
 		return "an error although all is well"
 	}
@@ -407,9 +412,7 @@ func (c *checks) holdsSince(p *purge, r *request) (time.Time, bool) {
 
 // fetch checks that a fetch is needed. The caller holds the legacy's mu.
 func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running map[int]*fetching, last *answer) {
-	// The place for the ceiling of the fleet, upstream.max_requests_per_second: each
-	// call of this method is a request of the fleet's.
-	if !c.settled(now, "shared", "fleet", "account:"+k.account) || c.purgedSince(k, now.Add(-requestTimeout)) {
+	if c.tight() || !c.settled(now, "shared", "fleet", "account:"+k.account) || c.purgedSince(k, now.Add(-requestTimeout)) {
 		return
 	}
 	c.w.reach("fetch in calm")
@@ -433,6 +436,32 @@ func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running m
 		return
 	}
 	c.fail("%s fetches %+v although %s got it %v ago", node, k, last.node, age)
+}
+
+// tight tells whether the ceiling is reached although all is well.
+func (c *checks) tight() bool { return c.w.ceiling > 0 && c.w.ceiling < roomy }
+
+// sent checks that the fleet stays under its ceiling in any second. A request may have
+// waited for its connection, as long as a fetch may take, where the way is in trouble.
+func (c *checks) sent(w way, data []byte) {
+	if w.to != "legacy" || c.w.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
+		return
+	}
+	now, most := time.Now(), c.w.ceiling
+	c.mu.Lock()
+	if !c.wellSince("way to the legacy").Add(upstreamTimeout + time.Second).Before(now) {
+		most *= 2
+	}
+	c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
+	c.requests = append(c.requests, now)
+	n := len(c.requests)
+	c.mu.Unlock()
+	if n > c.w.ceiling/2 {
+		c.w.reach("half of the ceiling")
+	}
+	if n > most {
+		c.fail("%d requests to the legacy in a second, of at most %d", n, most)
+	}
 }
 
 func (c *checks) purgedSince(k listKey, at time.Time) bool {

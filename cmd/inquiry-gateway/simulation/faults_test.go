@@ -59,6 +59,7 @@ func stories() []story {
 		{"a key is revoked", (*director).revocation},
 		{"the key store fails", (*director).keyStoreFails},
 		{"a storm on a cold list", (*director).storm},
+		{"a rush on one node", (*director).rush},
 	}
 }
 
@@ -257,7 +258,7 @@ func (d *director) cutFromRedis() {
 func (d *director) slowWay() {
 	n := d.node()
 	host := []string{"redis", "legacy"}[d.rng.IntN(2)]
-	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope())
+	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope(), "way to the legacy")
 	if r := n.current(); r != nil {
 		slow := time.Duration(d.rng.IntN(int(400 * time.Millisecond)))
 		d.w.net.set(way{r.name, host}, condition{slow: slow})
@@ -271,7 +272,7 @@ func (d *director) slowWay() {
 
 func (d *director) cutFromLegacy() {
 	n := d.node()
-	end := d.w.checks.begin("shared", "fleet")
+	end := d.w.checks.begin("shared", "fleet", "way to the legacy")
 	heal := d.cut(n, "legacy")
 	time.Sleep(d.between(0.2, 15))
 	heal()
@@ -590,15 +591,49 @@ func (d *director) storm() {
 	}
 }
 
+// rush has one node asked for many lists at once, again and again, so that it needs
+// what the other nodes may send.
+func (d *director) rush() {
+	end := d.w.checks.begin("shared", "fleet")
+	defer end()
+	n := d.node()
+	for range 3 + d.rng.IntN(4) {
+		d.ask(&purge{node: n, kind: kindBuyer}, `{"kind":"buyer"}`)
+		var waits []func()
+		for i := range len(buyers()) {
+			k, id := d.w.keys.pick(3 * i)
+			for _, status := range []string{"", "pending", "answered"} {
+				for _, inquiryType := range []string{"", "delivery"} {
+					waits = append(waits, d.askList(n, id, fmt.Sprintf("rush %d", d.rng.Uint32()), listKey{k.kind, k.account, status, inquiryType}, k))
+				}
+			}
+		}
+		for _, wait := range waits {
+			wait()
+		}
+	}
+}
+
 // askFor has so many callers of its own ask a node for a key's list.
 func (d *director) askFor(n *node, k key, id *key, name string, callers int) (wait func()) {
-	var all sync.WaitGroup
+	var waits []func()
 	for i := range callers {
-		c := newCaller(d.w, fmt.Sprintf("%s %s caller %d", name, n.scope(), i), i%2 == 0)
-		all.Go(func() {
-			defer c.client.CloseIdleConnections()
-			c.ask(&request{step: c.name, node: n, key: k, keyID: id, want: listKey{kind: k.kind, account: k.account}}, 2*requestTimeout)
-		})
+		waits = append(waits, d.askList(n, id, fmt.Sprintf("%s %s caller %d", name, n.scope(), i), listKey{kind: k.kind, account: k.account}, k))
 	}
-	return all.Wait
+	return func() {
+		for _, wait := range waits {
+			wait()
+		}
+	}
+}
+
+// askList has a caller of its own ask a node for a list.
+func (d *director) askList(n *node, id *key, name string, want listKey, k key) (wait func()) {
+	var one sync.WaitGroup
+	c := newCaller(d.w, name, len(name)%2 == 0)
+	one.Go(func() {
+		defer c.client.CloseIdleConnections()
+		c.ask(&request{step: c.name, node: n, key: k, keyID: id, want: want}, 2*requestTimeout)
+	})
+	return one.Wait
 }

@@ -22,6 +22,7 @@ import (
 // only, so that virtual time goes on.
 type network struct {
 	seed uint64
+	sent func(way, []byte) // is told of all that is sent, when it is
 
 	mu    sync.Mutex
 	hosts map[string]*listener // by address
@@ -257,6 +258,7 @@ func (p *pipe) signal() {
 
 func (p *pipe) send(b []byte) error {
 	slow := p.network.condition(p.way).slow
+	p.network.sent(p.way, b)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended != nil {
@@ -454,4 +456,5 @@ func (l *listener) Close() error {
 
 func (l *listener) close() { l.once.Do(func() { close(l.closed) }) }
 
-func (l *listener) Addr() net.Addr { return addressOf(l.host) }
+// Addr is the same for all that listen on an address one after the other.
+func (l *listener) Addr() net.Addr { return addressOf(l.address) }

@@ -27,6 +27,7 @@ type world struct {
 	legacyRNG *lockedRNG
 	skewRedis time.Duration
 	auth      string
+	ceiling   int           // of requests to the legacy in any second; 0: none
 	ended     chan struct{} // closed when the callers have to stop
 
 	wg   sync.WaitGroup // of the parts
@@ -60,6 +61,8 @@ func newWorld(t *testing.T, seed uint64, auth string) *world {
 	w := &world{t: t, seed: seed, dir: t.TempDir(), begin: time.Now(), ended: make(chan struct{}), reached: map[string]int{}}
 	w.net = newNetwork(seed)
 	w.checks = newChecks(w)
+	w.net.sent = w.checks.sent
+	w.ceiling = []int{0, roomy, 40, 12}[rngOf(seed, "ceiling").IntN(4)]
 	w.legacyRNG = &lockedRNG{rng: rngOf(seed, "legacy")}
 	w.skewRedis = skew(rng)
 	w.redis = newRedisServer(func() time.Time { return time.Now().Add(w.skewRedis) }, rngOf(seed, "redis"))
@@ -68,6 +71,7 @@ func newWorld(t *testing.T, seed uint64, auth string) *world {
 	w.legacy.serve(w.net.listen("legacy", legacyAddress))
 	if w.auth = []string{"file", "redis", "introspection"}[rng.IntN(3)]; auth != "" {
 		w.auth = auth
+		w.ceiling = map[string]int{"file": 12, "redis": roomy}[auth]
 	}
 	w.keys = newKeyring(w)
 	p := policy{mapping: "m1", ttl: pick(rng, 2, 5, 10), swr: pick(rng, 0, 3, 10), sie: pick(rng, 0, 20, 60)}
@@ -133,6 +137,7 @@ upstream:
   base_url: http://%s
   timeout: %v
   retry: {attempts: 2, budget: %v}
+%s
   breaker: {window: 10s, min_requests: 10, failure_ratio: 0.5, open_for: 2s}
   buyer:
     path: /%s/tickets
@@ -149,8 +154,19 @@ upstream:
     internal_ids: [uuid]
     paging: {style: cursor, param: cursor, cursor: result.next}
     fields: {%s, company_name: company}
-`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, legacyAddress, upstreamTimeout, retryBudget,
+`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, legacyAddress, upstreamTimeout, retryBudget, w.limits(),
 		p.mapping, fields, p.mapping, fields)
+}
+
+// roomy is a ceiling that is reached only when much fails at once.
+const roomy = 120
+
+// limits are the settings of the ceiling.
+func (w *world) limits() string {
+	if w.ceiling == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  max_requests_per_second: %d\n  max_nodes: %d", w.ceiling, nodeCount)
 }
 
 // latencyOfLegacy is how long a good answer takes.

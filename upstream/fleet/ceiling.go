@@ -1,0 +1,500 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// Times of a [Ceiling].
+const (
+	beatEvery = 250 * time.Millisecond // between two calls of Redis
+	beatLeast = 50 * time.Millisecond  // while somebody waits for a token, or another node needs those of this one
+	// maxWait is how long the first request of a fetch waits for a token, and
+	// maxWaitBehind how long one does for which nobody waits.
+	maxWait       = 250 * time.Millisecond
+	maxWaitBehind = time.Second
+	// absentFor is how long the part of a node is kept that has not been heard of.
+	absentFor = 10 * time.Minute
+	// bootFor is how long nobody gets a part of a fleet that Redis knows nothing of:
+	// the nodes that have one tell it meanwhile.
+	bootFor = 400 * time.Millisecond
+	// silentFor is after how long a process is dead whose name another one has.
+	silentFor = 2 * time.Second
+)
+
+// Class says which requests give way to which near the ceiling.
+type Class int
+
+// The classes. Started is of a fetch that has made requests already, which would be
+// lost without this one: it waits as long as its context allows. Asked is the first
+// request for somebody who waits: it waits for a quarter of a second at most.
+// Background is for nobody: it goes after all others, and leaves half of what there
+// is to them.
+const (
+	Started Class = iota
+	Asked
+	Background
+)
+
+// ErrCeiling is returned by Take for a request that may not be made now.
+var ErrCeiling = errors.New("the requests that the fleet may make are used up")
+
+// Ceiling bounds how many requests all nodes of a fleet send to the legacy system in
+// any second. It is safe for concurrent use; nil is no bound.
+//
+// Each node has a part of the ceiling, 1/n with n nodes, and makes tokens for it by
+// its own clock. The parts never add up to more than 1. What a node does not need it
+// gives to a pool in Redis, where the others find it. So a token is made once and spent
+// once whatever Redis, the network or a clock does: a Redis that is away, forgets
+// or is set back by a fail-over loses tokens and never adds any. Without Redis
+// each node has its part.
+//
+// With m requests per second as a node's part, b tokens in its bucket, s to give
+// away, as many on the way to Redis, and c as its part of the pool, twice in case a
+// fail-over gives it back once more, it makes m - b - 2s - 2c tokens per second. So in
+// no second more than the ceiling are spent.
+type Ceiling struct {
+	opts    CeilingOptions
+	script  *shareStore // nil: no Redis
+	metrics ceilingMetrics
+	turn    chan struct{} // capacity 1: held by the one that waits for a token, in the order of their coming
+	behind  chan struct{} // the same for those that go after all others
+	more    chan struct{} // capacity 1: there may be a token
+	kick    chan struct{} // capacity 1: somebody needs a token, or the settings have changed
+	end     context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	most     int // requests per second of the fleet; 0: no bound
+	maxNodes int
+	waiting  int
+	bucket   bucket
+	member   member
+	away     bool // the last call of Redis failed
+}
+
+// CeilingOptions are what a [Ceiling] is built from. All zero values are usable.
+type CeilingOptions struct {
+	Redis      redis.UniversalClient // nil: each node has the whole ceiling
+	Prefix     string                // of the Redis key; empty: "iq"
+	Node       string                // the name of this node, which the next process on it has again
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// NewCeiling makes a ceiling that bounds nothing until Set. Close ends it.
+func NewCeiling(o CeilingOptions) (*Ceiling, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	o.Node = cmp.Or(strings.Join(strings.Fields(o.Node), "_"), "?")
+	c := &Ceiling{
+		opts: o, turn: make(chan struct{}, 1), behind: make(chan struct{}, 1), more: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		member: member{node: o.Node, process: rand.Text(), nodes: 1}, metrics: newCeilingMetrics(),
+	}
+	if err := c.metrics.register(o.Registerer); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.end = cancel
+	if o.Redis == nil {
+		c.member.used = 1
+		return c, nil
+	}
+	c.script = &shareStore{newStore(o.Redis, cmp.Or(o.Prefix, defaultPrefix))}
+	c.wg.Go(func() { c.run(ctx) })
+	return c, nil
+}
+
+// Set changes the ceiling: requests per second of the whole fleet, 0 for none. A node
+// that has not reached Redis since its start takes one of maxNodes parts; 0: none.
+func (c *Ceiling) Set(perSecond, maxNodes int) {
+	c.mu.Lock()
+	c.most, c.maxNodes = perSecond, maxNodes
+	c.adopt(time.Now())
+	c.mu.Unlock()
+	signal(c.kick)
+}
+
+// Close gives this node's part back to the others. No request may be made after it.
+func (c *Ceiling) Close() {
+	c.end()
+	c.wg.Wait()
+	if c.script != nil && c.member.sent > 0 {
+		c.member.sent++
+		_, _ = c.script.share(context.Background(), c.member, sharing{leave: true}) // an error leaves it to its end
+	}
+}
+
+// CeilingState is what a node knows of the ceiling.
+type CeilingState struct {
+	PerSecond int     // of the fleet; 0: there is no ceiling
+	Part      float64 // of this node, 0 to 1
+	Nodes     int     // of the fleet, as far as this node knows
+	Alone     bool    // Redis is away: the node has its part and no more
+}
+
+// State is what this node knows.
+func (c *Ceiling) State() CeilingState {
+	if c == nil {
+		return CeilingState{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return CeilingState{c.most, c.member.used, c.member.nodes, c.away}
+}
+
+// Take waits until one request may be sent, and no longer than its class does. The
+// error is [ErrCeiling].
+func (c *Ceiling) Take(ctx context.Context, class Class) error {
+	if c == nil {
+		return nil
+	}
+	err := c.take(ctx, class)
+	c.metrics.taken[class][err != nil].Inc()
+	return err
+}
+
+func (c *Ceiling) take(ctx context.Context, class Class) error {
+	_, first, err := c.try(class, false)
+	if err == nil {
+		return nil
+	}
+	turn, most := c.turn, maxWait
+	if class == Background {
+		turn, most = c.behind, maxWaitBehind
+	} else {
+		c.wait(1)
+		defer c.wait(-1)
+		signal(c.kick)
+	}
+	if class != Started && !first {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, most)
+		defer cancel()
+	}
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return ErrCeiling
+	}
+	for {
+		wait, _, err := c.try(class, true)
+		if err == nil || wait == 0 {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-c.more:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ErrCeiling
+		}
+	}
+}
+
+func (c *Ceiling) wait(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting += n
+}
+
+// try spends a token if there is one and nobody waits for it already. Otherwise wait
+// is when to try again, 0 if there will be none. first: this node has no part yet.
+func (c *Ceiling) try(class Class, queued bool) (wait time.Duration, first bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	behind := class == Background
+	if c.most == 0 || (queued && !behind || c.waiting == 0) && c.bucket.spend(time.Now(), behind) {
+		return 0, false, nil
+	}
+	switch {
+	case c.member.used > 0:
+		return c.bucket.until(behind), false, ErrCeiling
+	case c.away:
+		return 0, false, ErrCeiling
+	}
+	return beatEvery, true, ErrCeiling
+}
+
+// adopt has the bucket follow the part. c.mu is held.
+func (c *Ceiling) adopt(now time.Time) {
+	c.bucket.set(now, c.member.used*float64(c.most))
+	c.metrics.set(c.most, c.member.used, c.member.nodes, c.away)
+}
+
+// run calls Redis until ctx ends: it tells what part this node has and learns what it
+// may have, gives tokens away and gets some.
+func (c *Ceiling) run(ctx context.Context) {
+	for {
+		last, next := time.Now(), c.beat(ctx)
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-c.kick:
+			timer.Stop()
+			select {
+			case <-time.After(time.Until(last.Add(c.pause()))):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// pause is how long Redis is left alone at the least.
+func (c *Ceiling) pause() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away {
+		return beatEvery
+	}
+	return beatLeast
+}
+
+// beat makes one call, and says when the next one is due.
+func (c *Ceiling) beat(ctx context.Context) time.Duration {
+	c.mu.Lock()
+	if c.most == 0 {
+		c.mu.Unlock()
+		return time.Hour // Set wakes it
+	}
+	now := time.Now()
+	c.bucket.settle(now, c.waiting)
+	c.member.sent++
+	m, s := c.member, sharing{most: c.bucket.pool(float64(c.most))}
+	if s.most > 0 {
+		s.want = c.waiting
+		if !c.away { // what is given to a Redis that is away is lost
+			s.give = c.bucket.give()
+		}
+	}
+	c.mu.Unlock()
+
+	got, err := c.script.share(ctx, m, s)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now = time.Now()
+	defer c.adopt(now)
+	if err != nil {
+		c.failed(err, ctx.Err() == nil)
+		return beatEvery
+	}
+	if c.away {
+		c.opts.Logger.Info("the ceiling of the legacy system is shared with the fleet again")
+	}
+	c.away = false
+	before := c.member.held
+	c.member.take(m, got, now)
+	if c.bucket.receive(now, got.tokens, c.waiting) {
+		signal(c.more)
+	}
+	if c.member.used == 0 || c.member.held < before || s.most > 0 && c.bucket.spare > 0 && got.pool < s.most/2 {
+		return beatLeast
+	}
+	return beatEvery
+}
+
+// failed notes that Redis is away. c.mu is held.
+func (c *Ceiling) failed(err error, told bool) {
+	if !c.away && told {
+		c.opts.Logger.Warn("the ceiling of the legacy system is divided among the nodes until Redis answers again", slog.Any("error", err))
+	}
+	c.away = true
+	if c.member.acked == 0 && c.member.used == 0 && c.maxNodes > 0 {
+		c.member.used = 1 / float64(c.maxNodes)
+		c.member.held = c.member.used
+	}
+	signal(c.more) // who waits for the first part learns that there may be none
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// member is a node of the fleet as it knows itself.
+type member struct {
+	node, process string
+	sent, acked   uint64    // numbers of the calls of Redis: the last, and the last that was answered
+	used          float64   // the part of the ceiling that is in use
+	held          float64   // the part that is this node's: used, or more
+	since         time.Time // when held grew
+	nodes         int
+}
+
+// take takes in an answer to what was told. A larger part is used only when Redis
+// has still known of it a while later: a fail-over may have taken it back.
+func (m *member) take(told member, s shared, now time.Time) {
+	m.acked, m.nodes = told.sent, s.nodes
+	if s.lost {
+		told.held, m.held = told.used, told.used
+	}
+	if now.Sub(m.since) >= beatEvery {
+		m.used = told.held
+	}
+	if s.part > m.held {
+		m.since = now
+	}
+	m.held = s.part
+	m.used = min(m.used, m.held)
+}
+
+// bucket holds the tokens of one node.
+type bucket struct {
+	perSecond          float64 // the node's part of the ceiling
+	rate, most, tokens float64
+	// spare are tokens that did not fit, for other nodes.
+	mostSpare, spare float64
+	at               time.Time
+}
+
+// leastShared is how many requests per second a node must have for tokens to be
+// shared: it would have too few left to keep some ready.
+const leastShared = 8
+
+// set gives the node m requests per second. What it has above the new bounds is lost; a
+// new bucket is empty.
+func (b *bucket) set(now time.Time, m float64) {
+	if b.perSecond == m && !b.at.IsZero() {
+		return
+	}
+	b.fill(now)
+	b.perSecond = m
+	b.most, b.mostSpare, b.rate = 1, 0, max(m-1, m/2)
+	if m >= leastShared {
+		b.most, b.mostSpare = max(1, m/16), m/32
+		b.rate = m - b.most - 2*b.mostSpare - 2*m/32
+	}
+	b.tokens, b.spare = min(b.tokens, b.most), min(b.spare, b.mostSpare)
+}
+
+// pool is how many tokens of a fleet's ceiling are in Redis at most; 0: this node has
+// nothing to do with them.
+func (b *bucket) pool(ceiling float64) float64 {
+	if b.rate > 0 && b.mostSpare == 0 {
+		return 0
+	}
+	return ceiling / 32
+}
+
+func (b *bucket) fill(now time.Time) {
+	if made := b.rate * now.Sub(b.at).Seconds(); made > 0 {
+		fits := min(made, max(0, b.most-b.tokens))
+		b.tokens += fits
+		b.spare = min(b.mostSpare, b.spare+made-fits)
+	}
+	b.at = now
+}
+
+// spend takes a token. With reserve, half of what fits stays.
+func (b *bucket) spend(now time.Time, reserve bool) bool {
+	b.fill(now)
+	least := b.least(reserve)
+	if b.tokens < least {
+		b.tokens, b.spare = b.tokens+b.spare, 0
+	}
+	const rounding = 1e-9
+	if b.tokens < least-rounding {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// least is how many tokens there must be for one to be spent.
+func (b *bucket) least(reserve bool) float64 {
+	if reserve {
+		return min(b.most, 1+b.most/2)
+	}
+	return 1
+}
+
+// until is how long it takes until there are so many.
+func (b *bucket) until(reserve bool) time.Duration {
+	seconds := (b.least(reserve) - b.tokens) / b.rate
+	return min(time.Second, max(time.Millisecond, time.Duration(seconds*float64(time.Second))+1))
+}
+
+// give takes out what others may have.
+func (b *bucket) give() (tokens float64) {
+	tokens, b.spare = b.spare, 0
+	return tokens
+}
+
+// settle drops what was received for those who have left.
+func (b *bucket) settle(now time.Time, waiting int) {
+	b.fill(now)
+	b.tokens = min(b.tokens, b.most+float64(waiting))
+}
+
+// receive puts in what others gave, as far as somebody waits for it.
+func (b *bucket) receive(now time.Time, tokens float64, waiting int) bool {
+	b.fill(now)
+	b.tokens = max(b.tokens, min(b.tokens+tokens, b.most+float64(waiting)))
+	return tokens > 0
+}
+
+// ceilingMetrics show the ceiling and what passes it.
+type ceilingMetrics struct {
+	most, part, nodes, away prometheus.Gauge
+	requests                *prometheus.CounterVec
+	taken                   map[Class]map[bool]prometheus.Counter // by whether they were refused
+}
+
+func newCeilingMetrics() ceilingMetrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "inquiry_gateway_ceiling_" + name, Help: help})
+	}
+	m := ceilingMetrics{
+		most:  gauge("requests_per_second", "Requests that the fleet may send to the legacy system in any second; 0: no ceiling."),
+		part:  gauge("part", "Part of the ceiling that is this node's, 0 to 1."),
+		nodes: gauge("nodes", "Nodes that share the ceiling, as far as this node knows."),
+		away:  gauge("alone", "1 while Redis is away and this node has its part of the ceiling alone."),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "inquiry_gateway_ceiling_requests_total",
+			Help: "Requests to the legacy system that passed the ceiling or were refused by it; class: the first of a fetch for somebody who waits (asked), a further one (started), a refresh or re-check (background).",
+		}, []string{"class", "result"}),
+		taken: map[Class]map[bool]prometheus.Counter{},
+	}
+	for class, name := range map[Class]string{Started: "started", Asked: "asked", Background: "background"} {
+		m.taken[class] = map[bool]prometheus.Counter{false: m.requests.WithLabelValues(name, "sent"), true: m.requests.WithLabelValues(name, "refused")}
+	}
+	return m
+}
+
+func (m ceilingMetrics) register(reg prometheus.Registerer) error {
+	return errors.Join(reg.Register(m.most), reg.Register(m.part), reg.Register(m.nodes), reg.Register(m.away), reg.Register(m.requests))
+}
+
+func (m ceilingMetrics) set(most int, part float64, nodes int, away bool) {
+	m.most.Set(float64(most))
+	m.part.Set(part)
+	m.nodes.Set(float64(nodes))
+	m.away.Set(0)
+	if away && most > 0 {
+		m.away.Set(1)
+	}
+}
