@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,9 +149,6 @@ func (c memoryConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// prefaceBytes is how many net/http may first read of HTTP/2's preface, whose last one alone.
-const prefaceBytes = 24
-
 // watchedConn knows whether the server waits for more than it was sent.
 type watchedConn struct {
 	memoryConn
@@ -166,10 +164,27 @@ type watchedConn struct {
 func (c *watchedConn) RemoteAddr() net.Addr { return c.peer }
 
 func (c *watchedConn) Read(p []byte) (int, error) {
-	c.set(func() { c.waiting = len(p) > 1 || c.read < prefaceBytes })
+	waiting := len(p) > 1 || !inBackground()
+	c.set(func() { c.waiting = waiting })
 	n, err := c.memoryConn.Read(p)
 	c.set(func() { c.read, c.waiting, c.closed = c.read+n, false, c.closed || err == io.EOF })
 	return n, err
+}
+
+// inBackground says whether net/http reads to see whether the caller leaves: one byte. It
+// also reads one where so much room is left.
+func inBackground() bool {
+	var callers [16]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, ".backgroundRead") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 func (c *watchedConn) Close() error {
