@@ -81,7 +81,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
 		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
-		FleetCoalescing: true,
+		FleetCoalescing: true, Lab: ttllab.DefaultConfig(),
 	}
 }
 
@@ -110,6 +110,9 @@ func (c Config) Validate() error {
 	c.Seller.validate("seller", &p)
 	if err := c.Lab.Validate(); err != nil {
 		p = append(p, err)
+	}
+	if g := c.Lab.Goals; g.Mode == ttllab.ModeKeep && g.MaxTTL+max(c.Buyer.StaleIfError, c.Seller.StaleIfError) > maxLifetime {
+		p.Add("goals.max_ttl", "together with stale_if_error it must not be above 168h")
 	}
 	return p.Err()
 }

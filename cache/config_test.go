@@ -89,11 +89,11 @@ max_entry_bytes: 1048576
 		status string
 		want   terms
 	}{
-		{0, "", terms{30 * time.Second, 30 * time.Second, 10 * time.Minute}},
-		{0, "pending", terms{10 * time.Second, 30 * time.Second, 10 * time.Minute}},
-		{0, "answered", terms{30 * time.Second, 30 * time.Second, 0}},
-		{0, "other", terms{30 * time.Second, 30 * time.Second, 10 * time.Minute}},
-		{1, "pending", terms{time.Minute, 30 * time.Second, 10 * time.Minute}},
+		{0, "", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
+		{0, "pending", terms{ttl: 10 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
+		{0, "answered", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 0}},
+		{0, "other", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
+		{1, "pending", terms{ttl: time.Minute, swr: 30 * time.Second, sie: 10 * time.Minute}},
 	} {
 		if got := p.of(tt.kind, tt.status); got != tt.want {
 			t.Errorf("%s %q: %v, want %v", kindNames[tt.kind], tt.status, got, tt.want)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/cache/ttllab"
 )
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
@@ -121,12 +123,30 @@ func TestAKindOfItsOwnIsRefused(t *testing.T) {
 // BenchmarkLookup supports leaving the whole hot path to one call that
 // allocates nothing.
 func BenchmarkLookup(b *testing.B) {
+	b.Run("configured", func(b *testing.B) { benchLookup(b, testConfig()) })
+	kept := testConfig()
+	kept.Lab.Goals.Mode, kept.Lab.Goals.MaxUpstreamPerSecond = ttllab.ModeKeep, 1
+	b.Run("kept", func(b *testing.B) { benchLookup(b, kept) })
+}
+
+func benchLookup(b *testing.B, cfg Config) {
 	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill, now: g.clock.Now}.start(b)
-	keys := make([]Key, 1000)
+	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeLists(b, l)
+	keys, plan := make([]Key, 1000), map[uint64]time.Duration{}
 	for i := range keys {
 		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprintf("account-%d", i), Status: "pending"}
-		mustGet(b, l, keys[i])
+		plan[mustGet(b, l, keys[i]).Entry.lab.Hash] = 20 * time.Second
+	}
+	if cfg.Lab.Goals.Mode == ttllab.ModeKeep {
+		lab.Plan(plan, KindBuyer, time.Minute)
 	}
 	b.ReportAllocs()
 	i := 0

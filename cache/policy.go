@@ -4,26 +4,52 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/cache/ttllab"
 )
 
 // maxSkew is how far ahead of this node's clock another node's answer may seem
 // to be. An entry from further in the future is refused: its age is unknown.
 const maxSkew = 2 * time.Second
 
-// terms are the three times that govern one list.
-type terms struct{ ttl, swr, sie time.Duration }
+// terms are the three times that govern one list. Where a ttl is kept by goals, the lab
+// gives it by the list's group, and ttl is the longest that it may give.
+type terms struct {
+	ttl, swr, sie time.Duration
+	group         ttllab.Group
+	until         time.Duration // the ttl before the lab knows one; 0: it never gives one
+}
 
 // lifetime is how long after the legacy's answer an entry can be of any use.
 func (t terms) lifetime() time.Duration { return t.ttl + max(t.swr, t.sie) }
 
 func (c KindConfig) terms() terms {
-	return terms{c.TTL, c.StaleWhileRevalidate, c.StaleIfError}
+	return terms{ttl: c.TTL, swr: c.StaleWhileRevalidate, sie: c.StaleIfError}
 }
 
 // stricter takes the shorter of each time: what is fresh, or may be served stale,
 // by the result is so by both.
 func (t terms) stricter(o terms) terms {
-	return terms{min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie)}
+	if t.group != o.group {
+		t.group = 0
+	}
+	t.ttl, t.swr, t.sie, t.until = min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie), min(t.until, o.until)
+	return t
+}
+
+// keep has the lab give the ttl, unless it is 0.
+func (t terms) keep(group string, c ttllab.GoalsConfig) terms {
+	if c.Mode == ttllab.ModeKeep && t.ttl > 0 {
+		t.group, t.until, t.ttl = ttllab.GroupOf(group), t.ttl, max(t.ttl, c.MaxTTL)
+	}
+	return t
+}
+
+// ttlOf is the ttl of an entry, jitter not taken off.
+func (p *policy) ttlOf(t *terms, e *Entry) time.Duration {
+	if t.until == 0 {
+		return t.ttl
+	}
+	return min(p.lab.TTL(t.group, e.lab.Hash, t.until), t.ttl)
 }
 
 // over returns base with what c overrides.
@@ -49,7 +75,7 @@ type Fills struct {
 const defaultFillTimeout = 5 * time.Second
 
 // compile validates a Config and reads its files.
-func compile(c Config, fills Fills) (*policy, error) {
+func compile(c Config, fills Fills, lab *ttllab.Lab) (*policy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,6 +84,7 @@ func compile(c Config, fills Fills) (*policy, error) {
 		return nil, err
 	}
 	p := newPolicy(c, r)
+	p.lab = lab
 	if fills.Timeout <= 0 {
 		fills.Timeout = defaultFillTimeout
 	}
@@ -80,6 +107,7 @@ type policy struct {
 	coalesce    bool            // across the fleet
 	ring        *redistier.Ring // nil: entries are not sealed
 	fills       Fills
+	lab         *ttllab.Lab // nil: none
 }
 
 type kindPolicy struct {
@@ -91,19 +119,19 @@ type kindPolicy struct {
 func newPolicy(c Config, r *redistier.Ring) *policy {
 	return &policy{
 		ring:   r,
-		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
+		kinds:  [kindCount]kindPolicy{newKindPolicy(KindBuyer, c.Buyer, c.Lab.Goals), newKindPolicy(KindSeller, c.Seller, c.Lab.Goals)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
 		coalesce: c.FleetCoalescing,
 	}
 }
 
-func newKindPolicy(c KindConfig) kindPolicy {
-	p := kindPolicy{terms: c.terms()}
+func newKindPolicy(kind string, c KindConfig, goals ttllab.GoalsConfig) kindPolicy {
+	p := kindPolicy{terms: c.terms().keep(kind, goals)}
 	if len(c.ByStatus) > 0 {
 		p.byStatus = make(map[string]terms, len(c.ByStatus))
 	}
 	for status, s := range c.ByStatus {
-		p.byStatus[status] = s.over(p.terms)
+		p.byStatus[status] = s.over(c.terms()).keep(LabKind(kind, status), goals)
 	}
 	return p
 }
@@ -164,7 +192,8 @@ func (p *policy) judge(t terms, e *Entry, now time.Time) verdict {
 		return verdict{}
 	}
 	age = max(age, 0)
-	ttl := t.ttl - time.Duration(float64(t.ttl)*p.jitter*e.spread)
+	ttl := p.ttlOf(&t, e)
+	ttl -= time.Duration(float64(ttl) * p.jitter * e.spread)
 	v := verdict{age: age, ttl: ttl - age}
 	switch {
 	case v.ttl > 0:

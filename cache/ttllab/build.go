@@ -119,6 +119,11 @@ func (e *Estimator) Report(now time.Time) Report {
 	for i := range r.Kinds {
 		r.advise(i)
 	}
+	e.control.mu.Lock()
+	defer e.control.mu.Unlock()
+	if r.Plan = e.control.plan; r.Plan != nil {
+		r.Notes = append(r.Notes, r.Plan.notes()...)
+	}
 	return r
 }
 

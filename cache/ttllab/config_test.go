@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -19,10 +20,11 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		{"default", Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}, nil},
 		{"zero", Config{}, nil},
 		{"goals", Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 50, MaxOutdated: 0.01}}, nil},
-		{"all wrong", Config{RecheckConfig{-1}, GoalsConfig{math.NaN(), 1.5}},
-			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second", "goals.max_outdated"}},
-		{"too much", Config{RecheckConfig{1001}, GoalsConfig{math.Inf(1), 0}},
-			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second"}},
+		{"all wrong", Config{RecheckConfig{-1}, GoalsConfig{MaxUpstreamPerSecond: math.NaN(), MaxOutdated: 1.5, Mode: "force", MinTTL: time.Hour, MaxTTL: time.Minute}},
+			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second", "goals.max_outdated", "goals.mode", "goals.min_ttl"}},
+		{"keep without a goal", Config{Goals: GoalsConfig{Mode: ModeKeep, MinTTL: time.Second, MaxTTL: time.Minute}}, []string{"goals.mode"}},
+		{"too much", Config{RecheckConfig{1001}, GoalsConfig{MaxUpstreamPerSecond: math.Inf(1), Mode: ModeAdvise, MaxTTL: 25 * time.Hour}},
+			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second", "goals.max_ttl"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,11 +47,11 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 
 func TestTheConfigurationIsReadFromYAML(t *testing.T) {
 	c := Config{Recheck: RecheckConfig{BudgetPerSecond: 1}}
-	text := "recheck: {budget_per_second: 0.5}\ngoals: {max_upstream_per_second: 20, max_outdated: 0.02}\n"
+	text := "recheck: {budget_per_second: 0.5}\ngoals: {max_upstream_per_second: 20, max_outdated: 0.02, mode: keep, min_ttl: 2s, max_ttl: 5m}\n"
 	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Config{RecheckConfig{0.5}, GoalsConfig{20, 0.02}}); c != want {
+	if want := (Config{RecheckConfig{0.5}, GoalsConfig{20, 0.02, ModeKeep, 2 * time.Second, 5 * time.Minute}}); c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 }

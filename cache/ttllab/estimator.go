@@ -98,18 +98,23 @@ type Estimator struct {
 	share  atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
 	picker picker
 	fleet  fleet
+
+	control controller
+	kept    atomic.Pointer[ttls] // of the plan; nil: the configured ones count
 }
 
 // kindLab is the lab of one kind.
 type kindLab struct {
 	name     string
+	group    Group
 	halfLife int64
 	rules    atomic.Pointer[rules]
-	latency  atomic.Int64  // how long the legacy takes, ns, smoothed
-	timed    atomic.Int64  // fills that latency is of
-	waited   atomic.Uint64 // look-ups that waited for the legacy
-	failed   atomic.Uint64 // look-ups without an answer
-	told     [3]uint64     // look-ups, fills and re-checks that the other nodes know of
+	latency  atomic.Int64     // how long the legacy takes, ns, smoothed
+	timed    atomic.Int64     // fills that latency is of
+	waited   atomic.Uint64    // look-ups that waited for the legacy
+	failed   atomic.Uint64    // look-ups without an answer
+	told     [3]uint64        // look-ups, fills and re-checks that the other nodes know of
+	theirs   [2]atomic.Uint64 // fills and re-checks of the other nodes, since the start
 	checks   checks
 	regime   regime
 	shards   [shardCount]shard
@@ -131,7 +136,7 @@ func New(o Options) (*Estimator, error) {
 	}
 	e := &Estimator{picker: picker{picked: make(chan Recheck, keptPicks)}}
 	for _, k := range o.Kinds {
-		lab := &kindLab{name: k.Name, halfLife: int64(max(o.HalfLife, 0))}
+		lab := &kindLab{name: k.Name, group: GroupOf(k.Name), halfLife: int64(max(o.HalfLife, 0))}
 		lab.rules.Store(newRules(k.Policy))
 		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
 		for i := range lab.shards {
@@ -156,6 +161,9 @@ func (e *Estimator) Index(name string) int {
 // SetConfig swaps the budget and the goals.
 func (e *Estimator) SetConfig(c Config) {
 	e.goals.Store(&c.Goals)
+	if c.Goals.Mode != ModeKeep {
+		e.kept.Store(nil)
+	}
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
 	e.picker.budget.rate = c.Recheck.BudgetPerSecond

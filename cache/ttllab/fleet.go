@@ -242,6 +242,8 @@ func (lab *kindLab) hear(r *reader, now int64, f *fleet) {
 	}
 	lab.shards[0].count(lookups, fills)
 	lab.checks.others(checked)
+	lab.theirs[0].Add(fills)
+	lab.theirs[1].Add(checked)
 	for i := range lab.shards {
 		s := &lab.shards[i]
 		if threshold := r.uint64(); !r.bad {

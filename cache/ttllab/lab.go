@@ -3,6 +3,7 @@ package ttllab
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -232,17 +233,25 @@ func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
 	ch <- outdatedDesc
 	ch <- goalDesc
+	ch <- budgetDesc
+	ch <- planLoadDesc
+	ch <- planOutdatedDesc
+	ch <- planListsDesc
 	ch <- nodesDesc
 	ch <- lostDesc
 }
 
 var (
-	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	outdatedDesc = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
-	nodesDesc    = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
-	lostDesc     = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
-	goalDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
+	rechecksDesc     = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	answersDesc      = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	outdatedDesc     = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
+	nodesDesc        = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
+	lostDesc         = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
+	budgetDesc       = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
+	planLoadDesc     = prometheus.NewDesc("inquiry_gateway_cache_plan_upstream_requests_per_second", "Requests per second that the ttls planned for cache.goals are expected to make, by what is done with them: advise or keep. Not a number while too little is known; absent without goals.", []string{"mode"}, nil)
+	planOutdatedDesc = prometheus.NewDesc("inquiry_gateway_cache_plan_outdated_ratio", "Share of answers that are expected to be outdated by these ttls.", []string{"mode"}, nil)
+	planListsDesc    = prometheus.NewDesc("inquiry_gateway_cache_plan_lists", "Lists that have a ttl of their own by the plan.", []string{"mode"}, nil)
+	goalDesc         = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
 
 // Collect sends what was counted; lists of a status count with their kind, so that
@@ -256,6 +265,12 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
 	if config.Goals.MaxOutdated > 0 {
 		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
+	}
+	if config.Goals.MaxUpstreamPerSecond > 0 {
+		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, config.Goals.MaxUpstreamPerSecond)
+	}
+	if !config.Goals.none() {
+		g.collectPlan(ch, config.Goals.Mode)
 	}
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
@@ -271,4 +286,17 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.OutdatedAnswers, kind, "outdated")
 		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.Seconds, kind)
 	}
+}
+
+func (g *groups) collectPlan(ch chan<- prometheus.Metric, mode string) {
+	c := &g.control
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	planned, lists := Figures{Load: math.NaN(), Outdated: math.NaN()}, 0
+	if c.plan != nil {
+		planned, lists = c.plan.Planned, c.plan.Lists
+	}
+	ch <- prometheus.MustNewConstMetric(planLoadDesc, prometheus.GaugeValue, planned.Load, mode)
+	ch <- prometheus.MustNewConstMetric(planOutdatedDesc, prometheus.GaugeValue, planned.Outdated, mode)
+	ch <- prometheus.MustNewConstMetric(planListsDesc, prometheus.GaugeValue, float64(lists), mode)
 }

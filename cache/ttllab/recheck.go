@@ -107,6 +107,7 @@ func (e *Estimator) Tune(now time.Time) {
 			lab.watchRegime(now.UnixNano())
 		}
 	}
+	e.step(now)
 	p := &e.picker
 	p.mu.Lock()
 	defer p.mu.Unlock()

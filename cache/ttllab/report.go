@@ -8,6 +8,11 @@ type Report struct {
 	To    time.Time    `json:"to"`
 	Kinds []KindReport `json:"kinds"`
 	Goals GoalsConfig  `json:"goals"`
+	// Plan is what cache.goals makes of the TTLs. Null without goals, in a report from a
+	// log, and while too little is known.
+	Plan *Plan `json:"plan,omitempty"`
+	// Notes say in sentences what concerns all kinds.
+	Notes []string `json:"notes,omitempty"`
 	// Nodes is how many nodes the figures are about, this one included: those that
 	// share their look-ups through Redis. The re-checked share is of this node alone.
 	Nodes int `json:"nodes"`

@@ -61,7 +61,7 @@ func TestAdvice(t *testing.T) {
 	}
 	for name, r := range map[string]Report{
 		"without goals":    {Kinds: []KindReport{curve("buyer", 30)}},
-		"without look-ups": {Kinds: []KindReport{{}}, Goals: GoalsConfig{1, 1}},
+		"without look-ups": {Kinds: []KindReport{{}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 1}},
 	} {
 		if r.advise(0); len(r.Kinds[0].Advice) != 0 || r.Kinds[0].Verdict != "" {
 			t.Errorf("%+v %s", r.Kinds[0], name)
@@ -76,12 +76,12 @@ func TestTheVerdict(t *testing.T) {
 		goals GoalsConfig
 		want  string
 	}{
-		{30, GoalsConfig{2, 0.06}, "5s to 1m"},
-		{90, GoalsConfig{2, 0.06}, "5s to 1m; today's 90s breaks max_outdated"},
-		{3, GoalsConfig{2, 0.06}, "5s to 1m; today's 3s breaks max_upstream_per_second"},
-		{30, GoalsConfig{0.5, 0.01}, "no TTL meets all goals; today's 30s breaks max_outdated"},
-		{30, GoalsConfig{0, 0.003}, "1s to 3s; today's 30s breaks max_outdated"},
-		{30, GoalsConfig{2, 0}, "5s to 24h"},
+		{30, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m"},
+		{90, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m; today's 90s breaks max_outdated"},
+		{3, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m; today's 3s breaks max_upstream_per_second"},
+		{30, GoalsConfig{MaxUpstreamPerSecond: 0.5, MaxOutdated: 0.01}, "no TTL meets all goals; today's 30s breaks max_outdated"},
+		{30, GoalsConfig{MaxUpstreamPerSecond: 0, MaxOutdated: 0.003}, "1s to 3s; today's 30s breaks max_outdated"},
+		{30, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0}, "5s to 24h"},
 	} {
 		r := Report{Goals: tt.goals, Kinds: []KindReport{curve("buyer", tt.ttl)}}
 		if r.advise(0); r.Kinds[0].Verdict != tt.want {

@@ -28,6 +28,9 @@ type Policy struct {
 	Jitter               float64       // the share, 0 to 1, by which a ttl is shortened at most
 }
 
+// mean is how long a list is fresh with a TTL, in the mean; seconds.
+func (p Policy) mean(ttl time.Duration) float64 { return ttl.Seconds() * (1 - p.Jitter/2) }
+
 // rules are a Policy compiled for the simulation: nanoseconds, and per candidate
 // what would otherwise be computed on each look-up. They are immutable.
 type rules struct {

@@ -62,8 +62,12 @@ type watched struct {
 	last    int64   // look-up, Unix ns
 	lookups float64 // aged
 	fills   float64 // aged; of the real cache
-	noted   uint32  // place of its last note, from 1
-	waiting uint32  // bit c: the fill of candidate c that runs has callers waiting
+	came    uint32  // look-ups since the controller's last step
+	begun   bool    // its first fetch was since then
+	asked   float64 // look-ups, and in how many seconds: fading, as of that step
+	span    float64
+	noted   uint32 // place of its last note, from 1
+	waiting uint32 // bit c: the fill of candidate c that runs has callers waiting
 
 	known  sighting // the newest body seen, re-checks included
 	bytes  int
@@ -158,6 +162,7 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, answer sighting) {
 	}
 	if answer.at != 0 {
 		k.observe(answer)
+		k.filled = max(k.filled, answer.at)
 	}
 	if s.shared {
 		s.enqueue(k, set == &s.hot, now)
@@ -172,6 +177,7 @@ func (s *shard) served(h uint64, answer sighting) {
 	defer s.mu.Unlock()
 	if k, _ := s.find(h); k != nil {
 		k.observe(answer)
+		k.filled = max(k.filled, answer.at)
 	}
 }
 
@@ -180,6 +186,7 @@ func (s *shard) served(h uint64, answer sighting) {
 func (s *shard) settle(k *watched, set *stratum) {
 	r, latency := s.lab.rules.Load(), s.lab.latency.Load()
 	before := k.cells[r.today].waits
+	k.came += uint32(k.pending.n)
 	for _, now := range k.pending.at[:k.pending.n] {
 		k.lookups++
 		k.last = max(k.last, now)
@@ -245,6 +252,7 @@ func (s *shard) fill(h uint64, f Fill) {
 	}
 	at := sighting{f.AnsweredAt.UnixNano(), f.Body}
 	k.observe(at)
+	k.begun = k.begun || k.filled == 0 && !f.Shared
 	if at.at >= k.filled {
 		k.filled = at.at
 		if f.Bytes > 0 {
@@ -277,6 +285,11 @@ func (s *shard) age(steps int, now int64) {
 // totals counts this node's look-ups and fills of all keys, aged.
 func (s *shard) totals() (lookups, fills float64) {
 	return s.lookups + float64(s.seen.Load()-s.counted[0]), s.fills + float64(s.filled.Load()-s.counted[1])
+}
+
+func (set *stratum) has(hash uint64) bool {
+	_, ok := set.index[hash]
+	return ok
 }
 
 func (set *stratum) add(k watched) *watched {

@@ -25,6 +25,9 @@ func (r Report) WriteTable(w io.Writer) error {
 	if r.LostLookups > 0 {
 		fmt.Fprintf(&b, "%d look-ups were too many to be shared and are missing\n", r.LostLookups)
 	}
+	for _, note := range r.Notes {
+		b.WriteString(note + "\n")
+	}
 	for i := range r.Kinds {
 		if b.Len() > 0 {
 			b.WriteByte('\n')

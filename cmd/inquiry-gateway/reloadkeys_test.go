@@ -33,7 +33,7 @@ func keyChanges() []string {
 		"redis: {db: 1}", "redis: {prefix: other}", "redis: {timeout: 70ms}", "redis: {min_replicas: 1}",
 		"cache: {local: {max_bytes: 300MiB}}", "cache: {jitter: 0.3}", "cache: {compress_min_bytes: 2KiB}", "cache: {max_entry_bytes: 4MiB}",
 		"cache: {sealing_keys_file: sealing}", "cache: {fleet_coalescing: false}", "cache: {recheck: {budget_per_second: 0.5}}",
-		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1}}",
+		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1, mode: keep, min_ttl: 2s, max_ttl: 9m}}",
 		"upstream: {base_url: 'http://127.0.0.1:1'}", "upstream: {timeout: 1s}", "upstream: {max_response_bytes: 1MiB}", "upstream: {max_records: 99}",
 		"upstream: {max_concurrent: 9}", "upstream: {max_concurrent_per_account: 3}", "upstream: {full_read_every: 1m}", "upstream: {headers: {X-Tenant: acme}}", "upstream: {retry: {attempts: 1, budget: 0.2}}",
 		"upstream: {breaker: {window: 9s, min_requests: 9, failure_ratio: 0.9, open_for: 9s}}",

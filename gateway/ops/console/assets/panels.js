@@ -122,7 +122,7 @@
     report = next ?? report;
     if (!grid || !report) return;
     drawn.forEach((c) => c.plot.destroy());
-    show(grid, report.kinds?.length > 0 ? report.kinds.map((k) => ttlCard(k, outdated)) : el("p", null, "There is no report yet."));
+    show(grid, report.kinds?.length > 0 ? [report.notes ? el("ul", { class: "card advice" }, report.notes.map((n) => el("li", null, n))) : null, ...report.kinds.map((k) => ttlCard(k, outdated))].filter(Boolean) : el("p", null, "There is no report yet."));
     drawn = [...grid.querySelectorAll(".plot")].flatMap((box, i) => (report.kinds[i].candidates?.length > 0 ? [overTTL(box, report.kinds[i])] : []));
   }
 
