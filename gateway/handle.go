@@ -61,8 +61,8 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 }
 
 // callerLeft says whether nobody waits for the answer any more. What failed then
-// failed for that reason, and the legacy is not at fault. A caller that has only
-// closed its half of the connection looks the same to net/http.
+// failed for that reason, and the legacy is not at fault. One that has only
+// closed its half of the connection waits: see httpwire.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // start begins the exchange of a request that net/http has read.

@@ -48,6 +48,12 @@ func (c *rawConn) ask(method, target string, headers ...string) int {
 	if _, err := io.WriteString(c, text); err != nil {
 		return 0
 	}
+	return c.answer(method)
+}
+
+// answer reads an answer and returns its status; 0 where the connection has ended.
+func (c *rawConn) answer(method string) int {
+	c.t.Helper()
 	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
 		return 0

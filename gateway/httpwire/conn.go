@@ -34,6 +34,8 @@ type Conn struct {
 
 	head *Header // whose lines go into the head that is due; nil: none
 	lane laneState
+
+	watch watch
 }
 
 // secureConn is a Conn with TLS, which net/http tells by this method.

@@ -62,12 +62,12 @@ func (s *laneState) idle() {
 func (c *Conn) Read(p []byte) (int, error) {
 	lane := c.listener.lane
 	if lane == nil || c.lane.lost {
-		return c.Conn.Read(p)
+		return c.read(p)
 	}
 	if c.lane.atStart() && len(p) >= laneBytes && lane.Enabled() {
 		return c.readInLane(lane, p)
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.read(p)
 	c.lane.follow(p[:n])
 	return n, err
 }

@@ -96,6 +96,7 @@ func (w *wire) Close() error {
 	if w.conn.closed.CompareAndSwap(false, true) {
 		w.conn.listener.remove(w.conn)
 		discardReceived(w.Conn)
+		w.conn.watch.set(func(w *watch) { w.closed = true })
 	}
 	return w.Conn.Close()
 }
