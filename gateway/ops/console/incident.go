@@ -60,7 +60,7 @@ func (s *sampler) judge(w windows, gathering error) {
 	if len(found) > 0 {
 		s.incident.finding = found[0]
 	}
-	s.incident.Hit, s.incident.Get = w.figure.callers()
+	s.incident.Hit, s.incident.Get = w.minute.callers() // a longer window would blame what is over
 }
 
 // callers tells how many answers failed, and what these callers got.

@@ -20,7 +20,7 @@ func TestFindings(t *testing.T) {
 	}{
 		"breaker open":      {func(f *feed) { f.gauge("upstream_breaker_state", 2, "buyer") }, levelBad, "breaker of the buyer lists is open"},
 		"breaker half-open": {func(f *feed) { f.gauge("upstream_breaker_state", 1, "seller") }, levelWarn, "seller lists is half-open"},
-		"failing":           {func(f *feed) { f.count("upstream_requests_total", 2, "buyer", "timeout") }, levelWarn, "2 requests to the legacy system failed in the last minute, 100 % of all."},
+		"failing":           {func(f *feed) { f.count("upstream_requests_total", 2, "buyer", "timeout") }, levelWarn, "2 requests to the legacy system failed in the last minute, 100 % of all. 2 were too slow."},
 		"failing among renewed": {func(f *feed) {
 			f.count("upstream_requests_total", 2, "buyer", "timeout")
 			f.count("upstream_requests_total", 2, "buyer", "not_modified")
@@ -124,7 +124,7 @@ func TestIncident(t *testing.T) {
 		s.count("http_requests_total", 1, "buyer_inquiries", "200")
 		s.next()
 	}
-	if s.incident.Name != "All well" || len(s.since) != 0 {
+	if i := s.incident; i.Name != "All well" || len(s.since) != 0 || !strings.HasPrefix(i.Hit, "No caller is hit: none of ") || i.Get != "" {
 		t.Errorf("after it is over: %+v", s.incident)
 	}
 }

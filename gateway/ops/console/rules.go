@@ -144,6 +144,9 @@ func judgeLegacy(w windows) (level, string) {
 	failed := w.minute.failedFetches()
 	share := failed / (failed + w.minute.sum(perKind("fetches.ok")...))
 	text := count(failed) + " requests to the legacy system failed in the last minute, " + percent(share) + " of all."
+	if slow := w.minute.sum(perKind("fetches.timeout")...); slow > 0 {
+		text += " " + count(slow) + " were too slow."
+	}
 	switch open, half := with(2), with(1); {
 	case open != "":
 		return levelBad, "The breaker of the " + open + " lists is open: the legacy system fails and is not asked, but for a probe every few seconds."

@@ -13,8 +13,8 @@ const (
 	sampleEvery = 2 * time.Second
 	kept        = time.Hour        // how far back charts and marks go
 	pointSpan   = 10 * time.Second // what one point of a chart covers
-	minuteSpan  = time.Minute      // what percentiles and most judgements cover
-	figureSpan  = 5 * time.Minute  // what figures and the incident line cover
+	minuteSpan  = time.Minute      // what percentiles, the incident line and most judgements cover
+	figureSpan  = 5 * time.Minute  // what figures cover
 	rareSpan    = 15 * time.Minute // how long what must never happen is told
 	maxSamples  = int(kept/sampleEvery) + 1
 )

@@ -31,7 +31,7 @@
   function tiles(f, point) {
     const c = f.counts, v = f.values;
     const hits = sum(c, "lookups.hit") + sum(c, "lookups.stale-revalidate"), lookups = sum(c, "lookups.");
-    const fetches = sum(c, "fetches.", (n) => n.includes("canceled")), fetchesFailed = fetches - sum(c, "fetches.ok");
+    const fetches = sum(c, "fetches.", (n) => n.includes("canceled") || n.includes("unavailable")), fetchesFailed = fetches - sum(c, "fetches.ok");
     const redis = point["breaker.redis"], redisFailed = c["redis.timeout"] + c["redis.error"];
     const open = Math.max(point["breaker.buyer"] ?? -1, point["breaker.seller"] ?? -1);
     const states = (k) => write("state", point["breaker." + k]);
@@ -40,7 +40,7 @@
       { id: "failed", label: "Failed answers", chart: "traffic", value: count(c["answers.failed"]), note: c.answers > 0 ? share(c["answers.failed"], c.answers) + " of all are 5xx" : "nobody asked" },
       { id: "hits", label: "Hit ratio", chart: "hits", value: lookups > 0 ? ratio(hits / lookups) : "–", note: lookups > 0 ? count(hits) + " of " + count(lookups) + " look-ups" : "nobody asked", level: lookups > 0 && hits === 0 ? "warning" : "" },
       { id: "age", label: "Age served, buyer / seller", chart: "age", value: pair(v, "age", "p50"), note: "99 of 100 below " + pair(v, "age", "p99") },
-      { id: "fetches", label: "Legacy requests", chart: "fetches", value: count(fetches), note: fetches > 0 ? count(fetchesFailed) + " failed, " + share(fetchesFailed, fetches) : "none", level: fetches > 0 && fetchesFailed === fetches ? "bad" : "" },
+      { id: "fetches", label: "Legacy requests", chart: "fetches", value: count(fetches), note: fetches > 0 ? count(fetchesFailed) + " failed, " + share(fetchesFailed, fetches) : "none sent", level: fetches > 0 && fetchesFailed === fetches ? "bad" : "" },
       { id: "latency", label: "Legacy latency, buyer / seller", chart: "latency", value: pair(v, "fetch", "p50"), note: "99 of 100 below " + pair(v, "fetch", "p99") },
       { id: "breaker", label: "Legacy breakers", chart: "breakers", value: write("state", open < 0 ? null : open), note: "buyer " + states("buyer") + ", seller " + states("seller"), level: ["", "warning", "bad"][open] },
       { id: "redis", label: "Redis", chart: "redis", value: !known(redis) ? "not used" : ["up", "probing", "down"][redis],
