@@ -111,7 +111,7 @@ func TestWhatTheLaneReads(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 	for _, other := range [][2]string{
-		{"GET", "HEAD"}, {"/a", "http://x/a"}, {"/a", "/%61"}, {"/a", "/a b"}, {"?b", "?b#c"}, {"/a", "/a\x7f"}, {"1.1", "1.0"}, {"Host: x:1\r\n", ""}, {"x:1", "x@y"}, {"x:1", ""},
+		{"GET", "HEAD"}, {"/a", "http://x/a"}, {"/a", "/%61"}, {"/a", "/a]"}, {"/a", "/a b"}, {"?b", "?b#c"}, {"/a", "/a\x7f"}, {"1.1", "1.0"}, {"Host: x:1\r\n", ""}, {"x:1", "x@y"}, {"x:1", ""},
 		{"CONNECTION: keep-alive", "Connection: close"}, {"CONNECTION: keep-alive", "authorization: Bearer l"}, {"CONNECTION: keep-alive", "Content-Length: 0"},
 		{"CONNECTION: keep-alive", " folded"}, {"CONNECTION: keep-alive", "A: \xc3\xa9"}, {"\r\n\r\n", "\r\n"}, {"\r\n\r\n", "\r\n\r\n\r\n"}, {"\r\n\r\n", "\n\n"}, {"\r\nHost", "\nHost"},
 	} {

@@ -53,10 +53,12 @@ func (h *Head) target(line string) bool {
 		}
 	}
 	h.Path, h.Query, _ = strings.Cut(line, "?")
-	if strings.IndexByte(h.Path, '%') >= 0 || strings.HasPrefix(h.Path, "//") {
-		return false
+	for i := range len(h.Path) { // of what net/url could write in another way
+		if c := h.Path[i]; !isToken(c) && c != '/' && c != '.' && c != '~' {
+			return false
+		}
 	}
-	return true
+	return !strings.HasPrefix(h.Path, "//")
 }
 
 // field reads one line of the header.
