@@ -32,6 +32,7 @@ type replay struct {
 	lists  *cache.Lists
 	mu     sync.Mutex
 	fact   fact
+	served func(lookup, cache.Result) // nil: nobody is told
 }
 
 func keyOf(key int) cache.Key {
@@ -100,6 +101,9 @@ func (p *replay) ask(t *testing.T, l lookup) {
 		if r, err = p.lists.Get(t.Context(), k); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if p.served != nil {
+		p.served(l, r)
 	}
 	if r.Outcome == cache.StaleRevalidate {
 		synctest.Wait() // until the refresh is in
