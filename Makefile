@@ -61,7 +61,7 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
 
 simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new seeds FOR=10m
-	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) $(if $(FOR),-for $(FOR))
+	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) -for $(or $(FOR),30s)
 
 simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
 	go test ./cmd/inquiry-gateway/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'

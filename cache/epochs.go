@@ -24,12 +24,13 @@ type epochs struct {
 	// accounts finds an account's cell while an entry or a flight holds it, so
 	// the map is never larger than the tier.
 	accounts map[string]weak.Pointer[cell]
-	// synced, last and lost are what this node knows of the fleet's purges, which are
-	// numbered: whether it has polled, the number of the last one that it has heard
-	// of or polled, and whether Redis has forgotten some and was not given them back yet.
-	synced bool
-	last   uint64
-	lost   bool
+	// synced, last, missed and lost are what this node knows of the fleet's purges, which
+	// are numbered: whether it has polled, the number of the last one that it has heard
+	// of or polled, whether it has missed some since, and whether Redis has forgotten
+	// some and was not given them back yet.
+	synced       bool
+	last         uint64
+	missed, lost bool
 	// recent are the accounts that were purged last, oldest first. Their cells
 	// stay, so that a list of before is refused even if Redis, having lost the
 	// purge, brings it back.
@@ -165,15 +166,26 @@ func (e *epochs) polled(seq uint64) {
 	if !e.synced || seq != e.last {
 		e.suspectAll()
 	}
+	// A higher number is a message that was lost, or the first purge after Redis has
+	// lost its memory: whoever gives it out does not know the one before.
+	e.missed = e.missed || e.synced && seq > e.last
 	e.lost = e.lost || seq < e.last
 	e.synced, e.last = true, seq
 }
 
-// setLost notes whether Redis has forgotten purges, and returns what was noted
-// before.
-func (e *epochs) setLost(lost bool) (before bool) {
+// losses tells whether this node has missed purges, and whether Redis has forgotten
+// some, since it was last asked.
+func (e *epochs) losses() (missed, lost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before, e.lost = e.lost, lost
-	return before
+	missed, lost = e.missed, e.lost
+	e.missed, e.lost = false, false
+	return missed, lost
+}
+
+// setLost notes that Redis has forgotten purges.
+func (e *epochs) setLost() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost = true
 }

@@ -54,23 +54,24 @@ func (l *Lists) poll(ctx context.Context) (err error) {
 		}
 	}
 	l.epochs.polled(seq) // after the kinds: the number stands for all that it counts
-	if l.epochs.setLost(false) {
-		return l.restoreOwn(ctx)
+	if missed, lost := l.epochs.losses(); missed || lost {
+		return l.restoreOwn(ctx, lost)
 	}
 	return nil
 }
 
-// restoreOwn gives a Redis that has lost its memory the purges of accounts that
-// this node made, and tells the others, which may have missed them.
-func (l *Lists) restoreOwn(ctx context.Context) error {
+// restoreOwn gives a Redis that may have lost its memory the purges of accounts that
+// this node made, and tells the others of those that it had lost, or of all: they may
+// have missed them.
+func (l *Lists) restoreOwn(ctx context.Context, all bool) error {
 	for _, r := range l.epochs.own() {
 		n := redistier.Notice{Account: r.account, Epoch: r.cell.epoch.Load()}
-		err := l.redis.Restore(ctx, l.redis.EpochKey("", r.account), n.Epoch)
-		if err == nil {
+		raised, err := l.redis.Restore(ctx, l.redis.EpochKey("", r.account), n.Epoch)
+		if err == nil && (raised || all) {
 			err = l.announce(ctx, n)
 		}
 		if err != nil {
-			l.epochs.setLost(true) // the next poll tries again
+			l.epochs.setLost() // the next poll tries again
 			return err
 		}
 	}
@@ -89,7 +90,8 @@ func (l *Lists) announce(ctx context.Context, n redistier.Notice) error {
 
 // restoreEpoch gives a purge back to a Redis that has lost it.
 func (l *Lists) restoreEpoch(ctx context.Context, key string, epoch uint64) {
-	if err := l.redis.Restore(ctx, key, epoch); err != nil {
+	l.epochs.setLost() // there may be more
+	if _, err := l.redis.Restore(ctx, key, epoch); err != nil {
 		l.opts.Logger.Warn("a purge that Redis has lost could not be given back", "error", err)
 		return
 	}

@@ -33,12 +33,12 @@ redis.call('SET', KEYS[1], n, 'PX', ARGV[1])
 local message = before .. ' ' .. n .. ' ' .. ARGV[4]
 redis.call('PUBLISH', ARGV[3], message)
 return message`)
-	// restoreScript raises an epoch to ARGV[2] unless it is there already. It
-	// writes in any case, so that WAIT has something to wait for.
-	restoreScript = redis.NewScript(`local e = redis.call('GET', KEYS[1]) or '0'
-if tonumber(e) < tonumber(ARGV[2]) then e = ARGV[2] end
+	// restoreScript raises an epoch to ARGV[2] unless it is there already, and tells
+	// whether it has. It writes in any case, so that WAIT has something to wait for.
+	restoreScript = redis.NewScript(`local e, raised = redis.call('GET', KEYS[1]) or '0', 0
+if tonumber(e) < tonumber(ARGV[2]) then e, raised = ARGV[2], 1 end
 redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
-return 0`)
+return raised`)
 )
 
 // Notice is one purge as it is told to the nodes.
@@ -102,11 +102,12 @@ func (t *Tier) Announce(ctx context.Context, n Notice) (Notice, error) {
 	return told, err
 }
 
-// Restore gives an epoch to a Redis that has lost it. A later one stays.
-func (t *Tier) Restore(ctx context.Context, key string, epoch uint64) error {
+// Restore gives an epoch to a Redis that may have lost it, and tells whether it had. A
+// later one stays.
+func (t *Tier) Restore(ctx context.Context, key string, epoch uint64) (lost bool, err error) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	return restoreScript.Run(ctx, t.rdb, []string{key}, t.epochLife, epoch).Err()
+	return restoreScript.Run(ctx, t.rdb, []string{key}, t.epochLife, epoch).Bool()
 }
 
 // MinReplicas is how many replicas must have an epoch for Replicate to succeed. 0:

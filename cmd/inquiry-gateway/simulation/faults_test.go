@@ -454,26 +454,40 @@ func (d *director) purgeUnseen() {
 	end()
 }
 
-// purgeForgotten has Redis lose a purge that a node has not seen.
+// purgeForgotten has Redis lose a purge that a node has not seen, and mostly has
+// another one come before anybody can notice. The node has the purged list, and is
+// asked for it afterwards.
 func (d *director) purgeForgotten() {
-	n := d.node()
-	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope())
+	n, w := d.node(), d.w
+	by, other := w.nodes[(n.index+1)%nodeCount], w.nodes[(n.index+2)%nodeCount]
+	i := d.rng.IntN(len(buyers()))
+	k, id := w.keys.pick(3 * i)
+	d.askFor(n, k, id, fmt.Sprintf("before a purge %d", d.rng.Uint32()), 1)()
+	end := w.checks.begin("shared", "fleet", "redis:"+n.scope())
 	heal := d.cut(n, "redis")
-	time.Sleep(d.between(0.3, 1))
-	d.purgeBy(d.w.nodes[(n.index+1)%nodeCount])
-	time.Sleep(d.between(0, 1))
-	d.w.redis.with(func() {
+	time.Sleep(d.between(0.1, 0.3))
+	d.purgeAccount(by, k.account)
+	time.Sleep(d.between(0, 0.3))
+	w.redis.with(func() {
 		if d.rng.IntN(2) == 0 {
-			d.w.redis.store.clear()
+			w.redis.store.clear()
 		} else {
-			d.w.redis.store.rollBack(d.between(1, 3))
+			w.redis.store.rollBack(d.between(0.7, 3))
 		}
-		d.w.checks.lost()
+		w.checks.lost()
 	})
-	time.Sleep(d.between(0, 1))
+	if d.rng.IntN(3) > 0 {
+		w.redis.with(func() { w.redis.faults.lossOfSubs = 1 })
+		d.purgeAccount(other, sellers()[0])
+		w.redis.with(func() { w.redis.faults.lossOfSubs = 0 })
+	}
+	time.Sleep(d.between(0, 0.3))
 	heal()
 	d.restoreKeys(true)
 	end()
+	for time.Sleep(purgeBound + slack); d.rng.IntN(8) > 0; time.Sleep(d.between(0, 0.5)) {
+		d.askFor(n, k, id, fmt.Sprintf("after a purge %d", d.rng.Uint32()), 1)()
+	}
 }
 
 // purgesDuringFills has answers on their way while their lists are purged.

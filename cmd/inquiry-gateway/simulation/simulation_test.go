@@ -27,7 +27,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
-	runFor  = flag.Duration("for", 30*time.Second, "how much of a processor's time new seeds take; at most three times as long by the clock")
+	runFor  = flag.Duration("for", 5*time.Second, "how much of a processor's time new seeds take; at most three times as long by the clock")
 	tell    = flag.String("stories", "", "tell only stories whose names this matches; empty: all")
 	verbose = flag.Bool("history", false, "show everything that happens")
 )
