@@ -117,7 +117,7 @@ func TestProbeLiveFailures(t *testing.T) {
 	f = newFixture(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 	}, nil)
-	if p, err := f.Probe(t.Context(), acme, ProbeOptions{}); err != nil || !strings.Contains(p.Problem, "media type") {
+	if p, err := f.Probe(t.Context(), acme, ProbeOptions{}); err != nil || !strings.Contains(p.Problem, "the reply is text/html") {
 		t.Errorf("%+v %v", p, err)
 	}
 }
