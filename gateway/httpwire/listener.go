@@ -33,6 +33,7 @@ const (
 // Metrics count the connections of listeners by their name.
 type Metrics struct {
 	open, limit      *prometheus.GaugeVec   // listener
+	streams          *prometheus.GaugeVec   // listener
 	refused, evicted *prometheus.CounterVec // listener
 }
 
@@ -47,11 +48,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		open:    gauge("", "Connections that are open now, by listener."),
 		limit:   gauge("_limit", "How many connections may be open, by listener."),
+		streams: gauge("_streams_limit", "How many requests may be under way on one connection of HTTP/2, by listener."),
 		refused: counter("_refused_total", "Connections that were closed at once, because as many as may be were open and none of them was idle."),
 		evicted: counter("_evicted_total", "Idle connections that were closed to make room for new ones."),
 	}
-	reg.MustRegister(m.open, m.limit, m.refused, m.evicted)
+	reg.MustRegister(m.open, m.limit, m.streams, m.refused, m.evicted)
 	return m
+}
+
+// SetStreams tells how many requests may be under way on one connection of HTTP/2.
+func (m *Metrics) SetStreams(listener string, n int) {
+	m.streams.WithLabelValues(listener).Set(float64(n))
 }
 
 // Options bound what a Listener holds open. Every zero value is usable.

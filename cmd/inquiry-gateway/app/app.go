@@ -194,6 +194,8 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 		Lane: &a.gateway, IdleTimeout: idleTimeout,
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
+	a.public.boundStreams(cfg.MaxStreams)
+	connections.SetStreams("public", cfg.MaxStreams)
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}

@@ -67,6 +67,7 @@ func (doc *document) checkNumbers(c Config) {
 		wants string
 	}{
 		{"max_connections", c.MaxConnections >= 1, "wants 1 or more: how many connections to listen may be open at a time"},
+		{"max_streams", c.MaxStreams >= 1 && c.MaxStreams <= 1000, "wants 1 to 1000: how many requests may be under way on one connection of HTTP/2"},
 		{"request_timeout", c.RequestTimeout > 0, "wants more than 0s"},
 		{"shutdown_grace", c.ShutdownGrace > 0, "wants more than 0s"},
 		{"log.sample_hits", c.Log.SampleHits >= 0, "wants 0 or more: one of so many records of hits is kept"},

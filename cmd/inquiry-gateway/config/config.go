@@ -28,7 +28,11 @@ type Config struct {
 	Ops    Ops    `yaml:"ops"`    // the second listener
 	// MaxConnections is how many connections to listen may be open at a time. At the limit idle ones are
 	// closed for new ones, at first those on which nobody has authenticated.
-	MaxConnections int           `yaml:"max_connections"`
+	MaxConnections int `yaml:"max_connections"`
+	// MaxStreams is how many requests a caller may have under way at a time on one connection
+	// of HTTP/2. Each takes about 17 KiB while it waits for its answer, or for the caller to
+	// read it.
+	MaxStreams     int           `yaml:"max_streams"`
 	TLS            TLS           `yaml:"tls"`             // of the public API
 	RequestTimeout time.Duration `yaml:"request_timeout"` // of one public request, the legacy included
 	// ShutdownDelay is how long a stopping gateway still takes requests, while
@@ -128,6 +132,7 @@ func Default() Config {
 		Listen:         "127.0.0.1:8080",
 		Ops:            Ops{Listen: "127.0.0.1:9090"},
 		MaxConnections: 10_000,
+		MaxStreams:     100, // the least that RFC 9113, section 6.5.2, recommends
 		RequestTimeout: 5 * time.Second,
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,

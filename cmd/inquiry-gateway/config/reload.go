@@ -32,6 +32,7 @@ var effects = []struct {
 	{"shutdown_delay", Live},
 	{"shutdown_grace", Live},
 	{"max_connections", Live},
+	{"max_streams", Restart},
 	{"gateway.unknown_parameters", Live},
 	{"gateway.docs", Live},
 	{"gateway.hit_lane", Live},
