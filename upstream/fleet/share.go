@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -120,4 +121,31 @@ func (s *shareStore) share(ctx context.Context, m member, g sharing) (shared, er
 	}
 	got.lost = lost == 1
 	return got, nil
+}
+
+// member is a node of the fleet as it knows itself.
+type member struct {
+	node, process string
+	sent, acked   uint64    // numbers of the calls of Redis: the last, and the last that was answered
+	used          float64   // the part of the ceiling that is in use
+	held          float64   // the part that is this node's: used, or more
+	since         time.Time // when held grew
+	nodes         int
+}
+
+// take takes in an answer to what was told. A larger part is used only when Redis
+// has still known of it a while later: a fail-over may have taken it back.
+func (m *member) take(told member, s shared, now time.Time) {
+	m.acked, m.nodes = told.sent, s.nodes
+	if s.lost {
+		told.held, m.held = told.used, told.used
+	}
+	if now.Sub(m.since) >= beatEvery {
+		m.used = told.held
+	}
+	if s.part > m.held {
+		m.since = now
+	}
+	m.held = s.part
+	m.used = min(m.used, m.held)
 }
