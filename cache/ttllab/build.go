@@ -47,7 +47,7 @@ func (s *shard) addTo(m *sample, now int64) {
 	m.distinct += float64(len(s.sample.keys)) / s.rate()
 	m.watched += len(s.sample.keys)
 	for i := range s.hot.keys {
-		if _, both := s.sample.index[s.hot.keys[i].hash]; !both {
+		if !s.sample.has(s.hot.keys[i].hash) {
 			m.watched++
 		}
 	}

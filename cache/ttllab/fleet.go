@@ -129,7 +129,7 @@ func (s *shard) hear(n note) (lost bool) {
 	if s.first == 0 {
 		s.first = n.at
 	}
-	if _, ok := s.hot.index[n.hash]; n.hot && !ok && len(s.hot.keys) < hotOfAll*s.quota[1] {
+	if n.hot && !s.hot.has(n.hash) && len(s.hot.keys) < hotOfAll*s.quota[1] {
 		s.promote(draw{n.hash, n.at}, n.at-int64(time.Second))
 	}
 	if k, _ := s.find(n.hash); k == nil && s.admit(n.hash) == nil {

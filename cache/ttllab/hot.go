@@ -57,7 +57,7 @@ func (s *shard) draw(d draw) (last int64, twice bool) {
 // promote makes a key a hot one. If it was in the sample it brings its state
 // along.
 func (s *shard) promote(d draw, last int64) {
-	if _, ok := s.hot.index[d.hash]; ok {
+	if s.hot.has(d.hash) {
 		return
 	}
 	k := watched{hash: d.hash}
