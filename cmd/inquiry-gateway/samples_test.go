@@ -47,7 +47,7 @@ func TestDocumentedPrograms(t *testing.T) {
 				tool = "curl"
 			}
 			if _, err := exec.LookPath(tool); err != nil {
-				t.Skip(err)
+				t.Fatalf("this test needs %s: run .ci/packages (%v)", tool, err)
 			}
 			file := filepath.Join(t.TempDir(), with.file)
 			if err := os.WriteFile(file, []byte(sample.Source), 0o600); err != nil {
