@@ -230,6 +230,22 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
+// TestTheCeilingPaysForNoRepeat: what the ceiling keeps back never reaches the legacy
+// system, and earns no repeat of what does.
+func TestTheCeilingPaysForNoRepeat(t *testing.T) {
+	e := &endpoint{budget: newBudget(0.1), attempts: 2, metrics: newFixtureMetrics(t)}
+	for e.budget.withdraw() {
+	}
+	for range 100 {
+		_, _ = e.retried(t.Context(), func() (answer, error) {
+			return answer{}, &Error{Failure: FailureUnavailable, Reason: reasonCeiling, Err: fleet.ErrCeiling}
+		})
+	}
+	if e.budget.withdraw() {
+		t.Error("100 requests that were never sent have earned a repeat")
+	}
+}
+
 func TestRetryStaysInTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{budget: newBudget(1), attempts: 50, metrics: newFixtureMetrics(t)}

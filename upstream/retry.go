@@ -34,7 +34,8 @@ func newBudget(ratio float64) *budget {
 	return b
 }
 
-// deposit is called once for every request, whether it is repeated or not.
+// deposit is called once for every request that was sent, whether it is repeated or
+// not.
 func (b *budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,9 +81,11 @@ func retryReason(err error) string {
 // retried runs call until it succeeds, fails for good, or attempts, budget or
 // deadline are used up.
 func (e *endpoint) retried(ctx context.Context, call func() (answer, error)) (answer, error) {
-	e.budget.deposit()
 	for attempt := 1; ; attempt++ {
 		a, err := call()
+		if attempt == 1 && !isCeiling(err) { // what the ceiling kept back is no request
+			e.budget.deposit()
+		}
 		reason := retryReason(err)
 		if reason == "" || attempt >= e.attempts {
 			return a, err
