@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 func recheckLab(t *testing.T, perSecond float64) *Estimator {
@@ -180,6 +182,7 @@ func (l legacy) outdated(trace []event, ttl time.Duration, watch func(ev event, 
 // In 95 of 100 runs the truth lies in the interval of what the re-checks say, and within
 // two standard errors of what is estimated for other TTLs.
 func TestIntervalsHoldTheTruth(t *testing.T) {
+	testkit.Computes(t)
 	const runs, keys, ttl = 100, 300, time.Minute
 	others := map[int]time.Duration{}
 	for _, c := range []int{3, 7, 9, 13} { // 5 s to 5 min

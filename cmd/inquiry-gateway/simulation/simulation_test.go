@@ -162,6 +162,7 @@ func report(t *testing.T, seed uint64, o outcome) {
 // TestKnownSeeds runs every seed that ever failed.
 func TestKnownSeeds(t *testing.T) {
 	testkit.Slow(t)
+	testkit.Computes(t)
 	f, err := os.Open("testdata/seeds")
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +185,7 @@ func TestKnownSeeds(t *testing.T) {
 // reached: a check that is never asked finds nothing.
 func TestEveryFault(t *testing.T) {
 	testkit.Slow(t)
+	testkit.Computes(t)
 	reached := map[string]int{}
 	for i, auth := range []string{"file", "redis", "introspection"} {
 		var told []story

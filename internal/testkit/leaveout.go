@@ -12,3 +12,13 @@ func Slow(t testing.TB) {
 		t.Skip("left out by -short: it starts whole programs or takes seconds")
 	}
 }
+
+// Computes leaves a test out under the race detector, which makes it many times
+// slower. It is for tests that take seconds of computing: in one goroutine, where
+// there is no race to find, or along paths that others take under the detector.
+func Computes(t testing.TB) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("left out under the race detector: make test runs it")
+	}
+}
