@@ -8,9 +8,10 @@ import (
 
 // Choice is what is proposed for one public field.
 type Choice struct {
-	Path     string // empty: nothing was found
-	Format   string // of a time
-	Zone     string // of a time without one
+	Path     string  // empty: nothing was found
+	Lookup   *Lookup // nil: Path is within the record
+	Format   string  // of a time
+	Zone     string  // of a time without one
 	TrimHTML bool
 	Empty    bool // an empty text is a missing value
 	Values   []Value
@@ -38,7 +39,11 @@ type scored struct {
 func best(columns []*column, least float64, score func(*column) float64) []scored {
 	var all []scored
 	for _, col := range columns {
-		if s := score(col); s >= least {
+		s := score(col)
+		if col.lookup != nil {
+			s -= joinCost
+		}
+		if s >= least {
 			all = append(all, scored{col, s})
 		}
 	}
@@ -85,6 +90,12 @@ func (d *drafter) take(all []scored) *column {
 	return all[0].column
 }
 
+// from notes where the field is.
+func (c *Choice) from(col *column) {
+	c.Path, c.Lookup = col.path, col.lookup
+	c.Doubts = append(c.Doubts, col.doubts...)
+}
+
 // owner is the column that is the account in every record.
 func (d *drafter) owner(t *table, names words) (c Choice) {
 	all := best(d.free(t), 0.01, func(col *column) float64 {
@@ -98,15 +109,15 @@ func (d *drafter) owner(t *table, names words) (c Choice) {
 		return c
 	}
 	col := d.take(all)
-	c.Path = col.path
-	if n := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()); int(n+0.5) < t.rows {
-		c.doubt("only %d of %d records are this account's; others would be refused", int(n+0.5), t.rows)
+	c.from(col)
+	if n := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()); int(n+0.5) < col.rows() {
+		c.doubt("only %d of %d records are this account's; others would be refused", int(n+0.5), col.rows())
 	}
 	if names.score(col.keys) <= 0 {
 		c.doubt("the value is the account's, but is it the owner's?")
 	}
 	for _, other := range all[1:] { // the account's own number is in them all
-		d.used[other.column] = other.score >= 3 || d.used[other.column]
+		d.used[other.column] = other.score >= 3-joinCost || d.used[other.column]
 	}
 	c.near(all, 0.5)
 	return c
@@ -119,6 +130,10 @@ func (d *drafter) created(t *table) (c Choice) {
 		if col.time != nil {
 			times = append(times, col)
 		}
+	}
+	own := func(col *column) bool { return col.lookup == nil }
+	if slices.ContainsFunc(times, own) { // another list has times of other things
+		times = slices.DeleteFunc(times, func(col *column) bool { return !own(col) })
 	}
 	all := best(times, -1, func(col *column) float64 {
 		score := 1.5*d.vocabulary.created.score(col.keys) + earliest(col, times)
@@ -157,7 +172,7 @@ func earliest(col *column, others []*column) float64 {
 
 // ofTime proposes the notation of a column of times.
 func (c *Choice) ofTime(col *column) {
-	c.Path = col.path
+	c.from(col)
 	if col.time.format != "rfc3339" {
 		c.Format = col.time.format
 	}
@@ -235,7 +250,7 @@ func (d *drafter) ofText(t *table, all []scored, name string) (c Choice) {
 		return c
 	}
 	col := d.take(all)
-	c.Path = col.path
+	c.from(col)
 	c.TrimHTML = col.share(isHTML) > 0.2
 	c.lacks(col, "")
 	c.near(all, 0.45)

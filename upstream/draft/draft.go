@@ -5,6 +5,7 @@ package draft
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Options are what the samples do not say.
@@ -15,6 +16,9 @@ type Options struct {
 	// OpenAPI document lists; may be nil.
 	Enums   map[string][]string
 	BaseURL string // of the legacy system; empty: left to complete
+	// Details and Responses are paths, with {id}, of requests for one record and for its
+	// answers that an OpenAPI document lists; may be empty.
+	Details, Responses string
 }
 
 // Proposal is the mapping of one list. Doubts stand at what they are about.
@@ -27,6 +31,8 @@ type Proposal struct {
 	Owner         Choice
 	IDs, Short    []string // paths of internal ids; those too short to be looked for in texts
 	Paging        Paging
+	Details       *Details // nil: none
+	Where         []Where
 
 	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
 	Responses                                                   Responses
@@ -46,20 +52,56 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := ranked(trees, o.Account)
-	if len(all) == 0 {
-		return nil, errors.New("no sample has a list of objects; save a reply with some inquiries in it")
+	p := &Proposal{Kind: o.Kind, Account: o.Account, BaseURL: o.BaseURL, XML: xml}
+	list, details, err := p.find(trees, o.Account)
+	if err != nil {
+		return nil, err
 	}
-	p := &Proposal{Kind: o.Kind, Account: o.Account, BaseURL: o.BaseURL, Records: len(all[0].records), XML: xml, Items: Choice{Path: all[0].path}}
-	if len(all) > 1 && all[1].score > all[0].score-0.7 {
-		p.Items.doubt("or is it %s?", all[1].path)
-	}
+	p.Records = len(list.records)
 	if p.Records < fewRecords {
 		p.Doubts = append(p.Doubts, fmt.Sprintf("only %d records: which values repeat can hardly be seen; more samples make a better draft", p.Records))
 	}
 	p.Paging = paging(trees, p.Items.Path, p.Records)
-	p.choose(&all[0].table, o, all[0].keyed)
+	p.choose(&list.table, o, list.keyed)
+	p.details(&list.table, o, details, list.merged)
+	if o.Responses != "" && p.Responses.Items == "" {
+		p.Responses.Fetch = fmt.Sprintf("{path: %s, id: %s}", quote(o.Responses), quote(or(idOf(&list.table), toComplete)))
+	}
 	return p, nil
+}
+
+// find chooses the list of records. The first sample that has a list of objects, or of
+// ids, says what is one. Samples without it are taken for details of records.
+func (p *Proposal) find(trees []any, account string) (list *found, d Details, err error) {
+	all := ranked(trees, account)
+	if bare := bareIDs(nil, trees[0]); bare != nil && !slices.ContainsFunc(all, func(f *found) bool { return f.first == 0 }) {
+		list, d.Proven = bare, true
+		list.table = tableOf(list.records)
+	} else if len(all) == 0 {
+		return nil, d, errors.New("no sample has a list of objects or of ids; save a reply with some inquiries in it")
+	} else if list = all[0]; len(all) > 1 && all[1].score > all[0].score-0.7 {
+		p.Items.doubt("or is it %s?", all[1].path)
+	}
+	p.Items.Path = list.path
+	var rest []any
+	var numbers []int
+	for i, tree := range trees {
+		if i != list.first && !list.in(tree) {
+			rest, numbers = append(rest, tree), append(numbers, i+1)
+		}
+	}
+	if key := idColumn(&list.table, rest); key != nil && (d.Proven || len(rest) > 0) {
+		d.ID = key.path
+		var doubts []string
+		list.merged, doubts = d.merge(list.records, key, rest, numbers)
+		p.Doubts, d.Proven = append(p.Doubts, doubts...), d.Proven || list.merged > 0
+	}
+	if list.merged > 0 {
+		list.table = tableOf(list.records)
+		list.table.detailColumns(list.merged)
+	}
+	list.table.join(sideTables(lists(trees), list))
+	return list, d, nil
 }
 
 // choose goes from what is told for certain to what is left: the owner is equal to
@@ -81,12 +123,14 @@ func (p *Proposal) choose(t *table, o Options, keyed bool) {
 		if list != nil {
 			d.response(&responses, &list.rows)
 			responses.IDs, responses.Short = d.internalIDs(&list.rows)
+			responses.Where = d.where(&list.rows)
 		}
 		p.Responses = responses
 	} else {
 		p.Title = d.title(t)
 		p.CompanyName = d.company(t)
 	}
+	p.Where = d.where(t)
 	p.IDs, p.Short = d.internalIDs(t)
 	if keyed {
 		p.IDs = append(p.IDs, "@key")

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,13 +43,17 @@ func TestDraftsMapTheirSamples(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*/*.truth.json")
 	whole := 0
 	for _, file := range files {
-		sample, want := load(t, file)
-		p, err := Propose([][]byte{sample}, Options{Kind: want.Kind, Account: want.Account})
+		samples, want := load(t, file)
+		p, err := Propose(samples, Options{Kind: want.Kind, Account: want.Account})
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := compiled(t, p).Explainer(mapping.Request{Kind: want.Kind, Account: want.Account}, 1)
-		if _, err := x.Take(string(sample)); err != nil {
+		plan := compiled(t, p)
+		if plan.Details != nil {
+			continue // its fields are in other replies
+		}
+		x := plan.Explainer(mapping.Request{Kind: want.Kind, Account: want.Account}, 1)
+		if _, err := x.Take(string(samples[0])); err != nil {
 			t.Fatalf("%s: %v\n%s", file, err, p.YAML())
 		}
 		missing := strings.Contains(p.YAML(), toComplete+" ") || strings.Contains(p.YAML(), ": "+toComplete)
@@ -83,6 +88,8 @@ func FuzzPropose(f *testing.F) {
 	f.Add(`[{"id":1,"t":"a b c"}]`, "1")
 	f.Add(`{"a\n#":{"x.y":[{"@id":"q","when":"2026-01-02","list":[{"k":1,"v":"a"},{"k":2,"v":"b"}]}]}}`, "q\n# x: y")
 	f.Add(`{"d":{"1":{"a":1,"b":"${X}","c":2},"2":{"a":1,"b":"y","c":2}}}`, "1")
+	f.Add(`{"a":[{"id":"t-1","by":"u-1","hidden":true,"x":"a b c"},{"id":"t-2","by":"u-2","hidden":false,"x":"d e f"}],"u.\"s":[{"id":"u-1","n\n":"k l m"},{"id":"u-2","n\n":"n o p"}]}`, "k l m")
+	f.Add(`{"ids":["a-1","a-2"]}`, "x")
 	f.Fuzz(func(t *testing.T, sample, account string) {
 		for _, kind := range []string{"buyer", "seller"} {
 			p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: kind, Account: account})
@@ -101,17 +108,40 @@ servers: [{url: https://legacy.example/api}]
 paths: {}
 components: {schemas: {Ticket: {properties: {state: {type: string, enum: [N, A, W, null]}, level: {enum: [1, 2]}}}}}
 `
-	enums, base, err := FromOpenAPI([]byte(document))
-	if err != nil || base != "https://legacy.example/api" || strings.Join(enums["state"], "") != "NAW" || strings.Join(enums["level"], "") != "12" {
-		t.Fatalf("%v %s %v", enums, base, err)
+	samples, want := load(t, "testdata/design/nested.truth.json")
+	o := Options{Kind: want.Kind, Account: want.Account}
+	if err := o.FromOpenAPI([]byte(document)); err != nil || o.BaseURL != "https://legacy.example/api" || strings.Join(o.Enums["state"], "") != "NAW" || strings.Join(o.Enums["level"], "") != "12" {
+		t.Fatalf("%+v %v", o, err)
 	}
-	sample, want := load(t, "testdata/design/nested.truth.json")
-	p, err := Propose([][]byte{sample}, Options{Kind: want.Kind, Account: want.Account, Enums: enums, BaseURL: base})
+	p, err := Propose(samples, o)
 	if err != nil || len(p.Status.Values) != 3 || !strings.Contains(p.YAML(), "W: w # TODO") || !strings.Contains(p.YAML(), `base_url: "https://legacy.example/api"`) {
 		t.Errorf("%v\n%s", err, p.YAML())
 	}
+	stubs, want := load(t, "testdata/joined/hidden.truth.json")
+	o = Options{Kind: want.Kind, Account: want.Account}
+	const seconds = `paths: {/tickets: {}, "/tickets/{no}": {get: {}}, "/tickets/{no}/comments": {get: {}}, "/tickets/{no}/files": {get: {}}, "/shops/{id}": {get: {}}}`
+	var reply struct {
+		Tickets []map[string]any `json:"tickets"`
+	}
+	if err := json.Unmarshal(stubs[0], &reply); err != nil {
+		t.Fatal(err)
+	}
+	for _, ticket := range reply.Tickets { // what is left has neither content nor answers
+		delete(ticket, "question")
+		delete(ticket, "answers")
+	}
+	stub, _ := json.Marshal(reply)
+	if err := o.FromOpenAPI([]byte(seconds)); err != nil {
+		t.Fatal(err)
+	}
+	p, err = Propose([][]byte{stub}, o)
+	for _, want := range []string{`# details: {fetch: {path: "/tickets/{id}", id: ref}}`, `# fetch: {path: "/tickets/{id}/comments", id: ref}`} {
+		if err != nil || !strings.Contains(p.YAML(), want) {
+			t.Errorf("%v, without %s\n%s", err, want, p.YAML())
+		}
+	}
 	for text, want := range map[string]string{"a: 1": "has no paths", "{": "is neither JSON nor YAML"} {
-		if _, _, err := FromOpenAPI([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := new(Options).FromOpenAPI([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

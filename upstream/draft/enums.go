@@ -97,7 +97,7 @@ func answered(t *table, responses *nested) []bool {
 		return has
 	}
 	for _, col := range t.columns {
-		if col.time == nil || !slices.Contains(col.time.present, false) {
+		if col.time == nil || col.lookup != nil || !slices.Contains(col.time.present, false) {
 			continue
 		}
 		for i := range has {
@@ -148,7 +148,7 @@ func (d *drafter) status(t *table, responses *nested, known map[string][]string)
 		return c
 	}
 	col, all := d.takeCode(t, all)
-	c.Path = col.path
+	c.from(col)
 	c.values(t, col, known, lexicon)
 	c.byAnswers(col, has)
 	c.near(all, 0.5)
@@ -218,7 +218,7 @@ func (d *drafter) category(t *table, buyer bool, known map[string][]string) (c C
 		return c
 	}
 	col, all := d.takeCode(t, all)
-	c.Path = col.path
+	c.from(col)
 	plain := col.share(func(x cell) bool { return x.text == "" || x.kind == text && wordForm.MatchString(x.text) }) == 1 && col.length() >= 4
 	if !plain {
 		c.values(t, col, known, slug)

@@ -11,7 +11,7 @@ const minID = 3
 func (d *drafter) internalIDs(t *table) (paths, short []string) {
 	for _, col := range d.free(t) {
 		switch {
-		case col.time != nil || d.isAccount(col) || !d.identifies(col):
+		case col.lookup != nil || col.time != nil || d.isAccount(col) || !d.identifies(col):
 		case col.share(func(x cell) bool { return len(x.text) < minID }) > 0:
 			short = append(short, col.path)
 		default:

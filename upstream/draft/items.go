@@ -8,20 +8,23 @@ import (
 // found is a list of records that the samples may hold.
 type found struct {
 	path    string
+	keys    []string // that lead to it
 	records []any
 	keyed   bool // the members of an object, not of an array
 	table   table
 	score   float64
+	first   int // the first sample that has it
+	merged  int // records whose details are among the samples
 }
 
 // lists finds every list of objects in the samples that no other list is around.
 func lists(samples []any) map[string]*found {
 	all := map[string]*found{}
-	for _, sample := range samples {
-		walk(nil, sample, func(path string, records []any, keyed bool) {
+	for i, sample := range samples {
+		walk(nil, sample, func(path string, keys []string, records []any, keyed bool) {
 			f := all[path]
 			if f == nil {
-				f = &found{path: path, keyed: keyed}
+				f = &found{path: path, keys: keys, keyed: keyed, first: i}
 				all[path] = f
 			}
 			f.records = append(f.records, records...)
@@ -30,11 +33,11 @@ func lists(samples []any) map[string]*found {
 	return all
 }
 
-func walk(keys []string, v any, yield func(path string, records []any, keyed bool)) {
+func walk(keys []string, v any, yield func(path string, keys []string, records []any, keyed bool)) {
 	switch v := v.(type) {
 	case []any:
 		if len(v) > 0 && allObjects(v) {
-			yield(or(pathOf(keys), "@this"), v, false)
+			yield(or(pathOf(keys), "@this"), keys, v, false)
 		}
 	case map[string]any:
 		if members := alike(v); members != nil {
@@ -42,7 +45,7 @@ func walk(keys []string, v any, yield func(path string, records []any, keyed boo
 			if len(keys) > 0 {
 				path = pathOf(keys) + ".@values"
 			}
-			yield(path, members, true)
+			yield(path, keys, members, true)
 		}
 		if len(keys) < maxDepth {
 			for key, value := range v {
@@ -50,6 +53,20 @@ func walk(keys []string, v any, yield func(path string, records []any, keyed boo
 			}
 		}
 	}
+}
+
+// in tells whether a sample has something at the path of the list.
+func (f *found) in(sample any) bool {
+	for _, key := range f.keys {
+		object, _ := sample.(map[string]any)
+		inner, ok := object[key]
+		if !ok {
+			return false
+		}
+		sample = inner
+	}
+	_, array := sample.([]any)
+	return array != f.keyed
 }
 
 func or(s, other string) string {
@@ -105,6 +122,11 @@ func ranked(samples []any, account string) []*found {
 		f.score = f.table.worth(account)
 		all = append(all, f)
 	}
+	first := len(samples)
+	for _, f := range all {
+		first = min(first, f.first)
+	}
+	all = slices.DeleteFunc(all, func(f *found) bool { return f.first > first }) // what only details have
 	slices.SortFunc(all, func(a, b *found) int {
 		if a.score != b.score {
 			return int(1e6 * (b.score - a.score))

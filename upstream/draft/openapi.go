@@ -3,31 +3,57 @@ package draft
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 
 	"github.com/goccy/go-yaml"
 )
 
-// FromOpenAPI reads from an OpenAPI document, in YAML or JSON, what the samples
-// cannot show whole: the values of enumerations, by the name of the property, and
-// the address of the system.
-func FromOpenAPI(document []byte) (enums map[string][]string, baseURL string, err error) {
+// FromOpenAPI completes options from an OpenAPI document, in YAML or JSON, by what the
+// samples cannot show whole: the values of enumerations, by the name of the property,
+// the requests for more of one record, and the address of the system.
+func (o *Options) FromOpenAPI(document []byte) error {
 	var tree map[string]any
 	if json.Unmarshal(document, &tree) != nil {
 		if err := yaml.Unmarshal(document, &tree); err != nil {
-			return nil, "", fmt.Errorf("is neither JSON nor YAML: %w", err)
+			return fmt.Errorf("is neither JSON nor YAML: %w", err)
 		}
 	}
-	if _, ok := tree["paths"].(map[string]any); !ok {
-		return nil, "", fmt.Errorf("has no paths; is it an OpenAPI document?")
+	paths, ok := tree["paths"].(map[string]any)
+	if !ok {
+		return fmt.Errorf("has no paths; is it an OpenAPI document?")
 	}
-	enums = map[string][]string{}
-	collectEnums(tree, enums, 0)
+	o.Enums = map[string][]string{}
+	collectEnums(tree, o.Enums, 0)
 	if servers, ok := tree["servers"].([]any); ok && len(servers) > 0 {
 		if server, ok := servers[0].(map[string]any); ok {
-			baseURL, _ = server["url"].(string)
+			o.BaseURL, _ = server["url"].(string)
 		}
 	}
-	return enums, baseURL, nil
+	o.seconds(paths)
+	return nil
+}
+
+// onePart is a path with one parameter, and at most one name after it.
+var onePart = regexp.MustCompile(`^(/[^{}]+)/\{[^{}/]+\}(/[^{}/]+)?$`)
+
+// seconds finds paths for one of a list, and for the answers to one.
+func (o *Options) seconds(paths map[string]any) {
+	answers := newVocabulary().responses
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		m := onePart.FindStringSubmatch(path)
+		operations, _ := paths[path].(map[string]any)
+		if m == nil || paths[m[1]] == nil || operations["get"] == nil {
+			continue
+		}
+		switch {
+		case m[2] == "" && o.Details == "":
+			o.Details = m[1] + "/{id}"
+		case m[2] != "" && o.Responses == "" && answers.score([]string{m[2]}) > 0.5:
+			o.Responses = m[1] + "/{id}" + m[2]
+		}
+	}
 }
 
 // maxDocumentDepth bounds the walk; schemas are not deeper.

@@ -8,6 +8,8 @@ type Responses struct {
 	Content, Role, Created Choice
 	IDs                    []string
 	Short                  []string // ids that are too short to be cut out of texts
+	Where                  []Where
+	Fetch                  string // a second call that an OpenAPI document lists; empty: none
 	Doubts                 []string
 }
 
@@ -74,13 +76,16 @@ func (d *drafter) role(t *table) (c Choice) {
 		return c
 	}
 	col, all := d.takeCode(t, all)
-	c.Path = col.path
+	c.from(col)
 	if !col.always() {
 		c.Default = &def
 	}
 	if col.share(func(x cell) bool { return x.kind == text && wordForm.MatchString(x.text) }) < 1 || col.length() < 4 {
 		c.values(t, col, nil, responder)
 		c.doubt("only the values of these samples; the public words on the right are a proposal")
+	}
+	if len(col.set()) == 1 {
+		c.doubt("all responses have the same value")
 	}
 	c.near(all, 0.35)
 	return c

@@ -41,6 +41,10 @@ type column struct {
 	keys  []string // of the path, unescaped
 	cells []cell   // one for each record
 	time  *timing  // nil: no times
+
+	lookup *Lookup  // nil: of the record itself
+	doubts []string // about the look-up
+	could  int      // how many records may have a value; 0: all
 }
 
 // nested is a list of objects within the records. Its rows are the elements of all.
@@ -215,7 +219,13 @@ func pathOf(keys []string) string {
 	return strings.Join(escaped, ".")
 }
 
-func (c *column) rows() int { return len(c.cells) }
+// rows is how many records may have a value.
+func (c *column) rows() int {
+	if c.could > 0 {
+		return c.could
+	}
+	return len(c.cells)
+}
 
 // count is how many records have a value, null not counted.
 func (c *column) count() (n int) {

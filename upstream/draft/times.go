@@ -87,7 +87,7 @@ func sameTimes(t *timing, at []time.Time) bool {
 // parsed gives the times of a column in a format; nil if one value does not fit.
 func parsed(c *column, format string) (at []time.Time, present []bool) {
 	parse, _, _ := timeparse.New(format, "")
-	at, present = make([]time.Time, c.rows()), make([]bool, c.rows())
+	at, present = make([]time.Time, len(c.cells)), make([]bool, len(c.cells))
 	for i, x := range c.cells {
 		if !x.filled() || x.text == "" {
 			continue

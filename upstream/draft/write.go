@@ -68,10 +68,18 @@ func (p *Proposal) endpoint(w *writer) {
 		w.line("# DOUBT: no value of the records is the account; the request alone binds the list to it")
 	} else {
 		w.doubts(p.Owner.Doubts)
-		w.line("owner: %s", quote(p.Owner.Path))
+		if l := p.Owner.Lookup; l != nil {
+			w.line("owner_lookup: %s", l.yaml())
+		} else {
+			w.line("owner: %s", quote(p.Owner.Path))
+		}
 	}
 	w.ids(p.IDs, p.Short)
 	p.Paging.write(w)
+	if p.Details != nil {
+		p.Details.write(w)
+	}
+	w.where(p.Where)
 	w.line("fields:")
 	w.deeper(func() { p.fields(w) })
 }
@@ -142,11 +150,16 @@ func (r Responses) write(w *writer) {
 	}
 	w.line("responses:")
 	w.deeper(func() {
+		if r.Fetch != "" {
+			w.line("# DOUBT: the OpenAPI document has this path; if it gives the answers, remove the # of the next line")
+			w.line("# fetch: %s", r.Fetch)
+		}
 		w.doubts(r.Doubts)
 		w.line("items: %s", quote(r.Items))
 		if len(r.IDs) > 0 || len(r.Short) > 0 {
 			w.ids(r.IDs, r.Short)
 		}
+		w.where(r.Where)
 		w.line("fields:")
 		w.deeper(func() {
 			w.field("content", r.Content)
@@ -169,6 +182,9 @@ func (w *writer) field(name string, c Choice) {
 		c.Path = toComplete
 	}
 	keys := []string{"path: " + quote(c.Path)}
+	if c.Lookup != nil {
+		keys[0] = "lookup: " + c.Lookup.yaml()
+	}
 	for _, key := range []struct{ name, value string }{{"format", c.Format}, {"zone", c.Zone}} {
 		if key.value != "" {
 			keys = append(keys, key.name+": "+quote(key.value))
@@ -189,11 +205,22 @@ func (w *writer) field(name string, c Choice) {
 	case len(c.Values) > 0:
 		w.line("%s:", name)
 		w.deeper(func() { w.values(keys, c.Values) })
-	case len(keys) == 1:
+	case len(keys) == 1 && c.Lookup == nil:
 		w.line("%s: %s", name, quote(c.Path))
 	default:
 		w.line("%s: {%s}", name, strings.Join(keys, ", "))
 	}
+}
+
+func (l *Lookup) yaml() string {
+	list := func(paths []string) string {
+		quoted := make([]string, len(paths))
+		for i, path := range paths {
+			quoted[i] = quote(path)
+		}
+		return strings.Join(quoted, ", ")
+	}
+	return fmt.Sprintf("{in: %s, key: [%s], by: [%s], take: %s}", quote(l.In), list(l.Key), list(l.By), quote(l.Take))
 }
 
 func (w *writer) values(keys []string, values []Value) {
