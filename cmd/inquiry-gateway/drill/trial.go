@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -41,6 +42,8 @@ func trials() []Trial {
 			Does: "no sign-in at the legacy system works, and lists are asked for all the time"},
 		{Name: "all_places", Declared: Miss, act: allPlaces, configure: fewPlaces,
 			Does: "one account asks for all its filtered lists at once, and the legacy system is slow with them"},
+		{Name: "over_the_ceiling", Declared: Hit, act: overTheCeiling, configure: lowCeiling,
+			Does: "one account asks for all its filtered lists at once, and the legacy system may get a request per second"},
 		{Name: "idle_connections", Declared: Hit, act: idleConnections, configure: func(c *config.Config) { c.MaxConnections = fewConnections },
 			Does: "more connections are opened than there may be, and nothing is asked on them"},
 		{Name: "guessed_keys", Declared: Hit, act: guessedKeys, configure: shortMemory,
@@ -205,14 +208,9 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 		return nil, err
 	}
 	asking, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
+	wait := s.askForAll(asking, known, func(Seen) {})
+	defer wait()
 	defer cancel()
-	for _, status := range []string{"", "pending", "answered", "closed"} {
-		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
-			group.Go(func() { s.ask(asking, s.gateway, question{known, status, inquiryType}) })
-		}
-	}
 	if err := poll(ctx, func() error {
 		if s.env.system.Requests().Buyer == 0 {
 			return fmt.Errorf("the legacy system is not asked")
@@ -224,6 +222,58 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 	var seen []Seen
 	for _, status := range []string{"pending", "answered", "closed", ""} {
 		seen = append(seen, s.ask(ctx, s.gateway, question{other, status, ""}))
+	}
+	return seen, nil
+}
+
+// askForAll asks for the sixteen lists of an account at once. wait waits for the answers.
+func (s *stand) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
+	var group sync.WaitGroup
+	for _, status := range []string{"", "pending", "answered", "closed"} {
+		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
+			group.Go(func() { answered(s.ask(ctx, s.gateway, question{c, status, inquiryType})) })
+		}
+	}
+	return group.Wait
+}
+
+// lowCeiling lets the legacy system get one request per second.
+func lowCeiling(c *config.Config) { c.Upstream.MaxRequestsPerSecond = 1 }
+
+// overTheCeiling: what the legacy system may not be asked for is refused with
+// Retry-After, and no list that is there suffers.
+func overTheCeiling(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	before, begin := s.env.system.Requests(), time.Now()
+	var mu sync.Mutex
+	var refused int
+	var wrong error
+	wait := s.askForAll(ctx, known, func(seen Seen) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case seen.against(answers()[Unavailable]) == "":
+			refused++
+		case seen.against(answers()[Miss]) != "":
+			wrong = fmt.Errorf("over the ceiling: %s", seen.text())
+		}
+	})
+	var seen []Seen
+	for range repeats {
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+	}
+	wait()
+	asked, most := s.env.system.Requests().Buyer-before.Buyer, 1+int(time.Since(begin)/time.Second)
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case refused == 0:
+		return nil, errors.New("nothing was refused")
+	case asked > most:
+		return nil, fmt.Errorf("the legacy system got %d requests, of %d at most", asked, most)
 	}
 	return seen, nil
 }
