@@ -27,7 +27,7 @@ func newFeed() *feed {
 		"upstream_foreign_records_total": {"kind"}, "upstream_drift_total": {"kind", "change"}, "upstream_records_invalid_total": {"kind", "field"},
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
 		"auth_requests_total": {"result"}, "http_panics_total": nil, "panics_total": {"where"}, "http_errors_total": {"endpoint", "error"},
-		"cache_purges_total": nil, "config_reloads_total": {"result"},
+		"ceiling_requests_total": {"class", "result"}, "cache_purges_total": nil, "config_reloads_total": {"result"},
 		"canary_checks_total": {"kind", "check", "result"}, "cache_rechecks_total": {"kind", "result"}, "cache_rechecked_answers_total": {"kind", "result"},
 	} {
 		f.counters[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: "Fed by a test."}, labels)

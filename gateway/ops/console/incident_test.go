@@ -35,6 +35,8 @@ func TestFindings(t *testing.T) {
 		"5xx":                 {func(f *feed) { f.count("http_requests_total", 5, "buyer_inquiries", "502") }, levelBad, "5 answers failed with 5xx in the last minute, 100 % of all."},
 		"key store":           {func(f *feed) { f.count("auth_requests_total", 1, "unavailable") }, levelBad, "key store"},
 		"limited":             {func(f *feed) { f.count("rate_limit_decisions_total", 9, "limited", "node") }, levelWarn, "9 requests were over their account's rate"},
+		"over the ceiling":    {func(f *feed) { f.count("ceiling_requests_total", 4, "asked", "refused") }, levelWarn, "4 requests to the legacy system were over"},
+		"refreshes give way":  {func(f *feed) { f.count("ceiling_requests_total", 4, "background", "refused") }, "", ""},
 		"reload":              {func(f *feed) { f.gauge("config_last_reload_successful", 0) }, levelWarn, "last reload"},
 		"no hits":             {func(f *feed) { f.count("cache_lookups_total", 50, "buyer", "miss", "") }, levelWarn, "0 of 50 look-ups"},
 		"cross-read":          {func(f *feed) { f.count("canary_checks_total", 1, "seller", "cross_read", "failed") }, levelBad, "check cross_read failed for seller lists in the last 4 s, in 1 rounds"},

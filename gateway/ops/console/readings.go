@@ -73,6 +73,7 @@ func newReadings() *readings {
 	r.add("keystore", "auth_requests_total", "result", "unavailable")
 	r.add("panics", "http_panics_total")
 	r.add("panics.background", "panics_total")
+	r.add("ceiling", "ceiling_requests_total", "class", "!background", "result", "refused")
 	r.add("purges", "cache_purges_total")
 	r.add("reloads.ok", "config_reloads_total", "result", "ok")
 	r.add("reloads.failed", "config_reloads_total", "result", "failed")

@@ -39,6 +39,8 @@ func rules() []rule {
 		{"redis", "Redis failing", "redis", "InquiryGatewayRedisBreakerOpen", judgeRedis},
 		{"old", "Old lists", "age", "InquiryGatewayServingStaleOnError", counterRule(levelWarn,
 			"%s answers in the last minute were lists older than their TTL, because the legacy system fails.", perKind("lookups.stale-error")...)},
+		{"ceiling", "Ceiling reached", "fetches", "InquiryGatewayCeilingReached", counterRule(levelWarn,
+			"%s requests to the legacy system were over upstream.max_requests_per_second in the last minute. Who waited for them got a stale list, or 503.", "ceiling")},
 		{"invalid", "Records refused", "refusals", "InquiryGatewayInvalidReplies", perKindRule(levelWarn, "invalid",
 			"The mapping refused %s fields of %s records %s. Run probe.")},
 		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift", perKindRule(levelWarn, "drift",
