@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"inquiry-gateway/internal/span"
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
@@ -96,8 +97,9 @@ type fetcher struct {
 	head        http.Header       // of the first reply to a GET, if it has a body
 
 	// For a probe.
-	seen          func(*http.Response) // is told of every response
-	keepResponses int                  // of each second request
+	seen          func(*http.Response)                     // is told of every response
+	keepResponses int                                      // of each second request
+	keep          func(asked address.Request, body string) // is told of every good reply; nil: nobody is
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {

@@ -121,6 +121,9 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
+	if f.keep != nil {
+		f.keep(asked, body)
+	}
 	return answer{body, raw.Header, raw.StatusCode}, nil
 }
 

@@ -2,18 +2,34 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
 	"inquiry-gateway/gateway/browsertest"
+	"inquiry-gateway/upstream/legacy"
 )
 
-// Who writes a mapping fetches a reply, sees the public records, breaks a line and is
-// told which, mends it, and has changed nothing of what runs.
+// Who writes a mapping fetches a reply and what belongs to its first records, sees the
+// public records, breaks a line and is told which, mends it, and has changed nothing of
+// what runs.
 func TestPlaygroundInABrowser(t *testing.T) {
-	p := start(t, setup{prepare: func(p *program) {
+	system := legacy.New(legacy.Options{})
+	var asked atomic.Int64
+	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/replies/") {
+			asked.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"replies":[{"text":"From a second call","by":{"role":"S"},"at":"2026-01-02 03:04:05"}]}`)
+			return
+		}
+		system.ServeHTTP(w, r)
+	})
+	p := start(t, setup{backend: backend, upstream: []string{"items: replies #", `fetch: {path: "/replies/{id}", id: uuid}
+        items: replies #`}, prepare: func(p *program) {
 		p.write("ops-token", "s3cret-of-the-test\n")
 		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: ops-token}", 1))
 	}})
@@ -32,7 +48,7 @@ func TestPlaygroundInABrowser(t *testing.T) {
 	}
 	var lost, refused []string
 	var wide, selected int
-	var records string
+	var records, saved string
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(1400, 900),
 		chromedp.Navigate(base+"/console/playground"),
@@ -45,7 +61,17 @@ func TestPlaygroundInABrowser(t *testing.T) {
 		browsertest.Until(public+`.includes("created_at")`),
 		browsertest.Into(&records, chromedp.Evaluate[string](public)),
 		browsertest.Until(`document.getElementById("result").textContent.includes("→ ")`),
+		browsertest.Until(public+`.includes("From a second call") && `+verdict+`.match(/^\d+ records?$|without a saved reply/)`),
+		browsertest.Into(&saved, chromedp.Evaluate[string](`document.getElementById("replies").value`)),
 		browsertest.Screenshot("playground-light-1400"),
+		run(`(() => { const r = document.getElementById("replies"); r.value = r.value.replace("From a second call", "As I have changed it"); r.dispatchEvent(new Event("input")); return true; })()`),
+		browsertest.Until(public+`.includes("As I have changed it")`),
+		run(`(() => { const r = document.getElementById("replies"); r.value = ""; r.dispatchEvent(new Event("input")); return true; })()`),
+		browsertest.Until(verdict+`.includes("10 second calls without a saved reply") && document.getElementById("result").textContent.includes("GET /replies/")`),
+		browsertest.Screenshot("playground-light-unsaved"),
+		run(`(() => { const r = document.getElementById("replies"); r.value = "- {file: /etc/passwd}"; r.dispatchEvent(new Event("input")); return true; })()`),
+		browsertest.Until(verdict+`.includes("no file is read here")`),
+		run(`(() => { const r = document.getElementById("replies"); r.value = ""; r.dispatchEvent(new Event("input")); return true; })()`),
 		run(fmt.Sprintf(edit, "title: subject", "titel: subject")),
 		browsertest.Until(verdict+`.includes("1 mistake") && document.querySelector("#result [data-line]")`),
 		chromedp.Click(chromedp.CSS(`#result [data-line]`)),
@@ -67,8 +93,11 @@ func TestPlaygroundInABrowser(t *testing.T) {
 	if strings.Contains(records, `"uuid"`) || !strings.Contains(records, `"inquiry_type"`) {
 		t.Errorf("public records: %.300s", records)
 	}
+	if n := strings.Count(saved, "- to:"); n != 10 || asked.Load() != 10 {
+		t.Errorf("%d replies to second calls were kept of %d: %.300s", n, asked.Load(), saved)
+	}
 	for _, c := range complaints() {
-		if !strings.Contains(c, "401 (Unauthorized)") {
+		if !strings.Contains(c, "401 (Unauthorized)") && !strings.Contains(c, "400 (Bad Request)") {
 			t.Errorf("complaint %q", c)
 		}
 	}

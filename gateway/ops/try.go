@@ -11,7 +11,7 @@ import (
 
 // Bounds of what is tried. One mapping is tried at a time, the others wait.
 const (
-	maxTryBytes = 8 << 20 // of the request: the reply and the mapping as JSON texts
+	maxTryBytes = 8 << 20 // of the request: the replies and the mapping as JSON texts
 	tryTimeout  = 10 * time.Second
 )
 
@@ -22,10 +22,18 @@ type TryRequest struct {
 	Account string `json:"account"`
 	Mapping string `json:"mapping"` // what stands below upstream.buyer or upstream.seller, as YAML
 	Reply   string `json:"reply"`
+	Replies string `json:"replies"` // to the second calls, as YAML; may be empty
+}
+
+// Sample is the reply to a SampleRequest, and those to the second calls for its first
+// records, in the form that TryRequest has them.
+type Sample struct {
+	Reply   string `json:"reply"`
+	Replies string `json:"replies"`
 }
 
 // SampleRequest is the body of POST /ops/sample: whose list is asked for once, for
-// a reply to try mappings on.
+// replies to try mappings on.
 type SampleRequest struct {
 	Kind    string `json:"kind"`
 	Account string `json:"account"`
@@ -41,9 +49,9 @@ type Trial struct {
 	Mapping func(kind string) string
 	// Try maps a saved reply, and gives what the page shows, for JSON.
 	Try func(context.Context, TryRequest) (any, error)
-	// Sample asks the legacy system once, as the running configuration says, and
-	// gives the body of the reply. It is asked for by whoever has the token only.
-	Sample func(context.Context, SampleRequest) (string, error)
+	// Sample asks the legacy system as the running configuration says, once for the list
+	// and for its first records, and gives the bodies of the replies. It is asked for by whoever has the token only.
+	Sample func(context.Context, SampleRequest) (Sample, error)
 }
 
 // routes adds the paths of the playground.
@@ -70,8 +78,7 @@ func (t *Trial) routes(mux *http.ServeMux, sessions *Sessions) {
 		}
 		var want SampleRequest
 		tried(w, r, one, &want, func(ctx context.Context) (any, error) {
-			reply, err := t.Sample(ctx, want)
-			return map[string]string{"reply": reply}, err
+			return t.Sample(ctx, want)
 		}, func() error { return subject(want.Kind, want.Account) })
 	})
 }
@@ -95,7 +102,7 @@ func tried(w http.ResponseWriter, r *http.Request, one chan struct{}, want any, 
 	d.DisallowUnknownFields()
 	err := d.Decode(want)
 	if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
-		http.Error(w, fmt.Sprintf("the reply and the mapping have more than %d MiB; take a part of the reply", tooLong.Limit>>20), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("the replies and the mapping have more than %d MiB; take a part of the reply", tooLong.Limit>>20), http.StatusRequestEntityTooLarge)
 		return
 	}
 	if err == nil {

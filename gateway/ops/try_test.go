@@ -22,11 +22,11 @@ func TestTrial(t *testing.T) {
 			}
 			return want, nil
 		},
-		Sample: func(_ context.Context, want SampleRequest) (string, error) {
+		Sample: func(_ context.Context, want SampleRequest) (Sample, error) {
 			if want.Account == "away" {
-				return "", errors.New("the legacy system is away")
+				return Sample{}, errors.New("the legacy system is away")
 			}
-			return "reply of " + want.Account, nil
+			return Sample{Reply: "reply of " + want.Account}, nil
 		},
 	}
 	h := New(Options{Sessions: sessions, Trial: trial})

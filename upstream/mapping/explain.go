@@ -125,18 +125,27 @@ func (x *Explainer) Take(body string) (records int, err error) {
 	return records, nil
 }
 
-// DetailBatches are the ids of the records that details are asked for; of the
-// first ones only, unless all are wanted.
-func (x *Explainer) DetailBatches(all bool) [][]string {
-	if !all {
-		x.whole.listed = x.whole.listed[:min(len(x.whole.listed), explainedDetails)]
-	}
+// DetailBatches are the ids of the first records, at most so many, that details are
+// asked for.
+func (x *Explainer) DetailBatches(most int) [][]string {
+	x.whole.listed = x.whole.listed[:min(len(x.whole.listed), most)]
 	return x.whole.DetailBatches()
 }
 
-// explainedDetails is how many records are explained if each needs its detail, and
-// not all are wanted.
-const explainedDetails = 10
+// OmitDetails leaves out the records of some of the batches, whose details cannot be
+// had, and gives the other replies for [Explainer.AddDetails].
+func (x *Explainer) OmitDetails(subs []*Reply, omit func(batch int) bool) (rest []*Reply) {
+	size := max(x.plan.Details.batch, 1)
+	var listed []listed
+	for i, sub := range subs {
+		if !omit(i) {
+			rest = append(rest, sub)
+			listed = append(listed, x.whole.listed[i*size:min((i+1)*size, len(x.whole.listed))]...)
+		}
+	}
+	x.whole.listed = listed
+	return rest
+}
 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
@@ -299,13 +308,13 @@ func (x *Explainer) quotes() {
 	}
 }
 
-// Batches are [Reply.Batches], or the id of the first inquiry alone.
-func (x *Explainer) Batches(all bool) [][]string {
-	batches := x.whole.Batches()
-	if !all && len(batches) > 0 {
-		return [][]string{batches[0][:1]}
+// Batches are [Reply.Batches] of the first inquiries, at most so many.
+func (x *Explainer) Batches(most int) [][]string {
+	if x.plan.Second == nil {
+		return nil
 	}
-	return batches
+	ids := x.whole.secondIDs[:min(len(x.whole.secondIDs), most)]
+	return slices.Collect(slices.Chunk(ids, max(x.plan.Second.batch, 1)))
 }
 
 // AddResponses takes the replies to the second requests for the batches. err says

@@ -24,6 +24,11 @@ type Reply struct {
 	Body    []byte
 }
 
+// MissingError says for which request there is no saved reply.
+type MissingError struct{ Asked string }
+
+func (e *MissingError) Error() string { return "no saved reply is for " + e.Asked }
+
 // Server is a transport that never touches the network. Of the replies that fit a
 // request it takes one with the most parameters; of several such each in its turn. It is safe for concurrent use.
 type Server struct {
@@ -77,7 +82,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	found := s.find(r.URL, asked)
 	s.mu.Unlock()
 	if found == nil {
-		return nil, fmt.Errorf("no saved reply is for %s", asked)
+		return nil, &MissingError{asked}
 	}
 	return found.response(r), nil
 }

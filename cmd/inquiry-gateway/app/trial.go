@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
 	"inquiry-gateway/gateway/ops"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
@@ -20,6 +22,7 @@ const (
 	shownRecords    = 20
 	shownViolations = 100
 	shownPaths      = 200
+	secondCalls     = 10 // records whose details and responses are asked for
 )
 
 // trial is what the console's playground shows of a mapping and a reply.
@@ -37,6 +40,7 @@ type trial struct {
 	Removed    mapping.RemovedTexts      `json:"removed"`
 	Uncovered  []mapping.Uncovered       `json:"uncovered"`
 	Unused     []mapping.UnusedPath      `json:"unused"`
+	Unsaved    []string                  `json:"unsaved"` // second calls that no saved reply is for
 }
 
 // mistake is one in the mapping's text.
@@ -76,22 +80,35 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 	}
 	if reply := strings.TrimLeft(want.Reply, " \t\r\n"); strings.HasPrefix(reply, "{") || strings.HasPrefix(reply, "[") {
 		endpoint.Reply = mapping.ReplyConfig{} // a reply in XML that was fetched is shown as JSON
+		if !strings.Contains(want.Replies, "<?xml") {
+			endpoint.Details.Fetch.Reply, endpoint.Fields.Responses.Fetch.Reply = mapping.ReplyConfig{}, mapping.ReplyConfig{}
+		}
 	}
-	client, err := upstream.New(section, upstream.Options{})
+	saved, err := mappingtest.Saved(want.Replies)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
+	}
+	// A call without a saved reply is no failure.
+	section.Retry.Attempts, section.MaxRequestsPerSecond, section.Breaker.MinRequests = 1, 0, 10*secondCalls
+	client, err := upstream.New(section, upstream.Options{Transport: saved})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
 	}
 	defer client.Close()
-	p, err := client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Sample: []byte(want.Reply), Records: shownRecords})
+	p, err := client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Sample: []byte(want.Reply), Records: shownRecords, Further: secondCalls})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ops.ErrTry, err)
 	}
 	t := &trial{
 		Problems: []mistake{}, Items: p.Items, Records: p.Records, Owner: p.Owner, Removed: p.Removed, Uncovered: p.Uncovered,
+		Unsaved:    p.Unsaved,
 		Violations: p.Violations[:min(len(p.Violations), shownViolations)], Unused: p.Unused[:min(len(p.Unused), shownPaths)],
 	}
 	t.Refused, t.LeftOut = p.Refusal(*endpoint)
 	list := p.Served[:min(len(p.Served), shownRecords)]
+	if endpoint.Fields.Responses.Fetch.Path != "" { // the others have been asked for no responses
+		list = list[:min(len(list), secondCalls)]
+	}
 	if want.Kind == "seller" {
 		t.List = v1.AppendSeller(nil, list)
 	} else {
@@ -100,19 +117,22 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 	return t, nil
 }
 
-// sample asks the legacy system once, as the running configuration says.
-func (a *App) sample(ctx context.Context, want ops.SampleRequest) (string, error) {
-	p, err := a.current.Load().client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Records: 1})
+// sample asks the legacy system as the running configuration says: once for the list,
+// and for what belongs to its first records.
+func (a *App) sample(ctx context.Context, want ops.SampleRequest) (ops.Sample, error) {
+	p, err := a.current.Load().client.Probe(ctx, upstream.Request{Kind: want.Kind, Account: want.Account}, upstream.ProbeOptions{Records: 1, Further: secondCalls})
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", ops.ErrTry, err)
+		return ops.Sample{}, fmt.Errorf("%w: %w", ops.ErrTry, err)
 	case p.Reply == "":
-		return "", fmt.Errorf("there is no reply to show: %s", p.Problem)
+		return ops.Sample{}, fmt.Errorf("there is no reply to show: %s", p.Problem)
 	}
-	a.opts.Logger.Info("a reply was fetched for the playground", "kind", want.Kind, "account", want.Account, "bytes", len(p.Reply))
+	a.opts.Logger.Info("a reply was fetched for the playground", "kind", want.Kind, "account", want.Account, "bytes", len(p.Reply), "second_calls", len(p.Further))
+	slices.SortFunc(p.Further, func(a, b upstream.SavedReply) int { return strings.Compare(a.Path+a.Sent, b.Path+b.Sent) })
+	sample := ops.Sample{Reply: p.Reply, Replies: mappingtest.SavedText(p.Further)}
 	var indented bytes.Buffer
-	if json.Indent(&indented, []byte(p.Reply), "", "  ") != nil {
-		return p.Reply, nil
+	if json.Indent(&indented, []byte(p.Reply), "", "  ") == nil {
+		sample.Reply = indented.String()
 	}
-	return indented.String(), nil
+	return sample, nil
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -78,6 +79,26 @@ func TestTryMapping(t *testing.T) {
 	for text, want := range map[string]string{"<html>": "media type", "": "JSON", `{"list":1}`: "items"} {
 		if got, _ := try(triedMapping, text); got.Refused == "" {
 			t.Errorf("%s: %+v, want %s", text, got, want)
+		}
+	}
+	// Details and responses are asked for of saved replies; one that is not there is told.
+	second := strings.NewReplacer("content: c\n", "content: details.c\n", "items: r,", `fetch: {path: "/t/{id}/r", id: id}, items: r,`).Replace(triedMapping) + `details: {fetch: {path: "/t/{id}", id: id}}
+on_foreign_record: drop
+on_invalid_record: skip
+`
+	const replies = `- {to: /t/A-100, body: {c: "about A-100"}}
+- {to: /t/A-100/r, body: {r: [{c: first, at: "2026-01-02T03:04:05Z"}]}}
+- {to: /t/A-102, body: {c: theirs}}
+`
+	got, err := tryMapping(t.Context(), section, ops.TryRequest{Kind: "buyer", Account: "acme", Mapping: second, Reply: reply, Replies: replies})
+	if err != nil || got.Items != 2 || !strings.Contains(string(got.List), `"content":"about [removed]"`) || !strings.Contains(string(got.List), `"content":"first"`) ||
+		len(got.Unsaved) != 2 || got.Unsaved[0] != "GET /t/A-101" || got.Unsaved[1] != "GET /t/A-102/r" {
+		t.Errorf("%+v %v\n%s", got, err, got.List)
+	}
+	for text, want := range map[string]string{"- {to: x, body: 1, why: 2}": `unknown key`, "- {file: gateway.yaml}": "no file is read here", "- {body: [}": "replies:1"} {
+		_, err := tryMapping(t.Context(), section, ops.TryRequest{Kind: "buyer", Account: "acme", Mapping: second, Reply: reply, Replies: text})
+		if !errors.Is(err, ops.ErrTry) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 	if section.Auth.Type != "bearer" || section.Buyer.Path != "/v2/tickets" {

@@ -25,20 +25,27 @@ func (c Config) EndpointText(kind string) string {
 	return string(text)
 }
 
-// WithEndpoint is the upstream section with another mapping of a kind, which text
-// says as YAML. Variables are not put in: whoever writes the text may not see them.
-// The error is a Problems, with places in the text.
-func WithEndpoint(section upstream.Config, kind, text string) (upstream.Config, error) {
-	doc := &document{report: &report{file: "mapping"}}
+// textDocument reads a text of at most so many bytes that is no file.
+func textDocument(name, text string, most int) *document {
+	doc := &document{report: &report{file: name}}
 	data, err := cleanSource([]byte(text))
-	if err == nil && len(data) > maxFileBytes {
+	if err == nil && len(data) > most {
 		err = errors.New("is larger than a whole configuration may be")
 	}
 	if err != nil {
 		doc.add(position{}, "", "%v", err)
-		return section, doc.err()
+		return doc
 	}
-	if doc.read(data, nil); doc.root == nil {
+	doc.read(data, nil)
+	return doc
+}
+
+// WithEndpoint is the upstream section with another mapping of a kind, which text
+// says as YAML. Variables are not put in: whoever writes the text may not see them.
+// The error is a Problems, with places in the text.
+func WithEndpoint(section upstream.Config, kind, text string) (upstream.Config, error) {
+	doc := textDocument("mapping", text, maxFileBytes)
+	if doc.root == nil {
 		return section, doc.err()
 	}
 	endpoint := upstream.DefaultConfig().Buyer

@@ -49,7 +49,7 @@
   function verdict(t) {
     if (t.problems.length) return ["bad", "The mapping is refused: " + t.problems.length + (t.problems.length === 1 ? " mistake" : " mistakes")];
     if (t.refused) return ["bad", "A caller would get an error: " + t.refused];
-    return ["good", t.items + (t.items === 1 ? " record" : " records") + (t.left_out ? ", " + t.left_out + " of them left out" : "")];
+    return ["good", t.items + (t.items === 1 ? " record" : " records") + (t.left_out ? ", " + t.left_out + " of them left out" : "") + (t.unsaved?.length ? ", " + t.unsaved.length + (t.unsaved.length === 1 ? " second call" : " second calls") + " without a saved reply" : "")];
   }
 
   function present(t) {
@@ -58,12 +58,15 @@
     const served = t.list.data.length;
     const cuts = (t.removed.cuts ?? []).map((c) => el("li", null, "record " + c.record + ", " + c.field + ": " + c.before + " → " + c.after));
     const uncovered = (t.uncovered ?? []).map((u) => el("li", null, "record " + u.record + ", " + u.field + ": ", el("code", null, u.value), " " + u.why + "; see ", el("code", null, u.key)));
+    const unsaved = (t.unsaved ?? []).map((asked) => el("li", null, el("code", null, asked)));
+    if (unsaved.length) byId("second").open = true;
     const strangers = [["of another account", t.owner.foreign], ["without an owner", t.owner.missing]].filter(([, list]) => list.length);
     show(byId("result"), [
       lines("Refused", [
         ...strangers.map(([what, list]) => el("li", null, "records " + what + ": " + numbers(list))),
         ...t.violations.map((v) => el("li", null, "record " + v.record + " ", el("code", null, v.field), " " + v.problem)),
       ]),
+      lines("Second calls without a saved reply", unsaved),
       lines("Removed from " + t.removed.texts + (t.removed.texts === 1 ? " text" : " texts"), cuts),
       lines("Looks like an internal id and stays", uncovered),
       el("h3", null, "Public records" + (served < t.items ? " (" + served + " of " + t.items + ")" : "")),
@@ -76,7 +79,7 @@
   async function attempt() {
     running?.abort();
     running = new AbortController();
-    const body = { kind, account: byId("account").value.trim(), mapping: byId("mapping").value, reply: byId("reply").value };
+    const body = { kind, account: byId("account").value.trim(), mapping: byId("mapping").value, reply: byId("reply").value, replies: byId("replies").value };
     if (!body.account || !body.reply.trim()) { say("", "Paste a reply and name the account."); show(byId("result"), []); return; }
     try {
       present(await post("ops/try", body, running.signal));
@@ -106,7 +109,7 @@
     edited();
   }
 
-  for (const id of ["reply", "mapping", "account"]) byId(id).addEventListener("input", edited);
+  for (const id of ["reply", "replies", "mapping", "account"]) byId(id).addEventListener("input", edited);
   byId("kind").addEventListener("change", choose);
   byId("file").addEventListener("change", async (e) => {
     const file = e.target.files[0];
@@ -119,7 +122,10 @@
     e.preventDefault();
     tell("");
     try {
-      byId("reply").value = (await post("ops/sample", { kind, account: byId("account").value.trim() })).reply;
+      const sample = await post("ops/sample", { kind, account: byId("account").value.trim() });
+      byId("reply").value = sample.reply;
+      byId("replies").value = sample.replies;
+      byId("second").open = sample.replies !== "";
       edited();
     } catch (error) {
       tell("No reply was fetched: " + error.message);
