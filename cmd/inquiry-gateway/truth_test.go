@@ -85,6 +85,30 @@ func TestAForgottenPagingIsFound(t *testing.T) {
 	}
 }
 
+// Nor are the first responses of a record shown as all of them.
+func TestTheFirstResponsesAreNotAll(t *testing.T) {
+	first := func(w http.ResponseWriter, r *http.Request) {
+		wrapped := strings.NewReplacer(`"replies":[`, `"replies":{"total":12,"list":[`, `]}`, `]}}`).Replace(tickets(3))
+		ofTickets(0, strings.Replace(`{"data":$}`, "$", "["+wrapped+"]", 1))(w, r)
+	}
+	for paging, want := range map[string]int{"": 1, "    paging: {ignore_marks: [replies.total]}\n": 0} {
+		file := smallLegacy(t, paging, first)
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte(strings.Replace(string(text), "items: replies,", "items: replies.list,", 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{probeBuyer(file), checkLists(file)} {
+			out, errOut, code := command(t, args...)
+			if code != want || strings.Contains(out+errOut, "these are not all: replies.total is 12, but 1 responses came") != (want == 1) {
+				t.Errorf("%s: exit code %d: %.2000s%s", args[0], code, out, errOut)
+			}
+		}
+	}
+}
+
 // A path that hides its mistake is found: probe and check --all read the whole list
 // and count.
 func TestPathsThatMatchNothing(t *testing.T) {

@@ -48,6 +48,9 @@ func (n *Node) AddSlot(slot int) { n.slots = append(n.slots, slot) }
 // MarkID makes the value at the node an internal id.
 func (n *Node) MarkID() { n.id = true }
 
+// Branches is how many keys below the node are wanted.
+func (n *Node) Branches() int { return len(n.children) }
+
 // Frame is the number of the frame that the node's value belongs to.
 func (n *Node) Frame() int { return n.frame }
 

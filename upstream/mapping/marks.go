@@ -23,11 +23,12 @@ type End struct {
 // never be shown as the whole. Marks are looked for in response headers (Link,
 // Content-Range and those with X- in front), in the top level of the reply and in
 // the objects on the way to the items, and beside these in objects that are named
-// for pages or links, up to two of them in each other. Never within items. A
+// for pages or links, up to two of them in each other. Within items only the object
+// that holds a record's responses is looked at, see holder. A
 // mark that paging reads, or that ignore_marks names, is none. An error is an
 // [*Error].
 func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
-	m := marks{end: end, paging: &paging}
+	m := marks{end: end, what: "records", paging: &paging}
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
@@ -59,19 +60,101 @@ func (c *PagingConfig) knows(path string) bool {
 
 // surroundings is the last reply without its items, which may be most of it.
 func (r *Reply) surroundings() string {
+	before, after := around(r.body, r.items.Raw)
+	return joined(before, after)
+}
+
+func joined(before, after string) string {
+	if after == "" {
+		return before
+	}
+	return before + "null" + after
+}
+
+// around is what stands before and after a part of a text. If the part is none of it
+// nothing stands after it.
+func around(text, part string) (before, after string) {
 	at := -1
-	if r.items.Raw != "" {
-		at = strings.Index(r.body, r.items.Raw) // compared by address first
+	if part != "" {
+		at = strings.Index(text, part) // compared by address first
 	}
 	if at < 0 {
-		return r.body // nothing is at items, or gjson made it of several parts
+		return text, "" // nothing is at the part's path, or gjson made it of several parts
 	}
-	return r.body[:at] + "null" + r.body[at+len(r.items.Raw):]
+	return text[:at], text[at+len(part):]
+}
+
+// holder is the object within a record that has the array of its responses.
+type holder struct {
+	slot   int
+	prefix string // of the paths of its members
+	key    string // that leads to the responses
+}
+
+// saying is what stands beside the responses of a record.
+type saying struct {
+	before, after string
+	responses     int
+}
+
+// maxSayings bounds what is remembered of a list.
+const maxSayings = 100
+
+// holder finds the object that holds the responses, if nothing else of it is mapped:
+// marks of more in it can be about them only. All other fields are compiled before.
+func (c *compiler) holder(items string) {
+	path, _ := itemsOf(items)
+	keys := wayTo(path)
+	n := len(keys) - 1
+	if n < 1 || c.plan.responses == nil || c.plan.Second != nil {
+		return
+	}
+	if node := c.root.At(keys[:n], frameRecord); node.Branches() <= 1 {
+		c.plan.responses.holder = &holder{c.slot(node), strings.Join(keys[:n], ".") + ".", keys[n]}
+	}
+}
+
+// wayTo are the keys that a path begins with, up to the first array.
+func wayTo(path string) []string {
+	start, _, _ := strings.Cut(plainStart(path), "."+jsonwalk.Each)
+	keys, _ := jsonwalk.SimplePath(start, false)
+	return keys
+}
+
+// checkEnd looks for marks beside the responses of a record: a part of them must not
+// be shown as the whole either.
+func (h *holder) checkEnd(r *Reply, f *jsonwalk.Frame, responses jsonwalk.Value) violation {
+	all := f.Value(h.slot)
+	if all.Kind != jsonwalk.Object {
+		return violation{}
+	}
+	// Most records say the same in the same words, which is read once.
+	said := saying{responses: r.came}
+	said.before, said.after = around(all.Raw, responses.Raw)
+	if r.whole[said] {
+		return violation{}
+	}
+	m := marks{end: End{Records: r.came, Pages: 1}, what: "responses", paging: &r.plan.Paging}
+	m.object(jsonwalk.FromJSON(joined(said.before, said.after)), h.prefix, []string{h.key}, 0)
+	if m.found == "" && !m.whole {
+		m.found = m.next
+	}
+	if m.found == "" {
+		if r.whole == nil {
+			r.whole = map[saying]bool{}
+		}
+		if len(r.whole) < maxSayings {
+			r.whole[said] = true
+		}
+		return violation{}
+	}
+	return violation{"responses", "these are not all: " + m.found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 }
 
 // marks are what the surroundings of a list say of its end.
 type marks struct {
 	end    End
+	what   string // comes
 	paging *PagingConfig
 	found  string // the first mark, for a person
 	next   string // the first that names a next page, for a person
@@ -203,7 +286,7 @@ func (m *marks) member(path string, kind mark, v jsonwalk.Value) {
 	case kind == markMore && text == "false", kind == markEnd && text == "true":
 		m.whole = true
 	case kind == markTotal && number && n > int64(m.end.Records):
-		m.found = says(path, "is %d, but %d records came", n, m.end.Records)
+		m.found = says(path, "is %d, but %d %s came", n, m.end.Records, m.what)
 	case (kind == markPages || kind == markLast) && number && n > int64(m.end.Pages):
 		m.found = says(path, "is %d, but %d were read", n, m.end.Pages)
 	}

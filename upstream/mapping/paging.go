@@ -43,9 +43,9 @@ type PagingConfig struct {
 	Last        string `yaml:"last"`         // GJSON path of a truth value: this page is the last
 	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
 
-	// IgnoreMarks are paths in a reply, or names of response headers, that look as
-	// if the list went on and mean something else: without paging that reads them
-	// they refuse the list.
+	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
+	// beside its responses, that look as if the list went on and mean something else:
+	// without paging that reads them they refuse the list.
 	IgnoreMarks []string `yaml:"ignore_marks"`
 
 	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It

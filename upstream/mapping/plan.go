@@ -124,6 +124,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.plan.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg)
+	c.holder(cfg.Fields.Responses.Items)
 	return c.plan
 }
 
@@ -188,7 +189,7 @@ func (c *compiler) replyItems(path string, optional bool, l jsonwalk.List, eleme
 		r.slot = c.slot(n)
 	} else {
 		r.path = path
-		r.way, _ = jsonwalk.SimplePath(plainStart(path), false)
+		r.way = wayTo(path)
 	}
 	return r
 }

@@ -153,6 +153,9 @@ func (r *Reply) readResponses(f *jsonwalk.Frame) violation {
 			return violation{"responses", "the path of items makes no valid JSON"}
 		}
 	}
+	if plan.holder != nil && r.broken.why == "" {
+		return plan.holder.checkEnd(r, f, v)
+	}
 	return r.broken
 }
 

@@ -36,18 +36,20 @@ type Reply struct {
 	walker    *jsonwalk.Walker
 	texts     arena.Texts
 	ids       leakguard.Set
-	size      int            // of the current reply in bytes
-	body      string         // the last reply
-	items     jsonwalk.Value // of the last reply
-	responses []Response     // of all records; each record has a part of it
-	first     int            // the current record's first response
-	broken    violation      // of the current record's responses
-	refused   violation      // why the last refused record was
-	keys      []string       // of each response's inquiry, in a batch
-	listed    []listed       // records that wait for their details, or details
-	merging   bool           // their details are there
-	noDetail  bool           // but that of the current record
-	secondIDs []string       // of each inquiry of the list, if its responses come by a second request
+	size      int             // of the current reply in bytes
+	body      string          // the last reply
+	items     jsonwalk.Value  // of the last reply
+	responses []Response      // of all records; each record has a part of it
+	first     int             // the current record's first response
+	came      int             // responses of the current record, those that are not shown included
+	whole     map[saying]bool // what has been read beside responses and says that they are all
+	broken    violation       // of the current record's responses
+	refused   violation       // why the last refused record was
+	keys      []string        // of each response's inquiry, in a batch
+	listed    []listed        // records that wait for their details, or details
+	merging   bool            // their details are there
+	noDetail  bool            // but that of the current record
+	secondIDs []string        // of each inquiry of the list, if its responses come by a second request
 	err       *Error
 }
 
@@ -141,7 +143,9 @@ func (r *Reply) walk(s string, root *jsonwalk.Node, first int) *Error {
 // Begin implements jsonwalk.Sink.
 func (r *Reply) Begin(frame int) {
 	if frame == frameRecord {
-		r.first, r.broken = len(r.responses), violation{}
+		r.first, r.came, r.broken = len(r.responses), 0, violation{}
+	} else {
+		r.came++
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 type responsesPlan struct {
 	kind          jsonwalk.Kind // what holds the answers: an array, or an object
 	items         source
+	holder        *holder        // nil: the record itself, or what has other fields, too
 	list          *jsonwalk.Node // of the answers alone, where their path is not simple
 	ids           []string       // paths of internal ids that are not simple
 	content, role *textPlan
