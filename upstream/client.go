@@ -45,6 +45,7 @@ type List struct {
 	Validator string
 	// NotModified: nothing has changed. Inquiries and Validator are empty.
 	NotModified bool
+	Marks       []uint32 // of its internal ids, sorted; see Options.Mark
 }
 
 // Options are what a client shares with the program around it. All may be left
@@ -58,6 +59,10 @@ type Options struct {
 	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
 	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
+	// Mark hashes an internal id, for hints about changed records: of the ids of a list
+	// nothing else leaves this package. It is safe for concurrent use. Nil, or not
+	// wanted: lists have no marks.
+	Mark func(id string) (mark uint32, wanted bool)
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport takes the requests in the place of the network, for saved replies;
@@ -82,7 +87,12 @@ type Client struct {
 	tracer    *span.Tracer
 	fleet     *fleet.Advice
 	panics    *panics.Catcher
+	mark      func(id string) (mark uint32, wanted bool)
 }
+
+// Spare tells whether less than half of upstream.max_concurrent is in use, so that a
+// request which nobody waits for takes no place from one that somebody waits for.
+func (c *Client) Spare() bool { return c.bulkhead.count() < max(c.cfg.MaxConcurrent/2, 1) }
 
 // endpoint is one of the two lists.
 type endpoint struct {
@@ -107,7 +117,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
-		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics, mark: opts.Mark,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})

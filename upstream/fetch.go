@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,11 +88,12 @@ type fetcher struct {
 	requestID  string
 	account    string
 	format     *mapping.Format // of the replies
-	left       *atomic.Int64   // bytes that all further replies together may have
-	answeredAt time.Time       // when the first reply was there: no part of the list is older
-	requests   *atomic.Int64   // made, repeats aside
-	class      fleet.Class     // of its first request
-	begun      *atomic.Bool    // the first request has been made
+	marks      *marks
+	left       *atomic.Int64 // bytes that all further replies together may have
+	answeredAt time.Time     // when the first reply was there: no part of the list is older
+	requests   *atomic.Int64 // made, repeats aside
+	class      fleet.Class   // of its first request
+	begun      *atomic.Bool  // the first request has been made
 
 	conditional map[string]string // headers of the request that is under way alone; see condition
 	first       *answer           // to the first request, which is not made again
@@ -103,7 +106,7 @@ type fetcher struct {
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, left: &atomic.Int64{}, requests: &atomic.Int64{},
+	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark}, left: &atomic.Int64{}, requests: &atomic.Int64{},
 		class: fleet.Asked, begun: &atomic.Bool{}}
 	if want.Background {
 		f.class = fleet.Background
@@ -122,6 +125,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		}
 	}
 	reply := f.plan.NewReply(want)
+	reply.IDs = f.marks.tell()
 	compare := f.drift.Due()
 	if compare {
 		reply.KeepSamples = drift.Records
@@ -151,7 +155,41 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		return List{}, asError(err)
 	}
 	reply.Sort()
-	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint, Validator: f.validator(reply)}, nil
+	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint, Validator: f.validator(reply), Marks: f.marks.all()}, nil
+}
+
+// maxMarks bounds the marks of one list: 64 KiB.
+const maxMarks = 16 << 10
+
+// marks are what is kept of a list's internal ids: what Options.Mark makes of each.
+type marks struct {
+	of   func(id string) (mark uint32, wanted bool)
+	mu   sync.Mutex
+	list []uint32
+}
+
+// tell is what the mapping tells of ids; nil where no marks are wanted.
+func (m *marks) tell() func(id string) {
+	if m.of == nil {
+		return nil
+	}
+	if _, wanted := m.of(""); !wanted {
+		return nil
+	}
+	return func(id string) {
+		mark, _ := m.of(id)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if len(m.list) < maxMarks {
+			m.list = append(m.list, mark)
+		}
+	}
+}
+
+// all are the marks without repetitions.
+func (m *marks) all() []uint32 {
+	slices.Sort(m.list)
+	return slices.Clip(slices.Compact(m.list))
 }
 
 // tracedReply maps replies, each with a span.

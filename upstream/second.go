@@ -59,7 +59,7 @@ func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, 
 	if err != nil {
 		return nil, err
 	}
-	sub.KeepSamples = f.keepResponses
+	sub.KeepSamples, sub.IDs = f.keepResponses, f.marks.tell()
 	own := *f
 	own.format = s.Format
 	return sub, own.pages(ctx, s.Paging, ask, sub)

@@ -100,3 +100,23 @@ func (r *Reply) clean(t *textPlan, s *string) {
 	}
 	r.Removed[t.name] += n
 }
+
+// idsOf adds internal ids to a reply's, and tells who wants to know.
+type idsOf struct{ *Reply }
+
+// Add implements [jsonwalk.IDs].
+func (r idsOf) Add(id string) {
+	r.ids.Add(id)
+	if r.IDs != nil {
+		r.IDs(id)
+	}
+}
+
+// AddQuoted implements [jsonwalk.IDs].
+func (r idsOf) AddQuoted(s string, i int) int {
+	n := r.ids.AddQuoted(s, i)
+	if n > 0 && r.IDs != nil {
+		r.IDs(s[i+1 : i+n-1])
+	}
+	return n
+}

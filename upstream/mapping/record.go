@@ -24,7 +24,7 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 		r.Samples = append(r.Samples, f.Element)
 	}
 	for _, path := range r.plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
 	}
 	if !r.owned(f) {
 		r.dropResponses()
@@ -176,7 +176,7 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 	}
 	plan := r.plan.responses
 	for _, path := range plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
 	}
 	if !holds(plan.where, f) {
 		return true
