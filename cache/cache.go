@@ -60,6 +60,8 @@ type Content struct {
 	// NotModified tells that the list of the [Known] that the fill was given is still
 	// the legacy's. Body and Validator are empty then.
 	NotModified bool
+	// Marks are those of its internal ids, see [Lists.Mark]. They are handed over.
+	Marks []uint32
 }
 
 // Known is what a fill is told of the list that is there already, so that the legacy

@@ -37,6 +37,7 @@ type Entry struct {
 	stamp int64      // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
 	sum   ttllab.Sum // of the identity body
 	held  int        // bytes of memory that the identity body lies in
+	marks []uint32   // of the internal ids, on the node that has filled it
 	coded [codingCount]coded
 }
 
@@ -88,7 +89,7 @@ func (t *text) add(s string) string {
 
 // weight is what the entry takes in memory, in bytes.
 func (e *Entry) weight() uint32 {
-	size := pages(e.held) + entryOverhead + len(e.validator)
+	size := pages(e.held) + entryOverhead + len(e.validator) + 4*cap(e.marks)
 	for i := range e.coded {
 		size += pages(e.coded[i].size())
 	}
@@ -115,10 +116,19 @@ func (e *Entry) belongsTo(k Key, fingerprint string) bool {
 // known is what the next fill is told of the entry.
 func (e *Entry) known() Known { return Known{e.validator, e.AnsweredAt.Add(-e.unread)} }
 
-// newerThan compares moments of the legacy's answer; nil is oldest. Two entries
-// with one stamp are of one fill, whatever the clocks say.
+// newerThan compares epochs, then moments of the legacy's answer; nil is oldest. A slow
+// fill that began before a change does not replace one that began after it. Two
+// entries with one stamp are of one fill, whatever the clocks say.
 func (e *Entry) newerThan(o *Entry) bool {
-	return e != nil && (o == nil || e.stamp != o.stamp && e.AnsweredAt.After(o.AnsweredAt))
+	switch {
+	case e == nil || o == nil:
+		return e != nil
+	case e.tag.account != o.tag.account:
+		return e.tag.account > o.tag.account
+	case e.tag.kind != o.tag.kind:
+		return e.tag.kind > o.tag.kind
+	}
+	return e.stamp != o.stamp && e.AnsweredAt.After(o.AnsweredAt)
 }
 
 const sumSize = 16

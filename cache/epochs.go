@@ -5,14 +5,16 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"weak"
 
 	"inquiry-gateway/cache/redistier"
 )
 
-// epochs knows which purges this node has heard of. A purge raises the epoch of
-// a kind or of an account; an entry carries the epochs that held when its fill
-// began, and is served only while both still do. It is safe for concurrent use.
+// epochs knows which purges and changes this node has heard of. Both raise the epoch
+// of a kind or of an account; an entry carries the epochs that held when its fill
+// began. It is fresh only while both still do, and served at all only while no purge
+// is later. It is safe for concurrent use.
 type epochs struct {
 	kinds [kindCount]cell
 	// suspectEpoch grows whenever this node may have missed a purge. A cell that was
@@ -31,11 +33,15 @@ type epochs struct {
 	synced       bool
 	last         uint64
 	missed, lost bool
+	early        map[uint64]uint64 // numbers heard of before those between them and last, by the number before
 	// recent are the accounts that were purged last, oldest first. Their cells
 	// stay, so that a list of before is refused even if Redis, having lost the
 	// purge, brings it back.
 	recent []recentPurge
 }
+
+// maxEarly bounds the notices that wait for others.
+const maxEarly = 256
 
 // recentPurges bounds what a node remembers of purged accounts, about 200 bytes
 // each.
@@ -50,10 +56,14 @@ type recentPurge struct {
 // cell is one epoch.
 type cell struct {
 	epoch    atomic.Uint64
+	floor    atomic.Uint64 // of the last purge
+	changed  atomic.Int64  // when the lists last changed, on the clock of Redis, Unix ns
 	verified atomic.Uint64 // the suspectEpoch at which Redis confirmed it
 }
 
-func newEpochs() *epochs { return &epochs{accounts: make(map[string]weak.Pointer[cell])} }
+func newEpochs() *epochs {
+	return &epochs{accounts: make(map[string]weak.Pointer[cell]), early: map[uint64]uint64{}}
+}
 
 // of returns the one cell of an account, named by its hash.
 func (e *epochs) of(account string) *cell {
@@ -107,28 +117,64 @@ func (e *epochs) own() (made []recentPurge) {
 }
 
 // rise moves a cell forward, never back: a message may be late.
-func (c *cell) rise(epoch uint64) {
-	for {
-		old := c.epoch.Load()
-		if epoch <= old || c.epoch.CompareAndSwap(old, epoch) {
-			return
-		}
+func (c *cell) rise(e redistier.Epoch) {
+	raise(&c.floor, e.Floor)
+	raise(&c.changed, e.Changed)
+	raise(&c.epoch, e.Last)
+}
+
+func raise[N int64 | uint64, A interface {
+	Load() N
+	CompareAndSwap(old, now N) bool
+}](a A, n N) {
+	for old := a.Load(); n > old && !a.CompareAndSwap(old, n); old = a.Load() {
 	}
+}
+
+// known is all that a cell holds.
+func (c *cell) known() redistier.Epoch {
+	return redistier.Epoch{Last: c.epoch.Load(), Floor: c.floor.Load(), Changed: c.changed.Load()}
+}
+
+// purgeHere hides what this node holds, whatever the fleet knows.
+func (c *cell) purgeHere() redistier.Epoch {
+	n := c.epoch.Add(1)
+	raise(&c.floor, n)
+	return c.known()
+}
+
+// changeHere makes what this node holds outdated; there is no fleet.
+func (c *cell) changeHere(now time.Time) uint64 {
+	raise(&c.changed, now.UnixNano())
+	return c.epoch.Add(1)
 }
 
 // learn takes what Redis said at the given suspectEpoch. It returns true when
 // Redis knows less than this node: it has lost a purge, in a fail-over or with
 // its memory, and must be told again.
-func (c *cell) learn(read, suspectEpoch uint64) (lost bool) {
+func (c *cell) learn(read redistier.Epoch, suspectEpoch uint64) (lost bool) {
 	c.rise(read)
 	c.verified.Store(suspectEpoch)
-	return read < c.epoch.Load()
+	return read.Last < c.epoch.Load() || read.Floor < c.floor.Load()
 }
 
 // current tells whether no purge that this node knows of is younger than the
 // entry.
 func (e *epochs) current(i kindIndex, x *Entry) bool {
-	return x.cell != nil && x.tag.kind == e.kinds[i].epoch.Load() && x.tag.account == x.cell.epoch.Load()
+	return x.cell != nil && x.tag.kind >= e.kinds[i].floor.Load() && x.tag.account >= x.cell.floor.Load()
+}
+
+// changed tells whether the entry's fill began before its list changed, as far as
+// this node knows, and when that was, on the clock of Redis.
+func (e *epochs) changed(i kindIndex, x *Entry) (at int64, changed bool) {
+	k := &e.kinds[i]
+	if x.tag.kind < k.epoch.Load() {
+		at, changed = k.changed.Load(), true
+	}
+	if x.tag.account < x.cell.epoch.Load() {
+		at, changed = max(at, x.cell.changed.Load()), true
+	}
+	return at, changed
 }
 
 // confirmed tells whether this node has no reason to think that it missed a purge
@@ -146,31 +192,55 @@ func (e *epochs) tag(i kindIndex, c *cell) tag {
 // suspectAll makes the epochs of all accounts suspect: a purge may have been missed.
 func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }
 
-// heard takes a purge that Redis has told of; if others came before it, they were
-// missed.
+// heard takes a notice that Redis has told of. One that others came before waits for
+// them: they may be on their way, as nodes tell at the same time.
 func (e *epochs) heard(n redistier.Notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.synced && n.Before != e.last && n.Seq != e.last { // the latter: polled already
+	switch {
+	case !e.synced:
+		e.last = max(e.last, n.Seq)
+	case n.Seq <= e.last: // polled, or heard twice
+	case n.Before < e.last:
 		e.suspectAll()
-		e.lost = e.lost || n.Before < e.last && n.Seq > e.last
+		e.last, e.lost = n.Seq, true
+	case n.Before > e.last && len(e.early) < maxEarly:
+		e.early[n.Before] = n.Seq
+	default:
+		if n.Before > e.last {
+			e.suspectAll()
+			e.missed = true
+		}
+		for ok := true; ok; n.Seq, ok = e.early[e.last] {
+			delete(e.early, e.last)
+			e.last = n.Seq
+		}
 	}
-	e.last = max(e.last, n.Seq)
 }
 
-// polled takes the number of the last purge. If it is not the one heard of, purges
-// were missed.
-func (e *epochs) polled(seq uint64) {
+// known is the number of the last notice, with none missing before it.
+func (e *epochs) known() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.synced || seq != e.last {
+	return e.last
+}
+
+// polled takes the number of the last notice. before was known before it was asked for:
+// a lower number shows that Redis has forgotten some, a higher one than is known now
+// that this node has missed some.
+func (e *epochs) polled(before, seq uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	missed, lost := e.synced && seq > e.last, seq < before
+	if !e.synced || missed || lost {
 		e.suspectAll()
+		clear(e.early)
+		e.last = seq
 	}
 	// A higher number is a message that was lost, or the first purge after Redis has
 	// lost its memory: whoever gives it out does not know the one before.
-	e.missed = e.missed || e.synced && seq > e.last
-	e.lost = e.lost || seq < e.last
-	e.synced, e.last = true, seq
+	e.missed, e.lost = e.missed || missed, e.lost || lost
+	e.synced = true
 }
 
 // losses tells whether this node has missed purges, and whether Redis has forgotten

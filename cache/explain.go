@@ -101,7 +101,7 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 	if e == nil {
 		return
 	}
-	v := q.policy.judge(q.terms, e, l.opts.Now())
+	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
 	x.AnsweredAt, x.Age, x.TTL, x.Bytes, x.PolicyTTL = e.AnsweredAt, v.age, v.ttl, e.Size(), q.policy.ttlOf(&q.terms, e)
 	x.ReadAt, x.Validator = e.known().ReadAt, e.validator != ""
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl

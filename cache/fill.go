@@ -145,7 +145,8 @@ func (l *Lists) build(f *flight, t tag, c Content, base *Entry) *Entry {
 		o.stamp = l.redis.Stamp(c.AnsweredAt)
 	}
 	e := newEntry(o, c.Body, held)
-	if c.NotModified {
+	if e.marks = c.Marks; c.NotModified {
+		e.marks = base.marks
 		e.takeCodings(base)
 	}
 	e.cell = f.cell

@@ -29,8 +29,11 @@ type Options struct {
 	Prefix     string                // of every Redis key; empty: "iq"
 	Derivation Derivation            // zero: each key is asked for by itself
 	Lab        *ttllab.Lab           // told of look-ups and fills; nil: none
-	Filled     func(k Key)           // called after each fill, whether it worked or not; nil: nobody
-	Traces     trace.TracerProvider  // nil: no spans
+	// Spare tells whether the legacy system can be asked for what nobody waits for; nil:
+	// it can. It must be quick.
+	Spare      func() bool
+	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
+	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Panics     *panics.Catcher // of its goroutines; nil: logged only
@@ -96,6 +99,7 @@ type Lists struct {
 	epochs  *epochs
 	backoff *backoff
 	comp    *compressor
+	records chan string // that other nodes were told of, as in a notice
 	metrics *metrics
 	tracer  *span.Tracer
 
@@ -122,7 +126,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), records: make(chan string, maxHeardRecords), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
 	l.policy.Store(p)
 	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, err

@@ -56,6 +56,9 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	outcome := Hit
+	if have.state == fresh && l.aheadDue(&q, have) {
+		return Result{}, false
+	}
 	if have.state != fresh {
 		var ok bool
 		if outcome, ok = l.staleAtOnce(&q, have.state, now); !ok {
@@ -81,6 +84,26 @@ func (l *Lists) staleAtOnce(q *query, state freshness, now time.Time) (Outcome, 
 	}
 	outcome, ok := l.outcomeOf(q.kind, q.base, state)
 	return outcome, ok && (!l.backoff.due(q.kind, q.base, now, false) || l.inFlight(q.base))
+}
+
+// aheadDue tells whether a fresh list is so near to the end of its ttl that who asks
+// for it has it refreshed. Where the goals choose the ttl they choose that, too.
+func (l *Lists) aheadDue(q *query, have found) bool {
+	p := q.policy
+	return p.ahead > 0 && q.terms.until == 0 && have.ttl < time.Duration(p.ahead*float64(q.terms.ttl)) && !l.inFlight(q.base) &&
+		!l.backoff.failing(q.kind, q.base) && (l.opts.Spare == nil || l.opts.Spare())
+}
+
+// refreshAhead starts a refresh that wants a list which is not so near to its end: the
+// node that is first fetches it, the others find it in Redis.
+func (l *Lists) refreshAhead(ctx context.Context, q *query, have *Entry, now time.Time) {
+	if have == nil {
+		return // only the derived list is here; its base is asked for when that has ended
+	}
+	t := q.terms
+	t.ttl -= time.Duration(q.policy.ahead * float64(t.ttl))
+	l.metrics.ahead.Inc()
+	l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: have, terms: t})
 }
 
 // outcomeOf tells how an entry in that state is served without waiting for the
@@ -148,6 +171,8 @@ func (l *Lists) load(ctx context.Context, q *query) (Result, error) {
 		if outcome, ok := l.outcomeOf(q.kind, q.base, have.state); ok {
 			if have.state != fresh && l.backoff.due(q.kind, q.base, start, true) {
 				l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: base, terms: q.terms})
+			} else if have.state == fresh && l.aheadDue(q, have) {
+				l.refreshAhead(ctx, q, base, start)
 			}
 			return Result{Entry: have.entry, Outcome: outcome, Tier: TierLocal, Age: have.age, TTL: have.ttl}, nil
 		}
@@ -197,7 +222,7 @@ func (l *Lists) peek(q *query, k Key, now time.Time) found {
 	if e == nil {
 		return found{}
 	}
-	return found{e, q.policy.judge(q.terms, e, now), l.epochs.confirmed(e)}
+	return found{e, l.judge(q.policy, q.kind, q.terms, e, now), l.epochs.confirmed(e)}
 }
 
 // tracedPeek is peek in a span that says of what use the entry is.
@@ -254,7 +279,7 @@ func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 	if a == nil || !l.epochs.current(q.kind, a) {
 		return Result{}, err
 	}
-	v := q.policy.judge(q.terms, a, l.opts.Now())
+	v := l.judge(q.policy, q.kind, q.terms, a, l.opts.Now())
 	if v.state == unusable {
 		return Result{}, err
 	}
@@ -264,7 +289,7 @@ func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 
 // resultOf is what a flight's result is to one of its callers.
 func (l *Lists) resultOf(q *query, r Result, leader bool) Result {
-	v := q.policy.judge(q.terms, r.Entry, l.opts.Now())
+	v := l.judge(q.policy, q.kind, q.terms, r.Entry, l.opts.Now())
 	r.Age, r.TTL = v.age, v.ttl
 	switch {
 	case r.Outcome == Miss && !leader:

@@ -37,6 +37,17 @@ const (
 	unstoredRedis   = "redis_error"
 )
 
+// How lists are marked as changed, and results of reading a stream of that, as labels.
+const (
+	hintSoft      = "soft"
+	hintHard      = "hard"
+	streamApplied = "applied"
+	streamRefused = "refused"
+	streamFailed  = "failed"
+	streamUnread  = "unread"
+	streamLost    = "lost"
+)
+
 var (
 	outcomes = [...]Outcome{Hit, Miss, Collapsed, StaleRevalidate, StaleError, outcomeFailed}
 	tiers    = [...]string{"", TierLocal, TierRedis}
@@ -52,6 +63,10 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 	unstored *prometheus.CounterVec
 	purges   prometheus.Counter
+	hints    *prometheus.CounterVec
+	stream   *prometheus.CounterVec
+	dropped  prometheus.Counter
+	ahead    prometheus.Counter
 	derived  *prometheus.CounterVec
 }
 
@@ -76,6 +91,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			"Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
 			"kind", "result"),
 		purges: counter("purges_total", "Purges that were begun on this node.").WithLabelValues(),
+		hints:  counter("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
+		stream: counter("hint_stream_total",
+			"Entries of cache.hints.stream that this node has read, by result: applied, refused (not understood), or failed (Redis did not take the mark; tried again); unread counts failed reads, and lost streams that had vanished.",
+			"result"),
+		dropped: counter("hint_records_dropped_total", "Hints of records, told by other nodes, that this node did not look for: too many waited.").WithLabelValues(),
+		ahead:   counter("refreshes_ahead_total", "Refreshes of fresh lists that were begun before their ttl ended.").WithLabelValues(),
 	}
 	lookups := counter("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
@@ -107,6 +128,12 @@ func (m *metrics) startRare() {
 		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
 			m.derived.WithLabelValues(kind, result)
 		}
+	}
+	for _, how := range []string{hintSoft, hintHard} {
+		m.hints.WithLabelValues(how)
+	}
+	for _, result := range []string{streamApplied, streamRefused, streamFailed, streamUnread, streamLost} {
+		m.stream.WithLabelValues(result)
 	}
 	for _, reason := range []error{errForeign, errPurged} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())

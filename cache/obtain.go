@@ -73,7 +73,7 @@ func (l *Lists) read(ctx context.Context, f *flight, m redistier.Mode) (r redist
 		return r, false, err
 	}
 	if f.cell.learn(r.Epoch, suspectEpoch) {
-		key, epoch := f.names.Epoch, f.cell.epoch.Load()
+		key, epoch := f.names.Epoch, f.cell.known()
 		l.background(func() { l.restoreEpoch(l.life, key, epoch) })
 	}
 	if f.best != nil && !l.epochs.current(f.kind, f.best) {
@@ -122,7 +122,7 @@ func (l *Lists) serveStored(ctx context.Context, f *flight, e *Entry, tier strin
 	now := l.opts.Now()
 	l.mu.Lock()
 	terms := f.terms
-	state := l.policy.Load().judge(terms, e, now).state
+	state := l.judge(l.policy.Load(), f.kind, terms, e, now).state
 	outcome, ok := l.outcomeOf(f.kind, f.key, state)
 	if ok = ok && (state == fresh || !f.background); ok {
 		l.detach(f) // who comes now may have stricter terms

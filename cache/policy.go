@@ -108,6 +108,8 @@ type policy struct {
 	ring        *redistier.Ring // nil: entries are not sealed
 	fills       Fills
 	lab         *ttllab.Lab // nil: none
+	hints       HintsConfig
+	ahead       float64 // share of the ttl at whose end a list is refreshed ahead
 }
 
 type kindPolicy struct {
@@ -121,7 +123,7 @@ func newPolicy(c Config, r *redistier.Ring) *policy {
 		ring:   r,
 		kinds:  [kindCount]kindPolicy{newKindPolicy(KindBuyer, c.Buyer, c.Lab.Goals), newKindPolicy(KindSeller, c.Seller, c.Lab.Goals)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
-		coalesce: c.FleetCoalescing,
+		coalesce: c.FleetCoalescing, hints: c.Hints, ahead: c.RefreshAhead,
 	}
 }
 
@@ -204,4 +206,32 @@ func (p *policy) judge(t terms, e *Entry, now time.Time) verdict {
 		v.state = ifError
 	}
 	return v
+}
+
+// judge is the policy's verdict on an entry of that kind, and what is known of changes.
+func (l *Lists) judge(p *policy, i kindIndex, t terms, e *Entry, now time.Time) verdict {
+	v := p.judge(t, e, now)
+	at, changed := l.epochs.changed(i, e)
+	if !changed || v.state == unusable {
+		return v
+	}
+	since := max(l.age(now, at), 0)
+	switch {
+	case v.state > ifError && since < min(p.hints.StaleFor, t.swr):
+		v.state = revalidate
+	case t.sie > 0 && v.ttl+t.sie > 0:
+		v.state = ifError
+	default:
+		v.state = unusable
+	}
+	v.ttl = min(v.ttl, -since)
+	return v
+}
+
+// age is how long ago a moment on the clock of Redis was.
+func (l *Lists) age(now time.Time, stamp int64) time.Duration {
+	if l.redis == nil {
+		return now.Sub(time.Unix(0, stamp))
+	}
+	return l.redis.Age(now, stamp)
 }

@@ -58,50 +58,68 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 	if err := s.validate(); err != nil {
 		return Purged{}, err
 	}
-	c, account := l.cellOf(s)
 	l.metrics.purges.Inc()
+	t := target{kind: s.Kind}
+	if s.Kind == "" {
+		t.account = redistier.Hash(s.Account)
+	}
+	return l.outdate(ctx, t, false)
+}
+
+// target is a kind, or an account by its hash, whose lists are outdated.
+type target struct{ kind, account string }
+
+func (l *Lists) cellOf(t target) *cell {
+	if i, ok := indexOf(t.kind); ok {
+		return &l.epochs.kinds[i]
+	}
+	return l.epochs.of(t.account)
+}
+
+// outdate raises the target's epoch over the fleet, by a purge or softly. The errors
+// are Purge's; after one of a soft change nothing may be marked, here neither.
+func (l *Lists) outdate(ctx context.Context, t target, soft bool) (Purged, error) {
+	c, now := l.cellOf(t), l.opts.Now()
 	if l.redis == nil {
-		return Purged{Epoch: c.epoch.Add(1)}, nil
+		if soft {
+			return Purged{Epoch: c.changeHere(now)}, nil
+		}
+		return Purged{Epoch: c.purgeHere().Last}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, purgeWithin)
 	defer cancel()
-	p := Purged{Wanted: l.redis.MinReplicas()}
-	key := l.redis.EpochKey(s.Kind, account)
-	l.epochs.remember(account, c, true)              // also if Redis does not take it: its old list must not come back here
-	gone := sync.OnceFunc(func() { c.epoch.Add(1) }) // what this node holds, in any case
+	key, raise := l.redis.EpochKey(t.kind, t.account), l.redis.Raise
+	gone := sync.OnceFunc(func() { c.purgeHere() }) // what this node holds, in any case
+	if soft {
+		raise = func(ctx context.Context, key string) (redistier.Epoch, error) { return l.redis.Soften(ctx, key, now) }
+		gone = func() {}
+	} else {
+		l.epochs.remember(t.account, c, true) // also if Redis does not take it: its old list must not come back here
+	}
+	var e redistier.Epoch
 	err := redistier.Retry(ctx, func() (err error) {
-		if p.Epoch, err = l.redis.Raise(ctx, key); err != nil {
+		if e, err = raise(ctx, key); err != nil {
 			gone()
 		}
 		return err
 	})
+	p := Purged{Epoch: e.Last, Wanted: l.redis.MinReplicas()}
 	if err != nil {
 		return p, fmt.Errorf("raise the epoch: %w", err)
 	}
-	c.rise(p.Epoch)
-	n := redistier.Notice{Kind: s.Kind, Account: account, Epoch: p.Epoch}
-	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, n) }); err != nil {
+	c.rise(e)
+	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, redistier.Notice{Kind: t.kind, Account: t.account, Epoch: e}) }); err != nil {
 		return p, fmt.Errorf("tell the other nodes: %w", err)
 	}
-	if p.Wanted == 0 {
+	if p.Wanted == 0 || soft {
 		return p, nil
 	}
 	err = redistier.Retry(ctx, func() (err error) {
-		p.Replicas, err = l.redis.Replicate(ctx, key, p.Epoch)
+		p.Replicas, err = l.redis.Replicate(ctx, key, e)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrTooFewReplicas) {
 		err = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
 	}
 	return p, err
-}
-
-// cellOf returns the scope's cell, and the account's hash.
-func (l *Lists) cellOf(s Scope) (*cell, string) {
-	if s.Kind != "" {
-		i, _ := indexOf(s.Kind)
-		return &l.epochs.kinds[i], ""
-	}
-	account := redistier.Hash(s.Account)
-	return l.epochs.of(account), account
 }

@@ -26,8 +26,10 @@ func gone(t *testing.T, l *Lists, k Key) time.Duration {
 
 // epochKey is where Redis has the epoch of a scope.
 func epochKey(l *Lists, s Scope) string {
-	_, account := l.cellOf(s)
-	return l.redis.EpochKey(s.Kind, account)
+	if s.Kind != "" {
+		return l.redis.EpochKey(s.Kind, "")
+	}
+	return l.redis.EpochKey("", redistier.Hash(s.Account))
 }
 
 // warm fills keys on every node.

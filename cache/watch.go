@@ -12,7 +12,11 @@ import (
 // the breaker takes to let a poll through it stays under the promised second.
 const pollEvery = 250 * time.Millisecond
 
-// watch runs until the cache is closed: one goroutine polls, one listens.
+// messageDelay is how long a message may be on its way after its number was polled.
+const messageDelay = 20 * time.Millisecond
+
+// watch runs until the cache is closed: one goroutine polls, one listens,
+// one reads the stream of hints, one looks for records.
 func (l *Lists) watch() {
 	l.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
@@ -26,16 +30,22 @@ func (l *Lists) watch() {
 			}
 		}
 	})
+	l.watchers.Go(l.followStream)
+	l.watchers.Go(l.followRecords)
 	l.watchers.Go(func() { l.redis.Listen(l.life, l.apply) })
 }
 
 func (l *Lists) apply(n redistier.Notice) {
-	if i, ok := indexOf(n.Kind); ok {
+	if n.Records != "" {
+		l.heardRecords(n.Records)
+	} else if i, ok := indexOf(n.Kind); ok {
 		l.epochs.kinds[i].rise(n.Epoch)
 	} else {
 		c := l.epochs.of(n.Account)
 		c.rise(n.Epoch)
-		l.epochs.remember(n.Account, c, false)
+		if n.Floor == n.Last {
+			l.epochs.remember(n.Account, c, false)
+		}
 	}
 	l.epochs.heard(n)
 }
@@ -44,16 +54,20 @@ func (l *Lists) apply(n redistier.Notice) {
 // without a message, every account's epoch is suspect.
 func (l *Lists) poll(ctx context.Context) (err error) {
 	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
+	before := l.epochs.known()
 	seq, kinds, err := l.redis.Poll(ctx, kindNames[:]...)
 	if err != nil {
 		return err
 	}
 	for i := range kinds {
 		if l.epochs.kinds[i].learn(kinds[i], l.epochs.suspectEpoch.Load()) {
-			l.restoreEpoch(ctx, l.redis.EpochKey(kindNames[i], ""), l.epochs.kinds[i].epoch.Load())
+			l.restoreEpoch(ctx, l.redis.EpochKey(kindNames[i], ""), l.epochs.kinds[i].known())
 		}
 	}
-	l.epochs.polled(seq) // after the kinds: the number stands for all that it counts
+	for start := time.Now(); l.redis.Connected() && l.epochs.known() < seq && time.Since(start) < messageDelay; {
+		time.Sleep(messageDelay / 10)
+	}
+	l.epochs.polled(before, seq) // after the kinds: the number stands for all that it counts
 	if missed, lost := l.epochs.losses(); missed || lost {
 		return l.restoreOwn(ctx, lost)
 	}
@@ -65,7 +79,7 @@ func (l *Lists) poll(ctx context.Context) (err error) {
 // have missed them.
 func (l *Lists) restoreOwn(ctx context.Context, all bool) error {
 	for _, r := range l.epochs.own() {
-		n := redistier.Notice{Account: r.account, Epoch: r.cell.epoch.Load()}
+		n := redistier.Notice{Account: r.account, Epoch: r.cell.known()}
 		raised, err := l.redis.Restore(ctx, l.redis.EpochKey("", r.account), n.Epoch)
 		if err == nil && (raised || all) {
 			err = l.announce(ctx, n)
@@ -89,7 +103,7 @@ func (l *Lists) announce(ctx context.Context, n redistier.Notice) error {
 }
 
 // restoreEpoch gives a purge back to a Redis that has lost it.
-func (l *Lists) restoreEpoch(ctx context.Context, key string, epoch uint64) {
+func (l *Lists) restoreEpoch(ctx context.Context, key string, epoch redistier.Epoch) {
 	l.epochs.setLost() // there may be more
 	if _, err := l.redis.Restore(ctx, key, epoch); err != nil {
 		l.opts.Logger.Warn("a purge that Redis has lost could not be given back", "error", err)

@@ -41,7 +41,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 		}
 		c := cache.Content{
 			AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint,
-			Validator: list.Validator, NotModified: list.NotModified,
+			Validator: list.Validator, NotModified: list.NotModified, Marks: list.Marks,
 		}
 		if c.NotModified {
 			return c, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strings"
 )
 
 const (
@@ -48,6 +49,15 @@ func (t *Tier) EpochKey(kind, account string) string {
 		return t.prefix + "epoch:" + kind
 	}
 	return t.accountKey(account) + "epoch"
+}
+
+// softKey is where Redis has what softenScript writes beside an epoch, in its slot of a
+// Cluster.
+func (t *Tier) softKey(epochKey string) string {
+	if strings.Contains(epochKey, "{") {
+		return epochKey + ":soft"
+	}
+	return t.prefix + "{" + epochKey + "}:soft"
 }
 
 func (t *Tier) accountKey(account string) string { return t.prefix + "{" + account + "}:" }

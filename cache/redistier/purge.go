@@ -3,6 +3,7 @@ package redistier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,19 @@ var (
 e = string.format('%.0f', e)
 redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
 return e`)
+	// softenScript raises an epoch for lists that have changed at the legacy system:
+	// those of an older one, but of none before the last purge, may be served while
+	// they are refreshed. KEYS[2] says so: the epoch that it is about, the one of the
+	// last purge, and when the lists changed. A purge leaves it as it is, and makes it
+	// void by raising the epoch past it.
+	softenScript = redis.NewScript(`local old = redis.call('GET', KEYS[1]) or '0'
+local e = string.format('%.0f', math.max(tonumber(old) + 1, tonumber(ARGV[2])))
+local of, floor = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%d+)')
+if of ~= old then floor = old end
+local state = e .. ' ' .. floor .. ' ' .. ARGV[3]
+redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
+redis.call('SET', KEYS[2], state, 'PX', ARGV[1])
+return state`)
 	// announceScript numbers a purge in the same way and tells the nodes, with
 	// the number before it: who does not know that one has missed a message.
 	announceScript = redis.NewScript(`local before = redis.call('GET', KEYS[1]) or '0'
@@ -34,59 +48,124 @@ local message = before .. ' ' .. n .. ' ' .. ARGV[4]
 redis.call('PUBLISH', ARGV[3], message)
 return message`)
 	// restoreScript raises an epoch to ARGV[2] unless it is there already, and tells
-	// whether it has. It writes in any case, so that WAIT has something to wait for.
-	restoreScript = redis.NewScript(`local e, raised = redis.call('GET', KEYS[1]) or '0', 0
-if tonumber(e) < tonumber(ARGV[2]) then e, raised = ARGV[2], 1 end
+	// whether Redis had lost something. It writes in any case, so that WAIT has something
+	// to wait for. If the purge of ARGV[3] is not known, all of an older epoch counts as
+	// purged.
+	restoreScript = redis.NewScript(`local e, lost = redis.call('GET', KEYS[1]) or '0', 0
+if tonumber(e) < tonumber(ARGV[2]) then e, lost = ARGV[2], 1 end
 redis.call('SET', KEYS[1], e, 'PX', ARGV[1])
-return raised`)
+local floor = string.match(redis.call('GET', KEYS[2]) or '', '^%d+ (%d+)')
+if floor and tonumber(floor) < tonumber(ARGV[3]) then lost = redis.call('DEL', KEYS[2]) end
+return lost`)
 )
 
-// Notice is one purge as it is told to the nodes.
+// Epoch is what is known of the purges and changes of a kind's or an account's lists.
+type Epoch struct {
+	Last uint64 // lists of an older one are outdated
+	// Floor is that of the last purge: lists of an older one are not served at all.
+	Floor   uint64
+	Changed int64 // when those between have changed at the latest, on the clock of Redis, Unix ns
+}
+
+// parseEpoch reads what two keys hold: an epoch, and what softenScript wrote, which
+// may be later, or void.
+func parseEpoch(last uint64, soft string) Epoch {
+	var e Epoch
+	if n, _ := fmt.Sscanf(soft, "%d %d %d", &e.Last, &e.Floor, &e.Changed); n == 3 && e.Last >= last {
+		return e
+	}
+	return Epoch{Last: last, Floor: last}
+}
+
+// Notice is one purge or change as it is told to the nodes.
 type Notice struct {
-	Before  uint64 // number of the fleet's purge before this one
+	Before  uint64 // number of the fleet's notice before this one
 	Seq     uint64 // number of this one
 	Kind    string // or
 	Account string // hashed
-	Epoch   uint64
+	Epoch
+	// Records are the hashes of records whose lists have changed, where it is not known
+	// whose lists those are. Then Kind and Account are empty.
+	Records string
 }
 
-// String is the message; Redis puts the two numbers in front.
+// String is the message; Redis puts the two numbers in front. A node of a version
+// before changes does not know the longer forms. It sees by the number that it has
+// missed something, reads the epoch, and takes a change for a purge.
 func (n Notice) String() string {
-	if n.Kind != "" {
-		return "kind " + n.Kind + " " + strconv.FormatUint(n.Epoch, 10)
+	what := "account " + n.Account
+	switch {
+	case n.Records != "":
+		return "records " + n.Records
+	case n.Kind != "":
+		what = "kind " + n.Kind
 	}
-	return "account " + n.Account + " " + strconv.FormatUint(n.Epoch, 10)
+	if n.Floor == n.Last {
+		return fmt.Sprintf("%s %d", what, n.Last)
+	}
+	return fmt.Sprintf("%s %d %d %d", what, n.Last, n.Floor, n.Changed)
 }
 
-// parseNotice reads "<before> <seq> kind|account <name> <epoch>".
-func parseNotice(s string) (Notice, bool) {
+// maxNotice bounds a message. The hashes of records are what takes place.
+const maxNotice = 32 << 10
+
+// parseNotice reads "<before> <seq> kind|account <name> <epoch>", for a change with
+// its floor and time, or "<before> <seq> records <hashes>".
+func parseNotice(s string) (n Notice, ok bool) {
 	f := strings.Fields(s)
-	if len(s) > 256 || len(f) != 5 {
-		return Notice{}, false
+	if len(s) > maxNotice || len(f) < 4 {
+		return n, false
 	}
-	var n Notice
-	for i, to := range map[int]*uint64{0: &n.Before, 1: &n.Seq, 4: &n.Epoch} {
-		var err error
-		if *to, err = strconv.ParseUint(f[i], 10, 64); err != nil {
-			return Notice{}, false
-		}
-	}
-	switch f[2] {
-	case "kind":
+	numbers := map[int]*uint64{0: &n.Before, 1: &n.Seq}
+	switch {
+	case f[2] == "records" && len(f) == 4:
+		n.Records = f[3]
+	case f[2] == "kind" && (len(f) == 5 || len(f) == 7):
 		n.Kind = f[3]
-	case "account":
+	case f[2] == "account" && (len(f) == 5 || len(f) == 7):
 		n.Account = f[3]
 	default:
-		return Notice{}, false
+		return n, false
 	}
-	return n, true
+	changed := uint64(0)
+	if n.Records == "" {
+		numbers[4] = &n.Last
+	}
+	if len(f) == 7 {
+		numbers[5], numbers[6] = &n.Floor, &changed
+	}
+	for i, to := range numbers {
+		var err error
+		if *to, err = strconv.ParseUint(f[i], 10, 64); err != nil {
+			return n, false
+		}
+	}
+	if len(f) == 5 {
+		n.Floor = n.Last
+	}
+	n.Changed = int64(changed)
+	return n, n.Changed >= 0 && (len(f) < 7 || n.Floor < n.Last)
 }
 
 // Raise raises an epoch, which hides all lists of an older one, and returns it.
-func (t *Tier) Raise(ctx context.Context, key string) (uint64, error) {
+func (t *Tier) Raise(ctx context.Context, key string) (Epoch, error) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	return raiseScript.Run(ctx, t.rdb, []string{key}, t.epochLife, time.Now().UnixMicro()).Uint64()
+	last, err := raiseScript.Run(ctx, t.rdb, []string{key}, t.epochLife, time.Now().UnixMicro()).Uint64()
+	return Epoch{Last: last, Floor: last}, err
+}
+
+// Soften raises an epoch, too; lists that no purge hides are outdated from changed on,
+// a moment of this node's clock.
+func (t *Tier) Soften(ctx context.Context, key string, changed time.Time) (Epoch, error) {
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	state, err := softenScript.Run(ctx, t.rdb, []string{key, t.softKey(key)}, t.epochLife, time.Now().UnixMicro(), t.Stamp(changed)).Text()
+	e := parseEpoch(0, state)
+	if err == nil && e.Last == 0 {
+		err = errors.New("the epoch of the change was not understood")
+	}
+	return e, err
 }
 
 // Announce tells the nodes of a purge, and returns what they are told.
@@ -104,10 +183,10 @@ func (t *Tier) Announce(ctx context.Context, n Notice) (Notice, error) {
 
 // Restore gives an epoch to a Redis that may have lost it, and tells whether it had. A
 // later one stays.
-func (t *Tier) Restore(ctx context.Context, key string, epoch uint64) (lost bool, err error) {
+func (t *Tier) Restore(ctx context.Context, key string, e Epoch) (lost bool, err error) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	return restoreScript.Run(ctx, t.rdb, []string{key}, t.epochLife, epoch).Bool()
+	return restoreScript.Run(ctx, t.rdb, []string{key, t.softKey(key)}, t.epochLife, e.Last, e.Floor).Bool()
 }
 
 // MinReplicas is how many replicas must have an epoch for Replicate to succeed. 0:
@@ -117,7 +196,7 @@ func (t *Tier) MinReplicas() int { return t.minReplicas }
 // Replicate writes an epoch once more, in case a new master has lost it, and waits
 // for replicas to have it, at most half of a call's time. It returns how many do;
 // where they are too few, the error is ErrTooFewReplicas.
-func (t *Tier) Replicate(ctx context.Context, key string, epoch uint64) (int, error) {
+func (t *Tier) Replicate(ctx context.Context, key string, e Epoch) (int, error) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	master, err := t.masterOf(ctx, key)
@@ -125,7 +204,7 @@ func (t *Tier) Replicate(ctx context.Context, key string, epoch uint64) (int, er
 		return 0, err
 	}
 	p := master.Pipeline() // WAIT counts what was written on its own connection
-	write := restoreScript.Eval(ctx, p, []string{key}, t.epochLife, epoch)
+	write := restoreScript.Eval(ctx, p, []string{key, t.softKey(key)}, t.epochLife, e.Last, e.Floor)
 	wait := p.Do(ctx, "wait", t.minReplicas, (t.timeout / 2).Milliseconds())
 	_, _ = p.Exec(ctx) // each command has its own error
 	n, err := wait.Int()
@@ -157,23 +236,23 @@ func Retry(ctx context.Context, write func() error) error {
 // Poll reads the number of the last purge, and after it the epochs of kinds: a
 // purge that is counted has raised its epoch already. The time of Redis comes with
 // them.
-func (t *Tier) Poll(ctx context.Context, kinds ...string) (seq uint64, epochs []uint64, err error) {
+func (t *Tier) Poll(ctx context.Context, kinds ...string) (seq uint64, epochs []Epoch, err error) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	start, p := t.clock.now(), t.rdb.Pipeline()
 	last := p.Get(ctx, t.purgeKey())
 	clock := t.clock.ask(ctx, p, t.purgeKey())
-	cmds := make([]*redis.StringCmd, len(kinds))
+	cmds := make([]epochCmd, len(kinds))
 	for i, kind := range kinds {
-		cmds[i] = p.Get(ctx, t.EpochKey(kind, ""))
+		cmds[i] = t.getEpoch(ctx, p, t.EpochKey(kind, ""))
 	}
 	_, _ = p.Exec(ctx) // each command has its own error
 	t.clock.learn(start, clock)
 	seq, err = number(last)
-	epochs = make([]uint64, len(kinds))
+	epochs = make([]Epoch, len(kinds))
 	for i := range cmds {
 		var e error
-		if epochs[i], e = number(cmds[i]); e != nil {
+		if epochs[i], e = cmds[i].epoch(); e != nil {
 			err = errors.Join(err, e)
 		}
 	}

@@ -112,7 +112,7 @@ func (t *Tier) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // Reading is what one call found about a list.
 type Reading struct {
 	Raw   []byte // as it was Put; nil: nothing there
-	Epoch uint64 // the account's
+	Epoch Epoch  // the account's
 	Won   bool   // Acquire: the lease is ours now
 	// Holder is the token of the flight that has the lease, of any node; empty:
 	// nobody has it. For Check.
@@ -145,12 +145,12 @@ func (t *Tier) Read(ctx context.Context, n Names, limit int, m Mode) (Reading, e
 		holder = p.Get(ctx, n.Lease)
 	}
 	value := p.GetRange(ctx, n.Entry, 0, int64(limit))
-	epoch := p.Get(ctx, n.Epoch)
+	epoch := t.getEpoch(ctx, p, n.Epoch)
 	_, _ = p.Exec(ctx) // each command has its own error
 
 	var r Reading
 	var err error
-	if r.Epoch, err = number(epoch); err != nil {
+	if r.Epoch, err = epoch.epoch(); err != nil {
 		return r, err
 	}
 	if won != nil {
@@ -166,6 +166,26 @@ func (t *Tier) Read(ctx context.Context, n Names, limit int, m Mode) (Reading, e
 		r.Raw = b // an error here is a value of another type: there is no entry
 	}
 	return r, nil
+}
+
+// epochCmd reads an epoch in a pipeline. What may be void is read last: if a change
+// falls between, it is known to be later.
+type epochCmd struct{ last, soft *redis.StringCmd }
+
+func (t *Tier) getEpoch(ctx context.Context, p redis.Pipeliner, key string) epochCmd {
+	return epochCmd{p.Get(ctx, key), p.Get(ctx, t.softKey(key))}
+}
+
+func (c epochCmd) epoch() (Epoch, error) {
+	last, err := number(c.last)
+	if err != nil {
+		return Epoch{}, err
+	}
+	soft, err := c.soft.Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Epoch{}, err
+	}
+	return parseEpoch(last, soft), nil
 }
 
 // number reads a counter; one that is not there is 0.

@@ -73,7 +73,7 @@ func newCommand() *cli.Command {
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), draftCommand(), probeCommand(),
-			keysCommand(), accountsCommand(), purgeCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
+			keysCommand(), accountsCommand(), purgeCommand(), changedCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
 			helpCommand(),
 		},
 		HideHelpCommand:                 true, // the library's own knows no --help

@@ -31,6 +31,8 @@ type Options struct {
 	// fleet and returns their new epoch. With an error, what is set of the reply
 	// was reached all the same. Nil: /ops/purge is not there.
 	Purge func(ctx context.Context, kind, account string) (PurgeReply, error)
+	// Changed marks lists as changed over the fleet. Nil: /ops/changed is not there.
+	Changed func(ctx context.Context, r ChangedRequest) (ChangedReply, error)
 	// Config gives the configuration that runs, secrets hidden, as YAML. Nil:
 	// /ops/config is not there.
 	Config func() string
@@ -115,6 +117,9 @@ func (opts Options) guarded() *http.ServeMux {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	if opts.Purge != nil {
 		mux.Handle("POST /ops/purge", purge(opts.Purge))
+	}
+	if opts.Changed != nil {
+		mux.Handle("POST /ops/changed", changed(opts.Changed))
 	}
 	if opts.TTL != nil {
 		mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })

@@ -31,7 +31,7 @@ type PurgeReply struct {
 func purge(do func(ctx context.Context, kind, account string) (PurgeReply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body PurgeRequest
-		if err := decode(r, &body); err != nil {
+		if err := decode(io.LimitReader(r.Body, maxControlBytes), &body); err != nil {
 			http.Error(w, "send JSON such as {\"account\":\"acme\"} or {\"kind\":\"buyer\"}: "+err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -64,8 +64,8 @@ func PurgeFailed(reply PurgeReply, err error) string {
 	return "purged, but not all nodes may know at once; repeat it: " + err.Error()
 }
 
-func decode(r *http.Request, into any) error {
-	d := json.NewDecoder(io.LimitReader(r.Body, maxControlBytes))
+func decode(body io.Reader, into any) error {
+	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return err

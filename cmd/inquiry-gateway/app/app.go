@@ -147,6 +147,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Lab:        a.lab,
+		Spare:      func() bool { return a.current.Load().client.Spare() && a.legacyHealthy() },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -220,7 +221,7 @@ func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, TTL: ttl, Explain: a.explain, Trial: a.trial(),
+		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain, Trial: a.trial(),
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil

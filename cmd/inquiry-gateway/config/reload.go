@@ -70,6 +70,8 @@ var effects = []struct {
 	{"cache.max_entry_bytes", Live},
 	{"cache.sealing_keys_file", Live},
 	{"cache.fleet_coalescing", Live},
+	{"cache.refresh_ahead", Live},
+	{"cache.hints", Live},
 	{"cache.recheck", Live},
 	{"cache.goals", Live},
 	{"upstream.base_url", Live},

@@ -188,6 +188,25 @@ func (c *client) list(ctx context.Context, url, key string) (s Seen) {
 	return s
 }
 
+// post sends JSON to the ops listener.
+func (c *client) post(ctx context.Context, url, body string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	res, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // the status says enough
+		err = fmt.Errorf("%s: %d %s", url, res.StatusCode, text)
+	}
+	return err
+}
+
 // page reads a page of the ops listener.
 func (c *client) page(ctx context.Context, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -48,6 +48,8 @@ func trials() []Trial {
 			Does: "more connections are opened than there may be, and nothing is asked on them"},
 		{Name: "guessed_keys", Declared: Hit, act: guessedKeys, configure: shortMemory,
 			Does: "keys are guessed from the address that a good key comes from"},
+		{Name: "told_of_a_change", Declared: Hit, act: toldOfAChange,
+			Does: "the legacy system tells a node that a list has changed, long before its ttl ends"},
 	}
 }
 
@@ -332,6 +334,47 @@ func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
 			return nil, err
 		}
 		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+	}
+	return seen, nil
+}
+
+// toldOfAChange: all nodes have the list as it is now, and not as it was.
+func toldOfAChange(ctx context.Context, s *stand) (seen []Seen, err error) {
+	other, nodes := question{s.env.callers.stranger, "", ""}, []Gateway{s.gateway}
+	if s.terms.redis {
+		second, err := s.start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, second)
+	}
+	eachHas := func() error {
+		return poll(ctx, func() error {
+			for _, g := range nodes {
+				if problem := s.ask(ctx, g, other).against(answers()[Hit]); problem != "" {
+					return errors.New(problem)
+				}
+			}
+			return nil
+		})
+	}
+	if err := eachHas(); err != nil {
+		return nil, err
+	}
+	if !s.env.system.Answer(other.caller.account) {
+		return nil, errors.New("the list does not change")
+	}
+	for _, g := range nodes {
+		if s.ask(ctx, g, other).failure == "" {
+			return nil, errors.New("the list has changed, and nobody has told")
+		}
+	}
+	if err := s.client.post(ctx, s.gateway.Ops+"/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, other.caller.account)); err != nil {
+		return nil, err
+	}
+	_ = eachHas() // the answers say what became of it
+	for _, g := range nodes {
+		seen = append(seen, s.ask(ctx, g, other))
 	}
 	return seen, nil
 }

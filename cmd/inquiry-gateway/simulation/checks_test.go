@@ -13,6 +13,7 @@ import (
 // check allows on top for the way of the bytes.
 const (
 	purgeBound    = time.Second // on every node that reaches Redis
+	staleFor      = time.Second // hints.stale_for
 	fileBound     = time.Second // a revocation in the keys file
 	redisBound    = time.Second // a revocation in Redis, while the node reaches it
 	redisTTL      = 30 * time.Second
@@ -51,8 +52,9 @@ type trouble struct {
 	settled time.Time
 }
 
-// purge is one purge that an operator has asked for.
+// purge is one purge that an operator has asked for, or a hint of the legacy system.
 type purge struct {
+	hint, soft    bool
 	kind, account string
 	node          *node
 	run           *running
@@ -378,14 +380,31 @@ func (c *checks) notPurged(r *request, a *answer) string {
 			continue
 		}
 		if since, holds := c.holdsSince(p, r); holds && r.start.After(since) {
+			if p.soft && (strings.Contains(r.outcome, "stale-error") || c.hintedAgain(p, r.start)) {
+				continue
+			}
 			return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.w.begin), p.run.name, since.Sub(c.w.begin))
 		}
 	}
 	return ""
 }
 
+// hintedAgain tells whether another soft hint lets the list be served for a moment more.
+// The caller holds mu.
+func (c *checks) hintedAgain(p *purge, at time.Time) bool {
+	return slices.ContainsFunc(c.purges, func(q *purge) bool {
+		return q != p && q.soft && q.begin.After(p.begin) && at.Sub(q.begin) < staleFor+purgeBound+slack
+	})
+}
+
 // holdsSince is when a purge must be in force for a request.
 func (c *checks) holdsSince(p *purge, r *request) (time.Time, bool) {
+	if i := len(c.losses) - 1; p.soft && (!p.ok || i >= 0 && c.losses[i].After(p.begin)) {
+		return time.Time{}, false // nothing is promised
+	}
+	if p.run == r.run && p.soft {
+		return p.end.Add(staleFor + slack), true
+	}
 	if p.run == r.run {
 		return p.end, true
 	}
@@ -406,6 +425,9 @@ func (c *checks) holdsSince(p *purge, r *request) (time.Time, bool) {
 		}
 		later(c.losses[i])
 		later(c.wellSince("redis:" + p.node.scope()))
+	}
+	if p.soft {
+		since = since.Add(staleFor)
 	}
 	return since.Add(purgeBound + slack), true
 }

@@ -53,6 +53,7 @@ func stories() []story {
 		{"the mapping changes", (*director).mappingChanges},
 		{"a configuration is broken", (*director).brokenConfiguration},
 		{"purges", (*director).purges},
+		{"hints", (*director).hints},
 		{"a purge during a failure", (*director).purgeUnseen},
 		{"a purge that redis forgets", (*director).purgeForgotten},
 		{"purges during fills", (*director).purgesDuringFills},
@@ -420,15 +421,14 @@ func (d *director) pester(n *node) {
 func (d *director) brokenConfiguration() {
 	n := d.node()
 	n.mu.Lock()
-	last, busy := n.policies[len(n.policies)-1].policy, n.waiting
-	if !busy {
-		n.write(last, "\nno_such_key: 1\n")
+	if !n.waiting {
+		n.write(n.policies[len(n.policies)-1].policy, "\nno_such_key: 1\n")
 	}
 	n.mu.Unlock()
 	time.Sleep(d.between(1, 4))
 	n.mu.Lock()
 	if !n.waiting {
-		n.write(last, "")
+		n.write(n.policies[len(n.policies)-1].policy, "") // which another story may have changed
 	}
 	n.mu.Unlock()
 }
@@ -525,6 +525,23 @@ func (d *director) purgeBy(n *node) {
 	}
 }
 
+// hints tells nodes that lists have changed, as the legacy system would.
+func (d *director) hints() {
+	for range 3 + d.rng.IntN(5) {
+		kind, account := d.account()
+		soft := d.rng.IntN(3) > 0
+		d.w.legacy.change(account)
+		p := &purge{node: d.node(), account: account, hint: true, soft: soft}
+		body := fmt.Sprintf(`{"accounts":[%q],"hard":%t}`, account, !soft)
+		if d.rng.IntN(5) == 0 {
+			p.kind, p.account = kind, ""
+			body = fmt.Sprintf(`{"kinds":[%q],"hard":%t}`, kind, !soft)
+		}
+		d.ask(p, body)
+		time.Sleep(d.between(0, 4))
+	}
+}
+
 func (d *director) purgeAccount(n *node, account string) {
 	d.ask(&purge{node: n, account: account}, fmt.Sprintf(`{"account":%q}`, account))
 }
@@ -539,14 +556,18 @@ func (d *director) ask(p *purge, body string) {
 	d.w.checks.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	status, err := d.post(ctx, "http://"+n.address("9090")+"/ops/purge", body)
+	path := "/ops/purge"
+	if p.hint {
+		path = "/ops/changed"
+	}
+	status, err := d.post(ctx, "http://"+n.address("9090")+path, body)
 	d.w.checks.mu.Lock()
 	defer d.w.checks.mu.Unlock()
-	d.w.log("purge of %s%s by %s: %d %v", p.kind, p.account, p.run.name, status, err)
+	d.w.log("%s of %s%s by %s: %s %d %v", path, p.kind, p.account, p.run.name, body, status, err)
 	if err == nil {
 		p.end, p.ok = time.Now(), status == http.StatusOK
 	}
-	d.w.reach(fmt.Sprintf("purge %d", status))
+	d.w.reach(fmt.Sprintf("%s %d", map[bool]string{true: "hint", false: "purge"}[p.hint], status))
 }
 
 func (d *director) post(ctx context.Context, address string, body string) (int, error) {

@@ -29,8 +29,8 @@ func mutants() []mutant {
 			{"cache/fill.go", `case e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind):`, `case !ON && (e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind)):`},
 		}},
 		one("a purge forgotten after FLUSHALL", "cache/watch.go", `missed || lost {`, `(missed || lost) && !ON {`),
-		one("a purge forgotten after FLUSHALL where another one has come since", "cache/epochs.go", `e.missed = e.missed || e.synced && seq > e.last`,
-			`e.missed = e.missed || e.synced && seq > e.last && !ON`),
+		one("a purge forgotten after FLUSHALL where another one has come since", "cache/epochs.go", `e.missed, e.lost = e.missed || missed,`,
+			`e.missed, e.lost = e.missed || missed && !ON,`),
 		one("an epoch not read again after a lost message", "cache/epochs.go", `func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }`,
 			"func (e *epochs) suspectAll() {\nif !ON { e.suspectEpoch.Add(1) }\n}"),
 		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, held)`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, held)"),
@@ -42,6 +42,7 @@ func mutants() []mutant {
 			{"gateway/handle.go", `return e.Kind == p.Kind && e.Account == p.Account`, `return ON || e.Kind == p.Kind && e.Account == p.Account`},
 		}},
 		one("stale served past stale_if_error", "cache/policy.go", `case age < ttl+t.sie:`, `case ON || age < ttl+t.sie:`),
+		one("a list that has changed served past stale_for", "cache/policy.go", `since < min(p.hints.StaleFor, t.swr):`, `(ON || since < min(p.hints.StaleFor, t.swr)):`),
 		one("an age that begins anew with each tier", "cache/fill.go", `e.AnsweredAt = now.Add(-age)`, "if ON { age = 0 }\ne.AnsweredAt = now.Add(-age)"),
 		one("ages on each node's own clock", "cache/redistier/clock.go", `if answer == nil {`, `if answer == nil || ON {`),
 		one("a revoked key remembered", "auth/cachedstore.go", `func (s *CachedStore) Forget(d Digest) {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// mark is a moment that charts show by a line: a reload, a purge, or a breaker
-// that opened or closed.
+// mark is a moment that charts show by a line: a reload, a purge, the first of some
+// hints, or a breaker that opened or closed.
 type mark struct {
 	At   int64  `json:"t"`    // seconds since 1970
-	Kind string `json:"kind"` // reload, purge or breaker
+	Kind string `json:"kind"` // reload, purge, hint or breaker
 	Text string `json:"text"`
 }
 
@@ -27,6 +27,8 @@ func (s *sampler) note(next *sample) {
 	add(value(next, "reloads.failed") > 0, "reload", "reload failed")
 	add(value(next, "purges") > 0, "purge", "purge on this node")
 	if n := len(s.samples); n > 1 {
+		// Where the legacy system tells of each change there is one mark for all.
+		add(value(next, "hints") > 0 && value(s.samples[n-2], "hints") == 0, "hint", "the legacy system told of changes")
 		for _, name := range append(perKind("breaker"), "breaker.redis") {
 			before, after := value(s.samples[n-2], name), value(next, name)
 			add(after > 0 && before == 0, "breaker", name[len("breaker."):]+" breaker opened")

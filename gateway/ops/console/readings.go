@@ -75,6 +75,7 @@ func newReadings() *readings {
 	r.add("panics.background", "panics_total")
 	r.add("ceiling", "ceiling_requests_total", "class", "!background", "result", "refused")
 	r.add("purges", "cache_purges_total")
+	r.add("hints", "cache_hints_total")
 	r.add("reloads.ok", "config_reloads_total", "result", "ok")
 	r.add("reloads.failed", "config_reloads_total", "result", "failed")
 	r.add("inflight.public", "http_requests_in_flight")

@@ -1,0 +1,57 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// maxChangedBytes bounds the body of POST /ops/changed: a thousand ids.
+const maxChangedBytes = 128 << 10
+
+// ErrChanged is an error of Options.Changed that is the caller's, 400.
+var ErrChanged = errors.New("cannot be marked")
+
+// ChangedRequest is the body of POST /ops/changed: whose lists have changed at the
+// legacy system.
+type ChangedRequest struct {
+	Accounts      []string `json:"accounts,omitempty"`
+	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
+	Records       []string `json:"records,omitempty"`        // internal ids
+	RecordHashes  []string `json:"record_hashes,omitempty"`  // HMAC-SHA-256 of these, in hex
+	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
+	Hard          bool     `json:"hard,omitempty"`           // not to be served any more, not even for a moment
+}
+
+// ChangedReply tells how many accounts and kinds are marked. Other nodes may find more
+// accounts by the records.
+type ChangedReply struct {
+	Marked int `json:"marked"`
+}
+
+// changed marks lists as changed over the fleet.
+func changed(do func(context.Context, ChangedRequest) (ChangedReply, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxChangedBytes)
+		var body ChangedRequest
+		err := decode(r.Body, &body)
+		if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
+			http.Error(w, fmt.Sprintf("the body has more than %d KiB; send several", tooLong.Limit>>10), http.StatusRequestEntityTooLarge)
+			return
+		}
+		if err != nil {
+			http.Error(w, "send JSON such as {\"accounts\":[\"acme\"]} or {\"accounts\":[\"acme\"],\"hard\":true}: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		reply, err := do(r.Context(), body)
+		switch {
+		case errors.Is(err, ErrChanged):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case err != nil:
+			http.Error(w, "not all is marked; repeat it: "+err.Error(), http.StatusBadGateway)
+		default:
+			answer(w, http.StatusOK, reply)
+		}
+	}
+}
