@@ -21,6 +21,8 @@ type sample struct {
 	distinct       float64
 	watched        int // distinct keys among keys
 	ages           [candidateCount][ageBuckets]float64
+	survived       [2]outages         // of the sample and of the hot keys
+	counted        [graceRows]float64 // look-ups of this node since then
 }
 
 func (lab *kindLab) sample(now int64) *sample {
@@ -51,6 +53,13 @@ func (s *shard) addTo(m *sample, now int64) {
 			m.watched++
 		}
 	}
+	for i := range s.begun {
+		if s.begun[i] {
+			m.counted[i] += lookups - s.before[i]
+		}
+	}
+	m.survived[0].addScaled(&s.sample.lasts, 1/s.rate())
+	m.survived[1].addScaled(&s.hot.lasts, 1)
 	m.add(&s.sample, s.rate())
 	m.add(&s.hot, 1)
 }
@@ -152,6 +161,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	c := newComputer(m, rules, now)
 	k.Changes = c.changes()
 	since := float64(now-m.first) * 1e-9
+	k.Outage = m.outage(rules.policy, since)
 	for i := range candidates {
 		row := c.candidate(i, k.Observed)
 		row.Upstream.Value += k.RechecksPerSecond

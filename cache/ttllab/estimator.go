@@ -79,7 +79,7 @@ type Options struct {
 // # What it does not know
 //
 // Entries that are evicted for want of space, purges and stale-if-error: an estimate is
-// about a legacy in health. Without Share it is about one node; nodes that share their
+// about a legacy in health, but for Outage. Without Share it is about one node; nodes that share their
 // look-ups, or logs of all nodes merged by time, give the estimate for the fleet. There
 // a node may serve an older copy than the newest one while it refreshes it, which the
 // ages do not have.
@@ -90,8 +90,8 @@ type Options struct {
 // and two atomic reads; one in 16 of them, and all of a watched key, a short lock
 // of one of 64 shards, under which it is noted; of every sixth, or once a second,
 // all that were noted are simulated. Nothing is allocated once the sample is full.
-// An Estimator holds at most about 1.6 KiB per watched key and 850 KiB per kind,
-// so 14 MiB with the defaults and two kinds. It has no goroutine.
+// An Estimator holds at most about 1,750 bytes per watched key and 1,000 KiB per kind,
+// so 16 MiB with the defaults and two kinds. It has no goroutine.
 type Estimator struct {
 	kinds  []*kindLab
 	goals  atomic.Pointer[GoalsConfig]
@@ -109,12 +109,13 @@ type kindLab struct {
 	group    Group
 	halfLife int64
 	rules    atomic.Pointer[rules]
-	latency  atomic.Int64     // how long the legacy takes, ns, smoothed
-	timed    atomic.Int64     // fills that latency is of
-	waited   atomic.Uint64    // look-ups that waited for the legacy
-	failed   atomic.Uint64    // look-ups without an answer
-	told     [3]uint64        // look-ups, fills and re-checks that the other nodes know of
-	theirs   [2]atomic.Uint64 // fills and re-checks of the other nodes, since the start
+	kept     *atomic.Pointer[ttls] // the Estimator's
+	latency  atomic.Int64          // how long the legacy takes, ns, smoothed
+	timed    atomic.Int64          // fills that latency is of
+	waited   atomic.Uint64         // look-ups that waited for the legacy
+	failed   atomic.Uint64         // look-ups without an answer
+	told     [3]uint64             // look-ups, fills and re-checks that the other nodes know of
+	theirs   [2]atomic.Uint64      // fills and re-checks of the other nodes, since the start
 	checks   checks
 	regime   regime
 	shards   [shardCount]shard
@@ -136,7 +137,7 @@ func New(o Options) (*Estimator, error) {
 	}
 	e := &Estimator{picker: picker{picked: make(chan Recheck, keptPicks)}}
 	for _, k := range o.Kinds {
-		lab := &kindLab{name: k.Name, group: GroupOf(k.Name), halfLife: int64(max(o.HalfLife, 0))}
+		lab := &kindLab{name: k.Name, group: GroupOf(k.Name), kept: &e.kept, halfLife: int64(max(o.HalfLife, 0))}
 		lab.rules.Store(newRules(k.Policy))
 		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
 		for i := range lab.shards {
@@ -186,11 +187,13 @@ func (e *Estimator) SetPolicy(kind int, p Policy) {
 	}
 	r := newRules(p)
 	old := lab.rules.Swap(r)
-	if old.swr == r.swr {
-		return
-	}
 	for i := range lab.shards {
-		lab.shards[i].forgetAges() // the buckets mean other ages now
+		if old.policy != r.policy {
+			lab.shards[i].forgetOutages()
+		}
+		if old.swr != r.swr {
+			lab.shards[i].forgetAges() // the buckets mean other ages now
+		}
 	}
 }
 

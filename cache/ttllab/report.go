@@ -44,6 +44,9 @@ type KindReport struct {
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by TTL; empty before the first look-up
 	Advice     []Advice    `json:"advice"`     // one per goal
+	// Outage is what becomes of the look-ups while the legacy system is away. Null before
+	// the first one.
+	Outage *Outage `json:"outage,omitempty"`
 	// Verdict says which TTLs meet all goals, and which of them today's breaks. Empty
 	// without goals.
 	Verdict string `json:"verdict,omitempty"`

@@ -41,12 +41,13 @@ type rules struct {
 	jitter [candidateCount]float64 // most that is taken off, nanoseconds
 	bucket [candidateCount]float64 // age buckets per nanosecond
 	swr    int64
+	grace  [graceRows]int64
 }
 
 func newRules(p Policy) *rules {
 	p.TTL, p.StaleWhileRevalidate, p.StaleIfError = max(p.TTL, 0), max(p.StaleWhileRevalidate, 0), max(p.StaleIfError, 0)
 	p.Jitter = min(max(p.Jitter, 0), 1)
-	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate)}
+	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate), grace: p.graces()}
 	for c, ttl := range candidates {
 		r.ttl[c] = int64(ttl)
 		r.jitter[c] = p.Jitter * float64(ttl)

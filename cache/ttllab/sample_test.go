@@ -91,8 +91,8 @@ func TestTheSampleIsBoundedAndKeepsTheLowestHashes(t *testing.T) {
 
 // What the package comment states.
 const (
-	bytesPerKey  = 1600
-	bytesPerKind = 850 << 10
+	bytesPerKey  = 1750
+	bytesPerKind = 1000 << 10
 )
 
 func TestMemoryIsBounded(t *testing.T) {

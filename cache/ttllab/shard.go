@@ -40,6 +40,10 @@ type shard struct {
 	draws   uint64
 	turns   turnout // since the start, of the watched keys
 
+	// Since when the reach of a look-up is known, by row: look-ups until then, aged.
+	begun  [graceRows]bool
+	before [graceRows]float64
+
 	// Of a fleet:
 	shared bool
 	notes  []note // this node's look-ups since the last message
@@ -53,6 +57,7 @@ type stratum struct {
 	keys  []watched
 	index map[uint64]int32 // by hash
 	ages  [candidateCount][ageBuckets]uint32
+	lasts outages
 }
 
 // watched is one key of the sample.
@@ -73,6 +78,7 @@ type watched struct {
 	bytes  int
 	filled int64 // Unix ns, by the real cache
 	looks  looks
+	held   history
 	cells  [candidateCount]cell
 }
 
@@ -191,6 +197,7 @@ func (s *shard) settle(k *watched, set *stratum) {
 		k.lookups++
 		k.last = max(k.last, now)
 		k.simulate(r, now, latency, &set.ages)
+		s.survive(k, r, now, latency, &set.lasts)
 	}
 	stand := 1.0
 	if set == &s.sample {
@@ -274,6 +281,9 @@ func (s *shard) age(steps int, now int64) {
 	f := math.Ldexp(1, -steps)
 	lookups, fills := s.totals()
 	s.lookups, s.fills = lookups*f, fills*f
+	for i := range s.before {
+		s.before[i] *= f
+	}
 	s.others = [2]float64{s.others[0] * f, s.others[1] * f}
 	s.counted = [2]uint64{s.seen.Load(), s.filled.Load()}
 	idle := max(int64(candidates[candidateCount-1])+s.aging.halfLife, forgetAfter*s.aging.halfLife)
@@ -319,6 +329,9 @@ func (set *stratum) age(steps int, since int64) {
 			set.ages[c][b] >>= min(steps, 31)
 		}
 	}
+	var left outages
+	left.addScaled(&set.lasts, f)
+	set.lasts = left
 	for i := 0; i < len(set.keys); {
 		if set.keys[i].last < since {
 			set.drop(i)

@@ -71,6 +71,9 @@ func (k *KindReport) describe(b *strings.Builder) {
 			100*s.Outdated, 100*s.Low, 100*s.High, age(s.OutdatedFor), s.Checks)
 	}
 	k.rows(b)
+	if k.Outage != nil {
+		k.Outage.describe(b)
+	}
 	for _, a := range k.Advice {
 		fmt.Fprintf(b, "  %s %g: %s\n", a.Goal, a.Limit, a.Reason)
 	}

@@ -96,6 +96,10 @@ func sampleReport() any {
 		all = append(all, map[string]any{
 			"kind": kind, "ttl_seconds": 30, "observed_seconds": 5400, "lookups_per_second": 214, "watched_keys": 4096, "candidates": candidates,
 			"advice": []map[string]any{{"goal": "max_outdated", "ttl_seconds": 20, "limit": 0.01, "reason": "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}}, "verdict": "1s to 20s; today's 30s breaks max_outdated",
+			"outage": map[string]any{"for_seconds": []float64{60, 300, 3600}, "rows": []map[string]any{
+				{"stale_if_error_seconds": 0, "answered": []any{.31, .08, .01}},
+				{"stale_if_error_seconds": 600, "current": true, "answered": []any{.93, .88, nil}},
+			}},
 		})
 	}
 	return map[string]any{"kinds": all}
@@ -147,6 +151,7 @@ func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []
 		chromedp.Navigate(s.base+"/"),
 		browsertest.Until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
 		browsertest.Until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
+		browsertest.Until(`[...document.querySelectorAll("#ttl-grid details:nth-of-type(2) tr.current td")].map(e => e.textContent[0]).join("") === "98–98–98–"`),
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
 		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),

@@ -112,7 +112,15 @@
           k.regime ? " The traffic has changed at " + clock(Date.parse(k.regime.since) / 1000) + " UTC: " + k.regime.reason + "; what was counted before counts for little." : null),
         ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, rows.length > 0 ? advice : null),
       el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id },
-        table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))));
+        table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))),
+      k.outage ? outageTable(k.kind, k.outage, id) : null);
+  }
+
+  // What would be answered while the legacy system is away, by stale_if_error.
+  function outageTable(kind, o, id) {
+    const rows = o.rows.map((r) => el("tr", { class: r.current ? "current" : null }, el("th", { scope: "row" }, ttlName(r.stale_if_error_seconds), r.current ? [" ", el("span", { class: "flag" }, "today")] : null), r.answered.map((a) => el("td", null, known(a) ? ratio(a) : "–"))));
+    return el("details", null, el("summary", null, "If the legacy system were away"), el("p", { class: "help" }, "Share of the look-ups that would be answered, by the length of the outage and stale_if_error. – has not been observed for as long."),
+      el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("Look-ups of " + kind + " lists answered during an outage", ["stale_if_error", ...o.for_seconds.map(ttlName)], rows)));
   }
 
   let drawn = [], report = null;
