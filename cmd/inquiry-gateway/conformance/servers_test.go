@@ -97,7 +97,7 @@ func startGateway(t *testing.T, m mode, upstream string) server {
 	dir := t.TempDir()
 	keys, file := makeKeys(t)
 	text := "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}\nshutdown_delay: 0s\n" +
-		"request_timeout: 1m\ncache: {buyer: {ttl: 1h}, seller: {ttl: 1h}}\nrate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}\ngateway: {hit_lane: " + map[bool]string{true: "'on'", false: "'off'"}[m.lane] + "}\n"
+		"request_timeout: 1m\ncache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s, stale_if_error: 0s}}\nrate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}\ngateway: {hit_lane: " + map[bool]string{true: "'on'", false: "'off'"}[m.lane] + "}\n"
 	if m.secure {
 		testkit.Certificate(t, dir, "gateway")
 		text += "tls: {cert_file: cert.pem, key_file: key.pem}\n"
