@@ -131,7 +131,7 @@ func BenchmarkLookup(b *testing.B) {
 
 func benchLookup(b *testing.B, cfg Config) {
 	g := &legacy{clock: newClock()}
-	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab)
+	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

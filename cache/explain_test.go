@@ -85,7 +85,7 @@ func TestTheLabGivesTTLs(t *testing.T) {
 	zero := time.Duration(0)
 	cfg.Buyer.ByStatus = map[string]StatusConfig{"closed": {TTL: &zero}}
 	cfg.Lab.Goals = ttllab.GoalsConfig{Mode: ttllab.ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}
-	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab)
+	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestTheLabGivesTTLs(t *testing.T) {
 
 func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	lab, err := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{})
+	lab, err := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time,
 type Lab struct {
 	current atomic.Pointer[groups]
 	shared  atomic.Bool
+	now     func() time.Time
 }
 
 // groups is an estimator with its kinds.
@@ -55,9 +56,13 @@ type groups struct {
 	kinds []Kind
 }
 
-// NewLab makes a Lab for groups of lists that have a TTL of their own.
-func NewLab(kinds []Kind, c Config) (*Lab, error) {
-	l := &Lab{}
+// NewLab makes a Lab for groups of lists that have a TTL of their own. now is the
+// clock of the cache, which tells when look-ups were; nil: the system's.
+func NewLab(kinds []Kind, c Config, now func() time.Time) (*Lab, error) {
+	if now == nil {
+		now = time.Now
+	}
+	l := &Lab{now: now}
 	return l, l.SetConfig(kinds, c)
 }
 
@@ -170,8 +175,8 @@ func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, messa
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			if message := l.current.Load().Tell(now); message != nil {
+		case <-tick.C:
+			if message := l.current.Load().Tell(l.now()); message != nil {
 				publish(ctx, message)
 			}
 		case m, ok := <-messages:
@@ -181,7 +186,7 @@ func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, messa
 			}
 			func() {
 				defer p.Catch(nil)
-				_ = l.current.Load().Hear(m, time.Now()) // of a node that is being updated: its look-ups are missing
+				_ = l.current.Load().Hear(m, l.now()) // of a node that is being updated: its look-ups are missing
 			}()
 		}
 	}
@@ -195,7 +200,7 @@ func (l *Lab) Shared() {
 }
 
 // Report is the what-if table as of now.
-func (l *Lab) Report() Report { return l.current.Load().Report(time.Now()) }
+func (l *Lab) Report() Report { return l.current.Load().Report(l.now()) }
 
 // Recheck compares lists that were served with what the legacy says now, as often as
 // the budget allows, until ctx ends. timeout is that of one fetch. healthy keeps it
@@ -208,8 +213,8 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C: // also finds out that a reload has replaced g
-			g.Tune(now)
+		case <-tick.C: // also finds out that a reload has replaced g
+			g.Tune(l.now())
 		case r := <-g.Picked():
 			if healthy() {
 				l.compare(ctx, g, r, fetch, timeout(), p)
@@ -260,7 +265,7 @@ var (
 func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	g := l.current.Load()
 	config := g.Config()
-	nodes, lost := g.coverage(time.Now().UnixNano())
+	nodes, lost := g.coverage(l.now().UnixNano())
 	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(nodes))
 	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
 	if config.Goals.MaxOutdated > 0 {

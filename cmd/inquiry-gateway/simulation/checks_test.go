@@ -30,7 +30,8 @@ const (
 // checks hold every answer of the fleet against what is promised. They know what
 // troubles there are, as the promises depend on them.
 type checks struct {
-	w *world
+	w        *world
+	onAnswer func(hit bool) // is told of each list; hit: its caller did not wait for the legacy
 
 	mu       sync.Mutex
 	failure  string
@@ -63,7 +64,7 @@ type purge struct {
 }
 
 func newChecks(w *world) *checks {
-	return &checks{w: w, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
+	return &checks{w: w, onAnswer: func(bool) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
 }
 
 // fail ends the run. Only the first failure counts.
@@ -185,6 +186,9 @@ type shown struct {
 
 // answered checks one answer.
 func (c *checks) answered(r *request) {
+	if r.status == 200 || r.status == 304 {
+		c.onAnswer(!strings.Contains(r.outcome, "fwd=") && !strings.Contains(r.outcome, "collapsed"))
+	}
 	for _, check := range []func(*request) string{c.inTime, c.allowed, c.available, c.whole} {
 		if problem := check(r); problem != "" {
 			c.fail("%s; %v", problem, r)

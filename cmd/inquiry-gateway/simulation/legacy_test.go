@@ -274,6 +274,13 @@ func item(k listKey, r record, i int) map[string]any {
 	}
 }
 
+// count is how many lists it was asked for.
+func (s *legacySystem) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fetches
+}
+
 func (s *legacySystem) answer(number int) *answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
