@@ -139,10 +139,10 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 func TestCanaryKeysThatAreNoGood(t *testing.T) {
 	t.Parallel() // it waits for the canary
 	for name, c := range map[string]struct{ file, check, result, says string }{
-		"one account": {"buyer-again.key", "keys", "failed", "canary.buyer_keys[1] is of the same account as canary.buyer_keys[0]"},
+		"one account": {"buyer-again.key", "keys", "failed", "canary.buyer_keys[1] (key buyer-again of account acme) is of the same account as canary.buyer_keys[0] (key buyer of account acme)"},
 		"expired":     {"expired.key", "keys", "failed", "canary.buyer_keys[1]: the API key is not valid: expired"},
 		"other kind":  {"seller.key", "keys", "failed", "canary.buyer_keys[1]: the API key is of the other kind"},
-		"empty list":  {"empty-buyer.key", "cross_read", "empty", "the list of canary.buyer_keys[1] is empty"},
+		"empty list":  {"empty-buyer.key", "cross_read", "empty", "the list of canary.buyer_keys[1] (key empty-buyer of account initech) is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

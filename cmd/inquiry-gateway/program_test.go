@@ -44,6 +44,7 @@ type program struct {
 	t        *testing.T
 	dir      string
 	skew     time.Duration
+	version  string
 	poll     time.Duration
 	callers  []caller // of the keys file
 	system   *legacy.Server
@@ -68,6 +69,8 @@ type setup struct {
 	yaml, auth string
 	// upstream replaces texts of the upstream section, in pairs.
 	upstream []string
+	// version is what the program says that it is; empty: version.
+	version string
 	// backend stands in front of the legacy system where it is not nil.
 	backend http.Handler
 	// skew is how far the node's clock is ahead.
@@ -104,7 +107,7 @@ func sampleKeys() []caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	testkit.Slow(t)
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, poll: cmp.Or(s.pollFiles, 25*time.Millisecond), logs: &testkit.Log{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), skew: s.skew, version: s.version, poll: cmp.Or(s.pollFiles, 25*time.Millisecond), logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -163,7 +166,7 @@ func (p *program) run() {
 	}
 	if p.app, err = app.New(loaded.Config, l, app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Spans: io.Discard, Getenv: os.Getenv,
-		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: version, Revision: revision,
+		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: cmp.Or(p.version, version), Revision: revision,
 	}); err != nil {
 		p.t.Fatal(err)
 	}

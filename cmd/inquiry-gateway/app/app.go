@@ -58,6 +58,7 @@ type App struct {
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
+	starts   starts // for the console
 	rate     *rate.Limiter
 	sessions *ops.Sessions // of the ops listener
 	current  atomic.Pointer[generation]
@@ -214,6 +215,7 @@ func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
 	}
 	if a.console, err = console.New(console.Options{
 		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
+		Starts: a.starts.list, Canary: a.canaryFailure,
 	}); err != nil {
 		return err
 	}
@@ -308,6 +310,12 @@ func (a *App) Run(asked context.Context) error {
 	group.Go(func() error {
 		defer a.catcher("console").Catch(nil)
 		a.console.Run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		defer a.catcher("console").Catch(nil)
+		own := console.Start{At: time.Now(), Node: nodeName(a.public.listener), Version: a.opts.Version}
+		a.starts.follow(ctx, a.redis, a.current.Load().cfg.Redis.Prefix, own)
 		return nil
 	})
 	if a.redis != nil {

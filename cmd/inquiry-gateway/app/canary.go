@@ -86,17 +86,26 @@ func canaryKeys(key string, files []secretfile.File) []canary.Key {
 
 // ownerBy asks the authenticator of the public API, so that a key is as good
 // here as it is there.
-func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret) (string, error) {
-	return func(ctx context.Context, kind string, key canary.Secret) (string, error) {
+func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret) (canary.Owner, error) {
+	return func(ctx context.Context, kind string, key canary.Secret) (canary.Owner, error) {
 		p, err := a.Authenticate(ctx, []string{"Bearer " + string(key)})
 		if err == nil {
 			err = p.Authorize(kind)
 		}
 		if errors.Is(err, auth.ErrUnavailable) {
-			return "", fmt.Errorf("%w: %w", canary.ErrUndecided, err)
+			return canary.Owner{}, fmt.Errorf("%w: %w", canary.ErrUndecided, err)
 		}
-		return p.Account, err
+		return canary.Owner{Account: p.Account, KeyID: p.KeyID}, err
 	}
+}
+
+// canaryFailure tells the console why a check last failed. A reload that makes
+// another canary forgets it.
+func (a *App) canaryFailure(kind, check string) []string {
+	if c := a.current.Load().canary; c != nil {
+		return c.LastFailure(kind, check)
+	}
+	return nil
 }
 
 // startCanary runs the canary of what is in force against the public listener.

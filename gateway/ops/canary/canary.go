@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,15 +35,18 @@ type Options struct {
 	Timeout time.Duration
 	// Version goes into the User-Agent.
 	Version string
-	// Owner tells the account of a key that opens a kind of list. A caller cannot
-	// know it, and a canary whose keys are all of one account would compare that
-	// account with itself. The error says what is wrong with the key and does not
-	// hold it, or wraps ErrUndecided.
-	Owner func(ctx context.Context, kind string, key Secret) (account string, err error)
+	// Owner tells whose a key is that opens a kind of list. A caller cannot know it,
+	// and a canary whose keys are all of one account would compare that account with
+	// itself. The error says what is wrong with the key and does not hold it, or
+	// wraps ErrUndecided.
+	Owner func(ctx context.Context, kind string, key Secret) (Owner, error)
 
 	Logger     *slog.Logger          // nil: failures are not logged
 	Registerer prometheus.Registerer // nil: the metrics go nowhere
 }
+
+// Owner is whose a key is. Both are ids, and no secrets.
+type Owner struct{ Account, KeyID string }
 
 // Kind is one of the two lists.
 type Kind struct {
@@ -86,6 +90,9 @@ type Canary struct {
 	metrics  *metrics
 	last     map[string]*[checkCount]result // by kind, of the round before
 	rounds   int
+
+	mu     sync.Mutex
+	failed map[string][]string // by kind and check: the reasons of the last failure
 }
 
 // New checks the options and registers the metrics. Nothing is asked before Run.
@@ -110,8 +117,17 @@ func New(opts Options) (*Canary, error) {
 	}
 	return &Canary{
 		opts: opts, agent: "inquiry-gateway-canary/" + opts.Version, invented: invent(),
-		rules: newRules(), metrics: m, last: map[string]*[checkCount]result{},
+		rules: newRules(), metrics: m, last: map[string]*[checkCount]result{}, failed: map[string][]string{},
 	}, nil
+}
+
+// LastFailure tells why a check of a kind of list failed when it last did: which
+// key, and which record by its place in the list. Nil: it has not failed. The
+// caller must not change the reasons. It is safe for concurrent use.
+func (c *Canary) LastFailure(kind, check string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed[kind+" "+check]
 }
 
 // invent makes a key that looks like one from elsewhere, so that the store of

@@ -14,26 +14,27 @@ func (r *round) body(s *seen, a *answer) bool {
 	concerned := []*answer{a}
 	if a.code == http.StatusNotModified {
 		if len(a.body) > 0 || !slices.Contains(a.tags, a.tag) {
-			r.tally.note(contract, failed, concerned, "a 304 has a body, or an entity tag that was not asked for")
+			r.tally.note(contract, failed, concerned, "%s: a 304 has a body, or an entity tag that was not asked for", s.name)
 		}
 		return true
 	}
 	plain, well := a.plain()
 	if !well {
-		r.tally.note(contract, failed, concerned, "the body is not packed as Content-Encoding says, or too long")
+		r.tally.note(contract, failed, concerned, "%s: the body is not packed as Content-Encoding says, or too long", s.name)
 		return false
 	}
 	in := inspector{noUUIDs: r.kind.NoUUIDs != nil && r.kind.NoUUIDs(), filter: a.status}
 	records, well := in.list(plain, a.list)
-	for _, record := range records {
-		s.records[record] = a
+	for sum, at := range records {
+		at.in = a
+		s.records[sum] = at
 	}
 	for _, one := range in.problems {
-		r.tally.note(contract, failed, concerned, "%s", one)
+		r.tally.note(contract, failed, concerned, "%s: %s", s.name, one)
 	}
 	sum := hash(sha256.Sum256(plain))
 	if before, known := s.bodies[a.tag]; known && before != sum {
-		r.tally.note(contract, failed, concerned, "two bodies have one entity tag")
+		r.tally.note(contract, failed, concerned, "%s: two bodies have one entity tag", s.name)
 	}
 	s.bodies[a.tag] = sum
 	return well

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -62,6 +63,7 @@ type inspector struct {
 	filter   string // the status that every record must have; empty: any
 	problems []string
 	failure  map[string]string // texts of the error last read
+	created  string            // created_at of the record last read; empty: not in the documented form
 }
 
 // say notes a problem, up to maxReasons of them.
@@ -71,19 +73,21 @@ func (in *inspector) say(format string, args ...any) {
 	}
 }
 
-// list reads the envelope of a list and gives a hash for each of its records, as
-// far as it is one.
-func (in *inspector) list(body []byte, kind string) (records []hash, well bool) {
+// list reads the envelope of a list and gives the place of each of its records by
+// its hash, as far as it is one.
+func (in *inspector) list(body []byte, kind string) (records map[hash]place, well bool) {
 	data, errors, well := in.envelope(body)
 	if len(errors) > 0 {
 		in.say("a list that was answered has errors")
 	}
 	fields, _ := fieldsOf(kind)
+	records = map[hash]place{}
 	for i, raw := range data {
-		if raw.Kind() == '{' {
-			records = append(records, sha256.Sum256(raw))
-		}
+		in.created = ""
 		in.object(raw, fields, "record "+strconv.Itoa(i+1))
+		if raw.Kind() == '{' {
+			records[sha256.Sum256(raw)] = place{record: i + 1, createdAt: in.created}
+		}
 	}
 	return records, well
 }
@@ -237,6 +241,10 @@ func (in *inspector) moment(raw jsontext.Value, what string) {
 	}
 	if _, err := time.Parse(`"`+time.RFC3339Nano+`"`, string(raw)); err != nil {
 		in.say("%s is no time that there is", what)
+		return
+	}
+	if in.created == "" { // responses come later, and have times, too
+		in.created = strings.Trim(string(raw), `"`)
 	}
 }
 

@@ -157,7 +157,9 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	opts := Options{
 		Kinds: []Kind{kind("buyer", "b1", "b2"), kind("seller", "s1", "s2")},
 		Every: 30 * time.Second, Timeout: 6 * time.Second, Version: "v1",
-		Owner:  func(_ context.Context, _ string, key Secret) (string, error) { return "account of " + string(key), nil },
+		Owner: func(_ context.Context, _ string, key Secret) (Owner, error) {
+			return Owner{"account of " + string(key), "id-" + string(key)}, nil
+		},
 		Logger: slog.New(slog.NewJSONHandler(s.log, nil)), Registerer: s.registry,
 	}
 	if change != nil {

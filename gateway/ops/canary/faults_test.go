@@ -42,7 +42,8 @@ func asB2(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("Authori
 func leaks() []fault {
 	return []fault{
 		{name: "a record too much", body: [2]string{"also of b2", "also of b1"}, check: crossRead,
-			says: "records that are in the lists of both canary.buyer_keys[0] and canary.buyer_keys[1]: 1"},
+			says: "records that are in the lists of both canary.buyer_keys[0] (key id-b1 of account account of b1) and canary.buyer_keys[1] (key id-b2 of account account of b2): 1; " +
+				"the first is record 2 (created_at 2026-10-31T15:02:11.000Z) of the one list, record 2 (created_at 2026-10-31T15:02:11.000Z) of the other"},
 		{name: "a record too much, packed only", change: func(r *http.Request, a *fakeAnswer) {
 			if a.code == 200 && asB2(r) && r.Header.Get("Accept-Encoding") == "gzip" {
 				a.body = `{"data":[` + fmt.Sprintf(buyerRecord, "of b1") + `],"meta":{},"errors":[]}`
@@ -64,7 +65,7 @@ func leaks() []fault {
 				a.header.Set("Etag", tag)
 				a.header.Del("Content-Type")
 			}
-		}, check: crossRead, says: "canary.buyer_keys[0] gets 304 for the entity tag of another's list"},
+		}, check: crossRead, says: "canary.buyer_keys[0] (key id-b1 of account account of b1) gets 304 for the entity tag of another's list"},
 		{name: "open without a key", change: func(r *http.Request, a *fakeAnswer) {
 			if r.Header.Get("Authorization") == "" {
 				a.code = 200
@@ -134,7 +135,7 @@ func breaches() []fault {
 			if r.Header.Get("Accept-Encoding") == "gzip" {
 				a.code = 403
 			}
-		}), "canary.buyer_keys[0] is good, and answered 403"),
+		}), "canary.buyer_keys[0] (key id-b1 of account account of b1) is good, and answered 403"),
 		one("a bug", list(func(r *http.Request, a *fakeAnswer) {
 			if r.Header.Get("Accept-Encoding") == "gzip" {
 				a.code = 500
@@ -166,7 +167,7 @@ func bodies() []fault {
 		one("errors in a list", `"errors":[]`, `"errors":[{}]`, "a list that was answered has errors"),
 		one("a record that is none", `"data":[`, `"data":[7,`, "record 1 is no object"),
 		one("an internal id", `{"title":`, `{"id":7,"title":`, "record 1: the key title is missing, or not in its place"),
-		one("a key at the end", `"responses":[{"content":"r","responder_type":"staff","created_at":"2026-11-01T00:00:00.123Z"}]}`, `"responses":[],"uuid":"x"}`, "record 1 has a key that is not documented"),
+		one("a key at the end", `"responses":[{"content":"r","responder_type":"staff","created_at":"2026-11-01T00:00:00.123Z"}]}`, `"responses":[],"uuid":"x"}`, "canary.buyer_keys[0] (key id-b1 of account account of b1): record 1 has a key that is not documented"),
 		one("a key missing", `,"responses":[{"content":"r","responder_type":"staff","created_at":"2026-11-01T00:00:00.123Z"}]`, ``, "record 1: the key responses is missing"),
 		one("null responses", `[{"content":"r","responder_type":"staff","created_at":"2026-11-01T00:00:00.123Z"}]`, `null`, "record 1: responses is no list"),
 		one("null for a text", `"content":"c"`, `"content":null`, "record 1: content is no text"),
@@ -193,7 +194,7 @@ func ages() []fault {
 		return fault{name: name, change: of(age, status), check: freshness, says: says}
 	}
 	return []fault{
-		one("a hit beyond the ttl", 31, "hit; ttl=0", "31s old with 0s of the ttl left is more than the ttl of 30s"),
+		one("a hit beyond the ttl", 31, "hit; ttl=0", "canary.buyer_keys[0] (key id-b1 of account account of b1): 31s old with 0s of the ttl left is more than the ttl of 30s"),
 		one("ttls that add up", 20, "hit; ttl=20", "is more than the ttl"),
 		one("a ttl that is cut", 3, "hit; ttl=5", "is less than the ttl of 30s and its jitter"),
 		one("too old to revalidate", 62, "hit; ttl=-33; detail=stale-revalidate", "1m2s old while it is refreshed"),

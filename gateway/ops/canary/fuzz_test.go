@@ -28,7 +28,7 @@ func FuzzAnswer(f *testing.F) {
 		switch {
 		case code != http.StatusOK && code != http.StatusNotModified:
 			r.refusal(a)
-		case r.headers(a) && r.body(r.seen[0], a):
+		case r.headers(r.seen[0], a) && r.body(r.seen[0], a):
 			r.age(r.seen[0], a)
 		}
 		for c := range checkCount {

@@ -90,6 +90,9 @@ func unique(texts []string) []string {
 // concerns who may read what is an event of security.
 func (c *Canary) logFailure(r *round, i check) {
 	n := &r.tally[i]
+	c.mu.Lock()
+	c.failed[r.kind.Name+" "+checkNames[i]] = n.reasons
+	c.mu.Unlock()
 	attrs := []any{"kind", r.kind.Name, "check", checkNames[i], "reasons", n.reasons, "request_ids", n.requests}
 	if n.more > 0 {
 		attrs = append(attrs, "more_reasons", n.more)

@@ -3,6 +3,7 @@ package canary
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -23,18 +24,35 @@ type round struct {
 // seen is what one key has shown in a round.
 type seen struct {
 	key     Key
+	name    string // of the key in the configuration, with the ids of the key and its account
 	account string
 	first   *answer // the whole list; nil: there was none
-	records map[hash]*answer
+	records map[hash]place
 	bodies  map[string]hash    // of every entity tag
 	newest  map[string]*answer // by filter
+}
+
+// place is where a record was seen. Records have no ids: their place in the list
+// and their time are what they are found by.
+type place struct {
+	in        *answer
+	record    int    // counts from 1
+	createdAt string // empty where it has not the documented form
+}
+
+// String is as in "record 3 (created_at 2026-10-31T15:02:11.000Z)".
+func (p place) String() string {
+	if p.createdAt == "" {
+		return fmt.Sprintf("record %d", p.record)
+	}
+	return fmt.Sprintf("record %d (created_at %s)", p.record, p.createdAt)
 }
 
 // newRound prepares a round for one kind of list.
 func (c *Canary) newRound(kind *Kind, as caller) *round {
 	r := &round{Canary: c, kind: kind, caller: as}
 	for _, k := range kind.Keys {
-		r.seen = append(r.seen, &seen{key: k, records: map[hash]*answer{}, bodies: map[string]hash{}, newest: map[string]*answer{}})
+		r.seen = append(r.seen, &seen{key: k, name: k.Name, records: map[hash]place{}, bodies: map[string]hash{}, newest: map[string]*answer{}})
 	}
 	return r
 }
@@ -76,7 +94,7 @@ func (r *round) run(ctx context.Context) {
 func (r *round) knowOwners(ctx context.Context) bool {
 	owners := map[string]string{}
 	for _, s := range r.seen {
-		account, err := r.opts.Owner(ctx, r.kind.Name, s.key.Secret)
+		owner, err := r.opts.Owner(ctx, r.kind.Name, s.key.Secret)
 		switch {
 		case errors.Is(err, ErrUndecided):
 			r.tally.note(keys, unavailable, nil, "%s: %v", s.key.Name, err)
@@ -85,10 +103,11 @@ func (r *round) knowOwners(ctx context.Context) bool {
 			r.tally.note(keys, failed, nil, "%s: %v", s.key.Name, err)
 			continue
 		}
-		if first, twice := owners[account]; twice {
-			r.tally.note(keys, failed, nil, "%s is of the same account as %s, so there is nothing to compare; use a key of another account", s.key.Name, first)
+		s.account, s.name = owner.Account, fmt.Sprintf("%s (key %s of account %s)", s.key.Name, owner.KeyID, owner.Account)
+		if first, twice := owners[s.account]; twice {
+			r.tally.note(keys, failed, nil, "%s is of the same account as %s, so there is nothing to compare; use a key of another account", s.name, first)
 		}
-		owners[account], s.account = s.key.Name, account
+		owners[s.account] = s.name
 	}
 	return r.tally[keys].result == ok
 }
@@ -100,10 +119,10 @@ func (r *round) askList(ctx context.Context, s *seen) {
 	case a == nil:
 		return
 	case a.code != http.StatusOK:
-		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		r.noList(a, "%s is answered %d", s.name, a.code)
 		return
 	case len(s.records) == 0:
-		r.tally.note(crossRead, empty, nil, "the list of %s is empty, so there is nothing to compare", s.key.Name)
+		r.tally.note(crossRead, empty, nil, "the list of %s is empty, so there is nothing to compare", s.name)
 	}
 	s.first = a
 }
@@ -113,11 +132,11 @@ func (r *round) askList(ctx context.Context, s *seen) {
 func (r *round) askAgain(ctx context.Context, s *seen) {
 	tag := s.first.tag
 	if a := r.ask(ctx, s, question{tags: []string{tag}}); a != nil && a.code == http.StatusOK && a.tag == tag {
-		r.tally.note(contract, failed, []*answer{a}, "a list is sent again to who has its entity tag")
+		r.tally.note(contract, failed, []*answer{a}, "%s: a list is sent again to who has its entity tag", s.name)
 	}
 	if others := r.tagsOfOthers(s); len(others) > 0 {
 		if a := r.ask(ctx, s, question{tags: others}); a != nil && a.code == http.StatusNotModified {
-			r.tally.note(crossRead, failed, []*answer{s.first, a}, "%s gets 304 for the entity tag of another's list", s.key.Name)
+			r.tally.note(crossRead, failed, []*answer{s.first, a}, "%s gets 304 for the entity tag of another's list", s.name)
 		}
 	}
 	r.ask(ctx, s, question{gzip: true})
@@ -142,23 +161,23 @@ func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 	q.list, q.key = r.kind.Name, s.key.Secret
 	a, err := r.caller.ask(ctx, q)
 	if err != nil {
-		r.noList(nil, "%s: no answer: %v", s.key.Name, err)
+		r.noList(nil, "%s: no answer: %v", s.name, err)
 		return nil
 	}
 	if declared(a.code) {
-		r.noList(a, "%s is answered %d %s", s.key.Name, a.code, r.refusal(a))
+		r.noList(a, "%s is answered %d %s", s.name, a.code, r.refusal(a))
 		return nil
 	}
 	switch a.code {
 	case http.StatusOK, http.StatusNotModified:
 	default:
-		r.tally.note(contract, failed, []*answer{a}, "%s is good, and answered %d", s.key.Name, a.code)
-		r.noList(a, "%s is answered %d", s.key.Name, a.code)
+		r.tally.note(contract, failed, []*answer{a}, "%s is good, and answered %d", s.name, a.code)
+		r.noList(a, "%s is answered %d", s.name, a.code)
 		return nil
 	}
-	headed := r.headers(a)
+	headed := r.headers(s, a)
 	if !r.body(s, a) || !headed { // a leak is one whatever stands above it
-		r.noList(a, "%s gets what cannot be read", s.key.Name)
+		r.noList(a, "%s gets what cannot be read", s.name)
 		return nil
 	}
 	r.age(s, a)
@@ -178,7 +197,7 @@ func (r *round) noList(a *answer, format string, args ...any) {
 
 // headers checks those of a list by the contract, and reads what the other checks
 // need. false: they lack that.
-func (r *round) headers(a *answer) bool {
+func (r *round) headers(s *seen, a *answer) bool {
 	rules := r.rules.list
 	if a.code == http.StatusNotModified {
 		rules = r.rules.unchanged
@@ -194,7 +213,7 @@ func (r *round) headers(a *answer) bool {
 	seconds, err := strconv.Atoi(a.header.Get("Age"))
 	a.tag, a.age = a.header.Get("Etag"), time.Duration(seconds)*time.Second
 	for _, one := range said {
-		r.tally.note(contract, failed, []*answer{a}, "%s", one)
+		r.tally.note(contract, failed, []*answer{a}, "%s: %s", s.name, one)
 	}
 	return well && err == nil && seconds >= 0 && a.tag != ""
 }
@@ -207,10 +226,10 @@ func (r *round) age(s *seen, a *answer) {
 		policy = r.kind.Policy
 	}
 	for _, one := range policy.judge(a) {
-		r.tally.note(freshness, failed, []*answer{a}, "%s", one)
+		r.tally.note(freshness, failed, []*answer{a}, "%s: %s", s.name, one)
 	}
 	if before := s.newest[a.status]; before != nil && before.tag != a.tag && a.olderThan(before) {
-		r.tally.note(freshness, failed, []*answer{before, a}, "a list is replaced by another that was answered before it")
+		r.tally.note(freshness, failed, []*answer{before, a}, "%s: a list is replaced by another that was answered before it", s.name)
 	}
 	s.newest[a.status] = a
 }
@@ -219,17 +238,19 @@ func (r *round) age(s *seen, a *answer) {
 func (r *round) compare() {
 	for i, a := range r.seen {
 		for _, b := range r.seen[i+1:] {
-			common, where := 0, []*answer{}
+			common, where := [][2]place{}, []*answer{}
 			for record, from := range a.records {
-				if to := b.records[record]; to != nil {
-					common, where = common+1, append(where, from, to)
+				if to, both := b.records[record]; both {
+					common, where = append(common, [2]place{from, to}), append(where, from.in, to.in)
 				}
 			}
-			if common > 0 {
-				r.tally.note(crossRead, failed, where, "records that are in the lists of both %s and %s: %d", a.key.Name, b.key.Name, common)
+			if len(common) > 0 {
+				first := slices.MinFunc(common, func(x, y [2]place) int { return x[0].record - y[0].record })
+				r.tally.note(crossRead, failed, where, "records that are in the lists of both %s and %s: %d; the first is %v of the one list, %v of the other",
+					a.name, b.name, len(common), first[0], first[1])
 			}
 			if a.first != nil && b.first != nil && a.first.tag == b.first.tag && len(a.records)+len(b.records) > 0 {
-				r.tally.note(crossRead, failed, []*answer{a.first, b.first}, "the lists of %s and of %s have one entity tag", a.key.Name, b.key.Name)
+				r.tally.note(crossRead, failed, []*answer{a.first, b.first}, "the lists of %s and of %s have one entity tag", a.name, b.name)
 			}
 		}
 	}

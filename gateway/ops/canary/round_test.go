@@ -140,7 +140,7 @@ func TestNoConnection(t *testing.T) {
 func TestEmptyList(t *testing.T) {
 	s := newStand(t, nil)
 	s.fake.lists["b2"] = ""
-	if r := s.round(t, 0); r.results() != [checkCount]string{"ok", "empty", "ok", "ok", "ok"} || !strings.Contains(r.reasons(crossRead), "the list of canary.buyer_keys[1] is empty") {
+	if r := s.round(t, 0); r.results() != [checkCount]string{"ok", "empty", "ok", "ok", "ok"} || !strings.Contains(r.reasons(crossRead), "the list of canary.buyer_keys[1] (key id-b2 of account account of b2) is empty") {
 		t.Errorf("%v %s", r.results(), r.reasons(crossRead))
 	}
 	s.fake.lists["b1"] = ""
@@ -176,16 +176,17 @@ func TestListThatIsNone(t *testing.T) {
 
 func TestKeysThatAreNoGood(t *testing.T) {
 	for name, c := range map[string]struct {
-		owner  func(key Secret) (string, error)
+		owner  func(key Secret) (Owner, error)
 		result string
 		says   string
 	}{
-		"one account":    {func(Secret) (string, error) { return "acme", nil }, "failed", "canary.buyer_keys[1] is of the same account as canary.buyer_keys[0]"},
-		"refused":        {func(Secret) (string, error) { return "", errors.New("it has expired") }, "failed", "canary.buyer_keys[0]: it has expired"},
-		"no one to tell": {func(Secret) (string, error) { return "", fmt.Errorf("the key store: %w", ErrUndecided) }, "unavailable", "canary.buyer_keys[0]: the key store: cannot be told now"},
+		"one account": {func(key Secret) (Owner, error) { return Owner{"acme", "id-" + string(key)}, nil }, "failed",
+			"canary.buyer_keys[1] (key id-b2 of account acme) is of the same account as canary.buyer_keys[0] (key id-b1 of account acme)"},
+		"refused":        {func(Secret) (Owner, error) { return Owner{}, errors.New("it has expired") }, "failed", "canary.buyer_keys[0]: it has expired"},
+		"no one to tell": {func(Secret) (Owner, error) { return Owner{}, fmt.Errorf("the key store: %w", ErrUndecided) }, "unavailable", "canary.buyer_keys[0]: the key store: cannot be told now"},
 	} {
 		s := newStand(t, func(o *Options) {
-			o.Owner = func(_ context.Context, kind string, key Secret) (string, error) { return c.owner(key) }
+			o.Owner = func(_ context.Context, kind string, key Secret) (Owner, error) { return c.owner(key) }
 		})
 		r := s.round(t, 0)
 		if r.results() != [checkCount]string{c.result, "unavailable", "unavailable", "unavailable", "unavailable"} || !strings.Contains(r.reasons(keys), c.says) {

@@ -81,11 +81,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	s := newStand(t, nil)
 	s.fake.change = list(func(_ *http.Request, a *fakeAnswer) { a.code = 302; a.header.Set("Location", "http://elsewhere.test/") })
 	ctx, cancel := context.WithCancel(t.Context())
-	s.opts.Owner = func(_ context.Context, kind string, key Secret) (string, error) {
+	s.opts.Owner = func(_ context.Context, kind string, key Secret) (Owner, error) {
 		if kind == "seller" {
 			cancel() // one round of buyers is enough
 		}
-		return string(key), nil
+		return Owner{Account: string(key)}, nil
 	}
 	s.Run(ctx, Target{URL: "http://gateway.test", Transport: s.fake})
 	if !strings.Contains(s.log.String(), "is good, and answered 302") {

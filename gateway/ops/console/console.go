@@ -45,6 +45,10 @@ type Options struct {
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
+	// Starts tells which nodes started, the oldest first. Nil: none is known.
+	Starts func() []Start
+	// Canary tells why a check of a kind of list last failed. Nil: nobody knows.
+	Canary func(kind, check string) []string
 	// Version of the program, for the head of the page.
 	Version string
 	// Now is time.Now if nil.
@@ -79,7 +83,13 @@ func New(opts Options) (*Console, error) {
 	if opts.CanLogout == nil {
 		opts.CanLogout = func() bool { return false }
 	}
+	if opts.Starts == nil {
+		opts.Starts = func() []Start { return nil }
+	}
 	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), assets: map[string]asset{}, mux: http.NewServeMux()}
+	if opts.Canary != nil {
+		c.sampler.reasons = opts.Canary
+	}
 	urls := map[string]string{}
 	for _, from := range []fs.FS{theme.Files(), files} {
 		err := fs.WalkDir(from, "assets", func(file string, d fs.DirEntry, err error) error {

@@ -6,10 +6,10 @@ import (
 )
 
 // mark is a moment that charts show by a line: a reload, a purge, the first of some
-// hints, or a breaker that opened or closed.
+// hints, a breaker that opened or closed, or a node that started.
 type mark struct {
 	At   int64  `json:"t"`    // seconds since 1970
-	Kind string `json:"kind"` // reload, purge, hint or breaker
+	Kind string `json:"kind"` // reload, purge, hint, breaker, start or deploy
 	Text string `json:"text"`
 }
 
@@ -47,6 +47,28 @@ func (s *sampler) note(next *sample) {
 	}
 }
 
+// Start is a process of the gateway that began to serve, on any node that this one
+// knows of.
+type Start struct {
+	At            time.Time
+	Node, Version string
+}
+
+// startMarks are of the starts of the last hour. all are in their order. A start with
+// another version than the start before it is a deploy.
+func startMarks(all []Start, now time.Time) (marks []mark) {
+	for i, s := range all {
+		m := mark{s.At.Unix(), "start", s.Node + " started, version " + s.Version}
+		if i > 0 && all[i-1].Version != s.Version {
+			m.Kind, m.Text = "deploy", m.Text+" after "+all[i-1].Version
+		}
+		if now.Sub(s.At) < kept {
+			marks = append(marks, m)
+		}
+	}
+	return marks
+}
+
 // canaryCase is one check of one kind of list.
 type canaryCase struct{ check, kind string }
 
@@ -64,6 +86,8 @@ type canaryRow struct {
 	State  string  `json:"state"`  // a result, "not yet", or "off"
 	At     int64   `json:"t"`      // of the last result, seconds since 1970; 0: none yet
 	Failed float64 `json:"failed"` // rounds in the last 15 minutes
+	// Reasons are those of the last failure, while it is that of the last 15 minutes.
+	Reasons []string `json:"reasons,omitempty"`
 }
 
 // canaryCases are in the order in which the page shows them.
@@ -82,6 +106,9 @@ func (s *sampler) canaryRows(w windows) (rows []canaryRow) {
 		row := canaryRow{Check: c.check, Kind: c.kind, State: "not yet", Failed: w.rare.sum("canary." + c.check + ".failed." + c.kind)}
 		if last, ok := s.canary[c]; ok {
 			row.State, row.At = last.result, last.at.Unix()
+		}
+		if row.Failed > 0 {
+			row.Reasons = s.reasons(c.kind, c.check)
 		}
 		if math.IsNaN(w.point.gauge("canary.round." + c.kind)) {
 			row.State, row.At = "off", 0

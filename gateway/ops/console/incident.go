@@ -24,6 +24,7 @@ type finding struct {
 	Level   level  `json:"level"`
 	Name    string `json:"name"`    // two or three words, for the title
 	Text    string `json:"text"`    // a sentence, with figures
+	Press   string `json:"press"`   // what to do first, with commands between backticks and [links](#id) to parts of the page
 	Target  string `json:"target"`  // id of the part of the page that shows it
 	Chapter string `json:"chapter"` // of the runbook
 	Since   int64  `json:"since"`   // seconds since 1970
@@ -52,7 +53,7 @@ func (s *sampler) judge(w windows, gathering error) {
 		if before, ok := s.since[r.id]; ok {
 			since[r.id] = before
 		}
-		found = append(found, finding{l, r.name, text, r.target, r.chapter, since[r.id].Unix()})
+		found = append(found, finding{l, r.name, text, r.press, r.target, r.chapter, since[r.id].Unix()})
 	}
 	s.since = since
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(a.Level, b.Level) }) // "bad" before "warning"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -39,10 +40,10 @@ func TestFindings(t *testing.T) {
 		"refreshes give way":  {func(f *feed) { f.count("ceiling_requests_total", 4, "background", "refused") }, "", ""},
 		"reload":              {func(f *feed) { f.gauge("config_last_reload_successful", 0) }, levelWarn, "last reload"},
 		"no hits":             {func(f *feed) { f.count("cache_lookups_total", 50, "buyer", "miss", "") }, levelWarn, "0 of 50 look-ups"},
-		"cross-read":          {func(f *feed) { f.count("canary_checks_total", 1, "seller", "cross_read", "failed") }, levelBad, "check cross_read failed for seller lists in the last 4 s, in 1 rounds"},
-		"let in":              {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "access", "failed") }, levelBad, "check access failed for buyer lists in the last 4 s, in 1 rounds"},
-		"canary":              {func(f *feed) { f.count("canary_checks_total", 2, "buyer", "freshness", "failed") }, levelWarn, "check freshness failed for buyer lists in the last 4 s, in 2 rounds"},
-		"canary keys":         {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "keys", "failed") }, levelWarn, "check keys failed for buyer lists in the last 4 s, in 1 rounds"},
+		"cross-read":          {func(f *feed) { f.count("canary_checks_total", 1, "seller", "cross_read", "failed") }, levelBad, "check cross_read failed for seller lists, once in the last 4 s. The log names the requests."},
+		"let in":              {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "access", "failed") }, levelBad, "check access failed for buyer lists, once in the last 4 s. The log names the requests."},
+		"canary":              {func(f *feed) { f.count("canary_checks_total", 2, "buyer", "freshness", "failed") }, levelWarn, "check freshness failed for buyer lists, 2 times in the last 4 s."},
+		"canary keys":         {func(f *feed) { f.count("canary_checks_total", 1, "buyer", "keys", "failed") }, levelWarn, "check keys failed for buyer lists, once in the last 4 s. The log names the requests."},
 		"canary blind":        {func(f *feed) { f.count("canary_checks_total", 1, "seller", "cross_read", "empty") }, levelWarn, "compared no seller lists in the last 4 s"},
 		"panic":               {func(f *feed) { f.count("http_panics_total", 1) }, levelBad, "The program panicked"},
 		"background panic":    {func(f *feed) { f.count("panics_total", 1, "cache") }, levelBad, "The program panicked"},
@@ -150,6 +151,46 @@ func TestRunbookChapters(t *testing.T) {
 	want := "See &lt;b&gt; and <a href=\"#two\">Two</a>, a file.\n\n1. <code>a</code> <strong>b</strong> c"
 	if len(got) != 2 || got[0].body != want {
 		t.Errorf("%q, want %q", got[0].body, want)
+	}
+}
+
+// A check of the canary that fails says what the canary said of it last, and every
+// finding says what to do.
+func TestWhatTheCanarySaid(t *testing.T) {
+	s := newSteps()
+	s.reasons = func(kind, check string) []string {
+		return []string{kind + " " + check + " one", "two", "three", "four"}
+	}
+	s.gauge("canary_last_round_timestamp_seconds", 1, "seller")
+	s.next()
+	if rows := s.state().Canary; rows[0].Reasons != nil {
+		t.Errorf("no check has failed: %+v", rows)
+	}
+	s.count("canary_checks_total", 1, "seller", "contract", "failed")
+	s.next()
+	if i := s.incident; i.Text != "The canary's check contract failed for seller lists, once in the last 4 s. Last: seller contract one; two; three." {
+		t.Errorf("%+v", i)
+	}
+	if got := s.row("contract", "seller").Reasons; len(got) != 4 {
+		t.Errorf("%q", got)
+	}
+	for _, r := range append(rules(), unreadable(nil)) {
+		if r.press == "" {
+			t.Errorf("%s says nothing of what to do", r.id)
+		}
+	}
+}
+
+// A start with another version than that of the start before it is a deploy.
+func TestStartMarks(t *testing.T) {
+	now := time.Unix(1e6, 0)
+	at := func(before time.Duration, node, version string) Start { return Start{now.Add(-before), node, version} }
+	var got []string
+	for _, m := range startMarks([]Start{at(2*time.Hour, "a", "v1"), at(50*time.Minute, "a", "v2"), at(49*time.Minute, "b", "v2"), at(0, "b", "v1")}, now) {
+		got = append(got, m.Kind+" "+m.Text)
+	}
+	if all := strings.Join(got, "; "); all != "deploy a started, version v2 after v1; start b started, version v2; deploy b started, version v1 after v2" {
+		t.Error(all)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 // rule finds one kind of trouble. An empty text means that there is none.
 type rule struct {
 	id, name, target, chapter string
+	press                     string // what to do first
 	judge                     func(w windows) (level, string)
 }
 
@@ -20,6 +21,7 @@ const (
 	legacyDown        = .5  // of requests to the legacy system: it is down, whatever its breaker says,
 	enoughFetches     = 5   // if so many failed; requests are few while lists that fail are backed off from
 	enoughLookups     = 50  // for a hit ratio of 0 to mean something
+	shownReasons      = 3   // of a failing check of the canary; the panel and the log have all
 	enoughRechecks    = 100 // for a share of outdated lists to mean something; as the alert
 )
 
@@ -27,44 +29,86 @@ const (
 // callers' data, then what they notice, then the rest.
 func rules() []rule {
 	return []rule{
-		{"cross-read", "Cross-read", "canary", "InquiryGatewayCanaryCrossRead", canaryRule(levelBad, "cross_read")},
-		{"access", "Open to strangers", "canary", "InquiryGatewayCanaryAccess", canaryRule(levelBad, "access")},
-		{"foreign", "Foreign records", "refusals", "InquiryGatewayForeignRecords", perKindRule(levelBad, "foreign",
-			"The legacy system gave %s %s records of another account %s. No caller got them.")},
-		{"legacy", "Legacy system failing", "fetches", "InquiryGatewayBreakerOpen", judgeLegacy},
-		{"keystore", "Key store away", "refusals", "InquiryGatewayAuthUnavailable", counterRule(levelBad,
-			"The key store cannot be reached. %s requests were not let in because of it in the last minute.", "keystore")},
-		{"answers", "Answers fail", "traffic", "InquiryGatewayFailingFast", judgeAnswers},
-		{"panics", "Panics", "answers", "InquiryGatewayPanics", judgePanics},
-		{"redis", "Redis failing", "redis", "InquiryGatewayRedisBreakerOpen", judgeRedis},
-		{"old", "Old lists", "age", "InquiryGatewayServingStaleOnError", counterRule(levelWarn,
-			"%s answers in the last minute were lists older than their TTL, because the legacy system fails.", perKind("lookups.stale-error")...)},
-		{"ceiling", "Ceiling reached", "fetches", "InquiryGatewayCeilingReached", counterRule(levelWarn,
-			"%s requests to the legacy system were over upstream.max_requests_per_second in the last minute. Who waited for them got a stale list, or 503.", "ceiling")},
-		{"invalid", "Records refused", "refusals", "InquiryGatewayInvalidReplies", perKindRule(levelWarn, "invalid",
-			"The mapping refused %s fields of %s records %s. Run probe.")},
-		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift", perKindRule(levelWarn, "drift",
-			"Changes in the shape of the legacy system's records: %s of %s lists %s. Run probe.")},
-		{"canary", "Canary failing", "canary", "InquiryGatewayCanaryFailing", canaryRule(levelWarn, "contract", "freshness")},
-		{"canary-keys", "Canary keys", "canary", "InquiryGatewayCanaryKeys", canaryRule(levelWarn, "keys")},
-		{"canary-blind", "Canary blind", "canary", "InquiryGatewayCanaryBlind", judgeBlind},
-		{"hits", "No cache hits", "hits", "InquiryGatewayHitRatioDropped", judgeHits},
-		{"outdated", "Outdated lists", "ttl", "InquiryGatewayServedOutdated", judgeOutdated},
-		{"reload", "Reload failed", "marks", "InquiryGatewayConfigReloadFailed", gaugeRule("reloaded", 0,
-			"The last reload of the configuration failed. The old one runs; the log says why.")},
-		{"limited", "Rate limiting", "refusals", "InquiryGatewayRateLimiting", counterRule(levelWarn,
-			"%s requests were over their account's rate in the last minute. They got 429.", "limited")},
-		{"guesses", "Keys are guessed", "refusals", "InquiryGatewayAuthFailures", counterRule(levelWarn,
-			"%s requests came from addresses that guess keys in the last minute. They got 429; the log has the addresses.", "guesses")},
-		{"fallback", "Rates by node", "refusals", "InquiryGatewayRedisBreakerOpen", gaugeRule("fallback", 1,
-			"This node limits rates alone: Redis gives no tokens.")},
+		{"cross-read", "Cross-read", "canary", "InquiryGatewayCanaryCrossRead",
+			"Ask both lists with the canary's keys. Where they are mixed up, take the gateway out of service, then [purge](#purge) both kinds.",
+			canaryRule(levelBad, "cross_read")},
+		{"access", "Open to strangers", "canary", "InquiryGatewayCanaryAccess",
+			"Look at the log's record. Where a stranger got 200 or 304, take the gateway out of service now.",
+			canaryRule(levelBad, "access")},
+		{"foreign", "Foreign records", "refusals", "InquiryGatewayForeignRecords",
+			"Ask for that list with `inquiry-gateway probe -c FILE --kind KIND --account ID`, and tell the owners of the legacy system.",
+			perKindRule(levelBad, "foreign",
+				"The legacy system gave %s %s records of another account %s. No caller got them.")},
+		{"legacy", "Legacy system failing", "fetches", "InquiryGatewayBreakerOpen",
+			"Ask the legacy system from this node: `inquiry-gateway check -c FILE --live --buyer ID --seller ID`. Call its owners. Nothing has to be reset: the first good probe closes the breaker.",
+			judgeLegacy},
+		{"keystore", "Key store away", "refusals", "InquiryGatewayAuthUnavailable",
+			"Bring Redis, or the authorization server, back: `inquiry-gateway keys -c FILE list` asks it. Keys in use stay good for their ttl.",
+			counterRule(levelBad,
+				"The key store cannot be reached. %s requests were not let in because of it in the last minute.", "keystore")},
+		{"answers", "Answers fail", "traffic", "InquiryGatewayFailingFast",
+			"[Explain](#explain) the request of an account that fails; the log's records of 5xx have the cause.",
+			judgeAnswers},
+		{"panics", "Panics", "answers", "InquiryGatewayPanics",
+			"Find the log's record with the stack, and report it. If it began with a deploy, go back to the version before.",
+			judgePanics},
+		{"redis", "Redis failing", "redis", "InquiryGatewayRedisBreakerOpen",
+			"Ask Redis from this node: `redis-cli -h HOST ping`. Nothing has to be reset: the gateway asks it again by itself.",
+			judgeRedis},
+		{"old", "Old lists", "age", "InquiryGatewayServingStaleOnError",
+			"As for the legacy system: `inquiry-gateway check -c FILE --live --buyer ID --seller ID`. A longer `stale_if_error` keeps lists for longer.",
+			counterRule(levelWarn,
+				"%s answers in the last minute were lists older than their TTL, because the legacy system fails.", perKind("lookups.stale-error")...)},
+		{"ceiling", "Ceiling reached", "fetches", "InquiryGatewayCeilingReached",
+			"See the ceiling and this node's part of it with `inquiry-gateway explain -c FILE --kind KIND --account ID`. Raise `max_requests_per_second` only with the owners of the legacy system.",
+			counterRule(levelWarn,
+				"%s requests to the legacy system were over upstream.max_requests_per_second in the last minute. Who waited for them got a stale list, or 503.", "ceiling")},
+		{"invalid", "Records refused", "refusals", "InquiryGatewayInvalidReplies",
+			"Find the field with `inquiry-gateway probe -c FILE --kind KIND --account ID`, mend the mapping, and save it: it is reloaded by itself.",
+			perKindRule(levelWarn, "invalid",
+				"The mapping refused %s fields of %s records %s.")},
+		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift",
+			"See what is gone with `inquiry-gateway probe -c FILE --kind KIND --account ID`, and ask the owners of the legacy system.",
+			perKindRule(levelWarn, "drift",
+				"Changes in the shape of the legacy system's records: %s of %s lists %s.")},
+		{"canary", "Canary failing", "canary", "InquiryGatewayCanaryFailing",
+			"Find the log's records by the ids of the requests, and [explain](#explain) the request of that key.",
+			canaryRule(levelWarn, "contract", "freshness")},
+		{"canary-keys", "Canary keys", "canary", "InquiryGatewayCanaryKeys",
+			"Make another key, `inquiry-gateway keys -c FILE new --kind KIND --account ID > FILE`, into the file that the configuration names.",
+			canaryRule(levelWarn, "keys")},
+		{"canary-blind", "Canary blind", "canary", "InquiryGatewayCanaryBlind",
+			"Give each account of the canary at least one inquiry; `inquiry-gateway explain -c FILE --kind KIND --account ID` says why there is no list.",
+			judgeBlind},
+		{"hits", "No cache hits", "hits", "InquiryGatewayHitRatioDropped",
+			"[Explain](#explain) a request: the ttl and where it comes from. A deploy or a change of the mapping empties the cache once.",
+			judgeHits},
+		{"outdated", "Outdated lists", "ttl", "InquiryGatewayServedOutdated",
+			"See which ttl meets the goal: `inquiry-gateway ttl -c FILE`, or [below](#ttl).",
+			judgeOutdated},
+		{"reload", "Reload failed", "marks", "InquiryGatewayConfigReloadFailed",
+			"See file, line and key with `inquiry-gateway check -c FILE`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
+			gaugeRule("reloaded", 0,
+				"The last reload of the configuration failed. The old one runs; the log says why.")},
+		{"limited", "Rate limiting", "refusals", "InquiryGatewayRateLimiting",
+			"[Explain](#explain) the request of the account that the log names; give it a plan with `inquiry-gateway accounts -c FILE set ID --plan NAME`.",
+			counterRule(levelWarn,
+				"%s requests were over their account's rate in the last minute. They got 429.", "limited")},
+		{"guesses", "Keys are guessed", "refusals", "InquiryGatewayAuthFailures",
+			"Block the addresses in the log in front of the gateway. Good keys are served all the while.",
+			counterRule(levelWarn,
+				"%s requests came from addresses that guess keys in the last minute. They got 429; the log has the addresses.", "guesses")},
+		{"fallback", "Rates by node", "refusals", "InquiryGatewayRedisBreakerOpen",
+			"As for Redis: `redis-cli -h HOST ping` from this node.",
+			gaugeRule("fallback", 1,
+				"This node limits rates alone: Redis gives no tokens.")},
 	}
 }
 
 // unreadable is the rule about the gathering itself: figures that are missing must
 // not look like good ones.
 func unreadable(err error) rule {
-	return rule{"metrics", "No metrics", "figures", "", func(windows) (level, string) {
+	return rule{"metrics", "No metrics", "figures", "", "Read `/metrics` of this node, and its log.", func(windows) (level, string) {
 		if err == nil {
 			return "", ""
 		}
@@ -106,17 +150,34 @@ func perKindRule(l level, counter, text string) func(windows) (level, string) {
 	}
 }
 
-// canaryRule names each check that failed, and its kind: rounds may be minutes
-// apart.
+// canaryRule names each check that failed, its kind, and what the canary said of it
+// last: which key, and which record. Rounds may be minutes apart.
 func canaryRule(l level, checks ...string) func(windows) (level, string) {
 	return func(w windows) (level, string) {
-		all := ""
+		var parts []string
 		for _, check := range checks {
-			_, text := perKindRule(l, "canary."+check+".failed", "The canary's check "+check+" failed for %[2]s lists %[3]s, in %[1]s rounds. The log names the requests. ")(w)
-			all += text
+			for _, kind := range kinds {
+				n := w.rare.sum("canary." + check + ".failed." + kind)
+				if n == 0 {
+					continue
+				}
+				why := "The log names the requests."
+				if reasons := w.canary(kind, check); len(reasons) > 0 {
+					why = "Last: " + strings.Join(reasons[:min(len(reasons), shownReasons)], "; ") + "."
+				}
+				parts = append(parts, fmt.Sprintf("The canary's check %s failed for %s lists, %s in the last %s. %s", check, kind, times(n), duration(w.rare.seconds), why))
+			}
 		}
-		return l, strings.TrimSpace(all)
+		return l, strings.Join(parts, " ")
 	}
+}
+
+// times is as in "once" and "3 times".
+func times(n float64) string {
+	if n == 1 {
+		return "once"
+	}
+	return count(n) + " times"
 }
 
 // judgeBlind tells of a canary that would not notice a cross-read.
@@ -179,7 +240,7 @@ func judgeAnswers(w windows) (level, string) {
 // judgePanics is about handlers and background work alike.
 func judgePanics(w windows) (level, string) {
 	if n := w.rare.sum("panics") + w.rare.sum("panics.background"); n > 0 {
-		return levelBad, "The program panicked " + count(n) + " times in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
+		return levelBad, "The program panicked " + times(n) + " in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
 	}
 	return "", ""
 }

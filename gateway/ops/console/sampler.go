@@ -36,6 +36,7 @@ type sampler struct {
 	now      func() time.Time
 	readings *readings
 	columns  []column
+	reasons  func(kind, check string) []string // of the canary's last failure
 
 	mu       sync.RWMutex
 	last     sums // as gathered
@@ -51,7 +52,8 @@ type sampler struct {
 func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
 	return &sampler{
 		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
-		canary: map[canaryCase]canaryState{}, since: map[string]time.Time{},
+		reasons: func(_, _ string) []string { return nil },
+		canary:  map[canaryCase]canaryState{}, since: map[string]time.Time{},
 	}
 }
 
@@ -139,11 +141,14 @@ func (s *sampler) window(d time.Duration) window {
 }
 
 // windows are those that figures and judgements are of.
-type windows struct{ point, minute, figure, rare, hour window }
+type windows struct {
+	point, minute, figure, rare, hour window
+	canary                            func(kind, check string) []string
+}
 
 // windows needs what window needs.
 func (s *sampler) windows() windows {
-	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept)}
+	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept), s.reasons}
 }
 
 // sum is by how much counters grew, together.

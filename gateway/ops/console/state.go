@@ -1,6 +1,10 @@
 package console
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // state is everything that an open page shows and that changes with each sample.
 // Times are seconds since 1970, durations are in seconds, shares from 0 to 1.
@@ -93,6 +97,10 @@ func (c *Console) state() state {
 	s := c.sampler.state()
 	if c.opts.TopAccounts != nil {
 		s.Accounts = c.opts.TopAccounts.top(shownTop)
+	}
+	if s.At > 0 {
+		s.Marks = append(s.Marks, startMarks(c.opts.Starts(), c.opts.Now())...)
+		slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
 	}
 	return s
 }

@@ -7,6 +7,11 @@
   const words = { good: "All well", warning: "Notice", bad: "Problem" };
   const symbols = { good: "✔", warning: "▲", bad: "✖" };
   const ago = (s) => (s < 120 ? Math.max(0, Math.round(s)) + " s" : s < 7200 ? Math.floor(s / 60) + " min" : Math.floor(s / 3600) + " h");
+  // Texts have commands between backticks, and [links](#id) to parts of the page.
+  const marked = (text) => text.split(/(`[^`]+`|\[[^\]]+\]\(#[a-z]+\))/).map((part) => {
+    const link = /^\[(.+)\]\((#[a-z]+)\)$/.exec(part);
+    return link ? el("a", { href: link[2] }, link[1]) : part.startsWith("`") ? el("code", null, part.slice(1, -1)) : part;
+  });
   const chapterLink = (f) => (f.chapter ? el("a", { href: "console/runbook#" + f.chapter.toLowerCase(), class: "chapter-link" }, "Runbook: " + f.chapter) : null);
   const targetOf = (target) => "#" + (byId("chart-" + target) ? "chart-" + target : target);
 
@@ -18,10 +23,10 @@
     show(byId("incident-text"), [
       el("p", { class: "what" }, (bad && i.since ? "For " + ago(now - i.since) + ". " : "") + (i.text ?? "")),
       i.hit ? el("p", { class: "hit" }, el("strong", null, i.hit), i.get ? " " + i.get : "") : null,
-      i.chapter ? el("p", null, chapterLink(i)) : null,
+      i.press || i.chapter ? el("p", { class: "press" }, i.press ? [el("strong", null, "Do this: "), marked(i.press), " "] : null, chapterLink(i)) : null,
     ]);
     show(byId("findings"), i.evidence.slice(1).map((f) => el("li", { class: f.level }, el("strong", null, words[f.level]),
-      el("span", null, el("a", { href: targetOf(f.target) }, f.text), " Since " + clock(f.since) + ". ", chapterLink(f)))));
+      el("span", null, el("a", { href: targetOf(f.target) }, f.text), " Since " + clock(f.since) + ". ", f.press ? [marked(f.press), " "] : null, chapterLink(f)))));
   }
 
   const sum = (counts, prefix, not) => Object.entries(counts).reduce((n, [name, v]) => (name.startsWith(prefix) && !not?.(name) ? n + v : n), 0);
@@ -68,7 +73,8 @@
   function canary(rows) {
     const kinds = [...new Set(rows.map((r) => r.kind))];
     const cell = (r) => el("td", { "data-check": r.check + "." + r.kind }, el("strong", { class: "state " + (checkLevels[r.state] ?? "") }, r.state === "empty" ? "empty list" : r.state),
-      el("span", { class: "note" }, (r.t > 0 ? " " + clock(r.t) : "") + (r.failed > 0 ? ", failed " + r.failed + " times in 15 min" : "")));
+      el("span", { class: "note" }, (r.t > 0 ? " " + clock(r.t) : "") + (r.failed > 0 ? ", failed " + r.failed + " times in 15 min" : "")),
+      r.reasons ? el("ul", { class: "reasons" }, r.reasons.map((text) => el("li", null, text))) : null);
     if (rows.every((r) => r.state === "off")) {
       show(byId("canary-checks"), el("p", null, el("strong", { class: "state" }, "off"), " No keys are configured: ", el("code", null, "canary.buyer_keys"), ", ", el("code", null, "canary.seller_keys"), "."));
       return;
@@ -152,7 +158,7 @@
       marks(state.marks);
     },
     lost(since) {
-      incident({ level: "bad", name: "No fresh figures", text: "The console gets nothing from the gateway. What stands below is old.", since, hit: "", get: "", chapter: "InquiryGatewayDown", evidence: [] }, Date.now() / 1000);
+      incident({ level: "bad", name: "No fresh figures", text: "The console gets nothing from the gateway. What stands below is old.", since, hit: "", get: "", press: "Ask the node: `inquiry-gateway health http://HOST:9090/readyz`. No answer: read the end of its log.", chapter: "InquiryGatewayDown", evidence: [] }, Date.now() / 1000);
     },
     ttl, tree, resizeTTL: () => drawn.forEach(fit),
   };
