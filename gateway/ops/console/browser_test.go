@@ -331,7 +331,8 @@ func testTrouble(t *testing.T, ctx context.Context, s *served, complaints func()
 	}
 	for _, want := range []string{
 		"Foreign records since ", "3 seller records of another account", "40,000 answers failed in the last ", "503 upstream_unavailable (40,000)", "lists older than their TTL",
-		"Problem", "breaker of the buyer lists is open", "Redis is down", "Notice", "Runbook: InquiryGatewayBreakerOpen",
+		"Problem", "breaker of the buyer lists is open",
+		"Do this: Ask for that list with inquiry-gateway probe -c FILE --kind KIND --account ID, and tell", "Explain the request of an account", "Redis is down", "Notice", "Runbook: InquiryGatewayBreakerOpen",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)

@@ -23,10 +23,10 @@
     show(byId("incident-text"), [
       el("p", { class: "what" }, (bad && i.since ? "For " + ago(now - i.since) + ". " : "") + (i.text ?? "")),
       i.hit ? el("p", { class: "hit" }, el("strong", null, i.hit), i.get ? " " + i.get : "") : null,
-      i.press || i.chapter ? el("p", { class: "press" }, i.press ? [el("strong", null, "Do this: "), marked(i.press), " "] : null, chapterLink(i)) : null,
+      i.press || i.chapter ? el("p", { class: "press" }, i.press ? [el("strong", null, "Do this: "), ...marked(i.press), " "] : null, chapterLink(i)) : null,
     ]);
     show(byId("findings"), i.evidence.slice(1).map((f) => el("li", { class: f.level }, el("strong", null, words[f.level]),
-      el("span", null, el("a", { href: targetOf(f.target) }, f.text), " Since " + clock(f.since) + ". ", f.press ? [marked(f.press), " "] : null, chapterLink(f)))));
+      el("span", null, el("a", { href: targetOf(f.target) }, f.text), " Since " + clock(f.since) + ". ", f.press ? [...marked(f.press), " "] : null, chapterLink(f)))));
   }
 
   const sum = (counts, prefix, not) => Object.entries(counts).reduce((n, [name, v]) => (name.startsWith(prefix) && !not?.(name) ? n + v : n), 0);
