@@ -61,17 +61,18 @@ func (s *sampler) judge(w windows, gathering error) {
 	if len(found) > 0 {
 		s.incident.finding = found[0]
 	}
-	s.incident.Hit, s.incident.Get = w.minute.callers() // a longer window would blame what is over
+	s.incident.Hit, s.incident.Get = w.minute.callers(len(found) == 0) // a longer window would blame what is over
 }
 
-// callers tells how many answers failed, and what these callers got.
-func (w window) callers() (hit, get string) {
+// callers tells how many answers failed, and what these callers got. That nobody is
+// hit is said of a gateway that is well only: a mixed-up list is a 200.
+func (w window) callers(well bool) (hit, get string) {
 	all, failed, span := w.sum("answers"), w.sum("answers.failed"), "in the last "+duration(w.seconds)
 	old := w.sum(perKind("lookups.stale-error")...)
 	switch {
 	case all == 0:
 		return "No caller asked " + span + ".", ""
-	case failed == 0 && old == 0:
+	case failed == 0 && old == 0 && well:
 		return "No caller is hit: none of " + count(all) + " answers failed " + span + ".", ""
 	case failed == 0:
 		hit = "None of " + count(all) + " answers failed " + span + "."
