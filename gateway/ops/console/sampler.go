@@ -41,6 +41,8 @@ type sampler struct {
 	mu       sync.RWMutex
 	last     sums // as gathered
 	samples  []*sample
+	memory   []float64 // of maxSamples samples, so that what the console takes does not grow
+	taken    int       // samples since the start
 	marks    []mark
 	canary   map[canaryCase]canaryState // the last results
 	since    map[string]time.Time       // id of a rule -> since when it has something to say
@@ -50,11 +52,25 @@ type sampler struct {
 // newSampler makes a sampler without a sample; state says then that there are no
 // figures yet.
 func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
-	return &sampler{
+	s := &sampler{
 		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
 		reasons: func(_, _ string) []string { return nil },
 		canary:  map[canaryCase]canaryState{}, since: map[string]time.Time{},
 	}
+	s.memory = make([]float64, maxSamples*(len(s.readings.list)+len(s.columns)))
+	return s
+}
+
+// newSample is as gathered, in the memory of the oldest one. The caller holds mu.
+func (s *sampler) newSample(gathered sums) *sample {
+	if len(s.samples) == maxSamples {
+		s.samples = slices.Delete(s.samples, 0, 1)
+	}
+	n := len(s.memory) / maxSamples
+	own := s.memory[s.taken%maxSamples*n:][:n:n]
+	s.taken++
+	values := own[:copy(own, gathered.values):len(gathered.values)]
+	return &sample{at: s.now(), values: values, histograms: slices.Clone(gathered.histograms), point: own[len(values):len(values)]}
 }
 
 // take gathers once. Whatever could be gathered is used, also beside an error.
@@ -66,9 +82,6 @@ func (s *sampler) take() {
 	next := s.increases(gathered)
 	s.last = gathered
 	s.samples = append(s.samples, next)
-	if len(s.samples) > maxSamples {
-		s.samples = slices.Delete(s.samples, 0, 1)
-	}
 	if old := len(s.samples) - 1 - int(figureSpan/sampleEvery); old >= 0 {
 		s.samples[old].histograms = nil
 	}
@@ -83,8 +96,7 @@ func (s *sampler) take() {
 // increases makes the next sample out of what was gathered. The first sample has no
 // increases, as there is nothing to compare with. The caller holds mu.
 func (s *sampler) increases(gathered sums) *sample {
-	next := &sample{at: s.now(), values: slices.Clone(gathered.values), histograms: slices.Clone(gathered.histograms)}
-	first := len(s.samples) == 0
+	first, next := len(s.samples) == 0, s.newSample(gathered)
 	for i, r := range s.readings.list {
 		if !r.counter() {
 			continue
