@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -88,6 +89,7 @@ type Client struct {
 	fleet     *fleet.Advice
 	panics    *panics.Catcher
 	mark      func(id string) (mark uint32, wanted bool)
+	kept      *kept
 }
 
 // Spare tells whether less than half of upstream.max_concurrent is in use, so that a
@@ -144,9 +146,15 @@ func New(cfg Config, opts Options) (*Client, error) {
 			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
 		}
 	}
-	if opts.Before != nil {
+	var errs []error
+	if c.kept = newKept(opts.Registerer, &errs); opts.Before != nil {
+		c.kept = opts.Before.kept
 		c.succeed(opts.Before)
 	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	c.kept.setLimit(cfg.KeepRepliesBytes)
 	if c.http == nil {
 		if err := c.connect(opts); err != nil {
 			return nil, err

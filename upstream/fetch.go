@@ -76,7 +76,11 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mappi
 	}
 	verdict := fleet.Unknown // stands where a panic ends the fetch
 	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	list, err = c.newFetcher(e, want).list(limited, want, ask)
+	f := c.newFetcher(e, want)
+	done := f.record(want)
+	if list, err = f.list(limited, want, ask); err == nil {
+		done()
+	}
 	verdict = judge(err)
 	return list, err
 }
@@ -100,9 +104,11 @@ type fetcher struct {
 	head        http.Header       // of the first reply to a GET, if it has a body
 
 	// For a probe.
-	seen          func(*http.Response)                     // is told of every response
-	keepResponses int                                      // of each second request
-	keep          func(asked address.Request, body string) // is told of every good reply; nil: nobody is
+	seen          func(*http.Response) // is told of every response
+	keepResponses int                  // of each second request
+
+	// keep is told of every good reply; nil: nobody is.
+	keep func(asked address.Request, body string, header http.Header)
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {

@@ -122,7 +122,7 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 		return answer{}, classify(ctx, err)
 	}
 	if f.keep != nil {
-		f.keep(asked, body)
+		f.keep(asked, body, raw.Header)
 	}
 	return answer{body, raw.Header, raw.StatusCode}, nil
 }

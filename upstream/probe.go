@@ -216,7 +216,7 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 func (f *fetcher) probeFurther(ctx context.Context, x *mapping.Explainer, p *Probe, opts ProbeOptions) error {
 	var mu sync.Mutex
 	if opts.Further > 0 && opts.Sample == nil {
-		f.keep = func(asked address.Request, body string) {
+		f.keep = func(asked address.Request, body string, _ http.Header) {
 			if u, err := url.Parse(asked.URL); err == nil {
 				mu.Lock()
 				defer mu.Unlock()

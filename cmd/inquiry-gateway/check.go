@@ -33,6 +33,7 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
 			mayMissFlag("with --all: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
+			&cli.BoolFlag{Name: "answers", Usage: "with --against: show what the mappings of the file would make of the replies that the gateway keeps; fails if anything differs"},
 			tokenFileFlag("with --against: "),
 			&cli.BoolFlag{Name: "json", Usage: "answer in JSON: what is wrong with the file, and what is doubtful"},
 		},
@@ -76,6 +77,9 @@ func check(ctx context.Context, c *cli.Command) error {
 	}
 	if url := c.String("against"); url != "" {
 		against = checkAgainst(ctx, loaded.Config, url, c.String("token-file"), out)
+		if c.Bool("answers") {
+			against = errors.Join(against, checkAnswers(ctx, loaded.Config, url, c.String("token-file"), out))
+		}
 	}
 	return errors.Join(tests, live, against)
 }
@@ -107,6 +111,8 @@ func checkUse(c *cli.Command) error {
 		return usagef("--buyer and --seller are asked for with --live only")
 	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
 		return usagef("--all goes with --live, and --may-miss with --all")
+	case c.String("against") == "" && c.Bool("answers"):
+		return usagef("--answers asks a running gateway; give --against URL")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}

@@ -49,6 +49,8 @@ type Trial struct {
 	Mapping func(kind string) string
 	// Try maps a saved reply, and gives what the page shows, for JSON.
 	Try func(context.Context, TryRequest) (any, error)
+	// Answers says what other mappings would make of the replies that are kept.
+	Answers func(context.Context, AnswersRequest) (AnswersDiff, error)
 	// Sample asks the legacy system as the running configuration says, once for the list
 	// and for its first records, and gives the bodies of the replies. It is asked for by whoever has the token only.
 	Sample func(context.Context, SampleRequest) (Sample, error)
@@ -70,6 +72,10 @@ func (t *Trial) routes(mux *http.ServeMux, sessions *Sessions) {
 		tried(w, r, one, &want, func(ctx context.Context) (any, error) {
 			return t.Try(ctx, want)
 		}, func() error { return subject(want.Kind, want.Account) })
+	})
+	mux.HandleFunc("POST /ops/answers", func(w http.ResponseWriter, r *http.Request) {
+		var want AnswersRequest
+		tried(w, r, one, &want, func(ctx context.Context) (any, error) { return t.Answers(ctx, want) }, func() error { return nil })
 	})
 	mux.HandleFunc("POST /ops/sample", func(w http.ResponseWriter, r *http.Request) {
 		if !sessions.Guarded() {

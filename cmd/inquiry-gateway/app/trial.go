@@ -56,7 +56,8 @@ func (a *App) trial() *ops.Trial {
 		Try: func(ctx context.Context, want ops.TryRequest) (any, error) {
 			return tryMapping(ctx, a.current.Load().cfg.Upstream, want)
 		},
-		Sample: a.sample,
+		Answers: a.answers,
+		Sample:  a.sample,
 	}
 }
 

@@ -81,6 +81,7 @@ var effects = []struct {
 	{"upstream.max_concurrent", Live},
 	{"upstream.max_concurrent_per_account", Live},
 	{"upstream.full_read_every", Live},
+	{"upstream.keep_replies_bytes", Live},
 	{"upstream.max_requests_per_second", Live},
 	{"upstream.max_nodes", Live},
 	{"upstream.headers", Live},
