@@ -63,7 +63,7 @@ type setup struct {
 	cfg   Config
 	fill  Fill
 	now   func() time.Time
-	redis redis.UniversalClient
+	redis redis.Cmdable
 	limit time.Duration
 	reg   prometheus.Registerer
 

@@ -24,11 +24,11 @@ import (
 // value is usable.
 type Options struct {
 	Fill       Fill
-	Fills      Fills                 // until Prepare gives others
-	Redis      redis.UniversalClient // nil: in-process tier only; closed by its owner
-	Prefix     string                // of every Redis key; empty: "iq"
-	Derivation Derivation            // zero: each key is asked for by itself
-	Lab        *ttllab.Lab           // told of look-ups and fills; nil: none
+	Fills      Fills         // until Prepare gives others
+	Redis      redis.Cmdable // nil: in-process tier only; closed by its owner
+	Prefix     string        // of every Redis key; empty: "iq"
+	Derivation Derivation    // zero: each key is asked for by itself
+	Lab        *ttllab.Lab   // told of look-ups and fills; nil: none
 	// Spare tells whether the legacy system can be asked for what nobody waits for; nil:
 	// it can. It must be quick.
 	Spare      func() bool

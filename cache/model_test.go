@@ -186,7 +186,7 @@ func drawConfig(t *rapid.T) Config {
 // environment is a fleet of two nodes over one real Redis, and a node on its own.
 type environment struct {
 	*model
-	rdb     redis.UniversalClient
+	rdb     redis.Cmdable
 	nodes   []*Lists
 	sealing secretfile.File
 	stashed map[string]string // Redis values that may come back
@@ -316,7 +316,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 		if rapid.Bool().Draw(t, "derivation") {
 			w.by = someSelected
 		}
-		for _, r := range []redis.UniversalClient{rdb, cut, nil} {
+		for _, r := range []redis.Cmdable{rdb, cut, nil} {
 			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: tellsBase, Fills: Fills{Mappings: w.by}, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
 			if err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 )
 
 // openRedis connects to a test server as the gateway would.
-func openRedis(t testing.TB, c redistier.Config) redis.UniversalClient {
+func openRedis(t testing.TB, c redistier.Config) redis.Cmdable {
 	t.Helper()
 	rdb, err := redistier.Open(c, prometheus.NewRegistry(), nil, nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func namesOf(l *Lists, k Key) redistier.Names { return l.redis.Names(listOf(k, "
 func entryKey(l *Lists, k Key) string { return namesOf(l, k).Entry }
 
 // freshReader is another node: the same Redis, an empty process.
-func freshReader(t testing.TB, rdb redis.UniversalClient, g *legacy) *Lists {
+func freshReader(t testing.TB, rdb redis.Cmdable, g *legacy) *Lists {
 	t.Helper()
 	return setup{fill: g.fill, now: g.clock.Now, redis: rdb}.start(t)
 }

@@ -20,12 +20,12 @@ const maxListed = 1_000_000
 // on every node as Store says. A change that failed half-way may be
 // repeated. The context sets the deadline.
 type Editor struct {
-	client redis.UniversalClient
+	client redis.Cmdable
 	keys   names
 }
 
 // NewEditor edits the records under prefix.
-func NewEditor(client redis.UniversalClient, prefix string, h auth.Hasher) *Editor {
+func NewEditor(client redis.Cmdable, prefix string, h auth.Hasher) *Editor {
 	return &Editor{client: client, keys: names{prefix: prefix, sort: h.Field()}}
 }
 

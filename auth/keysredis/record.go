@@ -62,7 +62,7 @@ const revokedMark = "1"
 const maxField = 1024
 
 // digestOf finds the digest of the key with that id.
-func digestOf(ctx context.Context, client redis.UniversalClient, n names, id string) (auth.Digest, error) {
+func digestOf(ctx context.Context, client redis.Cmdable, n names, id string) (auth.Digest, error) {
 	hex, err := client.HGet(ctx, n.ids(), id).Result()
 	if errors.Is(err, redis.Nil) {
 		return auth.Digest{}, auth.NoSuchKey(id)
@@ -83,7 +83,7 @@ func parseDigest(hex string) (auth.Digest, error) {
 }
 
 // readKey reads a key. Errors: auth.ErrUnknownKey, auth.ErrGarbage.
-func readKey(ctx context.Context, client redis.UniversalClient, n names, d auth.Digest) (auth.KeyRecord, error) {
+func readKey(ctx context.Context, client redis.Cmdable, n names, d auth.Digest) (auth.KeyRecord, error) {
 	values, err := client.HMGet(ctx, n.key(d.Hex()), keyFields[:]...).Result()
 	if err != nil {
 		return auth.KeyRecord{}, redisError(err)
@@ -93,7 +93,7 @@ func readKey(ctx context.Context, client redis.UniversalClient, n names, d auth.
 
 // readAccount reads an account. An account that is not there has paid for nothing.
 // Errors: auth.ErrGarbage.
-func readAccount(ctx context.Context, client redis.UniversalClient, n names, id string) (auth.Account, error) {
+func readAccount(ctx context.Context, client redis.Cmdable, n names, id string) (auth.Account, error) {
 	values, err := client.HMGet(ctx, n.account(id), accountFields[:]...).Result()
 	if err != nil {
 		return auth.Account{}, redisError(err)

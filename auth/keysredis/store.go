@@ -27,7 +27,7 @@ import (
 // over.
 type Store struct {
 	*auth.CachedStore
-	client  redis.UniversalClient
+	client  redis.Cmdable
 	keys    names
 	cfg     auth.RedisConfig
 	log     *slog.Logger
@@ -44,7 +44,7 @@ type Store struct {
 // are the hasher's. It does not need Redis to be up. The client should fail
 // fast: no retries, short timeouts, contexts honoured. Close ends the store
 // and leaves the client open.
-func New(client redis.UniversalClient, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) (*Store, error) {
+func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
 	s := &Store{
 		client: client,

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/redissub"
 )
 
 // Why stored answers are dropped.
@@ -28,9 +29,8 @@ type version struct {
 
 // watch follows the changes of the store until the context ends.
 func (s *Store) watch(ctx context.Context) {
-	sub := s.client.Subscribe(ctx, s.keys.changes())
-	defer sub.Close()
-	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second))
+	messages, stop := redissub.Messages(ctx, s.client, time.Second, s.keys.changes())
+	defer func() { _ = stop() }()
 	ticker := time.NewTicker(s.cfg.Poll)
 	defer ticker.Stop()
 	s.poll(ctx)

@@ -48,9 +48,9 @@ const (
 // Options are what a Limiter works with. The zero value is usable: every node
 // for itself, no log, no metrics, the wall clock.
 type Options struct {
-	Redis      redis.UniversalClient // nil: every node limits on its own
-	Prefix     string                // of every Redis key: "<prefix>:rate:<account>"
-	Timeout    time.Duration         // of one request to Redis; 0: a tenth of a second
+	Redis      redis.Cmdable // nil: every node limits on its own
+	Prefix     string        // of every Redis key: "<prefix>:rate:<account>"
+	Timeout    time.Duration // of one request to Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time

@@ -120,7 +120,7 @@ func (g *guarded) Down() bool { return g.state() != gobreaker.StateClosed }
 func (g *guarded) CallTimeout() time.Duration { return g.timeout }
 
 // masterOf returns the client of the server that takes writes of a key.
-func (g *guarded) masterOf(ctx context.Context, key string) (*redis.Client, error) {
+func (g *guarded) masterOf(ctx context.Context, key string) (redis.Cmdable, error) {
 	switch rdb := g.UniversalClient.(type) {
 	case *redis.ClusterClient:
 		return rdb.MasterForKey(ctx, key)

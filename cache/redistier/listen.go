@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/redissub"
 )
 
 // waits are the flights of this node that wait for the fills of other nodes.
@@ -66,9 +68,8 @@ func (t *Tier) Connected() bool { return t.waits.connected.Load() }
 // Listen hears the messages of the other nodes until ctx ends: it wakes who waits
 // for a fill, and calls purged for each purge.
 func (t *Tier) Listen(ctx context.Context, purged func(Notice)) {
-	sub := t.rdb.Subscribe(ctx, t.purgeChannel(), t.fillChannel())
-	defer func() { _ = sub.Close() }()
-	messages := sub.ChannelWithSubscriptions()
+	messages, stop := redissub.Messages(ctx, t.rdb, 0, t.purgeChannel(), t.fillChannel())
+	defer func() { _ = stop() }()
 	for {
 		select {
 		case <-ctx.Done():

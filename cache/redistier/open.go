@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/redissub"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // answer. Redis does not need to be up. Without addresses both results are nil.
 // The client's Close ends everything that it started. dial opens the connections;
 // nil: a [net.Dialer] does.
-func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (redis.UniversalClient, error) {
+func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (redissub.Client, error) {
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
 	}
-	o := c.options()
+	o := optionsOf(c)
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
 	}
@@ -53,7 +54,8 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 	return guard(redis.NewUniversalClient(o), c, reg, log)
 }
 
-func (c Config) options() *redis.UniversalOptions {
+// optionsOf is no method: whatever has a Config would know the client's types.
+func optionsOf(c Config) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
 		Username: c.user(), Password: c.PasswordFile.Secret(),

@@ -38,8 +38,8 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 // Options are what a tier is built from. Client and EpochLife are required.
 type Options struct {
-	Client redis.UniversalClient // of Open; closed by its owner
-	Prefix string                // of every key and channel; empty: "iq"
+	Client redis.Cmdable // of Open; closed by its owner
+	Prefix string        // of every key and channel; empty: "iq"
 	// EpochLife is how long Redis remembers a purge.
 	EpochLife  time.Duration
 	Now        func() time.Time // nil: the clock of this node
@@ -53,7 +53,7 @@ type Options struct {
 // call. Each call ends within the timeout of the client. It is safe for concurrent
 // use.
 type Tier struct {
-	rdb       redis.UniversalClient
+	rdb       redis.Cmdable
 	prefix    string
 	timeout   time.Duration // of one call
 	epochLife int64         // ms
@@ -63,9 +63,10 @@ type Tier struct {
 	log       *slog.Logger
 	panics    *panics.Catcher
 
-	minReplicas int // that must have a purge
+	down        func() bool // of the client: its breaker is open
+	minReplicas int         // that must have a purge
 	// masterOf returns the client of the one server that takes writes of a key.
-	masterOf func(ctx context.Context, key string) (*redis.Client, error)
+	masterOf func(ctx context.Context, key string) (redis.Cmdable, error)
 }
 
 // New makes a tier. Redis need not be up.
@@ -82,10 +83,10 @@ func New(o Options) (*Tier, error) {
 	t := &Tier{
 		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", timeout: defaultTimeout, epochLife: o.EpochLife.Milliseconds(),
 		writes: make(chan struct{}, maxWrites), clock: clock{now: o.Now, log: o.Logger, off: o.NodeClock},
-		waits: waits{byKey: make(map[string]*wait)}, log: o.Logger, panics: o.Panics,
+		waits: waits{byKey: make(map[string]*wait)}, down: func() bool { return false }, log: o.Logger, panics: o.Panics,
 	}
 	if c, ok := o.Client.(*guarded); ok {
-		t.timeout, t.minReplicas, t.masterOf = c.timeout, c.minReplicas, c.masterOf
+		t.timeout, t.minReplicas, t.masterOf, t.down = c.timeout, c.minReplicas, c.masterOf, c.Down
 	}
 	if o.NodeClock || o.Registerer == nil {
 		return t, nil
@@ -95,10 +96,7 @@ func New(o Options) (*Tier, error) {
 
 // Down tells whether requests are kept away from Redis, or from a part of a
 // Cluster.
-func (t *Tier) Down() bool {
-	g, ok := t.rdb.(*guarded)
-	return ok && g.Down()
-}
+func (t *Tier) Down() bool { return t.down() }
 
 // Slow is how long one read may take for a flight to call Redis once more. With
 // the timeout of that call it bounds what a slow Redis adds.

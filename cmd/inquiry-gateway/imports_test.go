@@ -73,6 +73,7 @@ func mayImport() map[string][]string {
 		"internal/localcache":        {},
 		"internal/panics":            {},
 		"internal/secretfile":        {"internal/invalid"},
+		"internal/redissub":          {},
 		"internal/span":              {},
 		"internal/testkit":           {},
 		"internal/testkit/redistest": {"internal/testkit"},

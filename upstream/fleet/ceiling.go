@@ -84,9 +84,9 @@ type Ceiling struct {
 
 // CeilingOptions are what a [Ceiling] is built from. All zero values are usable.
 type CeilingOptions struct {
-	Redis      redis.UniversalClient // nil: each node has the whole ceiling
-	Prefix     string                // of the Redis key; empty: "iq"
-	Node       string                // the name of this node, which the next process on it has again
+	Redis      redis.Cmdable // nil: each node has the whole ceiling
+	Prefix     string        // of the Redis key; empty: "iq"
+	Node       string        // the name of this node, which the next process on it has again
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/redissub"
 )
 
 const (
@@ -39,9 +41,9 @@ const (
 
 // Options are what an [Advice] is built from. All zero values are usable.
 type Options struct {
-	Redis      redis.UniversalClient // nil: each node is on its own
-	Prefix     string                // of every Redis key; empty: "iq"
-	Cap        time.Duration         // no advice is honoured longer than this; 0: 30 s
+	Redis      redis.Cmdable // nil: each node is on its own
+	Prefix     string        // of every Redis key; empty: "iq"
+	Cap        time.Duration // no advice is honoured longer than this; 0: 30 s
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -232,9 +234,8 @@ func (a *Advice) follow(kind string, until time.Time) time.Time {
 
 // listen receives advice, and reads what was published before each subscription.
 func (a *Advice) listen(ctx context.Context) {
-	sub := a.store.rdb.Subscribe(ctx, a.store.channel())
-	defer func() { _ = sub.Close() }()
-	messages := sub.ChannelWithSubscriptions()
+	messages, stop := redissub.Messages(ctx, a.store.rdb, 0, a.store.channel())
+	defer func() { _ = stop() }()
 	for {
 		select {
 		case <-ctx.Done():

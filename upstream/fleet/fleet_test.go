@@ -33,14 +33,14 @@ type patient struct{ *redis.Client }
 
 func (patient) CallTimeout() time.Duration { return 4 * time.Second }
 
-func openRedis(t testing.TB, srv *redistest.Server) redis.UniversalClient {
+func openRedis(t testing.TB, srv *redistest.Server) redis.Cmdable {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return patient{rdb}
 }
 
-func newAdvice(t testing.TB, rdb redis.UniversalClient, c *testkit.Clock) *Advice {
+func newAdvice(t testing.TB, rdb redis.Cmdable, c *testkit.Clock) *Advice {
 	t.Helper()
 	a, err := New(Options{Redis: rdb, Now: c.Now, Cap: 10 * time.Second})
 	if err != nil {

@@ -20,12 +20,12 @@ const (
 // store keeps advice and the lease of the probe in Redis. It is safe for
 // concurrent use.
 type store struct {
-	rdb     redis.UniversalClient
+	rdb     redis.Cmdable
 	prefix  string
 	timeout time.Duration // of one call
 }
 
-func newStore(rdb redis.UniversalClient, prefix string) *store {
+func newStore(rdb redis.Cmdable, prefix string) *store {
 	s := &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", timeout: callTimeout}
 	if c, ok := rdb.(interface{ CallTimeout() time.Duration }); ok {
 		s.timeout = c.CallTimeout()

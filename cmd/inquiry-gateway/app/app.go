@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth/rate"
@@ -28,6 +27,7 @@ import (
 	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/redissub"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/fleet"
 )
@@ -48,9 +48,9 @@ type App struct {
 	public   *server
 	ops      *server
 	memory   memory
-	registry *prometheus.Registry  // of what lives as long as the process
-	traces   *traces               // with no provider where they are off
-	redis    redis.UniversalClient // nil without Redis
+	registry *prometheus.Registry // of what lives as long as the process
+	traces   *traces              // with no provider where they are off
+	redis    redissub.Client      // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
 	advice   *fleet.Advice

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/redissub"
 )
 
 const (
@@ -13,21 +15,22 @@ const (
 	labChannel = ":2:lab"
 	// publishWithin bounds one message. One that is lost is missing in the figures.
 	publishWithin = 500 * time.Millisecond
-	// keptLabMessages wait to be read: more nodes than a fleet has.
-	keptLabMessages = 64
 )
 
 // shareLab has the TTL labs of the nodes that share Redis see the look-ups of all,
 // until ctx ends. Redis gets hashes of lists, and their moments.
 func (a *App) shareLab(ctx context.Context) {
 	channel := a.current.Load().cfg.Redis.Prefix + labChannel // its change needs a restart
-	sub := a.redis.Subscribe(ctx, channel)
-	defer func() { _ = sub.Close() }()
-	heard := sub.Channel(redis.WithChannelSize(keptLabMessages))
+	heard, stop := redissub.Messages(ctx, a.redis, 0, channel)
+	defer func() { _ = stop() }()
 	messages := make(chan []byte)
 	go func() {
 		defer close(messages)
 		for m := range heard { // ends with the subscription
+			m, ok := m.(*redis.Message)
+			if !ok {
+				continue
+			}
 			select {
 			case messages <- []byte(m.Payload):
 			case <-ctx.Done():

@@ -47,7 +47,7 @@ func (s *starts) list() []console.Start {
 
 // follow writes this start down, and reads those of all nodes, until ctx ends.
 // Without Redis this one is all.
-func (s *starts) follow(ctx context.Context, rdb redis.UniversalClient, prefix string, own console.Start) {
+func (s *starts) follow(ctx context.Context, rdb redis.Cmdable, prefix string, own console.Start) {
 	s.known.Store(&[]console.Start{own})
 	if rdb == nil {
 		return
@@ -66,7 +66,7 @@ func (s *starts) follow(ctx context.Context, rdb redis.UniversalClient, prefix s
 
 // exchange writes the start down unless it is, and tells whether it is. What fails
 // is tried again; the client counts it.
-func (s *starts) exchange(ctx context.Context, rdb redis.UniversalClient, key string, own console.Start, written bool) bool {
+func (s *starts) exchange(ctx context.Context, rdb redis.Cmdable, key string, own console.Start, written bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, startsTimeout)
 	defer cancel()
 	if !written {
