@@ -30,6 +30,7 @@ buyer:
 
 const (
 	detailEach    = `{fetch: {path: "/tickets/{id}", id: id, reply: {empty_statuses: [404]}}}`
+	detailBareID  = `{items: data.0, fetch: {path: "/wrapped/{id}", id: id}}`
 	detailBare    = `{items: data.0, fetch: {path: "/wrapped/{id}", id: "@this"}}`
 	detailBatched = `{items: rows, fetch: {path: /rows, query: {ids: "{ids}"}, id: id, batch: 2, key: id}}`
 	detailNamed   = `{as: id, fetch: {path: "/tickets/{id}", id: id}}`
@@ -94,6 +95,8 @@ func TestDetails(t *testing.T) {
 		"one by one":               {`"@this"`, detailEach, objects, nil, "no. 1, no. 2", 3},
 		"in batches":               {`"@this"`, detailBatched, `[{"id":"tick-1"},{"id":"tick-2"},{"id":"tick-1"}]`, nil, "no. 1, no. 2, no. 1", 3},
 		"bare ids":                 {"ids", detailBare, `{"ids":["tick-1","tick-2"]}`, nil, "no. 1, no. 2", 3},
+		"bare ids by their name":   {"ids", detailBareID, `{"ids":["tick-1","tick-2"]}`, nil, "no. 1, no. 2", 3},
+		"a bare id that is none":   {"ids", detailBareID, `{"ids":[null]}`, nil, "record", 1},
 		"members of an object":     {`"byId.@values"`, detailEach, `{"byId":{"a":{"id":"tick-1"},"b":{"id":"tick-2"}}}`, nil, "no. 1, no. 2", 3},
 		"an empty list":            {`"@this"`, detailEach, `[]`, nil, "", 1},
 		"an owner in the detail":   {`"@this"`, detailEach, `[{"id":"tick-3"}]`, nil, "owner", 2},
@@ -145,6 +148,11 @@ func TestProbeShowsDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(sample), "! 1 details: no detail came")
+	wrong := detailsFixture(t, `"@this"`, strings.Replace(detailEach, "id: id", "id: no", 1), `[{"id":"tick-1"}]`, nil)
+	if p, err = wrong.Probe(t.Context(), acme, ProbeOptions{Whole: true}); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, lines(p), "! 1 details: no id to ask for the details with")
 }
 
 func TestDetailsInXML(t *testing.T) {

@@ -22,7 +22,7 @@ type call struct {
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	switch c.fault.Name {
 	case FaultDelay:
-		sendList(w, r, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
+		s.sendList(w, r, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
 	case FaultStatus:
 		if c.fault.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(c.fault.RetryAfter))

@@ -71,7 +71,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 			s.misbehave(w, r, call{kind, account, f, fault})
 			return
 		}
-		sendList(w, r, kind, s.list(kind, account, f))
+		s.sendList(w, r, kind, s.list(kind, account, f))
 	}
 }
 
@@ -103,10 +103,11 @@ func (s *Server) disclose(h http.Header) {
 }
 
 // sendList sends a list with its entity tag, or a 304 where the caller has it already.
-func sendList(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
+func (s *Server) sendList(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	tag := fmt.Sprintf(`"%x-legacydesk"`, xxh3.Hash(body))
 	w.Header().Set("ETag", tag)
 	if r.Header.Get("If-None-Match") == tag {
+		s.stats.add(func(all *Stats) { all.NotModified++ })
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -136,6 +137,7 @@ func login(w http.ResponseWriter) {
 // callers that followed a redirect; Other is every unknown path.
 type Stats struct {
 	Requests    Requests          `json:"requests"`
+	NotModified int               `json:"not_modified"`  // of these, answered with 304
 	Faults      map[FaultName]int `json:"faults"`        // requests that a fault acted on
 	InFlight    int               `json:"in_flight"`     // lists being answered now
 	MaxInFlight int               `json:"max_in_flight"` // highest so far

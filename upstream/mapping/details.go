@@ -68,6 +68,9 @@ func (c *compiler) details(field string, cfg DetailsConfig) {
 // collect keeps an item for the time when its detail is there.
 func (r *Reply) collect(f *jsonwalk.Frame) bool {
 	id := firstOf(r.plan.collect, f)
+	if d := r.plan.Details; d != nil && d.idPath == bareID && !f.IsObject() {
+		id = jsonwalk.FromJSON(f.Element) // as the record that it becomes has it
+	}
 	if id.Plain() == "" || !id.Scalar() {
 		return r.refuse(violation{"details", whyNoDetailID})
 	}

@@ -110,8 +110,15 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 func (x *Explainer) Take(body string) (records int, err error) {
 	body = strings.TrimPrefix(body, "\ufeff")
 	x.Bytes += len(body)
+	listed := len(x.whole.listed)
 	if records, err = x.whole.Take(body); err != nil {
 		return 0, err
+	}
+	if x.plan.Details != nil {
+		for range records - (len(x.whole.listed) - listed) {
+			x.Items++
+			x.violate("details", whyNoDetailID)
+		}
 	}
 	x.Replies++
 	look(x.paths.replies, body)

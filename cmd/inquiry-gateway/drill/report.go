@@ -133,7 +133,7 @@ func (r Report) trials(out io.Writer) {
 	if len(r.Trials) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\nWhat one account or address does, and what another account gets\n")
+	fmt.Fprintf(out, "\nWhat one account, one address or the legacy system does, and what another account gets\n")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\tONE\tDECLARED FOR ANOTHER\tANSWERS")
 	for _, trial := range r.Trials {

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ func trials() []Trial {
 			Does: "a list of one account answers 404 and is asked for all the time, after the breaker was open"},
 		{Name: "failures_in_a_row", Declared: Renewed, act: failuresInARow,
 			Does: "the legacy system fails for one account, again and again"},
+		{Name: "not_modified", Declared: Renewed, act: notModified, configure: func(c *config.Config) { c.Upstream.FullReadEvery = drillLife },
+			Does: "the legacy system says that a list has not changed (304), and sends it again once it has"},
 		{Name: "told_to_wait", Declared: Miss, act: toldToWait,
 			Does: "the legacy system tells one account to wait (429 with Retry-After), and it is asked for all the time"},
 		{Name: "no_sign_in", Declared: Failed, act: noSignIn, configure: wantSession,
@@ -152,6 +155,30 @@ func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
 		}
 	}
 	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// notModified: the list that is known is good again, and no longer than it is the same.
+func notModified(ctx context.Context, s *stand) ([]Seen, error) {
+	other := question{s.env.callers.stranger, "", ""}
+	if err := s.learn(ctx, other); err != nil {
+		return nil, err
+	}
+	known := s.ask(ctx, s.gateway, other)
+	if err := s.gateway.Expire(); err != nil {
+		return nil, err
+	}
+	same := s.ask(ctx, s.gateway, other)
+	if n := s.env.system.Stats().NotModified; n != 1 || !bytes.Equal(same.body, known.body) {
+		return nil, fmt.Errorf("the legacy system said %d times that nothing has changed; the list is the same: %v", n, bytes.Equal(same.body, known.body))
+	}
+	if !s.env.system.Answer(other.caller.account) {
+		return nil, errors.New("the list cannot be changed")
+	}
+	changed := s.ask(ctx, s.gateway, other)
+	if n := s.env.system.Stats().NotModified; n != 1 || bytes.Equal(changed.body, known.body) {
+		return nil, fmt.Errorf("the list has changed, and the gateway serves what it was; the legacy system said %d times that it is the same", n)
+	}
+	return []Seen{same, changed}, nil
 }
 
 // toldToWait: a quota may be one account's own. That account gets no further request

@@ -342,7 +342,7 @@ func (c *checks) recognise(r *request) (a *answer, mark, problem string) {
 
 // young: no older than the policy and the present failure allow.
 func (c *checks) young(r *request, a *answer, policies []policy) string {
-	age := r.start.Sub(a.at)
+	age := r.start.Sub(c.w.legacy.saidAt(a))
 	most := time.Duration(0)
 	for _, p := range policies {
 		switch {
@@ -375,12 +375,19 @@ func outcomeName(cacheStatus string) string {
 	return "answer of another sort"
 }
 
-// notPurged: nothing comes back that was answered before a purge.
+// notPurged: nothing comes back that was answered before a purge, not by a 304 either.
+// After a hint that serves stale lists a 304 says that nothing has changed, whatever was
+// hinted.
 func (c *checks) notPurged(r *request, a *answer) string {
+	said := c.w.legacy.saidAt(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.purges {
-		if (p.account != a.key.account && p.kind != a.key.kind) || !a.at.Before(p.begin) || p.end.IsZero() {
+		at := a.at
+		if p.soft {
+			at = said
+		}
+		if (p.account != a.key.account && p.kind != a.key.kind) || !at.Before(p.begin) || p.end.IsZero() {
 			continue
 		}
 		if since, holds := c.holdsSince(p, r); holds && r.start.After(since) {

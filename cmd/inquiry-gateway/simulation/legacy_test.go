@@ -73,7 +73,17 @@ type legacySystem struct {
 	repeats  map[string]*repeats // by node
 	failed   map[string]bool     // request ids that were answered with 502 or 503
 	done     map[listKey]*answer // the last good one
+	renewed  map[state]time.Time // when it last said with 304 that a list is the same
 }
+
+// state is one version of a list as a mapping reads it.
+type state struct {
+	key     listKey
+	version int
+	mapping string
+}
+
+func (a *answer) state() state { return state{a.key, a.version, a.mapping} }
 
 // fetching is one list that is being sent.
 type fetching struct {
@@ -88,7 +98,7 @@ type repeats struct{ tokens float64 }
 
 func newLegacy(w *world) *legacySystem {
 	s := &legacySystem{w: w, versions: map[string]int{}, answers: map[int]*answer{}, running: map[listKey]map[int]*fetching{},
-		repeats: map[string]*repeats{}, failed: map[string]bool{}, done: map[listKey]*answer{}}
+		repeats: map[string]*repeats{}, failed: map[string]bool{}, done: map[listKey]*answer{}, renewed: map[state]time.Time{}}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	return s
 }
@@ -138,11 +148,47 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !faulty || f.name == "slow" {
+		if s.unchanged(w, r, k, number) {
+			return
+		}
 		s.send(w, k, number, offset, "")
 		return
 	}
 	s.w.reach("legacy " + f.name)
 	s.misbehave(w, r, f, k, number, offset)
+}
+
+// unchanged sends an entity tag where the seed has them, and answers 304 if the request
+// has that of today's list. Lists of one account have the same tag: whoever sends it
+// with a request for another list gets a 304 that says nothing of his.
+func (s *legacySystem) unchanged(w http.ResponseWriter, r *http.Request, k listKey, number int) bool {
+	if !s.w.tags {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.answers[number]
+	tag := fmt.Sprintf(`W/"v%d"`, a.version)
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") != tag {
+		return false
+	}
+	a.at = time.Now()
+	s.done[k], s.renewed[a.state()] = a, a.at
+	s.w.reach("legacy 304")
+	w.WriteHeader(http.StatusNotModified)
+	return true
+}
+
+// saidAt is when the legacy last said that a list is as in the answer: with the answer,
+// or later with 304. A list that was renewed keeps the number of the answer.
+func (s *legacySystem) saidAt(a *answer) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.renewed[a.state()]; at.After(a.at) {
+		return at
+	}
+	return a.at
 }
 
 // misbehave answers with a fault.
