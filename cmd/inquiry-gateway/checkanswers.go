@@ -44,6 +44,9 @@ func checkAnswers(ctx context.Context, cfg config.Config, url, tokenFile string,
 }
 
 func writeAnswers(out io.Writer, d ops.AnswersDiff) error {
+	if d.Empty > 0 {
+		fmt.Fprintf(out, "answers: %d of %d tried are empty lists, which say nothing of the fields\n", d.Empty, d.Answers)
+	}
 	if len(d.Fields) == 0 {
 		fmt.Fprintf(out, "answers: all %d tried would be the same\n", d.Answers)
 	} else {

@@ -13,8 +13,9 @@ func TestCheckAnswers(t *testing.T) {
 	body := p.get("/api/v1/buyer/inquiries", "buyer").body
 	p.get("/api/v1/buyer/inquiries?status=pending", "buyer")
 	p.get("/api/v1/seller/inquiries", "seller")
+	p.get("/api/v1/buyer/inquiries", "empty-buyer")
 	file := filepath.Join(p.dir, "gateway.yaml")
-	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.OpsURL(), "--answers"); code != 0 || !strings.Contains(out, "all 3 tried would be the same") {
+	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.OpsURL(), "--answers"); code != 0 || !strings.Contains(out, "1 of 4 tried are empty lists") || !strings.Contains(out, "all 4 tried would be the same") {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
 	}
 	if used := p.metric("inquiry_gateway_upstream_kept_replies_bytes"); used <= 0 || used > p.metric("inquiry_gateway_upstream_kept_replies_limit_bytes") {
@@ -23,7 +24,7 @@ func TestCheckAnswers(t *testing.T) {
 	next := strings.NewReplacer("title: subject", "title: body.text", "N: pending, A: answered", "N: answered, A: pending", `category: "{inquiry_type}"`, `kind: "{inquiry_type}"`).Replace(p.read("gateway.yaml"))
 	p.write("next.yaml", next)
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.OpsURL(), "--answers")
-	if code != 1 || !strings.Contains(errOut, "of 3 answers would differ") || !strings.Contains(out, "a text of ") {
+	if code != 1 || !strings.Contains(errOut, "of 4 answers would differ") || !strings.Contains(out, "a text of ") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 	t.Log("\n" + out + errOut)

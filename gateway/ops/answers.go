@@ -10,6 +10,7 @@ type AnswersRequest struct {
 // AnswersDiff says what would become of the answers. It has no text of any record.
 type AnswersDiff struct {
 	Answers int           `json:"answers"` // lists whose replies are kept and were tried
+	Empty   int           `json:"empty"`   // of these: lists without a record, which say nothing of the fields
 	Changed int           `json:"changed"` // of these: with another answer
 	Fields  []FieldChange `json:"fields"`  // by kind and field
 	Load    []LoadChange  `json:"load"`    // by kind

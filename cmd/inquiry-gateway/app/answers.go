@@ -49,11 +49,12 @@ func withEndpoints(section upstream.Config, want ops.AnswersRequest) (_ upstream
 	return section, err
 }
 
-// diffAnswers replays the kept lists with both sections. Nothing is sent.
+// diffAnswers replays the kept lists with both sections, the newest first and as many as
+// there is time for. Nothing is sent.
 func diffAnswers(ctx context.Context, before, after upstream.Config, kept []*upstream.Kept) (ops.AnswersDiff, error) {
-	d := ops.AnswersDiff{Answers: len(kept), Fields: []ops.FieldChange{}, Load: []ops.LoadChange{}}
+	d := ops.AnswersDiff{Fields: []ops.FieldChange{}, Load: []ops.LoadChange{}}
 	words := wordsOf(before, after)
-	for _, list := range kept {
+	for _, list := range slices.Backward(kept) {
 		old, err := list.Replay(ctx, before)
 		if err != nil {
 			return d, err
@@ -65,7 +66,11 @@ func diffAnswers(ctx context.Context, before, after upstream.Config, kept []*ups
 			}
 		}
 		if ctx.Err() != nil {
-			return d, ctx.Err()
+			break
+		}
+		d.Answers++
+		if old.Err == nil && len(old.List.Inquiries) == 0 {
+			d.Empty++
 		}
 		c := changes{diff: &d, kind: list.Want.Kind, words: words, values: map[string]int{}}
 		c.answers(&old, &next)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -197,6 +198,11 @@ func TestNoFalseAlarm(t *testing.T) {
 		if d, err := diffAnswers(t.Context(), section, after, kept); err != nil || d.Differs() || d.Answers != len(kept) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d, err := diffAnswers(late, section, section, kept); err != nil || d.Answers != 0 || d.Differs() {
+		t.Errorf("without time: %+v, %v", d, err)
 	}
 	leak := strings.Replace(strings.Replace(knownBuyer, "title: subject", "title: body.text", 1), "responder_type: {path: by.role, values: {C: customer, S: staff}}", "responder_type: text", 1)
 	after, err := withEndpoints(section, ops.AnswersRequest{Buyer: leak, Seller: knownSeller})
