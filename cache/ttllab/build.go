@@ -126,6 +126,7 @@ func (e *Estimator) Report(now time.Time) Report {
 		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
 	}
 	for i := range r.Kinds {
+		r.Kinds[i].Served.promise(r.Goals)
 		r.advise(i)
 	}
 	e.control.mu.Lock()

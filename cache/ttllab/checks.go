@@ -3,6 +3,7 @@ package ttllab
 import (
 	"math"
 	"sync"
+	"time"
 )
 
 // checks sums up the re-checks of one kind.
@@ -12,6 +13,7 @@ type checks struct {
 	ever Rechecks
 	aged aging
 	sum  tally // of clusters that are closed, aged
+	late tally // the same, of late answers in the place of outdated ones
 	open map[uint64]cluster
 	n    float64 // re-checks, aged
 	bad  float64 // outdated ones
@@ -26,6 +28,8 @@ type checks struct {
 type cluster struct {
 	at            int64 // of the fill
 	all, outdated float64
+	late          float64
+	seen          window  // when the list changed, by the re-checks of the fill
 	squares       float64 // of the weights
 }
 
@@ -46,14 +50,22 @@ func (t *tally) add(c cluster) {
 	t.cs++
 }
 
+// closed takes in a cluster that gets no more re-checks. It needs the lock.
+func (c *checks) closed(k cluster) {
+	c.sum.add(k)
+	k.outdated = k.late
+	c.late.add(k)
+}
+
 func (t *tally) scale(f float64) {
 	for _, v := range [...]*float64{&t.all, &t.outdated, &t.squares, &t.aa, &t.ao, &t.oo, &t.cs} {
 		*v *= f
 	}
 }
 
-// add takes in one comparison.
-func (c *checks) add(r Recheck, now sighting, rate float64) {
+// add takes in one comparison. w is when the list has changed if it has, and after when
+// an answer is late, 0 for never.
+func (c *checks) add(r Recheck, now sighting, w window, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance(now.at)
@@ -63,10 +75,14 @@ func (c *checks) add(r Recheck, now sighting, rate float64) {
 	}
 	k := c.open[r.hash]
 	if k.at != at && k.all > 0 {
-		c.sum.add(k)
+		c.closed(k)
 		k = cluster{}
 	}
 	k.at = at
+	late := 0.0
+	if k.seen.narrow(&w, now, now.body == r.body); after > 0 {
+		late = w.until(now.at - int64(after))
+	}
 	k.all += r.weight
 	k.squares += r.weight * r.weight
 	c.ever.Checked++
@@ -74,11 +90,13 @@ func (c *checks) add(r Recheck, now sighting, rate float64) {
 	c.ever.Answers += r.weight
 	if now.body != r.body {
 		k.outdated += r.weight
+		k.late += late * r.weight
+		c.ever.LateAnswers += late * r.weight
 		c.ever.Outdated++
 		c.ever.OutdatedAnswers += r.weight
 		c.bad++
-		c.ever.Seconds += sinceChange(age, rate)
-		c.secs += sinceChange(age, rate)
+		c.ever.Seconds += sinceChange(age, w.rate)
+		c.secs += sinceChange(age, w.rate)
 	}
 	if c.open == nil {
 		c.open = map[uint64]cluster{}
@@ -103,7 +121,7 @@ func (c *checks) others(n uint64) {
 // close ends all clusters.
 func (c *checks) close() {
 	for _, k := range c.open {
-		c.sum.add(k)
+		c.closed(k)
 	}
 	clear(c.open)
 }
@@ -120,6 +138,7 @@ func (c *checks) age(steps int) {
 	c.close()
 	f := math.Ldexp(1, -steps)
 	c.sum.scale(f)
+	c.late.scale(f)
 	waited, failed := c.unserved()
 	c.waited, c.failed, c.n, c.bad, c.secs = waited*f, failed*f, c.n*f, c.bad*f, c.secs*f
 	c.counted = [2]uint64{c.lab.waited.Load(), c.lab.failed.Load()}
@@ -152,9 +171,11 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 		cached = max(answers-waited, 0) / answers
 	}
 	s = Served{Checks: int(c.ever.Checked)}
-	t := c.sum
+	t, late := c.sum, c.late
 	for _, k := range c.open {
 		t.add(k)
+		k.outdated = k.late
+		late.add(k)
 	}
 	if t.all == 0 {
 		return s, c.n
@@ -162,6 +183,9 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 	p := t.outdated / t.all
 	low, high := t.interval(p)
 	s.Outdated, s.Low, s.High = p*cached, low*cached, high*cached
+	p = late.outdated / late.all
+	low, high = late.interval(p)
+	s.Late = &Late{PerMillion: 1e6 * p * cached, Low: 1e6 * low * cached, High: 1e6 * high * cached}
 	if c.bad > 0 {
 		s.OutdatedFor = c.secs / c.bad
 	}

@@ -8,6 +8,7 @@ import (
 
 const (
 	maxBudget = 1000 // re-checks per second; more is no sample any longer
+	maxLate   = 100_000
 	minTTL    = 100 * time.Millisecond
 	maxTTL    = 24 * time.Hour
 )
@@ -40,6 +41,12 @@ type GoalsConfig struct {
 	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
 	// what the legacy would say at that moment.
 	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated"`
+	// LateAfter and MaxLatePerMillion are a promise: of a million answers at most so many
+	// show a list that had changed longer ago than late_after. It is measured by the
+	// re-checks, which it needs. 0: there is none.
+	LateAfter time.Duration `yaml:"late_after" json:"-"`
+	// MaxLatePerMillion is how many of a million answers may be late, up to 100000: one nine.
+	MaxLatePerMillion float64 `yaml:"max_late_per_million" json:"max_late_per_million,omitempty"`
 	// Mode keep gives each list that is asked for often a ttl of its own, and all others
 	// one together: within max_upstream_per_second the fewest answers are outdated, and
 	// with max_outdated no more requests are made than this takes. advise shows what keep
@@ -77,6 +84,16 @@ func (c Config) Validate() error {
 		if !(v.value >= 0 && v.value <= v.max) { // also refuses NaN
 			p.Add(v.field, "must be between 0 and %g: %s", v.max, v.what)
 		}
+	}
+	switch g := c.Goals; {
+	case g.LateAfter < 0 || g.LateAfter > maxTTL:
+		p.Add("goals.late_after", "must be between 0 and 24h")
+	case !(g.MaxLatePerMillion >= 0 && g.MaxLatePerMillion <= maxLate):
+		p.Add("goals.max_late_per_million", "must be between 0 and %d", maxLate)
+	case (g.LateAfter > 0) != (g.MaxLatePerMillion > 0):
+		p.Add("goals.late_after", "needs max_late_per_million, and that needs late_after")
+	case g.LateAfter > 0 && c.Recheck.BudgetPerSecond == 0:
+		p.Add("goals.late_after", "is measured by re-checks: set recheck.budget_per_second, too")
 	}
 	p.Enums("goals", c.Goals)
 	switch g := c.Goals; {

@@ -51,7 +51,7 @@ func TestTheConfigurationIsReadFromYAML(t *testing.T) {
 	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Config{RecheckConfig{0.5}, GoalsConfig{20, 0.02, ModeKeep, 2 * time.Second, 5 * time.Minute}}); c != want {
+	if want := (Config{RecheckConfig{0.5}, GoalsConfig{MaxUpstreamPerSecond: 20, MaxOutdated: 0.02, Mode: ModeKeep, MinTTL: 2 * time.Second, MaxTTL: 5 * time.Minute}}); c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 }

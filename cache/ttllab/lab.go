@@ -238,6 +238,8 @@ func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
 	ch <- outdatedDesc
 	ch <- goalDesc
+	ch <- lateDesc
+	ch <- goalLateDesc
 	ch <- budgetDesc
 	ch <- planLoadDesc
 	ch <- planOutdatedDesc
@@ -250,6 +252,8 @@ var (
 	rechecksDesc     = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	answersDesc      = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	outdatedDesc     = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
+	lateDesc         = prometheus.NewDesc("inquiry_gateway_cache_late_answers_total", "Answers out of the cache, estimated by the re-checks, that showed a list which had changed longer than cache.goals.late_after before. Absent without that goal.", []string{"kind"}, nil)
+	goalLateDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_late_ratio", "Share of answers that may be late, by cache.goals.max_late_per_million. Absent without that goal.", nil, nil)
 	nodesDesc        = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
 	lostDesc         = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
 	budgetDesc       = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
@@ -271,6 +275,9 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	if config.Goals.MaxOutdated > 0 {
 		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
 	}
+	if config.Goals.LateAfter > 0 {
+		ch <- prometheus.MustNewConstMetric(goalLateDesc, prometheus.GaugeValue, config.Goals.MaxLatePerMillion/1e6)
+	}
 	if config.Goals.MaxUpstreamPerSecond > 0 {
 		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, config.Goals.MaxUpstreamPerSecond)
 	}
@@ -290,6 +297,9 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.Answers-s.OutdatedAnswers, kind, "same")
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.OutdatedAnswers, kind, "outdated")
 		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.Seconds, kind)
+		if config.Goals.LateAfter > 0 {
+			ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.CounterValue, s.LateAnswers, kind)
+		}
 	}
 }
 

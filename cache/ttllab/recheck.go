@@ -151,22 +151,26 @@ func (e *Estimator) Rechecked(r Recheck, answeredAt time.Time, body uint64) {
 		return
 	}
 	now := sighting{answeredAt.UnixNano(), body}
-	rate := lab.shards[r.hash%shardCount].recheck(r.hash, now, r.selected)
-	lab.checks.add(r, now, rate)
+	w := lab.shards[r.hash%shardCount].recheck(r, now)
+	lab.checks.add(r, now, w, e.goals.Load().LateAfter)
 }
 
-// recheck takes in a body and returns the key's rate of change, 0 if unknown.
-func (s *shard) recheck(h uint64, now sighting, selected bool) float64 {
+// recheck takes in a body and returns when the first change since the fill was, if there
+// was one. The key's rate of change is 0 if unknown.
+func (s *shard) recheck(r Recheck, now sighting) window {
+	w := window{from: r.AnsweredAt.UnixNano(), to: now.at}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, _ := s.find(h)
+	k, _ := s.find(r.hash)
 	if k == nil {
-		return 0
+		return w
 	}
-	if !selected {
+	if !r.selected {
+		w.known(k.known, r.body)
 		k.observe(now)
 	}
-	return pool([]looks{k.looks}).rate
+	w.rate = pool([]looks{k.looks}).rate
+	return w
 }
 
 // Rechecks are the re-checks of one kind since the start. All only grow.
@@ -175,12 +179,13 @@ type Rechecks struct {
 	// Answers and OutdatedAnswers are how many answers out of the cache these stand
 	// for.
 	Answers, OutdatedAnswers float64
+	LateAnswers              float64 // of these, longer than cache.goals.late_after
 	// Seconds is for how long together the outdated lists are expected to have been so.
 	Seconds float64
 }
 
 func (r Rechecks) plus(o Rechecks) Rechecks {
-	return Rechecks{r.Checked + o.Checked, r.Outdated + o.Outdated, r.Answers + o.Answers, r.OutdatedAnswers + o.OutdatedAnswers, r.Seconds + o.Seconds}
+	return Rechecks{r.Checked + o.Checked, r.Outdated + o.Outdated, r.Answers + o.Answers, r.OutdatedAnswers + o.OutdatedAnswers, r.LateAnswers + o.LateAnswers, r.Seconds + o.Seconds}
 }
 
 // Rechecks returns what was compared with the legacy of a kind since the start.

@@ -79,6 +79,8 @@ type Served struct {
 	// OutdatedFor is how long those had differed, on average, in seconds, if
 	// changes come at random within the time since the fill.
 	OutdatedFor float64 `json:"outdated_for_seconds"`
+	// Late is null without cache.goals.late_after, and before the first re-check.
+	Late *Late `json:"late,omitempty"`
 }
 
 // Candidate is what one TTL would have done.

@@ -70,6 +70,9 @@ func (k *KindReport) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "  served outdated: %.2f %% of the answers (%.2f to %.2f %%), for %s on average: %d re-checks\n",
 			100*s.Outdated, 100*s.Low, 100*s.High, age(s.OutdatedFor), s.Checks)
 	}
+	if k.Served.Late != nil {
+		k.Served.Late.describe(b)
+	}
 	k.rows(b)
 	if k.Outage != nil {
 		k.Outage.describe(b)

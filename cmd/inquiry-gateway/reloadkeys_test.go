@@ -34,6 +34,7 @@ func keyChanges() []string {
 		"cache: {local: {max_bytes: 300MiB}}", "cache: {jitter: 0.3}", "cache: {compress_min_bytes: 2KiB}", "cache: {max_entry_bytes: 4MiB}",
 		"cache: {sealing_keys_file: sealing}", "cache: {fleet_coalescing: false}", "cache: {refresh_ahead: 0.2}",
 		"cache: {hints: {stale_for: 2s, stream: changes, record_key_file: sealing}}", "cache: {recheck: {budget_per_second: 0.5}}",
+		"cache: {recheck: {budget_per_second: 0.5}, goals: {late_after: 1m, max_late_per_million: 1000}}",
 		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1, mode: keep, min_ttl: 2s, max_ttl: 9m}}",
 		"upstream: {base_url: 'http://127.0.0.1:1'}", "upstream: {timeout: 1s}", "upstream: {max_response_bytes: 1MiB}", "upstream: {max_records: 99}", "upstream: {keep_replies_bytes: 1MiB}",
 		"upstream: {max_concurrent: 9}", "upstream: {max_concurrent_per_account: 3}", "upstream: {max_requests_per_second: 9, max_nodes: 3}", "upstream: {full_read_every: 1m}", "upstream: {headers: {X-Tenant: acme}}", "upstream: {retry: {attempts: 1, budget: 0.2}}",

@@ -102,6 +102,10 @@
       known(o.goal) && o.share > o.goal ? el("span", { class: "flag" }, "over the goal") : null];
   }
 
+  function lateText(l) {
+    return ["Changed more than " + ttlName(l.after_seconds) + " before: ", el("strong", null, count(l.per_million)), " of a million answers (" + count(l.low) + " to " + count(l.high) + "). At most " + count(l.most) + " are promised.", l.low > l.most ? el("span", { class: "flag" }, "broken") : null];
+  }
+
   function ttlCard(k, outdated) {
     const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-"), advised = (c) => (k.advice ?? []).filter((a) => a.ttl_seconds === c.ttl_seconds).map((a) => "advised by " + a.goal + " " + a.limit + (a.provisional ? ", too early" : ""));
     const flags = (c) => [c.current ? "today" : null, ...advised(c), c.settled ? null : "short observation"].filter(Boolean).map((f) => el("span", { class: "flag" }, f));
@@ -116,7 +120,7 @@
       el("div", { class: "advice" }, rows.length === 0 ? el("p", null, "Nothing was looked up yet.") :
         el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + (report?.nodes > 1 ? " of " + report.nodes + " nodes" : " of this node") + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched.", k.rechecks_per_second > 0 ? " Re-checks are " + write("rate", k.rechecks_per_second) + " of the requests to the legacy system." : null,
           k.regime ? " The traffic has changed at " + clock(Date.parse(k.regime.since) / 1000) + " UTC: " + k.regime.reason + "; what was counted before counts for little." : null),
-        ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, rows.length > 0 ? advice : null),
+        ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, k.served?.late ? el("p", { class: "late" }, lateText(k.served.late)) : null, rows.length > 0 ? advice : null),
       el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id },
         table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))),
       k.outage ? outageTable(k.kind, k.outage, id) : null);
