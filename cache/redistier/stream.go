@@ -50,8 +50,11 @@ func (t *Tier) ReadStream(ctx context.Context, stream, node string) ([]StreamEnt
 	case errors.Is(err, redis.Nil):
 		return nil, nil
 	case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"):
-		if err = t.rdb.XGroupCreateMkStream(ctx, stream, group, "0").Err(); err == nil {
+		switch err = t.rdb.XGroupCreateMkStream(ctx, stream, group, "0").Err(); {
+		case err == nil:
 			err = ErrNoStream
+		case strings.HasPrefix(err.Error(), "BUSYGROUP"): // another node was first, and tells
+			err = nil
 		}
 		return nil, err
 	case err != nil:
