@@ -64,6 +64,7 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	p.Paging = paging(trees, p.Items.Path, p.Records)
 	p.choose(&list.table, o, list.keyed)
 	p.details(&list.table, o, details, list.merged)
+	p.detailID(&list.table, details.ID)
 	if o.Responses != "" && p.Responses.Items == "" {
 		p.Responses.Fetch = fmt.Sprintf("{path: %s, id: %s}", quote(o.Responses), quote(or(idOf(&list.table), toComplete)))
 	}

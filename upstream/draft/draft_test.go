@@ -37,6 +37,16 @@ func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	return plan
 }
 
+// What details are asked for with is an id, whatever it looks like.
+func TestTheIDOfDetailsIsInternal(t *testing.T) {
+	for sample, want := range map[string]string{`["a-0","a-1"]`: "internal_ids: [id]", `[7,8]`: "cut out of texts: id"} {
+		p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: "buyer", Account: "acme"})
+		if err != nil || !strings.Contains(p.YAML(), want) {
+			t.Errorf("%s: %v\n%s", sample, err, p.YAML())
+		}
+	}
+}
+
 // What is drafted is a good configuration, and maps the sample wherever every
 // field was found.
 func TestDraftsMapTheirSamples(t *testing.T) {

@@ -1,6 +1,9 @@
 package draft
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // minID is how short an id may be: shorter ones are cut out of texts that only
 // happen to have such a number.
@@ -19,6 +22,19 @@ func (d *drafter) internalIDs(t *table) (paths, short []string) {
 		}
 	}
 	return paths, short
+}
+
+// detailID adds what details are asked for with to the ids.
+func (p *Proposal) detailID(t *table, path string) {
+	for _, col := range t.columns {
+		switch {
+		case col.path != path || slices.Contains(p.IDs, path) || slices.Contains(p.Short, path):
+		case col.share(func(x cell) bool { return len(x.text) < minID }) > 0:
+			p.Short = append(p.Short, path)
+		default:
+			p.IDs = append(p.IDs, path)
+		}
+	}
 }
 
 // identifies tells whether a column's values are ids: by their form, or by the
