@@ -31,7 +31,7 @@ const (
 // troubles there are, as the promises depend on them.
 type checks struct {
 	w        *world
-	onAnswer func(hit bool) // is told of each list; hit: its caller did not wait for the legacy
+	onAnswer func(r *request, version int) // is told of each list
 
 	mu       sync.Mutex
 	failure  string
@@ -64,7 +64,7 @@ type purge struct {
 }
 
 func newChecks(w *world) *checks {
-	return &checks{w: w, onAnswer: func(bool) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
+	return &checks{w: w, onAnswer: func(*request, int) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
 }
 
 // fail ends the run. Only the first failure counts.
@@ -186,9 +186,6 @@ type shown struct {
 
 // answered checks one answer.
 func (c *checks) answered(r *request) {
-	if r.status == 200 || r.status == 304 {
-		c.onAnswer(!strings.Contains(r.outcome, "fwd=") && !strings.Contains(r.outcome, "collapsed"))
-	}
 	for _, check := range []func(*request) string{c.inTime, c.allowed, c.available, c.whole} {
 		if problem := check(r); problem != "" {
 			c.fail("%s; %v", problem, r)
@@ -300,6 +297,7 @@ func (c *checks) whole(r *request) string {
 	if problem != "" {
 		return problem
 	}
+	c.onAnswer(r, a.version)
 	policies := r.node.during(r.start, r.end)
 	if !slices.ContainsFunc(policies, func(p policy) bool { return p.mapping == mark }) {
 		return fmt.Sprintf("the list was made by the mapping %s, which is not in force", mark)
@@ -345,6 +343,7 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 	age := r.start.Sub(c.w.legacy.saidAt(a))
 	most := time.Duration(0)
 	for _, p := range policies {
+		p.ttl = max(p.ttl, p.maxTTL)
 		switch {
 		case strings.Contains(r.outcome, "stale-error"):
 			most = max(most, p.ttl+max(p.sie, p.swr))
@@ -460,7 +459,7 @@ func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running m
 	age := now.Sub(last.at)
 	for _, n := range c.w.nodes {
 		for _, p := range n.during(last.at, now) {
-			if p.mapping != mapping || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
+			if p.mapping != mapping || p.maxTTL > 0 || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
 				return
 			}
 		}

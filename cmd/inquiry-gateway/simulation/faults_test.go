@@ -378,7 +378,7 @@ func (d *director) reloads() {
 		p := d.node().last()
 		p.ttl, p.swr, p.sie = pick(d.rng, 2, 5, 10), pick(d.rng, 0, 3, 10), pick(d.rng, 0, 20, 60)
 		for _, n := range d.w.nodes {
-			n.reload(policy{n.last().mapping, p.ttl, p.swr, p.sie})
+			n.reload(policy{mapping: n.last().mapping, ttl: p.ttl, swr: p.swr, sie: p.sie})
 			time.Sleep(d.between(0, 2))
 		}
 		time.Sleep(d.between(1, 5))

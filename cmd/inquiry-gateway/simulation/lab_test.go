@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/cryptotest"
@@ -16,64 +17,111 @@ import (
 )
 
 // seen is what three nodes did over a time.
-type seen struct{ lookups, hits, fetches float64 }
+type seen struct{ lookups, hits, outdated, fetches float64 }
+
+// calm is a fleet without faults, whose lists change at very different rates.
+type calm struct {
+	*world
+	actors sync.WaitGroup
+	mu     sync.Mutex
+	now    seen
+}
+
+// calmly runs the test in virtual time. The legacy system says with 304 that a list is as
+// it was.
+func calmly(t *testing.T, seed uint64, test func(t *testing.T, c *calm)) {
+	testkit.Slow(t)
+	testkit.Computes(t)
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, func(t *testing.T) {
+		c := &calm{world: newWorld(t, seed, "introspection")} // it has no ceiling
+		c.tags, c.checks.onAnswer = true, c.count
+		for i := range callers {
+			caller := newCaller(c.world, fmt.Sprintf("caller %d", i), false)
+			c.actors.Go(func() { caller.run(thinks) })
+		}
+		for i, account := range append(sellers(), buyers()...) {
+			c.actors.Go(func() { c.change(account, time.Duration(i*i+1)*time.Second) })
+		}
+		test(t, c)
+		close(c.ended)
+		c.actors.Wait()
+		c.close()
+		if c.checks.failed() {
+			t.Error(c.checks.failure)
+		}
+	})
+}
+
+// change changes the lists of an account, at random.
+func (c *calm) change(account string, mean time.Duration) {
+	for rng := rngOf(c.seed, "changes of "+account); !c.over(); c.legacy.change(account) {
+		time.Sleep(time.Duration(rng.ExpFloat64() * float64(mean)))
+	}
+}
+
+// count takes in an answer with a list.
+func (c *calm) count(r *request, version int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.lookups++
+	if !strings.Contains(r.outcome, "fwd=") && !strings.Contains(r.outcome, "collapsed") {
+		c.now.hits++
+	}
+	if version != c.legacy.version(r.want.account) {
+		c.now.outdated++
+	}
+}
+
+// during is what happens in a time with a policy, some time after it has come into force.
+func (c *calm) during(p policy, settling, lasting time.Duration) seen {
+	p.mapping = "m1"
+	for _, n := range c.nodes {
+		n.reload(p)
+	}
+	time.Sleep(settling)
+	c.mu.Lock()
+	c.now = seen{fetches: -float64(c.legacy.count())}
+	c.mu.Unlock()
+	time.Sleep(lasting)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.fetches += float64(c.legacy.count())
+	return c.now
+}
 
 // TestTheLabKnowsTheFleet: what a node's TTL lab foretells for other TTLs is what
 // three nodes with Redis then do, within 1.5 points of the hit ratio and 5 % of the
 // requests to the legacy system.
 func TestTheLabKnowsTheFleet(t *testing.T) {
-	testkit.Slow(t)
-	testkit.Computes(t)
-	const seed, each = 3, 6 * time.Minute
-	cryptotest.SetGlobalRandom(t, seed)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, "introspection") // it has no ceiling
-		var counted sync.Mutex
-		var now seen
-		w.checks.onAnswer = func(hit bool) {
-			counted.Lock()
-			defer counted.Unlock()
-			now.lookups++
-			if hit {
-				now.hits++
-			}
-		}
-		during := func(ttl time.Duration) seen {
-			for _, n := range w.nodes {
-				n.reload(policy{mapping: "m1", ttl: ttl})
-			}
-			time.Sleep(time.Minute) // the reload, and lists of the ttl before
-			counted.Lock()
-			now = seen{fetches: -float64(w.legacy.count())}
-			counted.Unlock()
-			time.Sleep(each)
-			counted.Lock()
-			defer counted.Unlock()
-			now.fetches += float64(w.legacy.count())
-			return now
-		}
-		var actors sync.WaitGroup
-		for i := range callers {
-			c := newCaller(w, fmt.Sprintf("caller %d", i), false)
-			actors.Go(func() { c.run(thinks) })
-		}
-		actors.Go(w.changes)
-		during(5 * time.Second)
-		report := w.nodes[0].report(t)
+	calmly(t, 3, func(t *testing.T, c *calm) {
+		const lasting = 6 * time.Minute
+		c.during(policy{ttl: 5 * time.Second}, time.Minute, lasting)
+		report := c.nodes[0].report(t)
 		for _, ttl := range []time.Duration{2 * time.Second, 30 * time.Second} {
 			hits, perSecond := foretold(report, ttl)
-			is := during(ttl)
-			was, load := is.hits/is.lookups, is.fetches/each.Seconds()
+			is := c.during(policy{ttl: ttl}, time.Minute, lasting)
+			was, load := is.hits/is.lookups, is.fetches/lasting.Seconds()
 			t.Logf("ttl %v: %.2f %% hits, %.2f %% were foretold; %.3f requests per second, %.3f were foretold", ttl, 100*was, 100*hits, load, perSecond)
 			if math.Abs(hits-was) > 0.015 || math.Abs(perSecond/load-1) > 0.05 {
 				t.Errorf("ttl %v: too far off", ttl)
 			}
 		}
-		close(w.ended)
-		actors.Wait()
-		w.close()
-		if w.checks.failed() {
-			t.Error(w.checks.failure)
+	})
+}
+
+// TestGoalsOfAFleetAreKept: with no more requests than one ttl for all lists takes, the
+// ttls that three nodes choose have no more answers outdated.
+func TestGoalsOfAFleetAreKept(t *testing.T) {
+	calmly(t, 4, func(t *testing.T, c *calm) {
+		const lasting = 6 * time.Minute
+		one := c.during(policy{ttl: 5 * time.Second}, time.Minute, lasting)
+		budget := one.fetches / lasting.Seconds()
+		kept := c.during(policy{ttl: 5 * time.Second, maxTTL: 2 * time.Minute, budget: budget}, 5*time.Minute, lasting)
+		load, was, is := kept.fetches/lasting.Seconds(), one.outdated/one.lookups, kept.outdated/kept.lookups
+		t.Logf("%.3f requests per second of %.3f; %.2f %% of the answers outdated, %.2f %% with one ttl", load, budget, 100*is, 100*was)
+		if load > 1.05*budget || is > was {
+			t.Error("the goals are not kept")
 		}
 	})
 }

@@ -320,6 +320,13 @@ func item(k listKey, r record, i int) map[string]any {
 	}
 }
 
+// version is the state of an account's lists.
+func (s *legacySystem) version(account string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.versions[account]
+}
+
 // count is how many lists it was asked for.
 func (s *legacySystem) count() int {
 	s.mu.Lock()
