@@ -456,8 +456,15 @@ func (d *director) purgeUnseen() {
 
 // purgeForgotten has Redis lose a purge that a node has not seen, and mostly has
 // another one come before anybody can notice. The node has the purged list, and is
-// asked for it afterwards.
+// asked for it afterwards. What comes of it depends on moments, so it is done more
+// than once.
 func (d *director) purgeForgotten() {
+	for range 6 {
+		d.purgeForgottenOnce()
+	}
+}
+
+func (d *director) purgeForgottenOnce() {
 	n, w := d.node(), d.w
 	by, other := w.nodes[(n.index+1)%nodeCount], w.nodes[(n.index+2)%nodeCount]
 	i := d.rng.IntN(len(buyers()))
