@@ -198,6 +198,7 @@ func (o outcome) share() float64 { return o.outdated / o.lookups }
 // half of the lists are watched; and stays within the budget in every five minutes once the
 // lists are known.
 func TestAPlanServesFewerOutdatedAnswers(t *testing.T) {
+	testkit.Computes(t)
 	testkit.Slow(t)
 	const budget = 3.0
 	for name, tt := range map[string]struct {
@@ -250,6 +251,7 @@ func (g *rig) windows(worst *float64) func(outcome) {
 
 // With both goals no more is asked than it takes.
 func TestAPlanSparesTheLegacySystem(t *testing.T) {
+	testkit.Computes(t)
 	testkit.Slow(t)
 	p := Policy{TTL: 30 * time.Second}
 	make := func(seed uint64) *rig { return newRig(seed, 500, 20, 1.1, p) }
@@ -281,6 +283,7 @@ func (g *rig) turn() {
 // minutes, and after five minutes the new lists are known well enough to serve 15 %
 // fewer outdated answers than the best TTL for all would; later it is 40 % fewer.
 func TestAPlanFollowsAChange(t *testing.T) {
+	testkit.Computes(t)
 	testkit.Slow(t)
 	const budget = 3.0
 	p := Policy{TTL: 30 * time.Second}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // sharedFleet is some nodes that tell each other what they look up.
@@ -34,6 +36,7 @@ func exchange(t testing.TB, nodes []*Estimator, now time.Duration) {
 // report says what another ttl would do to all of them. Sampled, as there are more keys
 // than places.
 func TestAFleetIsPredictedAsAWhole(t *testing.T) {
+	testkit.Computes(t)
 	for name, keys := range map[string]int{"every list watched": 8192, "a part of them watched": 1024} {
 		t.Run(name, func(t *testing.T) {
 			const ttl, swr = time.Minute, 10 * time.Second

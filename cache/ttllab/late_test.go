@@ -70,6 +70,7 @@ func (l legacy) late(trace []event, ttl, after time.Duration) float64 {
 // the truth in 28 of 30 runs.
 func TestLateAnswersAreEstimated(t *testing.T) {
 	testkit.Computes(t)
+	testkit.Computes(t)
 	const runs, keys, ttl, after = 30, 300, time.Minute, 30 * time.Second
 	held := 0
 	var truths, estimates, width float64

@@ -11,11 +11,14 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/ttllab"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // A log that was written at one TTL predicts what each other one does, to within a point
 // of the hit ratio: for every pair from 1 s to 60 s.
 func TestALogPredictsEveryOtherTTL(t *testing.T) {
+	testkit.Computes(t)
 	s := shape{seed: 4, keys: 400, lookups: 8000, span: time.Hour, skew: 1.2, bursts: 0.05}
 	trace, system := s.trace(), newChanging(s, 0.05, 5)
 	ttls := []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, 60 * time.Second}
