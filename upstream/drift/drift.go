@@ -105,13 +105,21 @@ func (w *Watcher) Compare(records []string) {
 		})
 	}
 	for path, s := range w.paths {
-		if s.last <= before && s.records == before && !s.gone {
+		if s.last <= before && s.records == before && !s.gone && !w.emptied(path, before) {
 			s.gone = true
 			found[Disappeared] = append(found[Disappeared], w.note(path, Disappeared, jsonwalk.Missing))
 		}
 	}
 	w.report(found)
 	w.due = w.now().Add(costShare * time.Since(start))
+}
+
+// emptied tells whether a path within an array is missing because the array had no
+// elements in a record since then.
+func (w *Watcher) emptied(path string, before int) bool {
+	array, _, within := strings.Cut(path, ".#")
+	s := w.paths[array]
+	return within && s != nil && s.last > before
 }
 
 // see notes a value and gives the change that it means, if any.

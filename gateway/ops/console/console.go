@@ -111,6 +111,7 @@ func New(opts Options) (*Console, error) {
 		return nil, err
 	}
 	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", "") })
+	c.mux.Handle("GET /console/{$}", http.RedirectHandler("/", http.StatusTemporaryRedirect))
 	c.mux.HandleFunc("GET /console/data", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"history": c.sampler.history(), "state": c.state()})
 	})

@@ -34,6 +34,9 @@ func TestPage(t *testing.T) {
 	if w := ask(c, httptest.NewRequest(http.MethodPost, "/", nil)); w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}
+	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/", nil)); w.Header().Get("Location") != "/" {
+		t.Errorf("the console under its own name: %d %v", w.Code, w.Header())
+	}
 	if w := ask(c, httptest.NewRequest(http.MethodGet, "/other", nil)); w.Code != http.StatusNotFound {
 		t.Errorf("another path: %d", w.Code)
 	}
