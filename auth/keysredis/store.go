@@ -115,6 +115,9 @@ func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error
 	if err != nil {
 		return nil, err
 	}
+	if a.APIAccess == auth.AccessNone && version.Err() == nil && errors.Is(s.client.Get(ctx, s.keys.version()).Err(), redis.Nil) {
+		return nil, errors.New("the key store in Redis was emptied between a key and its account")
+	}
 	return k.Grant(a), nil
 }
 

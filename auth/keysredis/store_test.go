@@ -146,6 +146,38 @@ func TestLostDataIsNoRefusal(t *testing.T) {
 	})
 }
 
+// emptied loses all data just before an account is read.
+type emptied struct{ server *redis.Client }
+
+func (emptied) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (e emptied) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hmget" {
+			if err := e.server.FlushAll(ctx).Err(); err != nil {
+				return err
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestDataLostBetweenKeyAndAccountIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store, admin, client := newRedisPair(t, server)
+	if err := admin.Add(t.Context(), testRecord("k1"), &paying); err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(emptied{server.Client()})
+	if grant, err := find(t, store, "k1"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
+		t.Errorf("a caller who has paid is told otherwise: %+v, %v", grant, err)
+	}
+}
+
 func TestApplyMessage(t *testing.T) {
 	digest := hexOf("k")
 	tests := map[string]struct {
