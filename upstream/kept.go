@@ -1,10 +1,8 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +13,7 @@ import (
 
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
+	"inquiry-gateway/upstream/replay"
 )
 
 // Kept is a list that was fetched, with the replies that it was made from. It is
@@ -172,13 +171,9 @@ type keptTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *keptTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	var body []byte
-	if r.Body != nil {
-		defer r.Body.Close()
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
+	body, err := replay.Body(r)
+	if err != nil {
+		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +187,5 @@ func (t *keptTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.left = slices.Delete(t.left, i, i+1)
 	header := reply.header.Clone()
 	header.Set("Content-Type", "application/json")
-	return &http.Response{
-		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		Body: io.NopCloser(bytes.NewReader([]byte(reply.body))), ContentLength: int64(len(reply.body)), Request: r,
-	}, nil
+	return replay.Response(r, http.StatusOK, header, []byte(reply.body)), nil
 }

@@ -68,13 +68,9 @@ func (s *Server) Asked() []string {
 
 // RoundTrip implements http.RoundTripper.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
-	var body []byte
-	if r.Body != nil {
-		defer r.Body.Close()
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
+	body, err := Body(r)
+	if err != nil {
+		return nil, err
 	}
 	asked := readable(r, body)
 	s.mu.Lock()
@@ -85,6 +81,15 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &MissingError{asked}
 	}
 	return found.response(r), nil
+}
+
+// Body reads the body of a request to the end, and closes it.
+func Body(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	defer r.Body.Close()
+	return io.ReadAll(r.Body)
 }
 
 func readable(r *http.Request, body []byte) string {
@@ -138,9 +143,14 @@ func (r *reply) response(to *http.Request) *http.Response {
 	for name, value := range r.Headers {
 		header.Set(name, value)
 	}
+	return Response(to, status, header, r.Body)
+}
+
+// Response is a reply to a request as a transport gives it.
+func Response(to *http.Request, status int, header http.Header, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		Body: io.NopCloser(bytes.NewReader(r.Body)), ContentLength: int64(len(r.Body)), Request: to,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: to,
 	}
 }
 
