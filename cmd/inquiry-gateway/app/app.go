@@ -314,8 +314,7 @@ func (a *App) Run(asked context.Context) error {
 	})
 	group.Go(func() error {
 		defer a.catcher("console").Catch(nil)
-		own := console.Start{At: time.Now(), Node: nodeName(a.public.listener), Version: a.opts.Version}
-		a.starts.follow(ctx, a.redis, a.current.Load().cfg.Redis.Prefix, own)
+		a.followStarts(ctx)
 		return nil
 	})
 	if a.redis != nil {

@@ -37,6 +37,12 @@ type starts struct {
 	known atomic.Pointer[[]console.Start]
 }
 
+// followStarts tells of this node's start, and hears of others', until ctx ends.
+func (a *App) followStarts(ctx context.Context) {
+	own := console.Start{At: time.Now(), Node: nodeName(a.public.listener), Version: a.opts.Version}
+	a.starts.follow(ctx, a.redis, a.current.Load().cfg.Redis.Prefix, own) // its change needs a restart
+}
+
 // list gives the oldest first.
 func (s *starts) list() []console.Start {
 	if known := s.known.Load(); known != nil {

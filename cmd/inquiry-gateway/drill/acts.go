@@ -1,0 +1,343 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/legacy"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tripped is for how long the breaker of a trial is open.
+const tripped = time.Second
+
+// trip makes a breaker that opens quickly, and not for long.
+func trip(c *config.Config) {
+	c.Upstream.Breaker = config.Default().Upstream.Breaker
+	c.Upstream.Breaker.MinRequests, c.Upstream.Breaker.OpenFor = 5, tripped
+}
+
+// failingList: a 404 is the answer of a legacy system that works, so that it closes
+// the breaker for all other lists.
+func failingList(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	fails := legacy.Fault{Name: legacy.FaultStatus, Kind: auth.KindBuyer}
+	if err := s.env.system.SetFault(fails); err != nil {
+		return nil, err
+	}
+	if err := poll(ctx, func() error {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.Code != answers()[Unavailable].Code {
+			return fmt.Errorf("the breaker does not open: %s", seen.text())
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	fails.Account, fails.Code = known.account, 404
+	s.env.system.ClearFaults("")
+	if err := s.env.system.SetFault(fails); err != nil {
+		return nil, err
+	}
+	defer s.keepAsking(ctx, question{known, "", ""})()
+	var last Seen
+	waiting, cancel := context.WithTimeout(ctx, 3*tripped)
+	defer cancel()
+	_ = poll(waiting, func() error { // the answer says what became of it
+		if last = s.ask(ctx, s.gateway, question{other, "", ""}); last.Status != 200 {
+			return fmt.Errorf("not yet: %s", last.text())
+		}
+		return nil
+	})
+	return []Seen{last}, nil
+}
+
+// keepAsking asks all the time until the function that it returns is called.
+func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	for range repeats {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				s.ask(ctx, s.gateway, q)
+			}
+		})
+	}
+	return func() { cancel(); asking.Wait() }
+}
+
+// failuresInARow: the other account's list is stale but can be fetched, and is.
+func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	if err := s.gateway.Expire(); err != nil {
+		return nil, err
+	}
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account}); err != nil {
+		return nil, err
+	}
+	for range repeats {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Failed]) != "" {
+			return nil, fmt.Errorf("with a legacy system that fails: %s", seen.text())
+		}
+	}
+	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// notModified: the list that is known is good again, and no longer than it is the same.
+func notModified(ctx context.Context, s *stand) ([]Seen, error) {
+	other := question{s.env.callers.stranger, "", ""}
+	if err := s.learn(ctx, other); err != nil {
+		return nil, err
+	}
+	known := s.ask(ctx, s.gateway, other)
+	if err := s.gateway.Expire(); err != nil {
+		return nil, err
+	}
+	same := s.ask(ctx, s.gateway, other)
+	if n := s.env.system.Stats().NotModified; n != 1 || !bytes.Equal(same.body, known.body) {
+		return nil, fmt.Errorf("the legacy system said %d times that nothing has changed; the list is the same: %v", n, bytes.Equal(same.body, known.body))
+	}
+	if !s.env.system.Answer(other.caller.account) {
+		return nil, errors.New("the list cannot be changed")
+	}
+	changed := s.ask(ctx, s.gateway, other)
+	if n := s.env.system.Stats().NotModified; n != 1 || bytes.Equal(changed.body, known.body) {
+		return nil, fmt.Errorf("the list has changed, and the gateway serves what it was; the legacy system said %d times that it is the same", n)
+	}
+	return []Seen{same, changed}, nil
+}
+
+// toldToWait: a quota may be one account's own. That account gets no further request
+// before the time is over.
+func toldToWait(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account, Code: 429, RetryAfter: int(never.Seconds())}); err != nil {
+		return nil, err
+	}
+	for range repeats {
+		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Unavailable]) != "" {
+			return nil, fmt.Errorf("with a legacy system that tells to wait: %s", seen.text())
+		}
+	}
+	if n := s.env.system.Requests().Buyer; n != 1 {
+		return nil, fmt.Errorf("the legacy system got %d requests, and has told to wait at the first", n)
+	}
+	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+}
+
+// mostSignIns is how many sign-ins that fail are not too many for a trial.
+const mostSignIns = 3
+
+// wantSession has the gateway sign in where the legacy system has a page for people.
+func wantSession(c *config.Config) {
+	c.Upstream.Auth = upstream.AuthConfig{
+		Type: "session", PasswordFile: secretfile.New("password", "drill"), Token: "token",
+		Login: upstream.LoginConfig{Path: "/login", Body: map[string]any{"password": "{password}"}},
+	}
+}
+
+// noSignIn: callers are not told that they are not allowed, and the legacy system gets
+// few sign-ins, as too many may lock the account.
+func noSignIn(ctx context.Context, s *stand) (seen []Seen, err error) {
+	for range repeats {
+		for _, c := range []caller{s.env.callers.known, s.env.callers.stranger} {
+			seen = append(seen, s.ask(ctx, s.gateway, question{c, "", ""}))
+		}
+	}
+	if n := s.env.system.Requests().Login; n == 0 || n > mostSignIns {
+		return nil, fmt.Errorf("the legacy system got %d sign-ins", n)
+	}
+	return seen, nil
+}
+
+// fewPlaces makes it easy to take all places to the legacy system.
+func fewPlaces(c *config.Config) {
+	c.Upstream.MaxConcurrent = 8
+	c.Upstream.Timeout, c.RequestTimeout = relaxedTimeout, max(c.RequestTimeout, relaxedTimeout)
+}
+
+// allPlaces: sixteen lists of one account want the eight places to the legacy system.
+func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithCancel(ctx)
+	wait := s.askForAll(asking, known, func(Seen) {})
+	defer wait()
+	defer cancel()
+	if err := poll(ctx, func() error {
+		if s.env.system.Requests().Buyer == 0 {
+			return fmt.Errorf("the legacy system is not asked")
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for _, status := range []string{"pending", "answered", "closed", ""} {
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, status, ""}))
+	}
+	return seen, nil
+}
+
+// askForAll asks for the sixteen lists of an account at once. wait waits for the answers.
+func (s *stand) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
+	var group sync.WaitGroup
+	for _, status := range []string{"", "pending", "answered", "closed"} {
+		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
+			group.Go(func() { answered(s.ask(ctx, s.gateway, question{c, status, inquiryType})) })
+		}
+	}
+	return group.Wait
+}
+
+// lowCeiling lets the legacy system get one request per second.
+func lowCeiling(c *config.Config) { c.Upstream.MaxRequestsPerSecond = 1 }
+
+// overTheCeiling: what the legacy system may not be asked for is refused with
+// Retry-After, and no list that is there suffers.
+func overTheCeiling(ctx context.Context, s *stand) ([]Seen, error) {
+	known, other := s.env.callers.known, s.env.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	before, begin := s.env.system.Requests(), time.Now()
+	var mu sync.Mutex
+	var refused int
+	var wrong error
+	wait := s.askForAll(ctx, known, func(seen Seen) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case seen.against(answers()[Unavailable]) == "":
+			refused++
+		case seen.against(answers()[Miss]) != "":
+			wrong = fmt.Errorf("over the ceiling: %s", seen.text())
+		}
+	})
+	var seen []Seen
+	for range repeats {
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+	}
+	wait()
+	asked, most := s.env.system.Requests().Buyer-before.Buyer, 1+int(time.Since(begin)/time.Second)
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case refused == 0:
+		return nil, errors.New("nothing was refused")
+	case asked > most:
+		return nil, fmt.Errorf("the legacy system got %d requests, of %d at most", asked, most)
+	}
+	return seen, nil
+}
+
+// fewConnections are easily taken.
+const fewConnections = 8
+
+// idleConnections: whoever has not authenticated makes room for a new connection.
+func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
+	other := question{s.env.callers.stranger, "", ""}
+	if err := s.learn(ctx, other); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for range 2 * fewConnections {
+		idle, err := net.Dial("tcp", strings.TrimPrefix(s.gateway.URL, "http://"))
+		if err != nil {
+			return nil, err
+		}
+		defer idle.Close()
+		s.client.close() // the next answer needs a connection, too
+		seen = append(seen, s.ask(ctx, s.gateway, other))
+	}
+	return seen, over(ctx)
+}
+
+// cachedFor is how long a trial's keys are good without the store.
+const cachedFor = time.Second
+
+// shortMemory makes a node ask its key store again soon.
+func shortMemory(c *config.Config) {
+	if c.Auth.Redis != nil {
+		c.Auth.Redis.TTL = cachedFor
+	}
+	if c.Auth.Introspection != nil {
+		c.Auth.Introspection.TTL = cachedFor
+	}
+}
+
+// guessedKeys: the key store is asked about the good key while guesses are held back.
+func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
+	other := s.env.callers.stranger
+	if err := s.learn(ctx, question{other, "", ""}); err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for begin := time.Now(); time.Since(begin) < 2*cachedFor; {
+		for range 20 {
+			key, err := auth.Generate(auth.KindBuyer)
+			if err != nil {
+				return nil, err
+			}
+			s.ask(ctx, s.gateway, question{caller{other.account, key}, "", ""})
+		}
+		if err := over(ctx); err != nil {
+			return nil, err
+		}
+		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+	}
+	return seen, nil
+}
+
+// toldOfAChange: all nodes have the list as it is now, and not as it was.
+func toldOfAChange(ctx context.Context, s *stand) (seen []Seen, err error) {
+	other, nodes := question{s.env.callers.stranger, "", ""}, []Gateway{s.gateway}
+	if s.terms.redis {
+		second, err := s.start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, second)
+	}
+	eachHas := func() error {
+		return poll(ctx, func() error {
+			for _, g := range nodes {
+				if problem := s.ask(ctx, g, other).against(answers()[Hit]); problem != "" {
+					return errors.New(problem)
+				}
+			}
+			return nil
+		})
+	}
+	if err := eachHas(); err != nil {
+		return nil, err
+	}
+	if !s.env.system.Answer(other.caller.account) {
+		return nil, errors.New("the list does not change")
+	}
+	for _, g := range nodes {
+		if s.ask(ctx, g, other).failure == "" {
+			return nil, errors.New("the list has changed, and nobody has told")
+		}
+	}
+	if err := s.client.post(ctx, s.gateway.Ops+"/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, other.caller.account)); err != nil {
+		return nil, err
+	}
+	_ = eachHas() // the answers say what became of it
+	for _, g := range nodes {
+		seen = append(seen, s.ask(ctx, g, other))
+	}
+	return seen, nil
+}
