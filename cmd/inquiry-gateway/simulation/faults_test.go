@@ -64,9 +64,11 @@ func stories() []story {
 	}
 }
 
-// run tells stories until the time is over.
+// run tells stories until the time is over, and ends in calm: what a story that is
+// told beside others has opened is given back first.
 func (d *director) run(until time.Time) {
 	defer d.client.CloseIdleConnections()
+	var told sync.WaitGroup
 	all := slices.DeleteFunc(stories(), func(s story) bool { return !regexp.MustCompile(*tell).MatchString(s.name) })
 	for time.Now().Before(until) && !d.w.over() {
 		for range 1 + d.rng.IntN(2) { // two at a time now and then
@@ -75,17 +77,18 @@ func (d *director) run(until time.Time) {
 			d.w.reach(s.name)
 			done := make(chan struct{})
 			part := &director{d.w, rngOf(d.rng.Uint64(), s.name), d.client}
-			go func() {
+			told.Go(func() {
 				defer close(done)
 				s.tell(part)
-			}()
+			})
 			if d.rng.IntN(3) > 0 {
 				<-done
 			}
-			defer func() { <-done }()
 		}
 		d.calm()
 	}
+	told.Wait()
+	d.calm()
 }
 
 // all tells stories one by one.
