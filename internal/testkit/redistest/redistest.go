@@ -159,9 +159,9 @@ func (s *Server) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{
 		Addr:                  s.Addr,
 		ContextTimeoutEnabled: true,
-		DialTimeout:           150 * time.Millisecond,
-		ReadTimeout:           100 * time.Millisecond,
-		WriteTimeout:          100 * time.Millisecond,
+		DialTimeout:           time.Second,
+		ReadTimeout:           time.Second,
+		WriteTimeout:          time.Second,
 		MaxRetries:            -1,
 		DialerRetries:         1,
 		DisableIdentity:       true,
