@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 )
 
@@ -33,15 +32,8 @@ type ChangedReply struct {
 // changed marks lists as changed over the fleet.
 func changed(do func(context.Context, ChangedRequest) (ChangedReply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxChangedBytes)
 		var body ChangedRequest
-		err := decode(r.Body, &body)
-		if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
-			http.Error(w, fmt.Sprintf("the body has more than %d KiB; send several", tooLong.Limit>>10), http.StatusRequestEntityTooLarge)
-			return
-		}
-		if err != nil {
-			http.Error(w, "send JSON such as {\"accounts\":[\"acme\"]} or {\"accounts\":[\"acme\"],\"hard\":true}: "+err.Error(), http.StatusBadRequest)
+		if !read(w, r, maxChangedBytes, &body, `send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`) {
 			return
 		}
 		reply, err := do(r.Context(), body)

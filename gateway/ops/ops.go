@@ -5,6 +5,8 @@ package ops
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -137,6 +139,26 @@ func (opts Options) guarded() *http.ServeMux {
 		})
 	}
 	return mux
+}
+
+// read takes a body of at most limit bytes as JSON. Where it cannot, it has answered
+// with 413 or 400 and the hint.
+func read(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) bool {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("more than one value")
+	}
+	if err == nil {
+		return true
+	}
+	status := http.StatusBadRequest
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d KiB", limit>>10)
+	}
+	http.Error(w, hint+": "+err.Error(), status)
+	return false
 }
 
 // answer writes v as JSON.

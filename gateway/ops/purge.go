@@ -2,10 +2,7 @@ package ops
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 )
 
@@ -31,8 +28,7 @@ type PurgeReply struct {
 func purge(do func(ctx context.Context, kind, account string) (PurgeReply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body PurgeRequest
-		if err := decode(io.LimitReader(r.Body, maxControlBytes), &body); err != nil {
-			http.Error(w, "send JSON such as {\"account\":\"acme\"} or {\"kind\":\"buyer\"}: "+err.Error(), http.StatusBadRequest)
+		if !read(w, r, maxControlBytes, &body, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`) {
 			return
 		}
 		if (body.Kind == "") == (body.Account == "") {
@@ -62,16 +58,4 @@ func PurgeFailed(reply PurgeReply, err error) string {
 			reply.Replicas, reply.Wanted, err)
 	}
 	return "purged, but not all nodes may know at once; repeat it: " + err.Error()
-}
-
-func decode(body io.Reader, into any) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if d.More() {
-		return errors.New("more than one value")
-	}
-	return nil
 }

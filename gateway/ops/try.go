@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -104,17 +103,10 @@ func subject(kind, account string) error {
 func tried(w http.ResponseWriter, r *http.Request, one chan struct{}, want any, do func(context.Context) (any, error), check func() error) {
 	ctx, cancel := context.WithTimeout(r.Context(), tryTimeout)
 	defer cancel()
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTryBytes))
-	d.DisallowUnknownFields()
-	err := d.Decode(want)
-	if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
-		http.Error(w, fmt.Sprintf("the replies and the mapping have more than %d MiB; take a part of the reply", tooLong.Limit>>20), http.StatusRequestEntityTooLarge)
+	if !read(w, r, maxTryBytes, want, "send JSON; of a long reply a part is enough") {
 		return
 	}
-	if err == nil {
-		err = check()
-	}
-	if err != nil {
+	if err := check(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

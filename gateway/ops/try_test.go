@@ -43,7 +43,8 @@ func TestTrial(t *testing.T) {
 		{"no kind", "POST", "/ops/try", `{"account":"a"}`, 400, "kind must be"},
 		{"no account", "POST", "/ops/try", `{"kind":"buyer"}`, 400, "account wants"},
 		{"unknown key", "POST", "/ops/try", `{"url":"http://elsewhere"}`, 400, "unknown field"},
-		{"too large", "POST", "/ops/try", `{"reply":"` + strings.Repeat("x", maxTryBytes) + `"}`, 413, "8 MiB"},
+		{"two values", "POST", "/ops/try", subject + `}{}`, 400, "more than one value"},
+		{"too large", "POST", "/ops/try", `{"reply":"` + strings.Repeat("x", maxTryBytes) + `"}`, 413, "8192 KiB"},
 		{"sample", "POST", "/ops/sample", subject + "}", 200, "reply of a"},
 		{"no sample", "POST", "/ops/sample", `{"kind":"buyer","account":"away"}`, 502, "is away"},
 	} {
