@@ -192,7 +192,7 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := httpwire.NewMetrics(a.registry)
 	public := httpwire.NewListener(l.Public, httpwire.Options{
-		Name: "public", Metrics: connections, MaxConnections: cfg.MaxConnections, UnknownIdle: strangerIdleTimeout,
+		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), UnknownIdle: strangerIdleTimeout,
 		Lane: &a.gateway, IdleTimeout: idleTimeout,
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,32 @@ func (m memory) fit(c cache.Config) cache.Config {
 		c.Local.MaxBytes = most
 	}
 	return c
+}
+
+// otherFiles is how many files are for others than callers: the ops listener, the
+// legacy system, Redis, and what is read.
+const otherFiles = 2 * maxOpsConnections
+
+// openFiles is how many files the process may have open.
+func openFiles() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxUint64
+	}
+	return limit.Cur
+}
+
+// fitConnections keeps max_connections within the files that the process may have open,
+// as a connection is one. At that limit the legacy system and Redis could not be reached
+// either.
+func fitConnections(want int, files uint64, logger *slog.Logger) int {
+	n := int(min(files, math.MaxInt))
+	most := max(n-otherFiles, n/2)
+	if want > most {
+		logger.Warn("max_connections is more than the files that this process may have open, less those for the legacy system, Redis and ops; raise the limit (ulimit -n, LimitNOFILE)",
+			"max_connections", want, "open_files", files, "used_connections", most)
+	}
+	return min(want, most)
 }
 
 // newPanics counts the bugs of goroutines that would have ended the process.

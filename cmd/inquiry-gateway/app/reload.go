@@ -199,7 +199,7 @@ func (a *App) putInForce(gen *generation) error {
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
 	a.sessions.SetToken(gen.token)
 	if a.public != nil { // not at the start
-		a.public.listener.SetMax(gen.cfg.MaxConnections)
+		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
 	write := gen.cfg.RequestTimeout + writeSlack
 	a.gateway.Set(gen.public, write, a.public == nil || a.public.http.WriteTimeout == write)

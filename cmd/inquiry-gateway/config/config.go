@@ -27,7 +27,8 @@ type Config struct {
 	Listen string `yaml:"listen"` // host:port of the public API
 	Ops    Ops    `yaml:"ops"`    // the second listener
 	// MaxConnections is how many connections to listen may be open at a time. At the limit idle ones are
-	// closed for new ones, at first those on which nobody has authenticated.
+	// closed for new ones, at first those on which nobody has authenticated. Each is an open file:
+	// what the process may have, less 512, is the most.
 	MaxConnections int `yaml:"max_connections"`
 	// MaxStreams is how many requests a caller may have under way at a time on one connection
 	// of HTTP/2. Each takes about 17 KiB while it waits for its answer, or for the caller to
