@@ -111,11 +111,12 @@ func (e *Estimator) step(now time.Time) {
 	looks := c.gather(e, seconds, now.UnixNano())
 	c.measure(e, seconds)
 	if first || goals.none() || c.lookups < leastLookups || looks < leastLooks {
+		c.expected = 0
 		return
 	}
 	c.solve(e, goals)
-	if goals.Mode == ModeKeep {
-		e.kept.Store(&c.ttls)
+	if kept := c.ttls; goals.Mode == ModeKeep {
+		e.kept.Store(&kept)
 	}
 }
 
@@ -207,7 +208,11 @@ func (s *shard) recent(seconds float64) (all []recently) {
 			return
 		}
 		k.asked, k.span = k.asked*f+came, k.span*f+seconds
-		all = append(all, recently{k.hash, begun, others, came, k.asked, k.span, k.looks.newest(newestChanges), k.filled})
+		filled := k.filled
+		if s.shared && k.held.last > 0 { // other nodes fill it, too
+			filled = k.held.last + int64(settleDelay)
+		}
+		all = append(all, recently{k.hash, begun, others, came, k.asked, k.span, k.looks.newest(newestChanges), filled})
 	}
 	for i := range s.hot.keys {
 		take(&s.hot.keys[i], 0)
@@ -228,7 +233,7 @@ func (w *recently) demand(f *groupFlow, now int64) demand {
 		d.asked = (w.asked + priorChanges) / (w.span + priorChanges/f.asked)
 	}
 	if w.filled > 0 {
-		d.age = float64(now-w.filled) * 1e-9
+		d.age = max(float64(now-w.filled)*1e-9, 0)
 	}
 	return d
 }
@@ -246,7 +251,9 @@ func (c *controller) measure(e *Estimator, seconds float64) {
 	if seconds > 0 {
 		f := fading(seconds, rememberLoad)
 		for i, n := range [...]float64{max(float64(now[0]-c.counted[0])-c.begun, 0), c.expected * seconds / controlEvery.Seconds()} {
-			c.load[i] = c.load[i]*f + n
+			if c.load[i] *= f; c.expected > 0 {
+				c.load[i] += n
+			}
 		}
 		for i, n := range [...]float64{float64(now[1] - c.counted[1]), c.begun, seconds} {
 			c.spent[i] = c.spent[i]*f + n
@@ -286,7 +293,8 @@ func (c *controller) solve(e *Estimator, goals GoalsConfig) {
 	plan.Now = plan.figures(p.cost(-1))
 	_, soon := p.load()
 	c.meet(goals, plan)
-	c.damp(e, policy)
+	c.ttls = e.fleet.agree(c.last, func() ttls { return c.damp(e, policy) })
+	c.apply(e, policy)
 	plan.Planned = plan.figures(p.cost(-1))
 	plan.describe(e, p, policy)
 	if goals.Mode == ModeKeep {
@@ -326,13 +334,13 @@ func (c *controller) meet(goals GoalsConfig, plan *Plan) {
 	}
 }
 
-// damp keeps the TTLs from following each estimate.
-func (c *controller) damp(e *Estimator, policy Policy) {
+// damp is the planner's TTLs, kept from following each estimate.
+func (c *controller) damp(e *Estimator, policy Policy) ttls {
 	p := &c.planner
 	next := make(ttls, len(p.lists)+len(p.rest)+1)
-	set := func(id uint64, mean *float64) {
+	set := func(id uint64, mean float64) {
 		old, ok := c.ttls[id]
-		ttl := time.Duration(*mean * float64(time.Second) / policy.mean(time.Second))
+		ttl := time.Duration(mean * float64(time.Second) / policy.mean(time.Second))
 		switch change := math.Log(float64(ttl) / float64(old)); {
 		case !ok:
 		case math.Abs(change) < deadBand:
@@ -340,17 +348,31 @@ func (c *controller) damp(e *Estimator, policy Policy) {
 		case change < 0:
 			ttl = time.Duration(math.Sqrt(float64(ttl) * float64(old)))
 		}
-		next[id], *mean = ttl, policy.mean(ttl)
+		next[id] = ttl
 	}
 	for i := range p.lists {
-		set(p.lists[i].id, &p.ttl[i])
+		set(p.lists[i].id, p.ttl[i])
 	}
 	next[0] = math.MaxInt64
 	for g, lab := range e.kinds {
-		set(uint64(lab.group), &p.rest[g])
+		set(uint64(lab.group), p.rest[g])
 	}
 	for _, ttl := range next {
 		next[0] = min(next[0], ttl)
 	}
-	c.ttls = next
+	return next
+}
+
+// apply has the planner compute with the TTLs that were chosen.
+func (c *controller) apply(e *Estimator, policy Policy) {
+	p := &c.planner
+	for g, lab := range e.kinds {
+		p.rest[g] = policy.mean(c.ttls[uint64(lab.group)])
+	}
+	for i := range p.lists {
+		d := &p.lists[i]
+		if p.ttl[i] = p.rest[d.group]; c.ttls[d.id] > 0 {
+			p.ttl[i] = policy.mean(c.ttls[d.id])
+		}
+	}
 }

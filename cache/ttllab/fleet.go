@@ -27,7 +27,9 @@ const (
 	hotOfAll    = 4
 	nodeSilent  = 10 * time.Second
 	tellEvery   = time.Second
-	fleetFormat = 1
+	fleetFormat = 2
+	// leaderSilent is after how long without a plan of the node that makes it another one does.
+	leaderSilent = 3 * controlEvery
 )
 
 // note is a look-up of a watched key, or some at nearly the same time.
@@ -45,6 +47,24 @@ type fleet struct {
 	self   uint64
 	nodes  map[uint64]int64 // when they were heard last, Unix ns
 	lost   uint64           // look-ups that were not told or not taken in
+
+	// One node makes the plan of all: where each keeps its own, the load that one causes
+	// is a reason for the others to ask less, and their plans drift apart.
+	leader  uint64 // who made the newest one: of two the lower number
+	planned int64  // when it was heard, Unix ns; 0: never
+	plan    ttls   // what it said
+	telling ttls   // this node's, not told yet
+}
+
+// agree takes the plan of the node that leads, or has this one lead with its own.
+func (f *fleet) agree(now int64, own func() ttls) ttls {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shared && f.planned != 0 && f.leader != f.self && now-f.planned <= int64(leaderSilent) {
+		return f.plan
+	}
+	f.leader, f.planned, f.telling = f.self, now, own()
+	return f.telling
 }
 
 // Share has the estimator tell of its look-ups, and wait for those of other nodes. It
@@ -165,6 +185,12 @@ func (e *Estimator) Tell(now time.Time) []byte {
 	for _, lab := range e.kinds {
 		b = lab.tell(b, now.UnixNano(), f)
 	}
+	b = binary.AppendUvarint(b, uint64(len(f.telling)))
+	for id, ttl := range f.telling {
+		b = binary.LittleEndian.AppendUint64(b, id)
+		b = binary.AppendUvarint(b, uint64(ttl))
+	}
+	f.telling = nil
 	return b
 }
 
@@ -229,6 +255,7 @@ func (e *Estimator) Hear(message []byte, now time.Time) error {
 	for _, lab := range e.kinds {
 		lab.hear(&r, now.UnixNano(), f)
 	}
+	f.hear(&r, from, now.UnixNano())
 	if r.bad || len(r.b) > 0 {
 		return errForeignMessage
 	}
@@ -259,6 +286,18 @@ func (lab *kindLab) hear(r *reader, now int64, f *fleet) {
 				f.lost += count >> 1
 			}
 		}
+	}
+}
+
+// hear takes in a plan, if there is one.
+func (f *fleet) hear(r *reader, from uint64, now int64) {
+	plan := ttls{}
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		id := r.uint64()
+		plan[id] = max(time.Duration(min(r.uvarint(), uint64(maxTTL))), minTTL)
+	}
+	if plan[0] > 0 && !r.bad && (f.planned == 0 || from <= f.leader || now-f.planned > int64(leaderSilent)) {
+		f.leader, f.planned, f.plan = from, now, plan
 	}
 }
 

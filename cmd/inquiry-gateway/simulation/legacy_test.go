@@ -73,7 +73,8 @@ type legacySystem struct {
 	repeats  map[string]*repeats // by node
 	failed   map[string]bool     // request ids that were answered with 502 or 503
 	done     map[listKey]*answer // the last good one
-	renewed  map[state]time.Time // when it last said with 304 that a list is the same
+	renewed  map[state]time.Time // when it last said that a list is the same, with 304 or by the same body
+	first    map[state]int       // the number of a state's first answer, which all later ones bear; nil: each has its own
 }
 
 // state is one version of a list as a mapping reads it.
@@ -261,6 +262,18 @@ func (s *legacySystem) end(k listKey, number int) {
 
 const pageSize = 3
 
+// shown is the number in the titles of an answer. The caller holds mu.
+func (s *legacySystem) shown(a *answer, number int) int {
+	if s.first == nil {
+		return number
+	}
+	if s.first[a.state()] == 0 {
+		s.first[a.state()] = number
+	}
+	s.renewed[a.state()] = a.at
+	return s.first[a.state()]
+}
+
 // send writes a page. Its fault is foreign, where the records are another
 // account's, or part, where it says that there is more and gives no way to it.
 func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int, fault string) {
@@ -269,8 +282,9 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 	if offset == 0 {
 		a.at = time.Now()
 	}
+	shown := s.shown(a, number)
 	s.mu.Unlock()
-	all := records(k, a.version, number)
+	all := records(k, a.version, shown)
 	cursor, more := "", false
 	if k.kind == kindSeller && len(all) > offset+pageSize {
 		cursor, all = fmt.Sprintf("%d-%d", number, offset+pageSize), all[offset:offset+pageSize]
