@@ -97,13 +97,18 @@ func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, erro
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 func (a *Authenticator) Authenticate(ctx context.Context, authorization []string) (Principal, error) {
-	return a.AuthenticateFrom(ctx, authorization, nil)
+	g, err := a.AuthenticateFrom(ctx, authorization, nil)
+	if err != nil {
+		return Principal{}, err
+	}
+	return g.Principal, nil
 }
 
 // AuthenticateFrom is Authenticate for a caller whose address is known. One
 // that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
-// exist are not held up by that. A nil caller is not limited.
-func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (Principal, error) {
+// exist are not held up by that. A nil caller is not limited. The grant is
+// shared, and must not be changed.
+func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	// The span says how authentication ended and how long it took. Neither a key
 	// nor its digest or id is in it.
 	ctx, span := a.tracer.Start(ctx, "auth")
@@ -122,20 +127,20 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 			span.Fail(resultUnavailable)
 		}
 		a.security.failed(ctx, result, err, from)
-		return Principal{}, err
+		return nil, err
 	}
 	if span.Recording() {
 		span.Set(attribute.String("auth.key_kind", grant.Principal.Kind))
 	}
-	return a.noteUse(ctx, grant), nil
+	a.noteUse(ctx, grant)
+	return grant, nil
 }
 
 // noteUse logs the first use of a key.
-func (a *Authenticator) noteUse(ctx context.Context, g *Grant) Principal {
+func (a *Authenticator) noteUse(ctx context.Context, g *Grant) {
 	if !g.seen.Load() {
 		a.security.used(ctx, g)
 	}
-	return g.Principal
 }
 
 // Recall is the part of Authenticate that neither counts, logs nor waits: the grant
@@ -156,9 +161,9 @@ func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
 }
 
 // Accept counts and logs the use of a grant of Recall.
-func (a *Authenticator) Accept(ctx context.Context, g *Grant) Principal {
+func (a *Authenticator) Accept(ctx context.Context, g *Grant) {
 	a.results[resultOK].Inc()
-	return a.noteUse(ctx, g)
+	a.noteUse(ctx, g)
 }
 
 // find gets the grant of the key in the header, judging nothing but form.

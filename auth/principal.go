@@ -26,7 +26,7 @@ type Principal struct {
 // Authorize reports whether the principal may list inquiries of a kind. The
 // order is fixed: ErrWrongKind, then ErrInsufficientScope, then
 // ErrAccessRequired. It does not allocate.
-func (p Principal) Authorize(kind string) error {
+func (p *Principal) Authorize(kind string) error {
 	switch {
 	case kind == "" || p.Kind != kind:
 		return ErrWrongKind

@@ -347,7 +347,7 @@ func TestStoresRecall(t *testing.T) {
 		if n := counted(); n != 1 {
 			t.Errorf("counted %v", n)
 		}
-		if a.Accept(t.Context(), g) != want || counted() != 2 {
+		if a.Accept(t.Context(), g); g.Principal != want || counted() != 2 {
 			t.Errorf("counted %v after the use", counted())
 		}
 		s.revoke("known")

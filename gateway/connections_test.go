@@ -110,15 +110,16 @@ const strangersIdle = 100 * time.Millisecond
 // anyKey takes every key for the buyer's, and nobody without.
 type anyKey struct{}
 
-func (anyKey) AuthenticateFrom(_ context.Context, authorization []string, _ auth.Caller) (auth.Principal, error) {
+func (anyKey) AuthenticateFrom(_ context.Context, authorization []string, _ auth.Caller) (*auth.Grant, error) {
 	if len(authorization) == 0 {
-		return auth.Principal{}, auth.ErrMissingKey
+		return nil, auth.ErrMissingKey
 	}
-	return buyer()
+	p, err := buyer()
+	return &auth.Grant{Principal: p}, err
 }
 
-func (anyKey) Recall([]string) (*auth.Grant, bool)                { return nil, false }
-func (anyKey) Accept(context.Context, *auth.Grant) auth.Principal { panic("nothing was recalled") }
+func (anyKey) Recall([]string) (*auth.Grant, bool) { return nil, false }
+func (anyKey) Accept(context.Context, *auth.Grant) { panic("nothing was recalled") }
 
 // serveStrangers answers whoever has a key.
 func serveStrangers(t *testing.T, secure bool) string {

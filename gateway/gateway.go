@@ -19,18 +19,19 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/httpwire"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/span"
 )
 
-// Authenticator turns the Authorization header's values, as received, into a
-// Principal. Its errors are the sentinels of package auth; who keeps guessing
+// Authenticator turns the Authorization header's values, as received, into the grant
+// of a Principal. Its errors are the sentinels of package auth; who keeps guessing
 // from one address may be held back. Recall gives the grant of a good key that the
 // process knows. It counts, logs and asks nothing; Accept does what is left to do.
 type Authenticator interface {
-	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (auth.Principal, error)
+	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (*auth.Grant, error)
 	Recall(authorization []string) (*auth.Grant, bool)
-	Accept(ctx context.Context, g *auth.Grant) auth.Principal
+	Accept(ctx context.Context, g *auth.Grant)
 }
 
 // Lists answers with the list that a key names. Lookup is the hot path: it
@@ -156,8 +157,8 @@ func New(opts Options) *Gateway {
 		tracer:         span.New(opts.Traces, scope),
 	}
 	g.endpoints = map[string]*endpoint{
-		"/api/v1/buyer/inquiries":  {kindBuyer, g.metrics.endpoint("buyer_inquiries")},
-		"/api/v1/seller/inquiries": {kindSeller, g.metrics.endpoint("seller_inquiries")},
+		"/api/v1/buyer/inquiries":  {kindBuyer, g.list(kindBuyer), g.metrics.endpoint("buyer_inquiries")},
+		"/api/v1/seller/inquiries": {kindSeller, g.list(kindSeller), g.metrics.endpoint("seller_inquiries")},
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
 	g.engine = g.routes(opts.Docs)
@@ -180,7 +181,20 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serveTraced(w, r)
 		return
 	}
-	g.engine.ServeHTTP(w, r)
+	g.dispatch(w, r)
+}
+
+// dispatch gives requests for a list to its handler, as Gin would, and all others to Gin.
+// Over HTTP/2, where each request has a stack of its own, what lies between net/http and
+// the handler makes that stack grow.
+func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request) {
+	list := g.endpoints[r.URL.Path]
+	whole, ok := w.(httpwire.Writer)
+	if list == nil || !ok || r.URL.RawPath != "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		g.engine.ServeHTTP(w, r)
+		return
+	}
+	g.serve(whole, r, list.series, list.handler)
 }
 
 // withEscapedSlashes matches a path with an escaped slash as it was sent: such a
@@ -206,7 +220,7 @@ func (g *Gateway) routes(docs bool) *gin.Engine {
 
 	read := []string{http.MethodGet, http.MethodHead}
 	for path, list := range g.endpoints {
-		e.Match(read, path, g.adapt(list.series, g.list(list.kind)))
+		e.Match(read, path, g.adapt(list.series, list.handler))
 	}
 	if docs {
 		document, page := g.page("openapi", v1.OpenAPI()), g.page("docs", v1.Docs())

@@ -29,12 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // program is tested with the real parts in cmd.
 type authFunc func() (auth.Principal, error)
 
-func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (auth.Principal, error) {
-	return f()
+func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (*auth.Grant, error) {
+	p, err := f()
+	return &auth.Grant{Principal: p}, err
 }
 
-func (authFunc) Recall([]string) (*auth.Grant, bool)                { return nil, false }
-func (authFunc) Accept(context.Context, *auth.Grant) auth.Principal { panic("nothing was recalled") }
+func (authFunc) Recall([]string) (*auth.Grant, bool) { return nil, false }
+func (authFunc) Accept(context.Context, *auth.Grant) { panic("nothing was recalled") }
 
 type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
 

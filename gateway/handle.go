@@ -24,31 +24,34 @@ type handler func(x *exchange) error
 // refuse is the handler of what always fails.
 func refuse(err error) handler { return func(*exchange) error { return err } }
 
-// adapt is the way of every request: it assigns an id, runs the handler, writes
-// the list or the error once, and leaves one log record.
+// adapt makes Gin's handler of one of ours.
 func (g *Gateway) adapt(series *series, h handler) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		x := g.start(c)
-		defer g.metrics.inFlight.Dec()
-		switch err := g.run(h, x); {
-		case err == nil:
-			x.writeList()
-		case callerLeft(x.ctx):
-			x.Status, x.cause = statusClientClosedRequest, err
-			g.end(x, series)
-			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
-		default:
-			x.writeError(err)
-		}
+	return func(c *gin.Context) { g.serve(c.Writer, c.Request, series, h) }
+}
+
+// serve is the way of every request: it assigns an id, runs the handler, writes
+// the list or the error once, and leaves one log record.
+func (g *Gateway) serve(w httpwire.Writer, r *http.Request, series *series, h handler) {
+	x := g.start(w, r)
+	defer g.metrics.inFlight.Dec()
+	switch err := g.run(h, x); {
+	case err == nil:
+		x.writeList()
+	case callerLeft(x.ctx):
+		x.Status, x.cause = statusClientClosedRequest, err
 		g.end(x, series)
+		panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+	default:
+		x.writeError(err)
 	}
+	g.end(x, series)
 }
 
 // page is adapt for documents, which write their own answers and know no caller.
 func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
-		x := g.start(c)
+		x := g.start(c.Writer, c.Request)
 		defer g.metrics.inFlight.Dec()
 		x.Into(c.Writer.Header())
 		if x.closes() {
@@ -66,10 +69,10 @@ func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // start begins the exchange of a request that net/http has read.
-func (g *Gateway) start(c *gin.Context) *exchange {
+func (g *Gateway) start(w httpwire.Writer, r *http.Request) *exchange {
 	g.metrics.inFlight.Inc()
-	x, r := g.exchanges.Get().(*exchange), c.Request
-	x.gateway, x.ctx, x.writer, x.begin = g, r.Context(), c.Writer, time.Now()
+	x := g.exchanges.Get().(*exchange)
+	x.gateway, x.ctx, x.writer, x.begin = g, r.Context(), w, time.Now()
 	x.conn = httpwire.FromContext(x.ctx)
 	x.request.Read(r, x.conn, len(g.proxies) > 0)
 	x.identify()
@@ -117,22 +120,42 @@ func (g *Gateway) run(h handler, x *exchange) (err error) {
 // nothing in the request can name another.
 func (g *Gateway) list(kind string) handler {
 	return func(x *exchange) error {
-		p, err := g.authorize(x, kind)
-		if err != nil {
+		if err := g.authorize(x, kind); err != nil {
 			return err
 		}
-		f, err := parseFilter(x.request.Query, g.ignoreUnknown)
-		if err != nil {
-			return err
-		}
-		if x.list, err = g.find(x, f.key(&p)); err != nil {
-			return err
-		}
-		if !owned(x.list.Entry, &p) {
-			return errors.New("the list looked up belongs to somebody else")
-		}
-		return nil
+		return g.listOf(x)
 	}
+}
+
+// listOf finds the list that an authorized caller asks for: a fresh one of this process,
+// or one to wait for. A request whose trace is recorded always takes the second way,
+// where there is a context for the spans.
+func (g *Gateway) listOf(x *exchange) error {
+	f, err := parseFilter(x.request.Query, g.ignoreUnknown)
+	if err != nil {
+		return err
+	}
+	k, found := f.key(&x.principal), false
+	if !g.recording(x) {
+		if x.list, found = g.lists.Lookup(k); found {
+			g.lists.Served(k, x.list)
+		}
+	}
+	if !found {
+		err = g.await(x, k)
+	}
+	if err == nil && !owned(x.list.Entry, &x.principal) {
+		return errors.New("the list looked up belongs to somebody else")
+	}
+	return err
+}
+
+// await waits for a list no longer than the request may take.
+func (g *Gateway) await(x *exchange, k cache.Key) (err error) {
+	ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
+	defer cancel()
+	x.list, err = g.lists.Get(ctx, k)
+	return err
 }
 
 // owned says whether a list is the caller's.
@@ -141,33 +164,31 @@ func owned(e *cache.Entry, p *auth.Principal) bool { return e.Kind == p.Kind && 
 // authorize runs the checks in their public order (who, whether they may, how
 // often) before anything else of the request is read. So no cached list and no 304
 // can answer a caller who is not allowed.
-func (g *Gateway) authorize(x *exchange, kind string) (auth.Principal, error) {
-	p, err := g.auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
+func (g *Gateway) authorize(x *exchange, kind string) error {
+	grant, err := g.authenticate(x)
 	x.authTime = time.Since(x.begin)
 	if err != nil {
-		return p, err
+		return err
 	}
+	x.principal = grant.Principal
 	x.conn.Authenticated(x.begin)
-	x.principal = p
-	if err := p.Authorize(kind); err != nil {
-		return p, err
+	if err := x.principal.Authorize(kind); err != nil {
+		return err
 	}
-	return p, g.withinRate(x, p)
+	return g.withinRate(x)
 }
 
-// find answers with a fresh list of this process, or waits for one no longer than
-// the request may take. A request whose trace is recorded always takes the second
-// way, where there is a context for the spans.
-func (g *Gateway) find(x *exchange, k cache.Key) (cache.Result, error) {
+// authenticate takes what the process knows of the key, or asks for it. Where a trace is
+// recorded it always asks, which has a span. The shorter way needs less than the stack that
+// each request over HTTP/2 begins with.
+func (g *Gateway) authenticate(x *exchange) (*auth.Grant, error) {
 	if !g.recording(x) {
-		if found, ok := g.lists.Lookup(k); ok {
-			g.lists.Served(k, found)
-			return found, nil
+		if grant, ok := g.auth.Recall(x.request.Authorization); ok {
+			g.auth.Accept(x.ctx, grant)
+			return grant, nil
 		}
 	}
-	ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
-	defer cancel()
-	return g.lists.Get(ctx, k)
+	return g.auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
 }
 
 // rateError refuses a request that is over its account's rate.
@@ -185,11 +206,13 @@ const waited = time.Millisecond
 
 // withinRate counts the request against its account. It comes after all checks of
 // the key, so that nobody can use up the rate of another.
-func (g *Gateway) withinRate(x *exchange, p auth.Principal) error {
-	switch decided := leftOn(x.conn); {
-	case g.rate == nil:
+func (g *Gateway) withinRate(x *exchange) error {
+	if g.rate == nil {
 		return nil
-	case decided.rate != nil && decided.of == p:
+	}
+	p := &x.principal
+	switch decided := leftOn(x.conn); {
+	case decided != nil && decided.rate != nil && decided.of == *p:
 		x.rate = *decided.rate
 	case x.authTime > waited:
 		ctx, cancel := context.WithDeadline(x.ctx, x.Deadline())

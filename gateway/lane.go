@@ -13,10 +13,11 @@ import (
 	"inquiry-gateway/internal/span"
 )
 
-// endpoint is where a kind's list is found, and what counts its requests.
+// endpoint is where a kind's list is found, who finds it, and what counts its requests.
 type endpoint struct {
-	kind   string
-	series *series
+	kind    string
+	handler handler
+	series  *series
 }
 
 // freshHit is a request that the hit lane can answer.
@@ -37,8 +38,9 @@ type left struct {
 	span   span.Span
 }
 
-func leftOn(c *httpwire.Conn) left {
-	l, _ := c.Left().(left)
+// leftOn is nil where nothing was.
+func leftOn(c *httpwire.Conn) *left {
+	l, _ := c.Left().(*left)
 	return l
 }
 
@@ -60,15 +62,15 @@ func (g *Gateway) answerHit(c *httpwire.Conn, h *httpwire.Head, begin time.Time,
 	}
 	ctx, opened := g.openSpan(context.Background(), h.Traceparent, h.Tracestate, c.Peer(nil))
 	if opened.Recording() {
-		c.Leave(left{opened: true, span: opened})
+		c.Leave(&left{opened: true, span: opened})
 		return false, nil
 	}
 	x := g.exchanges.Get().(*exchange)
 	x.gateway, x.ctx, x.conn, x.begin, x.request = g, ctx, c, begin, h.Request
 	x.principal, x.authTime, x.list = hit.grant.Principal, hit.authTime, hit.found
 	x.request.Peer = c.Peer(nil)
-	if g.withinRate(x, x.principal) != nil {
-		c.Leave(left{rate: &x.rate, of: x.principal, opened: g.tracer != nil, span: opened})
+	if g.withinRate(x) != nil {
+		c.Leave(&left{rate: &x.rate, of: x.principal, opened: g.tracer != nil, span: opened})
 		return false, nil
 	}
 	return true, g.serveHit(x, &hit)

@@ -33,7 +33,7 @@ func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
 	var opened span.Span
 	ctx := r.Context()
 	conn := httpwire.FromContext(ctx)
-	if decided := leftOn(conn); decided.opened {
+	if decided := leftOn(conn); decided != nil && decided.opened {
 		opened = decided.span
 		ctx = opened.In(ctx)
 	} else {
@@ -53,7 +53,7 @@ func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
 		s.SetName(name)
 		s.SetAttributes(g.attributesOf(r)...)
 	}
-	g.engine.ServeHTTP(w, r.WithContext(ctx))
+	g.dispatch(w, r.WithContext(ctx))
 }
 
 // openSpan opens the span of a request from peer, with the values of its headers.
