@@ -4,13 +4,18 @@
 //	-bodies FILE              writes the gateway's bytes to everybody
 //	-bodies FILE -keys FILE   the same from copies for each key, 401 to others;
 //	                          /auth tells a key's account. The origin of peers, too
+//	-bodies FILE -fields      the gateway's bytes with as many fields as its answers have
 //	-proxy URL                httputil.ReverseProxy in front of URL
 package main
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"log"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
 	_ "net/http/pprof"
@@ -28,6 +33,7 @@ func main() {
 	control := flag.String("control", "", "`HOST:PORT` of /debug/pprof; empty: none")
 	bodies := flag.String("bodies", "", "JSON `FILE`: raw query to body")
 	keys := flag.String("keys", "", "JSON `FILE`: API key to account; empty: anybody is answered")
+	fields := flag.Bool("fields", false, "send as many header fields as the gateway")
 	proxy := flag.String("proxy", "", "`URL` to pass everything on to")
 	flag.Parse()
 	var h http.Handler
@@ -39,6 +45,9 @@ func main() {
 	}
 	if err != nil {
 		log.Fatal(err)
+	}
+	if *fields {
+		h = withFields(h)
 	}
 	ended := make(chan error)
 	if *control != "" {
@@ -79,6 +88,22 @@ func newProxy(to string) (http.Handler, error) {
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
 	}, nil
+}
+
+// withFields adds fields like the gateway's. Two of them change with each answer, as the
+// gateway's id and what is left of a rate do: over HTTP/2 such a field is sent whole.
+func withFields(next http.Handler) http.Handler {
+	fixed := map[string][]string{
+		"Age": {"3"}, "Cache-Control": {"private, no-cache"}, "Cache-Status": {"inquiry-gateway; hit; ttl=7"}, "Etag": {`W/"Bc1ATlG5VUuZSnxcrL3k2g"`},
+		"Ratelimit-Policy": {`"default";q=100000;w=1`}, "Vary": {"Authorization, Accept-Encoding"}, "X-Content-Type-Options": {"nosniff"},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, n := w.Header(), rand.Uint64()
+		maps.Copy(h, fixed)
+		h["X-Request-Id"] = []string{hex.EncodeToString(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, n), n))}
+		h["Ratelimit"] = []string{`"default";r=` + strconv.FormatUint(n%100_000, 10) + ";t=1"}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // answer is a body with its header value made once.

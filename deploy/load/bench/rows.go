@@ -137,6 +137,10 @@ func (b *bench) addProtocols(ctx context.Context) error {
 	if err := b.warm(ctx, secureURL); err != nil {
 		return err
 	}
+	fields, err := b.startBare(ctx, "bare-fields", "-bodies", b.path("bodies.json"), "-fields")
+	if err != nil {
+		return err
+	}
 	for _, p := range []struct {
 		group, short, note string
 		generator          func(measure.Plan) (measure.Generator, error)
@@ -158,7 +162,10 @@ func (b *bench) addProtocols(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return b.add(row{server: fields, Row: report.Row{
+		Name: nameBare + " with the gateway's fields, h2c", Group: groupH2C, Base: nameBare + ", h2c",
+		Note: "what net/http alone takes for twelve fields, of which an id and the rest of a rate change with each answer",
+	}}, measure.H2load, measure.Plan{URL: fields.url()})
 }
 
 // addMisses adds requests that all ask the legacy system. Nothing is kept, but
