@@ -28,7 +28,7 @@ const (
 // backoff remembers which keys and which kinds fail to be filled, and when
 // each may be tried again. It is safe for concurrent use.
 type backoff struct {
-	keys  localcache.Cache[Key, attempt]
+	keys  localcache.Cache[Key, *attempt] // a pointer as in Lists: one instance of otter is compiled for both
 	kinds [kindCount]kindBackoff
 }
 
@@ -50,7 +50,7 @@ func (kb *kindBackoff) failing() bool { return len(kb.accounts) >= endpointAccou
 func (kb *kindBackoff) reset() { kb.attempt, kb.accounts, kb.probing = attempt{}, nil, false }
 
 func newBackoff() (*backoff, error) {
-	keys, err := otter.New(&otter.Options[Key, attempt]{MaximumSize: failingKeys})
+	keys, err := otter.New(&otter.Options[Key, *attempt]{MaximumSize: failingKeys})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (b *backoff) failing(i kindIndex, k Key) bool {
 // due tells whether a stale entry of k may be refreshed now. While the endpoint
 // fails it lets one refresh through per round: who takes it must begin it.
 func (b *backoff) due(i kindIndex, k Key, now time.Time, take bool) bool {
-	if a, ok := b.keys.GetIfPresent(k); ok && now.Before(a.next) {
+	if now.Before(b.retryAt(k)) {
 		return false
 	}
 	kb := &b.kinds[i]
@@ -98,10 +98,10 @@ func (b *backoff) failed(i kindIndex, k Key, err error, now time.Time) {
 	a, known := b.keys.GetIfPresent(k)
 	if !known {
 		// The key's strings may point into a request's buffers.
-		k = k.clone()
+		a, k = &attempt{}, k.clone()
 	}
 	if judged && fault.Refused() {
-		b.keys.Set(k, attempt{a.failures, now.Add(delay(1, backoffMost))})
+		b.keys.Set(k, &attempt{a.failures, now.Add(delay(1, backoffMost))})
 		return
 	}
 	b.keys.Set(k, a.again(now))
@@ -135,8 +135,10 @@ func (b *backoff) worked(i kindIndex, k Key) {
 
 // retryAt is when the key may be tried again; zero: it does not fail.
 func (b *backoff) retryAt(k Key) time.Time {
-	a, _ := b.keys.GetIfPresent(k)
-	return a.next
+	if a, ok := b.keys.GetIfPresent(k); ok {
+		return a.next
+	}
+	return time.Time{}
 }
 
 // relieved takes an answer that another node got: the key is well, and the
@@ -151,10 +153,8 @@ func (b *backoff) relieved(i kindIndex, k Key, answered time.Time) {
 	}
 }
 
-func (a attempt) again(now time.Time) attempt {
-	a.failures++
-	a.next = now.Add(delay(a.failures, backoffMost))
-	return a
+func (a *attempt) again(now time.Time) *attempt {
+	return &attempt{a.failures + 1, now.Add(delay(a.failures+1, backoffMost))}
 }
 
 // delay grows exponentially; half of it is random, so that keys which failed

@@ -40,7 +40,8 @@ var (
 	errTruncated = redistier.ErrTruncated // ends early, or goes on
 	errChecksum  = errors.New("checksum")
 	errTooBig    = errors.New("too_big")
-	errPurged    = errors.New("purged") // older than a purge
+	errPurged    = errors.New("purged")  // older than a purge
+	errMapping   = errors.New("mapping") // made before a reload by another one; in Redis it has another key
 )
 
 // refusals are all reasons for which an entry of Redis can be refused.

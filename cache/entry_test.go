@@ -80,6 +80,11 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 	if _, ok := l.Lookup(aKey); ok {
 		t.Error("a list of the old mapping was served")
 	}
+	for reason, want := range map[string]float64{"mapping": 1, "foreign": 0} { // the latter is an alarm
+		if n := counter(t, l.metrics.refused.WithLabelValues(TierLocal, reason)); n != want {
+			t.Errorf("%v entries refused as %s", n, reason)
+		}
+	}
 	if r := mustGet(t, l, aKey); r.Outcome != Miss || !r.Stored {
 		t.Errorf("outcome %s, stored %t", r.Outcome, r.Stored)
 	}

@@ -258,11 +258,13 @@ func (l *Lists) local(i kindIndex, k Key, fingerprint string) *Entry {
 		return nil
 	}
 	reason := errForeign
-	if e.belongsTo(k, fingerprint) {
-		if l.epochs.current(i, e) {
-			return e
-		}
+	switch {
+	case e.belongsTo(k, fingerprint) && l.epochs.current(i, e):
+		return e
+	case e.belongsTo(k, fingerprint):
 		reason = errPurged
+	case e.belongsTo(k, e.fingerprint):
+		reason = errMapping
 	}
 	l.metrics.refused.WithLabelValues(TierLocal, reason.Error()).Inc()
 	l.tier.Invalidate(k)

@@ -135,7 +135,7 @@ func (m *metrics) startRare() {
 	for _, result := range []string{streamApplied, streamRefused, streamFailed, streamUnread, streamLost} {
 		m.stream.WithLabelValues(result)
 	}
-	for _, reason := range []error{errForeign, errPurged} {
+	for _, reason := range []error{errForeign, errPurged, errMapping} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())
 	}
 	for _, reason := range refusals() {

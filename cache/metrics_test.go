@@ -16,8 +16,8 @@ func TestRareSeriesBeginAtZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{ // each reason once, two of them for the process, too
-		"inquiry_gateway_cache_refused_entries_total": len(refusals()) + 2,
+	want := map[string]int{ // each reason of Redis, and three for the process
+		"inquiry_gateway_cache_refused_entries_total": len(refusals()) + 3,
 		"inquiry_gateway_cache_unstored_total":        6,
 	}
 	for _, f := range families {
