@@ -67,8 +67,8 @@ func (p Policy) judge(a *answer) (problems []string) {
 		say("%s old with %s of the ttl left is more than the ttl of %s", age, a.from.left, p.TTL)
 	}
 	shortest := p.TTL - time.Duration(p.Jitter*float64(p.TTL))
-	unconfirmed := a.from.detail == "stale-error" && a.from.left == -time.Second // served young when its refresh fails
-	if sum <= shortest-2*time.Second && !unconfirmed {
+	early := a.from.left < 0 // its refresh has failed, or the legacy has told that it changed
+	if sum <= shortest-2*time.Second && !early {
 		say("%s old with %s of the ttl left is less than the ttl of %s and its jitter", age, a.from.left, p.TTL)
 	}
 	switch a.from.detail {
