@@ -77,7 +77,7 @@ type CachedStore struct {
 	panics   *panics.Catcher
 
 	good localcache.Cache[Digest, *entry]
-	bad  localcache.Cache[Digest, time.Time] // until when
+	bad  localcache.Cache[Digest, *time.Time] // until when; a pointer as in good: one instance of otter is compiled for both
 
 	mu      sync.Mutex
 	flights map[Digest]*flight // lookups whose answers will be stored
@@ -132,7 +132,7 @@ func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) (*Cach
 	if err != nil {
 		return nil, err
 	}
-	bad, err := otter.New(&otter.Options[Digest, time.Time]{MaximumSize: maxUnknown})
+	bad, err := otter.New(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *CachedStore) Recall(d Digest) (*Grant, bool) {
 
 func (s *CachedStore) isBad(d Digest, now time.Time) bool {
 	until, found := s.bad.GetIfPresent(d)
-	return found && now.Before(until)
+	return found && now.Before(*until)
 }
 
 // join returns the lookup of the credential, and starts it when there is none.
@@ -318,7 +318,7 @@ func (s *CachedStore) store(d Digest, f *flight) {
 		s.good.Set(d, e)
 		s.bad.Invalidate(d)
 	case errors.Is(f.err, ErrUnknownKey):
-		s.bad.Set(d, now.Add(s.policy.NegativeTTL))
+		s.bad.Set(d, new(now.Add(s.policy.NegativeTTL)))
 		s.good.Invalidate(d)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +22,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/deploy"
+	"inquiry-gateway/internal/redissub"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -158,9 +158,9 @@ func (d *demo) redis() (string, error) {
 	if d.redisURL == "" {
 		return "", nil
 	}
-	o, err := redis.ParseURL(d.redisURL)
+	o, err := redissub.ParseURL(d.redisURL)
 	if err != nil {
-		return "", fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+		return "", err
 	}
 	file := ""
 	if o.Password != "" {

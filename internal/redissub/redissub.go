@@ -1,4 +1,4 @@
-// Package redissub hears channels of Redis.
+// Package redissub hears channels of Redis, and opens clients for URLs.
 //
 // Parts hold their client of Redis as a redis.Cmdable and subscribe here, so that
 // none of their types leads to a client's own struct: a package in which one does
@@ -7,6 +7,7 @@ package redissub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,28 @@ import (
 type Client interface {
 	redis.Cmdable
 	Close() error
+}
+
+// URL is what a URL of a Redis says.
+type URL struct {
+	Network, Addr, Username, Password string
+	DB                                int
+	TLS                               bool
+}
+
+// ParseURL reads redis://[user:password@]host:port[/db], and rediss:// likewise.
+func ParseURL(text string) (URL, error) {
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return URL{}, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+	}
+	return URL{o.Network, o.Addr, o.Username, o.Password, o.DB, o.TLSConfig != nil}, nil
+}
+
+// Open makes a client that tries nothing twice. It does not speak TLS.
+func (u URL) Open() Client {
+	return redis.NewClient(&redis.Options{Network: u.Network, Addr: u.Addr, Username: u.Username, Password: u.Password, DB: u.DB,
+		DisableIdentity: true, MaxRetries: -1, DialerRetries: 1})
 }
 
 // Messages hears the channels. It gives a *redis.Subscription each time when a

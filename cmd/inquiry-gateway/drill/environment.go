@@ -139,9 +139,9 @@ func (w *environment) addRedis(r *run) (err error) {
 	}
 	c := redistier.DefaultConfig()
 	c.Addrs, c.Prefix, c.Timeout = []string{w.redis.addr()}, w.prefix, r.Config.Redis.Timeout
-	c.Username, c.DB = w.store.options.Username, w.store.options.DB
-	if w.store.options.Password != "" {
-		c.PasswordFile = secretfile.New("redis-password", w.store.options.Password)
+	c.Username, c.DB = w.store.url.Username, w.store.url.DB
+	if w.store.url.Password != "" {
+		c.PasswordFile = secretfile.New("redis-password", w.store.url.Password)
 	}
 	w.config.Redis = c
 	return err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"inquiry-gateway/internal/redissub"
 )
 
 // soon is how long what must happen may take on a busy machine: a redis-server
@@ -22,9 +24,9 @@ const soon = 10 * time.Second
 type Store struct {
 	What string // for a person
 
-	client  *redis.Client
-	options *redis.Options
-	stop    func() error
+	client redissub.Client
+	url    redissub.URL
+	stop   func() error
 }
 
 // ErrNoStore is what OpenStore returns when there is no Redis to be had.
@@ -47,8 +49,7 @@ func OpenStore(ctx context.Context, url, dir string) (*Store, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("redis-server: %w", err)
 	}
-	o := &redis.Options{Network: "unix", Addr: socket}
-	s := newStore("a redis-server of the drill's own", o)
+	s := newStore("a redis-server of the drill's own", redissub.URL{Network: "unix", Addr: socket})
 	s.stop = func() error {
 		err := s.client.Close()
 		_ = cmd.Process.Kill() // it keeps nothing that would need an orderly end
@@ -63,18 +64,18 @@ func OpenStore(ctx context.Context, url, dir string) (*Store, error) {
 
 // storeAt is a Redis that runs already.
 func storeAt(ctx context.Context, url string) (*Store, error) {
-	o, err := redis.ParseURL(url)
+	u, err := redissub.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+		return nil, err
 	}
-	host, _, err := net.SplitHostPort(o.Addr)
+	host, _, err := net.SplitHostPort(u.Addr)
 	if ip, parseErr := netip.ParseAddr(host); err != nil || host != "localhost" && (parseErr != nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("REDIS_URL: %s is not on this machine; the drill uses no other: unset it, or start one here", o.Addr)
+		return nil, fmt.Errorf("REDIS_URL: %s is not on this machine; the drill uses no other: unset it, or start one here", u.Addr)
 	}
-	if o.TLSConfig != nil {
+	if u.TLS {
 		return nil, errors.New("REDIS_URL: the drill does not speak TLS to Redis; give redis:// instead of rediss://")
 	}
-	s := newStore("the Redis of REDIS_URL, under a prefix of the drill's own", o)
+	s := newStore("the Redis of REDIS_URL, under a prefix of the drill's own", u)
 	s.stop = s.client.Close
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(fmt.Errorf("REDIS_URL: %w", err), s.Close())
@@ -83,9 +84,8 @@ func storeAt(ctx context.Context, url string) (*Store, error) {
 }
 
 // newStore does not retry: an error of Redis is the drill's to report.
-func newStore(what string, o *redis.Options) *Store {
-	o.DisableIdentity, o.MaxRetries, o.DialerRetries = true, -1, 1
-	return &Store{What: what, client: redis.NewClient(o), options: o}
+func newStore(what string, u redissub.URL) *Store {
+	return &Store{What: what, client: u.Open(), url: u}
 }
 
 // poll calls try until it returns nil, or returns its last error when ctx ends
@@ -112,7 +112,7 @@ func poll(ctx context.Context, try func() error) error {
 func (s *Store) Close() error { return s.stop() }
 
 // dial opens a connection for a proxy.
-func (s *Store) dial() (net.Conn, error) { return net.Dial(s.options.Network, s.options.Addr) }
+func (s *Store) dial() (net.Conn, error) { return net.Dial(s.url.Network, s.url.Addr) }
 
 // keys lists what is under a prefix.
 func (s *Store) keys(ctx context.Context, prefix string) ([]string, error) {
