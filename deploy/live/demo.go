@@ -29,7 +29,7 @@ type caller struct{ key, list string }
 var (
 	demoReady = regexp.MustCompile(`(?s)gateway +(http://\S+).*\nops +(http://\S+).*\nlegacy system +(http://\S+).*\nconfiguration +(\S+)\n.*Ctrl-C`)
 	demoCurl  = regexp.MustCompile(`Bearer (\S+)' 'http://[^/]+(/[^'?]+)'`)
-	serving   = regexp.MustCompile(`"msg":"serving".*"ops":"(http://[^"]+)"`)
+	serving   = regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`)
 )
 
 // demoAuth is the line of the demo's configuration that names its keys.
@@ -38,10 +38,10 @@ const demoAuth = "auth: {keys_file: keys.yaml}"
 // maxBody bounds what is read of any answer.
 const maxBody = 16 << 20
 
-// StartDemo runs the demo with a Redis.
-func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
+// StartDemo runs the demo with a Redis, and with further environment variables.
+func StartDemo(t testing.TB, binary, redisAddr string, env ...string) *Demo {
 	t.Helper()
-	m, process := startProcess(t, demoReady, []string{"REDIS_URL=redis://" + redisAddr}, binary, "demo")
+	m, process := startProcess(t, demoReady, append(env, "REDIS_URL=redis://"+redisAddr), binary, "demo")
 	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4], Kill: process.Kill}
 	for _, c := range demoCurl.FindAllStringSubmatch(m[0], -1) {
 		d.callers = append(d.callers, caller{c[1], c[2]})
@@ -52,10 +52,10 @@ func StartDemo(t testing.TB, binary, redisAddr string) *Demo {
 	return d
 }
 
-// StartNode runs another gateway with the demo's configuration, legacy system and
-// Redis, but its keys from elsewhere, and returns the URL of its ops listener.
-// auth is the section of that name.
-func (d *Demo) StartNode(binary, auth string) (ops string) {
+// StartNode runs another gateway with the demo's legacy system and configuration,
+// but its keys from elsewhere, so that it has no callers. auth is the section of that
+// name. In the rest of the configuration the texts are replaced as by [strings.NewReplacer].
+func (d *Demo) StartNode(binary, auth string, replace ...string) *Demo {
 	d.t.Helper()
 	text, err := os.ReadFile(d.Config)
 	if err != nil {
@@ -68,6 +68,7 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 	for _, url := range []string{d.Public, d.Ops} {
 		config = strings.Replace(config, strings.TrimPrefix(url, "http://"), "127.0.0.1:0", 1)
 	}
+	config = strings.NewReplacer(replace...).Replace(config)
 	file, err := os.CreateTemp(filepath.Dir(d.Config), "node-*.yaml") // beside the files that it names
 	if err != nil {
 		d.t.Fatal(err)
@@ -78,8 +79,12 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return Start(d.t, serving, nil, binary, "serve", "-c", file.Name())[1]
+	m, process := startProcess(d.t, serving, nil, binary, "serve", "-c", file.Name())
+	return &Demo{Public: m[1], Ops: m[2], Legacy: d.Legacy, Config: file.Name(), Kill: process.Kill, t: d.t}
 }
+
+// AddCaller has Call and TryCall send a key, too.
+func (d *Demo) AddCaller(key, list string) { d.callers = append(d.callers, caller{key, list}) }
 
 // Call sends every sample key to the list it is for, at a gateway's URL, with a
 // query such as "status=pending".
@@ -139,6 +144,11 @@ func (d *Demo) Break(fault string) { d.request(http.MethodPut, d.Legacy+"/admin/
 
 // Heal ends all that Break began.
 func (d *Demo) Heal() { d.request(http.MethodDelete, d.Legacy+"/admin/fault", "") }
+
+// Change has the legacy system change each buyer's list that often.
+func (d *Demo) Change(every string) {
+	d.request(http.MethodPut, d.Legacy+"/admin/changes?every="+every, "")
+}
 
 // Purge drops the lists of a kind.
 func (d *Demo) Purge(kind string) {

@@ -32,13 +32,15 @@ func Tool(t testing.TB, program, debianPackage string) string {
 	return path
 }
 
-// Build builds the gateway and returns the binary's path.
-func Build(t testing.TB) string {
+// Build builds the gateway, with further flags of go build, and returns the binary's
+// path.
+func Build(t testing.TB, flags ...string) string {
 	t.Helper()
 	testkit.Slow(t)
 	noteSources(t)
 	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", binary}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "inquiry-gateway/cmd/inquiry-gateway")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// Job is the value of the label job that StartPrometheus gives its target.
+// Job is the value of the label job that StartPrometheus gives its targets.
 const Job = "inquiry-gateway"
 
-// Prometheus is a running server that scrapes a gateway four times a second and
+// Prometheus is a running server that scrapes gateways four times a second and
 // evaluates rules as often.
 type Prometheus struct {
 	URL string
@@ -28,14 +28,15 @@ global: {scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250
 rule_files: [%s]
 scrape_configs:
   - job_name: %s
-    static_configs: [{targets: [%q]}]
+    static_configs: [{targets: [%s]}]
 `
 
 // listening is what Prometheus logs once it answers: the port it was given, and
 // that it has read everything.
 var listening = regexp.MustCompile(`(?s)"?Listening on"? address=(\S+).*Server is ready to receive web requests`)
 
-// StartPrometheus runs Debian's Prometheus in a temporary folder.
+// StartPrometheus runs Debian's Prometheus in a temporary folder. ops are the URLs of the
+// gateways' ops listeners, with commas between them.
 func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +47,7 @@ func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus 
 		}
 		ruleFiles[i] = fmt.Sprintf("%q", path)
 	}
-	config := fmt.Sprintf(prometheusConfig, strings.Join(ruleFiles, ", "), Job, strings.TrimPrefix(ops, "http://"))
+	config := fmt.Sprintf(prometheusConfig, strings.Join(ruleFiles, ", "), Job, strings.ReplaceAll(ops, "http://", ""))
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

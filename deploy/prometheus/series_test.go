@@ -55,7 +55,7 @@ func otherKeyStores(t *testing.T, demo *live.Demo, binary string) [][]byte {
 		"auth: {redis: {}}",
 		fmt.Sprintf("auth: {introspection: {url: 'http://127.0.0.1:9/', client_id: gateway, client_secret_file: %s}}", secret),
 	} {
-		pages = append(pages, live.Scrape(t, demo.StartNode(binary, auth)))
+		pages = append(pages, live.Scrape(t, demo.StartNode(binary, auth).Ops))
 	}
 	return pages
 }
