@@ -43,12 +43,12 @@ func TestDrillCommand(t *testing.T) {
 	t.Parallel()
 	file := drillFile(t, introspectedFar)
 	out, errOut, code := command(t, "drill", "-c", file)
-	if code != 0 || !strings.Contains(out, "\n43 of 43 rows as declared") {
+	if code != 0 || !strings.Contains(out, "\n44 of 44 rows as declared") {
 		t.Fatalf("exit code %d: %s\n%s", code, errOut, out)
 	}
 	for _, want := range []string{
 		"LEFT OUT: Redis: this gateway has none", "with the settings of " + file, "Two at once",
-		"504 upstream_timeout", "503 auth_unavailable", "200 stale-error", "key; breaker open", "keys are guessed",
+		"504 upstream_timeout", "503 auth_unavailable", "200 stale-error", "key; breaker open", "keys are guessed", "look-ups are answered, ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -81,7 +81,7 @@ func TestDrillCommandInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errOut)
 	}
-	if !report.OK || report.Keys != "file" || len(report.LeftOut) != 2 || len(report.Rows) != 13 || len(report.Trials) != 10 {
+	if !report.OK || report.Keys != "file" || len(report.LeftOut) != 2 || len(report.Rows) != 13 || len(report.Trials) != 11 {
 		t.Errorf("%+v", report)
 	}
 	for _, row := range report.Rows {
@@ -99,7 +99,7 @@ func TestDrillCommandFails(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"-c", drillFile(t, introspectedFar), "--timeout", "1ms"}, 1, "43 of 43 rows are not as declared"},
+		{[]string{"-c", drillFile(t, introspectedFar), "--timeout", "1ms"}, 1, "44 of 44 rows are not as declared"},
 		{[]string{"-c", drillFile(t, introspectedFar), "--require-redis"}, 1, "this gateway has none (redis.addrs)"},
 		{[]string{"-c", withRedis}, 1, "192.0.2.1:6379 is not on this machine"},
 		{[]string{"-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},

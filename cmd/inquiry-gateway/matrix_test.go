@@ -33,7 +33,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := drill.Run(t.Context(), drill.Options{Config: cfg, Start: startDrilled, Dir: dir, Store: store, Slack: noHurry})
-	if err != nil || len(report.Rows) != 87 || len(report.Trials) != 10 {
+	if err != nil || len(report.Rows) != 87 || len(report.Trials) != 11 {
 		t.Fatalf("%d rows, %d trials, %v", len(report.Rows), len(report.Trials), err)
 	}
 	for _, row := range report.Rows {

@@ -194,12 +194,20 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 // askForAll asks for the sixteen lists of an account at once. wait waits for the answers.
 func (s *stand) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
 	var group sync.WaitGroup
-	for _, status := range []string{"", "pending", "answered", "closed"} {
-		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
-			group.Go(func() { answered(s.ask(ctx, s.gateway, question{c, status, inquiryType})) })
-		}
+	for _, q := range lists(c) {
+		group.Go(func() { answered(s.ask(ctx, s.gateway, q)) })
 	}
 	return group.Wait
+}
+
+// lists are the sixteen of an account.
+func lists(c caller) (all []question) {
+	for _, status := range []string{"", "pending", "answered", "closed"} {
+		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
+			all = append(all, question{c, status, inquiryType})
+		}
+	}
+	return all
 }
 
 // lowCeiling lets the legacy system get one request per second.

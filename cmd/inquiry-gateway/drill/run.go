@@ -104,13 +104,13 @@ func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 	}
 	var group errgroup.Group
 	group.SetLimit(parallel)
+	for i := range trials { // one of them takes longest
+		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
+	}
 	for i, c := range cells {
 		if !timed(rows[i]) {
 			group.Go(func() error { r.drill(ctx, c, rows[i]); step(); return nil })
 		}
-	}
-	for i := range trials {
-		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
 	}
 	_ = group.Wait() // no function returns an error
 	return slices.Concat(rows...), trials

@@ -27,6 +27,7 @@ type stand struct {
 	client   *client
 	gateway  Gateway
 	baseline time.Duration // the least that a fetch took, everything being well
+	found    string        // by a trial, beside the answers
 
 	mu       sync.Mutex
 	gateways []Gateway // all that were started

@@ -23,6 +23,8 @@ type Trial struct {
 // trials are what one account or one address cannot do to others.
 func trials() []Trial {
 	return []Trial{
+		{Name: "outage", Declared: Stale, act: outage, configure: shortLived,
+			Does: "the legacy system is away for 10 s"},
 		{Name: "failing_list", Declared: Miss, act: failingList, configure: trip,
 			Does: "a list of one account answers 404 and is asked for all the time, after the breaker was open"},
 		{Name: "failures_in_a_row", Declared: Renewed, act: failuresInARow,
@@ -53,6 +55,7 @@ func (r *run) try(ctx context.Context, t *Trial) {
 	err := r.inEnvironment(ctx, Cell{Up, Up, Up}, t.configure, func(s *stand) (err error) {
 		if s.gateway, err = s.start(ctx); err == nil {
 			seen, err = t.act(ctx, s)
+			t.Does += s.found
 		}
 		return err
 	})
