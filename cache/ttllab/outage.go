@@ -161,7 +161,7 @@ func (h *history) shorten(now uint32) {
 
 // reach is how long ago the oldest fill of the last usable ns was, in seconds.
 func (h *history) reach(now, usable int64) float64 {
-	since := tenths(now - usable)
+	since := tenths(now - usable - 5e7) // the moments are rounded down, by half a tenth in the mean
 	for i := range h.n {
 		r := &h.runs[i]
 		if after(r.end, since) <= 0 {

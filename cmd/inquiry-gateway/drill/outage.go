@@ -57,11 +57,15 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 		asking.Go(func() {
 			for sleep(until, time.Until(next)) {
 				l := look{at: time.Now()}
+				s.busy.note(l.at.Sub(next))
 				l.Seen = s.ask(ctx, s.gateway, q)
 				mu.Lock()
 				all = append(all, l)
 				mu.Unlock()
 				next = next.Add(time.Duration((0.5 + rand.Float64()) * float64(gap)))
+				if now := time.Now(); next.Before(now) {
+					next = now
+				}
 			}
 		})
 	}
