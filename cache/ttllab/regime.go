@@ -44,9 +44,19 @@ const (
 
 // turnout is what the regime is known by. Misses are those of the simulation: a purge,
 // an outage or another TTL is no other traffic.
-type turnout struct{ lookups, waits float64 }
+type turnout struct {
+	lookups        float64
+	waits, fetches [candidateCount]float64
+}
 
-func (t turnout) minus(o turnout) turnout { return turnout{t.lookups - o.lookups, t.waits - o.waits} }
+// add adds o so many times.
+func (t *turnout) add(o *turnout, times float64) {
+	t.lookups += times * o.lookups
+	for c := range t.waits {
+		t.waits[c] += times * o.waits[c]
+		t.fetches[c] += times * o.fetches[c]
+	}
+}
 
 // fade is a moment from which on all that was counted before counts less.
 type fade struct {
@@ -77,7 +87,9 @@ func (lab *kindLab) watchRegime(now int64) {
 	}
 	total := lab.turnout()
 	if g.last != 0 && now-g.last < 2*int64(slotLength) {
-		g.slots = append(g.slots, total.minus(g.total))
+		slot := total
+		slot.add(&g.total, -1)
+		g.slots = append(g.slots, slot)
 	} else {
 		g.slots = nil // the first one, or the process stood still
 	}
@@ -85,7 +97,7 @@ func (lab *kindLab) watchRegime(now int64) {
 	if len(g.slots) > mostPast+recent {
 		g.slots = g.slots[1:]
 	}
-	why := g.changed()
+	why := g.changed(lab.rules.Load().today)
 	if why == "" {
 		return
 	}
@@ -98,20 +110,20 @@ func (lab *kindLab) watchRegime(now int64) {
 	lab.fade(steps, now)
 }
 
-// changed says what differs between the newest slots and those before; empty: nothing.
-func (g *regime) changed() string {
+// changed says what differs between the newest slots and those before, with misses at
+// the TTL of today; empty: nothing.
+func (g *regime) changed(today int) string {
 	past := len(g.slots) - recent
 	if past < leastPast {
 		return ""
 	}
 	var before, after turnout
-	for i, s := range g.slots {
+	for i := range g.slots {
 		to := &before
 		if i >= past {
 			to = &after
 		}
-		to.lookups += s.lookups
-		to.waits += s.waits
+		to.add(&g.slots[i], 1)
 	}
 	if max(before.lookups*recent/float64(past), after.lookups) < enough {
 		return ""
@@ -120,7 +132,7 @@ func (g *regime) changed() string {
 	if now > regimeFactor*then || then > regimeFactor*now {
 		return fmt.Sprintf("%.3g look-ups/s before, %.3g after", then/slotLength.Seconds(), now/slotLength.Seconds())
 	}
-	misses, missed := before.waits/before.lookups, after.waits/after.lookups
+	misses, missed := before.waits[today]/before.lookups, after.waits[today]/after.lookups
 	if math.Abs(missed-misses) > regimeMisses {
 		return fmt.Sprintf("%.0f %% of the look-ups were misses before, %.0f %% after", 100*misses, 100*missed)
 	}
@@ -155,8 +167,8 @@ func (lab *kindLab) turnout() (sum turnout) {
 		s := &lab.shards[i]
 		s.mu.Lock()
 		s.settleAll()
-		sum.lookups += s.turns.lookups
-		sum.waits += s.turns.waits
+		sum.add(&s.sample.turns, 1)
+		sum.add(&s.hot.turns, 1)
 		s.mu.Unlock()
 	}
 	return sum

@@ -55,3 +55,18 @@ func TestTheReportFollowsAChangeOfTheTraffic(t *testing.T) {
 		})
 	}
 }
+
+// Another TTL is no other traffic, however many misses it saves.
+func TestAnotherTTLIsNoOtherTraffic(t *testing.T) {
+	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before, after = 20 * time.Minute, 10 * time.Minute
+	steady(e, 0, before, 10, 50, 0)
+	e.SetPolicy(0, Policy{TTL: 5 * time.Minute})
+	steady(e, before, before+after, 10, 50, 0)
+	if k := e.Report(at(before + after)).Kinds[0]; k.Regime != nil || k.Observed < before.Seconds() {
+		t.Errorf("%g s observed, %+v", k.Observed, k.Regime)
+	}
+}

@@ -131,19 +131,21 @@ const farAhead = int64(time.Minute)
 // cache: fresh is served; stale within stale_while_revalidate is served while one
 // refresh runs; else the caller waits, and so does everyone who comes before the
 // legacy has answered. An answer that was waited for is of age 0.
-func (k *watched) simulate(r *rules, now, latency int64, ages *[candidateCount][ageBuckets]uint32) {
+func (k *watched) simulate(r *rules, now, latency int64, set *stratum) {
 	for c := range k.cells {
 		cell := &k.cells[c]
 		age := now - cell.fill
 		if age < 0 && age > -farAhead {
-			age = k.inFlight(r, c)
+			age = k.inFlight(r, c, set)
 		} else if s := r.judge(c, age, k.hash, cell.fill); s != fresh {
 			cell.fetches++
+			set.turns.fetches[c] += set.stand
 			cell.fill = now + latency
 			k.waiting &^= 1 << c
 			if s == unusable {
 				k.waiting |= 1 << c
 				cell.waits++
+				set.turns.waits[c] += set.stand
 				age = 0
 			}
 		}
@@ -152,14 +154,15 @@ func (k *watched) simulate(r *rules, now, latency int64, ages *[candidateCount][
 			cell.age += seconds
 			cell.ageSq += seconds * seconds
 		}
-		ages[c][min(uint(float64(age)*r.bucket[c]), ageBuckets-1)]++
+		set.ages[c][min(uint(float64(age)*r.bucket[c]), ageBuckets-1)]++
 	}
 }
 
 // inFlight is the age of an answer given while the legacy works on the next.
-func (k *watched) inFlight(r *rules, c int) int64 {
+func (k *watched) inFlight(r *rules, c int, set *stratum) int64 {
 	if k.waiting&(1<<c) != 0 {
 		k.cells[c].waits++ // collapsed
+		set.turns.waits[c] += set.stand
 		return 0
 	}
 	return r.fresh(c, k.hash, k.cells[c].fill) // served while it is refreshed: it had just gone stale

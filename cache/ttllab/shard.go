@@ -38,7 +38,6 @@ type shard struct {
 	hot     stratum
 	drawn   [drawnKept]draw // newest at draws-1 modulo drawnKept
 	draws   uint64
-	turns   turnout // since the start, of the watched keys
 
 	// Since when the reach of a look-up is known, by row: look-ups until then, aged.
 	begun  [graceRows]bool
@@ -58,6 +57,8 @@ type stratum struct {
 	index map[uint64]int32 // by hash
 	ages  [candidateCount][ageBuckets]uint32
 	lasts outages
+	stand float64 // how many keys each stands for
+	turns turnout // since the start
 }
 
 // watched is one key of the sample.
@@ -191,20 +192,17 @@ func (s *shard) served(h uint64, answer sighting) {
 // first, so that the order of events is kept. It needs the lock.
 func (s *shard) settle(k *watched, set *stratum) {
 	r, latency := s.lab.rules.Load(), s.lab.latency.Load()
-	before := k.cells[r.today].waits
+	if set.stand = 1; set == &s.sample {
+		set.stand = 1 / s.rate()
+	}
+	set.turns.lookups += set.stand * float64(k.pending.n)
 	k.came += uint32(k.pending.n)
 	for _, now := range k.pending.at[:k.pending.n] {
 		k.lookups++
 		k.last = max(k.last, now)
-		k.simulate(r, now, latency, &set.ages)
+		k.simulate(r, now, latency, set)
 		s.survive(k, r, now, latency, &set.lasts)
 	}
-	stand := 1.0
-	if set == &s.sample {
-		stand = 1 / s.rate()
-	}
-	s.turns.lookups += stand * float64(k.pending.n)
-	s.turns.waits += stand * float64(k.cells[r.today].waits-before)
 	k.pending.n = 0
 }
 
