@@ -75,18 +75,24 @@ func (c Candidate) outdated() float64 {
 // qualify says if an advice comes too early.
 func (k *KindReport) qualify(a Advice, limit float64) Advice {
 	a.Limit = limit
-	settled := true
-	for _, c := range k.Candidates {
-		if c.TTL == a.TTL {
-			settled = c.Settled
-		}
-	}
-	observed := time.Duration(k.Observed * 1e9)
-	if a.TTL > 0 && (!settled || observed < enoughObserved || k.LookupsPerSecond*k.Observed < enoughLookups) {
+	if early := k.early(a.TTL); a.TTL > 0 && early != "" {
 		a.Provisional = true
-		a.Reason += fmt.Sprintf("; too early to act on: %.0f look-ups in %s are observed", k.LookupsPerSecond*k.Observed, observed.Round(time.Second))
+		a.Reason += "; too early to act on: " + early
 	}
 	return a
+}
+
+// early says what was observed if that is too little to tell what a TTL does.
+func (k *KindReport) early(ttl float64) string {
+	settled := true
+	for i := len(k.Candidates) - 1; i >= 0 && k.Candidates[i].TTL >= ttl; i-- {
+		settled = k.Candidates[i].Settled
+	}
+	observed := time.Duration(k.Observed * 1e9)
+	if settled && observed >= enoughObserved && k.LookupsPerSecond*k.Observed >= enoughLookups {
+		return ""
+	}
+	return fmt.Sprintf("%.0f look-ups in %s are observed", k.LookupsPerSecond*k.Observed, observed.Round(time.Second))
 }
 
 // verdict joins the goals: which TTLs meet all of them, and which goal today's breaks.

@@ -9,6 +9,10 @@ import (
 // name of about 90 bytes, and Redis' own records for a key with an end.
 const redisOverhead = 200
 
+// settledTTLs is after how many TTLs a figure no longer has the start, when all was a
+// miss: a hit ratio of 80 % was 2.3 points too low after two of them and 0.9 after four.
+const settledTTLs = 4
+
 // sample is a copy of what a kind's shards hold at one moment.
 type sample struct {
 	keys           []watched
@@ -145,6 +149,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	k := KindReport{
 		Kind: lab.name, TTL: rules.policy.TTL.Seconds(), StaleWhileRevalidate: rules.policy.StaleWhileRevalidate.Seconds(),
 		Observed: m.seconds(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
+		TTLChanges: lab.calibration.all(),
 	}
 	if k.Observed > 0 {
 		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed
@@ -167,7 +172,7 @@ func (lab *kindLab) report(now int64) KindReport {
 		row := c.candidate(i, k.Observed)
 		row.Upstream.Value += k.RechecksPerSecond
 		row.Current = i == rules.nearest()
-		row.Settled = since >= 2*row.TTL
+		row.Settled = since >= settledTTLs*row.TTL
 		k.Candidates = append(k.Candidates, row)
 	}
 	return k

@@ -27,7 +27,7 @@ const (
 	hotOfAll    = 4
 	nodeSilent  = 10 * time.Second
 	tellEvery   = time.Second
-	fleetFormat = 2
+	fleetFormat = 3
 	// leaderSilent is after how long without a plan of the node that makes it another one does.
 	leaderSilent = 3 * controlEvery
 )
@@ -210,10 +210,11 @@ func (lab *kindLab) tell(b []byte, now int64, f *fleet) []byte {
 		seen, filled = seen+s.seen.Load(), filled+s.filled.Load()
 	}
 	checked := lab.checks.made()
-	for i, total := range [...]uint64{seen, filled, checked} {
+	for i, total := range [...]uint64{seen, filled, checked, lab.waited.Load() + lab.failed.Load()} {
 		b = binary.AppendUvarint(b, total-lab.told[i])
 		lab.told[i] = total
 	}
+	b = binary.AppendUvarint(b, uint64(lab.rules.Load().policy.TTL))
 	for i := range lab.shards {
 		s := &lab.shards[i]
 		b = binary.LittleEndian.AppendUint64(b, s.threshold.Load())
@@ -263,14 +264,18 @@ func (e *Estimator) Hear(message []byte, now time.Time) error {
 }
 
 func (lab *kindLab) hear(r *reader, now int64, f *fleet) {
-	lookups, fills, checked := r.uvarint(), r.uvarint(), r.uvarint()
+	lookups, fills, checked, unserved, ttl := r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
 	if r.bad {
 		return
 	}
 	lab.shards[0].count(lookups, fills)
 	lab.checks.others(checked)
-	lab.theirs[0].Add(fills)
-	lab.theirs[1].Add(checked)
+	for i, n := range [...]uint64{fills, checked, lookups, unserved} {
+		lab.theirs[i].Add(n)
+	}
+	if ttl != uint64(lab.rules.Load().policy.TTL) {
+		lab.differed.Store(now)
+	}
 	for i := range lab.shards {
 		s := &lab.shards[i]
 		if threshold := r.uint64(); !r.bad {

@@ -70,8 +70,11 @@ func NewLab(kinds []Kind, c Config, now func() time.Time) (*Lab, error) {
 // groups of lists have a TTL of their own.
 func (l *Lab) SetConfig(kinds []Kind, c Config) error {
 	if old := l.current.Load(); old != nil && old.same(kinds) {
+		kept := c.Goals.Mode == ModeKeep || old.Config().Goals.Mode == ModeKeep
 		for _, k := range kinds {
-			old.SetPolicy(old.Index(k.Name), k.Policy)
+			i := old.Index(k.Name)
+			old.foresee(i, k.Policy, kept, l.now())
+			old.SetPolicy(i, k.Policy)
 		}
 		old.Estimator.SetConfig(c)
 		return nil
@@ -215,6 +218,7 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 			return
 		case <-tick.C: // also finds out that a reload has replaced g
 			g.Tune(l.now())
+			g.calibrate(l.now(), healthy())
 		case r := <-g.Picked():
 			if healthy() {
 				l.compare(ctx, g, r, fetch, timeout(), p)
@@ -246,6 +250,7 @@ func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	ch <- planListsDesc
 	ch <- nodesDesc
 	ch <- lostDesc
+	ch <- predictionErrorDesc
 }
 
 var (
@@ -272,6 +277,7 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	nodes, lost := g.coverage(l.now().UnixNano())
 	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(nodes))
 	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
+	g.collectErrors(ch, l.now())
 	if config.Goals.MaxOutdated > 0 {
 		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
 	}

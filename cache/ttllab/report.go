@@ -44,6 +44,9 @@ type KindReport struct {
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by TTL; empty before the first look-up
 	Advice     []Advice    `json:"advice"`     // one per goal
+	// TTLChanges are the newest changes of the TTL, oldest first: what was predicted, and
+	// what then happened.
+	TTLChanges []TTLChange `json:"ttl_changes,omitempty"`
 	// Outage is what becomes of the look-ups while the legacy system is away. Null before
 	// the first one.
 	Outage *Outage `json:"outage,omitempty"`
@@ -97,7 +100,7 @@ type Candidate struct {
 	RedisBytes Estimate  `json:"redis_bytes"` // as of now, keys and Redis' own overhead included
 	// Current marks the candidate nearest to today's TTL.
 	Current bool `json:"current"`
-	// Settled: at least two TTLs were observed. Before that the start, when
+	// Settled: at least four TTLs were observed. Before that the start, when
 	// everything was a miss, still weighs.
 	Settled bool `json:"settled"`
 }

@@ -52,6 +52,7 @@ func (k *KindReport) describe(b *strings.Builder) {
 	fmt.Fprintf(b, "%s lists: ttl %s, stale_while_revalidate %s\n", k.Kind, short(k.TTL), short(k.StaleWhileRevalidate))
 	if len(k.Candidates) == 0 {
 		b.WriteString("  no look-up yet\n")
+		k.describeChanges(b)
 		return
 	}
 	fmt.Fprintf(b, "  observed %s: %.4g look-ups/s of about %.0f lists (%d watched), %.4g fills/s\n",
@@ -60,7 +61,7 @@ func (k *KindReport) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "  re-checks are %.3g of the requests/s to the legacy, whatever the ttl\n", k.RechecksPerSecond)
 	}
 	if k.Regime != nil {
-		fmt.Fprintf(b, "  the traffic has changed at %s: %s; what was counted before counts for little\n", k.Regime.Since.UTC().Format("15:04:05 UTC"), k.Regime.Reason)
+		fmt.Fprintf(b, "  the traffic has changed at %s: %s; what was counted before counts for little\n", k.Regime.Since.UTC().Format(clockFormat), k.Regime.Reason)
 	}
 	if k.Changes.Looks > 0 {
 		fmt.Fprintf(b, "  lists change %.3g (+-%.2g) times an hour: %d changes in %d looks\n",
@@ -74,6 +75,7 @@ func (k *KindReport) describe(b *strings.Builder) {
 		k.Served.Late.describe(b)
 	}
 	k.rows(b)
+	k.describeChanges(b)
 	if k.Outage != nil {
 		k.Outage.describe(b)
 	}
@@ -110,7 +112,7 @@ func (k *KindReport) rows(b *strings.Builder) {
 		b.WriteString("  * nearest to today's ttl   +- standard error of the sample\n")
 	}
 	if unsettled {
-		b.WriteString("  ~ observed for less than two TTLs: the start, when all was a miss, still weighs\n")
+		b.WriteString("  ~ observed for less than four TTLs: the start, when all was a miss, still weighs\n")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/testkit"
@@ -54,6 +55,32 @@ func TestTTL(t *testing.T) {
 	p.write("empty.log", "")
 	if _, errOut, code := command(t, "ttl", "--log", filepath.Join(p.dir, "empty.log")); code != 1 || !strings.Contains(errOut, "access_keys") {
 		t.Errorf("an empty log: %d %s", code, errOut)
+	}
+}
+
+// A ttl that a reload brings is recorded with what was predicted: in the report, as text
+// and in the metric, which has no verdict so soon.
+func TestTTLChangesAreRecorded(t *testing.T) {
+	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "cache: {buyer: {ttl: 7s}}"})
+	p.get(buyerList, "buyer")
+	p.get(buyerList, "buyer")
+	p.edit("ttl: 7s", "ttl: 1m")
+	p.reload()
+	out, errOut, code := command(t, "ttl", "--ops", p.app.OpsURL(), "--json")
+	var report ttllab.Report
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, errOut)
+	}
+	changes := report.Kinds[0].TTLChanges
+	if len(changes) != 1 || len(report.Kinds[1].TTLChanges) != 0 || changes[0].From != 7 || changes[0].To != 60 || changes[0].State != ttllab.StateSettling ||
+		changes[0].Predicted.HitRatio != 0.5 || changes[0].Predicted.Requests != 0.5 || changes[0].Error != nil || changes[0].Until.Sub(changes[0].At) != 2*time.Minute {
+		t.Errorf("%+v", changes)
+	}
+	if out, _, _ := command(t, "ttl", "--ops", p.app.OpsURL()); !strings.Contains(out, "\n  ttl 7s to 1m at ") || !strings.Contains(out, "50.00 % hits and 50.00 requests per 100 look-ups predicted, settling until ") {
+		t.Error(out)
+	}
+	if metrics := string(p.ops("/metrics").body); !strings.Contains(metrics, `inquiry_gateway_cache_ttl_prediction_error_points{figure="hits",kind="buyer"} NaN`) {
+		t.Error("the metric is missing")
 	}
 }
 

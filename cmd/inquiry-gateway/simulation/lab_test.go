@@ -108,8 +108,31 @@ func TestTheLabKnowsTheFleet(t *testing.T) {
 			if math.Abs(hits-was) > 0.015 || math.Abs(perSecond/load-1) > 0.05 {
 				t.Errorf("ttl %v: too far off", ttl)
 			}
+			c.calibrated(t, ttl)
 		}
 	})
+}
+
+// calibrated holds what the nodes have measured themselves against what they had foretold.
+func (c *calm) calibrated(t *testing.T, ttl time.Duration) {
+	for i, n := range c.nodes {
+		for _, k := range n.report(t).Kinds {
+			if len(k.TTLChanges) == 0 {
+				t.Fatalf("node %d: the change of the %s lists' ttl is not recorded", i, k.Kind)
+			}
+			last := k.TTLChanges[len(k.TTLChanges)-1]
+			if last.Error == nil {
+				if ttl > 5*time.Second { // chance needs more look-ups to be small where half of them miss
+					t.Errorf("node %d, %s lists: no verdict: %+v", i, k.Kind, last)
+				}
+				continue
+			}
+			t.Logf("node %d, %s lists: %+v foretold, %+v simulated, %+v measured: %+v", i, k.Kind, *last.Predicted, *last.Simulated, *last.Measured, *last.Error)
+			if last.To != ttl.Seconds() || math.Abs(last.Error.Hits) > 2 || math.Abs(last.Error.Requests) > 2 {
+				t.Errorf("node %d: too far off", i)
+			}
+		}
+	}
 }
 
 // TestAFleetKeepsItsBudget: with ttls that three nodes choose together the legacy system

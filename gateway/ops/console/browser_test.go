@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -102,6 +103,19 @@ func sampleReport() any {
 			}},
 		})
 	}
+	at := time.Date(2026, 11, 21, 2, 40, 0, 0, time.UTC)
+	figures := func(hits, requests float64) map[string]any {
+		return map[string]any{"hit_ratio": hits, "requests_per_lookup": requests}
+	}
+	off := func(hits, requests float64) map[string]any {
+		return map[string]any{"hit_ratio_points": hits, "requests_points": requests, "margin_points": .61}
+	}
+	all[0]["ttl_changes"] = []map[string]any{
+		{"at": at, "from_seconds": 5, "to_seconds": 60, "state": "done", "until": at, "predicted": figures(.912, .088), "measured": figures(.9087, .0913), "simulated": figures(.909, .091), "error": off(-.33, .33)},
+		{"at": at, "from_seconds": 60, "to_seconds": 20, "state": "done", "until": at, "predicted": figures(.78, .22), "measured": figures(.7352, .2648), "simulated": figures(.781, .219), "error": off(-4.48, 4.48)},
+		{"at": at, "from_seconds": 20, "to_seconds": 25, "state": "abandoned", "until": at, "why": "the ttl has changed again", "predicted": figures(.8, .2)},
+		{"at": at, "from_seconds": 25, "to_seconds": 30, "state": "settling", "until": at, "predicted": figures(.83, .17)},
+	}
 	return map[string]any{"kinds": all}
 }
 
@@ -152,6 +166,7 @@ func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []
 		browsertest.Until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
 		browsertest.Until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
 		browsertest.Until(`[...document.querySelectorAll("#ttl-grid details:nth-of-type(2) tr.current td")].map(e => e.textContent[0]).join("") === "98–98–98–"`),
+		browsertest.Until(`[...document.querySelectorAll("#ttl-grid details:nth-of-type(3) li")].map(e => e.textContent.split(/: |[.] /).at(-1)).join("|") === "|the ttl has changed again|off|right"`),
 		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
 		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
 		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),

@@ -120,10 +120,25 @@
       el("div", { class: "advice" }, rows.length === 0 ? el("p", null, "Nothing was looked up yet.") :
         el("p", null, "Today's TTL is ", el("strong", null, ttlName(k.ttl_seconds)), ". Observed " + seconds(k.observed_seconds) + (report?.nodes > 1 ? " of " + report.nodes + " nodes" : " of this node") + ": " + write("rate", k.lookups_per_second) + " look-ups, " + count(k.watched_keys) + " lists watched.", k.rechecks_per_second > 0 ? " Re-checks are " + write("rate", k.rechecks_per_second) + " of the requests to the legacy system." : null,
           k.regime ? " The traffic has changed at " + clock(Date.parse(k.regime.since) / 1000) + " UTC: " + k.regime.reason + "; what was counted before counts for little." : null),
-        ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, k.served?.late ? el("p", { class: "late" }, lateText(k.served.late)) : null, rows.length > 0 ? advice : null),
+        ["buyer", "seller"].includes(k.kind) ? el("p", { class: "outdated" }, outdatedText(outdated[k.kind])) : null, k.served?.late ? el("p", { class: "late" }, lateText(k.served.late)) : null, k.ttl_changes ? el("p", null, "Last change: ", changeText(k.ttl_changes.at(-1))) : null, rows.length > 0 ? advice : null),
       el("details", null, el("summary", null, "TTL of " + k.kind + " lists as a table"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id },
         table("What each TTL of " + k.kind + " lists would do", ["TTL", "hit ratio", "legacy requests", "mean age", "99th percentile", "outdated"], rows))),
-      k.outage ? outageTable(k.kind, k.outage, id) : null);
+      k.outage ? outageTable(k.kind, k.outage, id) : null, k.ttl_changes ? changesList(k.ttl_changes) : null);
+  }
+
+  // What was said of a new TTL, and what then happened.
+  function changeText(c) {
+    const points = (v) => (v > 0 ? "+" : "") + v.toFixed(2), both = (f) => ratio(f.hit_ratio) + " and " + (100 * f.requests_per_lookup).toFixed(1), e = c.error;
+    const off = e && Math.max(Math.abs(e.hit_ratio_points), Math.abs(e.requests_points)) > 2;
+    return [ttlName(c.from_seconds) + " to " + ttlName(c.to_seconds) + ", " + new Date(c.at).toISOString().slice(0, 16).replace("T", " ") + ": ", c.predicted ? ratio(c.predicted.hit_ratio) + " hits and " + (100 * c.predicted.requests_per_lookup).toFixed(1) + " requests predicted, " : null,
+      e ? [el("strong", null, both(c.measured)), " measured" + (c.simulated ? ", " + both(c.simulated) + " simulated" : "") + ": " + points(e.hit_ratio_points) + " and " + points(e.requests_points) + " points (± " + e.margin_points.toFixed(2) + "). "] :
+        c.state !== "abandoned" ? c.state + " until " + clock(Date.parse(c.until) / 1000) + " at least. " : null, c.why ? "no verdict: " + c.why : e ? el("span", { class: "flag" }, off ? "off" : "right") : null].flat();
+  }
+
+  // The newest first.
+  function changesList(changes) {
+    return el("details", null, el("summary", null, "Predicted and measured: " + changes.length + (changes.length === 1 ? " change" : " changes") + " of the TTL"), el("p", { class: "help" }, "Hit ratio, and requests to the legacy system per 100 look-ups. Simulated are the look-ups that were measured: near to measured, the traffic is another one than before; near to predicted, the cache does what the lab does not know."),
+      el("ul", { class: "advice" }, changes.slice().reverse().map((c) => el("li", null, changeText(c)))));
   }
 
   // What would be answered while the legacy system is away, by stale_if_error.

@@ -1,0 +1,336 @@
+package ttllab
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A change of a TTL is a test of the report: it has said what that TTL does, and the
+// real cache then shows it. Both are about the same nodes and count the same things:
+// look-ups that waited for the legacy or failed, and fills. The look-ups that are measured
+// also run through the simulation, which tells an error of the simulation from another
+// traffic than the one that the prediction was made of.
+
+const (
+	// keptTTLChanges of a group are kept.
+	keptTTLChanges = 16
+	// A change settles first: lists that were filled before it are served or refreshed
+	// by the new TTL. In a measuring time of some TTLs it matters little that all were
+	// filled at about the same moment.
+	settleTTLs, settleLeast   = 2, time.Minute
+	measureTTLs, measureLeast = 3, 2 * time.Minute
+	// The measuring goes on until chance makes less than surePoints of the figures, with
+	// 95 % confidence, and ends without a verdict after mostTTLs, or measureMost.
+	mostTTLs, measureMost = 6, time.Hour
+	surePoints            = 1
+	fewestMeasured        = 500 // look-ups
+	mostFailed            = 0.01
+	// verdictsCount for the metric so long.
+	verdictsCount = 24 * time.Hour
+)
+
+// What has become of a TTLChange.
+const (
+	StateSettling  = "settling"
+	StateMeasuring = "measuring"
+	StateDone      = "done"
+	StateAbandoned = "abandoned" // Why says why
+)
+
+// TTLChange is a change of a group's TTL: what the report had said about the new one, and
+// what then happened.
+type TTLChange struct {
+	At    time.Time `json:"at"`
+	From  float64   `json:"from_seconds"`
+	To    float64   `json:"to_seconds"`
+	State string    `json:"state"`
+	// Until is when the state ends at the earliest, or when the last one has ended.
+	Until time.Time `json:"until"`
+	// Why this is no verdict on the prediction. Empty with StateDone: it is one.
+	Why       string      `json:"why,omitempty"`
+	Predicted *TTLFigures `json:"predicted,omitempty"`
+	// Simulated is what the simulation makes of the look-ups that were measured.
+	Simulated *TTLFigures `json:"simulated,omitempty"`
+	Measured  *TTLFigures `json:"measured,omitempty"`
+	Error     *TTLError   `json:"error,omitempty"` // null until it is done
+	Lookups   float64     `json:"lookups"`         // measured ones, in so many seconds
+	Seconds   float64     `json:"seconds"`
+}
+
+// TTLFigures are what a TTL does, or is said to do.
+type TTLFigures struct {
+	HitRatio float64 `json:"hit_ratio"`           // share of the look-ups that did not wait for the legacy
+	Requests float64 `json:"requests_per_lookup"` // to the legacy, refreshes included, re-checks not
+}
+
+// TTLError is the measured figures less the predicted ones, in points: of 100 look-ups.
+type TTLError struct {
+	Hits     float64 `json:"hit_ratio_points"`
+	Requests float64 `json:"requests_points"`
+	Margin   float64 `json:"margin_points"` // what chance makes of them, with 95 % confidence
+}
+
+// calibration follows the newest change.
+type calibration struct {
+	mu      sync.Mutex
+	changes []TTLChange // oldest first
+	begun   int64       // when it began to settle or to be measured, Unix ns
+	delayed string      // why it settled again
+	from    counts      // when the measuring began
+	turns   turnout     // by the simulation
+	stdErr  float64     // of the prediction, by the sample
+}
+
+// counts are what became of the look-ups since the start: on all nodes, but for failed.
+type counts struct{ lookups, unserved, fills, own, failed float64 }
+
+func (lab *kindLab) counts() (c counts) {
+	for i := range lab.shards {
+		c.own += float64(lab.shards[i].seen.Load())
+		c.fills += float64(lab.shards[i].filled.Load())
+	}
+	c.failed = float64(lab.failed.Load())
+	c.lookups, c.unserved = c.own+float64(lab.theirs[2].Load()), c.failed+float64(lab.waited.Load()+lab.theirs[3].Load())
+	c.fills += float64(lab.theirs[0].Load())
+	return c
+}
+
+func (c counts) minus(o counts) counts {
+	return counts{c.lookups - o.lookups, c.unserved - o.unserved, c.fills - o.fills, c.own - o.own, c.failed - o.failed}
+}
+
+// foresee notes what the report says about the TTL of p, which is about to come into
+// force. kept: TTLs are chosen by the plan, before or after.
+func (e *Estimator) foresee(kind int, p Policy, kept bool, now time.Time) {
+	lab := e.lab(kind)
+	old := lab.rules.Load().policy
+	sameRules := p.StaleWhileRevalidate == old.StaleWhileRevalidate && p.Jitter == old.Jitter
+	var k KindReport
+	if p.TTL != old.TTL && !kept {
+		k = lab.report(now.UnixNano())
+	}
+	c := &lab.calibration
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case kept:
+		c.abandon(now, "cache.goals.mode: keep chooses the ttls")
+		return
+	case p.TTL != old.TTL:
+		c.abandon(now, "the ttl has changed again")
+	case !sameRules:
+		c.abandon(now, "stale_while_revalidate or jitter has changed")
+		return
+	default:
+		return
+	}
+	next := TTLChange{At: now, From: k.TTL, To: p.TTL.Seconds(), State: StateSettling, Until: now.Add(settling(p.TTL))}
+	k.TTL = next.To
+	var why string
+	if early := k.early(next.To); early != "" {
+		why = "it came too early: " + early
+	}
+	switch {
+	case p.TTL < candidates[0]:
+		why = "no ttl below 1s is simulated"
+	case !sameRules:
+		why = "stale_while_revalidate or jitter has changed, too"
+	case len(k.Candidates) == 0:
+		why = "nothing was looked up before"
+	default:
+		next.Predicted, next.Why = k.figures(), why
+		c.stdErr = k.today(func(c Candidate) float64 { return c.HitRatio.StdErr }, 0)
+	}
+	if c.changes = append(c.changes, next); len(c.changes) > keptTTLChanges {
+		c.changes = c.changes[1:]
+	}
+	if c.begun, c.delayed = now.UnixNano(), ""; next.Predicted == nil {
+		c.abandon(now, why)
+	}
+}
+
+// figures are those of the report's TTL.
+func (k *KindReport) figures() *TTLFigures {
+	requests := (k.today(Candidate.load, 0) - k.RechecksPerSecond) / k.LookupsPerSecond
+	return &TTLFigures{k.today(func(c Candidate) float64 { return c.HitRatio.Value }, 0), requests}
+}
+
+func settling(ttl time.Duration) time.Duration { return max(settleTTLs*ttl, settleLeast) }
+
+// open is the change that is under way, or nil. It needs the lock.
+func (c *calibration) open() *TTLChange {
+	if n := len(c.changes); n > 0 && (c.changes[n-1].State == StateSettling || c.changes[n-1].State == StateMeasuring) {
+		return &c.changes[n-1]
+	}
+	return nil
+}
+
+// abandon ends the change that is under way. It needs the lock.
+func (c *calibration) abandon(now time.Time, why string) {
+	if t := c.open(); t != nil {
+		t.State, t.Until, t.Why, t.Simulated, t.Measured = StateAbandoned, now, why, nil, nil
+	}
+}
+
+// all is a copy, oldest first.
+func (c *calibration) all() []TTLChange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]TTLChange(nil), c.changes...)
+}
+
+// calibrate follows the changes of TTLs. It is to be called about once a second.
+func (e *Estimator) calibrate(now time.Time, healthy bool) {
+	for _, lab := range e.kinds {
+		c := &lab.calibration
+		c.mu.Lock()
+		if c.follow(lab, now, healthy); len(c.changes) > 0 {
+			c.excuse(lab)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// follow takes the change that is under way further.
+func (c *calibration) follow(lab *kindLab, now time.Time, healthy bool) {
+	t := c.open()
+	if t == nil {
+		return
+	}
+	ttl := lab.rules.Load().policy.TTL
+	least := max(measureTTLs*ttl, measureLeast)
+	if differed := lab.differed.Load(); differed > c.begun {
+		c.settleAgain(t, time.Unix(0, differed), ttl, "other nodes have another ttl")
+	}
+	if !healthy {
+		c.settleAgain(t, now, ttl, "the legacy system was in trouble")
+	}
+	elapsed := time.Duration(now.UnixNano() - c.begun)
+	switch {
+	case t.State == StateSettling && elapsed >= settling(ttl):
+		t.State, t.Until, c.begun = StateMeasuring, now.Add(least), now.UnixNano()
+		c.from, c.turns = lab.counts(), lab.turnout()
+	case t.State == StateMeasuring && elapsed >= least && c.measure(lab, t, elapsed):
+		t.State, t.Until = StateDone, now
+		return
+	}
+	if now.Sub(t.At) > settling(ttl)+max(mostTTLs*ttl, measureMost) {
+		why := fmt.Sprintf("too little traffic: %.0f look-ups in %s", lab.counts().minus(c.from).lookups, elapsed.Round(time.Second))
+		if c.delayed != "" {
+			why = c.delayed
+		}
+		c.abandon(now, why)
+	}
+}
+
+func (c *calibration) settleAgain(t *TTLChange, now time.Time, ttl time.Duration, why string) {
+	t.State, t.Until, c.begun, c.delayed = StateSettling, now.Add(settling(ttl)), now.UnixNano(), why
+}
+
+// measure compares; false: it is not sure enough yet.
+func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration) bool {
+	d, turns := lab.counts().minus(c.from), lab.turnout()
+	if d.lookups < fewestMeasured {
+		return false
+	}
+	is := &TTLFigures{1 - d.unserved/d.lookups, d.fills / d.lookups}
+	chance := max(is.HitRatio*(1-is.HitRatio), is.Requests*(1-is.Requests), 0) / d.lookups
+	if 196*math.Sqrt(chance) > surePoints {
+		return false
+	}
+	t.Measured, t.Lookups, t.Seconds = is, d.lookups, elapsed.Seconds()
+	t.Error = &TTLError{100 * (is.HitRatio - t.Predicted.HitRatio), 100 * (is.Requests - t.Predicted.Requests), 196 * math.Sqrt(chance+c.stdErr*c.stdErr)}
+	if turns.add(&c.turns, -1); turns.lookups > 0 {
+		sim := KindReport{TTL: t.To, LookupsPerSecond: 1}
+		for i, ttl := range candidates {
+			sim.Candidates = append(sim.Candidates, Candidate{TTL: ttl.Seconds(), HitRatio: Estimate{Value: 1 - turns.waits[i]/turns.lookups}, Upstream: Estimate{Value: turns.fetches[i] / turns.lookups}})
+		}
+		t.Simulated = sim.figures()
+	}
+	if d.failed > mostFailed*d.own {
+		t.Why = fmt.Sprintf("%.1f %% of the look-ups failed", 100*d.failed/d.own)
+	}
+	return true
+}
+
+// excuse takes the verdict from changes in whose time the traffic became another one. It
+// needs the lock. That is often seen only after the measuring.
+func (c *calibration) excuse(lab *kindLab) {
+	fades, since, why := lab.lastFade()
+	if why == "" {
+		return
+	}
+	seen := time.Unix(0, fades[len(fades)-1].at)
+	for i := range c.changes {
+		t := &c.changes[i]
+		if t.State != StateAbandoned && t.Why == "" && t.At.Before(seen) && (t.State != StateDone || since.Before(t.Until)) {
+			t.Why = fmt.Sprintf("the traffic has changed at %s: %s", since.UTC().Format(clockFormat), why)
+		}
+	}
+}
+
+// clockFormat is for a person.
+const clockFormat = "15:04:05 UTC"
+
+var predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
+
+// collectErrors sends the worst errors of late; lists of a status count with their kind.
+func (g *groups) collectErrors(ch chan<- prometheus.Metric, now time.Time) {
+	worst := map[string]TTLError{}
+	for i, k := range g.kinds {
+		w, ok := worst[k.Kind]
+		if !ok {
+			w = TTLError{Hits: math.NaN(), Requests: math.NaN()}
+		}
+		for _, t := range g.Estimator.kinds[i].calibration.all() {
+			if t.State == StateDone && t.Why == "" && now.Sub(t.Until) < verdictsCount {
+				w = TTLError{Hits: larger(w.Hits, t.Error.Hits), Requests: larger(w.Requests, t.Error.Requests)}
+			}
+		}
+		worst[k.Kind] = w
+	}
+	for kind, w := range worst {
+		ch <- prometheus.MustNewConstMetric(predictionErrorDesc, prometheus.GaugeValue, w.Hits, kind, "hits")
+		ch <- prometheus.MustNewConstMetric(predictionErrorDesc, prometheus.GaugeValue, w.Requests, kind, "requests")
+	}
+}
+
+// larger is the larger one, whatever the sign of b; a is none if it is not a number.
+func larger(a, b float64) float64 {
+	if math.IsNaN(a) {
+		return math.Abs(b)
+	}
+	return max(a, math.Abs(b))
+}
+
+func (k *KindReport) describeChanges(b *strings.Builder) {
+	for i := range k.TTLChanges {
+		k.TTLChanges[i].describe(b)
+	}
+}
+
+// describe says it for a person, on a line.
+func (t *TTLChange) describe(b *strings.Builder) {
+	fmt.Fprintf(b, "  ttl %s to %s at %s: ", short(t.From), short(t.To), t.At.UTC().Format(time.DateOnly+" "+clockFormat))
+	switch {
+	case t.State == StateAbandoned:
+		b.WriteString("no verdict, ")
+	case t.Error == nil:
+		fmt.Fprintf(b, "%.2f %% hits and %.2f requests per 100 look-ups predicted, %s until %s at least", 100*t.Predicted.HitRatio, 100*t.Predicted.Requests, t.State, t.Until.UTC().Format(clockFormat))
+	default:
+		fmt.Fprintf(b, "%.2f %% hits predicted, %.2f %% measured (off by %+.2f points, +-%.2f)", 100*t.Predicted.HitRatio, 100*t.Measured.HitRatio, t.Error.Hits, t.Error.Margin)
+		fmt.Fprintf(b, "; %.2f requests per 100 look-ups predicted, %.2f measured (%+.2f)", 100*t.Predicted.Requests, 100*t.Measured.Requests, t.Error.Requests)
+		if t.Simulated != nil {
+			fmt.Fprintf(b, "; %.2f %% and %.2f by a simulation of the %.0f look-ups in these %s", 100*t.Simulated.HitRatio, 100*t.Simulated.Requests, t.Lookups, time.Duration(t.Seconds*1e9).Round(time.Second))
+		}
+	}
+	if t.Why != "" && t.State != StateAbandoned {
+		b.WriteString("; no verdict, ")
+	}
+	b.WriteString(t.Why + "\n")
+}
