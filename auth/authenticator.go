@@ -10,6 +10,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -48,12 +49,8 @@ const spanScope = "inquiry-gateway/auth"
 // WithDefaults fills in what is not set. Stores call it; Registerer and Traces
 // may stay nil.
 func (o Options) WithDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Panics == nil {
-		o.Panics = panics.New("auth", nil, o.Logger)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Panics = cmp.Or(o.Panics, panics.New("auth", nil, o.Logger))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

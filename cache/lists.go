@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -49,15 +50,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Fill == nil {
 		return o, errors.New("cache: Options.Fill is missing")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
-	}
-	if o.Panics == nil {
-		o.Panics = panics.New("cache", nil, o.Logger)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
+	o.Panics = cmp.Or(o.Panics, panics.New("cache", nil, o.Logger))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

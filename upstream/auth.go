@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -82,9 +83,7 @@ func authKeys(kind string) (keys []string, known bool) {
 // would ignore: an ignored secret is a mistake somebody will look for.
 func (a AuthConfig) check(base string, p *invalid.Problems) {
 	kind := a.Type
-	if kind == "" {
-		kind = authNone
-	}
+	kind = cmp.Or(kind, authNone)
 	keys, known := authKeys(kind)
 	p.Enums("auth", a)
 	if !known {

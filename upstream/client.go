@@ -2,6 +2,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -176,21 +177,13 @@ func (c *Client) connect(opts Options) (err error) {
 
 // withDefaults makes zero options usable.
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Panics == nil {
-		o.Panics = panics.New(subsystem, nil, o.Logger)
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "inquiry-gateway"
-	}
+	o.Panics = cmp.Or(o.Panics, panics.New(subsystem, nil, o.Logger))
+	o.UserAgent = cmp.Or(o.UserAgent, "inquiry-gateway")
 	return o
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -130,9 +131,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	if !ok {
 		return nil, errors.New("the kind must be buyer or seller")
 	}
-	if opts.Records == 0 {
-		opts.Records = 3
-	}
+	opts.Records = cmp.Or(opts.Records, 3)
 	x := e.plan.Explainer(want, opts.Records)
 	ask, impossible := e.plan.Ask(want)
 	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))

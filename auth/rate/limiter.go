@@ -18,6 +18,7 @@
 package rate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -91,15 +92,11 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.Timeout == 0 {
-		opts.Timeout = leaseTimeout
-	}
+	opts.Timeout = cmp.Or(opts.Timeout, leaseTimeout)
 	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package redistier
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,12 +32,8 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 	if err := c.Validate(); err != nil || len(c.Addrs) == 0 {
 		return nil, err
 	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	o := optionsOf(c)
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
@@ -45,12 +42,8 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 		dial = dial.overTLS(o.TLSConfig)
 	}
 	o.Dialer = dial.unfailing(o.DialTimeout)
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if reg == nil {
-		reg = prometheus.NewRegistry()
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
+	reg = cmp.Or[prometheus.Registerer](reg, prometheus.NewRegistry())
 	return guard(redis.NewUniversalClient(o), c, reg, log)
 }
 

@@ -3,6 +3,7 @@
 package redistier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -71,15 +72,11 @@ type Tier struct {
 
 // New makes a tier. Redis need not be up.
 func New(o Options) (*Tier, error) {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
+	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	t := &Tier{
 		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", timeout: defaultTimeout, epochLife: o.EpochLife.Milliseconds(),
 		writes: make(chan struct{}, maxWrites), clock: clock{now: o.Now, log: o.Logger, off: o.NodeClock},

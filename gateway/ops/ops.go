@@ -3,6 +3,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,7 @@ const (
 
 // New builds the ops listener's handler.
 func New(opts Options) http.Handler {
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	guarded := opts.guarded()
 	mux := http.NewServeMux()
 	// /livez asks no part: a restart cures neither Redis nor the legacy system.

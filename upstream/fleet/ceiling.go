@@ -93,12 +93,8 @@ type CeilingOptions struct {
 
 // NewCeiling makes a ceiling that bounds nothing until Set. Close ends it.
 func NewCeiling(o CeilingOptions) (*Ceiling, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
 	o.Node = cmp.Or(strings.Join(strings.Fields(o.Node), "_"), "?")
 	c := &Ceiling{
 		opts: o, turn: make(chan struct{}, 1), behind: make(chan struct{}, 1), more: make(chan struct{}, 1), kick: make(chan struct{}, 1),

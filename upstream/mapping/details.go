@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -37,12 +38,8 @@ func (c *compiler) details(field string, cfg DetailsConfig) {
 	if !cfg.used() {
 		return
 	}
-	if cfg.As == "" {
-		cfg.As = "details"
-	}
-	if cfg.Items == "" {
-		cfg.Items = "@this"
-	}
+	cfg.As = cmp.Or(cfg.As, "details")
+	cfg.Items = cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	c.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	usable := c.path(field+".items", cfg.Items)

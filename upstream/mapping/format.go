@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -23,9 +24,7 @@ const noMediaType = "none"
 // Accepts tells whether a reply of a media type is read. It is in lower case and
 // without parameters; empty: the reply names none.
 func (f *Format) Accepts(media string) bool {
-	if media == "" {
-		media = noMediaType
-	}
+	media = cmp.Or(media, noMediaType)
 	if f.XML && (media == "text/xml" || media == "application/xml" || strings.HasSuffix(media, "+xml")) ||
 		!f.XML && (media == "application/json" || strings.HasSuffix(media, "+json")) {
 		return true

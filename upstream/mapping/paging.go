@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -96,9 +97,7 @@ func (c PagingConfig) placeholders() []string {
 // completes the request by their parameters, and returns the section with its
 // defaults.
 func (c PagingConfig) check(field string, request *address.Plan, problems *invalid.Problems) PagingConfig {
-	if c.Style == "" {
-		c.Style = PageNone
-	}
+	c.Style = cmp.Or(c.Style, PageNone)
 	allowed, ok := pagingKeys(c.Style)
 	if !ok {
 		return c // which Enums has refused
@@ -141,12 +140,8 @@ func (c PagingConfig) check(field string, request *address.Plan, problems *inval
 	if c.Param != "" && variable != "" {
 		request.AddParam(c.Param, variable)
 	}
-	if c.MaxPages == 0 {
-		c.MaxPages = defaultMaxPages
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = defaultPagesConcurrency
-	}
+	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultPagesConcurrency)
 	return c
 }
 

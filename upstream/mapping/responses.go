@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
@@ -105,9 +106,7 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	default:
 		s.join = ","
 	}
-	if s.Concurrency == 0 {
-		s.Concurrency = defaultSecondConcurrency
-	}
+	s.Concurrency = cmp.Or(s.Concurrency, defaultSecondConcurrency)
 	c.checkSecond(field, name, f, &s.request)
 	if f.ID == "" {
 		c.Add(field+".id", "missing: the GJSON path, within a record, of the id that the request is made with")

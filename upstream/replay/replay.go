@@ -4,6 +4,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -136,9 +137,7 @@ func (r *reply) fits(path string, query url.Values, asked string) bool {
 
 func (r *reply) response(to *http.Request) *http.Response {
 	status := r.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	header := http.Header{"Content-Type": {mediaType(r.Body)}}
 	for name, value := range r.Headers {
 		header.Set(name, value)

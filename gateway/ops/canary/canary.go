@@ -10,6 +10,7 @@
 package canary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,12 +106,8 @@ func New(opts Options) (*Canary, error) {
 			return nil, fmt.Errorf("canary: kind %q with %d keys; wants buyer or seller with at least two", k.Name, len(k.Keys))
 		}
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Registerer == nil {
-		opts.Registerer = prometheus.NewRegistry()
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	opts.Registerer = cmp.Or[prometheus.Registerer](opts.Registerer, prometheus.NewRegistry())
 	m, err := newMetrics(opts.Registerer, opts.Kinds)
 	if err != nil {
 		return nil, err
