@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write deploy/docs/configuration.md and deploy/config.schema.json")
 
-// The page of all keys is made of the structs, of their comments and of effects.
+// The page of all keys is made of the structs, of their comments and of notLive.
 func TestReferenceIsUpToDate(t *testing.T) {
 	upToDate(t, "../../../deploy/docs/configuration.md", reference(t))
 }
@@ -162,16 +162,6 @@ func form(path string, t reflect.Type) string {
 		return "text"
 	}
 	return "number"
-}
-
-// effectOf is what effects say of the key or of one above it.
-func effectOf(path string) Effect {
-	for _, e := range effects {
-		if path == e.key || under(path, e.key) {
-			return e.effect
-		}
-	}
-	return Restart
 }
 
 func shownDefault(v reflect.Value) string {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -16,97 +17,45 @@ const (
 	toggle  Effect = "restart to set or empty" // another value is taken over by a reload
 )
 
-// effects has every key of the file down to the second level; what is below a
-// key has the effect of that key. It is the one place that says so: reloads,
-// check --against and the README follow it.
-var effects = []struct {
-	key    string
-	effect Effect
-}{
-	{"listen", Restart},
-	{"ops.listen", Restart},
-	{"ops.token_file", Live},
-	{"tls.cert_file", toggle},
-	{"tls.key_file", toggle},
-	{"request_timeout", Live},
-	{"shutdown_delay", Live},
-	{"shutdown_grace", Live},
-	{"max_connections", Live},
-	{"max_streams", Restart},
-	{"gateway.unknown_parameters", Live},
-	{"gateway.docs", Live},
-	{"gateway.hit_lane", Live},
-	{"gateway.trusted_proxies", Live},
-	{"auth.keys_file", Live},
-	{"auth.redis", Live},
-	{"auth.introspection", Live},
-	{"auth.pepper_file", Live},
-	{"auth.unknown_keys", Live},
-	{"rate_limit.per_second", Live},
-	{"rate_limit.burst", Live},
-	{"rate_limit.plans", Live},
-	{"log.format", Restart},
-	{"log.sample_hits", Live},
-	{"log.access_keys", Live},
-	{"log.refused_keys", Live},
-	{"redis.addrs", Restart},
-	{"redis.mode", Restart},
-	{"redis.master_name", Restart},
-	{"redis.username", Restart},
-	{"redis.username_file", Restart},
-	{"redis.password_file", Restart},
-	{"redis.sentinel_username", Restart},
-	{"redis.sentinel_password_file", Restart},
-	{"redis.tls", Restart},
-	{"redis.db", Restart},
-	{"redis.prefix", Restart},
-	{"redis.timeout", Restart},
-	{"redis.min_replicas", Restart},
-	{"cache.local", Live},
-	{"cache.buyer", Live},
-	{"cache.seller", Live},
-	{"cache.jitter", Live},
-	{"cache.compress_min_bytes", Live},
-	{"cache.max_entry_bytes", Live},
-	{"cache.sealing_keys_file", Live},
-	{"cache.fleet_coalescing", Live},
-	{"cache.refresh_ahead", Live},
-	{"cache.hints", Live},
-	{"cache.recheck", Live},
-	{"cache.goals", Live},
-	{"upstream.base_url", Live},
-	{"upstream.timeout", Live},
-	{"upstream.max_response_bytes", Live},
-	{"upstream.max_records", Live},
-	{"upstream.max_concurrent", Live},
-	{"upstream.max_concurrent_per_account", Live},
-	{"upstream.full_read_every", Live},
-	{"upstream.keep_replies_bytes", Live},
-	{"upstream.max_requests_per_second", Live},
-	{"upstream.max_nodes", Live},
-	{"upstream.headers", Live},
-	{"upstream.auth", Live},
-	{"upstream.tls", Live},
-	{"upstream.retry", Live},
-	{"upstream.breaker", Live},
-	{"upstream.buyer", Live},
-	{"upstream.seller", Live},
-	{"canary.every", Live},
-	{"canary.buyer_keys", Live},
-	{"canary.seller_keys", Live},
+// notLive has the keys and sections of which a reload does not take over every change.
+// It is the one place that says so: reloads, check --against and the docs follow it.
+var notLive = map[string]Effect{
+	"listen": Restart, "ops.listen": Restart, "max_streams": Restart, "log.format": Restart, "redis": Restart,
+	"tls": toggle,
+}
+
+// keysOf lists the keys of the file down to the second level; what is below a key has
+// the effect of that key.
+func keysOf() (keys []string) {
+	for _, f := range fieldsOf(reflect.TypeFor[Config]()) {
+		t := reflect.TypeFor[Config]().FieldByIndex(f.index).Type
+		if t.Kind() != reflect.Struct {
+			keys = append(keys, f.key)
+			continue
+		}
+		for _, inner := range fieldsOf(t) {
+			keys = append(keys, join(f.key, inner.key))
+		}
+	}
+	return keys
+}
+
+// effectOf is the effect of one of them.
+func effectOf(key string) Effect {
+	section, _, _ := strings.Cut(key, ".")
+	return cmp.Or(notLive[key], notLive[section], Live)
 }
 
 // Effect is that of a change of its key; a key that this version does not know
 // needs a restart, with another version.
 func (c Change) Effect() Effect {
-	for _, e := range effects {
-		if c.Key != e.key && !under(c.Key, e.key) {
+	for _, key := range keysOf() {
+		if c.Key != key && !under(c.Key, key) {
 			continue
 		}
-		switch {
-		case e.effect != toggle:
-			return e.effect
-		case c.Old != "" && c.New != "":
+		if effect := effectOf(key); effect != toggle {
+			return effect
+		} else if c.Old != "" && c.New != "" {
 			return Live
 		}
 	}
@@ -137,12 +86,12 @@ func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
 // of those that differ.
 func (c Config) keep(next Config) (Config, []string) {
 	var waiting []string
-	for _, e := range effects {
-		running, wanted := valueAt(&c, e.key), valueAt(&next, e.key)
-		if e.effect == Live || e.effect == toggle && running.IsZero() == wanted.IsZero() || c.Same(next, e.key) {
+	for _, key := range keysOf() {
+		effect, running, wanted := effectOf(key), valueAt(&c, key), valueAt(&next, key)
+		if effect == Live || effect == toggle && running.IsZero() == wanted.IsZero() || c.Same(next, key) {
 			continue
 		}
-		waiting = append(waiting, e.key)
+		waiting = append(waiting, key)
 		wanted.Set(running)
 	}
 	return next, waiting
