@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Choice is what is proposed for one public field.
@@ -48,10 +49,7 @@ func best(columns []*column, least float64, score func(*column) float64) []score
 		}
 	}
 	slices.SortStableFunc(all, func(a, b scored) int {
-		if c := cmp.Compare(b.score, a.score); c != 0 {
-			return c
-		}
-		return cmp.Compare(len(a.path), len(b.path))
+		return cmp.Or(cmp.Compare(b.score, a.score), len(a.path)-len(b.path))
 	})
 	return all
 }
@@ -59,14 +57,12 @@ func best(columns []*column, least float64, score func(*column) float64) []score
 // near notes a column that fits nearly as well as the first.
 func (c *Choice) near(all []scored, margin float64) {
 	for _, other := range all[min(1, len(all)):] {
-		if other.score > all[0].score-margin && !sameCells(other.column, all[0].column) {
+		if other.score > all[0].score-margin && !slices.Equal(other.cells, all[0].cells) {
 			c.doubt("or is it %s?", other.path)
 			return
 		}
 	}
 }
-
-func sameCells(a, b *column) bool { return slices.Equal(a.cells, b.cells) }
 
 // drafter chooses the fields of one table.
 type drafter struct {
@@ -99,7 +95,7 @@ func (c *Choice) from(col *column) {
 // owner is the column that is the account in every record.
 func (d *drafter) owner(t *table, names words) (c Choice) {
 	all := best(d.free(t), 0.01, func(col *column) float64 {
-		hits := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()) / float64(t.rows)
+		hits := col.is(d.account) * float64(col.count()) / float64(t.rows)
 		if hits == 0 {
 			return 0
 		}
@@ -110,7 +106,7 @@ func (d *drafter) owner(t *table, names words) (c Choice) {
 	}
 	col := d.take(all)
 	c.from(col)
-	if n := col.share(func(x cell) bool { return x.text == d.account }) * float64(col.count()); int(n+0.5) < col.rows() {
+	if n := col.is(d.account) * float64(col.count()); int(n+0.5) < col.rows() {
 		c.doubt("only %d of %d records are this account's; others would be refused", int(n+0.5), col.rows())
 	}
 	if names.score(col.keys) <= 0 {
@@ -220,20 +216,13 @@ func (d *drafter) content(t *table) (c Choice) {
 	return d.ofText(t, all, "content")
 }
 
-func hasLines(c cell) bool {
-	for _, r := range c.text {
-		if r == '\n' {
-			return true
-		}
-	}
-	return false
-}
+func hasLines(c cell) bool { return strings.Contains(c.text, "\n") }
 
 // texts are the columns that may be written by a person.
 func (d *drafter) texts(t *table) (columns []*column) {
 	for _, col := range d.free(t) {
 		if col.time == nil && col.share(func(x cell) bool { return x.kind == text }) > 0.5 && col.share(isCode) < 0.5 &&
-			col.share(func(x cell) bool { return emailForm.MatchString(x.text) || urlForm.MatchString(x.text) }) < 0.3 {
+			col.share(isAddress) < 0.3 {
 			columns = append(columns, col)
 		}
 	}

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -25,7 +26,7 @@ const detailName = "details"
 func bareIDs(keys []string, v any) (longest *found) {
 	switch v := v.(type) {
 	case []any:
-		f, seen := &found{path: or(pathOf(keys), "@this"), keys: keys}, map[string]bool{}
+		f, seen := &found{path: cmp.Or(pathOf(keys), "@this"), keys: keys}, map[string]bool{}
 		for _, id := range v {
 			c := cellOf(id)
 			if c.kind != number && c.kind != text || seen[c.text] || isProse(c) {
@@ -87,7 +88,7 @@ func detailIn(keys []string, v any, name string, byID map[string]map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		c := cellOf(object[key])
 		if r := byID[c.text]; c.filled() && r != nil && (key == name || len(c.text) >= minID) {
-			return or(pathOf(keys), "@this"), object, r
+			return cmp.Or(pathOf(keys), "@this"), object, r
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
@@ -131,12 +132,8 @@ func (t *table) detailColumns(merged int) {
 			return false
 		}
 		c.could = merged
-		for _, other := range t.columns {
-			if other.path == pathOf(c.keys[1:]) && repeats(c, other) {
-				return true
-			}
-		}
-		return false
+		path := pathOf(c.keys[1:])
+		return slices.ContainsFunc(t.columns, func(other *column) bool { return other.path == path && repeats(c, other) })
 	})
 }
 
@@ -220,7 +217,7 @@ func (p *Proposal) details(t *table, o Options, d Details, merged int) {
 	case link != nil:
 		d.Doubts = append(d.Doubts, "each record has its address in "+link.path+"; if what is missing is there, remove the # of the next line, and add a --sample of such a reply")
 	case o.Details != "":
-		d.Path, d.ID = o.Details, or(idOf(t), toComplete)
+		d.Path, d.ID = o.Details, cmp.Or(idOf(t), toComplete)
 		d.Doubts = append(d.Doubts, "the OpenAPI document has "+d.Path+"; if what is missing is there, remove the # of the next line, and add a --sample of such a reply")
 	default:
 		return
@@ -249,5 +246,5 @@ func (d *Details) write(w *writer) {
 	if !d.Proven {
 		comment = "# "
 	}
-	w.line("%sdetails: {%s}", comment, strings.Join(append(keys, fmt.Sprintf("fetch: {path: %s, id: %s}", quote(or(d.Path, "/"+toComplete+"/{id}")), quote(d.ID))), ", "))
+	w.line("%sdetails: {%s}", comment, strings.Join(append(keys, fmt.Sprintf("fetch: {path: %s, id: %s}", quote(cmp.Or(d.Path, "/"+toComplete+"/{id}")), quote(d.ID))), ", "))
 }

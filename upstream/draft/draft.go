@@ -3,6 +3,7 @@
 package draft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,10 +30,10 @@ type Proposal struct {
 	XML           bool // the samples are XML
 	Items         Choice
 	Owner         Choice
-	IDs, Short    []string // paths of internal ids; those too short to be looked for in texts
-	Paging        Paging
-	Details       *Details // nil: none
-	Where         []Where
+	ids
+	Paging  Paging
+	Details *Details // nil: none
+	Where   []Where
 
 	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
 	Responses                                                   Responses
@@ -64,9 +65,9 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	p.Paging = paging(trees, p.Items.Path, p.Records)
 	p.choose(&list.table, o, list.keyed)
 	p.details(&list.table, o, details, list.merged)
-	p.detailID(&list.table, details.ID)
+	p.addDetails(&list.table, details.ID)
 	if o.Responses != "" && p.Responses.Items == "" {
-		p.Responses.Fetch = fmt.Sprintf("{path: %s, id: %s}", quote(o.Responses), quote(or(idOf(&list.table), toComplete)))
+		p.Responses.Fetch = fmt.Sprintf("{path: %s, id: %s}", quote(o.Responses), quote(cmp.Or(idOf(&list.table), toComplete)))
 	}
 	return p, nil
 }
@@ -118,34 +119,24 @@ func (p *Proposal) choose(t *table, o Options, keyed bool) {
 	list, responses := d.answers(t)
 	p.Status = d.status(t, list, o.Enums)
 	p.InquiryType = d.category(t, o.Kind == "buyer", o.Enums)
+	p.Title = d.title(t)
 	if o.Kind == "buyer" {
-		p.Title = d.title(t)
 		p.Content = d.content(t)
 		if list != nil {
 			d.response(&responses, &list.rows)
-			responses.IDs, responses.Short = d.internalIDs(&list.rows)
-			responses.Where = d.where(&list.rows)
 		}
 		p.Responses = responses
 	} else {
-		p.Title = d.title(t)
 		p.CompanyName = d.company(t)
 	}
 	p.Where = d.where(t)
-	p.IDs, p.Short = d.internalIDs(t)
+	p.addAll(d, t, "")
 	if keyed {
 		p.IDs = append(p.IDs, "@key")
 	}
 	for _, inner := range t.lists {
-		if inner == list && o.Kind == "buyer" {
-			continue
-		}
-		ids, short := d.internalIDs(&inner.rows)
-		for _, path := range ids {
-			p.IDs = append(p.IDs, inner.path+".#."+path)
-		}
-		for _, path := range short {
-			p.Short = append(p.Short, inner.path+".#."+path)
+		if inner != list || o.Kind == "seller" {
+			p.addAll(d, &inner.rows, inner.path+".#.")
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ func (d *drafter) enumerations(t *table) (columns []*column) {
 		delete(set, "")
 		few := len(set) >= 1 && len(set) <= maxValues && (3*len(set) <= 2*col.count() || len(set) <= 4 && col.rows() <= 8)
 		short := col.share(func(x cell) bool {
-			return len([]rune(x.text)) <= 32 && !hasLines(x) && !emailForm.MatchString(x.text) && !urlForm.MatchString(x.text) && !uuidForm.MatchString(x.text)
+			return len([]rune(x.text)) <= 32 && !hasLines(x) && !isAddress(x) && !uuidForm.MatchString(x.text)
 		}) == 1
 		long := col.share(func(x cell) bool { return x.kind == number && len(x.text) > 4 }) > 0
 		if col.time == nil && few && short && !long && !d.isAccount(col) {
@@ -27,14 +28,14 @@ func (d *drafter) enumerations(t *table) (columns []*column) {
 }
 
 func (d *drafter) isAccount(col *column) bool {
-	return col.share(func(x cell) bool { return x.text == d.account }) > 0.9
+	return col.is(d.account) > 0.9
 }
 
 // labels finds the column that says in words what a column of codes means: each code
 // has one label, and each label one code.
 func labels(t *table, codes *column) (found map[string]string, at *column) {
 	for _, other := range t.columns {
-		if other == codes || other.time != nil || !sibling(codes, other) {
+		if other.time != nil || !sibling(codes, other) {
 			continue
 		}
 		pairs, back, fits := map[string]string{}, map[string]string{}, other.wordy() > codes.wordy()
@@ -66,24 +67,18 @@ func (c *column) wordy() float64 {
 
 // sibling tells whether two columns are of one object, or of names that begin alike.
 func sibling(a, b *column) bool {
-	n := len(a.keys) - 1
-	if n != len(b.keys)-1 || !slices.Equal(a.keys[:n], b.keys[:n]) {
+	if !beside(a, b) {
 		return false
 	}
-	if n > 0 && hollowKey(a.keys[n]) {
+	if len(a.keys) > 1 && hollowKey(lastKey(a)) {
 		return true
 	}
-	x, y := split(a.keys[n]), split(b.keys[n])
+	x, y := split(lastKey(a)), split(lastKey(b))
 	return len(x) > 0 && len(y) > 0 && x[0] == y[0]
 }
 
 func hollowKey(key string) bool {
-	for _, part := range split(key) {
-		if !hollow(part) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(split(key), func(part string) bool { return !hollow(part) })
 }
 
 // answered says of each record whether it has responses, or a time in a column that
@@ -225,7 +220,7 @@ func (d *drafter) category(t *table, buyer bool, known map[string][]string) (c C
 		c.doubt("only the values of these samples; the public words on the right are a proposal")
 	}
 	c.near(all, 0.5)
-	c.Empty = col.share(func(x cell) bool { return x.text == "" }) > 0
+	c.Empty = col.is("") > 0
 	def := "null"
 	if !buyer {
 		def = "general"
@@ -244,16 +239,16 @@ func (d *drafter) category(t *table, buyer bool, known map[string][]string) (c C
 func (c *Choice) values(t *table, col *column, known map[string][]string, public func(string) string) {
 	of, _ := labels(t, col)
 	set := col.set()
-	for _, value := range known[col.keys[len(col.keys)-1]] {
+	for _, value := range known[lastKey(col)] {
 		set[value] += 0
 	}
 	for _, legacy := range slices.Sorted(maps.Keys(set)) {
 		if legacy == "" {
 			continue
 		}
-		v := Value{Legacy: legacy, Public: or(public(of[legacy]), public(legacy))}
+		v := Value{Legacy: legacy, Public: cmp.Or(public(of[legacy]), public(legacy))}
 		if v.Public == "" || of[legacy] == "" && len([]rune(legacy)) < 3 || digitForm.MatchString(v.Public) {
-			v.Public, v.Unsure = or(v.Public, or(slug(or(of[legacy], legacy)), "unknown")), true
+			v.Public, v.Unsure = cmp.Or(v.Public, cmp.Or(slug(cmp.Or(of[legacy], legacy)), "unknown")), true
 		}
 		c.Values = append(c.Values, v)
 	}

@@ -9,30 +9,35 @@ import (
 // happen to have such a number.
 const minID = 3
 
-// internalIDs are the paths whose values identify something and are shown nowhere.
-// Those too short to be looked for in texts are given apart.
-func (d *drafter) internalIDs(t *table) (paths, short []string) {
-	for _, col := range d.free(t) {
-		switch {
-		case col.lookup != nil || col.time != nil || d.isAccount(col) || !d.identifies(col):
-		case col.share(func(x cell) bool { return len(x.text) < minID }) > 0:
-			short = append(short, col.path)
-		default:
-			paths = append(paths, col.path)
-		}
-	}
-	return paths, short
+// ids are the paths of internal ids.
+type ids struct {
+	IDs   []string
+	Short []string // those that are too short to be cut out of texts
 }
 
-// detailID adds what details are asked for with to the ids.
-func (p *Proposal) detailID(t *table, path string) {
+func (i *ids) add(col *column, path string) {
+	if col.share(func(x cell) bool { return len(x.text) < minID }) > 0 {
+		i.Short = append(i.Short, path)
+	} else {
+		i.IDs = append(i.IDs, path)
+	}
+}
+
+// addAll adds the columns whose values identify something and are shown nowhere, with
+// prefix in front of their paths.
+func (i *ids) addAll(d *drafter, t *table, prefix string) {
+	for _, col := range d.free(t) {
+		if col.lookup == nil && col.time == nil && !d.isAccount(col) && d.identifies(col) {
+			i.add(col, prefix+col.path)
+		}
+	}
+}
+
+// addDetails adds what details are asked for with.
+func (i *ids) addDetails(t *table, path string) {
 	for _, col := range t.columns {
-		switch {
-		case col.path != path || slices.Contains(p.IDs, path) || slices.Contains(p.Short, path):
-		case col.share(func(x cell) bool { return len(x.text) < minID }) > 0:
-			p.Short = append(p.Short, path)
-		default:
-			p.IDs = append(p.IDs, path)
+		if col.path == path && !slices.Contains(i.IDs, path) && !slices.Contains(i.Short, path) {
+			i.add(col, path)
 		}
 	}
 }
@@ -44,14 +49,12 @@ func (d *drafter) identifies(col *column) bool {
 		return uuidForm.MatchString(x.text) || hexForm.MatchString(x.text) && len(x.text) >= 24
 	})
 	words := col.share(func(x cell) bool {
-		return x.kind != boolean && len(x.text) <= 64 && !isProse(x) && !hasLines(x) && !emailForm.MatchString(x.text) && !urlForm.MatchString(x.text)
+		return x.kind != boolean && len(x.text) <= 64 && !isProse(x) && !hasLines(x) && !isAddress(x)
 	})
 	codes := col.share(func(x cell) bool { return isCode(x) || whole(x.text) })
-	last := split(col.keys[len(col.keys)-1])
-	named := false
-	for _, part := range last {
-		named = named || d.vocabulary.id[part] > 0 && part != "cd" && part != "code"
-	}
+	named := slices.ContainsFunc(split(lastKey(col)), func(part string) bool {
+		return d.vocabulary.id[part] > 0 && part != "cd" && part != "code"
+	})
 	switch {
 	case uuids > 0.9:
 		return true

@@ -1,8 +1,10 @@
 package draft
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // found is a list of records that the samples may hold.
@@ -21,31 +23,27 @@ type found struct {
 func lists(samples []any) map[string]*found {
 	all := map[string]*found{}
 	for i, sample := range samples {
-		walk(nil, sample, func(path string, keys []string, records []any, keyed bool) {
-			f := all[path]
-			if f == nil {
-				f = &found{path: path, keys: keys, keyed: keyed, first: i}
-				all[path] = f
+		walk(nil, sample, func(f *found) {
+			if before := all[f.path]; before != nil {
+				before.records = append(before.records, f.records...)
+				return
 			}
-			f.records = append(f.records, records...)
+			f.first, all[f.path] = i, f
 		})
 	}
 	return all
 }
 
-func walk(keys []string, v any, yield func(path string, keys []string, records []any, keyed bool)) {
+func walk(keys []string, v any, yield func(*found)) {
 	switch v := v.(type) {
 	case []any:
 		if len(v) > 0 && allObjects(v) {
-			yield(or(pathOf(keys), "@this"), keys, v, false)
+			yield(&found{path: cmp.Or(pathOf(keys), "@this"), keys: keys, records: slices.Clip(v)})
 		}
 	case map[string]any:
 		if members := alike(v); members != nil {
-			path := "@values"
-			if len(keys) > 0 {
-				path = pathOf(keys) + ".@values"
-			}
-			yield(path, keys, members, true)
+			path := strings.TrimPrefix(pathOf(keys)+".@values", ".")
+			yield(&found{path: path, keys: keys, records: members, keyed: true})
 		}
 		if len(keys) < maxDepth {
 			for key, value := range v {
@@ -69,20 +67,8 @@ func (f *found) in(sample any) bool {
 	return array != f.keyed
 }
 
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 func allObjects(list []any) bool {
-	for _, v := range list {
-		if _, ok := v.(map[string]any); !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(map[string]any); return !ok })
 }
 
 // alike gives the members of an object whose keys are ids: all are objects with
@@ -149,7 +135,7 @@ func (t *table) worth(account string) float64 {
 		if c.length() >= 15 && c.share(isProse) > 0.5 {
 			texts = 1
 		}
-		owned = max(owned, c.share(func(x cell) bool { return x.text == account })*float64(c.count())/float64(max(t.rows, 1)))
+		owned = max(owned, c.is(account)*float64(c.count())/float64(max(t.rows, 1)))
 	}
 	fields := min(float64(filled)/float64(max(t.rows, 1)), 30)
 	return fields/30 + 2*times + 2*texts + 3*owned + min(float64(t.rows), 20)/20

@@ -47,17 +47,11 @@ func marks(keys []string, v any, items string) (all []mark) {
 
 // has tells whether the name of a mark has one of the words.
 func (m mark) has(list string) bool {
-	for _, key := range m.keys {
-		for _, part := range split(key) {
-			if slices.Contains(strings.Fields(list), part) {
-				return true
-			}
-		}
-		if slices.Contains(strings.Fields(list), strings.ToLower(strings.Trim(key, "@_"))) {
-			return true
-		}
-	}
-	return false
+	words := strings.Fields(list)
+	return slices.ContainsFunc(m.keys, func(key string) bool {
+		parts := append(split(key), strings.ToLower(strings.Trim(key, "@_")))
+		return slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(words, part) })
+	})
 }
 
 func (m mark) whole() int {

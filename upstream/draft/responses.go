@@ -6,11 +6,10 @@ import "slices"
 type Responses struct {
 	Items                  string // empty: no list of texts is in the records
 	Content, Role, Created Choice
-	IDs                    []string
-	Short                  []string // ids that are too short to be cut out of texts
-	Where                  []Where
-	Fetch                  string // a second call that an OpenAPI document lists; empty: none
-	Doubts                 []string
+	ids
+	Where  []Where
+	Fetch  string // a second call that an OpenAPI document lists; empty: none
+	Doubts []string
 }
 
 // answers finds the list within the records whose elements have a text and a time.
@@ -20,18 +19,16 @@ func (d *drafter) answers(t *table) (*nested, Responses) {
 	score, second := 0.5, ""
 	for _, list := range t.lists {
 		s := d.vocabulary.responses.score(list.keys)
+		times := 0
 		for _, col := range list.rows.columns {
 			if col.time != nil {
-				s += 0.5 / float64(len(list.rows.columns))
+				times++
 			}
 		}
-		timed, texts := false, slices.ContainsFunc(d.texts(&list.rows), func(c *column) bool { return c.share(isProse) > 0.3 })
-		for _, col := range list.rows.columns {
-			timed = timed || col.time != nil
+		if times > 0 {
+			s += 0.7 + 0.5*float64(times)/float64(len(list.rows.columns))
 		}
-		if timed {
-			s += 0.7
-		}
+		texts := slices.ContainsFunc(d.texts(&list.rows), func(c *column) bool { return c.share(isProse) > 0.3 })
 		if texts {
 			s += 0.5
 		}
@@ -59,6 +56,8 @@ func (d *drafter) response(r *Responses, t *table) {
 	r.Created = d.created(t)
 	r.Content = d.content(t)
 	r.Role = d.role(t)
+	r.addAll(d, t, "")
+	r.Where = d.where(t)
 }
 
 // role is the enumeration that says who answered. There need not be one.
@@ -70,7 +69,6 @@ func (d *drafter) role(t *table) (c Choice) {
 		}
 		return d.codesFirst(t, col, score)
 	})
-	def := "null"
 	if len(all) == 0 {
 		c.doubt("no value says whether a customer or the staff answered")
 		return c
@@ -78,7 +76,7 @@ func (d *drafter) role(t *table) (c Choice) {
 	col, all := d.takeCode(t, all)
 	c.from(col)
 	if !col.always() {
-		c.Default = &def
+		c.Default = new("null")
 	}
 	if col.share(func(x cell) bool { return x.kind == text && wordForm.MatchString(x.text) }) < 1 || col.length() < 4 {
 		c.values(t, col, nil, responder)

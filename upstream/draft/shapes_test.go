@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -83,7 +84,7 @@ func judge(p *Proposal, t truth) (all []verdict) {
 	if t.Details != nil || p.Details != nil {
 		v := verdict{field: "details", marked: true}
 		if p.Details != nil {
-			v.got = or(p.Details.Items, "?")
+			v.got = cmp.Or(p.Details.Items, "?")
 		}
 		if t.Details != nil {
 			v.want = *t.Details

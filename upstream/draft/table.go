@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of what is looked at.
@@ -125,13 +126,8 @@ func (b *builder) set(row int, path string, keys []string, c cell) {
 
 // addList notes a list of objects; of other lists nothing is mapped.
 func (b *builder) addList(row int, keys []string, elements []any) {
-	if len(elements) == 0 || len(keys) == 0 || len(keys) >= maxDepth {
+	if len(elements) == 0 || len(keys) == 0 || len(keys) >= maxDepth || !allObjects(elements) {
 		return
-	}
-	for _, element := range elements {
-		if _, ok := element.(map[string]any); !ok {
-			return
-		}
 	}
 	path := pathOf(keys)
 	list := b.lists[path]
@@ -253,37 +249,30 @@ func (c *column) set() map[string]int {
 
 // share is the part of the values for which a test holds; of none it is 0.
 func (c *column) share(test func(cell) bool) float64 {
-	n, all := 0, 0
+	n := 0
 	for _, x := range c.cells {
-		if x.filled() {
-			all++
-			if test(x) {
-				n++
-			}
+		if x.filled() && test(x) {
+			n++
 		}
 	}
-	if all == 0 {
-		return 0
-	}
-	return float64(n) / float64(all)
+	return float64(n) / float64(max(c.count(), 1))
+}
+
+// is the part of the values that are the text.
+func (c *column) is(text string) float64 {
+	return c.share(func(x cell) bool { return x.text == text })
 }
 
 // distinct is 1 if no value comes twice, and near 0 if all are the same.
 func (c *column) distinct() float64 {
-	n := c.count()
-	if n == 0 {
-		return 0
-	}
-	return float64(len(c.set())) / float64(n)
+	return float64(len(c.set())) / float64(max(c.count(), 1))
 }
 
 // length is the mean number of characters of a value.
 func (c *column) length() float64 {
-	n, sum := 0, 0
-	for _, x := range c.cells {
-		if x.filled() {
-			n, sum = n+1, sum+len([]rune(x.text))
-		}
+	sum := 0
+	for _, x := range c.cells { // what is not filled has no text
+		sum += utf8.RuneCountInString(x.text)
 	}
-	return float64(sum) / float64(max(n, 1))
+	return float64(sum) / float64(max(c.count(), 1))
 }

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,24 +18,20 @@ type timing struct {
 	present []bool
 }
 
-// layouts are the notations that are tried, the ones with more in them first.
-func layouts() []struct {
+// layout is a notation that is tried.
+type layout struct {
 	format       string
 	zoned, dates bool
-} {
-	type layout = struct {
-		format       string
-		zoned, dates bool
-	}
-	var all []layout
+}
+
+// layouts are all of them, the ones with more in them first.
+func layouts() (all []layout) {
 	for _, f := range []string{
 		"rfc3339", "odata", "2006-01-02T15:04:05.000-0700", "2006-01-02T15:04:05-0700", "2006-01-02T15:04Z07:00", "2006-01-02 15:04:05-07:00", "2006-01-02 15:04:05 -0700",
 		"2006-01-02 15:04:05.000-07:00", "2006-01-02 15:04:05Z07:00", time.RFC1123Z, "2 Jan 2006 15:04:05 -0700",
+		time.RFC1123[:len(time.RFC1123)-3] + "GMT", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z", // the letters say which zone
 	} {
 		all = append(all, layout{f, true, false})
-	}
-	for _, f := range []string{time.RFC1123[:len(time.RFC1123)-3] + "GMT", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z"} {
-		all = append(all, layout{f, true, false}) // the letters say which zone
 	}
 	clocks := []string{"15:04:05", "15:04:05.000", "15:04:05.000000", "15:04", "3:04:05 PM", "3:04 PM"}
 	days := []string{"2006-01-02", "2006/01/02", "2006.01.02", "2006. 01. 02.", "02/01/2006", "01/02/2006", "2/1/2006", "1/2/2006", "02.01.2006", "02-01-2006", "02-Jan-2006", "2 Jan 2006", "Jan 2, 2006"}
@@ -98,12 +95,10 @@ func parsed(c *column, format string) (at []time.Time, present []bool) {
 		}
 		at[i], present[i] = t, true
 	}
-	for _, ok := range present {
-		if ok {
-			return at, present
-		}
+	if !slices.Contains(present, true) {
+		return nil, nil
 	}
-	return nil, nil
+	return at, present
 }
 
 // unixTimes takes numbers between the years 2000 and 2050 for times.

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -19,7 +20,7 @@ var (
 // isProse tells whether a value may be words of a person: letters and a blank, or
 // letters of a script whose words stand together.
 func isProse(c cell) bool {
-	if c.kind != text || emailForm.MatchString(c.text) || urlForm.MatchString(c.text) {
+	if c.kind != text || isAddress(c) {
 		return false
 	}
 	letters, wide, blank := 0, 0, strings.ContainsAny(strings.TrimSpace(c.text), " \n")
@@ -33,6 +34,9 @@ func isProse(c cell) bool {
 	}
 	return letters >= 3 && (blank || wide >= 4)
 }
+
+// isAddress tells whether a value is a mail address, a URL or a path.
+func isAddress(c cell) bool { return emailForm.MatchString(c.text) || urlForm.MatchString(c.text) }
 
 func isHTML(c cell) bool { return c.kind == text && tagForm.MatchString(c.text) }
 
@@ -55,10 +59,8 @@ func lexicon(word string) string {
 		"answered": "answered replied responded answer reply response done complete completed answercomplete waitingforcustomer pendingcustomer awaitingcustomer awaitingreply waitingoncustomer awaitinguserinfo resolved solved fixed resolve processed 답변 답변완료 처리완료 완료 해결",
 		"closed":   "closed close cancelled canceled cancel rejected archived withdrawn expired deleted declined terminated finished spam ended 종료 종결 취소 철회 반려 마감",
 	} {
-		for _, known := range strings.Fields(list) {
-			if key == known {
-				return public
-			}
+		if slices.Contains(strings.Fields(list), key) {
+			return public
 		}
 	}
 	return ""

@@ -44,14 +44,14 @@ func (d *drafter) where(t *table) (all []Where) {
 		var keep []string
 		found := 0
 		for _, value := range slices.Sorted(maps.Keys(col.set())) {
-			if h := hiddenValue(value); h {
+			if hiddenValue(value) {
 				found += col.set()[value]
 			} else {
-				keep = append(keep, quote(value))
+				keep = append(keep, value)
 			}
 		}
 		if found > 0 && len(keep) > 0 && col.kindOf(text) {
-			all = append(all, Where{col.path, "in: [" + strings.Join(keep, ", ") + "]", fmt.Sprintf("%s says otherwise for %d of %d", col.path, found, col.rows())})
+			all = append(all, Where{col.path, "in: " + yamlList(keep), fmt.Sprintf("%s says otherwise for %d of %d", col.path, found, col.rows())})
 		}
 	}
 	return all
@@ -61,12 +61,7 @@ func hiddenValue(value string) bool {
 	if strings.ContainsAny(value, " \n") {
 		return false
 	}
-	for _, part := range split(value) {
-		if hidden, _ := marksPrivacy(part); hidden {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(split(value), func(part string) bool { hidden, _ := marksPrivacy(part); return hidden })
 }
 
 // truthOf gives the notation of false and true that all values of a column fit; nil if

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -46,7 +47,7 @@ func (p *Proposal) YAML() string {
 		if p.BaseURL == "" {
 			w.line("# TODO: the address of the legacy system")
 		}
-		w.line("base_url: %s", quote(or(p.BaseURL, "https://legacy.internal")))
+		w.line("base_url: %s", quote(cmp.Or(p.BaseURL, "https://legacy.internal")))
 		w.line("%s:", p.Kind)
 		w.deeper(func() { p.endpoint(w) })
 	})
@@ -74,7 +75,7 @@ func (p *Proposal) endpoint(w *writer) {
 			w.line("owner: %s", quote(p.Owner.Path))
 		}
 	}
-	w.ids(p.IDs, p.Short)
+	w.ids(p.ids)
 	p.Paging.write(w)
 	if p.Details != nil {
 		p.Details.write(w)
@@ -84,18 +85,14 @@ func (p *Proposal) endpoint(w *writer) {
 	w.deeper(func() { p.fields(w) })
 }
 
-func (w *writer) ids(paths, short []string) {
-	if len(short) > 0 {
-		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(short, ", ")))
+func (w *writer) ids(i ids) {
+	if len(i.Short) > 0 {
+		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(i.Short, ", ")))
 	}
-	if len(paths) == 0 {
+	if len(i.IDs) == 0 {
 		w.line("# DOUBT: no id was found that must not leave")
 	}
-	quoted := make([]string, len(paths))
-	for i, path := range paths {
-		quoted[i] = quote(path)
-	}
-	w.line("internal_ids: [%s]", strings.Join(quoted, ", "))
+	w.line("internal_ids: %s", yamlList(i.IDs))
 }
 
 func (g Paging) write(w *writer) {
@@ -106,7 +103,7 @@ func (g Paging) write(w *writer) {
 	}
 	keys := []string{"style: " + g.Style}
 	if g.Style != "next_url" {
-		keys = append(keys, "param: "+map[string]string{"cursor": "cursor", "page": "page", "offset": "offset"}[g.Style])
+		keys = append(keys, "param: "+g.Style)
 	}
 	if g.Size > 0 && g.Style != "cursor" {
 		keys = append(keys, fmt.Sprintf("size: %d, size_param: size", g.Size))
@@ -137,8 +134,7 @@ func (p *Proposal) fields(w *writer) {
 func (p *Proposal) nullableType() Choice {
 	c := p.InquiryType
 	if c.Path == "" && p.Kind == "buyer" {
-		null := "null"
-		c.Default = &null
+		c.Default = new("null")
 	}
 	return c
 }
@@ -157,7 +153,7 @@ func (r Responses) write(w *writer) {
 		w.doubts(r.Doubts)
 		w.line("items: %s", quote(r.Items))
 		if len(r.IDs) > 0 || len(r.Short) > 0 {
-			w.ids(r.IDs, r.Short)
+			w.ids(r.ids)
 		}
 		w.where(r.Where)
 		w.line("fields:")
@@ -213,14 +209,7 @@ func (w *writer) field(name string, c Choice) {
 }
 
 func (l *Lookup) yaml() string {
-	list := func(paths []string) string {
-		quoted := make([]string, len(paths))
-		for i, path := range paths {
-			quoted[i] = quote(path)
-		}
-		return strings.Join(quoted, ", ")
-	}
-	return fmt.Sprintf("{in: %s, key: [%s], by: [%s], take: %s}", quote(l.In), list(l.Key), list(l.By), quote(l.Take))
+	return fmt.Sprintf("{in: %s, key: %s, by: %s, take: %s}", quote(l.In), yamlList(l.Key), yamlList(l.By), quote(l.Take))
 }
 
 func (w *writer) values(keys []string, values []Value) {
@@ -255,6 +244,15 @@ func quote(s string) string {
 		return `""`
 	}
 	return string(text)
+}
+
+// yamlList writes texts as YAML.
+func yamlList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = quote(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // oneLine keeps foreign text within its comment.
