@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,19 +63,19 @@ type credentials interface {
 	refused(status int, value string) bool
 }
 
-// authKeys are the keys that each type of credentials needs, and those with a "?"
-// that it may have.
+// authKeys are the keys that each type of credentials may have, and those with a "!"
+// that it needs.
 func authKeys(kind string) (keys []string, known bool) {
 	all, known := map[string]string{
 		authNone:   "",
-		authBasic:  "username? username_file? password_file",
-		authBearer: "token_file",
-		authHeader: "header value_file",
-		authOAuth2: "token_url client_id client_secret_file scopes? params?",
+		authBasic:  "username username_file password_file!",
+		authBearer: "token_file!",
+		authHeader: "header! value_file!",
+		authOAuth2: "token_url! client_id! client_secret_file! scopes params",
 
-		authSession: "username? username_file? password_file login token? token_header? token_cookie? send_as? header? cookie? renew_on? ttl?",
+		authSession: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on ttl",
 	}[kind]
-	return strings.Fields(all), known
+	return append(strings.Fields(all), "type"), known
 }
 
 // check reports keys that a type of credentials needs and lacks, or that it
@@ -89,17 +88,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 	if !known {
 		return
 	}
-	for name, set := range map[string]bool{
-		"username": a.Username != "", "username_file": a.UsernameFile.Set(), "password_file": a.PasswordFile.Set(), "token_file": a.TokenFile.Set(),
-		"header": a.Header != "", "value_file": a.ValueFile.Set(), "token_url": a.TokenURL != "", "client_id": a.ClientID != "",
-		"client_secret_file": a.ClientSecretFile.Set(), "scopes": len(a.Scopes) > 0, "params": len(a.Params) > 0,
-		"login": a.Login.used(), "token": a.Token != "", "token_header": a.TokenHeader != "", "token_cookie": a.TokenCookie != "",
-		"send_as": a.SendAs != "", "cookie": a.Cookie != "", "renew_on": len(a.RenewOn) > 0, "ttl": a.TTL != 0,
-	} {
-		needed := slices.Contains(keys, name)
-		p.AddIf(needed && !set, "auth."+name, "missing: type %s needs it", kind)
-		p.AddIf(set && !needed && !slices.Contains(keys, name+"?"), "auth."+name, "has no meaning with type %s; remove it", kind)
-	}
+	p.Keys("auth", a, "type "+kind, keys...)
 	a.checkUser(kind, p)
 	key, file := a.secret()
 	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")

@@ -106,7 +106,7 @@ func (s *Store) count(state string) int {
 // Find implements Store. It asks nobody, so it cannot fail otherwise than with
 // ErrUnknownKey.
 func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) {
-	if g, ok := s.current.Load().grants[c.Digest]; ok {
+	if g, ok := s.Recall(c.Digest); ok {
 		return g, nil
 	}
 	return nil, auth.ErrUnknownKey

@@ -103,9 +103,7 @@ func (c *clock) offset() time.Duration {
 
 // Stamp is a moment of this node's clock as it is written to Redis, Unix ns. It is
 // early by what may be wrong, so that no list seems younger than it is.
-func (t *Tier) Stamp(moment time.Time) int64 { return t.clock.stamp(moment) }
-
-func (c *clock) stamp(moment time.Time) int64 {
+func (c *clock) Stamp(moment time.Time) int64 {
 	s := c.best.Load()
 	if s == nil {
 		return moment.UnixNano()
@@ -114,9 +112,7 @@ func (c *clock) stamp(moment time.Time) int64 {
 }
 
 // Age is how old at the moment now something with that stamp is at most.
-func (t *Tier) Age(now time.Time, stamp int64) time.Duration { return t.clock.age(now, stamp) }
-
-func (c *clock) age(now time.Time, stamp int64) time.Duration {
+func (c *clock) Age(now time.Time, stamp int64) time.Duration {
 	s := c.best.Load()
 	if s == nil {
 		return now.Round(0).Sub(time.Unix(0, stamp))

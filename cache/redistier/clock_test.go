@@ -43,11 +43,11 @@ func TestClockNeverMakesAListYounger(t *testing.T) {
 			return c
 		}
 		writer, reader := node(wrong), node(-wrong)
-		age := reader.age(now, writer.stamp(now.Add(-time.Minute)))
+		age := reader.Age(now, writer.Stamp(now.Add(-time.Minute)))
 		if age < time.Minute || age > time.Minute+40*time.Millisecond {
 			t.Errorf("estimates wrong by %s: an age of 1m0s became %s", wrong, age)
 		}
-		if again := writer.age(now, writer.stamp(now)); again < 0 {
+		if again := writer.Age(now, writer.Stamp(now)); again < 0 {
 			t.Errorf("answered %s in the future", -again)
 		}
 	}
@@ -56,7 +56,7 @@ func TestClockNeverMakesAListYounger(t *testing.T) {
 func TestWithoutTheTimeOfRedisTheNodesClockCounts(t *testing.T) {
 	now := time.Now()
 	for _, c := range []*clock{{now: time.Now}, {now: time.Now, off: true}} {
-		if age := c.age(now, c.stamp(now.Add(-time.Second))); age != time.Second {
+		if age := c.Age(now, c.Stamp(now.Add(-time.Second))); age != time.Second {
 			t.Errorf("age %s", age)
 		}
 	}

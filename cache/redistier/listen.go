@@ -68,19 +68,7 @@ func (t *Tier) Connected() bool { return t.waits.connected.Load() }
 // Listen hears the messages of the other nodes until ctx ends: it wakes who waits
 // for a fill, and calls purged for each purge.
 func (t *Tier) Listen(ctx context.Context, purged func(Notice)) {
-	messages, stop := redissub.Messages(ctx, t.rdb, 0, t.purgeChannel(), t.fillChannel())
-	defer func() { _ = stop() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
-			t.hear(m, purged)
-		}
-	}
+	redissub.Each(ctx, t.rdb, func(m any) { t.hear(m, purged) }, t.purgeChannel(), t.fillChannel())
 }
 
 // hear takes one message.

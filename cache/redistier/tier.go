@@ -59,10 +59,10 @@ type Tier struct {
 	timeout   time.Duration // of one call
 	epochLife int64         // ms
 	writes    chan struct{}
-	clock     clock
-	waits     waits
-	log       *slog.Logger
-	panics    *panics.Catcher
+	clock
+	waits  waits
+	log    *slog.Logger
+	panics *panics.Catcher
 
 	down        func() bool // of the client: its breaker is open
 	minReplicas int         // that must have a purge

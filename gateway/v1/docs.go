@@ -29,7 +29,7 @@ const (
 //go:embed docs
 var docFiles embed.FS
 
-// docsSite is all there is under /docs/, by name, made once. What it is made of is
+// docsSite is all there is under /docs/, by path, made once. What it is made of is
 // embedded and tested: an error means a broken binary.
 var docsSite = sync.OnceValue(func() map[string]asset {
 	site := map[string]asset{}
@@ -42,7 +42,7 @@ var docsSite = sync.OnceValue(func() map[string]asset {
 			a.cacheControl = cacheForever
 			ext := path.Ext(file)
 			hashed := strings.TrimSuffix(path.Base(file), ext) + "." + a.etag + ext
-			site[hashed] = a
+			site["/docs/"+hashed] = a
 			values = append(values, "{{"+path.Base(file)+"}}", hashed)
 		}
 	}
@@ -50,7 +50,7 @@ var docsSite = sync.OnceValue(func() map[string]asset {
 		panic(fmt.Sprintf("v1: embedded files: %v", err))
 	}
 	page := newAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(mustRead(docs, "index.html")))))
-	site[""] = page
+	site["/docs/"] = page
 	return site
 })
 
@@ -97,46 +97,37 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 // envelope, with the X-Request-Id that w has already. It expects the path as it
 // was asked for, without a prefix stripped.
 func Docs() http.Handler {
-	site := docsSite()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header())
-		if !readOnly(w, r) {
-			return
-		}
-		if r.URL.Path == "/docs" {
-			// Relative, so that it also fits behind a proxy's path prefix.
-			w.Header().Set("Location", "docs/")
-			w.WriteHeader(http.StatusFound)
-			return
-		}
-		name, _ := strings.CutPrefix(r.URL.Path, "/docs/")
-		a, ok := site[name]
-		if !ok {
-			writeProblem(w, r, NotFound.Problem())
-			return
-		}
-		a.serve(w, r)
-	})
+	return documentation(docsSite())
 }
 
 // OpenAPI returns the handler of /openapi.json and /openapi.yaml. Errors are as
 // those of Docs.
 func OpenAPI() http.Handler {
-	documents := map[string]asset{
+	return documentation(map[string]asset{
 		"/openapi.json": newAsset("openapi.json", OpenAPIJSON()),
 		"/openapi.yaml": newAsset("openapi.yaml", OpenAPIYAML()),
-	}
+	})
+}
+
+// documentation serves files by their paths.
+func documentation(files map[string]asset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
-		if !readOnly(w, r) {
-			return
-		}
-		a, ok := documents[r.URL.Path]
-		if !ok {
+		a, found := files[r.URL.Path]
+		_, folder := files[r.URL.Path+"/"]
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			writeProblem(w, r, MethodNotAllowed.Problem())
+		case folder:
+			// Relative, so that it also fits behind a proxy's path prefix.
+			w.Header().Set("Location", path.Base(r.URL.Path)+"/")
+			w.WriteHeader(http.StatusFound)
+		case found:
+			a.serve(w, r)
+		default:
 			writeProblem(w, r, NotFound.Problem())
-			return
 		}
-		a.serve(w, r)
 	})
 }
 
@@ -147,16 +138,6 @@ func secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// readOnly tells whether r may be answered, and answers it where not.
-func readOnly(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return true
-	}
-	w.Header().Set("Allow", "GET, HEAD")
-	writeProblem(w, r, MethodNotAllowed.Problem())
-	return false
 }
 
 // writeProblem answers with the error envelope, as the lists do.

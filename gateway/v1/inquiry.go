@@ -30,15 +30,7 @@ const (
 // responses for each inquiry, in the order given. A NullString that is not
 // valid becomes null; a nil list or nil Responses become [].
 func AppendBuyer(dst []byte, list []upstream.Inquiry) []byte {
-	dst = slices.Grow(dst, BuyerSize(list))
-	dst = append(dst, listOpen...)
-	for i := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendBuyerRecord(dst, &list[i])
-	}
-	return append(dst, listClose...)
+	return appendList(slices.Grow(dst, BuyerSize(list)), list, appendBuyerRecord)
 }
 
 // AppendSeller appends the whole reply of the sellers' list to dst: the
@@ -47,13 +39,16 @@ func AppendBuyer(dst []byte, list []upstream.Inquiry) []byte {
 // sellers an inquiry_type that is never null, which the mapping has to see to;
 // one that is not valid is shown as the null that it is.
 func AppendSeller(dst []byte, list []upstream.Inquiry) []byte {
-	dst = slices.Grow(dst, SellerSize(list))
+	return appendList(slices.Grow(dst, SellerSize(list)), list, appendSellerRecord)
+}
+
+func appendList(dst []byte, list []upstream.Inquiry, record func([]byte, *upstream.Inquiry) []byte) []byte {
 	dst = append(dst, listOpen...)
 	for i := range list {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendSellerRecord(dst, &list[i])
+		dst = record(dst, &list[i])
 	}
 	return append(dst, listClose...)
 }

@@ -32,3 +32,24 @@ func TestEnums(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestKeys(t *testing.T) {
+	section := struct {
+		Sort  string   `yaml:"sort"`
+		Path  string   `yaml:"path"`
+		List  []string `yaml:"list"`
+		Inner struct {
+			Sizes map[string]int `yaml:"sizes"`
+		} `yaml:"inner"`
+	}{Sort: "a", Path: "x", List: []string{}}
+	section.Inner.Sizes = map[string]int{}
+	var p Problems
+	p.Keys("at", section, "sort a", "sort", "list!", "inner")
+	var got []string
+	for _, err := range p {
+		got = append(got, err.(*Error).Field()+": "+err.Error())
+	}
+	if want := []string{"at.path: has no meaning with sort a; remove it", "at.list: missing: sort a needs it"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

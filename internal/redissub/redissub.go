@@ -55,3 +55,20 @@ func Messages(ctx context.Context, rdb redis.Cmdable, ping time.Duration, channe
 	}).Subscribe(ctx, channels...)
 	return sub.ChannelWithSubscriptions(options...), sub.Close
 }
+
+// Each calls hear with each of what [Messages] gives until ctx ends.
+func Each(ctx context.Context, rdb redis.Cmdable, hear func(message any), channels ...string) {
+	messages, stop := Messages(ctx, rdb, 0, channels...)
+	defer func() { _ = stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m, ok := <-messages:
+			if !ok {
+				return
+			}
+			hear(m)
+		}
+	}
+}

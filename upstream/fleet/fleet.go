@@ -229,24 +229,14 @@ func (a *Advice) follow(kind string, until time.Time) time.Time {
 
 // listen receives advice, and reads what was published before each subscription.
 func (a *Advice) listen(ctx context.Context) {
-	messages, stop := redissub.Messages(ctx, a.store.rdb, 0, a.store.channel())
-	defer func() { _ = stop() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
-			switch m := m.(type) {
-			case *redis.Subscription:
-				a.catchUp(ctx)
-			case *redis.Message:
-				a.receive(m.Payload)
-			}
+	redissub.Each(ctx, a.store.rdb, func(m any) {
+		switch m := m.(type) {
+		case *redis.Subscription:
+			a.catchUp(ctx)
+		case *redis.Message:
+			a.receive(m.Payload)
 		}
-	}
+	}, a.store.channel())
 }
 
 // catchUp follows advice that was published before. It counts after its end, too:

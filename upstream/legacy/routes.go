@@ -77,17 +77,13 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 
 // wait reports false where ctx ended first.
 func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return ctx.Err() == nil
 }
 
 // disclose sets the headers of a talkative backend, among them permissions to

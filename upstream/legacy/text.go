@@ -9,33 +9,29 @@ import (
 // Accounts with characters that have a meaning in paths and queries keep the
 // gateway's escaping honest.
 func buyerAccount(i int) string {
-	known := []string{BuyerTypical, BuyerOther, BuyerEmpty, BuyerBusy, "o'hara&sons", "mueller/soehne", "kim=min#su", "100%+1?"}
-	if i < len(known) {
-		return known[i]
+	return named(i, "buyer-%04d", BuyerTypical, BuyerOther, BuyerEmpty, BuyerBusy, "o'hara&sons", "mueller/soehne", "kim=min#su", "100%+1?")
+}
+
+// named is the name of that number, made by its form where there are not so many.
+func named(i int, form string, names ...string) string {
+	if i < len(names) {
+		return names[i]
 	}
-	return fmt.Sprintf("buyer-%04d", i)
+	return fmt.Sprintf(form, i)
 }
 
 func sellerAccount(i, companies int) string {
 	if i == companies-1 {
 		return SellerEmpty
 	}
-	known := []string{SellerTypical, "nordlicht", "kim&co/outlet", "seoul-books"}
-	if i < len(known) {
-		return known[i]
-	}
-	return fmt.Sprintf("vendor-%03d", i)
+	return named(i, "vendor-%03d", SellerTypical, "nordlicht", "kim&co/outlet", "seoul-books")
 }
 
 func companyName(i, companies int) string {
 	if i == companies-1 {
 		return "Fresh Start Ltd."
 	}
-	known := []string{"한강 상사 (Han River Trading)", "Nordlicht GmbH & Co. KG", `Kim "K&Co" <Outlet>`, "서울서점"}
-	if i < len(known) {
-		return known[i]
-	}
-	return fmt.Sprintf("Vendor %03d Inc.", i)
+	return named(i, "Vendor %03d Inc.", "한강 상사 (Han River Trading)", "Nordlicht GmbH & Co. KG", `Kim "K&Co" <Outlet>`, "서울서점")
 }
 
 func subjects() []string {

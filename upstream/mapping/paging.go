@@ -62,18 +62,18 @@ const (
 	defaultPagesConcurrency = 4
 )
 
-// pagingKeys are the keys that have a meaning for each style; those with a "!"
-// are needed.
+// pagingKeys are the keys that have a meaning for each style besides style and
+// ignore_marks; those with a "!" are needed.
 func pagingKeys(style string) (keys []string, known bool) {
 	all, known := map[string]string{
 		PageNone:   "",
-		PageNumber: "size size_param param! first total total_header total_pages more last ends_short max_pages concurrency",
-		PageOffset: "size size_param param! total total_header more last ends_short max_pages concurrency",
-		PageCursor: "size size_param param! first_cursor cursor! more last max_pages",
+		PageNumber: "size size_param param first total total_header total_pages more last ends_short max_pages concurrency",
+		PageOffset: "size size_param param total total_header more last ends_short max_pages concurrency",
+		PageCursor: "size size_param param first_cursor cursor! more last max_pages",
 		PageNext:   "size size_param next! rewrite_host max_pages",
 		PageLink:   "size size_param rewrite_host max_pages",
 	}[style]
-	return strings.Fields(all), known
+	return append(strings.Fields(all), "style", "ignore_marks"), known
 }
 
 // Variable is the placeholder that is another one on each page; empty: the style has
@@ -106,21 +106,12 @@ func (c PagingConfig) check(field string, request *address.Plan, problems *inval
 	placed := variable != "" && request.Has(variable)
 	problems.AddIf(placed && c.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
 	problems.AddIf(sized && c.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
-	for _, k := range c.keys() {
-		needed := slices.Contains(allowed, k.name+"!") && !(k.name == "param" && placed)
-		switch {
-		case k.set && !slices.Contains(allowed, k.name) && !slices.Contains(allowed, k.name+"!"):
-			problems.Add(field+"."+k.name, "has no meaning with style %s; remove it", c.Style)
-		case !k.set && needed:
-			or := ""
-			if k.name == "param" {
-				or = ", or {" + variable + "} in query or body"
-			}
-			problems.Add(field+"."+k.name, "missing: style %s needs it%s", c.Style, or)
-		case k.path != "":
-			if err := jsonwalk.CheckPath(k.path); err != nil {
-				problems.Add(field+"."+k.name, "%v", err)
-			}
+	problems.AddIf(variable != "" && !placed && c.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", c.Style, variable)
+	problems.Keys(field, c, "style "+c.Style, allowed...)
+	for name, path := range map[string]string{"cursor": c.Cursor, "next": c.Next, "total": c.Total, "total_pages": c.TotalPages, "more": c.More, "last": c.Last} {
+		if path != "" && (slices.Contains(allowed, name) || slices.Contains(allowed, name+"!")) {
+			err := jsonwalk.CheckPath(path)
+			problems.AddIf(err != nil, field+"."+name, "%v", err)
 		}
 	}
 	for name, n := range map[string]int{"size": c.Size, "first": c.First, "max_pages": c.MaxPages, "concurrency": c.Concurrency} {
@@ -143,24 +134,4 @@ func (c PagingConfig) check(field string, request *address.Plan, problems *inval
 	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultPagesConcurrency)
 	return c
-}
-
-// pagingKey is one key of the section.
-type pagingKey struct {
-	name string
-	set  bool
-	path string // if it is a GJSON path
-}
-
-// keys lists all keys but the style.
-func (c PagingConfig) keys() []pagingKey {
-	number := func(name string, n int) pagingKey { return pagingKey{name, n != 0, ""} }
-	text := func(name, s string) pagingKey { return pagingKey{name, s != "", ""} }
-	path := func(name, s string) pagingKey { return pagingKey{name, s != "", s} }
-	return []pagingKey{
-		number("size", c.Size), number("first", c.First), number("max_pages", c.MaxPages), number("concurrency", c.Concurrency),
-		text("size_param", c.SizeParam), text("param", c.Param), text("first_cursor", c.FirstCursor), text("total_header", c.TotalHeader),
-		path("cursor", c.Cursor), path("next", c.Next), path("total", c.Total), path("total_pages", c.TotalPages), path("more", c.More), path("last", c.Last),
-		{"ends_short", c.EndsShort, ""}, {"rewrite_host", c.RewriteHost, ""},
-	}
 }

@@ -234,39 +234,39 @@ func (t *timePlan) of(f *jsonwalk.Frame, bad *violation) (at time.Time) {
 
 // from maps the field of one record. why is empty when it can be accepted.
 func (t *timePlan) from(f *jsonwalk.Frame) (at time.Time, why string) {
-	if t.join.Set {
-		return t.joined(f)
+	text, why := t.text(f)
+	if why != "" {
+		return at, why
 	}
-	v := firstOf(t.sources, f)
-	switch {
-	case !v.Present():
-		return at, whyMissing
-	case !v.Scalar():
-		return at, whyShape
-	}
-	at, ok := t.parse(v.String())
+	at, ok := t.parse(text)
 	if !ok {
 		return at, whyTime + " " + strconv.Quote(t.format)
 	}
 	return at, ""
 }
 
-// joined reads a time that stands in several fields, all of which are needed.
-func (t *timePlan) joined(f *jsonwalk.Frame) (at time.Time, why string) {
+// text is the time as the legacy writes it. If it stands in several fields, all of
+// them are needed.
+func (t *timePlan) text(f *jsonwalk.Frame) (text, why string) {
+	if !t.join.Set {
+		return single(firstOf(t.sources, f))
+	}
 	parts := make([]string, len(t.sources))
 	for i, source := range t.sources {
-		v := source.find(f)
-		switch {
-		case !v.Present():
-			return at, whyMissing
-		case !v.Scalar():
-			return at, whyShape
+		if parts[i], why = single(source.find(f)); why != "" {
+			return "", why
 		}
-		parts[i] = v.String()
 	}
-	at, ok := t.parse(strings.Join(parts, t.join.Value))
-	if !ok {
-		return at, whyTime + " " + strconv.Quote(t.format)
+	return strings.Join(parts, t.join.Value), ""
+}
+
+// single is the text of a value that must be there.
+func single(v jsonwalk.Value) (text, why string) {
+	switch {
+	case !v.Present():
+		return "", whyMissing
+	case !v.Scalar():
+		return "", whyShape
 	}
-	return at, ""
+	return v.String(), ""
 }

@@ -21,22 +21,17 @@ const (
 // until ctx ends. Redis gets hashes of lists, and their moments.
 func (a *App) shareLab(ctx context.Context) {
 	channel := a.current.Load().cfg.Redis.Prefix + labChannel // its change needs a restart
-	heard, stop := redissub.Messages(ctx, a.redis, 0, channel)
-	defer func() { _ = stop() }()
 	messages := make(chan []byte)
 	go func() {
 		defer close(messages)
-		for m := range heard { // ends with the subscription
-			m, ok := m.(*redis.Message)
-			if !ok {
-				continue
+		redissub.Each(ctx, a.redis, func(m any) {
+			if m, ok := m.(*redis.Message); ok {
+				select {
+				case messages <- []byte(m.Payload):
+				case <-ctx.Done():
+				}
 			}
-			select {
-			case messages <- []byte(m.Payload):
-			case <-ctx.Done():
-				return
-			}
-		}
+		}, channel)
 	}()
 	a.lab.Share(ctx, func(ctx context.Context, message []byte) {
 		ctx, cancel := context.WithTimeout(ctx, publishWithin)
