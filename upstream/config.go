@@ -57,6 +57,14 @@ func (c Config) perAccount() int {
 	return max(1, c.MaxConcurrent/4)
 }
 
+// Endpoint is the section of one list, to read or to change.
+func (c *Config) Endpoint(kind string) *mapping.EndpointConfig {
+	if kind == "seller" {
+		return &c.Seller
+	}
+	return &c.Buyer
+}
+
 // endpoints are the configurations of both lists by kind.
 func (c Config) endpoints() map[string]mapping.EndpointConfig {
 	return map[string]mapping.EndpointConfig{"buyer": c.Buyer, "seller": c.Seller}

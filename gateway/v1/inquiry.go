@@ -30,7 +30,7 @@ const (
 // responses for each inquiry, in the order given. A NullString that is not
 // valid becomes null; a nil list or nil Responses become [].
 func AppendBuyer(dst []byte, list []upstream.Inquiry) []byte {
-	return appendList(slices.Grow(dst, BuyerSize(list)), list, appendBuyerRecord)
+	return appendRecords(slices.Grow(dst, BuyerSize(list)), list, appendBuyerRecord)
 }
 
 // AppendSeller appends the whole reply of the sellers' list to dst: the
@@ -39,10 +39,18 @@ func AppendBuyer(dst []byte, list []upstream.Inquiry) []byte {
 // sellers an inquiry_type that is never null, which the mapping has to see to;
 // one that is not valid is shown as the null that it is.
 func AppendSeller(dst []byte, list []upstream.Inquiry) []byte {
-	return appendList(slices.Grow(dst, SellerSize(list)), list, appendSellerRecord)
+	return appendRecords(slices.Grow(dst, SellerSize(list)), list, appendSellerRecord)
 }
 
-func appendList(dst []byte, list []upstream.Inquiry, record func([]byte, *upstream.Inquiry) []byte) []byte {
+// AppendList is AppendSeller for the kind seller, else AppendBuyer.
+func AppendList(dst []byte, kind string, list []upstream.Inquiry) []byte {
+	if kind == "seller" {
+		return AppendSeller(dst, list)
+	}
+	return AppendBuyer(dst, list)
+}
+
+func appendRecords(dst []byte, list []upstream.Inquiry, record func([]byte, *upstream.Inquiry) []byte) []byte {
 	dst = append(dst, listOpen...)
 	for i := range list {
 		if i > 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -60,7 +61,7 @@ func diffAnswers(ctx context.Context, before, after upstream.Config, kept []*ups
 			return d, err
 		}
 		next := old
-		if !reflect.DeepEqual(endpointOf(before, list.Want.Kind), endpointOf(after, list.Want.Kind)) {
+		if !reflect.DeepEqual(before.Endpoint(list.Want.Kind), after.Endpoint(list.Want.Kind)) {
 			if next, err = list.Replay(ctx, after); err != nil {
 				return d, fmt.Errorf("%w: %w", ops.ErrTry, err)
 			}
@@ -89,13 +90,6 @@ func diffAnswers(ctx context.Context, before, after upstream.Config, kept []*ups
 	return d, nil
 }
 
-func endpointOf(section upstream.Config, kind string) mapping.EndpointConfig {
-	if kind == "seller" {
-		return section.Seller
-	}
-	return section.Buyer
-}
-
 // sent tells whether the legacy is sent any value of the two filters.
 func sent(section upstream.Config, kind string) (status, inquiryType bool) {
 	client, err := upstream.New(section, upstream.Options{})
@@ -104,12 +98,7 @@ func sent(section upstream.Config, kind string) (status, inquiryType bool) {
 	}
 	defer client.Close()
 	some := func(f mapping.Filter) bool {
-		for _, asked := range f.Values {
-			if asked == mapping.AskedFor {
-				return true
-			}
-		}
-		return f.Other == mapping.AskedFor
+		return f.Other == mapping.AskedFor || slices.Contains(slices.Collect(maps.Values(f.Values)), mapping.AskedFor)
 	}
 	s, t := client.Filters(kind)
 	return some(s), some(t)
@@ -147,14 +136,8 @@ func reasonOf(err error) string {
 
 // rendered are the records as callers get them.
 func rendered(kind string, list upstream.List) []any {
-	var body []byte
-	if kind == "seller" {
-		body = v1.AppendSeller(nil, list.Inquiries)
-	} else {
-		body = v1.AppendBuyer(nil, list.Inquiries)
-	}
 	var envelope struct{ Data []any }
-	_ = json.Unmarshal(body, &envelope) // it was made in the line before
+	_ = json.Unmarshal(v1.AppendList(nil, kind, list.Inquiries), &envelope) // which is JSON
 	return envelope.Data
 }
 

@@ -75,10 +75,7 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 	} else if err != nil {
 		return nil, err
 	}
-	endpoint := &section.Buyer
-	if want.Kind == "seller" {
-		endpoint = &section.Seller
-	}
+	endpoint := section.Endpoint(want.Kind)
 	if reply := strings.TrimLeft(want.Reply, " \t\r\n"); strings.HasPrefix(reply, "{") || strings.HasPrefix(reply, "[") {
 		endpoint.Reply = mapping.ReplyConfig{} // a reply in XML that was fetched is shown as JSON
 		if !strings.Contains(want.Replies, "<?xml") {
@@ -110,11 +107,7 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 	if endpoint.Fields.Responses.Fetch.Path != "" { // the others have been asked for no responses
 		list = list[:min(len(list), secondCalls)]
 	}
-	if want.Kind == "seller" {
-		t.List = v1.AppendSeller(nil, list)
-	} else {
-		t.List = v1.AppendBuyer(nil, list)
-	}
+	t.List = v1.AppendList(nil, want.Kind, list)
 	return t, nil
 }
 

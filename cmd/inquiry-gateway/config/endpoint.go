@@ -60,10 +60,6 @@ func WithEndpoint(section upstream.Config, kind, text string) (upstream.Config, 
 		}
 	}
 	doc.invalid("", relative.Err())
-	if kind == "seller" {
-		section.Seller = endpoint
-	} else {
-		section.Buyer = endpoint
-	}
+	*section.Endpoint(kind) = endpoint
 	return section, doc.err()
 }

@@ -179,7 +179,7 @@ func (t Test) judge(list upstream.List, err error) []string {
 		return nil
 	}
 	var got struct{ Data []any }
-	if err := json.Unmarshal(render(t.Kind, list.Inquiries), &got); err != nil {
+	if err := json.Unmarshal(v1.AppendList(nil, t.Kind, list.Inquiries), &got); err != nil {
 		return []string{err.Error()}
 	}
 	want := make([]any, len(*t.Expect.Records))
@@ -187,14 +187,6 @@ func (t Test) judge(list upstream.List, err error) []string {
 		want[i] = record
 	}
 	return differences("records", want, got.Data)
-}
-
-// render gives the public list, as a caller would get it.
-func render(kind string, list []upstream.Inquiry) []byte {
-	if kind == "seller" {
-		return v1.AppendSeller(nil, list)
-	}
-	return v1.AppendBuyer(nil, list)
 }
 
 func (e Expect) judgeAsked(asked []string) (found []string) {
