@@ -47,8 +47,7 @@ func (s *securityLog) failed(ctx context.Context, reason string, err error, from
 		return
 	}
 	attrs := []any{slog.String("event", event), slog.String("reason", reason)}
-	var denial *Denial
-	if errors.As(err, &denial) && denial.KeyID != "" {
+	if denial, ok := errors.AsType[*Denial](err); ok && denial.KeyID != "" {
 		attrs = append(attrs, slog.String("key_id", denial.KeyID))
 	}
 	s.log.LogAttrs(ctx, level, "authentication refused", slog.Group("security", attrs...))

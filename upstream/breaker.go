@@ -66,8 +66,8 @@ func judge(err error) fleet.Verdict {
 	if err == nil {
 		return fleet.Answers
 	}
-	var e *Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
 		return fleet.Unknown
 	}
 	switch e.Failure {
@@ -85,10 +85,10 @@ func judge(err error) fleet.Verdict {
 		return fleet.Fails
 	case FailureUnavailable:
 		// A 429 is the word of a system that is well; a 503 is not.
-		var status statusError
-		if e.Reason == reasonThrottled && errors.As(e.Err, &status) && status == http.StatusTooManyRequests {
+		switch {
+		case e.Reason == reasonThrottled && errors.Is(e.Err, statusError(http.StatusTooManyRequests)):
 			return fleet.Answers
-		} else if e.Reason == reasonThrottled {
+		case e.Reason == reasonThrottled:
 			return fleet.Fails
 		}
 	case FailureCanceled:

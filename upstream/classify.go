@@ -44,8 +44,7 @@ func classify(ctx context.Context, err error) *Error {
 // redact takes the address out of a client's error: it holds the account and
 // the filters.
 func redact(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

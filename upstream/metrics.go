@@ -87,8 +87,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) (*metri
 // for the other kind or from a client made before, that one is counted on.
 func register[C prometheus.Collector](reg prometheus.Registerer, c C, errs *[]error) C {
 	err := reg.Register(c)
-	var known prometheus.AlreadyRegisteredError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := known.ExistingCollector.(C); ok {
 			return old
 		}

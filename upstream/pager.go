@@ -95,8 +95,7 @@ func (l *pager) add(a answer, address string) (records int, err error) {
 
 // unsendable is the error for values that make no request.
 func unsendable(err error) *Error {
-	var refused *mapping.Error
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*mapping.Error](err); refused {
 		return asError(err)
 	}
 	return &Error{Failure: FailureUpstream, Reason: "account", Err: err}

@@ -149,8 +149,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	}
 	if err != nil {
 		p.Problem = asError(err).Error()
-		var refused *mapping.Error
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*mapping.Error](err); ok {
 			p.Found = refused.Found
 		}
 	}

@@ -141,17 +141,11 @@ func readAll(from io.Reader, size, max int64) (string, error) {
 	switch {
 	case int64(n) > max:
 		return "", invalidReply("too_large", "the reply has more than %d bytes", max)
-	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || isCorrupt(err):
+	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
 		return "", invalidReply("encoding", "the compressed reply is damaged")
 	}
-	return "", err
+	return "", err // of the connection
 }
 
 // unknownSize is what is expected of a reply that does not tell.
 const unknownSize = 64<<10 - 1
-
-// isCorrupt tells a damaged compressed stream from a connection that failed.
-func isCorrupt(err error) bool {
-	var bad flate.CorruptInputError
-	return errors.As(err, &bad)
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -58,21 +59,15 @@ func (b *budget) withdraw() bool {
 // A reply that was cut off or too slow is not repeated: the legacy has done the
 // work already and would do it again.
 func retryReason(err error) string {
-	if err == nil {
-		return ""
-	}
-	var e *Error
-	var status statusError
-	switch {
-	case errors.As(err, &e) && e.Reason == reasonThrottled && e.RetryAfter > 0:
+	switch e, ok := errors.AsType[*Error](err); {
+	case ok && e.Reason == reasonThrottled && e.RetryAfter > 0:
 		return reasonThrottled
-	case e == nil || e.Failure != FailureUpstream:
-		return ""
+	case !ok || e.Failure != FailureUpstream:
 	case e.Reason == "connect":
 		return "connect"
-	case errors.As(e.Err, &status) && status == 502:
+	case errors.Is(e.Err, statusError(http.StatusBadGateway)):
 		return "status_502"
-	case errors.As(e.Err, &status) && status == 503:
+	case errors.Is(e.Err, statusError(http.StatusServiceUnavailable)):
 		return "status_503"
 	}
 	return ""

@@ -30,8 +30,8 @@ type hold struct {
 
 // obey holds the account if the reply told us to wait. It never ends a hold sooner.
 func (h *hold) obey(account string, err error, now time.Time) {
-	var e *Error
-	if err == nil || !errors.As(err, &e) || e.Reason != reasonThrottled {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Reason != reasonThrottled {
 		return
 	}
 	until := now.Add(max(e.RetryAfter, leastHold))
@@ -49,19 +49,14 @@ func (h *hold) obey(account string, err error, now time.Time) {
 	}
 }
 
-// left is how long an account is held yet; zero or less: it is not.
-func (h *hold) left(account string, now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return max(h.all.Sub(now), h.accounts[account].Sub(now))
-}
-
 // errHeldBack is why an endpoint is not asked that has told us to wait.
 var errHeldBack = errors.New("the legacy has told us to wait")
 
 // refusal is the error of an account's fetch that is not made; nil: it may be.
 func (h *hold) refusal(account string, now time.Time) error {
-	left := h.left(account, now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := max(h.all.Sub(now), h.accounts[account].Sub(now))
 	if left <= 0 {
 		return nil
 	}

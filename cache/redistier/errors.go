@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,8 @@ var errSkipped = errors.New("redis is skipped: its breaker is open")
 
 // isDenied tells whether Redis refused for want of a permission.
 func isDenied(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "can't run this command"))
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "can't run this command"))
 }
 
 // isOutage tells a Redis that cannot serve from one that answered, be it with
@@ -23,16 +24,13 @@ func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
 	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, code := range []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "WRONGPASS", "NOAUTH", "ERR invalid password"} {
-		if strings.HasPrefix(reply.Error(), code) {
-			return true
-		}
-	}
-	return false
+	reply, ok := errors.AsType[redis.Error](err)
+	return !ok || begins(reply, "LOADING", "CLUSTERDOWN", "MASTERDOWN", "WRONGPASS", "NOAUTH", "ERR invalid password")
+}
+
+// begins tells whether the text of an error begins with one of the codes of Redis.
+func begins(err error, codes ...string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
 // Results of a call, as labels of metrics and spans.
@@ -61,13 +59,5 @@ func ResultOf(err error) string {
 // isPassing tells whether a write may work soon: Redis is away, or another
 // server is about to take it.
 func isPassing(err error) bool {
-	if isOutage(err) || errors.Is(err, ErrTooFewReplicas) {
-		return true
-	}
-	for _, code := range []string{"READONLY", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"} {
-		if strings.HasPrefix(err.Error(), code) {
-			return true
-		}
-	}
-	return false
+	return isOutage(err) || errors.Is(err, ErrTooFewReplicas) || begins(err, "READONLY", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS")
 }

@@ -98,11 +98,7 @@ func (d *Demo) Call(public, query string) {
 // TryCall is Call where the gateway may be gone.
 func (d *Demo) TryCall(query string) {
 	for _, c := range d.callers {
-		r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, d.Public+c.list+"?"+query, nil)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+c.key)
+		r := newRequest(d.t, http.MethodGet, d.Public+c.list+"?"+query, c.key, nil)
 		if answer, err := client().Do(r); err == nil {
 			_, _ = io.Copy(io.Discard, answer.Body) // the gateway may end meanwhile
 			_ = answer.Body.Close()
@@ -126,17 +122,13 @@ func (d *Demo) Exercise() {
 	for _, path := range []string{"/nowhere", "/docs", "/openapi.json"} {
 		d.request(http.MethodGet, d.Public+path, "")
 	}
-	d.fault("fault=wrong_owner&kind=buyer", "status=answered")
-	d.fault("fault=missing_field&kind=buyer", "status=closed")
-	d.fault("fault=status&status=503", "inquiry_type=refund")
-}
-
-// fault makes the legacy system misbehave for one round of calls.
-func (d *Demo) fault(fault, query string) {
-	d.t.Helper()
-	d.Break(fault)
-	d.Call(d.Public, query)
-	d.Heal()
+	for fault, query := range map[string]string{
+		"fault=wrong_owner&kind=buyer": "status=answered", "fault=missing_field&kind=buyer": "status=closed", "fault=status&status=503": "inquiry_type=refund",
+	} {
+		d.Break(fault)
+		d.Call(d.Public, query)
+		d.Heal()
+	}
 }
 
 // Break makes the legacy system misbehave until Heal.
@@ -153,10 +145,7 @@ func (d *Demo) Change(every string) {
 // Purge drops the lists of a kind.
 func (d *Demo) Purge(kind string) {
 	d.t.Helper()
-	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.Ops+"/ops/purge", strings.NewReader(`{"kind":"`+kind+`"}`))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	r := newRequest(d.t, http.MethodPost, d.Ops+"/ops/purge", "", strings.NewReader(`{"kind":"`+kind+`"}`))
 	r.Header.Set("Content-Type", "application/json")
 	if status, body := fetch(d.t, r); status != http.StatusOK {
 		d.t.Fatalf("purge: %d %s", status, body)
@@ -165,14 +154,20 @@ func (d *Demo) Purge(kind string) {
 
 func (d *Demo) request(method, url, key string) {
 	d.t.Helper()
-	r, err := http.NewRequestWithContext(d.t.Context(), method, url, nil)
+	fetch(d.t, newRequest(d.t, method, url, key, nil))
+}
+
+// newRequest makes a request with a key, unless it is empty.
+func newRequest(t testing.TB, method, url, key string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-	fetch(d.t, r)
+	return r
 }
 
 // client does not outlive a test's last request for long: its connections are
@@ -184,11 +179,7 @@ func client() *http.Client {
 // Get reads a page that has to answer 200.
 func Get(t testing.TB, url string) []byte {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, body := fetch(t, r)
+	status, body := fetch(t, newRequest(t, http.MethodGet, url, "", nil))
 	if status != http.StatusOK {
 		t.Fatalf("%s: %d %s", url, status, body)
 	}

@@ -89,11 +89,7 @@ func (p *Prometheus) Rules() ([]RuleHealth, error) {
 
 func (p *Prometheus) get(path string, data any) error {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.URL+path, nil)
-	if err != nil {
-		return err
-	}
-	_, body := fetch(p.t, r)
+	_, body := fetch(p.t, newRequest(p.t, http.MethodGet, p.URL+path, "", nil))
 	answer := struct {
 		Status, Error string
 		Data          any

@@ -81,12 +81,9 @@ func (doc *document) resolveFiles(into any, mayMiss []string) {
 
 // readFile gives a file's content, or reports why it cannot be used.
 func (doc *document) readFile(key, path string, mayMiss bool) string {
-	data, info, err := readRegular(path, secretfile.MaxBytes)
+	text, info, err := readText(path)
 	if mayMiss && errors.Is(err, fs.ErrNotExist) {
 		return ""
-	}
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = errors.New("is empty")
 	}
 	if err != nil {
 		if !doc.has(key) {
@@ -99,7 +96,16 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {
 		doc.warn(key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 	}
-	return string(data)
+	return text
+}
+
+// readText reads a file that must not be empty.
+func readText(path string) (string, fs.FileInfo, error) {
+	data, info, err := readRegular(path, secretfile.MaxBytes)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = errors.New("is empty")
+	}
+	return string(data), info, err
 }
 
 // ReadFile reads a file that a command names instead of the configuration; no name
@@ -108,14 +114,11 @@ func ReadFile(path string) (secretfile.File, error) {
 	if path == "" {
 		return secretfile.File{}, nil
 	}
-	data, _, err := readRegular(path, secretfile.MaxBytes)
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = errors.New("is empty")
-	}
+	text, _, err := readText(path)
 	if err != nil {
 		return secretfile.File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return secretfile.New(path, string(data)), nil
+	return secretfile.New(path, text), nil
 }
 
 // secret tells whether a file's content must be kept from others. Certificates

@@ -29,9 +29,7 @@ func (r *round) body(s *seen, a *answer) bool {
 		at.in = a
 		s.records[sum] = at
 	}
-	for _, one := range in.problems {
-		r.tally.note(contract, failed, concerned, "%s: %s", s.name, one)
-	}
+	r.tally.noteAll(contract, a, s.name+": ", in.problems)
 	sum := hash(sha256.Sum256(plain))
 	if before, known := s.bodies[a.tag]; known && before != sum {
 		r.tally.note(contract, failed, concerned, "%s: two bodies have one entity tag", s.name)
@@ -57,9 +55,7 @@ func (r *round) refusal(a *answer) (code string) {
 	if waits != (a.header.Get("Retry-After") != "") || a.header.Get("Www-Authenticate") != challenges()[code] {
 		said = append(said, "an error has not the headers that go with its code")
 	}
-	for _, one := range said {
-		r.tally.note(contract, failed, []*answer{a}, "%s", one)
-	}
+	r.tally.noteAll(contract, a, "", said)
 	if !slices.Contains(codes(a.code), code) {
 		return ""
 	}

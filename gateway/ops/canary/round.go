@@ -212,9 +212,7 @@ func (r *round) headers(s *seen, a *answer) bool {
 	}
 	seconds, err := strconv.Atoi(a.header.Get("Age"))
 	a.tag, a.age = a.header.Get("Etag"), time.Duration(seconds)*time.Second
-	for _, one := range said {
-		r.tally.note(contract, failed, []*answer{a}, "%s: %s", s.name, one)
-	}
+	r.tally.noteAll(contract, a, s.name+": ", said)
 	return well && err == nil && seconds >= 0 && a.tag != ""
 }
 
@@ -225,9 +223,7 @@ func (r *round) age(s *seen, a *answer) {
 	if !own {
 		policy = r.kind.Policy
 	}
-	for _, one := range policy.judge(a) {
-		r.tally.note(freshness, failed, []*answer{a}, "%s: %s", s.name, one)
-	}
+	r.tally.noteAll(freshness, a, s.name+": ", policy.judge(a))
 	if before := s.newest[a.status]; before != nil && before.tag != a.tag && a.olderThan(before) {
 		r.tally.note(freshness, failed, []*answer{before, a}, "%s: a list is replaced by another that was answered before it", s.name)
 	}

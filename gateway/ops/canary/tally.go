@@ -44,6 +44,13 @@ type tally [checkCount]struct {
 	requests []string // ids of the requests concerned
 }
 
+// noteAll notes several failures at one answer of who.
+func (t *tally) noteAll(c check, a *answer, who string, reasons []string) {
+	for _, one := range reasons {
+		t.note(c, failed, []*answer{a}, "%s%s", who, one)
+	}
+}
+
 // note notes a result with its reason, for the answers concerned.
 func (t *tally) note(c check, r result, concerned []*answer, format string, args ...any) {
 	n := &t[c]
