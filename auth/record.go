@@ -162,7 +162,6 @@ func (r KeyRecord) Validate() error { return first("key", r.Problems()) }
 // problem only.
 func (a Account) Validate() error { return first("account", a.Problems()) }
 
-// first makes an error of the first problem of a thing.
 func first(thing string, p invalid.Problems) error {
 	problem, ok := errors.AsType[*invalid.Error](p.Err())
 	if !ok {

@@ -135,7 +135,6 @@ func (a AuthConfig) secret() (key string, file secretfile.File) {
 	return "", secretfile.File{}
 }
 
-// secretText is the secret itself.
 func (a AuthConfig) secretText() string {
 	_, file := a.secret()
 	return strings.TrimSpace(file.Text())

@@ -164,7 +164,6 @@ func New(cfg Config, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// connect makes connections and credentials.
 func (c *Client) connect(opts Options) (err error) {
 	c.http = newHTTP(c.cfg, opts)
 	if opts.Transport != nil {
@@ -175,7 +174,6 @@ func (c *Client) connect(opts Options) (err error) {
 	return err
 }
 
-// withDefaults makes zero options usable.
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())

@@ -80,7 +80,6 @@ func invalidReply(reason, format string, args ...any) *Error {
 	return &Error{Failure: FailureInvalid, Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// internal makes the error for a bug of the gateway.
 func internal(err error) *Error {
 	return &Error{Failure: FailureUpstream, Reason: ReasonInternal, Err: err}
 }

@@ -81,7 +81,6 @@ func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, e
 	return a, n, err
 }
 
-// add maps one page.
 func (l *pager) add(a answer, address string) (records int, err error) {
 	if a.empty() {
 		return 0, nil

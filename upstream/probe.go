@@ -264,7 +264,6 @@ func (f *fetcher) savedBatches(ctx context.Context, p *Probe, s *mapping.Second,
 	return subs, unsaved, nil
 }
 
-// shownRequest is what a request carries.
 func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *ProbeRequest {
 	r := &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
 	for name, list := range f.http.Header {

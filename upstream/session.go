@@ -46,7 +46,6 @@ const maxLoginBytes = 1 << 20
 // used tells whether the section says something.
 func (l LoginConfig) used() bool { return l.Path != "" || l.Body != nil || l.Basic || l.BaseURL != "" }
 
-// spec is the login as a request.
 func (l LoginConfig) spec() address.Spec {
 	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
 		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,
@@ -111,7 +110,6 @@ func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
 	}
 }
 
-// session signs in to the legacy.
 func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.Time) func(context.Context) (token, error) {
 	if cfg.Login.BaseURL != "" {
 		base = cfg.Login.BaseURL

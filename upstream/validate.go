@@ -72,7 +72,6 @@ func (c Config) checkLimits(p *invalid.Problems) {
 		"must be above 0 and at most 1; 0.5 opens it when half of the requests fail")
 }
 
-// checkBaseURL checks where requests go.
 func (c Config) checkBaseURL(p *invalid.Problems) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -89,7 +88,6 @@ func (c Config) checkBaseURL(p *invalid.Problems) {
 	}
 }
 
-// checkHeaders checks what requests carry.
 func (c Config) checkHeaders(p *invalid.Problems) {
 	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
 	for name, value := range c.Headers {

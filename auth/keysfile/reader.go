@@ -51,7 +51,6 @@ func (r *reader) addLine(line int, key, msg string) {
 	r.problems = append(r.problems, &FileError{File: r.file, Line: line, Key: key, Msg: msg})
 }
 
-// add reports a problem at a node.
 func (r *reader) add(n ast.Node, key, msg string) { r.addLine(lineOf(n), key, msg) }
 
 // addField reports a field: at its value, or at the mapping that lacks it.

@@ -132,7 +132,6 @@ func (t *text) insertLine(behind int, line string) {
 	t.replace(at, at, line)
 }
 
-// set sets a field of a mapping to a literal.
 func (t *text) set(m mapping, field, literal string) {
 	switch {
 	case m.has(field):
@@ -147,7 +146,6 @@ func (t *text) set(m mapping, field, literal string) {
 	}
 }
 
-// replaceScalar puts a literal in the place of a scalar.
 func (t *text) replaceScalar(tk *token.Token, literal string) {
 	from, length := t.offset(tk), len(tk.Value)
 	if from == impossible || from == len(t.data) {

@@ -149,7 +149,6 @@ func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, 
 	return e.set(ctx, oldID, fieldExpiresAt, at.Format(time.RFC3339))
 }
 
-// set changes one field of a key.
 func (e *Editor) set(ctx context.Context, id, field, value string) error {
 	digest, err := digestOf(ctx, e.client, e.keys, id)
 	if err != nil {

@@ -28,7 +28,6 @@ func isOutage(err error) bool {
 	return !ok || begins(reply, "LOADING", "CLUSTERDOWN", "MASTERDOWN", "WRONGPASS", "NOAUTH", "ERR invalid password")
 }
 
-// begins tells whether the text of an error begins with one of the codes of Redis.
 func begins(err error, codes ...string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }

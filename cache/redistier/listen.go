@@ -71,7 +71,6 @@ func (t *Tier) Listen(ctx context.Context, purged func(Notice)) {
 	redissub.Each(ctx, t.rdb, func(m any) { t.hear(m, purged) }, t.purgeChannel(), t.fillChannel())
 }
 
-// hear takes one message.
 func (t *Tier) hear(m any, purged func(Notice)) {
 	defer t.panics.Catch(nil) // of this message: the listener goes on
 	switch m := m.(type) {

@@ -130,7 +130,6 @@ func (r *Ring) Open(sealed []byte, l List) ([]byte, error) {
 	return raw, nil
 }
 
-// associated is the associated data of a seal.
 func (l List) associated() []byte {
 	parts := l.Parts()
 	return appendParts(nil, parts[:])

@@ -141,7 +141,6 @@ func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
 	return plan
 }
 
-// add adds a parameter of the query.
 func (p *Plan) add(q param, key string, problems *invalid.Problems) {
 	at := place{name: fmt.Sprintf("parameter %q", q.name), text: q.text}
 	at.check(key, problems)
@@ -278,7 +277,6 @@ func (p *Plan) checkBody(values Values) error {
 	return nil
 }
 
-// isNumber tells whether a text is a number of JSON.
 func isNumber(s string) bool {
 	return strings.IndexByte("-0123456789", s[0]) >= 0 && json.Valid([]byte(s)) && strings.TrimSpace(s) == s
 }

@@ -151,7 +151,6 @@ var (
 	groupBrackets   = strings.NewReplacer("{[}", "[", "{]}", "]")
 )
 
-// parseBodyText compiles a text of a body.
 func parseBodyText(s string, known []string) (template, error) {
 	p, from := &templateParser{known: known}, 0
 	for _, at := range bodyGroup.FindAllStringIndex(s, -1) {

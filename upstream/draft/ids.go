@@ -33,7 +33,6 @@ func (i *ids) addAll(d *drafter, t *table, prefix string) {
 	}
 }
 
-// addDetails adds what details are asked for with.
 func (i *ids) addDetails(t *table, path string) {
 	for _, col := range t.columns {
 		if col.path == path && !slices.Contains(i.IDs, path) && !slices.Contains(i.Short, path) {

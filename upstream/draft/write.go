@@ -246,7 +246,6 @@ func quote(s string) string {
 	return string(text)
 }
 
-// yamlList writes texts as YAML.
 func yamlList(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {

@@ -89,7 +89,6 @@ func (w *Walker) root(n *Node) *place {
 	return at
 }
 
-// element returns the place of the elements of arrays at a place.
 func (w *Walker) element(at *place) *place {
 	if at.each != nil {
 		return at.each

@@ -77,7 +77,6 @@ func escapeLen(s string) int {
 	return 0
 }
 
-// isHex tells whether a byte is a hexadecimal digit.
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
@@ -115,7 +114,6 @@ func (p *parser) number(i int) int {
 	return i
 }
 
-// digits skips digits.
 func digits(s string, i int) int {
 	for i < len(s) && isDigit(s[i]) {
 		i++

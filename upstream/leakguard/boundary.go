@@ -23,7 +23,6 @@ const (
 // left in doubt, because texts must stay readable.
 const longID = 8
 
-// formOf finds out the form of an id.
 func formOf(id string) form {
 	if len(id) >= longHead && !isDigit(id[0]) && isDigit(id[len(id)-1]) {
 		return mixed // the usual one, such as INC0010001

@@ -70,7 +70,6 @@ func uuidsWithin(s string, from int, wanted func(uuid) bool, spans []span) []spa
 	return spans
 }
 
-// anyUUID wants every one.
 func anyUUID(uuid) bool { return true }
 
 // uuidAt reads 32 hexadecimal digits, dashes ignored, that s starts with. n is

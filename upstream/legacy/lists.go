@@ -20,7 +20,6 @@ type filter struct {
 
 const whole = -1
 
-// buyerQuery reads the account and the filter of a request.
 func buyerQuery(r *http.Request) (string, filter) {
 	q := r.URL.Query()
 	return q.Get("customer"), filter{all(q["state"]), all(q["category"]), whole}

@@ -102,7 +102,6 @@ func (v Values) texts() map[string]string {
 	return texts
 }
 
-// takeNulls makes null values of the entries of values that are null.
 func (f *Field) takeNulls(values any) {
 	raw, _ := values.(map[string]any)
 	for _, legacy := range slices.Sorted(maps.Keys(raw)) {

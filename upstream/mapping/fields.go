@@ -29,7 +29,6 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	c.AddIf(cfg.Responses.used(), at+"responses", "a seller's record has no responses; remove the key")
 }
 
-// sources compiles the paths of a field.
 func (c *compiler) sources(field string, f Field) []source {
 	if f.Lookup.used() {
 		c.AddIf(len(f.Path) > 0 || f.Const.Set, field+".lookup", "the field has a path or a constant, too; remove the one or the other")

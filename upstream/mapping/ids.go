@@ -88,7 +88,6 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
 	}
 }
 
-// clean cleans one text.
 func (r *Reply) clean(t *textPlan, s *string) {
 	clean, n := r.ids.Clean(*s)
 	if n == 0 {

@@ -171,7 +171,6 @@ func (m *marks) here(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
 }
 
-// headers looks at the response headers.
 func (m *marks) headers() {
 	for name, values := range m.end.Header {
 		switch {

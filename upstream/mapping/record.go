@@ -125,7 +125,6 @@ func (r *Reply) owned(f *jsonwalk.Frame) bool {
 	return false
 }
 
-// inquiry maps one record.
 func (r *Reply) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 	plan := r.plan
 	inq.Title = plan.title.of(f, &bad).String

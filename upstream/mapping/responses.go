@@ -66,7 +66,6 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	inner.response(at, cfg, r)
 }
 
-// response compiles what one response consists of.
 func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 	r.ids = c.internalIDs(at+"internal_ids", cfg.InternalIDs)
 	r.where = c.conditions(at+"where", cfg.Where)

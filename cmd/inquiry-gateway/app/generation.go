@@ -123,7 +123,6 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	return keys, err
 }
 
-// openKeys opens the one source of keys that the configuration names.
 func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:

@@ -93,7 +93,6 @@ func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return total
 }
 
-// catcher catches the panics of a part of the program.
 func (a *App) catcher(where string) *panics.Catcher {
 	return panics.New(where, a.panics.WithLabelValues(where), a.opts.Logger)
 }

@@ -28,7 +28,6 @@ func (a *App) summary() []any {
 	}
 }
 
-// keysFrom is the one source of keys.
 func keysFrom(cfg config.Config) string {
 	switch {
 	case cfg.Auth.Introspection != nil:

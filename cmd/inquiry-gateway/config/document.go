@@ -107,7 +107,6 @@ func flatten(err error) []error {
 	return all
 }
 
-// has tells whether the file holds the key.
 func (doc *document) has(key string) bool {
 	_, found := locate(doc.root, key)
 	return found

@@ -99,7 +99,6 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 	return text
 }
 
-// readText reads a file that must not be empty.
 func readText(path string) (string, fs.FileInfo, error) {
 	data, info, err := readRegular(path, secretfile.MaxBytes)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {

@@ -114,7 +114,6 @@ func equal(a, b reflect.Value) bool {
 	return a.Kind() == reflect.Slice && a.Len()+b.Len() == 0 || reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// valueAt gives the field with that key.
 func valueAt(c *Config, key string) reflect.Value {
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {

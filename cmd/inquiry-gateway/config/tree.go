@@ -162,7 +162,6 @@ func (r *resolver) grow(n, child ast.Node, at position, path string) bool {
 	return false
 }
 
-// keyOf gives the key of a pair of a resolved mapping.
 func keyOf(pair *ast.MappingValueNode) string { return pair.Key.(*ast.StringNode).Value }
 
 // pairOf gives the pair with that key, or nil. n may be any node.
@@ -177,7 +176,6 @@ func pairOf(n ast.Node, key string) *ast.MappingValueNode {
 	return nil
 }
 
-// child gives the value of a key, or nil.
 func child(n ast.Node, key string) ast.Node {
 	if pair := pairOf(n, key); pair != nil {
 		return pair.Value

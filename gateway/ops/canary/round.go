@@ -48,7 +48,6 @@ func (p place) String() string {
 	return fmt.Sprintf("record %d (created_at %s)", p.record, p.createdAt)
 }
 
-// newRound prepares a round for one kind of list.
 func (c *Canary) newRound(kind *Kind, as caller) *round {
 	r := &round{Canary: c, kind: kind, caller: as}
 	for _, k := range kind.Keys {
@@ -112,7 +111,6 @@ func (r *round) knowOwners(ctx context.Context) bool {
 	return r.tally[keys].result == ok
 }
 
-// askList asks for the whole list.
 func (r *round) askList(ctx context.Context, s *seen) {
 	a := r.ask(ctx, s, question{})
 	switch {
