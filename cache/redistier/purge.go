@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -112,39 +111,27 @@ const maxNotice = 32 << 10
 // parseNotice reads "<before> <seq> kind|account <name> <epoch>", for a change with
 // its floor and time, or "<before> <seq> records <hashes>".
 func parseNotice(s string) (n Notice, ok bool) {
-	f := strings.Fields(s)
-	if len(s) > maxNotice || len(f) < 4 {
+	var what, name string
+	read, _ := fmt.Sscanf(s, "%d %d %s %s %d %d %d", &n.Before, &n.Seq, &what, &name, &n.Last, &n.Floor, &n.Changed)
+	if len(s) > maxNotice || read != len(strings.Fields(s)) {
 		return n, false
 	}
-	numbers := map[int]*uint64{0: &n.Before, 1: &n.Seq}
-	switch {
-	case f[2] == "records" && len(f) == 4:
-		n.Records = f[3]
-	case f[2] == "kind" && (len(f) == 5 || len(f) == 7):
-		n.Kind = f[3]
-	case f[2] == "account" && (len(f) == 5 || len(f) == 7):
-		n.Account = f[3]
+	switch what {
+	case "records":
+		n.Records = name
+		return n, read == 4
+	case "kind":
+		n.Kind = name
+	case "account":
+		n.Account = name
 	default:
 		return n, false
 	}
-	changed := uint64(0)
-	if n.Records == "" {
-		numbers[4] = &n.Last
-	}
-	if len(f) == 7 {
-		numbers[5], numbers[6] = &n.Floor, &changed
-	}
-	for i, to := range numbers {
-		var err error
-		if *to, err = strconv.ParseUint(f[i], 10, 64); err != nil {
-			return n, false
-		}
-	}
-	if len(f) == 5 {
+	if read == 5 {
 		n.Floor = n.Last
+		return n, true
 	}
-	n.Changed = int64(changed)
-	return n, n.Changed >= 0 && (len(f) < 7 || n.Floor < n.Last)
+	return n, read == 7 && n.Changed >= 0 && n.Floor < n.Last
 }
 
 // Raise raises an epoch, which hides all lists of an older one, and returns it.

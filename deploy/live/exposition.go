@@ -1,11 +1,15 @@
 package live
 
 import (
+	"bytes"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Family is one metric as it is exposed.
@@ -17,50 +21,27 @@ type Family struct {
 // Prefix starts every metric that is the gateway's own.
 const Prefix = "inquiry_gateway_"
 
-var (
-	sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})? `)
-	label  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
-)
-
 // Families reads the text format of metrics pages, by name. What one page has
-// and another lacks is taken together.
+// and another lacks is taken together; a page with a mistake counts up to it.
 func Families(pages ...[]byte) map[string]Family {
 	all := map[string]Family{}
 	for _, page := range pages {
-		for line := range strings.Lines(string(page)) {
-			line = strings.TrimSuffix(line, "\n")
-			if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
-				name, help, _ := strings.Cut(rest, " ")
-				f := all[name]
-				f.Name, f.Help = name, help
-				all[name] = f
-			} else if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
-				name, kind, _ := strings.Cut(rest, " ")
-				f := all[name]
-				f.Type = kind
-				all[name] = f
-			} else if m := sample.FindStringSubmatch(line); m != nil {
-				addLabels(all, m[1], m[2])
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, _ := parser.TextToMetricFamilies(bytes.NewReader(page))
+		for name, f := range families {
+			labels := map[string]bool{}
+			for _, l := range all[name].Labels {
+				labels[l] = true
 			}
+			for _, m := range f.Metric {
+				for _, l := range m.Label { // those of a histogram have no le
+					labels[l.GetName()] = true
+				}
+			}
+			all[name] = Family{name, strings.ToLower(f.GetType().String()), f.GetHelp(), slices.Sorted(maps.Keys(labels))}
 		}
 	}
 	return all
-}
-
-func addLabels(all map[string]Family, name, labels string) {
-	name = FamilyOf(all, name)
-	f := all[name]
-	set := map[string]bool{}
-	for _, l := range f.Labels {
-		set[l] = true
-	}
-	for _, m := range label.FindAllStringSubmatch(labels, -1) {
-		if m[1] != "le" {
-			set[m[1]] = true
-		}
-	}
-	f.Labels = slices.Sorted(maps.Keys(set))
-	all[name] = f
 }
 
 // FamilyOf is the name of the family that a series is of: a histogram's without
