@@ -5,14 +5,14 @@ import (
 	"unicode"
 )
 
-// words are parts of names that speak for a field, from 0 to 1, or against it. They
+// words are parts of names that speak for a field or against it, from -1 to 1. They
 // are weak evidence: what the values are counts for more.
 type words map[string]float64
 
-func wordsOf(list string, weight float64, against string) words {
+func wordsOf(list, against string) words {
 	w := words{}
 	for _, word := range strings.Fields(list) {
-		w[word] = weight
+		w[word] = 1
 	}
 	for _, word := range strings.Fields(against) {
 		w[word] = -1
@@ -27,19 +27,18 @@ type vocabulary struct {
 }
 
 func newVocabulary() vocabulary {
-	const ids = "id ids uuid guid no num nr number seq key ref sn sno sid oid idx pk code cd"
 	return vocabulary{
-		title:     wordsOf("title subject ttl summary headline sj sbjt subj caption heading topic 제목 short", 1, "name email url author customer user company product agent category type status tag channel id"),
-		content:   wordsOf("content contents body text description desc message msg details question cn cntn cont cntnt memo note comment plain 내용 본문 텍스트", 1, "title subject ttl email url name answer ans answ reply response resolution html"),
-		status:    wordsOf("status state stat st sts stts stt phase stage progress open opened closed answered prcs prgrs resolved solved 상태 처리", 1, "count cnt num qty total hit hits views category type priority channel type source country lang language"),
-		category:  wordsOf("category categories ctgr ctgry cat ctg kind type class topic reason tp typ tpcd se gubun gb gbn dvsn div clsf group 유형 구분 분류 issue area", 1, "status state priority prio channel content media mime role owner user record resource lang language locale"),
-		created:   wordsOf("created create creation opened open reg rgst regist registered submitted submit posted inserted insert ins frst date asked received rcpt wrt write written dt ts 등록 등록일 등록일시 작성일 접수", 1, "updated update modified mod upd updt chg changed closed close solved resolved due last answered ans answ expire expires deleted activity end finish sla cmpl"),
-		company:   wordsOf("company companies corp corporation firm organization organisation org business cmpny cmpy entrps bzn enterprise employer 업체 업체명 회사 상호", 1, "id no code cd email phone address"),
-		buyer:     wordsOf("customer cust cstmr account acct accnt buyer client user usr member mbr mb requester reporter contact owner org organization organisation company cust_id party consumer 고객 회원", 1, "vendor seller supplier merchant agent assignee"),
-		seller:    wordsOf("vendor vndr seller slr sllr merchant mrch shop store partner ptnr supplier spl company brand brnd owner account acct organization 판매자 업체 입점", 1, "customer buyer agent assignee"),
-		role:      wordsOf("role author by from side type sender responder writer kind staff agent admin actor direction wrtr answerer who se tp internal 작성자 구분 source incoming", 1, "content text id format mime status name nm display email"),
-		responses: wordsOf("replies reply responses response answers answer ans answ comments comment messages message thread threads notes conversation conversations history posts journal entries 답변 댓글", 1, "attachment attachments files file tags links watchers products items"),
-		id:        wordsOf(ids, 1, ""),
+		title:     wordsOf("title subject ttl summary headline sj sbjt subj caption heading topic 제목 short", "name email url author customer user company product agent category type status tag channel id"),
+		content:   wordsOf("content contents body text description desc message msg details question cn cntn cont cntnt memo note comment plain 내용 본문 텍스트", "title subject ttl email url name answer ans answ reply response resolution html"),
+		status:    wordsOf("status state stat st sts stts stt phase stage progress open opened closed answered prcs prgrs resolved solved 상태 처리", "count cnt num qty total hit hits views category type priority channel type source country lang language"),
+		category:  wordsOf("category categories ctgr ctgry cat ctg kind type class topic reason tp typ tpcd se gubun gb gbn dvsn div clsf group 유형 구분 분류 issue area", "status state priority prio channel content media mime role owner user record resource lang language locale"),
+		created:   wordsOf("created create creation opened open reg rgst regist registered submitted submit posted inserted insert ins frst date asked received rcpt wrt write written dt ts 등록 등록일 등록일시 작성일 접수", "updated update modified mod upd updt chg changed closed close solved resolved due last answered ans answ expire expires deleted activity end finish sla cmpl"),
+		company:   wordsOf("company companies corp corporation firm organization organisation org business cmpny cmpy entrps bzn enterprise employer 업체 업체명 회사 상호", "id no code cd email phone address"),
+		buyer:     wordsOf("customer cust cstmr account acct accnt buyer client user usr member mbr mb requester reporter contact owner org organization organisation company cust_id party consumer 고객 회원", "vendor seller supplier merchant agent assignee"),
+		seller:    wordsOf("vendor vndr seller slr sllr merchant mrch shop store partner ptnr supplier spl company brand brnd owner account acct organization 판매자 업체 입점", "customer buyer agent assignee"),
+		role:      wordsOf("role author by from side type sender responder writer kind staff agent admin actor direction wrtr answerer who se tp internal 작성자 구분 source incoming", "content text id format mime status name nm display email"),
+		responses: wordsOf("replies reply responses response answers answer ans answ comments comment messages message thread threads notes conversation conversations history posts journal entries 답변 댓글", "attachment attachments files file tags links watchers products items"),
+		id:        wordsOf("id ids uuid guid no num nr number seq key ref sn sno sid oid idx pk code cd", ""),
 	}
 }
 

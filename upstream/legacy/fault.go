@@ -82,6 +82,13 @@ func (f Fault) validate() error {
 	return errors.Join(errs...)
 }
 
+// faultSet are the faults of a server.
+type faultSet struct {
+	mu     sync.Mutex
+	faults []Fault
+	rng    *rand.Rand
+}
+
 // SetFault begins a fault. It replaces one of the same name, kind and account. With
 // several, the first set that hits a request acts on it. An error tells what is
 // wrong with f; nothing has changed then.
@@ -89,45 +96,31 @@ func (f Fault) validate() error {
 // An http.Transport repeats a GET by itself when a kept-alive connection is
 // closed without an answer, so with FaultRefuse one request of a client may be
 // two here.
-func (s *Server) SetFault(f Fault) error {
+func (s *faultSet) SetFault(f Fault) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
 	f.Code, f.Size = cmp.Or(f.Code, defaultStatus), cmp.Or(f.Size, defaultSize)
-	s.faults.set(f)
+	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind && g.Account == f.Account }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.faults, same); i >= 0 {
+		s.faults[i] = f
+	} else {
+		s.faults = append(s.faults, f)
+	}
 	return nil
 }
 
 // ClearFaults ends the faults that were set for a kind; "" ends all.
-func (s *Server) ClearFaults(kind string) { s.faults.clear(kind) }
-
-// Faults lists what is in force, with the counts that are left.
-func (s *Server) Faults() []Fault { return s.faults.list() }
-
-type faultSet struct {
-	mu     sync.Mutex
-	faults []Fault
-	rng    *rand.Rand
-}
-
-func (s *faultSet) set(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind && g.Account == f.Account }
-	if i := slices.IndexFunc(s.faults, same); i >= 0 {
-		s.faults[i] = f
-		return
-	}
-	s.faults = append(s.faults, f)
-}
-
-func (s *faultSet) clear(kind string) {
+func (s *faultSet) ClearFaults(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = slices.DeleteFunc(s.faults, func(f Fault) bool { return kind == "" || f.Kind == kind })
 }
 
-func (s *faultSet) list() []Fault {
+// Faults lists what is in force, with the counts that are left.
+func (s *faultSet) Faults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Fault{}, s.faults...) // never null in JSON

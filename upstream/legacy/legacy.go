@@ -84,8 +84,8 @@ type Server struct {
 	data *dataset // guarded by mu
 
 	bodies bodyCache
-	faults faultSet
 	stats  counters
+	faultSet
 }
 
 // New makes a legacy system with generated data.
@@ -96,7 +96,7 @@ func New(opts Options) *Server {
 	s := &Server{now: opts.Now, data: generate(sized(opts))}
 	s.stats.all.Faults = map[FaultName]int{}
 	s.latency.Store(int64(opts.Latency))
-	s.faults.rng = rand.New(rand.NewPCG(opts.Seed, 0xfa17))
+	s.faultSet.rng = rand.New(rand.NewPCG(opts.Seed, 0xfa17))
 	s.data.changeEvery(opts.ChangeEvery, s.now())
 	s.routes = s.routeTable()
 	return s

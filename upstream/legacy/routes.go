@@ -56,7 +56,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 		defer s.stats.add(func(all *Stats) { all.InFlight-- })
 		s.disclose(w.Header())
 		account, f := from(r)
-		fault, faulty := s.faults.next(kind, account)
+		fault, faulty := s.faultSet.next(kind, account)
 		delay := time.Duration(s.latency.Load())
 		if faulty {
 			s.stats.add(func(all *Stats) { all.Faults[fault.Name]++ })

@@ -201,12 +201,12 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	return a.buildOps(cfg, httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	return a.buildOps(httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
 // buildOps builds what people and Prometheus ask. It gets functions, as what they
 // read may be replaced by a reload.
-func (a *App) buildOps(cfg config.Config, l *httpwire.Listener) error {
+func (a *App) buildOps(l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
