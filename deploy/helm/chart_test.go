@@ -98,6 +98,7 @@ func checkRefusals(t *testing.T, h helm) {
 		"ingress.enabled=true":     "ingress.hosts is required",
 		"httpRoute.enabled=true":   "httpRoute.parentRefs is required",
 		"autoscaling.minReplica=1": "minReplica",
+		"podAnnotations.a=true":    "podAnnotations", // Kubernetes takes texts only
 	} {
 		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
 		if err == nil || !strings.Contains(out, want) {
