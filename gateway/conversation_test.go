@@ -525,12 +525,13 @@ func TestForeignBytes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-			s := newStand(t, listenHere(t), func(o *Options) { o.RequestLog = io.Discard })
+			l := listenHere(t)
+			s := newStand(t, l, func(o *Options) { o.RequestLog = io.Discard })
 			s.server.ConnState = httpwire.ConnState
 			// On a busy machine any time may pass between two steps.
 			s.server.WriteTimeout, s.server.IdleTimeout, s.server.ReadHeaderTimeout = time.Hour, time.Hour, time.Hour
 			s.current.Set(s.gateway, time.Hour, true)
-			s.listener = httpwire.NewListener(listenHere(t), httpwire.Options{Lane: s.current, IdleTimeout: time.Hour})
+			s.listener = httpwire.NewListener(l, httpwire.Options{Lane: s.current, IdleTimeout: time.Hour})
 			serveStand(t, s, secure)
 			n := numberOf(t, "LANE_CHURN", churns) / churnSecure
 			if !secure {
