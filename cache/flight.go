@@ -156,7 +156,19 @@ func (l *Lists) launch(ctx context.Context, f *flight) {
 	} else {
 		ctx, f.span = l.tracer.Start(ctx, "cache.flight")
 	}
-	l.wg.Go(func() { l.run(ctx, f) })
+	l.wg.Go(func() {
+		_ = growStack(0)
+		l.run(ctx, f)
+	})
+}
+
+// growStack makes the stack of a new goroutine as large as a fill needs, 16 KiB, while next
+// to nothing is on it that must be copied. Later that takes 4 % of a miss.
+//
+//go:noinline
+func growStack(i int) byte {
+	var room [8 << 10]byte
+	return room[i]
 }
 
 // run runs a flight to its end. However the fill ends, the waiters are told.

@@ -50,7 +50,7 @@ type Config struct {
 }
 
 // perAccount is the bound in force for one account.
-func (c Config) perAccount() int {
+func (c *Config) perAccount() int {
 	if c.MaxConcurrentPerAccount > 0 {
 		return c.MaxConcurrentPerAccount
 	}

@@ -337,7 +337,7 @@ func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
 
 func TestAnAccountsPart(t *testing.T) {
 	for _, tc := range []struct{ all, one, want int }{{64, 0, 16}, {3, 0, 1}, {64, 64, 64}, {64, 1, 1}} {
-		if got := (Config{MaxConcurrent: tc.all, MaxConcurrentPerAccount: tc.one}).perAccount(); got != tc.want {
+		if got := (&Config{MaxConcurrent: tc.all, MaxConcurrentPerAccount: tc.one}).perAccount(); got != tc.want {
 			t.Errorf("%d of %d: %d, want %d", tc.one, tc.all, got, tc.want)
 		}
 	}

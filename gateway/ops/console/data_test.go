@@ -72,7 +72,7 @@ func TestRun(t *testing.T) {
 		if n := len(c.sampler.samples); n != 151 {
 			t.Errorf("%d samples in 5 minutes", n)
 		}
-		if w := top.heavy["a"].count; w < .49 || w > .51 {
+		if w := top.heavy[top.index["a"]].count; w < .49 || w > .51 {
 			t.Errorf("weight %v after a half-life", w)
 		}
 		cancel()
