@@ -122,6 +122,17 @@ func (w *Watcher) emptied(path string, before int) bool {
 	return within && s != nil && s.last > before
 }
 
+// within tells whether paths below this one are known: then a null, or an array or object
+// without anything in it, is no news.
+func (w *Watcher) within(path string) bool {
+	for known := range w.paths {
+		if strings.HasPrefix(known, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
 // see notes a value and gives the change that it means, if any.
 func (w *Watcher) see(path []byte, k jsonwalk.Kind, learning bool) (change string) {
 	s := w.paths[string(path)]
@@ -129,11 +140,11 @@ func (w *Watcher) see(path []byte, k jsonwalk.Kind, learning bool) (change strin
 		if len(w.paths) >= maxPaths {
 			return ""
 		}
-		s = &shape{}
-		w.paths[string(path)] = s
-		if !learning {
+		if !learning && (k != jsonwalk.Null && k != jsonwalk.Array && k != jsonwalk.Object || !w.within(string(path))) {
 			change = Appeared
 		}
+		s = &shape{}
+		w.paths[string(path)] = s
 	}
 	if bit := uint8(1) << k; k > jsonwalk.Null && s.kinds&bit == 0 {
 		if s.kinds != 0 && !learning && change == "" {

@@ -41,7 +41,9 @@ func TestDrift(t *testing.T) {
 		{"appears once", []string{strings.Replace(usual, `"a":1`, `"a":1,"n":"x"`, 1), strings.Replace(usual, `"a":1`, `"a":1,"n":"x"`, 1)}, "appeared n string"},
 		{"changes once", []string{strings.Replace(usual, `"k":1`, `"k":"1"`, 1), strings.Replace(usual, `"k":1`, `"k":"1"`, 1)}, "type l.#.k string"},
 		{"disappears once", []string{strings.Replace(usual, `"a":1,`, ``, 1), strings.Replace(usual, `"a":1,`, ``, 1)}, "disappeared a missing"},
-		{"an array without elements", []string{strings.Replace(usual, `{"k":1}`, ``, 1)}, "appeared l array"},
+		{"an array without elements", []string{strings.Replace(usual, `{"k":1}`, ``, 1)}, ""},
+		{"null for an array", []string{strings.Replace(usual, `[{"k":1}]`, `null`, 1), usual}, ""},
+		{"text for an array", []string{strings.Replace(usual, `[{"k":1}]`, `"x"`, 1)}, "appeared l string"},
 		{"comes back", []string{strings.Replace(usual, `"a":1,`, ``, 1), usual}, "disappeared a missing, appeared a number"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
