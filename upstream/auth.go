@@ -94,7 +94,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
 	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
 	p.AddIf(a.TokenURL != "" && !absolute(a.TokenURL), "auth.token_url", "must be an absolute http or https URL")
-	if kind == authSession && a.Login.used() {
+	if kind == authSession && invalid.Says(a.Login) {
 		a.checkSession(base, p)
 	}
 }

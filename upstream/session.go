@@ -43,9 +43,6 @@ const (
 // maxLoginBytes bounds the reply to a sign-in.
 const maxLoginBytes = 1 << 20
 
-// used tells whether the section says something.
-func (l LoginConfig) used() bool { return l.Path != "" || l.Body != nil || l.Basic || l.BaseURL != "" }
-
 func (l LoginConfig) spec() address.Spec {
 	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
 		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,

@@ -18,8 +18,11 @@ func (p *Problems) Keys(field string, section any, with string, known ...string)
 	}
 }
 
-// says tells whether a value is not empty. A list without elements is: a configuration
+// Says tells whether any key of a section says something, so that one that lacks what
+// it needs is found, not ignored. A list without elements says nothing: a configuration
 // that is written out in full has such.
+func Says(section any) bool { return says(reflect.ValueOf(section)) }
+
 func says(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:

@@ -111,17 +111,3 @@ type ResponseFieldsConfig struct {
 	ResponderType Field `yaml:"responder_type"`
 	CreatedAt     Field `yaml:"created_at"`
 }
-
-// used tells whether any key of the section says something. Empty lists do not:
-// a configuration that is written out in full has them.
-func (r ResponsesConfig) used() bool {
-	f := r.Fields
-	return r.Items != "" || r.ItemsOptional || len(r.Where) > 0 || len(r.InternalIDs) > 0 || r.Fetch.used() ||
-		f.Content.set() || f.ResponderType.set() || f.CreatedAt.set()
-}
-
-// used tells whether any key of the section is set, so that one that lacks
-// its path is found, not ignored.
-func (f FetchConfig) used() bool {
-	return f.Path != "" || len(f.Query) > 0 || f.Method != "" || f.Body != nil || f.ID != "" || f.Key != "" || f.Batch != 0 || f.Join != "" || f.Concurrency != 0 || len(f.Expect) > 0 || f.Reply.used()
-}

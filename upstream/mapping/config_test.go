@@ -38,6 +38,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"missing company", "    company_name: customer.name\n", "", "seller.fields.company_name", "missing"},
 		{"missing response content", "content: text, ", "", "buyer.fields.responses.fields.content", "missing"},
 		{"missing response items", "      items: replies\n", "", "buyer.fields.responses.items", "missing"},
+		{"a second call without a path", "      items: replies\n", "      items: replies\n      fetch: {headers: {X-A: b}}\n", "buyer.fields.responses.fetch.path", "every record would get"},
 		{"company for buyers", "    content: body.text", "    content: body.text\n    company_name: x", "buyer.fields.company_name", "no company_name"},
 		{"content for sellers", "    company_name: customer.name", "    company_name: customer.name\n    content: x", "seller.fields.content", "no content"},
 		{"null title", "title: subject\n    content", "title: {path: subject, default: null}\n    content", "buyer.fields.title.default", "never null"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -20,9 +21,6 @@ type DetailsConfig struct {
 	Fetch FetchConfig `yaml:"fetch"`
 }
 
-// used tells whether any key of the section is set.
-func (d DetailsConfig) used() bool { return d.As != "" || d.Items != "" || d.Fetch.used() }
-
 // bareID is the member that a record has which came as a bare id.
 const bareID = "id"
 
@@ -35,7 +33,7 @@ type listed struct {
 
 // details compiles the request for details and the plan of its replies.
 func (c *compiler) details(field string, cfg DetailsConfig) {
-	if !cfg.used() {
+	if !invalid.Says(cfg) {
 		return
 	}
 	cfg.As = cmp.Or(cfg.As, "details")

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // Field says where a public field comes from. In YAML it is a GJSON path alone
@@ -44,7 +46,9 @@ type Field struct {
 }
 
 // set tells whether the field is mapped at all.
-func (f Field) set() bool { return len(f.Path) > 0 || f.Const.Set || f.Default.Set || f.Lookup.used() }
+func (f Field) set() bool {
+	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || invalid.Says(f.Lookup)
+}
 
 // UnmarshalYAML accepts the short form. The default key is looked up by hand
 // because decoders do not call back for null, and null is a value here.

@@ -3,6 +3,7 @@ package mapping
 import (
 	"fmt"
 
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/timeparse"
 )
 
@@ -26,11 +27,11 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	}
 	plan.company = c.text(at+"company_name", "company_name", cfg.CompanyName, false)
 	c.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
-	c.AddIf(cfg.Responses.used(), at+"responses", "a seller's record has no responses; remove the key")
+	c.AddIf(invalid.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 }
 
 func (c *compiler) sources(field string, f Field) []source {
-	if f.Lookup.used() {
+	if invalid.Says(f.Lookup) {
 		c.AddIf(len(f.Path) > 0 || f.Const.Set, field+".lookup", "the field has a path or a constant, too; remove the one or the other")
 		return c.lookup(field+".lookup", f.Lookup)
 	}
@@ -51,7 +52,7 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 	}
 	t := &textPlan{
 		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values.texts(), def: f.Default, fixed: f.Const, join: f.Join,
-		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: f.Lookup.used(), nulls: f.NullValues, keep: f.UnknownValues == "keep",
+		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: invalid.Says(f.Lookup), nulls: f.NullValues, keep: f.UnknownValues == "keep",
 	}
 	if t.looked {
 		t.paths = Paths{f.Lookup.String()}
@@ -80,7 +81,7 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 	c.AddIf(f.Default.Set, field+".default", "a time has no default: nobody can know when it was; remove the key")
 	c.AddIf(f.Join.Set && len(f.Path) < 2, field+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
 	t := &timePlan{join: f.Join, name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
-	if f.Lookup.used() {
+	if invalid.Says(f.Lookup) {
 		t.paths = Paths{f.Lookup.String()}
 	}
 	if f.Format == "" {

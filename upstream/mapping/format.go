@@ -52,11 +52,6 @@ func (f *Format) accept() string {
 	return accept
 }
 
-// used tells whether any key of the section is set.
-func (r ReplyConfig) used() bool {
-	return r.Format != "" || len(r.MediaTypes) > 0 || r.Charset != "" || len(r.EmptyStatuses) > 0 || len(r.Namespaces) > 0
-}
-
 // format compiles how replies are written, but for the lists in XML.
 func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 	f.XML = cfg.Format == "xml"

@@ -19,11 +19,6 @@ type LookupConfig struct {
 	Take Paths  `yaml:"take"` // GJSON path of the field, within the entry; of several the first present one
 }
 
-// used tells whether any key of the section is set.
-func (l LookupConfig) used() bool {
-	return l.In != "" || len(l.Key) > 0 || len(l.By) > 0 || len(l.Take) > 0
-}
-
 // String describes the look-up for Explain.
 func (l LookupConfig) String() string {
 	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(l.Take, ", ")

@@ -220,13 +220,13 @@ func (c *compiler) records(cfg EndpointConfig) {
 // owner compiles the ownership check, and refuses a request that asks for
 // everybody's records without one.
 func (c *compiler) owner(cfg EndpointConfig) {
-	told := len(cfg.Owner) > 0 || cfg.OwnerLookup.used()
+	told := len(cfg.Owner) > 0 || invalid.Says(cfg.OwnerLookup)
 	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
 	c.AddIf(!told && !c.plan.request.BindsAccount(), c.prefix+".owner",
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
 	c.plan.owner = c.paths(c.prefix+".owner", c.prefix+".owner", cfg.Owner)
-	if cfg.OwnerLookup.used() {
+	if invalid.Says(cfg.OwnerLookup) {
 		c.AddIf(len(cfg.Owner) > 0, c.prefix+".owner_lookup", "owner is set, too; remove the one or the other")
 		c.plan.owner = c.lookup(c.prefix+".owner_lookup", cfg.OwnerLookup)
 		c.plan.OwnerPaths = Paths{cfg.OwnerLookup.String()}

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"cmp"
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
@@ -35,7 +36,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	element := jsonwalk.NewNode(frameResponse)
 	items := c.list(at+"internal_ids", cfg.Items, cfg.InternalIDs, frameResponse)
 	r.kind = listKind(items.Keyed)
-	c.AddIf(cfg.ItemsOptional && !cfg.Fetch.used(), at+"items_optional",
+	c.AddIf(cfg.ItemsOptional && !invalid.Says(cfg.Fetch), at+"items_optional",
 		"has no meaning without fetch: a record without responses is one with none; remove it")
 	inner := *c
 	path, _ := itemsOf(cfg.Items)
@@ -44,7 +45,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	case cfg.Items == "":
 		c.Add(at+"items", "missing: the GJSON path of the array of responses")
 	case !c.path(at+"items", cfg.Items):
-	case cfg.Fetch.used():
+	case invalid.Says(cfg.Fetch):
 		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: r, onlyResponses: true}
 		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
 		inner.plan.reply = inner.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
@@ -58,7 +59,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		r.list.SetList(items, element)
 	}
 	inner.at = c.at
-	if cfg.Fetch.used() && c.plan.Second != nil {
+	if invalid.Says(cfg.Fetch) && c.plan.Second != nil {
 		inner.at = c.plan.Second.plan.Format.place()
 	}
 	inner.at = inner.at.inside(cfg.Items)
@@ -82,7 +83,7 @@ func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	plan.Format = c.plan.Format
 	plan.Format.Lists = decode.Lists{}
-	if f.Reply.used() {
+	if invalid.Says(f.Reply) {
 		plan.Format = c.format(field+".reply", f.Reply)
 	}
 	c.expect(field+".expect", f.Expect, plan)
