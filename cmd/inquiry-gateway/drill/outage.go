@@ -58,7 +58,7 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 			for sleep(until, time.Until(next)) {
 				l := look{at: time.Now()}
 				s.busy.note(l.at.Sub(next))
-				l.Seen = s.ask(ctx, s.gateway, q)
+				l.Seen = s.client.list(ctx, s.gateway.URL+q.path(), q.caller.key)
 				mu.Lock()
 				all = append(all, l)
 				mu.Unlock()

@@ -45,6 +45,8 @@ type Options struct {
 	Store *Store // nil: what needs Redis is left out
 	// Matrix is what is declared, which Run fits to the settings; nil: Declared.
 	Matrix Matrix
+	// WithoutTrials leaves out all but the rows.
+	WithoutTrials bool
 	// Slack is how much longer than declared an answer may take, on top of how
 	// long this machine held up the drill itself.
 	Slack time.Duration
@@ -89,6 +91,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // matrix.
 func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 	cells, trials := r.terms.cells(), trials()
+	if r.WithoutTrials {
+		trials = nil
+	}
 	rows := make([][]Row, len(cells))
 	var finished atomic.Int64
 	step := func() {
@@ -104,13 +109,13 @@ func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 	}
 	var group errgroup.Group
 	group.SetLimit(parallel)
-	for i := range trials { // one of them takes longest
-		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
-	}
 	for i, c := range cells {
 		if !timed(rows[i]) {
 			group.Go(func() error { r.drill(ctx, c, rows[i]); step(); return nil })
 		}
+	}
+	for i := range trials {
+		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
 	}
 	_ = group.Wait() // no function returns an error
 	return slices.Concat(rows...), trials
