@@ -114,6 +114,7 @@ func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 			group.Go(func() error { r.drill(ctx, c, rows[i]); step(); return nil })
 		}
 	}
+	_ = group.Wait() // the trials' traffic would slow the rows down
 	for i := range trials {
 		group.Go(func() error { r.try(ctx, &trials[i]); step(); return nil })
 	}
