@@ -414,18 +414,17 @@ var bugs = [][3]string{
 	{"upstream/legacy/render.go", "\"replies\", replies,\n\t\t\"_memo\"", "\"replies\", replies,\n\t\tmap[bool]string{true: \"_note\", false: \"_memo\"}[planted.On(\"shape\")]"},
 }
 
-// buildWithBugs builds the gateway with bugs that act when they are told to.
-func buildWithBugs(t *testing.T) string {
+// TestBugsCanBePlanted finds the places of all bugs.
+func TestBugsCanBePlanted(t *testing.T) { withBugs(t) }
+
+// withBugs are the changed sources.
+func withBugs(t *testing.T) map[string]string {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, sources := t.TempDir(), map[string]string{"internal/planted/planted.go": planted}
+	sources := map[string]string{"internal/planted/planted.go": planted}
 	for _, b := range bugs {
 		text, ok := sources[b[0]]
 		if !ok {
-			source, err := os.ReadFile(filepath.Join(root, b[0]))
+			source, err := os.ReadFile(filepath.Join("../..", b[0]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -436,8 +435,18 @@ func buildWithBugs(t *testing.T) string {
 		}
 		sources[b[0]] = strings.Replace(text, b[1], b[2], 1)
 	}
-	var replace []string
-	for file, text := range sources {
+	return sources
+}
+
+// buildWithBugs builds the gateway with bugs that act when they are told to.
+func buildWithBugs(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, replace := t.TempDir(), []string{}
+	for file, text := range withBugs(t) {
 		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
