@@ -513,6 +513,16 @@ func (c *checks) repeats(budget string, n repeats) {
 }
 
 // scopes are all that had trouble so far.
+// troubled names the scopes that are not well.
+func (c *checks) troubled() (all []string) {
+	for _, scope := range c.scopes() {
+		if !c.settled(time.Now(), scope) {
+			all = append(all, scope)
+		}
+	}
+	return all
+}
+
 func (c *checks) scopes() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,10 +105,15 @@ func (d *director) all(stories []story) {
 	}
 }
 
+// neverCalm is longer than any story takes.
+const neverCalm = 10 * time.Minute
+
 // calm lets the fleet recover, and then be watched.
 func (d *director) calm() {
-	for !d.w.over() && !d.w.checks.settled(time.Now(), d.w.checks.scopes()...) {
-		time.Sleep(time.Second)
+	for begun := time.Now(); !d.w.over() && !d.w.checks.settled(time.Now(), d.w.checks.scopes()...); time.Sleep(time.Second) {
+		if time.Since(begun) > neverCalm {
+			d.w.checks.fail("not well again after %v: %s", neverCalm, d.w.checks.troubled())
+		}
 	}
 	d.w.log("all is well")
 	time.Sleep(d.between(5, 15))

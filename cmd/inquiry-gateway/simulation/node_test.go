@@ -83,9 +83,17 @@ func (n *node) write(p policy, broken string) {
 	}
 }
 
-// start runs the program on the node, with the configuration that is in its file.
+// start runs the program on the node, with the configuration that is in its file. While
+// a story has broken that, it is tried again.
 func (n *node) start() {
 	loaded, err := config.Load(n.file(), config.Options{})
+	for range 10 {
+		if err == nil {
+			break
+		}
+		time.Sleep(time.Second)
+		loaded, err = config.Load(n.file(), config.Options{})
+	}
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
