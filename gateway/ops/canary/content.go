@@ -83,8 +83,10 @@ func (r *round) askRefused(ctx context.Context) {
 			r.tally.note(access, unavailable, nil, "a request %s: no answer: %v", must.who, err)
 			continue
 		}
+		// A key that is revoked during the round is refused as one that nobody knows.
+		revoked := must.code == http.StatusForbidden && a.code == http.StatusUnauthorized
 		switch {
-		case declared(a.code):
+		case declared(a.code) || revoked:
 			r.tally.note(access, unavailable, []*answer{a}, "a request %s is answered %d %s", must.who, a.code, r.refusal(a))
 		case a.code != must.code:
 			r.tally.note(access, failed, []*answer{a}, "a request %s is answered %d instead of %d", must.who, a.code, must.code)

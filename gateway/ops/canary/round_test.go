@@ -136,6 +136,22 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
+// A key that is revoked while a round asks opens nothing.
+func TestKeyRevokedDuringARound(t *testing.T) {
+	s := newStand(t, nil)
+	s.fake.change = func(_ *http.Request, a *fakeAnswer) {
+		if a.code == 403 {
+			id := a.header["X-Request-Id"]
+			*a = refused(401, "invalid_api_key", `Bearer realm="inquiries", error="invalid_token"`)
+			a.body = strings.ReplaceAll(a.body, "REQUEST", id[0])
+			a.header["X-Request-Id"], a.header["X-Content-Type-Options"] = id, []string{"nosniff"}
+		}
+	}
+	if r := s.round(t, 0); r.results() != [checkCount]string{"ok", "ok", "ok", "ok", "unavailable"} {
+		t.Errorf("%v %+v", r.results(), r.tally)
+	}
+}
+
 // A list without records shows nothing, and is not taken for a good one.
 func TestEmptyList(t *testing.T) {
 	s := newStand(t, nil)
