@@ -105,6 +105,7 @@ func TestCluster(t *testing.T) {
 		setup{auth: keysInFleet, yaml: slowPlan})
 	keysOfFleet(nodes)
 	isFleet(nodes)
+	rememberKeys(nodes, 8)
 	nothingDenied(t, cluster.Masters...)
 	var spare *redistest.Server // has none of the seller's lists, which are on one master
 	for _, master := range cluster.Masters {
@@ -125,6 +126,17 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// rememberKeys waits until both nodes know of so many changes of the keys, and remember
+// both keys: a change that the version told of first has made them forget all.
+func rememberKeys(nodes [2]*program, changes float64) {
+	for _, node := range nodes {
+		node.eventually("all changes of the keys are known", func() bool { return node.metric("inquiry_gateway_auth_store_version") == changes })
+		for target, key := range map[string]string{buyerList: "buyer", sellerList: "seller"} {
+			node.eventually("the key is known", func() bool { return node.get(target, key).status == http.StatusOK })
+		}
+	}
+}
+
 // A Cluster loses a master that has a replica: soon after Redis has a new master
 // both nodes use it, and no request fails while a remembered key is good.
 func TestClusterFailsOver(t *testing.T) {
@@ -138,14 +150,7 @@ func TestClusterFailsOver(t *testing.T) {
 			keysOfFleet(nodes)
 			shared := sharing(nodes, "failover")
 			nodes[0].eventually("a list is shared", shared)
-			for _, node := range nodes { // so that both remember both keys
-				node.eventually("all changes of the keys are known", func() bool {
-					return strings.Contains(string(node.ops("/metrics").body), "inquiry_gateway_auth_store_version 7\n")
-				})
-				for target, key := range map[string]string{buyerList: "buyer", sellerList: "seller"} {
-					node.eventually("the key is known", func() bool { return node.get(target, key).status == http.StatusOK })
-				}
-			}
+			rememberKeys(nodes, 7)
 			lost := -1
 			for i, master := range cluster.Masters {
 				if strings.Contains(master.Do("KEYS", "iq:*"), ":seller:") {
