@@ -124,6 +124,14 @@ func (f *fake) answer(r *http.Request) fakeAnswer {
 	return fakeAnswer{http.StatusOK, h, body}
 }
 
+// becomes puts another answer in the place of one that has its id.
+func (a *fakeAnswer) becomes(other fakeAnswer) {
+	id := a.header["X-Request-Id"]
+	*a = other
+	a.body = strings.ReplaceAll(a.body, "REQUEST", id[0])
+	a.header["X-Request-Id"], a.header["X-Content-Type-Options"] = id, []string{"nosniff"}
+}
+
 // refused is an error of the contract; challenge may be empty.
 func refused(code int, name, challenge string) fakeAnswer {
 	h := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Cache-Control": {"no-store"}}
