@@ -210,6 +210,15 @@ func TestAWrongPredictionIsTold(t *testing.T) {
 func TestChangesWithoutAVerdict(t *testing.T) {
 	testkit.Computes(t)
 	const long = 15 * time.Minute
+	busierAfter := func(d time.Duration) func(*measured) {
+		return func(r *measured) {
+			r.run(long)
+			r.reload(time.Minute)
+			r.run(d)
+			r.perSecond = 60
+			r.run(long)
+		}
+	}
 	for name, tt := range map[string]struct {
 		run         func(r *measured)
 		state, why  string
@@ -261,27 +270,9 @@ func TestChangesWithoutAVerdict(t *testing.T) {
 			}
 			r.run(3 * time.Hour)
 		}, StateAbandoned, "the legacy system was in trouble", false},
-		"another traffic": {func(r *measured) {
-			r.run(long)
-			r.reload(time.Minute)
-			r.run(time.Minute)
-			r.perSecond = 60
-			r.run(long)
-		}, StateDone, "the traffic has changed at ", false},
-		"another traffic at the end": {func(r *measured) {
-			r.run(long)
-			r.reload(time.Minute)
-			r.run(4 * time.Minute)
-			r.perSecond = 60
-			r.run(long)
-		}, StateDone, "the traffic has changed at ", false},
-		"another traffic, afterwards": {func(r *measured) {
-			r.run(long)
-			r.reload(time.Minute)
-			r.run(20 * time.Minute)
-			r.perSecond = 60
-			r.run(long)
-		}, StateDone, "", false},
+		"another traffic":             {busierAfter(time.Minute), StateDone, "the traffic has changed at ", false},
+		"another traffic at the end":  {busierAfter(4 * time.Minute), StateDone, "the traffic has changed at ", false},
+		"another traffic, afterwards": {busierAfter(20 * time.Minute), StateDone, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMeasured(t, Policy{TTL: 5 * time.Second})
