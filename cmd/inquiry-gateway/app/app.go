@@ -175,13 +175,6 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// nodeName is the same for the next process on this node: a name of the machine and
-// the address that only one process can listen on.
-func nodeName(l net.Listener) string {
-	host, _ := os.Hostname() // without one the address alone must do
-	return host + "/" + l.Addr().String()
-}
-
 // fetch asks the legacy through the client that runs now.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	return a.current.Load().client.Fetch(ctx, r)
