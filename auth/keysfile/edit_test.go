@@ -285,6 +285,33 @@ func TestKeysFileKeepsModeAndLink(t *testing.T) {
 	}
 }
 
+// A writer that finds no file, and then finds the one that another writer has
+// just made, goes on with it.
+func TestKeysFileThatAnotherWriterMakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Remove(path)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	for range 20_000 {
+		if _, err := resolve(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestKeysFileWritersExcludeEachOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	const writers = 8

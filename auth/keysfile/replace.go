@@ -15,13 +15,15 @@ import (
 const newFileMode fs.FileMode = 0o600
 
 // resolve follows symbolic links, so that the file is replaced and not the
-// link. A file that does not exist resolves to itself.
+// link. A file that does not exist resolves to itself, also when another writer
+// makes it between the two looks at it; a link to nowhere is an error.
 func resolve(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		return real, nil
 	}
-	if _, lerr := os.Lstat(path); errors.Is(lerr, fs.ErrNotExist) {
+	info, lerr := os.Lstat(path)
+	if errors.Is(lerr, fs.ErrNotExist) || lerr == nil && info.Mode().IsRegular() {
 		return filepath.Abs(path)
 	}
 	return "", fmt.Errorf("keys file: %w", err)
