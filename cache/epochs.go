@@ -243,6 +243,13 @@ func (e *epochs) polled(before, seq uint64) {
 	e.synced = true
 }
 
+// polledOnce tells whether polled was ever called. What is filled before is suspect after.
+func (e *epochs) polledOnce() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.synced
+}
+
 // losses tells whether this node has missed purges, and whether Redis has forgotten
 // some, since it was last asked.
 func (e *epochs) losses() (missed, lost bool) {

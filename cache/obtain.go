@@ -36,7 +36,7 @@ func (l *Lists) obtain(ctx context.Context, f *flight) {
 // settled.
 func (l *Lists) obtainShared(ctx context.Context, f *flight) (settled bool) {
 	var err error
-	if l.epochs.kinds[f.kind].verified.Load() == 0 {
+	if !l.epochs.polledOnce() {
 		err = l.poll(ctx) // at the very start
 	}
 	start := time.Now()

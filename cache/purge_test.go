@@ -38,10 +38,7 @@ func (f *fleet) warm(t *testing.T, keys ...Key) {
 	// The first poll of each node makes all epochs suspect once.
 	redistest.Eventually(t, "every node has polled", func() bool {
 		for _, l := range f.nodes {
-			l.epochs.mu.Lock()
-			known := l.epochs.synced && l.redis.Connected()
-			l.epochs.mu.Unlock()
-			if !known {
+			if !l.epochs.polledOnce() || !l.redis.Connected() {
 				return false
 			}
 		}
@@ -265,15 +262,29 @@ func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
 	}
 }
 
+// What a node fetches while it takes its first look at Redis, which makes all that it knew before
+// suspect, it knows afterwards. Numbers of purges that it never heard of make that look longer.
+func TestAListOfTheFirstMomentStays(t *testing.T) {
+	f := newFleet(t, 1)
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		l := freshReader(t, openRedis(t, relaxTimeouts(redisAt(f.srv.Addr))), f.legacy)
+		mustGet(t, l, otherKey)
+		settled(l)
+		redistest.Eventually(t, "the first poll is over", l.epochs.polledOnce)
+		if _, ok := l.Lookup(otherKey); !ok {
+			t.Fatal("the list is suspect")
+		}
+	}
+}
+
 // The node that purges knows the number of its purge when the call returns: if
 // Redis loses its memory then, nobody else can tell that a purge is missing.
 func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 	f := newFleet(t, 1)
-	redistest.Eventually(t, "the first poll is over", func() bool {
-		f.nodes[0].epochs.mu.Lock()
-		defer f.nodes[0].epochs.mu.Unlock()
-		return f.nodes[0].epochs.synced
-	})
+	redistest.Eventually(t, "the first poll is over", f.nodes[0].epochs.polledOnce)
 	for range 20 {
 		if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 			t.Fatal(err)
