@@ -154,6 +154,31 @@ func TestLaneAfterOtherRequests(t *testing.T) {
 	}
 }
 
+// A connection of HTTP/2 in clear text is net/http's, which reads it in one goroutine and tells of its
+// state in another. The race detector is what judges here.
+func TestTheLaneLeavesHTTP2Alone(t *testing.T) {
+	s := newStand(t, listenHere(t), nil).serve(t)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	for range 200 {
+		r, _ := http.NewRequest(http.MethodGet, "http://"+s.listener.Addr().String()+buyersList, nil)
+		r.Header.Set("Authorization", "Bearer key-of-acme")
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+			t.Fatal(resp.Status, resp.Proto)
+		}
+	}
+	if n := s.inLane(t); n != 0 {
+		t.Errorf("the lane answered %d", n)
+	}
+}
+
 // After a request with Transfer-Encoding, which others may frame in another way, the
 // connection is closed. net/http does not even see that of HTTP/1.0.
 func TestCodedRequestsCloseTheConnection(t *testing.T) {

@@ -52,10 +52,15 @@ type laneState struct {
 	writeArmed time.Time // when the deadline of writes was set; zero: it is not
 }
 
-// idle is called when net/http has answered a request.
+// idle is called when net/http has answered a request. It writes nothing where there is nothing
+// to change: over HTTP/2 other goroutines read it at the same time.
 func (s *laneState) idle() {
-	s.framing.idle()
-	s.left = nil
+	if !s.lost {
+		s.framing.idle()
+	}
+	if s.left != nil {
+		s.left = nil
+	}
 }
 
 // Read is net/http's. Where a request may begin, the lane looks at it first.
