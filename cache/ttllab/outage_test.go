@@ -69,6 +69,7 @@ func outageOf(t *testing.T, trace []lookup, policy ttllab.Policy, from time.Time
 // third of the lists is watched.
 func TestTheOutageCurveIsWhatAnOutageDoes(t *testing.T) {
 	testkit.Slow(t)
+	testkit.Computes(t)
 	const m, h = time.Minute, time.Hour
 	for _, tt := range []struct {
 		shape  shape

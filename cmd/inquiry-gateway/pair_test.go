@@ -169,14 +169,14 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
 	t.Parallel() // it waits
 	s := setup{
-		yaml:     fmt.Sprintf("request_timeout: 3s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
-		upstream: []string{"  timeout: 2s", "  timeout: 2800ms"},
+		yaml:     fmt.Sprintf("request_timeout: 6s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
+		upstream: []string{"  timeout: 2s", "  timeout: 5500ms"},
 	}
 	nodes := []*program{start(t, s)}
 	for s.joins = nodes[0]; len(nodes) < 3; {
 		nodes = append(nodes, start(t, s))
 	}
-	nodes[0].system.SetLatency(1600 * time.Millisecond)
+	nodes[0].system.SetLatency(3200 * time.Millisecond)
 	var group sync.WaitGroup
 	for i := range 60 {
 		node, target, key := nodes[i%3], buyerList, "buyer"

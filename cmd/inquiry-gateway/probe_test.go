@@ -150,8 +150,7 @@ func TestCheckAgainstWhatRuns(t *testing.T) {
 	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.OpsURL()); code != 0 || !strings.Contains(out, "runs what the file says") {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
 	}
-	p.write("next.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\ncache: {buyer: {ttl: 2h}}\n"+
-		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.upstream, 1))
+	p.write("next.yaml", strings.Replace(p.read("gateway.yaml"), "ttl: 1h", "ttl: 2h", 1))
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.OpsURL())
 	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h +reload$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)

@@ -117,11 +117,13 @@ func start(t *testing.T, s setup) *program {
 		p.serveLegacy(s)
 	}
 	p.writeKeys(sampleKeys())
-	mapping := strings.NewReplacer(append([]string{demoLegacyURL, p.upstream}, s.upstream...)...).Replace(string(legacy.Mapping()))
+	texts := append([]string{demoLegacyURL, p.upstream}, s.upstream...)
+	mapping := strings.NewReplacer(append(texts, "timeout: 2s", "timeout: 4s")...).Replace(string(legacy.Mapping()))
 	if s.auth == "" {
 		s.auth = "{keys_file: keys.yaml}"
 	}
-	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+shutdownDelay(s.yaml)+"\n"+mapping)
+	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+
+		unlessSaid(s.yaml, "shutdown_delay: 0s")+unlessSaid(s.yaml, "request_timeout: 10s")+"\n"+mapping)
 	if s.prepare != nil {
 		s.prepare(p)
 	}
@@ -134,12 +136,13 @@ func start(t *testing.T, s setup) *program {
 	return p
 }
 
-// shutdownDelay keeps a stop short unless the test says what it wants.
-func shutdownDelay(yaml string) string {
-	if strings.Contains(yaml, "shutdown_delay:") {
+// unlessSaid is a line for a configuration that does not have its key: a stop is short, and a
+// busy machine has time, unless the test says what it wants.
+func unlessSaid(yaml, line string) string {
+	if key, _, _ := strings.Cut(line, " "); strings.Contains(yaml, key) {
 		return ""
 	}
-	return "\nshutdown_delay: 0s"
+	return "\n" + line
 }
 
 // serveLegacy starts the legacy system; it outlives the program.

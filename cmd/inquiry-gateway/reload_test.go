@@ -61,7 +61,7 @@ func TestReloadWithAMistakeKeepsTheOldConfiguration(t *testing.T) {
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
 		t.Errorf("status %d", a.status)
 	}
-	p.edit("request_timout: 4s", "request_timeout: 3s")
+	p.edit("request_timout: 4s", "request_timeout: 5s")
 	p.eventually("the mended file counts", func() bool {
 		return strings.Contains(string(p.ops("/metrics").body), "inquiry_gateway_config_last_reload_successful 1")
 	})

@@ -175,7 +175,7 @@ func TestRevocationBesideAFaultyConfiguration(t *testing.T) {
 	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
 	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
 	p.eventually("the metric tells of the mistake", func() bool { return p.metric(reloaded) == 0 })
-	p.edit("request_timout: 4s", "request_timeout: 3s")
+	p.edit("request_timout: 4s", "request_timeout: 5s")
 	p.eventually("the mended file counts", func() bool { return p.metric(reloaded) == 1 })
 }
 
@@ -197,8 +197,8 @@ func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
 	good := p.read("keys.yaml")
 	p.write("keys.yaml", "keys: nonsense\n")
 	p.eventually("the metric tells of the keys", func() bool { return p.metric(reloaded) == 0 })
-	p.edit("request_timeout: 4s", "request_timeout: 3s")
-	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "request_timeout: 3s") })
+	p.edit("request_timeout: 4s", "request_timeout: 5s")
+	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "request_timeout: 5s") })
 	if p.metric(reloaded) != 0 {
 		t.Error("the metric forgets the keys file")
 	}
