@@ -69,7 +69,6 @@ type setup struct {
 
 	mappings   map[string]Mapping
 	derivation Derivation
-	redisTime  bool // although the time is set
 }
 
 func (s setup) start(t testing.TB) *Lists {
@@ -78,7 +77,7 @@ func (s setup) start(t testing.TB) *Lists {
 		s.cfg = testConfig()
 	}
 	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit, Mappings: s.mappings}, Derivation: s.derivation,
-		Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil && !s.redisTime})
+		Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil})
 	if err != nil {
 		t.Fatal(err)
 	}
