@@ -248,11 +248,15 @@ func TestRevocationInABusyFolder(t *testing.T) {
 // What is under way at the legacy still counts after a reload, and no counter
 // begins anew.
 func TestReloadKeepsTheBulkhead(t *testing.T) {
-	t.Parallel() // it waits
-	p := start(t, setup{pollFiles: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 5s\n  max_concurrent: 2"}})
-	p.system.SetLatency(3 * time.Second)
+	system, hold := legacy.New(legacy.Options{}), make(chan struct{})
+	p := start(t, setup{pollFiles: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 9s\n  max_concurrent: 2"},
+		backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-hold
+			system.ServeHTTP(w, r)
+		})})
 	var under sync.WaitGroup
 	defer under.Wait()
+	defer close(hold)
 	for _, id := range []string{"buyer", "other-buyer"} {
 		under.Go(func() {
 			if a := p.get(buyerList, id); a.status != http.StatusOK {

@@ -94,19 +94,20 @@ func (r *run) newEnvironment(ctx context.Context, c Cell) (w *environment, err e
 
 // relaxTimeouts gives time to the parts whose slowness is not drilled.
 func (w *environment) relaxTimeouts(c Cell) {
-	more := func(timeout *time.Duration, s State) {
-		if s != Slow && s != Down {
+	away := func(s State) bool { return s == Slow || s == Down }
+	more := func(timeout *time.Duration, drilled bool) {
+		if !drilled {
 			*timeout = max(*timeout, relaxedTimeout)
 		}
 	}
-	more(&w.config.Redis.Timeout, c.Redis)
-	more(&w.config.Upstream.Timeout, c.Legacy)
+	more(&w.config.Redis.Timeout, away(c.Redis))
+	more(&w.config.Upstream.Timeout, c.Legacy == Slow) // down, it refuses connections at once
 	w.config.Upstream.Timeout = min(w.config.Upstream.Timeout, w.config.RequestTimeout)
 	if i := w.config.Auth.Introspection; i != nil {
-		more(&i.Timeout, c.Keys)
+		more(&i.Timeout, away(c.Keys))
 	}
 	if k := w.config.Auth.Redis; k != nil {
-		more(&k.Timeout, c.Redis)
+		more(&k.Timeout, away(c.Redis))
 	}
 }
 

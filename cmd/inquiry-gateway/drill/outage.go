@@ -58,14 +58,13 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 			for sleep(until, time.Until(next)) {
 				l := look{at: time.Now()}
 				s.busy.note(l.at.Sub(next))
-				l.Seen = s.client.list(ctx, s.gateway.URL+q.path(), q.caller.key)
-				mu.Lock()
-				all = append(all, l)
-				mu.Unlock()
+				asking.Go(func() { // who waited for the answer would ask more often when it comes sooner
+					l.Seen = s.client.list(ctx, s.gateway.URL+q.path(), q.caller.key)
+					mu.Lock()
+					defer mu.Unlock()
+					all = append(all, l)
+				})
 				next = next.Add(time.Duration((0.5 + rand.Float64()) * float64(gap)))
-				if now := time.Now(); next.Before(now) {
-					next = now
-				}
 			}
 		})
 	}
