@@ -504,15 +504,13 @@ func (c *checks) purgedSince(k listKey, at time.Time) bool {
 	})
 }
 
-// repeats checks a node's budget. Requests that are on their way at once may come
-// in another order than they were sent in.
-func (c *checks) repeats(budget string, n repeats) {
-	if n.tokens < -2 {
+// repeats checks a node's budget.
+func (c *checks) repeats(budget string, n *repeats) {
+	if n.tokens < 0 {
 		c.fail("%s has repeated more than its budget allows", budget)
 	}
 }
 
-// scopes are all that had trouble so far.
 // troubled names the scopes that are not well.
 func (c *checks) troubled() (all []string) {
 	for _, scope := range c.scopes() {
@@ -523,6 +521,7 @@ func (c *checks) troubled() (all []string) {
 	return all
 }
 
+// scopes are all that had trouble so far.
 func (c *checks) scopes() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,9 +94,16 @@ type fetching struct {
 	node    string
 }
 
-// repeats are what is left of a budget of repeats, as upstream counts it. That is by
-// node and kind.
-type repeats struct{ tokens float64 }
+// repeats are what is at most left of a budget of repeats, by node and kind. upstream counts a
+// request when it has failed and the repeat at once; here the repeat comes later. So the
+// bucket is larger by what the requests that are on their way have put into it.
+type repeats struct {
+	tokens float64
+	recent []time.Time
+}
+
+// onTheWay is how long it may take from a request to its repeat.
+const onTheWay = upstreamTimeout + 2*time.Second
 
 func newLegacy(w *world) *legacySystem {
 	s := &legacySystem{w: w, versions: map[string]int{}, answers: map[int]*answer{}, running: map[listKey]map[int]*fetching{},
@@ -222,17 +230,19 @@ func (s *legacySystem) note(node, kind string, r *http.Request) {
 	budget := node + " " + kind
 	n := s.repeats[budget]
 	if n == nil {
-		n = &repeats{retryBurst}
+		n = &repeats{tokens: retryBurst}
 		s.repeats[budget] = n
 	}
 	if id := node + r.Header.Get("X-Request-Id") + r.URL.String(); s.failed[id] {
 		delete(s.failed, id)
 		n.tokens--
 		s.w.reach("repeat")
-		s.w.checks.repeats(budget, *n)
+		s.w.checks.repeats(budget, n)
 		return
 	}
-	n.tokens = min(n.tokens+retryBudget, retryBurst)
+	now := time.Now()
+	n.recent = slices.DeleteFunc(append(n.recent, now), func(at time.Time) bool { return now.Sub(at) > onTheWay })
+	n.tokens = min(n.tokens+retryBudget, retryBurst+retryBudget*float64(len(n.recent)))
 }
 
 // page gives the number of the answer that a page belongs to, and where it begins.
