@@ -103,7 +103,7 @@ type repeats struct {
 }
 
 // onTheWay is how long it may take from a request to its repeat.
-const onTheWay = upstreamTimeout + 2*time.Second
+const onTheWay = upstreamTimeout + time.Second
 
 func newLegacy(w *world) *legacySystem {
 	s := &legacySystem{w: w, versions: map[string]int{}, answers: map[int]*answer{}, running: map[listKey]map[int]*fetching{},
