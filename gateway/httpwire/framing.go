@@ -22,7 +22,10 @@ func (f *framing) atStart() bool { return f.answered && !f.lost && !f.whole && !
 
 // idle is called when net/http has answered and waits for the next request.
 func (f *framing) idle() {
-	f.lost = f.lost || !f.whole
+	if f.lost {
+		return
+	}
+	f.lost = !f.whole
 	f.whole, f.answered = false, true
 }
 

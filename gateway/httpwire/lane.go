@@ -55,9 +55,7 @@ type laneState struct {
 // idle is called when net/http has answered a request. It writes nothing where there is nothing
 // to change: over HTTP/2 other goroutines read it at the same time.
 func (s *laneState) idle() {
-	if !s.lost {
-		s.framing.idle()
-	}
+	s.framing.idle()
 	if s.left != nil {
 		s.left = nil
 	}
