@@ -1,23 +1,13 @@
 package ops
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 )
 
-// maxExplainValue bounds each parameter of a question, in bytes.
-const maxExplainValue = 128
-
-// Errors of Options.Explain; any other one is 502.
-var (
-	// ErrNothingToExplain is 404: there is no such key.
-	ErrNothingToExplain = errors.New("there is nothing to explain")
-	// ErrCannotExplain is 501: a part cannot answer such a question.
-	ErrCannotExplain = errors.New("this cannot be explained")
+const (
+	maxExplainValue = 128 // bytes of each parameter of a question
+	maxShownName    = 32  // bytes of an unknown parameter's name in an answer
 )
 
 // ExplainRequest asks what a request for one list would get now. It names
@@ -133,49 +123,29 @@ type RateLimitState struct {
 	Burst     int     `json:"burst"`
 }
 
-// explain answers GET /ops/explain.
-func explain(do func(context.Context, ExplainRequest) (Explanation, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		want, err := ParseExplainRequest(r.URL.RawQuery)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		x, err := do(r.Context(), want)
-		switch {
-		case errors.Is(err, ErrNothingToExplain):
-			http.Error(w, err.Error(), http.StatusNotFound)
-		case errors.Is(err, ErrCannotExplain):
-			http.Error(w, err.Error(), http.StatusNotImplemented)
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusBadGateway)
-		default:
-			answer(w, http.StatusOK, x)
-		}
-	}
-}
-
-// ParseExplainRequest reads the query of GET /ops/explain, as strictly as the
-// public API reads its own: a filter that is dropped would
-// explain another list.
-func ParseExplainRequest(query string) (ExplainRequest, error) {
+// parseExplain reads the query of GET /ops/explain, as strictly as the public API
+// reads its own: a filter that is dropped would explain another list.
+func parseExplain(query string) (ExplainRequest, error) {
 	var want ExplainRequest
 	fields := map[string]*string{
 		"key_id": &want.KeyID, "account": &want.Account, "kind": &want.Kind, "status": &want.Status, "inquiry_type": &want.InquiryType,
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return want, fmt.Errorf("the query cannot be read: %w", err)
+		return want, mistake("the query cannot be read: %v", err)
 	}
 	for name, given := range values {
 		field, known := fields[name]
 		switch {
 		case !known:
-			return want, fmt.Errorf("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", cutParameter(name))
+			if len(name) > maxShownName {
+				name = name[:maxShownName] + "..."
+			}
+			return want, mistake("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", name)
 		case len(given) > 1:
-			return want, fmt.Errorf("parameter %s was sent twice", name)
+			return want, mistake("parameter %s was sent twice", name)
 		case given[0] == "" || len(given[0]) > maxExplainValue:
-			return want, fmt.Errorf("parameter %s wants 1 to %d bytes", name, maxExplainValue)
+			return want, mistake("parameter %s wants 1 to %d bytes", name, maxExplainValue)
 		}
 		*field = given[0]
 	}
@@ -185,15 +155,15 @@ func ParseExplainRequest(query string) (ExplainRequest, error) {
 func (want ExplainRequest) check() error {
 	switch {
 	case want.KeyID == "" && (want.Account == "" || want.Kind == ""):
-		return errors.New("send either key_id, or account and kind")
+		return mistake("send either key_id, or account and kind")
 	case want.KeyID != "" && want.Account != "":
-		return errors.New("send either key_id or account: a key has its own account")
-	case want.Kind != "" && want.Kind != "buyer" && want.Kind != "seller":
-		return errors.New("kind must be buyer or seller")
+		return mistake("send either key_id or account: a key has its own account")
+	case want.Kind != "" && checkKind(want.Kind) != nil:
+		return checkKind(want.Kind)
 	}
 	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
 		if !filterValue(value) {
-			return fmt.Errorf("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
+			return mistake("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
 		}
 	}
 	return nil
@@ -208,12 +178,4 @@ func filterValue(s string) bool {
 		}
 	}
 	return len(s) <= 64
-}
-
-func cutParameter(name string) string {
-	const most = 32
-	if len(name) <= most {
-		return name
-	}
-	return name[:most] + "..."
 }

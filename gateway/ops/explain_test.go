@@ -7,15 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func explainer(answer func(ExplainRequest) (Explanation, error)) http.Handler {
-	return New(Options{
-		Gatherer: prometheus.NewRegistry(), Ready: func() Readiness { return Readiness{} },
-		Explain: func(_ context.Context, want ExplainRequest) (Explanation, error) { return answer(want) },
-	})
+	return newListener("", Options{Explain: func(_ context.Context, want ExplainRequest) (Explanation, error) { return answer(want) }})
 }
 
 func TestExplainTakesItsParameters(t *testing.T) {
@@ -66,8 +61,5 @@ func TestExplainErrors(t *testing.T) {
 		if w := ask(h, http.MethodGet, "/ops/explain?key_id=k", ""); w.Code != code || !strings.Contains(w.Body.String(), err.Error()) {
 			t.Errorf("%v: %d %s", err, w.Code, w.Body)
 		}
-	}
-	if w := ask(listener("", Readiness{}), http.MethodGet, "/ops/explain?key_id=k", ""); w.Code != http.StatusNotFound {
-		t.Errorf("without Explain: %d", w.Code)
 	}
 }

@@ -35,7 +35,7 @@ func (s *Sessions) guard(console Console, next http.Handler) http.Handler {
 		below := strings.HasPrefix(r.URL.Path, "/console/")
 		person := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 		switch {
-		case console == nil || !person || !below && r.URL.Path != "/":
+		case !person || !below && r.URL.Path != "/":
 			http.Error(w, "send the token of ops.token_file as Authorization: Bearer <token>", http.StatusUnauthorized)
 		case below:
 			console.SignIn(w, "../", false)

@@ -3,9 +3,7 @@
 package ops
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,39 +15,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options are the parts of the ops listener.
+// Options are the parts of the ops listener. All are needed. The functions must be safe
+// for concurrent use.
 type Options struct {
-	// Gatherer gives the series of /metrics.
-	Gatherer prometheus.Gatherer
-	// Ready tells the state that /readyz answers with. It must be safe for
-	// concurrent use and quick: probes call it every few seconds.
+	Gatherer prometheus.Gatherer // of the series of /metrics
+	// Ready tells the state that /readyz answers with. It is quick: probes call it
+	// every few seconds.
 	Ready func() Readiness
 	// Sessions guard everything but /livez and /readyz, which probes read and
-	// which say nothing of callers. Nil lets in everybody who asks for a name of
-	// this machine.
+	// which say nothing of callers.
 	Sessions *Sessions
-	// Console is the page at "/". Nil: none.
-	Console Console
+	Console  Console // the page at "/"
 	// Purge makes the lists of a kind or of an account unservable over the
 	// fleet and returns their new epoch. With an error, what is set of the reply
-	// was reached all the same. Nil: /ops/purge is not there.
+	// was reached all the same.
 	Purge func(ctx context.Context, kind, account string) (PurgeReply, error)
-	// Changed marks lists as changed over the fleet. Nil: /ops/changed is not there.
-	Changed func(ctx context.Context, r ChangedRequest) (ChangedReply, error)
-	// Config gives the configuration that runs, secrets hidden, as YAML. Nil:
-	// /ops/config is not there.
+	// Changed marks lists as changed over the fleet.
+	Changed func(context.Context, ChangedRequest) (ChangedReply, error)
+	// Config gives the configuration that runs, secrets hidden, as YAML.
 	Config func() string
-	// TTL gives the TTL lab's what-if report, for JSON. Nil: /ops/ttl is not there.
+	// TTL gives the TTL lab's what-if report, for JSON.
 	TTL func() any
-
-	// Explain says what a request would get now, and why. Nil: /ops/explain is
-	// not there.
-	Explain func(ctx context.Context, want ExplainRequest) (Explanation, error)
-
-	// Trial is what the playground does. Nil: it is not there.
-	Trial *Trial
-
-	Logger *slog.Logger // nil: slog.Default
+	// Explain says what a request would get now, and why.
+	Explain func(context.Context, ExplainRequest) (Explanation, error)
+	Trial   Trial // what the playground does
+	Logger  *slog.Logger
 }
 
 // Readiness is what /readyz answers.
@@ -69,8 +59,6 @@ const (
 
 // New builds the ops listener's handler.
 func New(opts Options) http.Handler {
-	opts.Logger = cmp.Or(opts.Logger, slog.Default())
-	guarded := opts.guarded()
 	mux := http.NewServeMux()
 	// /livez asks no part: a restart cures neither Redis nor the legacy system.
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -84,14 +72,9 @@ func New(opts Options) http.Handler {
 		}
 		answer(w, code, state)
 	})
-	if opts.Console != nil {
-		mux.Handle("/console/assets/", opts.Console) // the sign-in form needs its style sheet
-		mux.Handle("/console/login", opts.Sessions.login(opts.Console))
-		guarded.HandleFunc("POST /console/logout", opts.Sessions.logout)
-		guarded.Handle("/{$}", opts.Console)
-		guarded.Handle("/console/", opts.Console)
-	}
-	mux.Handle("/", opts.Sessions.guard(opts.Console, guarded))
+	mux.Handle("/console/assets/", opts.Console) // the sign-in form needs its style sheet
+	mux.Handle("/console/login", opts.Sessions.login(opts.Console))
+	mux.Handle("/", opts.Sessions.guard(opts.Console, opts.guarded()))
 	// A page of another origin must not be able to purge through the browser of
 	// somebody who may.
 	protected := http.NewCrossOriginProtection().Handler(mux)
@@ -116,59 +99,41 @@ func (opts Options) guarded() *http.ServeMux {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	if opts.Purge != nil {
-		mux.Handle("POST /ops/purge", purge(opts.Purge))
-	}
-	if opts.Changed != nil {
-		mux.Handle("POST /ops/changed", changed(opts.Changed))
-	}
-	if opts.TTL != nil {
-		mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
-	}
-	if opts.Explain != nil {
-		mux.Handle("GET /ops/explain", explain(opts.Explain))
-	}
-	if opts.Trial != nil {
-		opts.Trial.routes(mux, opts.Sessions)
-	}
-	if opts.Config != nil {
-		mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/yaml")
-			_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
-		})
-	}
+	mux.HandleFunc("POST /console/logout", opts.Sessions.logout)
+	mux.Handle("/{$}", opts.Console)
+	mux.Handle("/console/", opts.Console)
+	mux.Handle("POST /ops/purge", post(maxPurgeBytes, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`, PurgeRequest.check,
+		func(ctx context.Context, q PurgeRequest) (PurgeReply, error) {
+			reply, err := opts.Purge(ctx, q.Kind, q.Account)
+			return reply, purgeFailed(reply, err)
+		}))
+	mux.Handle("POST /ops/changed", post(maxChangedBytes,
+		`send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`,
+		func(ChangedRequest) error { return nil },
+		func(ctx context.Context, q ChangedRequest) (ChangedReply, error) {
+			reply, err := opts.Changed(ctx, q)
+			if err != nil && !errors.Is(err, ErrChanged) {
+				err = fmt.Errorf("not all is marked; repeat it: %w", err)
+			}
+			return reply, err
+		}))
+	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
+	mux.HandleFunc("GET /ops/explain", func(w http.ResponseWriter, r *http.Request) {
+		want, err := parseExplain(r.URL.RawQuery)
+		var x Explanation
+		if err == nil {
+			x, err = opts.Explain(r.Context(), want)
+		}
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, http.StatusOK, x)
+	})
+	opts.Trial.routes(mux, opts.Sessions)
+	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
+	})
 	return mux
-}
-
-// read takes a body of at most limit bytes as JSON. Where it cannot, it has answered
-// with 413 or 400 and the hint.
-func read(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) bool {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil && d.More() {
-		err = errors.New("more than one value")
-	}
-	if err == nil {
-		return true
-	}
-	status := http.StatusBadRequest
-	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d KiB", limit>>10)
-	}
-	http.Error(w, hint+": "+err.Error(), status)
-	return false
-}
-
-// answer writes v as JSON.
-func answer(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a caller that left; nobody to tell
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,11 +10,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func listener(token string, state Readiness) http.Handler {
+// page is a console that answers with nothing.
+type page struct{ http.Handler }
+
+func (page) SignIn(w http.ResponseWriter, _ string, _ bool) { w.WriteHeader(http.StatusUnauthorized) }
+
+// newListener completes the options of a listener with a token, or none.
+func newListener(token string, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."})
-	registry.MustRegister(counter)
-	return New(Options{Gatherer: registry, Ready: func() Readiness { return state }, Sessions: NewSessions(token, nil)})
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."}))
+	opts.Gatherer, opts.Sessions, opts.Console, opts.Logger = registry, NewSessions(token, nil), page{http.NotFoundHandler()}, slog.New(slog.DiscardHandler)
+	return New(opts)
+}
+
+func listener(token string, state Readiness) http.Handler {
+	return newListener(token, Options{Ready: func() Readiness { return state }})
 }
 
 func ask(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {

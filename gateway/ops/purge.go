@@ -1,13 +1,11 @@
 package ops
 
-import (
-	"context"
-	"fmt"
-	"net/http"
-)
+import "fmt"
 
-// maxControlBytes bounds the body of a request that changes something.
-const maxControlBytes = 4 << 10
+const (
+	maxPurgeBytes   = 4 << 10   // of the body of POST /ops/purge
+	maxChangedBytes = 128 << 10 // of that of POST /ops/changed: a thousand ids
+)
 
 // PurgeRequest is the body of POST /ops/purge: exactly one of the two is set.
 type PurgeRequest struct {
@@ -24,38 +22,44 @@ type PurgeReply struct {
 	Wanted   int    `json:"wanted_replicas,omitempty"` // redis.min_replicas
 }
 
-// purge drops cached lists over the fleet.
-func purge(do func(ctx context.Context, kind, account string) (PurgeReply, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var body PurgeRequest
-		if !read(w, r, maxControlBytes, &body, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`) {
-			return
-		}
-		if (body.Kind == "") == (body.Account == "") {
-			http.Error(w, "send either kind or account", http.StatusBadRequest)
-			return
-		}
-		if body.Kind != "" && body.Kind != "buyer" && body.Kind != "seller" {
-			http.Error(w, "kind must be buyer or seller", http.StatusBadRequest)
-			return
-		}
-		reply, err := do(r.Context(), body.Kind, body.Account)
-		if err != nil {
-			http.Error(w, PurgeFailed(reply, err), http.StatusBadGateway)
-			return
-		}
-		answer(w, http.StatusOK, reply)
+// check is nil for exactly one of the two.
+func (q PurgeRequest) check() error {
+	switch {
+	case (q.Kind == "") == (q.Account == ""):
+		return mistake("send either kind or account")
+	case q.Kind != "":
+		return checkKind(q.Kind)
 	}
+	return nil
 }
 
-// PurgeFailed says what a purge that failed has reached, and what to do.
-func PurgeFailed(reply PurgeReply, err error) string {
-	if reply.Epoch == 0 {
-		return "purged on this node only; repeat it when Redis is back: " + err.Error()
-	}
-	if reply.Replicas < reply.Wanted {
-		return fmt.Sprintf("purged on all nodes, but only %d of %d wanted replicas of Redis have it, so that a fail-over can lose it; repeat it when the replicas are back: %v",
+// purgeFailed adds to an error what the purge has reached, and what to do.
+func purgeFailed(reply PurgeReply, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case reply.Epoch == 0:
+		return fmt.Errorf("purged on this node only; repeat it when Redis is back: %w", err)
+	case reply.Replicas < reply.Wanted:
+		return fmt.Errorf("purged on all nodes, but only %d of %d wanted replicas of Redis have it, so that a fail-over can lose it; repeat it when the replicas are back: %w",
 			reply.Replicas, reply.Wanted, err)
 	}
-	return "purged, but not all nodes may know at once; repeat it: " + err.Error()
+	return fmt.Errorf("purged, but not all nodes may know at once; repeat it: %w", err)
+}
+
+// ChangedRequest is the body of POST /ops/changed: whose lists have changed at the
+// legacy system.
+type ChangedRequest struct {
+	Accounts      []string `json:"accounts,omitempty"`
+	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
+	Records       []string `json:"records,omitempty"`        // internal ids
+	RecordHashes  []string `json:"record_hashes,omitempty"`  // HMAC-SHA-256 of these, in hex
+	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
+	Hard          bool     `json:"hard,omitempty"`           // not to be served any more, not even for a moment
+}
+
+// ChangedReply tells how many accounts and kinds are marked. Other nodes may find more
+// accounts by the records.
+type ChangedReply struct {
+	Marked int `json:"marked"`
 }

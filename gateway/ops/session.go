@@ -1,17 +1,13 @@
 package ops
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -22,26 +18,23 @@ const (
 
 // Sessions decide who may use the listener: whoever sends the token, and whoever
 // has signed in with it. A browser cannot send a bearer token by navigation, so it
-// gets a cookie that holds an end, a random part and their HMAC under a key of this
-// process. Only sessions that were signed out before their end are kept; another
-// process, or another token, ends them all. It is safe for concurrent use. A nil
-// Sessions has no token.
+// gets a cookie with a random text. Only this process knows it; another token ends
+// all sessions. It is safe for concurrent use.
 type Sessions struct {
 	// Wrong is told of wrong tokens; nil: nobody is. It is set before use.
 	Wrong *WrongTokens
 
-	secret atomic.Pointer[secret] // nil: everybody is let in
-	now    func() time.Time
+	now func() time.Time
 
-	mu    sync.Mutex
-	ended map[string]int64 // payload of a cookie -> the end that it would have had, Unix seconds
+	mu      sync.Mutex
+	guarded bool // there is a token
+	token   hash
+	open    map[hash]time.Time // cookie -> when its session ends
 }
 
-// secret is made of a token.
-type secret struct {
-	token [sha256.Size]byte // hashed, so that comparing it does not tell its length
-	key   []byte
-}
+// hash stands for a secret text, so that comparing two does not tell how much of
+// them is the same.
+type hash [sha256.Size]byte
 
 // NewSessions makes the sessions of a token; an empty one lets everybody in. A
 // nil now is time.Now.
@@ -49,7 +42,7 @@ func NewSessions(token string, now func() time.Time) *Sessions {
 	if now == nil {
 		now = time.Now
 	}
-	s := &Sessions{now: now, ended: map[string]int64{}}
+	s := &Sessions{now: now, open: map[hash]time.Time{}}
 	s.SetToken(token)
 	return s
 }
@@ -57,16 +50,21 @@ func NewSessions(token string, now func() time.Time) *Sessions {
 // SetToken makes a token count from now on. Another one than before ends all
 // sessions.
 func (s *Sessions) SetToken(token string) {
-	switch x := s.secret.Load(); {
-	case token == "":
-		s.secret.Store(nil)
-	case x == nil || !x.is(token):
-		s.secret.Store(&secret{token: sha256.Sum256([]byte(token)), key: []byte(rand.Text())})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.token
+	s.guarded, s.token = token != "", sha256.Sum256([]byte(token))
+	if s.token != before {
+		clear(s.open)
 	}
 }
 
 // Guarded tells whether there is a token.
-func (s *Sessions) Guarded() bool { return s != nil && s.secret.Load() != nil }
+func (s *Sessions) Guarded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guarded
+}
 
 // authorized reports whether r carries the token as a bearer token, or the cookie
 // of a session that has not ended. A browser sends a cookie without the person's
@@ -80,69 +78,49 @@ func (s *Sessions) authorized(r *http.Request) bool {
 	if strings.EqualFold(scheme, "Bearer") && s.isToken(strings.TrimLeft(given, " ")) {
 		return true
 	}
-	_, _, ok := s.session(r)
-	return ok
-}
-
-func (s *Sessions) isToken(given string) bool {
-	x := s.secret.Load()
-	return x == nil || x.is(given)
-}
-
-func (x *secret) is(given string) bool {
-	got := sha256.Sum256([]byte(given))
-	return subtle.ConstantTimeCompare(got[:], x.token[:]) == 1
-}
-
-// session reads the request's cookie: its payload, and until when it is good.
-func (s *Sessions) session(r *http.Request) (payload string, end int64, ok bool) {
-	cookie, err := r.Cookie(cookieName)
-	if err != nil {
-		return "", 0, false
-	}
-	payload, mac, _ := strings.Cut(cookie.Value, ".")
-	until, _, _ := strings.Cut(payload, "-")
-	end, err = strconv.ParseInt(until, 10, 64)
-	if err != nil || !hmac.Equal([]byte(mac), []byte(s.mac(payload))) || s.now().Unix() >= end {
-		return "", 0, false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, over := s.ended[payload]
-	return payload, end, !over
+	return s.now().Before(s.open[cookieOf(r)])
 }
 
-// mac is empty without a token.
-func (s *Sessions) mac(payload string) string {
-	x := s.secret.Load()
-	if x == nil {
-		return ""
+// isToken is true for any text where there is no token.
+func (s *Sessions) isToken(given string) bool {
+	got := sha256.Sum256([]byte(given))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.guarded || subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
+}
+
+// cookieOf is the request's cookie, as sessions are found by it.
+func cookieOf(r *http.Request) hash {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return hash{} // of no text
 	}
-	mac := hmac.New(sha256.New, x.key)
-	mac.Write([]byte(payload))
-	return hex.EncodeToString(mac.Sum(nil))
+	return sha256.Sum256([]byte(cookie.Value))
 }
 
-// begin gives the cookie of a new session.
+// begin starts a session and gives its cookie. It forgets the sessions that are over.
 func (s *Sessions) begin(r *http.Request) *http.Cookie {
-	payload := strconv.FormatInt(s.now().Add(sessionLifetime).Unix(), 10) + "-" + rand.Text()
-	return cookieOf(r, payload+"."+s.mac(payload), sessionLifetime)
+	value, now := rand.Text(), s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.open, func(_ hash, end time.Time) bool { return !now.Before(end) })
+	s.open[sha256.Sum256([]byte(value))] = now.Add(sessionLifetime)
+	return newCookie(r, value, sessionLifetime)
 }
 
 // end ends the request's session and gives the cookie that removes its cookie.
 func (s *Sessions) end(r *http.Request) *http.Cookie {
-	if payload, end, ok := s.session(r); ok {
-		s.mu.Lock()
-		maps.DeleteFunc(s.ended, func(_ string, end int64) bool { return end <= s.now().Unix() })
-		s.ended[payload] = end
-		s.mu.Unlock()
-	}
-	return cookieOf(r, "", -time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, cookieOf(r))
+	return newCookie(r, "", -time.Second)
 }
 
-// cookieOf makes a cookie. Secure follows the connection: over plain HTTP a Secure
+// newCookie makes a cookie. Secure follows the connection: over plain HTTP a Secure
 // cookie would not come back.
-func cookieOf(r *http.Request, value string, age time.Duration) *http.Cookie {
+func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: "/", MaxAge: int(age.Seconds()),
 		HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,

@@ -2,8 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -38,9 +36,65 @@ type SampleRequest struct {
 	Account string `json:"account"`
 }
 
-// ErrTry is an error of Options.Try and Options.Sample that is the caller's, 400. Any
-// other one is 502.
-var ErrTry = errors.New("cannot be tried")
+// AnswersRequest is the body of POST /ops/answers: mappings that do not run, to be tried
+// on the replies that the running gateway keeps.
+type AnswersRequest struct {
+	Buyer  string `json:"buyer"` // what stands below upstream.buyer, as YAML
+	Seller string `json:"seller"`
+}
+
+// AnswersDiff says what would become of the answers. It has no text of any record.
+type AnswersDiff struct {
+	Answers int           `json:"answers"` // lists whose replies are kept and were tried
+	Empty   int           `json:"empty"`   // of these: lists without a record, which say nothing of the fields
+	Changed int           `json:"changed"` // of these: with another answer
+	Fields  []FieldChange `json:"fields"`  // by kind and field
+	Load    []LoadChange  `json:"load"`    // by kind
+}
+
+// FieldChange is a public field that would differ. Field "records" is their number,
+// "error" a list where there was none or the other way round.
+type FieldChange struct {
+	Kind     string          `json:"kind"`
+	Field    string          `json:"field"`
+	Answers  int             `json:"answers"`
+	Values   int             `json:"values"`
+	Examples []ExampleChange `json:"examples"` // different ones, the first three
+}
+
+// ExampleChange has words and times as they are, and of texts the length only.
+type ExampleChange struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// LoadChange is the load on the legacy system by a kind.
+type LoadChange struct {
+	Kind    string  `json:"kind"`
+	Lists   int     `json:"lists"`
+	Before  float64 `json:"requests_per_list_before"` // pages and further requests, in the mean
+	After   float64 `json:"requests_per_list_after"`
+	Differ  int     `json:"lists_asked_for_differently"` // with another address, query or body
+	Filters Filters `json:"filters_sent"`
+}
+
+// Filters says whether the legacy system is sent the two filters.
+type Filters struct {
+	StatusBefore      bool `json:"status_before"`
+	StatusAfter       bool `json:"status_after"`
+	InquiryTypeBefore bool `json:"inquiry_type_before"`
+	InquiryTypeAfter  bool `json:"inquiry_type_after"`
+}
+
+// Differs tells whether anything would be other than it is.
+func (d *AnswersDiff) Differs() bool {
+	for _, l := range d.Load {
+		if l.Differ > 0 || l.Before != l.After || l.Filters.StatusBefore != l.Filters.StatusAfter || l.Filters.InquiryTypeBefore != l.Filters.InquiryTypeAfter {
+			return true
+		}
+	}
+	return d.Changed > 0
+}
 
 // Trial are the functions of the playground.
 type Trial struct {
@@ -56,74 +110,50 @@ type Trial struct {
 }
 
 // routes adds the paths of the playground.
-func (t *Trial) routes(mux *http.ServeMux, sessions *Sessions) {
+func (t Trial) routes(mux *http.ServeMux, sessions *Sessions) {
 	one := make(chan struct{}, 1)
 	mux.HandleFunc("GET /ops/mapping", func(w http.ResponseWriter, r *http.Request) {
 		kind := r.URL.Query().Get("kind")
-		if kind != "buyer" && kind != "seller" {
-			http.Error(w, "kind must be buyer or seller", http.StatusBadRequest)
+		if err := checkKind(kind); err != nil {
+			fail(w, err)
 			return
 		}
 		answer(w, http.StatusOK, map[string]string{"mapping": t.Mapping(kind)})
 	})
-	mux.HandleFunc("POST /ops/try", func(w http.ResponseWriter, r *http.Request) {
-		var want TryRequest
-		tried(w, r, one, &want, func(ctx context.Context) (any, error) {
-			return t.Try(ctx, want)
-		}, func() error { return subject(want.Kind, want.Account) })
-	})
-	mux.HandleFunc("POST /ops/answers", func(w http.ResponseWriter, r *http.Request) {
-		var want AnswersRequest
-		tried(w, r, one, &want, func(ctx context.Context) (any, error) { return t.Answers(ctx, want) }, func() error { return nil })
-	})
+	mux.Handle("POST /ops/try", tried(one, func(q TryRequest) error { return checkSubject(q.Kind, q.Account) }, t.Try))
+	mux.Handle("POST /ops/answers", tried(one, func(AnswersRequest) error { return nil }, t.Answers))
+	sample := tried(one, func(q SampleRequest) error { return checkSubject(q.Kind, q.Account) }, t.Sample)
 	mux.HandleFunc("POST /ops/sample", func(w http.ResponseWriter, r *http.Request) {
 		if !sessions.Guarded() {
 			http.Error(w, "a real reply is for those who have the token; set ops.token_file and sign in, or paste a saved reply", http.StatusForbidden)
 			return
 		}
-		var want SampleRequest
-		tried(w, r, one, &want, func(ctx context.Context) (any, error) {
-			return t.Sample(ctx, want)
-		}, func() error { return subject(want.Kind, want.Account) })
+		sample(w, r)
 	})
 }
 
-// subject checks whose list is meant.
-func subject(kind, account string) error {
-	switch {
-	case kind != "buyer" && kind != "seller":
-		return errors.New("kind must be buyer or seller")
-	case account == "" || len(account) > maxExplainValue:
-		return fmt.Errorf("account wants 1 to %d bytes", maxExplainValue)
+// checkSubject checks whose list is meant.
+func checkSubject(kind, account string) error {
+	if err := checkKind(kind); err != nil {
+		return err
+	}
+	if account == "" || len(account) > maxExplainValue {
+		return mistake("account wants 1 to %d bytes", maxExplainValue)
 	}
 	return nil
 }
 
-// tried reads the body into want, and runs do when nothing else runs.
-func tried(w http.ResponseWriter, r *http.Request, one chan struct{}, want any, do func(context.Context) (any, error), check func() error) {
-	ctx, cancel := context.WithTimeout(r.Context(), tryTimeout)
-	defer cancel()
-	if !read(w, r, maxTryBytes, want, "send JSON; of a long reply a part is enough") {
-		return
-	}
-	if err := check(); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	select {
-	case one <- struct{}{}:
-		defer func() { <-one }()
-	case <-ctx.Done():
-		http.Error(w, "another mapping is being tried; try again", http.StatusServiceUnavailable)
-		return
-	}
-	result, err := do(ctx)
-	switch {
-	case errors.Is(err, ErrTry):
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadGateway)
-	default:
-		answer(w, http.StatusOK, result)
-	}
+// tried makes the handler of what is tried: one request at a time has the place in one.
+func tried[Q, R any](one chan struct{}, check func(Q) error, do func(context.Context, Q) (R, error)) http.HandlerFunc {
+	return post(maxTryBytes, "send JSON; of a long reply a part is enough", check, func(ctx context.Context, q Q) (reply R, err error) {
+		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
+		select {
+		case one <- struct{}{}:
+			defer func() { <-one }()
+		case <-ctx.Done():
+			return reply, refusal{http.StatusServiceUnavailable, "another mapping is being tried; try again"}
+		}
+		return do(ctx, q)
+	})
 }

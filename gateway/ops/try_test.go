@@ -13,8 +13,7 @@ import (
 // The playground takes what it can bound, one thing at a time, and asks the legacy
 // system only for those who have the token.
 func TestTrial(t *testing.T) {
-	sessions := NewSessions("s3cret", nil)
-	trial := &Trial{
+	trial := Trial{
 		Mapping: func(kind string) string { return "items: of " + kind },
 		Try: func(_ context.Context, want TryRequest) (any, error) {
 			if want.Reply == "bad" {
@@ -29,7 +28,7 @@ func TestTrial(t *testing.T) {
 			return Sample{Reply: "reply of " + want.Account}, nil
 		},
 	}
-	h := New(Options{Sessions: sessions, Trial: trial})
+	h := newListener("s3cret", Options{Trial: trial})
 	const subject = `{"kind":"buyer","account":"a"`
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -60,7 +59,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 	}
-	sessions.SetToken("")
+	h = newListener("", Options{Trial: trial})
 	r := httptest.NewRequest("POST", "http://127.0.0.1/ops/sample", strings.NewReader(subject+"}"))
 	if w := serveWith(h, r); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "ops.token_file") {
 		t.Errorf("without a token a real reply: %d %s", w.Code, w.Body)

@@ -3,10 +3,11 @@ package ops
 import (
 	"log/slog"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -22,21 +23,22 @@ const (
 // only after the token was compared, so whoever has the right one never waits. It
 // is safe for concurrent use; nil does nothing.
 type WrongTokens struct {
-	logger  *slog.Logger
-	total   prometheus.Counter
-	waiters chan struct{}
-
-	mu       sync.Mutex
-	logged   time.Time
-	unlogged int // since then
+	logger   *slog.Logger
+	total    prometheus.Counter
+	waiters  chan struct{}
+	records  rate.Sometimes
+	unlogged atomic.Int64 // since the last record
 }
 
 // NewWrongTokens registers its metric.
 func NewWrongTokens(logger *slog.Logger, reg prometheus.Registerer) *WrongTokens {
-	t := &WrongTokens{logger: logger, waiters: make(chan struct{}, wrongTokenWaiters), total: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "inquiry_gateway_ops_wrong_tokens_total",
-		Help: "Requests to the ops listener with a wrong token.",
-	})}
+	t := &WrongTokens{
+		logger: logger, waiters: make(chan struct{}, wrongTokenWaiters), records: rate.Sometimes{Interval: wrongTokenLogEvery},
+		total: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "inquiry_gateway_ops_wrong_tokens_total",
+			Help: "Requests to the ops listener with a wrong token.",
+		}),
+	}
 	reg.MustRegister(t.total)
 	return t
 }
@@ -48,7 +50,12 @@ func (t *WrongTokens) delay(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	t.total.Inc()
-	t.log(r)
+	before := t.unlogged.Add(1) - 1
+	t.records.Do(func() {
+		t.unlogged.Store(0)
+		t.logger.Warn("a wrong token was sent to the ops listener",
+			slog.Group("security", "event", "ops_token_refused"), "remote", r.RemoteAddr, "path", r.URL.Path, "not_logged_before", before)
+	})
 	select {
 	case t.waiters <- struct{}{}:
 		defer func() { <-t.waiters }()
@@ -65,17 +72,4 @@ func (t *WrongTokens) delay(w http.ResponseWriter, r *http.Request) bool {
 	case <-r.Context().Done():
 	}
 	return true
-}
-
-func (t *WrongTokens) log(r *http.Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if now.Sub(t.logged) < wrongTokenLogEvery {
-		t.unlogged++
-		return
-	}
-	t.logger.Warn("a wrong token was sent to the ops listener",
-		slog.Group("security", "event", "ops_token_refused"), "remote", r.RemoteAddr, "path", r.URL.Path, "not_logged_before", t.unlogged)
-	t.logged, t.unlogged = now, 0
 }

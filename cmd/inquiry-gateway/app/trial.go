@@ -50,8 +50,8 @@ type mistake struct {
 	Message string `json:"message"`
 }
 
-func (a *App) trial() *ops.Trial {
-	return &ops.Trial{
+func (a *App) trial() ops.Trial {
+	return ops.Trial{
 		Mapping: func(kind string) string { return a.current.Load().cfg.EndpointText(kind) },
 		Try: func(ctx context.Context, want ops.TryRequest) (any, error) {
 			return tryMapping(ctx, a.current.Load().cfg.Upstream, want)

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -61,7 +62,7 @@ func (s *served) options() ops.Options {
 		return slices.Clone(purged)
 	}
 	return ops.Options{
-		Gatherer: s.feed.registry, Console: s.console, Sessions: s.sessions, TTL: sampleReport,
+		Gatherer: s.feed.registry, Console: s.console, Sessions: s.sessions, TTL: sampleReport, Logger: slog.New(slog.DiscardHandler),
 		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 			return ops.Explanation{
 				Account: want.Account, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},

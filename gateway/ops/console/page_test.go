@@ -3,6 +3,7 @@ package console
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -100,7 +101,7 @@ func TestLogin(t *testing.T) {
 	page, f := newConsole(t, Options{})
 	f.count("http_panics_total", 7)
 	page.sampler.take()
-	c := ops.New(ops.Options{Gatherer: f.registry, Sessions: ops.NewSessions("s3cret", nil), Console: page})
+	c := ops.New(ops.Options{Gatherer: f.registry, Sessions: ops.NewSessions("s3cret", nil), Console: page, Logger: slog.New(slog.DiscardHandler)})
 	for _, path := range []string{"/", "/console/state", "/console/data", "/console/runbook", "/console/nothing"} {
 		for _, accept := range []string{"text/html,*/*", "*/*"} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
