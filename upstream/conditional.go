@@ -1,13 +1,14 @@
 package upstream
 
 import (
-	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -50,63 +51,60 @@ func isEntityTag(s string) bool {
 		!strings.Contains(s, " ") && httpguts.ValidHeaderFieldValue(s)
 }
 
-// condition gives the headers that make the first request for a list conditional;
-// none: the list is to be read.
+// conditional gives the first request for a list with the headers that make it
+// conditional, and those; none: the list is to be read.
 //
 // That is so if it was last read by another mapping, longer than full_read_every ago,
 // or before the connections of this client were made: its credentials may have been
 // others, which is not in the fingerprint.
-func (f *fetcher) condition(want Request) map[string]string {
+func (f *fetcher) conditional(first address.Request, want Request) (r address.Request, condition map[string]string) {
 	fingerprint, rest, _ := strings.Cut(want.Validator, "\n")
 	etag, modified, _ := strings.Cut(rest, "\n")
 	age := f.now().Sub(want.ReadAt)
 	if fingerprint != f.fingerprint || age < 0 || age >= f.cfg.FullReadEvery || want.ReadAt.Before(f.since) {
-		return nil
+		return first, nil
 	}
-	headers := map[string]string{}
+	condition = map[string]string{}
 	if etag != "" {
-		headers["If-None-Match"] = etag
+		condition[ifNoneMatch] = etag
 	}
 	if modified != "" {
-		headers["If-Modified-Since"] = modified
+		condition[ifModifiedSince] = modified
 	}
-	return headers
+	head := address.Head{Method: first.Method, Headers: maps.Clone(condition)}
+	maps.Copy(head.Headers, first.Headers)
+	first.Head = &head
+	return first, condition
 }
 
-// modified makes the first request for a list conditional. If the legacy answers that
-// nothing has changed, it returns false; else the reply is that to the first request,
-// which is not made again.
-func (f *fetcher) modified(ctx context.Context, ask mapping.Asking, condition map[string]string) (bool, error) {
-	first, err := ask.Page(paging{f.plan.Paging}.values(0, 0))
-	if err != nil {
-		return false, unsendable(err)
-	}
-	f.conditional = condition
-	a, err := f.get(ctx, first)
-	f.conditional = nil
-	if err != nil {
-		return false, err
-	}
-	f.answeredAt = f.now()
-	if a.status != http.StatusNotModified {
-		f.first = &a
-		return true, nil
-	}
-	// What the 304 says against itself makes it none: it is about another reply than
-	// ours (RFC 9111, section 4.3.4), or a page follows now, which the body never told.
+// The headers of a condition. A configuration cannot set them.
+const (
+	ifNoneMatch     = "If-None-Match"
+	ifModifiedSince = "If-Modified-Since"
+)
+
+// isConditional tells whether the answer to a request may be 304.
+func isConditional(r address.Request) bool {
+	return r.Headers[ifNoneMatch] != "" || r.Headers[ifModifiedSince] != ""
+}
+
+// contradicted tells whether a 304 says something that makes it none: it is about
+// another reply than ours (RFC 9111, section 4.3.4), or a page follows now, which the
+// body never told.
+func contradicted(a answer, condition map[string]string) bool {
 	etag := a.header.Get("ETag")
-	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(condition["If-None-Match"], "W/")
-	return other || linkNext(a.header.Values("Link")) != "", nil
+	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(condition[ifNoneMatch], "W/")
+	return other || linkNext(a.header.Values("Link")) != ""
 }
 
 // validator is that of a list that was made from one reply, whose body alone told that
 // it was whole. Of any other a 304 to its first request would say too little.
-func (f *fetcher) validator(r *mapping.Reply) string {
+func (f *fetcher) validator(r *mapping.Reply, asked address.Request, first answer) string {
 	p := f.plan.Paging
-	if f.cfg.FullReadEvery == 0 || f.requests.Load() != 1 || f.head == nil || p.Style == mapping.PageLink || p.TotalHeader != "" {
+	if f.cfg.FullReadEvery == 0 || f.requests.Load() != 1 || first.empty() || asked.Method != http.MethodGet || p.Style == mapping.PageLink || p.TotalHeader != "" {
 		return ""
 	}
-	v := validatorIn(f.head, f.fingerprint)
+	v := validatorIn(first.header, f.fingerprint)
 	if r.HoldsID(v.etag) {
 		v.etag = "" // it would be kept with the list
 	}

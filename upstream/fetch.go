@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -19,7 +18,7 @@ import (
 
 // Fetch gets one list from the legacy system. The deadline is the configured
 // timeout or the context's, whichever comes first. The error is always *Error.
-func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error) {
+func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
 		return List{}, internal(fmt.Errorf("unknown kind %q", want.Kind))
@@ -29,7 +28,9 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: e.fingerprint}, nil
 	}
-	list, err = c.admit(ctx, e, want, ask)
+	list, err := c.admitted(ctx, e, want.Account, func(ctx context.Context) (List, error) {
+		return c.newFetcher(e, want).list(ctx, want, ask)
+	})
 	e.metrics.duration.Observe(c.now().Sub(start).Seconds())
 	if err != nil {
 		failed := asError(err)
@@ -47,9 +48,9 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	return list, nil
 }
 
-// admit fetches a list if the bulkhead, the account's part of it and the breakers
+// admitted fetches a list if the bulkhead, the account's part of it and the breakers
 // of the fleet allow it.
-func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mapping.Asking) (list List, err error) {
+func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetch func(context.Context) (List, error)) (list List, err error) {
 	ctx, step := c.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
@@ -60,25 +61,21 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mappi
 			endStep(step, len(list.Inquiries), err)
 		}()
 	}
-	if err := c.bulkhead.enter(want.Account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
+	if err := c.bulkhead.enter(account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
 		return List{}, err
 	}
-	defer c.bulkhead.leave(want.Account)
+	defer c.bulkhead.leave(account)
 	e.metrics.inFlight.Inc()
 	defer e.metrics.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	ticket, err := c.enter(limited, e, want.Account)
+	ticket, err := c.enter(limited, e, account)
 	if err != nil {
 		return List{}, err
 	}
 	verdict := fleet.Unknown // stands where a panic ends the fetch
 	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	f := c.newFetcher(e, want)
-	done := f.record(want)
-	if list, err = f.list(limited, want, ask); err == nil {
-		done()
-	}
+	list, err = fetch(limited)
 	verdict = judge(err)
 	return list, err
 }
@@ -87,19 +84,14 @@ func (c *Client) admit(ctx context.Context, e *endpoint, want Request, ask mappi
 type fetcher struct {
 	*Client
 	*endpoint
-	requestID  string
-	account    string
-	format     *mapping.Format // of the replies
-	marks      *marks
-	left       *atomic.Int64 // bytes that all further replies together may have
-	answeredAt time.Time     // when the first reply was there: no part of the list is older
-	requests   *atomic.Int64 // made, repeats aside
-	class      fleet.Class   // of its first request
-	begun      *atomic.Bool  // the first request has been made
-
-	conditional map[string]string // headers of the request that is under way alone; see condition
-	first       *answer           // to the first request, which is not made again
-	head        http.Header       // of the first reply to a GET, if it has a body
+	requestID string
+	account   string
+	format    *mapping.Format // of the replies
+	marks     *marks
+	left      *atomic.Int64 // bytes that all further replies together may have
+	requests  *atomic.Int64 // made, repeats aside
+	class     fleet.Class   // of its first request
+	begun     *atomic.Bool  // the first request has been made
 
 	// For a probe.
 	seen          func(*http.Response) // is told of every response
@@ -110,8 +102,10 @@ type fetcher struct {
 }
 
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
-	f := &fetcher{Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark}, left: &atomic.Int64{}, requests: &atomic.Int64{},
-		class: fleet.Asked, begun: &atomic.Bool{}}
+	f := &fetcher{
+		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},
+		left: &atomic.Int64{}, requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
+	}
 	if want.Background {
 		f.class = fleet.Background
 	}
@@ -119,37 +113,46 @@ func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	return f
 }
 
-// list gets all replies that make up a list, and maps them.
+// list gets all replies that make up a list, and maps them. No part of the list is older
+// than its AnsweredAt, when the first reply was there.
 func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
-	if condition := f.condition(want); len(condition) > 0 {
-		if modified, err := f.modified(ctx, ask, condition); err != nil {
-			return List{}, asError(err)
-		} else if !modified {
-			return List{NotModified: true, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint}, nil
+	keep := f.record(want)
+	reply := f.plan.NewReply(want)
+	l := f.newPager(f.plan.Paging, ask, tracedReply{reply, func() span.Span {
+		_, step := f.tracer.Start(ctx, "upstream.map")
+		return step
+	}})
+	first, err := l.firstPage()
+	if err != nil {
+		return List{}, err
+	}
+	conditional, condition := f.conditional(first, want)
+	a, err := f.get(ctx, conditional)
+	if err != nil {
+		return List{}, err
+	}
+	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
+	if a.status == http.StatusNotModified {
+		if !contradicted(a, condition) {
+			list.NotModified = true
+			return list, nil
+		}
+		if a, err = f.get(ctx, first); err != nil {
+			return List{}, err
 		}
 	}
-	reply := f.plan.NewReply(want)
 	reply.IDs = f.marks.tell()
 	compare := f.drift.Due()
 	if compare {
 		reply.KeepSamples = drift.Records
 	}
-	err := f.pages(ctx, f.plan.Paging, ask, tracedReply{reply, func() span.Span {
-		_, step := f.tracer.Start(ctx, "upstream.map")
-		return step
-	}})
-	if err == nil {
+	if err = l.readFrom(ctx, first, a); err == nil {
 		err = f.details(ctx, want.Account, reply)
 	}
 	if err == nil {
 		err = f.responses(ctx, want.Account, reply)
 	}
-	_, step := f.tracer.Start(ctx, "upstream.guard")
-	reply.RemoveIDs()
-	step.End()
-	if reply.HasUUIDs() {
-		f.uuids.Store(true)
-	}
+	f.guard(ctx, reply)
 	if compare {
 		f.drift.Compare(reply.Samples)
 	}
@@ -158,8 +161,20 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, asError(err)
 	}
+	keep()
 	reply.Sort()
-	return List{Inquiries: reply.List, AnsweredAt: f.answeredAt, Fingerprint: f.fingerprint, Validator: f.validator(reply), Marks: f.marks.all()}, nil
+	list.Inquiries, list.Marks, list.Validator = reply.List, f.marks.all(), f.validator(reply, first, a)
+	return list, nil
+}
+
+// guard removes the internal ids from the texts of a list.
+func (f *fetcher) guard(ctx context.Context, reply *mapping.Reply) {
+	_, step := f.tracer.Start(ctx, "upstream.guard")
+	defer step.End()
+	reply.RemoveIDs()
+	if reply.HasUUIDs() {
+		f.uuids.Store(true)
+	}
 }
 
 // tracedReply maps replies, each with a span.

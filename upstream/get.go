@@ -14,6 +14,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/span"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -56,7 +57,11 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 		case err != nil: // does not count for the breaker: the legacy was not asked
 			return answer{}, &Error{Failure: FailureUpstream, Reason: "auth", Err: err}
 		}
-		a, err := f.send(f.classed(ctx), asked, name, value)
+		r := f.request(asked)
+		if name != "" {
+			r.SetHeader(name, value)
+		}
+		a, err := f.send(f.classed(ctx), r, asked)
 		var status statusError
 		if err == nil || renewed || !errors.As(err, &status) || !f.creds.refused(int(status), value) {
 			return a, err
@@ -64,10 +69,9 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 	}
 }
 
-// send makes one request with the given credentials and reads the whole
-// reply. Its span goes to the legacy as traceparent.
-func (f *fetcher) send(ctx context.Context, asked address.Request, header, value string) (answer, error) {
-	r := f.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers).SetHeaders(f.conditional)
+// request makes the request without credentials.
+func (f *fetcher) request(asked address.Request) *resty.Request {
+	r := f.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)
 	if asked.Method != http.MethodGet {
 		r.SetBody(strings.NewReader(asked.Body)) // a reader that net/http can rewind, and knows the length of
 		// This name without a value is not sent. It tells net/http that the request may
@@ -78,34 +82,23 @@ func (f *fetcher) send(ctx context.Context, asked address.Request, header, value
 	if f.requestID != "" && validHeader("X-Request-Id", f.requestID) {
 		r.SetHeader("X-Request-Id", f.requestID)
 	}
-	if header != "" {
-		r.SetHeader(header, value)
-	}
-	if f.tracer == nil {
-		return f.execute(ctx, r.SetContext(ctx), asked)
-	}
-	ctx, step := f.tracer.Force(ctx, asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(asked)...))
-	defer step.End()
-	// A caller's own traceparent cannot get here: the header is made from nothing.
-	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
-	a, err := f.execute(ctx, r.SetContext(ctx), asked)
-	status := statusError(http.StatusOK)
-	if err == nil {
-		step.Set(attribute.Int("upstream.body_bytes", len(a.body)))
-	} else {
-		fail(step, err)
-	}
-	if err == nil || errors.As(err, &status) {
-		step.Set(semconv.HTTPResponseStatusCode(int(status)))
-	}
-	return a, err
-}
-
-func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.Request) (answer, error) {
 	if r.Header.Get("Accept") == "" && f.http.Header.Get("Accept") == mapping.AcceptJSON {
 		r.SetHeader("Accept", f.format.Accept)
 	}
-	resp, err := r.Execute(asked.Method, asked.URL)
+	return r
+}
+
+// send sends a request and reads the whole reply. Its span goes to the legacy as
+// traceparent.
+func (f *fetcher) send(ctx context.Context, r *resty.Request, asked address.Request) (a answer, err error) {
+	if f.tracer != nil {
+		var step span.Span
+		ctx, step = f.tracer.Force(ctx, asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(asked)...))
+		// A caller's own traceparent cannot get here: the header is made from nothing.
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+		defer func() { endRequest(step, a, err) }()
+	}
+	resp, err := r.SetContext(ctx).Execute(asked.Method, asked.URL)
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
@@ -113,7 +106,7 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 	if f.seen != nil {
 		f.seen(raw)
 	}
-	if f.format.Empty(raw.StatusCode) || f.conditional != nil && raw.StatusCode == http.StatusNotModified {
+	if f.format.Empty(raw.StatusCode) || raw.StatusCode == http.StatusNotModified && isConditional(asked) {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil
 	}
@@ -125,6 +118,20 @@ func (f *fetcher) execute(ctx context.Context, r *resty.Request, asked address.R
 		f.keep(asked, body, raw.Header)
 	}
 	return answer{body, raw.Header, raw.StatusCode}, nil
+}
+
+// endRequest ends the span of a request.
+func endRequest(step span.Span, a answer, err error) {
+	defer step.End()
+	status := statusError(http.StatusOK)
+	if err == nil {
+		step.Set(attribute.Int("upstream.body_bytes", len(a.body)))
+	} else {
+		fail(step, err)
+	}
+	if err == nil || errors.As(err, &status) {
+		step.Set(semconv.HTTPResponseStatusCode(int(status)))
+	}
 }
 
 // serverOf describes a request by what is the same for all of them: paths,

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -33,54 +32,43 @@ type taker interface {
 	CheckEnd(mapping.PagingConfig, mapping.End) error
 }
 
-// pages reads all pages of a list.
-func (f *fetcher) pages(ctx context.Context, cfg mapping.PagingConfig, ask mapping.Asking, take taker) (err error) {
-	p := paging{cfg}
-	l := &pager{fetcher: f, paging: p, ask: ask, taker: take}
+func (f *fetcher) newPager(cfg mapping.PagingConfig, ask mapping.Asking, take taker) *pager {
+	return &pager{fetcher: f, paging: paging{cfg}, ask: ask, taker: take}
+}
+
+// firstPage gives the request for the first page.
+func (l *pager) firstPage() (address.Request, error) { return l.page(0, 0) }
+
+// page gives the request for a page by its index and the records before it.
+func (l *pager) page(index, records int) (address.Request, error) {
+	r, err := l.ask.Page(l.values(index, records))
+	if err != nil {
+		return r, unsendable(err)
+	}
+	return r, nil
+}
+
+// readFrom maps the first page, which is a, and all pages after it.
+func (l *pager) readFrom(ctx context.Context, r address.Request, a answer) error {
+	n, err := l.add(a, r.URL)
 	switch {
-	case p.Style == mapping.PageNone:
-		_, _, err = l.page(ctx, nil)
-	case p.tellsEnd():
-		err = l.allAtOnce(ctx)
+	case err != nil || a.empty() || l.Style == mapping.PageNone:
+	case l.tellsEnd():
+		err = l.allAtOnce(ctx, a, n)
 	default:
-		err = l.oneByOne(ctx)
+		err = l.oneByOne(ctx, r, a, n)
 	}
 	if err != nil {
 		return err
 	}
 	l.end.Next = linkNext(l.end.Header.Values("Link"))
-	return l.CheckEnd(cfg, l.end)
+	return l.CheckEnd(l.PagingConfig, l.end)
 }
 
 // numbers tells whether the requests for pages can be computed.
 func (p paging) numbers() bool { return p.Style == mapping.PageNumber || p.Style == mapping.PageOffset }
 
-// page asks for the page with the values and reads it.
-func (l *pager) page(ctx context.Context, values address.Values) (a answer, n int, err error) {
-	r, err := l.ask.Page(values)
-	if err != nil {
-		return a, 0, unsendable(err)
-	}
-	return l.read(ctx, r)
-}
-
-// read reads one page and gives the number of its records.
-func (l *pager) read(ctx context.Context, r address.Request) (a answer, n int, err error) {
-	if l.first != nil {
-		a, l.first = *l.first, nil
-	} else if a, err = l.get(ctx, r); err != nil {
-		return a, 0, err
-	}
-	if l.answeredAt.IsZero() {
-		l.answeredAt = l.now()
-	}
-	if l.end.Pages == 0 && !a.empty() && r.Method == http.MethodGet {
-		l.head = a.header
-	}
-	n, err = l.add(a, r.URL)
-	return a, n, err
-}
-
+// add maps a page and gives the number of its records.
 func (l *pager) add(a answer, address string) (records int, err error) {
 	if a.empty() {
 		return 0, nil
@@ -100,24 +88,11 @@ func unsendable(err error) *Error {
 	return &Error{Failure: FailureUpstream, Reason: "account", Err: err}
 }
 
-// oneByOne reads pages until one is the last.
-func (l *pager) oneByOne(ctx context.Context) error {
-	r, err := l.ask.Page(l.values(0, 0))
-	if err != nil {
-		return unsendable(err)
-	}
+// oneByOne reads the pages after the first, which is a with n records, until one is the
+// last.
+func (l *pager) oneByOne(ctx context.Context, r address.Request, a answer, n int) (err error) {
 	seen, before := map[address.Request]bool{r: true}, ""
 	for page := 1; ; page++ {
-		if page > l.MaxPages {
-			return pagingError("the list has more than %d pages", l.MaxPages)
-		}
-		a, n, err := l.read(ctx, r)
-		if err != nil {
-			return err
-		}
-		if a.empty() {
-			return nil
-		}
 		if n > 0 && l.numbers() && a.body == before {
 			return pagingError("page %d is the page before again; does the legacy know what tells it the page?", page)
 		}
@@ -127,7 +102,16 @@ func (l *pager) oneByOne(ctx context.Context) error {
 		if seen[r] {
 			return pagingError("page %d names a page that was read already", page)
 		}
+		if page >= l.MaxPages {
+			return pagingError("the list has more than %d pages", l.MaxPages)
+		}
 		seen[r], before = true, a.body
+		if a, err = l.get(ctx, r); err != nil || a.empty() {
+			return err
+		}
+		if n, err = l.add(a, r.URL); err != nil {
+			return err
+		}
 	}
 }
 
@@ -140,11 +124,7 @@ func (l *pager) after(a answer, n, page int, current address.Request) (address.R
 	if last, err := l.last(a, n); err != nil || last {
 		return address.Request{}, err
 	}
-	r, err := l.ask.Page(l.values(page, l.end.Records))
-	if err != nil {
-		return r, unsendable(err)
-	}
-	return r, nil
+	return l.page(page, l.end.Records)
 }
 
 // next gives the request for the page after a, without a URL after the last. A URL
@@ -183,15 +163,9 @@ func (p paging) next(a answer, ask mapping.Asking, current address.Request) (r a
 	return r, err
 }
 
-// allAtOnce reads a list whose first page tells how long it is.
-func (l *pager) allAtOnce(ctx context.Context) error {
-	first, n, err := l.page(ctx, l.values(0, 0))
-	if err != nil {
-		return err
-	}
-	if first.empty() {
-		return nil
-	}
+// allAtOnce reads the rest of a list whose first page, with n records, tells how long
+// it is.
+func (l *pager) allAtOnce(ctx context.Context, first answer, n int) error {
 	pages, err := l.pageCount(first, n)
 	switch {
 	case err != nil:
@@ -284,9 +258,9 @@ func (l *pager) rest(ctx context.Context, first answer, pages int) error {
 	for i := range answers {
 		group.Go(func() (err error) {
 			defer l.panics.Catch(func(p any) { err = bug(p) })
-			r, err := l.ask.Page(l.values(i+1, (i+1)*size))
+			r, err := l.page(i+1, (i+1)*size)
 			if err != nil {
-				return unsendable(err)
+				return err
 			}
 			asked[i] = r.URL
 			answers[i], err = l.get(ctx, r)

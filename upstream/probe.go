@@ -193,9 +193,9 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 	p.Took = time.Since(start)
 	if err == nil && !a.empty() {
 		p.NextPage = pages.following(a, ask, first)
-		f.first, p.Reply = &a, a.body
+		p.Reply = a.body
 		if p.Whole || pages.Style == mapping.PageNone {
-			err = f.pages(ctx, f.plan.Paging, ask, x)
+			err = f.newPager(f.plan.Paging, ask, x).readFrom(ctx, first, a)
 		} else {
 			_, err = x.Take(a.body)
 		}

@@ -62,5 +62,14 @@ func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, 
 	sub.KeepSamples, sub.IDs = f.keepResponses, f.marks.tell()
 	own := *f
 	own.format = s.Format
-	return sub, own.pages(ctx, s.Paging, ask, sub)
+	l := own.newPager(s.Paging, ask, sub)
+	first, err := l.firstPage()
+	if err != nil {
+		return sub, err
+	}
+	a, err := own.get(ctx, first)
+	if err != nil {
+		return sub, err
+	}
+	return sub, l.readFrom(ctx, first, a)
 }
