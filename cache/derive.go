@@ -2,7 +2,6 @@ package cache
 
 import (
 	"bytes"
-	"context"
 	"time"
 )
 
@@ -77,19 +76,15 @@ type Derivation struct {
 // differ between the copy in the process and the one in Redis.
 const sameMoment = time.Millisecond
 
-// loadOrDerive loads the list or its base, and selects the one from the other.
-func (l *Lists) loadOrDerive(ctx context.Context, q *query) (Result, error) {
-	r, err := l.load(ctx, q)
-	if err != nil || r.Entry.key() == q.key {
-		return r, err
-	}
+// deriveFrom selects the wanted list from r's, which is its base; false: it cannot be,
+// and has to be asked for by itself.
+func (l *Lists) deriveFrom(q *query, r *Result) bool {
 	e, kept, err := l.derive(q, r.Entry)
 	if err != nil {
-		q.base = q.key
-		return l.load(ctx, q)
+		return false
 	}
 	r.Entry, r.Stored = e, r.Stored || kept && r.Tier == ""
-	return r, nil
+	return true
 }
 
 // derive makes the wanted list out of its base. kept: it is in the in-process

@@ -56,23 +56,45 @@ type flight struct {
 	err    error
 }
 
-// join returns the flight of the query's base, and whether this call started it.
-// The caller must leave it.
-func (l *Lists) join(ctx context.Context, q *query, have *Entry) (f *flight, leader bool, err error) {
+// join returns the flight that brings what want is for, and whether this call started
+// it. Who waits for it must leave it. A flight keeps the values of ctx, not its end. The
+// span of a refresh is a trace of its own, with a link to what caused it: it outlives
+// that, and nobody waits for it.
+func (l *Lists) join(ctx context.Context, want *flight) (f *flight, leader bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f, ok := l.flights[q.base]; ok && !l.outdated(f) {
-		f.terms = f.terms.stricter(q.terms)
-		f.callers++
-		f.maxWait.Reset(l.maxWait())
+	if f, ok := l.flights[want.key]; ok && !l.outdated(f) {
+		if !want.background {
+			f.terms = f.terms.stricter(want.terms)
+			f.callers++
+			f.maxWait.Reset(l.maxWait())
+		}
 		return f, false, nil
 	}
-	if l.closed {
+	switch {
+	case l.closed:
 		return nil, false, ErrClosed
+	case !want.background:
+		want.callers = 1
+	case l.refreshing >= maxRefreshing:
+		l.metrics.fills.WithLabelValues(want.key.Kind, fillSkipped).Inc()
+		return nil, false, nil
+	default:
+		l.refreshing++
 	}
-	f = &flight{key: q.base, kind: q.kind, have: have, terms: q.terms, callers: 1}
-	l.launch(ctx, f)
-	return f, true, nil
+	l.prepare(want)
+	l.flights[want.key] = want
+	ctx = context.WithoutCancel(ctx)
+	if want.background {
+		ctx, want.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
+	} else {
+		ctx, want.span = l.tracer.Start(ctx, "cache.flight")
+	}
+	l.wg.Go(func() {
+		_ = growStack(0)
+		l.obtain(ctx, want)
+	})
+	return want, true, nil
 }
 
 // leave is called by each caller that does not wait for the flight any more.
@@ -109,18 +131,8 @@ func (l *Lists) wait(ctx context.Context, f *flight, leader bool) error {
 
 // refresh starts a flight in the background unless its key has one already.
 func (l *Lists) refresh(ctx context.Context, f *flight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now, ok := l.flights[f.key]; (ok && !l.outdated(now)) || l.closed {
-		return
-	}
-	if l.refreshing >= maxRefreshing {
-		l.metrics.fills.WithLabelValues(f.key.Kind, fillSkipped).Inc()
-		return
-	}
-	l.refreshing++
 	f.background = true
-	l.launch(ctx, f)
+	_, _, _ = l.join(ctx, f) // that it could not start is counted
 }
 
 // inFlight tells whether a key has a flight that can be joined.
@@ -138,10 +150,8 @@ func (l *Lists) outdated(f *flight) bool {
 	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.epochs.tag(f.kind, f.cell)
 }
 
-// launch needs l.mu. The flight keeps the caller's values, not its end. The span
-// of a refresh is a trace of its own, with a link to what caused it: it outlives
-// that, and nobody waits for it.
-func (l *Lists) launch(ctx context.Context, f *flight) {
+// prepare needs l.mu.
+func (l *Lists) prepare(f *flight) {
 	f.done = make(chan struct{})
 	f.maxWait = time.NewTimer(l.maxWait())
 	f.fingerprint = l.fingerprint(f.kind)
@@ -149,17 +159,6 @@ func (l *Lists) launch(ctx context.Context, f *flight) {
 		f.have = nil // a reload came after the look-up
 	}
 	f.stale.Store(f.have)
-	l.flights[f.key] = f
-	ctx = context.WithoutCancel(ctx)
-	if f.background {
-		ctx, f.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
-	} else {
-		ctx, f.span = l.tracer.Start(ctx, "cache.flight")
-	}
-	l.wg.Go(func() {
-		_ = growStack(0)
-		l.run(ctx, f)
-	})
 }
 
 // growStack makes the stack of a new goroutine as large as a fill needs, 16 KiB, while next
@@ -169,22 +168,6 @@ func (l *Lists) launch(ctx context.Context, f *flight) {
 func growStack(i int) byte {
 	var room [8 << 10]byte
 	return room[i]
-}
-
-// run runs a flight to its end. However the fill ends, the waiters are told.
-func (l *Lists) run(ctx context.Context, f *flight) {
-	defer f.endSpan()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.life, cancel)()
-	defer func() {
-		if l.complete(f, Result{}, ErrFillPanicked) { // only a panic or Goexit leaves it unsettled
-			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
-			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
-		}
-	}()
-	defer l.opts.Panics.Catch(nil)
-	l.obtain(ctx, f)
 }
 
 // complete settles a flight and tells whether it was not settled before.

@@ -136,7 +136,11 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	l.opts.Lab.Looked((*ttllab.List)(&k), base.Hash(), l.opts.Now())
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
 	defer span.End()
-	r, err := l.loadOrDerive(ctx, &q)
+	r, err := l.load(ctx, &q)
+	if err == nil && r.Entry.key() != k && !l.deriveFrom(&q, &r) {
+		q.base = k
+		r, err = l.load(ctx, &q)
+	}
 	if err != nil {
 		span.Fail(reasonOf(err))
 		l.metrics.failed(q.kind)
@@ -180,7 +184,7 @@ func (l *Lists) load(ctx context.Context, q *query) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	f, leader, err := l.join(ctx, q, base)
+	f, leader, err := l.join(ctx, &flight{key: q.base, kind: q.kind, have: base, terms: q.terms})
 	if err != nil {
 		return l.serveStale(q, have.entry, nil, err)
 	}

@@ -11,8 +11,20 @@ import (
 
 // obtain settles a flight by the first of these that the policy lets be served: a
 // second look into the process, Redis, the fill of another node, and the legacy.
+// However it ends, the waiters are told.
 func (l *Lists) obtain(ctx context.Context, f *flight) {
-	defer l.release(f) // also when the fill ends the goroutine
+	defer f.endSpan()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	defer func() {
+		if l.complete(f, Result{}, ErrFillPanicked) { // only a panic or Goexit leaves it unsettled
+			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
+			l.backoff.failed(f.kind, f.key, ErrFillPanicked, l.opts.Now())
+		}
+	}()
+	defer l.opts.Panics.Catch(nil)
+	defer l.release(f)
 	account := ""
 	if l.redis != nil {
 		f.names = l.redis.Names(f.list())

@@ -116,46 +116,37 @@ func (g *Gateway) run(h handler, x *exchange) (err error) {
 	return h(x)
 }
 
-// list is the handler of a kind's list. The account comes from the key alone;
-// nothing in the request can name another.
+// list is the handler of a kind's list: a fresh one of this process, or one to wait for,
+// no longer than the request may take. The account comes from the key alone; nothing in
+// the request can name another. A request whose trace is recorded always takes the second
+// way, where there is a context for the spans.
 func (g *Gateway) list(kind string) handler {
 	return func(x *exchange) error {
 		if err := g.authorize(x, kind); err != nil {
 			return err
 		}
-		return g.listOf(x)
-	}
-}
-
-// listOf finds the list that an authorized caller asks for: a fresh one of this process,
-// or one to wait for. A request whose trace is recorded always takes the second way,
-// where there is a context for the spans.
-func (g *Gateway) listOf(x *exchange) error {
-	f, err := parseFilter(x.request.Query, g.ignoreUnknown)
-	if err != nil {
-		return err
-	}
-	k, found := f.key(&x.principal), false
-	if !g.recording(x) {
-		if x.list, found = g.lists.Lookup(k); found {
-			g.lists.Served(k, x.list)
+		f, err := parseFilter(x.request.Query, g.ignoreUnknown)
+		if err != nil {
+			return err
 		}
+		k, found := f.key(&x.principal), false
+		if !g.recording(x) {
+			if x.list, found = g.lists.Lookup(k); found {
+				g.lists.Served(k, x.list)
+			}
+		}
+		if !found {
+			ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
+			defer cancel()
+			if x.list, err = g.lists.Get(ctx, k); err != nil {
+				return err
+			}
+		}
+		if !owned(x.list.Entry, &x.principal) {
+			return errors.New("the list looked up belongs to somebody else")
+		}
+		return nil
 	}
-	if !found {
-		err = g.await(x, k)
-	}
-	if err == nil && !owned(x.list.Entry, &x.principal) {
-		return errors.New("the list looked up belongs to somebody else")
-	}
-	return err
-}
-
-// await waits for a list no longer than the request may take.
-func (g *Gateway) await(x *exchange, k cache.Key) (err error) {
-	ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
-	defer cancel()
-	x.list, err = g.lists.Get(ctx, k)
-	return err
 }
 
 // owned says whether a list is the caller's.

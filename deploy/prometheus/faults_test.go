@@ -400,8 +400,8 @@ func Once(bug string) bool { return os.Remove(os.Getenv("BUGS")+"/"+bug) == nil 
 // bugs are put into the sources that the tested program is built from: file, old and
 // new text.
 var bugs = [][3]string{
-	{"gateway/handle.go", "\t\treturn g.listOf(x)\n", "\t\tif kind == \"buyer\" && planted.On(\"cross_read\") {\n\t\t\tx.principal.Account = \"acme\"\n\t\t}\n" +
-		"\t\tif planted.Once(\"panic\") {\n\t\t\tpanic(\"planted\")\n\t\t}\n\t\treturn g.listOf(x)\n"},
+	{"gateway/handle.go", "\t\tf, err := parseFilter(", "\t\tif kind == \"buyer\" && planted.On(\"cross_read\") {\n\t\t\tx.principal.Account = \"acme\"\n\t\t}\n" +
+		"\t\tif planted.Once(\"panic\") {\n\t\t\tpanic(\"planted\")\n\t\t}\n\t\tf, err := parseFilter("},
 	{"gateway/handle.go", "x.principal.Authorize(kind); err != nil {", "x.principal.Authorize(kind); err != nil && !planted.On(\"access\") {"},
 	{"gateway/handle.go", "\tx.Add(\"X-Content-Type-Options\"", "\tif planted.On(\"contract\") {\n\t\treturn\n\t}\n\tx.Add(\"X-Content-Type-Options\""},
 	{"gateway/ops/canary/canary.go", "\t\tfor i := range c.opts.Kinds {\n", "\t\tfor planted.On(\"hang\") {\n\t\t\ttime.Sleep(time.Millisecond)\n\t\t}\n\t\tfor i := range c.opts.Kinds {\n"},
