@@ -58,7 +58,12 @@ func TestExampleConfiguration(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	promtool(t, append([]string{"test", "rules"}, testFiles(t)...)...)
+	for _, file := range testFiles(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel() // promtool uses one processor for seconds
+			promtool(t, "test", "rules", file)
+		})
+	}
 }
 
 // TestGroupsAreEvaluatedInOrder asks each file of tests to name all groups in the

@@ -94,6 +94,14 @@ func watch(ctx context.Context) error {
 	return errors.Join(errScript, errLog, errRuntime, errNetwork)
 }
 
+// BeforeEachPage runs a script before those of each page that is opened from now on.
+func BeforeEachPage(script string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	})
+}
+
 // Into keeps the value of an action.
 func Into[T any](dst *T, action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
