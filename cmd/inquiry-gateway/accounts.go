@@ -98,16 +98,14 @@ func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string
 	if err != nil {
 		return err
 	}
-	for _, a := range listing.Accounts {
-		if a.ID != id {
-			continue
-		}
-		return show(c, a, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
-			return err
-		})
+	i := slices.IndexFunc(listing.Accounts, func(a auth.Account) bool { return a.ID == id })
+	if i < 0 {
+		return fmt.Errorf("account %s: %w", printable(id), auth.ErrNoSuchAccount)
 	}
-	return fmt.Errorf("account %s: %w", printable(id), auth.ErrNoSuchAccount)
+	a := listing.Accounts[i]
+	return show(c, a, func(out io.Writer) {
+		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
+	})
 }
 
 // accountsListCommand shows the accounts with the number of their keys.
@@ -123,7 +121,7 @@ func accountsListCommand() *cli.Command {
 
 // writeAccounts prints one line per account. An account without keys is shown,
 // too: nobody can use it yet.
-func writeAccounts(out io.Writer, listing auth.Listing) error {
+func writeAccounts(out io.Writer, listing auth.Listing) {
 	keys := map[string]int{}
 	for _, k := range listing.Keys {
 		keys[k.Account]++
@@ -132,5 +130,5 @@ func writeAccounts(out io.Writer, listing auth.Listing) error {
 	for _, a := range listing.Accounts {
 		rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
 	}
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"strconv"
 
 	"github.com/urfave/cli/v3"
 
@@ -14,6 +14,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
 	"inquiry-gateway/deploy"
+	"inquiry-gateway/gateway/ops"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -75,11 +76,8 @@ func check(ctx context.Context, c *cli.Command) error {
 	if c.Bool("live") {
 		live = liveCheck{c.String("buyer"), c.String("seller"), c.Bool("all"), c.StringSlice("may-miss")}.run(ctx, loaded.Config, out)
 	}
-	if url := c.String("against"); url != "" {
-		against = checkAgainst(ctx, loaded.Config, url, c.String("token-file"), out)
-		if c.Bool("answers") {
-			against = errors.Join(against, checkAnswers(ctx, loaded.Config, url, c.String("token-file"), out))
-		}
+	if c.String("against") != "" {
+		against = checkAgainst(ctx, c, loaded.Config)
 	}
 	return errors.Join(tests, live, against)
 }
@@ -128,61 +126,112 @@ func checkTests(ctx context.Context, cfg config.Config, file string, out io.Writ
 	return mappingtest.Write(out, results)
 }
 
-// checkAgainst compares what the file says with what runs. Values that are
-// hidden on either side cannot be compared.
-func checkAgainst(ctx context.Context, cfg config.Config, url, tokenFile string, out io.Writer) error {
-	ops, err := openOps(url, tokenFile)
+// checkAgainst compares what the file says with what runs, and with --answers the
+// mappings, too.
+func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) error {
+	gateway, err := openOps(c.String("against"), c.String("token-file"))
 	if err != nil {
 		return err
 	}
-	running, err := ops.do(ctx, http.MethodGet, "/ops/config", nil)
+	err = gateway.compare(ctx, cfg, c.Root().Writer)
+	if c.Bool("answers") {
+		err = errors.Join(err, gateway.compareAnswers(ctx, cfg, c.Root().Writer))
+	}
+	return err
+}
+
+// compare shows the keys whose values differ. Values that are hidden on either side
+// cannot be compared.
+func (o *opsClient) compare(ctx context.Context, cfg config.Config, out io.Writer) error {
+	running, err := o.do(ctx, "/ops/config", nil)
 	if err != nil {
 		return err
 	}
 	changes := config.Diff(string(running), cfg.Redacted())
 	if len(changes) == 0 {
-		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", url)
+		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", o.base)
 		return err
 	}
 	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
 	for _, change := range changes {
 		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(change.Effect())})
 	}
-	if err := writeTable(out, rows); err != nil {
+	writeTable(out, rows)
+	return fmt.Errorf("%s runs something else: %s, hidden values not compared", o.base, plural(len(changes), "difference"))
+}
+
+// compareAnswers has the running gateway try the mappings of the file on the replies
+// that it keeps, which stay there.
+func (o *opsClient) compareAnswers(ctx context.Context, cfg config.Config, out io.Writer) error {
+	var d ops.AnswersDiff
+	if err := o.ask(ctx, "/ops/answers", ops.AnswersRequest{Buyer: cfg.EndpointText("buyer"), Seller: cfg.EndpointText("seller")}, &d); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s runs something else: %s, hidden values not compared", url, plural(len(changes), "difference"))
+	if d.Answers == 0 {
+		return fmt.Errorf("%s keeps no list's replies yet; they come with fetches", o.base)
+	}
+	writeAnswers(out, d)
+	if d.Differs() {
+		return fmt.Errorf("%d of %d answers would differ, or be asked for differently", d.Changed, d.Answers)
+	}
+	return nil
+}
+
+// writeAnswers prints which fields would differ, with examples, and then the load on
+// the legacy system.
+func writeAnswers(out io.Writer, d ops.AnswersDiff) {
+	if d.Empty > 0 {
+		fmt.Fprintf(out, "answers: %d of %d tried are empty lists, which say nothing of the fields\n", d.Empty, d.Answers)
+	}
+	if len(d.Fields) == 0 {
+		fmt.Fprintf(out, "answers: all %d tried would be the same\n", d.Answers)
+	} else {
+		rows := [][]string{{"KIND", "FIELD", "ANSWERS OF " + strconv.Itoa(d.Answers), "VALUES", "RUNNING", "FILE"}}
+		for _, f := range d.Fields {
+			for i, e := range f.Examples {
+				row := []string{f.Kind, f.Field, strconv.Itoa(f.Answers), strconv.Itoa(f.Values), e.Before, e.After}
+				if i > 0 {
+					row = []string{"", "", "", "", e.Before, e.After}
+				}
+				rows = append(rows, row)
+			}
+		}
+		writeTable(out, rows)
+	}
+	rows := [][]string{{"KIND", "LISTS", "REQUESTS PER LIST", "ASKED FOR DIFFERENTLY", "STATUS SENT", "INQUIRY_TYPE SENT"}}
+	for _, l := range d.Load {
+		f := l.Filters
+		rows = append(rows, []string{
+			l.Kind, strconv.Itoa(l.Lists), fromTo(fmt.Sprintf("%.3g", l.Before), fmt.Sprintf("%.3g", l.After)), strconv.Itoa(l.Differ),
+			fromTo(strconv.FormatBool(f.StatusBefore), strconv.FormatBool(f.StatusAfter)), fromTo(strconv.FormatBool(f.InquiryTypeBefore), strconv.FormatBool(f.InquiryTypeAfter)),
+		})
+	}
+	writeTable(out, rows)
+}
+
+// fromTo shows one value where both are the same.
+func fromTo(before, after string) string {
+	if before == after {
+		return before
+	}
+	return before + " -> " + after
 }
 
 // findings are what check found, for a program.
 type findings struct {
-	File     string    `json:"file"`
-	Good     bool      `json:"good"`
-	Problems []finding `json:"problems"`
-	Warnings []finding `json:"warnings"`
-}
-
-// finding is one config.Problem.
-type finding struct {
-	Line    int    `json:"line,omitempty"` // from 1; none: the file as a whole
-	Column  int    `json:"column,omitempty"`
-	Key     string `json:"key,omitempty"`
-	Message string `json:"message"`
+	File     string          `json:"file"`
+	Good     bool            `json:"good"`
+	Problems config.Problems `json:"problems"`
+	Warnings config.Problems `json:"warnings"`
 }
 
 // findingsOf takes an error of loading apart. Any other error is about the file as
 // a whole.
 func findingsOf(file string, warnings config.Problems, err error) findings {
-	all := findings{File: file, Good: err == nil, Problems: []finding{}, Warnings: []finding{}}
-	for _, w := range warnings {
-		all.Warnings = append(all.Warnings, finding{w.Line, w.Column, w.Key, w.Message})
+	problems, ok := errors.AsType[config.Problems](err)
+	if !ok && err != nil {
+		problems = config.Problems{{Message: err.Error()}}
 	}
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		for _, p := range problems {
-			all.Problems = append(all.Problems, finding{p.Line, p.Column, p.Key, p.Message})
-		}
-	} else if err != nil {
-		all.Problems = append(all.Problems, finding{Message: err.Error()})
-	}
-	return all
+	none := config.Problems{} // a list in JSON, not null
+	return findings{file, err == nil, append(none, problems...), append(none, warnings...)}
 }

@@ -199,8 +199,8 @@ func TestDrillFindsWhatIsWrong(t *testing.T) {
 				}
 			}
 			var text bytes.Buffer
-			if err := report.WriteText(&text); err != nil || report.OK || report.Err() == nil || !strings.Contains(text.String(), "\nWRONG: ") || !strings.Contains(text.String(), tc.wrong) {
-				t.Errorf("%v %v: %s", err, report.Err(), text.String())
+			if report.WriteText(&text); report.OK || report.Err() == nil || !strings.Contains(text.String(), "\nWRONG: ") || !strings.Contains(text.String(), tc.wrong) {
+				t.Errorf("%v: %s", report.Err(), text.String())
 			}
 		})
 	}

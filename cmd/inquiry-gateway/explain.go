@@ -39,15 +39,15 @@ func explainCommand() *cli.Command {
 			if err := askOps(ctx, c, "/ops/explain?"+query.Encode(), nil, &x); err != nil {
 				return err
 			}
-			return show(c, x, func(out io.Writer) error { return writeExplanation(out, x) })
+			return show(c, x, func(out io.Writer) { writeExplanation(out, x) })
 		},
 	}
 }
 
 // writeExplanation prints an explanation for a person, the outcome first.
-func writeExplanation(out io.Writer, x ops.Explanation) error {
+func writeExplanation(out io.Writer, x ops.Explanation) {
 	fmt.Fprintf(out, "%s: %d%s %s\n%s\n\n", x.Prediction.Outcome, x.Prediction.HTTPStatus, spaced(x.Prediction.Code), describeList(x), printable(x.Prediction.Text))
-	rows := [][]string{}
+	var rows [][]string
 	if x.Access != nil {
 		rows = append(rows, accessRows(x.Access, x.RateLimit)...)
 	}
@@ -59,7 +59,7 @@ func writeExplanation(out io.Writer, x ops.Explanation) error {
 	for _, d := range x.Upstream.Drift {
 		rows = append(rows, []string{"drift", fmt.Sprintf("%s %s (%s) at %s", d.Path, d.Change, d.Type, d.At.UTC().Format(time.RFC3339))})
 	}
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }
 
 // describeList names the list as its caller would: kind, account and filters.
@@ -96,13 +96,12 @@ func cacheRows(s ops.CacheState) [][]string {
 	if s.Conditional {
 		rows = append(rows, []string{"", "read at " + s.ReadAt.Format(time.RFC3339) + "; the legacy can be asked whether it has changed since"})
 	}
-	rows = append(rows, [][]string{
-		{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
+	rows = append(rows,
+		[]string{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
 			seconds(s.TTLSeconds), s.Policy, seconds(s.JitterSeconds), seconds(s.StaleWhileRevalidateSeconds), seconds(s.StaleIfErrorSeconds))},
-		{"key parts", fmt.Sprintf("kind %s (epoch %d), account %s (epoch %d), status %q, inquiry_type %q, mapping %s",
+		[]string{"key parts", fmt.Sprintf("kind %s (epoch %d), account %s (epoch %d), status %q, inquiry_type %q, mapping %s",
 			s.Key.Kind, s.Key.KindEpoch, s.Key.Account, s.Key.AccountEpoch, s.Key.Status, s.Key.InquiryType, s.Key.Mapping)},
-		{"redis", s.Redis},
-	}...)
+		[]string{"redis", s.Redis})
 	if s.DerivedFrom != "" {
 		rows = append(rows, []string{"", "selected from " + s.DerivedFrom + ", which is what the legacy is asked for"})
 	}

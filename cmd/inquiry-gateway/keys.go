@@ -86,19 +86,20 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 // output gets the key alone, so that it can go into a file. old is the key that it
 // follows, or nil.
 func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
-	return show(c, struct {
+	err := show(c, struct {
 		Key string `json:"key"`
 		auth.KeyRecord
 		Old *auth.KeyRecord `json:"old,omitempty"`
-	}{key, record, old}, func(out io.Writer) error {
-		_, err := fmt.Fprintln(out, key)
-		note := c.Root().ErrWriter
-		fmt.Fprintf(note, "key %s of %s %s. It is shown this once: only its hash is kept.\n", record.ID, record.Kind, record.Account)
-		if old != nil {
-			fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
-		}
+	}{key, record, old}, func(out io.Writer) { fmt.Fprintln(out, key) })
+	if c.Bool("json") {
 		return err
-	})
+	}
+	note := c.Root().ErrWriter
+	fmt.Fprintf(note, "key %s of %s %s. It is shown this once: only its hash is kept.\n", record.ID, record.Kind, record.Account)
+	if old != nil {
+		fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return err
 }
 
 // newKeyID names a key in logs and commands. It is no secret; 50 random bits keep
@@ -150,10 +151,7 @@ func keysHashCommand() *cli.Command {
 				return err
 			}
 			field, hash := hasher.Field(), hasher.Hash(key).Hex()
-			return show(c, map[string]string{field: hash}, func(out io.Writer) error {
-				_, err := fmt.Fprintf(out, "%s: %s\n", field, hash)
-				return err
-			})
+			return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
 		},
 	}
 }
@@ -206,19 +204,19 @@ func keysListCommand() *cli.Command {
 
 // showListing shows what the store holds: with --json the part that a program
 // wants, else as a person reads it.
-func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) any, write func(io.Writer, auth.Listing) error) error {
+func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) any, write func(io.Writer, auth.Listing)) error {
 	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
 		listing, err := store.List(ctx)
 		if err != nil {
 			return err
 		}
-		return show(c, part(listing), func(out io.Writer) error { return write(out, listing) })
+		return show(c, part(listing), func(out io.Writer) { write(out, listing) })
 	})
 }
 
 // writeKeys prints one line per key, with what its account has paid for: both decide
 // whether a request is answered.
-func writeKeys(out io.Writer, listing auth.Listing) error {
+func writeKeys(out io.Writer, listing auth.Listing) {
 	access := map[string]string{}
 	for _, a := range listing.Accounts {
 		access[a.ID] = a.APIAccess
@@ -231,7 +229,7 @@ func writeKeys(out io.Writer, listing auth.Listing) error {
 		}
 		rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 	}
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }
 
 // keysRevokeCommand ends a key at once, by its id: whoever revokes a key must not
@@ -253,11 +251,74 @@ func keysRevokeCommand() *cli.Command {
 				return show(c, struct {
 					ID      string `json:"id"`
 					Revoked bool   `json:"revoked"`
-				}{id, true}, func(out io.Writer) error {
-					_, err := fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
-					return err
+				}{id, true}, func(out io.Writer) {
+					fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
 				})
 			})
 		},
 	}
+}
+
+// defaultOverlap is how long both keys are good, for callers to change over.
+const defaultOverlap = 24 * time.Hour
+
+// keysRotateCommand replaces a key without a moment in which its owner has none.
+func keysRotateCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "rotate",
+		Usage:     "make the key that follows another one, for the same account, and let the old one end after an overlap",
+		ArgsUsage: "KEY-ID",
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
+			&cli.StringFlag{Name: "expires", Usage: "when the new key ends: a `TIME`, or from now on: 720h (default: never)"},
+			&cli.StringFlag{Name: "id", Usage: "the new key's `ID` (default: a new one)"},
+		},
+		Action: keysRotate,
+	}
+}
+
+// keysRotate stores the new key and the end of the old one in one change, so that
+// a failure between the two cannot leave both good for ever.
+func keysRotate(ctx context.Context, c *cli.Command) error {
+	now := time.Now()
+	if c.NArg() != 1 {
+		return usagef("which key? keys rotate KEY-ID; keys list shows the ids")
+	}
+	if c.Duration("overlap") < 0 {
+		return usagef("--overlap %s: give 0s or more", c.Duration("overlap"))
+	}
+	expires, err := parseExpiry(c.String("expires"), now)
+	if err != nil {
+		return err
+	}
+	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+		oldID := c.Args().First()
+		next, key, err := follow(ctx, store, oldID)
+		if err != nil {
+			return err
+		}
+		next.ID, next.ExpiresAt = cmp.Or(c.String("id"), newKeyID()), expires
+		if err := store.Rotate(ctx, oldID, next, now.Add(c.Duration("overlap"))); err != nil {
+			return err
+		}
+		old, err := store.Get(ctx, oldID)
+		if err != nil {
+			return fmt.Errorf("key %s was made, but the old one cannot be read: %w", next.ID, err)
+		}
+		return showKey(c, key, next, &old)
+	})
+}
+
+// follow makes a key with the kind, account and scopes of another one. A revoked
+// key has no follower: whoever had it must not get another one by routine.
+func follow(ctx context.Context, store *keyStore, oldID string) (auth.KeyRecord, string, error) {
+	old, err := store.Get(ctx, oldID)
+	if err != nil {
+		return auth.KeyRecord{}, "", err
+	}
+	if old.Revoked {
+		return auth.KeyRecord{}, "", fmt.Errorf("key %s is revoked; make a new one with keys new", old.ID)
+	}
+	key, err := auth.Generate(old.Kind)
+	return auth.KeyRecord{Digest: store.hasher.Hash(key), Kind: old.Kind, Account: old.Account, Scopes: old.Scopes}, key, err
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // a legacy system's zone must be known in an image without zone files
@@ -86,11 +88,26 @@ func newCommand() *cli.Command {
 }
 
 // show writes what a command found: with --json for a program, else as text has it
-// for a person.
-func show(c *cli.Command, value any, text func(out io.Writer) error) error {
-	out := c.Root().Writer
+// for a person. text writes into memory, so that it meets no error; what is wrong
+// with standard output is the error of show.
+func show(c *cli.Command, value any, text func(out io.Writer)) error {
+	var shown bytes.Buffer
 	if c.Bool("json") {
-		return json.NewEncoder(out).Encode(value)
+		return json.NewEncoder(c.Root().Writer).Encode(value)
 	}
-	return text(out)
+	text(&shown)
+	_, err := shown.WriteTo(c.Root().Writer)
+	return err
+}
+
+// versionCommand says which build this is, for a report of a mistake.
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print version, revision and Go version",
+		Action: func(_ context.Context, c *cli.Command) error {
+			_, err := fmt.Fprintf(c.Root().Writer, "inquiry-gateway %s (%s, %s)\n", version, revision, runtime.Version())
+			return err
+		},
+	}
 }

@@ -108,21 +108,26 @@ func newOpsClient(address, token string) (*opsClient, error) {
 	}}, nil
 }
 
-// askOps sends want, or with nil nothing but a GET, to the ops listener that the
-// flags mean, and reads its answer into reply.
+// askOps asks the ops listener that the flags mean, as opsClient.ask does.
 func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
-	ops, err := opsOf(c)
+	listener, err := opsOf(c)
 	if err != nil {
 		return err
 	}
-	method, body := http.MethodGet, []byte(nil)
+	return listener.ask(ctx, path, want, reply)
+}
+
+// ask sends want as JSON, or with nil nothing but a GET, and reads the answer, which is
+// JSON too, into reply.
+func (o *opsClient) ask(ctx context.Context, path string, want, reply any) error {
+	var body []byte
 	if want != nil {
-		method = http.MethodPost
+		var err error
 		if body, err = json.Marshal(want); err != nil {
 			return err
 		}
 	}
-	answer, err := ops.do(ctx, method, path, body)
+	answer, err := o.do(ctx, path, body)
 	if err != nil {
 		return err
 	}
@@ -132,8 +137,13 @@ func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) e
 	return nil
 }
 
-// do returns the body of a 200. A 400 is wrong use: the listener says of what.
-func (o *opsClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// do sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
+// use: the listener says of what.
+func (o *opsClient) do(ctx context.Context, path string, body []byte) ([]byte, error) {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
 	r, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	err = show(c, seen, func(out io.Writer) error { return writeProbe(out, seen) })
+	err = show(c, seen, func(out io.Writer) { writeProbe(out, seen) })
 	return errors.Join(err, seen.failure())
 }
 
@@ -290,7 +290,7 @@ func (l liveCheck) run(ctx context.Context, cfg config.Config, out io.Writer) er
 		}
 		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond), extent(seen.Probe))
 		if seen.Verdict == verdictRefused {
-			errs = append(errs, writeViolations(out, seen.Violations))
+			writeViolations(out, seen.Violations)
 			writeReply(out, seen.Probe)
 		}
 		errs = append(errs, seen.failure())

@@ -26,7 +26,7 @@ const (
 
 // writeProbe prints a probe for a person. Everything that came from the legacy
 // system is made printable: it must not be able to steer the terminal.
-func writeProbe(out io.Writer, p probed) error {
+func writeProbe(out io.Writer, p probed) {
 	writeExchange(out, p.Probe)
 	for _, r := range p.Records {
 		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
@@ -38,13 +38,9 @@ func writeProbe(out io.Writer, p probed) error {
 			}
 			rows = append(rows, []string{f.Field, f.Path, cmp.Or(cut(f.Raw), "-"), mapped})
 		}
-		if err := writeTable(out, rows); err != nil {
-			return err
-		}
+		writeTable(out, rows)
 	}
-	if err := writeFindings(out, p); err != nil {
-		return err
-	}
+	writeFindings(out, p)
 	if p.LeftOut > 0 {
 		fmt.Fprintf(out, "\n%s left out, as on_foreign_record and on_invalid_record say\n", plural(p.LeftOut, "record"))
 	}
@@ -54,8 +50,7 @@ func writeProbe(out io.Writer, p probed) error {
 	if p.Verdict == verdictDoubtful {
 		p.Reason = "the gateway would serve this list, but paths match nothing (see ! above)"
 	}
-	_, err := fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
-	return err
+	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
 }
 
 // writeExchange prints what was asked and what came.
@@ -102,10 +97,8 @@ func writeReply(out io.Writer, p *upstream.Probe) {
 }
 
 // writeFindings prints what concerns all records.
-func writeFindings(out io.Writer, p probed) error {
-	if err := writeViolations(out, p.Violations); err != nil {
-		return err
-	}
+func writeFindings(out io.Writer, p probed) {
+	writeViolations(out, p.Violations)
 	switch o := p.Owner; {
 	case p.Items == 0:
 	case o.Path == "":
@@ -119,52 +112,44 @@ func writeFindings(out io.Writer, p probed) error {
 			rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)})
 		}
 		fmt.Fprintln(out)
-		if err := writeTable(out, rows); err != nil {
-			return err
-		}
+		writeTable(out, rows)
 	}
-	if err := writeRemoved(out, p.Removed, p.Uncovered); err != nil {
-		return err
-	}
-	if err := writePaths(out, p.Paths); err != nil {
-		return err
-	}
+	writeRemoved(out, p.Removed, p.Uncovered)
+	writePaths(out, p.Paths)
 	if len(p.Unused) == 0 {
-		return nil
+		return
 	}
 	rows := [][]string{{"NOT MAPPED", "TYPES"}}
 	for _, u := range p.Unused {
 		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
 	}
 	fmt.Fprintln(out)
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }
 
 // writeRemoved prints what is removed from texts, and what looks as if it should be.
-func writeRemoved(out io.Writer, r mapping.RemovedTexts, stays []mapping.Uncovered) error {
+func writeRemoved(out io.Writer, r mapping.RemovedTexts, stays []mapping.Uncovered) {
 	if r.Texts > 0 {
 		fmt.Fprintf(out, "\nremoved in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
 		rows := [][]string{{"RECORD", "FIELD", "BEFORE", "AFTER"}}
 		for _, c := range r.Cuts {
 			rows = append(rows, []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)})
 		}
-		if err := writeTable(out, rows); err != nil {
-			return err
-		}
+		writeTable(out, rows)
 	}
 	if len(stays) == 0 {
-		return nil
+		return
 	}
 	fmt.Fprint(out, "\n! not removed, but it looks like an internal id; if it is one, name it in the key\n")
 	rows := [][]string{{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}}
 	for _, u := range stays {
 		rows = append(rows, []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key})
 	}
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }
 
 // writePaths prints how often each configured path was found.
-func writePaths(out io.Writer, paths []mapping.PathFound) error {
+func writePaths(out io.Writer, paths []mapping.PathFound) {
 	rows := [][]string{{"CONFIGURED", "PATH", "FOUND IN"}}
 	for _, p := range paths {
 		share := p.Share()
@@ -174,31 +159,29 @@ func writePaths(out io.Writer, paths []mapping.PathFound) error {
 		rows = append(rows, []string{p.Key, p.Path, share})
 	}
 	fmt.Fprintln(out)
-	return writeTable(out, rows)
+	writeTable(out, rows)
 }
 
 // writeViolations prints the first of them; a wrong path breaks every record in the
 // same way.
-func writeViolations(out io.Writer, list []violation) error {
+func writeViolations(out io.Writer, list []violation) {
 	if len(list) == 0 {
-		return nil
+		return
 	}
 	rows := [][]string{{"RECORD", "FIELD", "RAW", "PROBLEM"}}
 	for _, v := range list[:min(len(list), maxShownViolations)] {
 		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem})
 	}
 	fmt.Fprintln(out)
-	if err := writeTable(out, rows); err != nil {
-		return err
-	}
+	writeTable(out, rows)
 	if more := len(list) - maxShownViolations; more > 0 {
 		fmt.Fprintf(out, "and %d more; --json shows all\n", more)
 	}
-	return nil
 }
 
-// writeTable prints rows in columns, the first row as their heading.
-func writeTable(out io.Writer, rows [][]string) error {
+// writeTable prints rows in columns, the first row as their heading. An error of out
+// shows at its next write.
+func writeTable(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		shown := make([]string, len(row))
@@ -207,7 +190,7 @@ func writeTable(out io.Writer, rows [][]string) error {
 		}
 		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
 	}
-	return w.Flush()
+	_ = w.Flush()
 }
 
 // printable escapes what is no visible character.

@@ -28,7 +28,7 @@ func ttlCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return show(c, report, report.WriteTable)
+			return show(c, report, func(out io.Writer) { _ = report.WriteTable(out) }) // into memory
 		},
 	}
 }

@@ -10,11 +10,11 @@ import (
 // Problem is one thing that is wrong, or with a warning doubtful, in a
 // configuration file.
 type Problem struct {
-	File    string // as it was given to Load
-	Line    int    // from 1; 0: the file as a whole
-	Column  int    // from 1; 0: the line as a whole
-	Key     string // full path such as upstream.buyer.fields.title; may be empty
-	Message string // what is wrong and what to do about it; holds no secret
+	File    string `json:"-"`                // as it was given to Load
+	Line    int    `json:"line,omitempty"`   // from 1; 0: the file as a whole
+	Column  int    `json:"column,omitempty"` // from 1; 0: the line as a whole
+	Key     string `json:"key,omitempty"`    // full path such as upstream.buyer.fields.title; may be empty
+	Message string `json:"message"`          // what is wrong and what to do about it; holds no secret
 }
 
 // Error gives the problem on one line: file:line:column: key: message.

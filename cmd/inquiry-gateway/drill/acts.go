@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
-	"net"
-	"strings"
-	"sync"
-	"time"
 )
 
 // tripped is for how long the breaker of a trial is open.
@@ -27,31 +28,25 @@ func trip(c *config.Config) {
 
 // failingList: a 404 is the answer of a legacy system that works, so that it closes
 // the breaker for all other lists.
-func failingList(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.env.callers.known, s.env.callers.stranger
-	fails := legacy.Fault{Name: legacy.FaultStatus, Kind: auth.KindBuyer}
-	if err := s.env.system.SetFault(fails); err != nil {
-		return nil, err
-	}
+func failingList(ctx context.Context, e *environment) ([]Seen, error) {
 	if err := poll(ctx, func() error {
-		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.Code != answers()[Unavailable].Code {
+		if seen := e.ask(ctx, e.gateway, question{caller: e.known}); seen.Code != answers()[Unavailable].Code {
 			return fmt.Errorf("the breaker does not open: %s", seen.text())
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	fails.Account, fails.Code = known.account, 404
-	s.env.system.ClearFaults("")
-	if err := s.env.system.SetFault(fails); err != nil {
+	e.system.ClearFaults("")
+	if err := e.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: e.known.account, Code: 404}); err != nil {
 		return nil, err
 	}
-	defer s.keepAsking(ctx, question{known, "", ""})()
+	defer e.keepAsking(ctx, question{caller: e.known})()
 	var last Seen
 	waiting, cancel := context.WithTimeout(ctx, 3*tripped)
 	defer cancel()
 	_ = poll(waiting, func() error { // the answer says what became of it
-		if last = s.ask(ctx, s.gateway, question{other, "", ""}); last.Status != 200 {
+		if last = e.ask(ctx, e.gateway, question{caller: e.stranger}); last.Status != 200 {
 			return fmt.Errorf("not yet: %s", last.text())
 		}
 		return nil
@@ -60,13 +55,13 @@ func failingList(ctx context.Context, s *stand) ([]Seen, error) {
 }
 
 // keepAsking asks all the time until the function that it returns is called.
-func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
+func (e *environment) keepAsking(ctx context.Context, q question) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	for range repeats {
 		asking.Go(func() {
 			for ctx.Err() == nil {
-				s.ask(ctx, s.gateway, q)
+				e.ask(ctx, e.gateway, q)
 			}
 		})
 	}
@@ -74,44 +69,39 @@ func (s *stand) keepAsking(ctx context.Context, q question) (stop func()) {
 }
 
 // failuresInARow: the other account's list is stale but can be fetched, and is.
-func failuresInARow(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.env.callers.known, s.env.callers.stranger
-	if err := s.learn(ctx, question{other, "", ""}); err != nil {
-		return nil, err
+func failuresInARow(ctx context.Context, e *environment) ([]Seen, error) {
+	if err := e.allAre(ctx, Failed, question{caller: e.known}); err != nil {
+		return nil, fmt.Errorf("with a legacy system that fails: %w", err)
 	}
-	if err := s.gateway.Expire(); err != nil {
-		return nil, err
-	}
-	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account}); err != nil {
-		return nil, err
-	}
+	return []Seen{e.ask(ctx, e.gateway, question{caller: e.stranger})}, nil
+}
+
+// allAre asks again and again; an answer that is not the outcome is an error.
+func (e *environment) allAre(ctx context.Context, want Outcome, q question) error {
 	for range repeats {
-		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Failed]) != "" {
-			return nil, fmt.Errorf("with a legacy system that fails: %s", seen.text())
+		if seen := e.ask(ctx, e.gateway, q); seen.against(answers()[want]) != "" {
+			return errors.New(seen.text())
 		}
 	}
-	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+	return nil
 }
 
 // notModified: the list that is known is good again, and no longer than it is the same.
-func notModified(ctx context.Context, s *stand) ([]Seen, error) {
-	other := question{s.env.callers.stranger, "", ""}
-	if err := s.learn(ctx, other); err != nil {
+func notModified(ctx context.Context, e *environment) ([]Seen, error) {
+	other := question{caller: e.stranger}
+	known := e.ask(ctx, e.gateway, other)
+	if err := e.gateway.Expire(); err != nil {
 		return nil, err
 	}
-	known := s.ask(ctx, s.gateway, other)
-	if err := s.gateway.Expire(); err != nil {
-		return nil, err
-	}
-	same := s.ask(ctx, s.gateway, other)
-	if n := s.env.system.Stats().NotModified; n != 1 || !bytes.Equal(same.body, known.body) {
+	same := e.ask(ctx, e.gateway, other)
+	if n := e.system.Stats().NotModified; n != 1 || !bytes.Equal(same.body, known.body) {
 		return nil, fmt.Errorf("the legacy system said %d times that nothing has changed; the list is the same: %v", n, bytes.Equal(same.body, known.body))
 	}
-	if !s.env.system.Answer(other.caller.account) {
+	if !e.system.Answer(other.caller.account) {
 		return nil, errors.New("the list cannot be changed")
 	}
-	changed := s.ask(ctx, s.gateway, other)
-	if n := s.env.system.Stats().NotModified; n != 1 || bytes.Equal(changed.body, known.body) {
+	changed := e.ask(ctx, e.gateway, other)
+	if n := e.system.Stats().NotModified; n != 1 || bytes.Equal(changed.body, known.body) {
 		return nil, fmt.Errorf("the list has changed, and the gateway serves what it was; the legacy system said %d times that it is the same", n)
 	}
 	return []Seen{same, changed}, nil
@@ -119,20 +109,14 @@ func notModified(ctx context.Context, s *stand) ([]Seen, error) {
 
 // toldToWait: a quota may be one account's own. That account gets no further request
 // before the time is over.
-func toldToWait(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.env.callers.known, s.env.callers.stranger
-	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Account: known.account, Code: 429, RetryAfter: int(never.Seconds())}); err != nil {
-		return nil, err
+func toldToWait(ctx context.Context, e *environment) ([]Seen, error) {
+	if err := e.allAre(ctx, Unavailable, question{caller: e.known}); err != nil {
+		return nil, fmt.Errorf("with a legacy system that tells to wait: %w", err)
 	}
-	for range repeats {
-		if seen := s.ask(ctx, s.gateway, question{known, "", ""}); seen.against(answers()[Unavailable]) != "" {
-			return nil, fmt.Errorf("with a legacy system that tells to wait: %s", seen.text())
-		}
-	}
-	if n := s.env.system.Requests().Buyer; n != 1 {
+	if n := e.system.Requests().Buyer; n != 1 {
 		return nil, fmt.Errorf("the legacy system got %d requests, and has told to wait at the first", n)
 	}
-	return []Seen{s.ask(ctx, s.gateway, question{other, "", ""})}, nil
+	return []Seen{e.ask(ctx, e.gateway, question{caller: e.stranger})}, nil
 }
 
 // mostSignIns is how many sign-ins that fail are not too many for a trial.
@@ -148,13 +132,13 @@ func wantSession(c *config.Config) {
 
 // noSignIn: callers are not told that they are not allowed, and the legacy system gets
 // few sign-ins, as too many may lock the account.
-func noSignIn(ctx context.Context, s *stand) (seen []Seen, err error) {
+func noSignIn(ctx context.Context, e *environment) (seen []Seen, err error) {
 	for range repeats {
-		for _, c := range []caller{s.env.callers.known, s.env.callers.stranger} {
-			seen = append(seen, s.ask(ctx, s.gateway, question{c, "", ""}))
+		for _, c := range []caller{e.known, e.stranger} {
+			seen = append(seen, e.ask(ctx, e.gateway, question{c, "", ""}))
 		}
 	}
-	if n := s.env.system.Requests().Login; n == 0 || n > mostSignIns {
+	if n := e.system.Requests().Login; n == 0 || n > mostSignIns {
 		return nil, fmt.Errorf("the legacy system got %d sign-ins", n)
 	}
 	return seen, nil
@@ -167,18 +151,14 @@ func fewPlaces(c *config.Config) {
 }
 
 // allPlaces: sixteen lists of one account want the eight places to the legacy system.
-func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.env.callers.known, s.env.callers.stranger
-	if err := s.env.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Account: known.account, Delay: never}); err != nil {
-		return nil, err
-	}
+func allPlaces(ctx context.Context, e *environment) ([]Seen, error) {
 	asking, cancel := context.WithCancel(ctx)
-	wait := s.askForAll(asking, known, func(Seen) {})
+	wait := e.askForAll(asking, e.known, func(Seen) {})
 	defer wait()
 	defer cancel()
 	if err := poll(ctx, func() error {
-		if s.env.system.Requests().Buyer == 0 {
-			return fmt.Errorf("the legacy system is not asked")
+		if e.system.Requests().Buyer == 0 {
+			return errors.New("the legacy system is not asked")
 		}
 		return nil
 	}); err != nil {
@@ -186,16 +166,16 @@ func allPlaces(ctx context.Context, s *stand) ([]Seen, error) {
 	}
 	var seen []Seen
 	for _, status := range []string{"pending", "answered", "closed", ""} {
-		seen = append(seen, s.ask(ctx, s.gateway, question{other, status, ""}))
+		seen = append(seen, e.ask(ctx, e.gateway, question{caller: e.stranger, status: status}))
 	}
 	return seen, nil
 }
 
 // askForAll asks for the sixteen lists of an account at once. wait waits for the answers.
-func (s *stand) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
+func (e *environment) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
 	var group sync.WaitGroup
 	for _, q := range lists(c) {
-		group.Go(func() { answered(s.ask(ctx, s.gateway, q)) })
+		group.Go(func() { answered(e.ask(ctx, e.gateway, q)) })
 	}
 	return group.Wait
 }
@@ -215,16 +195,12 @@ func lowCeiling(c *config.Config) { c.Upstream.MaxRequestsPerSecond = 1 }
 
 // overTheCeiling: what the legacy system may not be asked for is refused with
 // Retry-After, and no list that is there suffers.
-func overTheCeiling(ctx context.Context, s *stand) ([]Seen, error) {
-	known, other := s.env.callers.known, s.env.callers.stranger
-	if err := s.learn(ctx, question{other, "", ""}); err != nil {
-		return nil, err
-	}
-	before, begin := s.env.system.Requests(), time.Now()
+func overTheCeiling(ctx context.Context, e *environment) ([]Seen, error) {
+	before, begin := e.system.Requests(), time.Now()
 	var mu sync.Mutex
 	var refused int
 	var wrong error
-	wait := s.askForAll(ctx, known, func(seen Seen) {
+	wait := e.askForAll(ctx, e.known, func(seen Seen) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -236,10 +212,10 @@ func overTheCeiling(ctx context.Context, s *stand) ([]Seen, error) {
 	})
 	var seen []Seen
 	for range repeats {
-		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+		seen = append(seen, e.ask(ctx, e.gateway, question{caller: e.stranger}))
 	}
 	wait()
-	asked, most := s.env.system.Requests().Buyer-before.Buyer, 1+int(time.Since(begin)/time.Second)
+	asked, most := e.system.Requests().Buyer-before.Buyer, 1+int(time.Since(begin)/time.Second)
 	switch {
 	case wrong != nil:
 		return nil, wrong
@@ -255,20 +231,17 @@ func overTheCeiling(ctx context.Context, s *stand) ([]Seen, error) {
 const fewConnections = 8
 
 // idleConnections: whoever has not authenticated makes room for a new connection.
-func idleConnections(ctx context.Context, s *stand) ([]Seen, error) {
-	other := question{s.env.callers.stranger, "", ""}
-	if err := s.learn(ctx, other); err != nil {
-		return nil, err
-	}
+func idleConnections(ctx context.Context, e *environment) ([]Seen, error) {
+	other := question{caller: e.stranger}
 	var seen []Seen
 	for range 2 * fewConnections {
-		idle, err := net.Dial("tcp", strings.TrimPrefix(s.gateway.URL, "http://"))
+		idle, err := net.Dial("tcp", strings.TrimPrefix(e.gateway.URL, "http://"))
 		if err != nil {
 			return nil, err
 		}
 		defer idle.Close()
-		s.client.close() // the next answer needs a connection, too
-		seen = append(seen, s.ask(ctx, s.gateway, other))
+		e.client.close() // the next answer needs a connection, too
+		seen = append(seen, e.ask(ctx, e.gateway, other))
 	}
 	return seen, over(ctx)
 }
@@ -287,11 +260,7 @@ func shortMemory(c *config.Config) {
 }
 
 // guessedKeys: the key store is asked about the good key while guesses are held back.
-func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
-	other := s.env.callers.stranger
-	if err := s.learn(ctx, question{other, "", ""}); err != nil {
-		return nil, err
-	}
+func guessedKeys(ctx context.Context, e *environment) ([]Seen, error) {
 	var seen []Seen
 	for begin := time.Now(); time.Since(begin) < 2*cachedFor; {
 		for range 20 {
@@ -299,21 +268,21 @@ func guessedKeys(ctx context.Context, s *stand) ([]Seen, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.ask(ctx, s.gateway, question{caller{other.account, key}, "", ""})
+			e.ask(ctx, e.gateway, question{caller: caller{e.stranger.account, key}})
 		}
 		if err := over(ctx); err != nil {
 			return nil, err
 		}
-		seen = append(seen, s.ask(ctx, s.gateway, question{other, "", ""}))
+		seen = append(seen, e.ask(ctx, e.gateway, question{caller: e.stranger}))
 	}
 	return seen, nil
 }
 
 // toldOfAChange: all nodes have the list as it is now, and not as it was.
-func toldOfAChange(ctx context.Context, s *stand) (seen []Seen, err error) {
-	other, nodes := question{s.env.callers.stranger, "", ""}, []Gateway{s.gateway}
-	if s.terms.redis {
-		second, err := s.start(ctx)
+func toldOfAChange(ctx context.Context, e *environment) (seen []Seen, err error) {
+	other, nodes := question{caller: e.stranger}, []Gateway{e.gateway}
+	if e.terms.redis {
+		second, err := e.start(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -322,7 +291,7 @@ func toldOfAChange(ctx context.Context, s *stand) (seen []Seen, err error) {
 	eachHas := func() error {
 		return poll(ctx, func() error {
 			for _, g := range nodes {
-				if problem := s.ask(ctx, g, other).against(answers()[Hit]); problem != "" {
+				if problem := e.ask(ctx, g, other).against(answers()[Hit]); problem != "" {
 					return errors.New(problem)
 				}
 			}
@@ -332,20 +301,20 @@ func toldOfAChange(ctx context.Context, s *stand) (seen []Seen, err error) {
 	if err := eachHas(); err != nil {
 		return nil, err
 	}
-	if !s.env.system.Answer(other.caller.account) {
+	if !e.system.Answer(other.caller.account) {
 		return nil, errors.New("the list does not change")
 	}
 	for _, g := range nodes {
-		if s.ask(ctx, g, other).failure == "" {
+		if e.ask(ctx, g, other).failure == "" {
 			return nil, errors.New("the list has changed, and nobody has told")
 		}
 	}
-	if err := s.client.post(ctx, s.gateway.Ops+"/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, other.caller.account)); err != nil {
+	if err := e.client.post(ctx, e.gateway.Ops+"/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, other.caller.account)); err != nil {
 		return nil, err
 	}
 	_ = eachHas() // the answers say what became of it
 	for _, g := range nodes {
-		seen = append(seen, s.ask(ctx, g, other))
+		seen = append(seen, e.ask(ctx, g, other))
 	}
 	return seen, nil
 }

@@ -33,80 +33,90 @@ const (
 	grace = time.Second
 )
 
-// environment is what a gateway depends on, all of it the drill's own.
+// environment is what a gateway depends on, all of it the drill's own, and the gateway.
 type environment struct {
-	dir     string
-	prefix  string
-	callers callers
-	system  *legacy.Server
-	legacy  *server
-	store   *Store // nil: without Redis
-	redis   *proxy
-	keys    keyStore
-	config  config.Config
+	*run
+	callers
+	dir    string
+	prefix string // of what is in Redis
+	system *legacy.Server
+	legacy *server
+	redis  *proxy // nil: without Redis
+	keys   keyStore
+	config config.Config
+	client *client
+
+	gateway  Gateway
+	baseline time.Duration // the least that a fetch took, everything being well
+	found    string        // by a trial, beside the answers
+
+	mu       sync.Mutex
+	gateways []Gateway // all that were started
 }
 
-// close ends everything that the environment runs.
-func (w *environment) close(ctx context.Context) error {
-	if w.keys.close != nil {
-		w.keys.close()
+// close ends everything that the environment runs. What the gateways may still wait
+// for ends before them.
+func (e *environment) close(ctx context.Context) error {
+	e.client.close()
+	e.keys.close()
+	if e.legacy != nil {
+		e.legacy.close()
 	}
-	if w.legacy != nil {
-		w.legacy.close()
+	var errs []error
+	for _, g := range e.gateways {
+		errs = append(errs, g.Stop())
 	}
-	err := os.RemoveAll(w.dir)
-	if w.redis != nil {
-		w.redis.close()
-		err = errors.Join(err, w.store.clear(ctx, w.prefix))
+	errs = append(errs, os.RemoveAll(e.dir))
+	if e.redis != nil {
+		e.redis.close()
+		errs = append(errs, e.Store.clear(ctx, e.prefix))
 	}
-	return err
+	return errors.Join(errs...)
 }
 
-// newEnvironment makes one where all is well, and the configuration of a gateway in
-// it. What of the settings is taken is named here; all else has its default.
-func (r *run) newEnvironment(ctx context.Context, c Cell) (w *environment, err error) {
-	w = &environment{system: legacy.New(legacy.Options{Seed: 1, Inquiries: 300}), prefix: fmt.Sprintf("%s-%d", r.prefix, r.environments.Add(1))}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.close(ctx))
-		}
-	}()
-	if w.dir, err = os.MkdirTemp(r.Dir, "environment-"); err != nil {
-		return w, err
+// newEnvironment makes one where all is well, without a gateway yet, and the
+// configuration of one. What of the settings is taken is named here; all else has its
+// default. On an error, too, it must be closed.
+func (r *run) newEnvironment(ctx context.Context, c Cell) (e *environment, err error) {
+	e = &environment{
+		run: r, prefix: fmt.Sprintf("%s-%d", r.prefix, r.environments.Add(1)), system: legacy.New(legacy.Options{Seed: 1, Inquiries: 300}),
+		keys: keyStore{close: func() {}}, config: r.settings(), client: newClient(r.terms.requestLimit + soon),
 	}
-	if w.callers, err = newCallers(); err != nil {
-		return w, err
+	if e.dir, err = os.MkdirTemp(r.Dir, "environment-"); err != nil {
+		return e, err
 	}
-	if w.legacy, err = serve(w.system); err != nil {
-		return w, err
+	if e.callers, err = newCallers(); err != nil {
+		return e, err
 	}
-	w.config = r.settings()
-	w.config.Upstream.BaseURL = w.legacy.url()
-	if err = w.addRedis(r); err != nil {
-		return w, err
+	if e.legacy, err = serve(e.system); err != nil {
+		return e, err
 	}
-	if err = w.addKeys(ctx, r); err != nil {
-		return w, err
+	e.config.Upstream.BaseURL = e.legacy.url()
+	if err = e.addRedis(); err != nil {
+		return e, err
 	}
-	w.relaxTimeouts(c)
-	return w, nil
+	if err = e.addKeys(ctx); err != nil {
+		return e, err
+	}
+	e.relaxTimeouts(c)
+	return e, nil
 }
 
 // relaxTimeouts gives time to the parts whose slowness is not drilled.
-func (w *environment) relaxTimeouts(c Cell) {
+func (e *environment) relaxTimeouts(c Cell) {
 	away := func(s State) bool { return s == Slow || s == Down }
 	more := func(timeout *time.Duration, drilled bool) {
 		if !drilled {
 			*timeout = max(*timeout, relaxedTimeout)
 		}
 	}
-	more(&w.config.Redis.Timeout, away(c.Redis))
-	more(&w.config.Upstream.Timeout, c.Legacy == Slow) // down, it refuses connections at once
-	w.config.Upstream.Timeout = min(w.config.Upstream.Timeout, w.config.RequestTimeout)
-	if i := w.config.Auth.Introspection; i != nil {
+	more(&e.config.Redis.Timeout, away(c.Redis))
+	more(&e.config.Upstream.Timeout, c.Legacy == Slow) // down, it refuses connections at once
+	e.config.Upstream.Timeout = min(e.config.Upstream.Timeout, e.config.RequestTimeout)
+	if i := e.config.Auth.Introspection; i != nil {
 		more(&i.Timeout, away(c.Keys))
 	}
-	if k := w.config.Auth.Redis; k != nil {
+	if k := e.config.Auth.Redis; k != nil {
 		more(&k.Timeout, away(c.Redis))
 	}
 }
@@ -130,60 +140,59 @@ func (r *run) settings() config.Config {
 
 // addRedis puts the proxy between the gateway and the store, which other environments
 // use at the same time under other prefixes.
-func (w *environment) addRedis(r *run) (err error) {
-	if !r.terms.redis {
+func (e *environment) addRedis() (err error) {
+	if !e.terms.redis {
 		return nil
 	}
-	w.store = r.Store
-	if w.redis, err = newProxy(w.store.dial); err != nil {
+	if e.redis, err = newProxy(e.Store.dial); err != nil {
 		return err
 	}
 	c := redistier.DefaultConfig()
-	c.Addrs, c.Prefix, c.Timeout = []string{w.redis.addr()}, w.prefix, r.Config.Redis.Timeout
-	c.Username, c.DB = w.store.url.Username, w.store.url.DB
-	if w.store.url.Password != "" {
-		c.PasswordFile = secretfile.New("redis-password", w.store.url.Password)
+	c.Addrs, c.Prefix, c.Timeout = []string{e.redis.addr()}, e.prefix, e.Config.Redis.Timeout
+	c.Username, c.DB = e.Store.url.Username, e.Store.url.DB
+	if e.Store.url.Password != "" {
+		c.PasswordFile = secretfile.New("redis-password", e.Store.url.Password)
 	}
-	w.config.Redis = c
+	e.config.Redis = c
 	return err
 }
 
 // addKeys keeps the keys where the drilled gateway keeps them. Keys in a Redis that
 // cannot be drilled are in a file.
-func (w *environment) addKeys(ctx context.Context, r *run) (err error) {
-	switch from := r.Config.Auth; {
-	case r.terms.keys == FromIntrospection:
-		w.keys, err = inAuthServer(*from.Introspection, w.callers)
-	case r.terms.keys == FromRedis && r.terms.redis:
-		w.keys, err = inRedis(ctx, *from.Redis, w.store, w.prefix, w.callers)
+func (e *environment) addKeys(ctx context.Context) (err error) {
+	switch from := e.Config.Auth; {
+	case e.terms.keys == FromIntrospection:
+		e.keys, err = inAuthServer(*from.Introspection, e.callers)
+	case e.terms.keys == FromRedis && e.terms.redis:
+		e.keys, err = inRedis(ctx, *from.Redis, e.Store, e.prefix, e.callers)
 	default:
-		w.keys, err = inFile(ctx, filepath.Join(w.dir, "keys.yaml"), w.callers)
+		e.keys, err = inFile(ctx, filepath.Join(e.dir, "keys.yaml"), e.callers)
 	}
-	w.config.Auth = w.keys.config
+	e.config.Auth = e.keys.config
 	return err
 }
 
 // inject puts the parts into the states of a cell.
-func (w *environment) inject(ctx context.Context, c Cell) error {
+func (e *environment) inject(ctx context.Context, c Cell) error {
 	var errs []error
 	switch c.Redis {
 	case Slow:
-		w.redis.stall()
+		e.redis.stall()
 	case Down:
-		w.redis.end()
+		e.redis.end()
 	case Garbage:
-		errs = append(errs, w.store.corrupt(ctx, w.prefix))
+		errs = append(errs, e.Store.corrupt(ctx, e.prefix))
 	}
 	switch c.Legacy {
 	case Slow:
-		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Delay: never}))
+		errs = append(errs, e.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Delay: never}))
 	case Down:
-		w.legacy.close()
+		e.legacy.close()
 	case Garbage:
-		errs = append(errs, w.system.SetFault(legacy.Fault{Name: legacy.FaultHTML}))
+		errs = append(errs, e.system.SetFault(legacy.Fault{Name: legacy.FaultHTML}))
 	}
 	if c.Keys != Up {
-		errs = append(errs, w.keys.inject(c.Keys))
+		errs = append(errs, e.keys.inject(c.Keys))
 	}
 	return errors.Join(errs...)
 }
@@ -192,7 +201,6 @@ func (w *environment) inject(ctx context.Context, c Cell) error {
 type server struct {
 	listener net.Listener
 	http     *http.Server
-	once     sync.Once
 	wg       sync.WaitGroup
 }
 
@@ -210,10 +218,8 @@ func serve(h http.Handler) (*server, error) {
 // url is where the gateway finds the server.
 func (s *server) url() string { return "http://" + s.listener.Addr().String() }
 
-// close cuts all connections, and refuses new ones.
+// close cuts all connections, and refuses new ones. It may be called twice.
 func (s *server) close() {
-	s.once.Do(func() {
-		_ = s.http.Close() // of a listener that nobody needs any more
-		s.wg.Wait()
-	})
+	_ = s.http.Close() // of a listener that nobody needs any more
+	s.wg.Wait()
 }

@@ -39,7 +39,7 @@ func shortLived(c *config.Config) {
 // outage: what share of the look-ups is answered is what the TTL lab has foretold. 32
 // lists are asked for, half of them seven times a second, others so rarely that they are
 // not always there.
-func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
+func outage(ctx context.Context, e *environment) (stale []Seen, err error) {
 	type look struct {
 		Seen
 		at time.Time
@@ -51,15 +51,15 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 	var mu sync.Mutex
 	var all []look
 	start := time.Now()
-	for i, q := range slices.Concat(lists(s.env.callers.known), lists(s.env.callers.stranger)) {
+	for i, q := range slices.Concat(lists(e.known), lists(e.stranger)) {
 		gap := []time.Duration{150, 500, 150, 2000}[i%4] * time.Millisecond
 		next := start.Add(gap * time.Duration(i) / 32)
 		asking.Go(func() {
 			for sleep(until, time.Until(next)) {
 				l := look{at: time.Now()}
-				s.busy.note(l.at.Sub(next))
+				e.busy.note(l.at.Sub(next))
 				asking.Go(func() { // who waited for the answer would ask more often when it comes sooner
-					l.Seen = s.client.list(ctx, s.gateway.URL+q.path(), q.caller.key)
+					l.Seen = e.client.list(ctx, e.gateway.URL+q.path(), q.caller.key)
 					mu.Lock()
 					defer mu.Unlock()
 					all = append(all, l)
@@ -69,11 +69,11 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 		})
 	}
 	sleep(ctx, watched)
-	foretold, err := s.foretold(ctx)
+	foretold, err := e.foretold(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.env.legacy.close()
+	e.legacy.close()
 	gone := time.Now()
 	sleep(ctx, away)
 	if err := over(ctx); err != nil {
@@ -93,15 +93,15 @@ func outage(ctx context.Context, s *stand) (stale []Seen, err error) {
 			stale = append(stale, l.Seen)
 		}
 	}
-	s.found = fmt.Sprintf(": %.1f %% of %g look-ups are answered, %.1f %% were foretold", 100*answered/asked, asked, 100*foretold)
-	if math.Abs(answered/asked-foretold) > farOff+s.busy.heldUp().Seconds()/away.Seconds() {
-		err = errors.New("not within a point" + s.found)
+	e.found = fmt.Sprintf(": %.1f %% of %g look-ups are answered, %.1f %% were foretold", 100*answered/asked, asked, 100*foretold)
+	if math.Abs(answered/asked-foretold) > farOff+e.busy.heldUp().Seconds()/away.Seconds() {
+		err = errors.New("not within a point" + e.found)
 	}
 	return stale, err
 }
 
 // foretold is what share of the look-ups the lab says would be answered.
-func (s *stand) foretold(ctx context.Context) (float64, error) {
+func (e *environment) foretold(ctx context.Context) (float64, error) {
 	var report struct {
 		Kinds []struct {
 			Kind   string
@@ -113,7 +113,7 @@ func (s *stand) foretold(ctx context.Context) (float64, error) {
 			}
 		}
 	}
-	page, err := s.client.page(ctx, s.gateway.Ops+"/ops/ttl")
+	page, err := e.client.page(ctx, e.gateway.Ops+"/ops/ttl")
 	if err == nil {
 		err = json.Unmarshal([]byte(page), &report)
 	}

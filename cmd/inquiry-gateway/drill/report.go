@@ -25,7 +25,7 @@ type Report struct {
 // report sums up the rows and trials of a drill.
 func (r *run) report(rows []Row, trials []Trial, took time.Duration) Report {
 	sum := Report{
-		OK: true, Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows, Trials: trials,
+		Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows, Trials: trials,
 		Seconds: took.Seconds(), HeldUp: r.busy.heldUp().Seconds(),
 	}
 	switch {
@@ -42,23 +42,23 @@ func (r *run) report(rows []Row, trials []Trial, took time.Duration) Report {
 	case sum.Keys == FromFile:
 		sum.LeftOut = append(sum.LeftOut, "a slow key store: the keys file is read into the process")
 	}
-	sum.OK = sum.wrong() == 0
+	sum.OK = len(sum.wrong()) == 0
 	return sum
 }
 
-// wrong is how many rows and trials are not as declared.
-func (r Report) wrong() (n int) {
+// wrong says which rows and trials are not as declared, and why.
+func (r Report) wrong() (all []string) {
 	for _, row := range r.Rows {
 		if row.Problem != "" {
-			n++
+			all = append(all, fmt.Sprintf("Redis %s, legacy system %s, key store %s; %s:\n       %s", row.Redis, row.Legacy, row.Keys, r.known(row.Case), row.Problem))
 		}
 	}
 	for _, t := range r.Trials {
 		if t.Problem != "" {
-			n++
+			all = append(all, fmt.Sprintf("%s:\n       %s", t.Does, t.Problem))
 		}
 	}
-	return n
+	return all
 }
 
 // all is how many rows and trials there are.
@@ -69,11 +69,11 @@ func (r Report) Err() error {
 	if r.OK {
 		return nil
 	}
-	return fmt.Errorf("%d of %d rows are not as declared", r.wrong(), r.all())
+	return fmt.Errorf("%d of %d rows are not as declared", len(r.wrong()), r.all())
 }
 
-// WriteText writes the table for a person.
-func (r Report) WriteText(out io.Writer) error {
+// WriteText writes the table for a person, into memory: an error of out is lost.
+func (r Report) WriteText(out io.Writer) {
 	fmt.Fprintf(out, "What callers get while something fails, with the settings of %s.\n", r.Settings)
 	fmt.Fprintf(out, "Legacy system and key store (%s) are the drill's own", r.Keys)
 	if r.Redis != "" {
@@ -89,18 +89,11 @@ func (r Report) WriteText(out io.Writer) error {
 	r.section(out, "One at a time", 1)
 	r.section(out, "Two at once: the stricter row of the two", 2)
 	r.trials(out)
-	for _, row := range r.Rows {
-		if row.Problem != "" {
-			fmt.Fprintf(out, "\nWRONG: Redis %s, legacy system %s, key store %s; %s:\n       %s\n", row.Redis, row.Legacy, row.Keys, r.known(row.Case), row.Problem)
-		}
+	wrong := r.wrong()
+	for _, what := range wrong {
+		fmt.Fprintf(out, "\nWRONG: %s\n", what)
 	}
-	for _, t := range r.Trials {
-		if t.Problem != "" {
-			fmt.Fprintf(out, "\nWRONG: %s:\n       %s\n", t.Does, t.Problem)
-		}
-	}
-	_, err := fmt.Fprintf(out, "\n%d of %d rows as declared, in %.0f s\n", r.all()-r.wrong(), r.all(), r.Seconds)
-	return err
+	fmt.Fprintf(out, "\n%d of %d rows as declared, in %.0f s\n", r.all()-len(wrong), r.all(), r.Seconds)
 }
 
 // section writes the rows with so many parts in trouble; that all are well
@@ -114,16 +107,13 @@ func (r Report) section(out io.Writer, title string, troubles int) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\tREDIS\tLEGACY\tKEYS\tTHE NODE KNOWS\tDECLARED\tSEEN\tTHAT IS")
 	for _, row := range rows {
-		verdict, declared := "ok", answers()[row.Declared.Outcome]
-		if row.Problem != "" {
-			verdict = "WRONG"
-		}
+		declared := answers()[row.Declared.Outcome]
 		due, seen := declared.text(), row.Seen.text()
 		if row.limit > 0 {
 			due += fmt.Sprintf(", +%s at most", short(row.limit))
 			seen += fmt.Sprintf(", +%s", short(row.Added))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", verdict, shown(row.Redis), shown(row.Legacy), shown(row.Keys), r.known(row.Case), due, seen, declared.Means)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", verdict(row.Problem), shown(row.Redis), shown(row.Legacy), shown(row.Keys), r.known(row.Case), due, seen, declared.Means)
 	}
 	_ = t.Flush() // an error of out shows at its next write
 }
@@ -137,13 +127,17 @@ func (r Report) trials(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\tONE\tDECLARED FOR ANOTHER\tANSWERS")
 	for _, trial := range r.Trials {
-		verdict := "ok"
-		if trial.Problem != "" {
-			verdict = "WRONG"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", verdict, trial.Does, answers()[trial.Declared].text(), trial.Asked)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", verdict(trial.Problem), trial.Does, answers()[trial.Declared].text(), trial.Asked)
 	}
 	_ = t.Flush() // an error of out shows at its next write
+}
+
+// verdict marks a row or a trial.
+func verdict(problem string) string {
+	if problem == "" {
+		return "ok"
+	}
+	return "WRONG"
 }
 
 // shown leaves out what is as it should be, so that the trouble is seen.

@@ -43,18 +43,18 @@ type Seen struct {
 
 // judge takes answers that must all be as declared; the row shows the first
 // that is not, or the slowest.
-func (row *Row) judge(ctx context.Context, all []Seen, s *stand) {
+func (row *Row) judge(ctx context.Context, all []Seen, e *environment) {
 	row.done, row.Problem = true, ""
 	for _, seen := range all {
 		problem := seen.against(answers()[row.Declared.Outcome])
-		if problem == "" && seen.Took > s.terms.requestLimit+s.slack() {
-			problem = fmt.Sprintf("it took %s, and request_timeout is %s", short(seen.Took), s.terms.requestLimit)
+		if problem == "" && seen.Took > e.terms.requestLimit+e.slack() {
+			problem = fmt.Sprintf("it took %s, and request_timeout is %s", short(seen.Took), e.terms.requestLimit)
 		}
 		if seen.Took >= row.Seen.Took || problem != "" {
 			row.Seen = seen
 		}
-		row.Added = max(0, row.Seen.Took-s.baseline)
-		if problem == "" && row.limit > 0 && row.Added > row.limit+s.slack() {
+		row.Added = max(0, row.Seen.Took-e.baseline)
+		if problem == "" && row.limit > 0 && row.Added > row.limit+e.slack() {
 			problem = fmt.Sprintf("it took %s longer than with everything well, and at most %s is declared", short(row.Added), row.limit)
 		}
 		if problem != "" {
@@ -188,36 +188,32 @@ func (c *client) list(ctx context.Context, url, key string) (s Seen) {
 	return s
 }
 
+// page reads a page of the ops listener, whatever its status.
+func (c *client) page(ctx context.Context, url string) (string, error) {
+	text, _, err := c.ops(ctx, http.MethodGet, url, "")
+	return text, err
+}
+
 // post sends JSON to the ops listener.
 func (c *client) post(ctx context.Context, url, body string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	res, err := c.http.Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // the status says enough
-		err = fmt.Errorf("%s: %d %s", url, res.StatusCode, text)
+	text, status, err := c.ops(ctx, http.MethodPost, url, body)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: %d %.200s", url, status, text)
 	}
 	return err
 }
 
-// page reads a page of the ops listener.
-func (c *client) page(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (c *client) ops(ctx context.Context, method, url, body string) (text string, status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
+	r.Header.Set("Content-Type", "application/json")
 	res, err := c.http.Do(r)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return string(body), err
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return string(answer), res.StatusCode, err
 }

@@ -41,8 +41,8 @@ func TestAgainst(t *testing.T) {
 }
 
 func TestJudgeOfTimes(t *testing.T) {
-	s := &stand{run: &run{terms: terms{requestLimit: 5 * time.Second}}, baseline: 10 * time.Millisecond}
-	s.Slack = 100 * time.Millisecond
+	e := &environment{run: &run{terms: terms{requestLimit: 5 * time.Second}}, baseline: 10 * time.Millisecond}
+	e.Slack = 100 * time.Millisecond
 	for took, says := range map[time.Duration]string{
 		150 * time.Millisecond: "", 259 * time.Millisecond: "",
 		261 * time.Millisecond: "it took 251ms longer than with everything well, and at most 150ms is declared",
@@ -52,8 +52,8 @@ func TestJudgeOfTimes(t *testing.T) {
 		quick := Seen{Status: 200, CacheStatus: "inquiry-gateway; hit; ttl=1", Took: time.Millisecond}
 		slow := quick
 		slow.Took = took
-		row.judge(t.Context(), []Seen{quick, slow, quick}, s)
-		if (row.Problem == "") != (says == "") || !strings.Contains(row.Problem, says) || row.Seen.Took != took || row.Added != took-s.baseline {
+		row.judge(t.Context(), []Seen{quick, slow, quick}, e)
+		if (row.Problem == "") != (says == "") || !strings.Contains(row.Problem, says) || row.Seen.Took != took || row.Added != took-e.baseline {
 			t.Errorf("%s: %q, %+v", took, row.Problem, row)
 		}
 	}

@@ -143,12 +143,7 @@ func (r *run) due(c Cell) []Row {
 // timed says whether a time is declared for one of the rows; such rows need the
 // machine for themselves.
 func timed(rows []Row) bool {
-	for _, row := range rows {
-		if row.limit > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rows, func(row Row) bool { return row.limit > 0 })
 }
 
 // sampleMapping is how the drill's own legacy system is read.
@@ -163,7 +158,7 @@ func sampleMapping(dir string) (upstream.Config, error) {
 
 // drill fills in the rows of a cell.
 func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
-	if err := r.inEnvironment(ctx, c, nil, func(s *stand) error { return s.drill(ctx, c, rows) }); err != nil {
+	if err := r.inEnvironment(ctx, c, nil, func(e *environment) error { return e.drill(ctx, c, rows) }); err != nil {
 		for i := range rows {
 			if !rows[i].done {
 				rows[i].Problem = "it could not be drilled: " + err.Error()
@@ -174,22 +169,19 @@ func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
 
 // inEnvironment lets do have an environment of its own, with settings that configure, if it is
 // not nil, has changed.
-func (r *run) inEnvironment(ctx context.Context, c Cell, configure func(*config.Config), do func(*stand) error) (err error) {
+func (r *run) inEnvironment(ctx context.Context, c Cell, configure func(*config.Config), do func(*environment) error) (err error) {
 	if err := over(ctx); err != nil {
 		return err
 	}
-	w, err := r.newEnvironment(ctx, c)
+	e, err := r.newEnvironment(ctx, c)
+	defer func() { err = errors.Join(err, e.close(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return err
 	}
 	if configure != nil {
-		configure(&w.config)
+		configure(&e.config)
 	}
-	s := &stand{run: r, env: w, client: newClient(r.terms.requestLimit + soon)}
-	defer func() {
-		err = errors.Join(err, s.close(), w.close(context.WithoutCancel(ctx)))
-	}()
-	return do(s)
+	return do(e)
 }
 
 // over says that, and why, there is no more time for the drill.

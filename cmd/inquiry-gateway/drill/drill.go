@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,52 +18,27 @@ import (
 // repeats is how often a caller asks where one answer says too little.
 const repeats = 5
 
-// stand is an environment with a gateway in it.
-type stand struct {
-	*run
-	env      *environment
-	client   *client
-	gateway  Gateway
-	baseline time.Duration // the least that a fetch took, everything being well
-	found    string        // by a trial, beside the answers
-
-	mu       sync.Mutex
-	gateways []Gateway // all that were started
-}
-
 // start runs one more gateway in the environment; close stops it.
-func (s *stand) start(ctx context.Context) (Gateway, error) {
-	g, err := s.Start(ctx, s.env.config)
+func (e *environment) start(ctx context.Context) (Gateway, error) {
+	g, err := e.Start(ctx, e.config)
 	if err != nil {
 		return g, fmt.Errorf("start a gateway: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gateways = append(s.gateways, g)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gateways = append(e.gateways, g)
 	return g, nil
 }
 
-// close stops the gateways. What they may still wait for ends first.
-func (s *stand) close() error {
-	s.client.close()
-	s.env.keys.close()
-	s.env.legacy.close()
-	var errs []error
-	for _, g := range s.gateways {
-		errs = append(errs, g.Stop())
-	}
-	return errors.Join(errs...)
-}
-
 // drill fills in the rows of a cell.
-func (s *stand) drill(ctx context.Context, c Cell, rows []Row) error {
-	if err := s.prepare(ctx, c, rows); err != nil {
+func (e *environment) drill(ctx context.Context, c Cell, rows []Row) error {
+	if err := e.prepare(ctx, c, rows); err != nil {
 		return fmt.Errorf("with everything well: %w", err)
 	}
-	if err := s.env.inject(ctx, c); err != nil {
+	if err := e.inject(ctx, c); err != nil {
 		return err
 	}
-	if err := s.noticed(ctx, c); err != nil {
+	if err := e.noticed(ctx, c); err != nil {
 		return err
 	}
 	var group errgroup.Group
@@ -74,13 +47,13 @@ func (s *stand) drill(ctx context.Context, c Cell, rows []Row) error {
 	}
 	for i := range rows {
 		if rows[i].Case != Later { // last: it needs what the others do
-			group.Go(func() error { return s.row(ctx, &rows[i]) })
+			group.Go(func() error { return e.row(ctx, &rows[i]) })
 		}
 	}
 	err := group.Wait()
 	for i := range rows {
 		if rows[i].Case == Later && err == nil {
-			err = s.row(ctx, &rows[i])
+			err = e.row(ctx, &rows[i])
 		}
 	}
 	return err
@@ -104,9 +77,9 @@ func (q question) path() string {
 }
 
 // ask asks a gateway, and holds a list that it gives against the truth.
-func (s *stand) ask(ctx context.Context, g Gateway, q question) Seen {
-	seen := s.client.list(ctx, g.URL+q.path(), q.caller.key)
-	truth := v1.AppendBuyer(nil, s.env.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
+func (e *environment) ask(ctx context.Context, g Gateway, q question) Seen {
+	seen := e.client.list(ctx, g.URL+q.path(), q.caller.key)
+	truth := v1.AppendBuyer(nil, e.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
 	if seen.Status == 200 && string(seen.body) != string(truth) {
 		seen.failure = "the list is not the caller's, or not the right one"
 	}
@@ -115,44 +88,44 @@ func (s *stand) ask(ctx context.Context, g Gateway, q question) Seen {
 }
 
 // prepare starts the gateway and lets it learn the caller it knows.
-func (s *stand) prepare(ctx context.Context, c Cell, rows []Row) (err error) {
-	if s.gateway, err = s.start(ctx); err != nil {
+func (e *environment) prepare(ctx context.Context, c Cell, rows []Row) (err error) {
+	if e.gateway, err = e.start(ctx); err != nil {
 		return err
 	}
 	for _, status := range []string{"pending", "answered", ""} {
-		if err := s.learn(ctx, question{s.env.callers.known, status, ""}); err != nil {
+		if err := e.learn(ctx, question{caller: e.known, status: status}); err != nil {
 			return err
 		}
 	}
 	reachable := c.Redis == Up || c.Redis == Garbage
 	if reachable && slices.ContainsFunc(rows, func(r Row) bool { return r.Case == Shared }) {
-		if err := poll(ctx, func() error { return s.shared(ctx, 3) }); err != nil {
+		if err := poll(ctx, func() error { return e.shared(ctx, 3) }); err != nil {
 			return err
 		}
 	}
-	return s.expire(s.gateway, c)
+	return e.expire(e.gateway, c)
 }
 
 // learn asks until the list is known, which at the first time it is, unless a
 // timeout is short and the machine busy.
-func (s *stand) learn(ctx context.Context, q question) error {
+func (e *environment) learn(ctx context.Context, q question) error {
 	return poll(ctx, func() error {
-		seen := s.ask(ctx, s.gateway, q)
+		seen := e.ask(ctx, e.gateway, q)
 		if seen.against(answers()[Hit]) == "" {
 			return nil
 		}
 		if problem := seen.against(answers()[Miss]); problem != "" {
 			return errors.New(problem + seen.because(ctx))
 		}
-		if s.baseline == 0 || seen.Took < s.baseline {
-			s.baseline = seen.Took
+		if e.baseline == 0 || seen.Took < e.baseline {
+			e.baseline = seen.Took
 		}
 		return errors.New("a list that was fetched is not known")
 	})
 }
 
 // expire makes lists stale where the legacy system is what fails.
-func (s *stand) expire(g Gateway, c Cell) error {
+func (e *environment) expire(g Gateway, c Cell) error {
 	if c.Legacy == Up {
 		return nil
 	}
@@ -160,8 +133,8 @@ func (s *stand) expire(g Gateway, c Cell) error {
 }
 
 // shared returns an error until so many lists are in Redis.
-func (s *stand) shared(ctx context.Context, n int) error {
-	keys, err := s.env.store.keys(ctx, s.env.prefix)
+func (e *environment) shared(ctx context.Context, n int) error {
+	keys, err := e.Store.keys(ctx, e.prefix)
 	lists := slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease") })
 	if err == nil && len(lists) < n {
 		err = fmt.Errorf("%d of %d lists are in Redis", len(lists), n)
@@ -171,12 +144,12 @@ func (s *stand) shared(ctx context.Context, n int) error {
 
 // noticed waits until the gateway has read what became of its keys file; of all
 // else it hears when it asks.
-func (s *stand) noticed(ctx context.Context, c Cell) error {
-	if s.terms.keys != FromFile || c.Keys == Up {
+func (e *environment) noticed(ctx context.Context, c Cell) error {
+	if e.terms.keys != FromFile || c.Keys == Up {
 		return nil
 	}
 	return poll(ctx, func() error {
-		metrics, err := s.client.page(ctx, s.gateway.Ops+"/metrics")
+		metrics, err := e.client.page(ctx, e.gateway.Ops+"/metrics")
 		if err == nil && strings.Contains(metrics, `inquiry_gateway_auth_reloads_total{result="failed"} 0`) {
 			err = errors.New("the gateway has not noticed what became of the keys file")
 		}
@@ -184,56 +157,55 @@ func (s *stand) noticed(ctx context.Context, c Cell) error {
 	})
 }
 
-// row drills one row. An error is the drill's, not the gateway's.
-func (s *stand) row(ctx context.Context, row *Row) error {
+// row drills one row. An error is the drill's, not the gateway'e.
+func (e *environment) row(ctx context.Context, row *Row) error {
 	var seen []Seen
 	var err error
-	known := s.env.callers.known
 	switch row.Case {
 	case Warm:
 		for range repeats {
-			seen = append(seen, s.ask(ctx, s.gateway, question{known, "", ""}))
+			seen = append(seen, e.ask(ctx, e.gateway, question{caller: e.known}))
 		}
 	case Cold:
-		seen = append(seen, s.ask(ctx, s.gateway, question{s.env.callers.stranger, "", ""}))
+		seen = append(seen, e.ask(ctx, e.gateway, question{caller: e.stranger}))
 	case Shared:
-		seen, err = s.restarted(ctx, row.Cell)
+		seen, err = e.restarted(ctx, row.Cell)
 	case Later:
-		seen, err = s.later(ctx, row.Cell)
+		seen, err = e.later(ctx, row.Cell)
 	}
 	if err == nil {
 		err = over(ctx)
 	}
 	if err == nil {
-		row.judge(ctx, seen, s)
+		row.judge(ctx, seen, e)
 	}
 	return err
 }
 
 // restarted asks a second gateway, which has just been started.
-func (s *stand) restarted(ctx context.Context, c Cell) ([]Seen, error) {
-	g, err := s.start(ctx)
+func (e *environment) restarted(ctx context.Context, c Cell) ([]Seen, error) {
+	g, err := e.start(ctx)
 	if err == nil {
-		err = s.expire(g, c)
+		err = e.expire(g, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return []Seen{s.ask(ctx, g, question{s.env.callers.known, "", ""})}, nil
+	return []Seen{e.ask(ctx, g, question{caller: e.known})}, nil
 }
 
 // later asks when the breaker of what is away is open.
-func (s *stand) later(ctx context.Context, c Cell) ([]Seen, error) {
+func (e *environment) later(ctx context.Context, c Cell) ([]Seen, error) {
 	if c.Legacy != Up {
-		return s.untilBreaks(ctx), nil
+		return e.untilBreaks(ctx), nil
 	}
-	if err := poll(ctx, func() error { return s.redisDown(ctx) }); err != nil {
+	if err := poll(ctx, func() error { return e.redisDown(ctx) }); err != nil {
 		return nil, err
 	}
 	var all []Seen
 	for i := range repeats {
 		types := []string{"product", "delivery", "refund"}
-		all = append(all, s.ask(ctx, s.gateway, question{s.env.callers.known, []string{"closed", "answered"}[i/len(types)], types[i%len(types)]}))
+		all = append(all, e.ask(ctx, e.gateway, question{e.known, []string{"closed", "answered"}[i/len(types)], types[i%len(types)]}))
 	}
 	slices.SortFunc(all, func(a, b Seen) int { return int(a.Took - b.Took) })
 	return all[:repeats/2+1], nil // half of them may have met something else on this machine
@@ -241,10 +213,10 @@ func (s *stand) later(ctx context.Context, c Cell) ([]Seen, error) {
 
 // untilBreaks asks until the gateway asks the legacy system no more, and
 // returns the last answer.
-func (s *stand) untilBreaks(ctx context.Context) []Seen {
+func (e *environment) untilBreaks(ctx context.Context) []Seen {
 	var last Seen
-	for range 2*s.terms.breakerAfter + 20 {
-		last = s.ask(ctx, s.gateway, question{s.env.callers.known, "closed", ""})
+	for range 2*e.terms.breakerAfter + 20 {
+		last = e.ask(ctx, e.gateway, question{caller: e.known, status: "closed"})
 		if last.Code != answers()[Failed].Code || ctx.Err() != nil {
 			break
 		}
@@ -253,8 +225,8 @@ func (s *stand) untilBreaks(ctx context.Context) []Seen {
 }
 
 // redisDown returns an error until the gateway says that it asks Redis no more.
-func (s *stand) redisDown(ctx context.Context) error {
-	page, err := s.client.page(ctx, s.gateway.Ops+"/readyz")
+func (e *environment) redisDown(ctx context.Context) error {
+	page, err := e.client.page(ctx, e.gateway.Ops+"/readyz")
 	if err != nil {
 		return err
 	}
