@@ -47,6 +47,17 @@ func TestTheIDOfDetailsIsInternal(t *testing.T) {
 	}
 }
 
+// Of two lists that are alike the same one is proposed each time.
+func TestTheSameSampleGivesTheSameDraft(t *testing.T) {
+	const sample = `{"b":[{"t":"a b c","at":"2026-01-02"}],"a":[{"t":"a b c","at":"2026-01-02"}]}`
+	for range 20 {
+		p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: "buyer", Account: "acme"})
+		if err != nil || p.Items.Path != "a" {
+			t.Fatalf("%v\n%s", err, p.YAML())
+		}
+	}
+}
+
 // What is drafted is a good configuration, and maps the sample wherever every
 // field was found.
 func TestDraftsMapTheirSamples(t *testing.T) {

@@ -114,10 +114,7 @@ func ranked(samples []any, account string) []*found {
 	}
 	all = slices.DeleteFunc(all, func(f *found) bool { return f.first > first }) // what only details have
 	slices.SortFunc(all, func(a, b *found) int {
-		if a.score != b.score {
-			return int(1e6 * (b.score - a.score))
-		}
-		return len(a.path) - len(b.path)
+		return cmp.Or(cmp.Compare(b.score, a.score), len(a.path)-len(b.path), strings.Compare(a.path, b.path))
 	})
 	return all
 }
