@@ -70,20 +70,19 @@ type UnusedPath struct {
 	Types []string `json:"types"`
 }
 
-// Explainer reads the replies of a list record by record. It is not safe for
-// concurrent use.
+// Explainer maps the replies of a list and notes everything about each record, as the
+// sink between the walker and the mapping: an ordinary [Reply] knows nothing of it. It
+// is not safe for concurrent use.
 type Explainer struct {
 	Explanation
 
-	plan    *Plan
-	lenient *Plan // the same, but nothing ends it early
-	want    Request
-	show    int // records
+	plan *Plan
+	want Request
+	show int // records
 
-	whole   *Reply   // the list as the mapping has it
+	whole   *Reply   // the list, by a plan that nothing ends early
 	numbers []int    // of the records of its inquiries
 	raw     []string // all records
-	shapes  map[string]uint8
 	paths   *coverage
 }
 
@@ -94,42 +93,39 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 	lenient := *p
 	lenient.owner, lenient.skipInvalid = nil, true
 	x := &Explainer{
-		plan: p, lenient: &lenient, want: Request{Account: want.Account}, show: show, shapes: map[string]uint8{}, paths: p.coverage(),
+		plan: p, want: want, show: show, whole: lenient.NewReply(Request{Account: want.Account}), paths: p.coverage(),
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{},
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
-	x.whole = lenient.NewReply(x.want)
+	x.whole.walker = jsonwalk.NewWalker(x, idsOf{x.whole}, &x.whole.texts, p.sizes[:])
 	return x
 }
 
 // Take explains one reply, and returns how many records it has. An error is an
-// [*Error]: the reply is no list.
+// [*Error]: the reply is no list, and nothing of it is explained.
 func (x *Explainer) Take(body string) (records int, err error) {
 	body = strings.TrimPrefix(body, "\ufeff")
 	x.Bytes += len(body)
-	listed := len(x.whole.listed)
-	if records, err = x.whole.Take(body); err != nil {
-		return 0, err
+	err = x.undone(func() error { records, err = x.whole.Take(body); return err })
+	if err == nil {
+		x.Replies++
+		look(x.paths.replies, body)
 	}
-	if x.plan.Details != nil {
-		for range records - (len(x.whole.listed) - listed) {
-			x.Items++
-			x.violate("details", whyNoDetailID)
-		}
+	return records, err
+}
+
+// undone forgets what was noted while a part of the mapping ran that failed.
+func (x *Explainer) undone(run func() error) error {
+	before := *x
+	err := run()
+	if err != nil {
+		*x = before
+		x.whole.List = x.whole.List[:len(x.numbers)]
 	}
-	x.Replies++
-	look(x.paths.replies, body)
-	if x.plan.Details == nil {
-		jsonwalk.Lookup(body, x.plan.itemsPath).Each(func(item jsonwalk.Value) bool {
-			x.Items++
-			x.record(item.Raw)
-			return true
-		})
-	}
-	return records, nil
+	return err
 }
 
 // DetailBatches are the ids of the first records, at most so many, that details are
@@ -157,23 +153,7 @@ func (x *Explainer) OmitDetails(subs []*Reply, omit func(batch int) bool) (rest 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
 func (x *Explainer) AddDetails(subs []*Reply) error {
-	if err := x.whole.AddDetails(subs); err != nil {
-		return err
-	}
-	details, err := x.whole.dealDetails(subs)
-	if err != nil {
-		return err
-	}
-	for i, one := range x.whole.listed {
-		text, err := x.plan.merge(one.raw, details[i])
-		if err != nil {
-			return err
-		}
-		x.whole.setTables(one.tables)
-		x.Items++
-		x.record(strings.TrimSuffix(text[1:], "]"))
-	}
-	return nil
+	return x.undone(func() error { return x.whole.AddDetails(subs) })
 }
 
 // CheckEnd is [Reply.CheckEnd].
@@ -186,7 +166,7 @@ func (x *Explainer) CheckEnd(paging PagingConfig, end End) error {
 // after Finish.
 func (x *Explainer) Served() []Inquiry {
 	served := []Inquiry{}
-	for i, inq := range x.whole.List[:min(len(x.whole.List), len(x.numbers))] {
+	for i, inq := range x.whole.List {
 		if n := x.numbers[i]; !slices.Contains(x.Owner.Foreign, n) && !slices.Contains(x.Owner.Missing, n) {
 			served = append(served, inq)
 		}
@@ -197,8 +177,16 @@ func (x *Explainer) Served() []Inquiry {
 // Finish explains what all replies together tell. It is called once, after the last
 // one.
 func (x *Explainer) Finish() {
+	shapes := map[string]uint8{}
+	for _, raw := range x.raw {
+		jsonwalk.WalkShape(raw, func(path []byte, k jsonwalk.Kind) { shapes[string(path)] |= 1 << k })
+		look(x.paths.records, raw)
+		if p := x.plan.responses; p != nil && x.plan.Second == nil {
+			jsonwalk.Lookup(raw, p.itemsPath).Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
+		}
+	}
 	x.quotes()
-	x.unused(x.shapes)
+	x.unused(shapes)
 	x.Paths = x.paths.found()
 	x.removeIDs()
 	for i := range x.Records {
@@ -223,39 +211,47 @@ func (x *Explainer) clean(r *ExplainedRecord) {
 	}
 }
 
-// record maps one record and notes everything about it.
-func (x *Explainer) record(raw string) {
-	if !strings.HasPrefix(raw, "{") {
+// Begin implements [jsonwalk.Sink].
+func (x *Explainer) Begin(frame int) {
+	x.whole.Begin(frame)
+	if frame == frameRecord {
+		x.whole.refused = violation{}
+	}
+}
+
+// End implements [jsonwalk.Sink]: it has each element mapped, and then notes what became
+// of it if it is a record.
+func (x *Explainer) End(frame int, element *jsonwalk.Frame) bool {
+	listed, mapped := len(x.whole.listed), len(x.whole.List)
+	if !x.whole.End(frame, element) {
+		return false
+	}
+	if frame == frameRecord && len(x.whole.listed) == listed { // else it waits for its detail
+		x.Items++
+		x.record(element, len(x.whole.List) > mapped)
+	}
+	return true
+}
+
+// record notes everything about a record that the mapping took, or refused.
+func (x *Explainer) record(f *jsonwalk.Frame, taken bool) {
+	switch {
+	case x.plan.collect != nil && !x.whole.merging:
+		x.violate("details", whyNoDetailID)
+		return
+	case !f.IsObject():
 		x.violate("record", whyObject)
 		return
-	}
-	x.raw = append(x.raw, raw)
-	jsonwalk.WalkShape(raw, func(path []byte, k jsonwalk.Kind) { x.shapes[string(path)] |= 1 << k })
-	look(x.paths.records, raw)
-	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		jsonwalk.Lookup(raw, p.itemsPath).Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
-	}
-	r := x.lenient.NewReply(x.want)
-	r.setTables(x.whole.walker.Frame(frameReply).Tables)
-	r.merging, r.noDetail = true, x.plan.Details != nil && jsonwalk.Lookup(raw, x.plan.as).Kind == jsonwalk.Missing
-	if r.noDetail {
+	case x.whole.noDetail:
 		x.violate("details", whyNoDetail)
 	}
-	root := x.lenient.reply.items
-	if x.plan.Details != nil {
-		root = x.plan.merged
-	}
-	if err := r.walk("["+raw+"]", root, frameRecord); err != nil {
-		x.violate("record", err.Error())
-		return
-	}
-	frame := r.walker.Frame(frameRecord)
-	x.checkOwner(frame)
-	if !holds(x.plan.where, frame) {
+	x.raw = append(x.raw, f.Element)
+	x.checkOwner(f)
+	if !holds(x.plan.where, f) {
 		x.Excluded++
 		return
 	}
-	fields := x.fields(r, frame, raw)
+	fields := x.fields(f, taken)
 	if x.Items <= x.show {
 		x.Records = append(x.Records, ExplainedRecord{x.Items, fields})
 	}
@@ -264,7 +260,7 @@ func (x *Explainer) record(raw string) {
 			x.violate(f.Field, f.Problem)
 		}
 	}
-	if len(r.List) > 0 {
+	if taken {
 		x.numbers = append(x.numbers, x.Items)
 	}
 }

@@ -17,8 +17,9 @@ const explainedBytes = 120
 const publicTime = "2006-01-02T15:04:05.000Z07:00"
 
 // fields shows every public field of one record.
-func (x *Explainer) fields(r *Reply, frame *jsonwalk.Frame, raw string) []ExplainedField {
+func (x *Explainer) fields(frame *jsonwalk.Frame, taken bool) []ExplainedField {
 	var list []ExplainedField
+	raw := frame.Element
 	for _, t := range x.plan.texts() {
 		s, why := t.from(frame)
 		f := explainField(t.name, t.paths, raw, why)
@@ -44,7 +45,7 @@ func (x *Explainer) fields(r *Reply, frame *jsonwalk.Frame, raw string) []Explai
 	}
 	list = append(list, f)
 	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		list = append(list, x.responses(r, p, raw))
+		list = append(list, x.responses(p, raw, taken))
 	}
 	return list
 }
@@ -66,18 +67,18 @@ func explainField(name string, paths []string, record, why string) ExplainedFiel
 	return f
 }
 
-// responses shows the answers of a record as one field.
-func (x *Explainer) responses(r *Reply, p *responsesPlan, raw string) ExplainedField {
+// responses shows the answers of the current record as one field.
+func (x *Explainer) responses(p *responsesPlan, raw string, taken bool) ExplainedField {
 	f := explainField("responses", []string{p.itemsPath}, raw, "")
-	bad := r.broken
-	if bad.why == "" && strings.HasPrefix(r.refused.field, "responses") {
-		bad = r.refused
+	bad := x.whole.broken
+	if bad.why == "" && strings.HasPrefix(x.whole.refused.field, "responses") {
+		bad = x.whole.refused
 	}
 	switch {
 	case bad.why != "":
 		f.Field, f.Problem = bad.field, bad.why
-	case len(r.List) > 0:
-		f.Mapped = summary(r.List[0].Responses)
+	case taken:
+		f.Mapped = summary(x.whole.List[len(x.whole.List)-1].Responses)
 	}
 	return f
 }

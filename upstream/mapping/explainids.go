@@ -48,7 +48,7 @@ func (x *Explainer) removeIDs() {
 	for i := range x.whole.List {
 		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
 			if by, clean := x.whole.ids.Explain(*s); by.Any() {
-				x.removed(x.recordOf(i), t.name, *s, clean)
+				x.removed(x.numbers[i], t.name, *s, clean)
 				x.Removed.ID += one(by.ID)
 				x.Removed.Pattern += one(by.Pattern)
 				x.Removed.UUID += one(by.UUID)
@@ -57,14 +57,6 @@ func (x *Explainer) removeIDs() {
 	}
 	x.whole.RemoveIDs()
 	x.uncovered()
-}
-
-// recordOf is the number of the record of an inquiry, 0 if it has none.
-func (x *Explainer) recordOf(i int) int {
-	if i < len(x.numbers) {
-		return x.numbers[i]
-	}
-	return 0
 }
 
 func one(is bool) int {
@@ -115,7 +107,7 @@ func (x *Explainer) uncovered() {
 					continue
 				}
 				seen[run] = true
-				x.Uncovered = append(x.Uncovered, Uncovered{x.recordOf(i), t.name, shorten(run), why, key})
+				x.Uncovered = append(x.Uncovered, Uncovered{x.numbers[i], t.name, shorten(run), why, key})
 			}
 		})
 	}
