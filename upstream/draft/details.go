@@ -23,31 +23,22 @@ const detailName = "details"
 
 // bareIDs finds a list of nothing but ids, and makes records of them as the gateway
 // does; nil if there is none.
-func bareIDs(keys []string, v any) (longest *found) {
-	switch v := v.(type) {
-	case []any:
-		f, seen := &found{path: cmp.Or(pathOf(keys), "@this"), keys: keys}, map[string]bool{}
-		for _, id := range v {
-			c := cellOf(id)
-			if c.kind != number && c.kind != text || seen[c.text] || isProse(c) {
-				return nil
-			}
-			seen[c.text] = true
-			f.records = append(f.records, map[string]any{"id": id})
-		}
-		if len(v) > 0 {
-			return f
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if len(keys) >= maxDepth {
-				return nil
-			}
-			if f := bareIDs(append(slices.Clone(keys), key), v[key]); f != nil && (longest == nil || len(f.records) > len(longest.records)) {
-				longest = f
+func bareIDs(sample any) (longest *found) {
+	most := 0
+	visit(nil, sample, func(keys []string, v any) bool {
+		list, _ := v.([]any)
+		records, seen := []any{}, map[string]bool{}
+		for _, id := range list {
+			if c := cellOf(id); (c.kind == number || c.kind == text) && !seen[c.text] && !isProse(c) {
+				seen[c.text] = true
+				records = append(records, map[string]any{"id": id})
 			}
 		}
-	}
+		if len(records) == len(list) && len(list) > most {
+			most, longest = len(list), &found{path: cmp.Or(pathOf(keys), "@this"), keys: keys, records: records}
+		}
+		return true
+	})
 	return longest
 }
 
@@ -61,7 +52,7 @@ func (d *Details) merge(records []any, key *column, samples []any, numbers []int
 		}
 	}
 	for i, sample := range samples {
-		path, object, record := detailIn(nil, sample, lastKey(key), byID)
+		path, object, record := detailIn(sample, lastKey(key), byID)
 		switch {
 		case record == nil:
 			doubts = append(doubts, fmt.Sprintf("sample %d is no such list, and no detail of a record: it was left out", numbers[i]))
@@ -80,23 +71,21 @@ func (d *Details) merge(records []any, key *column, samples []any, numbers []int
 // detailIn finds the first object, from the outside, with a member that is the id of
 // a record. Ids of one or two characters count only under the name that they have in
 // the list.
-func detailIn(keys []string, v any, name string, byID map[string]map[string]any) (path string, object, record map[string]any) {
-	object, ok := v.(map[string]any)
-	if !ok || len(keys) > 3 {
-		return "", nil, nil
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		c := cellOf(object[key])
-		if r := byID[c.text]; c.filled() && r != nil && (key == name || len(c.text) >= minID) {
-			return cmp.Or(pathOf(keys), "@this"), object, r
+func detailIn(sample any, name string, byID map[string]map[string]any) (path string, object, record map[string]any) {
+	visit(nil, sample, func(keys []string, v any) bool {
+		inner, ok := v.(map[string]any)
+		if !ok || len(keys) > 3 {
+			return false
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if path, inner, r := detailIn(append(slices.Clone(keys), key), object[key], name, byID); r != nil {
-			return path, inner, r
+		for _, key := range slices.Sorted(maps.Keys(inner)) {
+			c := cellOf(inner[key])
+			if r := byID[c.text]; record == nil && c.filled() && r != nil && (key == name || len(c.text) >= minID) {
+				path, object, record = cmp.Or(pathOf(keys), "@this"), inner, r
+			}
 		}
-	}
-	return "", nil, nil
+		return record == nil
+	})
+	return path, object, record
 }
 
 // idColumn is the id that a record's detail is asked for with: one that each record has
@@ -113,7 +102,7 @@ func idColumn(t *table, samples []any) (best *column) {
 		}
 		n := 0
 		for _, sample := range samples {
-			if _, _, r := detailIn(nil, sample, lastKey(col), byID); r != nil {
+			if _, _, r := detailIn(sample, lastKey(col), byID); r != nil {
 				n++
 			}
 		}

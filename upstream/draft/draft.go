@@ -76,7 +76,7 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 // ids, says what is one. Samples without it are taken for details of records.
 func (p *Proposal) find(trees []any, account string) (list *found, d Details, err error) {
 	all := ranked(trees, account)
-	if bare := bareIDs(nil, trees[0]); bare != nil && !slices.ContainsFunc(all, func(f *found) bool { return f.first == 0 }) {
+	if bare := bareIDs(trees[0]); bare != nil && !slices.ContainsFunc(all, func(f *found) bool { return f.first == 0 }) {
 		list, d.Proven = bare, true
 		list.table = tableOf(list.records)
 	} else if len(all) == 0 {

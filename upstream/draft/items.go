@@ -23,34 +23,26 @@ type found struct {
 func lists(samples []any) map[string]*found {
 	all := map[string]*found{}
 	for i, sample := range samples {
-		walk(nil, sample, func(f *found) {
+		visit(nil, sample, func(keys []string, v any) bool {
+			f := &found{path: cmp.Or(pathOf(keys), "@this"), keys: keys, first: i}
+			switch v := v.(type) {
+			case []any:
+				if allObjects(v) {
+					f.records = slices.Clip(v)
+				}
+			case map[string]any:
+				f.records, f.keyed = alike(v), true
+				f.path = strings.TrimPrefix(pathOf(keys)+".@values", ".")
+			}
 			if before := all[f.path]; before != nil {
 				before.records = append(before.records, f.records...)
-				return
+			} else if len(f.records) > 0 {
+				all[f.path] = f
 			}
-			f.first, all[f.path] = i, f
+			return true
 		})
 	}
 	return all
-}
-
-func walk(keys []string, v any, yield func(*found)) {
-	switch v := v.(type) {
-	case []any:
-		if len(v) > 0 && allObjects(v) {
-			yield(&found{path: cmp.Or(pathOf(keys), "@this"), keys: keys, records: slices.Clip(v)})
-		}
-	case map[string]any:
-		if members := alike(v); members != nil {
-			path := strings.TrimPrefix(pathOf(keys)+".@values", ".")
-			yield(&found{path: path, keys: keys, records: members, keyed: true})
-		}
-		if len(keys) < maxDepth {
-			for key, value := range v {
-				walk(append(slices.Clone(keys), key), value, yield)
-			}
-		}
-	}
 }
 
 // in tells whether a sample has something at the path of the list.

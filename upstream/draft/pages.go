@@ -1,8 +1,6 @@
 package draft
 
 import (
-	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,27 +22,6 @@ type mark struct {
 	cell cell
 }
 
-// marks lists the values around the records, which belong to none.
-func marks(keys []string, v any, items string) (all []mark) {
-	object, ok := v.(map[string]any)
-	if !ok || len(keys) >= maxDepth {
-		return nil
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		inner := append(slices.Clone(keys), key)
-		path := pathOf(inner)
-		switch value := object[key].(type) {
-		case map[string]any:
-			if path+".@values" != items {
-				all = append(all, marks(inner, value, items)...)
-			}
-		case string, bool, nil, json.Number:
-			all = append(all, mark{path, inner, cellOf(value)})
-		}
-	}
-	return all
-}
-
 // has tells whether the name of a mark has one of the words.
 func (m mark) has(list string) bool {
 	words := strings.Fields(list)
@@ -62,11 +39,17 @@ func (m mark) whole() int {
 	return n
 }
 
-// paging looks for the mark of a next page in the samples.
+// paging looks for the mark of a next page in the samples, among the values around the
+// records.
 func paging(samples []any, items string, records int) Paging {
 	var all []mark
 	for _, sample := range samples {
-		all = append(all, marks(nil, sample, items)...)
+		visit(nil, sample, func(keys []string, v any) bool {
+			if c := cellOf(v); c.kind != missing {
+				all = append(all, mark{pathOf(keys), keys, c})
+			}
+			return pathOf(keys)+".@values" != items
+		})
 	}
 	if p, ok := nextOf(all); ok {
 		return p

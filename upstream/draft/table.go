@@ -50,10 +50,11 @@ type column struct {
 
 // nested is a list of objects within the records. Its rows are the elements of all.
 type nested struct {
-	path string
-	keys []string
-	rows table
-	of   []int // the record of each row
+	path     string
+	keys     []string
+	elements []any
+	rows     table
+	of       []int // the record of each row
 }
 
 // table is a list of objects, by path.
@@ -68,21 +69,20 @@ type builder struct {
 	rows    int
 	columns map[string]*column
 	lists   map[string]*nested
-	inner   map[string][]any
 }
 
 func tableOf(records []any) table {
 	if len(records) > maxRows {
 		records = records[:maxRows]
 	}
-	b := &builder{len(records), map[string]*column{}, map[string]*nested{}, map[string][]any{}}
+	b := &builder{len(records), map[string]*column{}, map[string]*nested{}}
 	for i, record := range records {
-		b.add(i, nil, record)
+		b.add(i, record)
 	}
 	t := table{rows: b.rows}
 	for _, path := range slices.Sorted(maps.Keys(b.lists)) {
 		list := b.lists[path]
-		list.rows = tableOf(b.inner[path])
+		list.rows = tableOf(list.elements)
 		list.of = list.of[:list.rows.rows]
 		t.lists = append(t.lists, list)
 		b.keyed(list)
@@ -95,21 +95,33 @@ func tableOf(records []any) table {
 	return t
 }
 
-func (b *builder) add(row int, keys []string, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		if len(keys) < maxDepth {
-			for key, value := range v {
-				b.add(row, append(slices.Clone(keys), key), value)
+// visit shows a value and what is within it to see, objects before their members and
+// these by their names. keys lead to it. What see returns false for is not entered, nor
+// are arrays.
+func visit(keys []string, v any, see func(keys []string, v any) (enter bool)) {
+	object, _ := v.(map[string]any)
+	if !see(keys, v) || len(keys) == maxDepth {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		visit(append(slices.Clone(keys), key), object[key], see)
+	}
+}
+
+// add puts one record into the table.
+func (b *builder) add(row int, record any) {
+	visit(nil, record, func(keys []string, v any) bool {
+		switch v := v.(type) {
+		case map[string]any:
+		case []any:
+			b.addList(row, keys, v)
+		default:
+			if len(keys) > 0 {
+				b.set(row, pathOf(keys), keys, cellOf(v))
 			}
 		}
-	case []any:
-		b.addList(row, keys, v)
-	default:
-		if len(keys) > 0 {
-			b.set(row, pathOf(keys), keys, cellOf(v))
-		}
-	}
+		return true
+	})
 }
 
 func (b *builder) set(row int, path string, keys []string, c cell) {
@@ -135,7 +147,7 @@ func (b *builder) addList(row int, keys []string, elements []any) {
 		list = &nested{path: path, keys: keys}
 		b.lists[path] = list
 	}
-	b.inner[path] = append(b.inner[path], elements...)
+	list.elements = append(list.elements, elements...)
 	for range elements {
 		list.of = append(list.of, row)
 	}
