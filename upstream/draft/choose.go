@@ -3,6 +3,7 @@ package draft
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -36,9 +37,9 @@ type scored struct {
 	score float64
 }
 
-// best gives the columns whose score is high enough, the best first.
-func best(columns []*column, least float64, score func(*column) float64) []scored {
-	var all []scored
+// best chooses the column with the highest score, if one has at least this. all are those
+// that have, the best first. No other field can have the one that is chosen.
+func (d *drafter) best(columns []*column, least float64, score func(*column) float64) (c Choice, all []scored) {
 	for _, col := range columns {
 		s := score(col)
 		if col.lookup != nil {
@@ -51,7 +52,12 @@ func best(columns []*column, least float64, score func(*column) float64) []score
 	slices.SortStableFunc(all, func(a, b scored) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), len(a.path)-len(b.path))
 	})
-	return all
+	if len(all) > 0 {
+		col := all[0].column
+		d.used[col] = true
+		c = Choice{Path: col.path, Lookup: col.lookup, Doubts: slices.Clone(col.doubts)}
+	}
+	return c, all
 }
 
 // near notes a column that fits nearly as well as the first.
@@ -81,20 +87,9 @@ func (d *drafter) free(t *table) (columns []*column) {
 	return columns
 }
 
-func (d *drafter) take(all []scored) *column {
-	d.used[all[0].column] = true
-	return all[0].column
-}
-
-// from notes where the field is.
-func (c *Choice) from(col *column) {
-	c.Path, c.Lookup = col.path, col.lookup
-	c.Doubts = append(c.Doubts, col.doubts...)
-}
-
 // owner is the column that is the account in every record.
-func (d *drafter) owner(t *table, names words) (c Choice) {
-	all := best(d.free(t), 0.01, func(col *column) float64 {
+func (d *drafter) owner(t *table, names words) Choice {
+	c, all := d.best(d.free(t), 0.01, func(col *column) float64 {
 		hits := col.is(d.account) * float64(col.count()) / float64(t.rows)
 		if hits == 0 {
 			return 0
@@ -104,8 +99,7 @@ func (d *drafter) owner(t *table, names words) (c Choice) {
 	if len(all) == 0 {
 		return c
 	}
-	col := d.take(all)
-	c.from(col)
+	col := all[0]
 	if n := col.is(d.account) * float64(col.count()); int(n+0.5) < col.rows() {
 		c.doubt("only %d of %d records are this account's; others would be refused", int(n+0.5), col.rows())
 	}
@@ -120,7 +114,7 @@ func (d *drafter) owner(t *table, names words) (c Choice) {
 }
 
 // created is the earliest time of a record.
-func (d *drafter) created(t *table) (c Choice) {
+func (d *drafter) created(t *table) Choice {
 	var times []*column
 	for _, col := range d.free(t) {
 		if col.time != nil {
@@ -131,7 +125,7 @@ func (d *drafter) created(t *table) (c Choice) {
 	if slices.ContainsFunc(times, own) { // another list has times of other things
 		times = slices.DeleteFunc(times, func(col *column) bool { return !own(col) })
 	}
-	all := best(times, -1, func(col *column) float64 {
+	c, all := d.best(times, -1, func(col *column) float64 {
 		score := 1.5*d.vocabulary.created.score(col.keys) + earliest(col, times)
 		if !col.always() {
 			score--
@@ -144,7 +138,7 @@ func (d *drafter) created(t *table) (c Choice) {
 	if len(all) == 0 {
 		return c
 	}
-	c.ofTime(d.take(all))
+	c.ofTime(all[0].column)
 	c.near(all, 0.35)
 	return c
 }
@@ -152,14 +146,9 @@ func (d *drafter) created(t *table) (c Choice) {
 // earliest is the share of records in which no other time is before this one.
 func earliest(col *column, others []*column) float64 {
 	n := 0
-	for i := range col.cells {
-		first := col.time.present[i]
-		for _, other := range others {
-			if first && other.time.present[i] && other.time.at[i].Before(col.time.at[i]) {
-				first = false
-			}
-		}
-		if first {
+	for i, at := range col.time.at {
+		before := func(c *column) bool { return !c.time.at[i].IsZero() && c.time.at[i].Before(at) }
+		if !at.IsZero() && !slices.ContainsFunc(others, before) {
 			n++
 		}
 	}
@@ -168,7 +157,6 @@ func earliest(col *column, others []*column) float64 {
 
 // ofTime proposes the notation of a column of times.
 func (c *Choice) ofTime(col *column) {
-	c.from(col)
 	if col.time.format != "rfc3339" {
 		c.Format = col.time.format
 	}
@@ -188,8 +176,8 @@ func (c *Choice) ofTime(col *column) {
 }
 
 // title is a short text that differs from record to record.
-func (d *drafter) title(t *table) (c Choice) {
-	all := best(d.texts(t), 0.9, func(col *column) float64 {
+func (d *drafter) title(t *table) Choice {
+	c, all := d.best(d.texts(t), 0.9, func(col *column) float64 {
 		score := 1.2*d.vocabulary.title.score(col.keys) + col.share(isProse)*(0.4+0.6*col.distinct())
 		if length := col.length(); length > 120 || length < 4 {
 			score -= 0.6
@@ -197,23 +185,25 @@ func (d *drafter) title(t *table) (c Choice) {
 		if col.share(isHTML) > 0.2 || col.share(hasLines) > 0.1 {
 			score--
 		}
-		return score - d.unfit(col)
+		return score - col.unfit()
 	})
-	return d.ofText(t, all, "title")
+	c.ofText(all, "title")
+	return c
 }
 
 // content is the longest text.
-func (d *drafter) content(t *table) (c Choice) {
+func (d *drafter) content(t *table) Choice {
 	columns := d.texts(t)
 	longest := 1.0
 	for _, col := range columns {
 		longest = max(longest, col.length())
 	}
-	all := best(columns, 0.9, func(col *column) float64 {
+	c, all := d.best(columns, 0.9, func(col *column) float64 {
 		score := d.vocabulary.content.score(col.keys) + 1.3*col.length()/longest + 0.5*col.share(isProse) + 0.3*col.share(hasLines)
-		return score - d.unfit(col)
+		return score - col.unfit()
 	})
-	return d.ofText(t, all, "content")
+	c.ofText(all, "content")
+	return c
 }
 
 func hasLines(c cell) bool { return strings.Contains(c.text, "\n") }
@@ -230,23 +220,22 @@ func (d *drafter) texts(t *table) (columns []*column) {
 }
 
 // unfit is what speaks against any field that each record has.
-func (d *drafter) unfit(col *column) float64 {
-	return 1.5*(1-float64(col.count())/float64(col.rows())) + 0.05*float64(len(col.keys))
+func (c *column) unfit() float64 {
+	return 1.5*(1-float64(c.count())/float64(c.rows())) + 0.05*float64(len(c.keys))
 }
 
-func (d *drafter) ofText(t *table, all []scored, name string) (c Choice) {
+// ofText says what is known of a text that a person wrote.
+func (c *Choice) ofText(all []scored, name string) {
 	if len(all) == 0 {
-		return c
+		return
 	}
-	col := d.take(all)
-	c.from(col)
+	col := all[0].column
 	c.TrimHTML = col.share(isHTML) > 0.2
 	c.lacks(col, "")
 	c.near(all, 0.45)
-	if t.rows < 3 && all[0].score < 1.6 {
+	if len(col.cells) < 3 && all[0].score < 1.6 {
 		c.doubt("chosen by few records; is it the %s?", name)
 	}
-	return c
 }
 
 // lacks proposes a default where some records have no value.
@@ -258,23 +247,17 @@ func (c *Choice) lacks(col *column, def string) {
 }
 
 // company is the name that a seller's record shows.
-func (d *drafter) company(t *table) (c Choice) {
-	both := words{}
-	for word, s := range d.vocabulary.company {
-		both[word] = s
-	}
+func (d *drafter) company(t *table) Choice {
+	both := maps.Clone(d.vocabulary.company)
 	for word, s := range d.vocabulary.buyer {
 		both[word] = max(both[word], 0.6*s)
 	}
 	both["name"], both["nm"] = 0.3, 0.3
-	all := best(d.texts(t), 0.4, func(col *column) float64 {
-		return both.score(col.keys) + 0.3*col.share(isProse) - d.unfit(col) - 0.5*col.share(hasLines)
+	c, all := d.best(d.texts(t), 0.4, func(col *column) float64 {
+		return both.score(col.keys) + 0.3*col.share(isProse) - col.unfit() - 0.5*col.share(hasLines)
 	})
-	if len(all) == 0 {
-		return c
-	}
-	c = d.ofText(t, all, "company")
-	if all[0].score < 1 {
+	c.ofText(all, "company")
+	if len(all) > 0 && all[0].score < 1 {
 		c.doubt("chosen by its name alone")
 	}
 	return c

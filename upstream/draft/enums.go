@@ -5,12 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
 const maxValues = 12
 
-// enumerations are the columns with few short values that come again.
+// enumerations are the columns with few short values that come again, with their labels.
 func (d *drafter) enumerations(t *table) (columns []*column) {
 	for _, col := range d.free(t) {
 		set := col.set()
@@ -21,6 +22,7 @@ func (d *drafter) enumerations(t *table) (columns []*column) {
 		}) == 1
 		long := col.share(func(x cell) bool { return x.kind == number && len(x.text) > 4 }) > 0
 		if col.time == nil && few && short && !long && !d.isAccount(col) {
+			col.labels, col.label = labels(t, col)
 			columns = append(columns, col)
 		}
 	}
@@ -92,11 +94,11 @@ func answered(t *table, responses *nested) []bool {
 		return has
 	}
 	for _, col := range t.columns {
-		if col.time == nil || col.lookup != nil || !slices.Contains(col.time.present, false) {
+		if col.time == nil || col.lookup != nil || !slices.ContainsFunc(col.time.at, time.Time.IsZero) {
 			continue
 		}
-		for i := range has {
-			has[i] = has[i] || col.time.present[i]
+		for i, at := range col.time.at {
+			has[i] = has[i] || !at.IsZero()
 		}
 	}
 	return has
@@ -125,26 +127,24 @@ func foretells(col *column, has []bool) float64 {
 }
 
 // status is the enumeration that goes with being answered.
-func (d *drafter) status(t *table, responses *nested, known map[string][]string) (c Choice) {
+func (d *drafter) status(t *table, responses *nested, known map[string][]string) Choice {
 	has := answered(t, responses)
-	all := best(d.enumerations(t), 1.4, func(col *column) float64 {
-		of, _ := labels(t, col)
-		score := 1.5*d.vocabulary.status.score(col.keys) + 0.8*foretells(col, has) - d.unfit(col)
-		score += 1.3 * col.share(func(x cell) bool { return lexicon(x.text) != "" || lexicon(of[x.text]) != "" })
+	c, all := d.bestCode(t, 1.4, func(col *column) float64 {
+		score := 1.5*d.vocabulary.status.score(col.keys) + 0.8*foretells(col, has) - col.unfit() + col.coded()
+		score += 1.3 * col.share(func(x cell) bool { return lexicon(x.text) != "" || lexicon(col.labels[x.text]) != "" })
 		if n := len(col.set()); n >= 2 {
 			score += 0.4
 		}
 		if len(col.set()) == 2 && foretells(col, has) == 1 {
 			score += 0.4 // a flag that is set when there is an answer
 		}
-		return d.codesFirst(t, col, score)
+		return score
 	})
 	if len(all) == 0 {
 		return c
 	}
-	col, all := d.takeCode(t, all)
-	c.from(col)
-	c.values(t, col, known, lexicon)
+	col := all[0].column
+	c.values(col, known, lexicon)
 	c.byAnswers(col, has)
 	c.near(all, 0.5)
 	c.doubt("only the values of these samples; the public words on the right are a proposal")
@@ -178,45 +178,44 @@ func (c *Choice) byAnswers(col *column, has []bool) {
 	}
 }
 
-// takeCode takes the first column, and its labels with it.
-func (d *drafter) takeCode(t *table, all []scored) (*column, []scored) {
-	col := d.take(all)
-	_, label := labels(t, col)
-	if label == nil {
-		return col, all
+// bestCode is best among the enumerations. No field can have the labels of the one that
+// is chosen.
+func (d *drafter) bestCode(t *table, least float64, score func(*column) float64) (c Choice, all []scored) {
+	c, all = d.best(d.enumerations(t), least, score)
+	if len(all) == 0 || all[0].label == nil {
+		return c, all
 	}
+	label := all[0].label
 	d.used[label] = true
-	return col, slices.DeleteFunc(all, func(s scored) bool { return s.column == label })
+	return c, slices.DeleteFunc(all, func(s scored) bool { return s.column == label })
 }
 
-// codesFirst prefers a code to its label: codes change less, and filters need them.
-func (d *drafter) codesFirst(t *table, col *column, score float64) float64 {
-	if _, label := labels(t, col); label != nil {
-		return score + 0.3
+// coded prefers a code to its label: codes change less, and filters need them.
+func (c *column) coded() float64 {
+	if c.label == nil {
+		return 0
 	}
-	return score
+	return 0.3
 }
 
 // category is the enumeration that sorts the inquiries.
-func (d *drafter) category(t *table, buyer bool, known map[string][]string) (c Choice) {
-	all := best(d.enumerations(t), 0.9, func(col *column) float64 {
-		of, _ := labels(t, col)
-		score := 1.3*d.vocabulary.category.score(col.keys) - 0.05*float64(len(col.keys))
-		score += col.share(func(x cell) bool { return speaksOfType(x.text) || speaksOfType(of[x.text]) })
+func (d *drafter) category(t *table, buyer bool, known map[string][]string) Choice {
+	c, all := d.bestCode(t, 0.9, func(col *column) float64 {
+		score := 1.3*d.vocabulary.category.score(col.keys) - 0.05*float64(len(col.keys)) + col.coded()
+		score += col.share(func(x cell) bool { return speaksOfType(x.text) || speaksOfType(col.labels[x.text]) })
 		score -= col.share(func(x cell) bool { return x.kind == boolean })
 		if len(col.set()) == 1 {
 			score -= 0.7
 		}
-		return d.codesFirst(t, col, score)
+		return score
 	})
 	if len(all) == 0 {
 		return c
 	}
-	col, all := d.takeCode(t, all)
-	c.from(col)
+	col := all[0].column
 	plain := col.share(func(x cell) bool { return x.text == "" || x.kind == text && wordForm.MatchString(x.text) }) == 1 && col.length() >= 4
 	if !plain {
-		c.values(t, col, known, slug)
+		c.values(col, known, slug)
 		c.doubt("only the values of these samples; the public words on the right are a proposal")
 	}
 	c.near(all, 0.5)
@@ -236,9 +235,8 @@ func (d *drafter) category(t *table, buyer bool, known map[string][]string) (c C
 
 // values proposes a public word for each value, from its label or itself. known are
 // further values by the name of the field.
-func (c *Choice) values(t *table, col *column, known map[string][]string, public func(string) string) {
-	of, _ := labels(t, col)
-	set := col.set()
+func (c *Choice) values(col *column, known map[string][]string, public func(string) string) {
+	of, set := col.labels, col.set()
 	for _, value := range known[lastKey(col)] {
 		set[value] += 0
 	}

@@ -61,25 +61,24 @@ func (d *drafter) response(r *Responses, t *table) {
 }
 
 // role is the enumeration that says who answered. There need not be one.
-func (d *drafter) role(t *table) (c Choice) {
-	all := best(d.enumerations(t), 0.7, func(col *column) float64 {
-		score := 1.2*d.vocabulary.role.score(col.keys) - 0.05*float64(len(col.keys))
+func (d *drafter) role(t *table) Choice {
+	c, all := d.bestCode(t, 0.7, func(col *column) float64 {
+		score := 1.2*d.vocabulary.role.score(col.keys) - 0.05*float64(len(col.keys)) + col.coded()
 		if len(col.set()) >= 2 {
 			score += 0.3
 		}
-		return d.codesFirst(t, col, score)
+		return score
 	})
 	if len(all) == 0 {
 		c.doubt("no value says whether a customer or the staff answered")
 		return c
 	}
-	col, all := d.takeCode(t, all)
-	c.from(col)
+	col := all[0].column
 	if !col.always() {
 		c.Default = new("null")
 	}
 	if col.share(func(x cell) bool { return x.kind == text && wordForm.MatchString(x.text) }) < 1 || col.length() < 4 {
-		c.values(t, col, nil, responder)
+		c.values(col, nil, responder)
 		c.doubt("only the values of these samples; the public words on the right are a proposal")
 	}
 	if len(col.set()) == 1 {

@@ -46,6 +46,10 @@ type column struct {
 	lookup *Lookup  // nil: of the record itself
 	doubts []string // about the look-up
 	could  int      // how many records may have a value; 0: all
+
+	// Of an enumeration: what its codes mean, and the column that says it; nil: none does.
+	labels map[string]string
+	label  *column
 }
 
 // nested is a list of objects within the records. Its rows are the elements of all.

@@ -10,12 +10,11 @@ import (
 
 // timing is the notation of a column of times.
 type timing struct {
-	format  string
-	zoned   bool     // the values name their zone
-	others  []string // formats that all values fit, too
-	dates   bool     // without a time of day
-	at      []time.Time
-	present []bool
+	format string
+	zoned  bool        // the values name their zone
+	others []string    // formats that all values fit, too
+	dates  bool        // without a time of day
+	at     []time.Time // of each record; zero: it has none
 }
 
 // layout is a notation that is tried.
@@ -60,45 +59,38 @@ func timesOf(c *column) *timing {
 	}
 	var found *timing
 	for _, l := range layouts() {
-		at, present := parsed(c, l.format)
+		at := parsed(c, l.format)
 		switch {
 		case at == nil:
 		case found == nil:
-			found = &timing{format: l.format, zoned: l.zoned, dates: l.dates, at: at, present: present}
-		case !sameTimes(found, at):
+			found = &timing{format: l.format, zoned: l.zoned, dates: l.dates, at: at}
+		case !slices.EqualFunc(found.at, at, time.Time.Equal):
 			found.others = append(found.others, l.format)
 		}
 	}
 	return found
 }
 
-func sameTimes(t *timing, at []time.Time) bool {
-	for i := range at {
-		if t.present[i] && !t.at[i].Equal(at[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// parsed gives the times of a column in a format; nil if one value does not fit.
-func parsed(c *column, format string) (at []time.Time, present []bool) {
+// parsed gives the times of a column in a format; nil if it has none, or one value does
+// not fit.
+func parsed(c *column, format string) (at []time.Time) {
 	parse, _, _ := timeparse.New(format, "")
-	at, present = make([]time.Time, len(c.cells)), make([]bool, len(c.cells))
+	some := false
+	at = make([]time.Time, len(c.cells))
 	for i, x := range c.cells {
 		if !x.filled() || x.text == "" {
 			continue
 		}
 		t, ok := parse(x.text)
 		if !ok || t.Year() < 1990 || t.Year() > 2100 {
-			return nil, nil
+			return nil
 		}
-		at[i], present[i] = t, true
+		at[i], some = t, true
 	}
-	if !slices.Contains(present, true) {
-		return nil, nil
+	if !some {
+		return nil
 	}
-	return at, present
+	return at
 }
 
 // unixTimes takes numbers between the years 2000 and 2050 for times.
@@ -114,8 +106,8 @@ func unixTimes(c *column) *timing {
 		if fits < 1 {
 			continue
 		}
-		if at, present := parsed(c, unit.format); at != nil {
-			return &timing{format: unit.format, zoned: true, at: at, present: present}
+		if at := parsed(c, unit.format); at != nil {
+			return &timing{format: unit.format, zoned: true, at: at}
 		}
 	}
 	return nil
