@@ -17,8 +17,8 @@ type Choice struct {
 	TrimHTML bool
 	Empty    bool // an empty text is a missing value
 	Values   []Value
-	Default  *string  // nil: none; "null" is null
-	Doubts   []string // what has to be looked at
+	Default  *string // nil: none; "null" is null
+	doubts
 }
 
 // Value is one entry of values.
@@ -27,8 +27,11 @@ type Value struct {
 	Unsure         bool // nothing says what it means
 }
 
-func (c *Choice) doubt(format string, args ...any) {
-	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
+// doubts are what has to be looked at.
+type doubts struct{ Doubts []string }
+
+func (d *doubts) doubt(format string, args ...any) {
+	d.Doubts = append(d.Doubts, fmt.Sprintf(format, args...))
 }
 
 // scored is a column with how well it fits a field.
@@ -55,7 +58,7 @@ func (d *drafter) best(columns []*column, least float64, score func(*column) flo
 	if len(all) > 0 {
 		col := all[0].column
 		d.used[col] = true
-		c = Choice{Path: col.path, Lookup: col.lookup, Doubts: slices.Clone(col.doubts)}
+		c = Choice{Path: col.path, Lookup: col.lookup, doubts: doubts{slices.Clone(col.Doubts)}}
 	}
 	return c, all
 }

@@ -15,7 +15,7 @@ type Details struct {
 	ID     string // path of the id within a record
 	Path   string // of the request; empty: to complete
 	Proven bool   // the list has nothing but ids, or samples of details are there
-	Doubts []string
+	doubts
 }
 
 // detailName is the member of a record that has its detail.
@@ -43,8 +43,8 @@ func bareIDs(sample any) (longest *found) {
 }
 
 // merge puts the samples that are details into their records. Those that are none are
-// named in doubts.
-func (d *Details) merge(records []any, key *column, samples []any, numbers []int) (merged int, doubts []string) {
+// named in about.
+func (d *Details) merge(records []any, key *column, samples []any, numbers []int) (merged int, about doubts) {
 	byID := map[string]map[string]any{}
 	for i, record := range records {
 		if object, ok := record.(map[string]any); ok && i < len(key.cells) {
@@ -55,17 +55,17 @@ func (d *Details) merge(records []any, key *column, samples []any, numbers []int
 		path, object, record := detailIn(sample, lastKey(key), byID)
 		switch {
 		case record == nil:
-			doubts = append(doubts, fmt.Sprintf("sample %d is no such list, and no detail of a record: it was left out", numbers[i]))
+			about.doubt("sample %d is no such list, and no detail of a record: it was left out", numbers[i])
 			continue
 		case merged > 0 && path != d.Items:
-			doubts = append(doubts, fmt.Sprintf("the detail in sample %d is at %s", numbers[i], path))
+			about.doubt("the detail in sample %d is at %s", numbers[i], path)
 			continue
 		}
 		d.Items = path
 		record[detailName] = object
 		merged++
 	}
-	return merged, doubts
+	return merged, about
 }
 
 // detailIn finds the first object, from the outside, with a member that is the id of
@@ -183,14 +183,15 @@ func templateOf(link, id *column) (path string) {
 	return path
 }
 
-// details proposes second calls. Without a sample of one they are a proposal only,
-// where the list has something that leads to them and lacks something of a record.
+// details proposes second calls, of which merged samples are. Without one they are a
+// proposal only, where the list has something that leads to them and lacks something of
+// a record.
 func (p *Proposal) details(t *table, o Options, d Details, merged int) {
 	link, id, path := addressOf(t)
 	if link != nil {
 		d.Path = path
 		if d.Proven {
-			d.Doubts = append(d.Doubts, "the path is that of "+link.path+"; is it below base_url?")
+			d.doubt("the path is that of %s; is it below base_url?", link.path)
 		} else {
 			d.ID = id.path
 		}
@@ -198,16 +199,16 @@ func (p *Proposal) details(t *table, o Options, d Details, merged int) {
 	lacks := p.Kind == "buyer" && (p.Content.Path == "" || p.Responses.Items == "") || p.Kind == "seller" && p.CompanyName.Path == ""
 	switch {
 	case d.Proven && merged > 0:
-		d.Doubts = append(d.Doubts, fmt.Sprintf("details of %d of %d records were among the samples", merged, p.Records))
+		d.doubt("details of %d of %d records were among the samples", merged, p.Records)
 	case d.Proven:
-		d.Doubts = append(d.Doubts, "the list has nothing but ids; add a --sample of one record's detail, and its fields are found")
+		d.doubt("the list has nothing but ids; add a --sample of one record's detail, and its fields are found")
 	case !lacks:
 		return
 	case link != nil:
-		d.Doubts = append(d.Doubts, "each record has its address in "+link.path+"; if what is missing is there, remove the # of the next line, and add a --sample of such a reply")
+		d.doubt("each record has its address in %s; if what is missing is there, remove the # of the next line, and add a --sample of such a reply", link.path)
 	case o.Details != "":
 		d.Path, d.ID = o.Details, cmp.Or(idOf(t), toComplete)
-		d.Doubts = append(d.Doubts, "the OpenAPI document has "+d.Path+"; if what is missing is there, remove the # of the next line, and add a --sample of such a reply")
+		d.doubt("the OpenAPI document has %s; if what is missing is there, remove the # of the next line, and add a --sample of such a reply", d.Path)
 	default:
 		return
 	}

@@ -37,7 +37,7 @@ type Proposal struct {
 
 	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
 	Responses                                                   Responses
-	Doubts                                                      []string // about the samples as a whole
+	doubts                                                      // about the samples as a whole
 }
 
 // fewRecords are too few to tell an enumeration from a text.
@@ -60,7 +60,7 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	}
 	p.Records = len(list.records)
 	if p.Records < fewRecords {
-		p.Doubts = append(p.Doubts, fmt.Sprintf("only %d records: which values repeat can hardly be seen; more samples make a better draft", p.Records))
+		p.doubt("only %d records: which values repeat can hardly be seen; more samples make a better draft", p.Records)
 	}
 	p.Paging = paging(trees, p.Items.Path, p.Records)
 	p.choose(&list.table, o, list.keyed)
@@ -94,9 +94,9 @@ func (p *Proposal) find(trees []any, account string) (list *found, d Details, er
 	}
 	if key := idColumn(&list.table, rest); key != nil && (d.Proven || len(rest) > 0) {
 		d.ID = key.path
-		var doubts []string
-		list.merged, doubts = d.merge(list.records, key, rest, numbers)
-		p.Doubts, d.Proven = append(p.Doubts, doubts...), d.Proven || list.merged > 0
+		var about doubts
+		list.merged, about = d.merge(list.records, key, rest, numbers)
+		p.Doubts, d.Proven = append(p.Doubts, about.Doubts...), d.Proven || list.merged > 0
 	}
 	if list.merged > 0 {
 		list.table = tableOf(list.records)

@@ -2,7 +2,6 @@ package draft
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -95,7 +94,7 @@ func (t *table) joinBy(own []*column, by *column, other *found, key *column) {
 			continue
 		}
 		if len(keys) == 1 && !certain(by, key, other.path) {
-			joined.doubts = []string{fmt.Sprintf("the values of %s may be in %s by chance", by.path, other.path)}
+			joined.doubt("the values of %s may be in %s by chance", by.path, other.path)
 		}
 		joined.time = timesOf(joined)
 		t.columns = append(t.columns, joined)

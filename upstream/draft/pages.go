@@ -8,11 +8,11 @@ import (
 
 // Paging is what a reply says about further pages.
 type Paging struct {
-	Style  string // none, page, offset, cursor or next_url
-	Key    string // next, cursor, total_pages, total or more
-	Path   string
-	Size   int
-	Doubts []string
+	Style string // none, page, offset, cursor or next_url
+	Key   string // next, cursor, total_pages, total or more
+	Path  string
+	Size  int
+	doubts
 }
 
 // mark is a value beside the list.
@@ -65,7 +65,7 @@ func nextOf(all []mark) (p Paging, ok bool) {
 		case m.has(next) && address && !m.has("self prev previous first last"):
 			return Paging{Style: "next_url", Key: "next", Path: m.path}, true
 		case (m.has(cursor) || m.has("next") && m.cell.kind == text) && m.cell.filled() && m.cell.text != "" && m.cell.kind == text && !digitForm.MatchString(m.cell.text) && !m.has("prev previous before start first csrf access"):
-			ok, p = true, Paging{Style: "cursor", Key: "cursor", Path: m.path, Doubts: []string{"the name of the parameter that takes the cursor"}}
+			ok, p = true, Paging{"cursor", "cursor", m.path, 0, doubts{[]string{"the name of the parameter that takes the cursor"}}}
 		}
 	}
 	return p, ok
@@ -79,26 +79,28 @@ func totalOf(all []mark, records, samples int) (p Paging) {
 		}
 	}
 	perPage := (records + samples - 1) / max(samples, 1)
-	doubts := []string{"the names of the parameters; the number of the first page"}
+	about := doubts{[]string{"the names of the parameters; the number of the first page"}}
 	for _, m := range all {
 		n := m.whole()
 		switch {
 		case m.has("pages totalpages pagecount") && m.has("total pages tot cnt count totalpages pagecount") && n > 0 && n*max(perPage, 1) >= records && n < 100_000:
-			return Paging{Style: "page", Key: "total_pages", Path: m.path, Size: size, Doubts: doubts}
+			return Paging{"page", "total_pages", m.path, size, about}
 		case m.has("total tot totalelements totalcount totalsize totalresults count cnt totcnt hits") && n > records && p.Key != "total" && m.cell.kind != boolean && !m.has("page size per"):
-			p = Paging{Style: "page", Key: "total", Path: m.path, Size: size, Doubts: doubts}
+			p = Paging{"page", "total", m.path, size, about}
 			if slices.ContainsFunc(all, func(m mark) bool { return m.has("offset start startat skip from") && m.whole() >= 0 }) {
 				p.Style = "offset"
 			}
 		case p.Key == "" && m.cell.kind == boolean && (m.has("more next hasmore hasnext") || m.has("last done islast")):
-			p = Paging{Style: "page", Key: "more", Path: m.path, Size: size, Doubts: doubts}
+			p = Paging{"page", "more", m.path, size, about}
 			if m.has("last done islast") {
-				p = Paging{Style: "page", Size: size, Doubts: append(doubts, m.path+" tells the end, which no key reads: pages are read until an empty one")}
+				p.Key, p.Path = "", ""
+				p.doubt("%s tells the end, which no key reads: pages are read until an empty one", m.path)
 			}
 		}
 	}
 	if p.Style == "" {
-		p.Style, p.Doubts = "none", []string{"no mark of further pages is in these samples; a list that comes in pages would be cut short"}
+		p.Style = "none"
+		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
 	}
 	return p
 }

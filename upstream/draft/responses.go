@@ -1,15 +1,18 @@
 package draft
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Responses is what is proposed for the answers to an inquiry.
 type Responses struct {
 	Items                  string // empty: no list of texts is in the records
 	Content, Role, Created Choice
 	ids
-	Where  []Where
-	Fetch  string // a second call that an OpenAPI document lists; empty: none
-	Doubts []string
+	Where []Where
+	Fetch string // a second call that an OpenAPI document lists; empty: none
+	doubts
 }
 
 // answers finds the list within the records whose elements have a text and a time.
@@ -46,7 +49,7 @@ func (d *drafter) answers(t *table) (*nested, Responses) {
 	}
 	r.Items = found.path
 	if second != "" {
-		r.Doubts = append(r.Doubts, "or is it "+second+"?")
+		r.doubt("or is it %s?", second)
 	}
 	return found, r
 }
@@ -90,15 +93,13 @@ func (d *drafter) role(t *table) Choice {
 
 // responder says what the words for a sort of author mean to the public.
 func responder(word string) string {
+	sort := ""
 	for _, part := range split(word) {
-		switch part {
-		case "customer", "cust", "buyer", "user", "client", "requester", "enduser", "end", "contact", "고객", "회원", "member":
-			return "customer"
-		case "staff", "agent", "admin", "operator", "employee", "support", "seller", "vendor", "manager", "상담원", "관리자", "판매자":
-			return "staff"
-		case "system", "bot", "auto", "automation", "시스템":
-			return "system"
-		}
+		sort = cmp.Or(sort, sortOf(part, map[string]string{
+			"customer": "customer cust buyer user client requester enduser end contact 고객 회원 member",
+			"staff":    "staff agent admin operator employee support seller vendor manager 상담원 관리자 판매자",
+			"system":   "system bot auto automation 시스템",
+		}))
 	}
-	return ""
+	return sort
 }

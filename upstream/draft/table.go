@@ -43,9 +43,9 @@ type column struct {
 	cells []cell   // one for each record
 	time  *timing  // nil: no times
 
-	lookup *Lookup  // nil: of the record itself
-	doubts []string // about the look-up
-	could  int      // how many records may have a value; 0: all
+	lookup *Lookup // nil: of the record itself
+	doubts         // about the look-up
+	could  int     // how many records may have a value; 0: all
 
 	// Of an enumeration: what its codes mean, and the column that says it; nil: none does.
 	labels map[string]string

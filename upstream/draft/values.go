@@ -53,14 +53,18 @@ func isCode(c cell) bool {
 // lexicon says what words of a status mean to the public, by their small letters.
 // It is a proposal that is always marked.
 func lexicon(word string) string {
-	key := strings.ToLower(strings.Join(strings.FieldsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }), ""))
-	for public, list := range map[string]string{
+	return sortOf(strings.ToLower(strings.Join(strings.FieldsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }), "")), map[string]string{
 		"pending":  "new open opened pending waiting wait received receive registered requested submitted unanswered inprogress progress processing process active todo assigned escalated hold onhold awaiting waitingforsupport waitingforagent ready reopened accepted acknowledged unresolved draft queued triage rcpt recv 접수 접수완료 대기 답변대기 처리중 진행중 미답변 확인중 검토중",
 		"answered": "answered replied responded answer reply response done complete completed answercomplete waitingforcustomer pendingcustomer awaitingcustomer awaitingreply waitingoncustomer awaitinguserinfo resolved solved fixed resolve processed 답변 답변완료 처리완료 완료 해결",
 		"closed":   "closed close cancelled canceled cancel rejected archived withdrawn expired deleted declined terminated finished spam ended 종료 종결 취소 철회 반려 마감",
-	} {
-		if slices.Contains(strings.Fields(list), key) {
-			return public
+	})
+}
+
+// sortOf finds the sort whose list has a word; empty: none has.
+func sortOf(word string, sorts map[string]string) string {
+	for sort, list := range sorts {
+		if slices.Contains(strings.Fields(list), word) {
+			return sort
 		}
 	}
 	return ""

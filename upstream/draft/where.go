@@ -13,15 +13,16 @@ type Where struct {
 	Path, Condition, Doubt string
 }
 
-// marksPrivacy are the words of names and values that speak of what may be shown.
-func marksPrivacy(word string) (hidden, shown bool) {
-	switch word {
-	case "private", "internal", "hidden", "deleted", "secret", "confidential", "draft", "removed", "spam", "masked", "비공개", "비밀", "비밀글", "삭제", "내부", "del", "scrt", "hid":
-		return true, false
-	case "public", "visible", "published", "공개", "노출", "pblc":
-		return false, true
+// privacy tells which words of a name or value speak of what may be shown.
+func privacy(words string) (hidden, shown bool) {
+	for _, word := range split(words) {
+		sort := sortOf(word, map[string]string{
+			"hidden": "private internal hidden deleted secret confidential draft removed spam masked 비공개 비밀 비밀글 삭제 내부 del scrt hid",
+			"shown":  "public visible published 공개 노출 pblc",
+		})
+		hidden, shown = hidden || sort == "hidden", shown || sort == "shown"
 	}
-	return false, false
+	return hidden, shown
 }
 
 // where finds the columns that may tell what is shown: truth values by their name, and
@@ -31,11 +32,7 @@ func (d *drafter) where(t *table) (all []Where) {
 		if col.count() == 0 || col.lookup != nil || col.time != nil || len(col.set()) > maxValues || d.isAccount(col) {
 			continue
 		}
-		var hidden, shown bool
-		for _, part := range split(lastKey(col)) {
-			h, s := marksPrivacy(part)
-			hidden, shown = hidden || h, shown || s
-		}
+		hidden, shown := privacy(lastKey(col))
 		if truth := truthOf(col); truth != nil && hidden != shown {
 			value := truth[hidden]
 			all = append(all, Where{col.path, "equals: " + quote(value), fmt.Sprintf("%s is %s for %d of %d", col.path, value, col.set()[value], col.rows())})
@@ -44,7 +41,7 @@ func (d *drafter) where(t *table) (all []Where) {
 		var keep []string
 		found := 0
 		for _, value := range slices.Sorted(maps.Keys(col.set())) {
-			if hiddenValue(value) {
+			if hidden, _ := privacy(value); hidden && !strings.ContainsAny(value, " \n") {
 				found += col.set()[value]
 			} else {
 				keep = append(keep, value)
@@ -55,13 +52,6 @@ func (d *drafter) where(t *table) (all []Where) {
 		}
 	}
 	return all
-}
-
-func hiddenValue(value string) bool {
-	if strings.ContainsAny(value, " \n") {
-		return false
-	}
-	return slices.ContainsFunc(split(value), func(part string) bool { hidden, _ := marksPrivacy(part); return hidden })
 }
 
 // truthOf gives the notation of false and true that all values of a column fit; nil if

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -44,11 +45,8 @@ func newVocabulary() vocabulary {
 
 // hollow are last parts of names that say nothing; the part before says it.
 func hollow(word string) bool {
-	switch word {
-	case "value", "cd", "code", "text", "name", "nm", "id", "key", "label", "display", "raw", "data", "attributes", "fields", "node", "source", "properties", "t", "v", "val", "rendered", "displayvalue", "desc", "is", "c", "en", "local":
-		return true
-	}
-	return false
+	return slices.Contains(strings.Fields("value cd code text name nm id key label display raw data attributes fields node source properties t v val rendered "+
+		"displayvalue desc is c en local"), word)
 }
 
 // score says how much a column's name speaks for the field, from -1 to 1. The last
@@ -62,10 +60,10 @@ func (w words) score(keys []string) float64 {
 			best, worst = max(best, s), min(worst, s)
 			empty = empty && hollow(part)
 		}
-		if !empty {
-			weight *= 0.5
-		} else {
+		if empty {
 			weight *= 0.9
+		} else {
+			weight *= 0.5
 		}
 	}
 	return best + worst*0.7
