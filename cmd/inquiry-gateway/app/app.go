@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/auth/rate"
@@ -189,74 +189,12 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 		Lane: &a.gateway, IdleTimeout: idleTimeout,
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
-	a.public.boundStreams(cfg.MaxStreams)
+	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams}
 	connections.SetStreams("public", cfg.MaxStreams)
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
 	return a.buildOps(httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
-}
-
-// buildOps builds what people and Prometheus ask. It gets functions, as what they
-// read may be replaced by a reload.
-func (a *App) buildOps(l *httpwire.Listener) error {
-	var err error
-	ttl := func() any { return a.lab.Report() }
-	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
-		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
-		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
-	}
-	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
-		Starts: a.starts.list, Canary: a.canaryFailure,
-	}); err != nil {
-		return err
-	}
-	// Profiles take as long as they are asked to, so the ops listener's writes have
-	// no bound of their own.
-	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain, Trial: a.trial(),
-		Config: func() string { return a.current.Load().cfg.Redacted() },
-	}), 0, a.opts.Logger)
-	return nil
-}
-
-// gatherer joins the series of the process and those of parts that a reload may
-// replace, which begin at zero with the part.
-func (a *App) gatherer() prometheus.Gatherer {
-	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, gen := prometheus.Gatherers{a.registry}, a.current.Load()
-		all = append(all, gen.keys.registry)
-		if gen.canary != nil {
-			all = append(all, gen.canary.registry)
-		}
-		return all.Gather()
-	})
-}
-
-// readiness is ready or degraded as long as requests are welcome: with Redis or
-// the legacy system away there are still lists to serve, and errors that say so.
-func (a *App) readiness() ops.Readiness {
-	client := a.current.Load().client
-	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{
-		"redis":           a.lists.RedisState(),
-		"upstream_buyer":  client.BreakerState("buyer"),
-		"upstream_seller": client.BreakerState("seller"),
-	}}
-	if state.Parts["redis"] == "down" || state.Parts["upstream_buyer"] == "open" || state.Parts["upstream_seller"] == "open" {
-		state.Status = ops.StatusDegraded
-	}
-	if a.draining.Load() {
-		state.Status = ops.StatusDraining
-	}
-	return state
-}
-
-// legacyHealthy says whether the legacy can bear a question of ours.
-func (a *App) legacyHealthy() bool {
-	client := a.current.Load().client
-	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
 }
 
 // URL is where callers reach the lists, once New has returned.
@@ -300,26 +238,17 @@ func (a *App) Run(asked context.Context) error {
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
 	group.Go(func() error { return a.watch(ctx) })
-	group.Go(func() error {
-		defer a.catcher("console").Catch(nil)
-		a.console.Run(ctx)
-		return nil
-	})
-	group.Go(func() error {
-		defer a.catcher("console").Catch(nil)
-		a.followStarts(ctx)
-		return nil
-	})
-	if a.redis != nil {
+	recheck := func(ctx context.Context) { a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers())) }
+	for _, work := range []struct {
+		where string
+		run   func(context.Context)
+	}{{"console", a.console.Run}, {"console", a.followStarts}, {"lab", a.shareLab}, {"recheck", recheck}} {
 		group.Go(func() error {
-			a.shareLab(ctx)
+			defer a.catcher(work.where).Catch(nil)
+			work.run(ctx)
 			return nil
 		})
 	}
-	group.Go(func() error {
-		a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers()))
-		return nil
-	})
 	a.opts.Logger.Info("serving", a.summary()...)
 	group.Go(func() error {
 		select {

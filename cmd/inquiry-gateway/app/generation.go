@@ -123,26 +123,18 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	return keys, err
 }
 
+// openKeys opens the store that cfg names; with an error the source is of no use.
 func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:
 		s, err := introspect.New(*cfg.Auth.Introspection, opts)
-		if err != nil {
-			return keySource{}, err
-		}
-		return keySource{Store: s, close: s.Close}, nil
+		return keySource{Store: s, close: s.Close}, err
 	case cfg.Auth.Redis != nil:
 		s, err := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
-		if err != nil {
-			return keySource{}, err
-		}
-		return keySource{Store: s, close: s.Close}, nil
+		return keySource{Store: s, close: s.Close}, err
 	}
 	s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
-	if err != nil {
-		return keySource{}, err
-	}
-	return keySource{Store: s, reload: s.Reload}, nil
+	return keySource{Store: s, reload: s.Reload}, err
 }
 
 // close ends what the parts run by themselves and next does not go on with.

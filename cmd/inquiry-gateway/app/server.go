@@ -81,12 +81,6 @@ func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration,
 	}
 }
 
-// boundStreams is for before serve: so many requests may be under way on one
-// connection of HTTP/2.
-func (s *server) boundStreams(n int) {
-	s.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: n}
-}
-
 // withTLS serves TLS with the certificate that get gives at each handshake.
 func (s *server) withTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
 	s.tls = true

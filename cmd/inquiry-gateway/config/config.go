@@ -3,6 +3,7 @@ package config
 
 import (
 	"crypto/tls"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -150,12 +151,12 @@ func Default() Config {
 // Files lists every file the configuration was read from or names, absolute,
 // each once and sorted: what a watcher must watch.
 func (c Config) Files() []string {
-	files := filePaths(&c)
-	if c.path != "" {
-		files = append(files, c.path)
+	files := []string{c.path}
+	for _, ref := range fileRefs(reflect.ValueOf(&c).Elem(), "") {
+		files = append(files, ref.path())
 	}
 	slices.Sort(files)
-	return slices.Compact(files)
+	return slices.Compact(slices.DeleteFunc(files, func(path string) bool { return path == "" }))
 }
 
 // Path is the configuration file, absolute; empty where there is none.

@@ -3,10 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"reflect"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"inquiry-gateway/internal/invalid"
 )
 
 // document is one configuration file on its way into Go values. Everything it
@@ -26,18 +29,31 @@ func readDocument(path string, env func(string) (string, bool)) *document {
 		doc.path = abs
 	}
 	data, _, err := readRegular(path, maxFileBytes)
+	doc.read(data, err, env)
+	return doc
+}
+
+// textDocument reads a text of at most so many bytes that is no file. Its variables stay
+// as they are written.
+func textDocument(name, text string, most int) *document {
+	doc := &document{report: &report{file: name}}
+	var err error
+	if len(text) > most {
+		err = errors.New("is larger than a whole configuration may be")
+	}
+	doc.read([]byte(text), err, nil)
+	return doc
+}
+
+// read makes the two trees of data, or reports err, which came with it.
+func (doc *document) read(data []byte, err error, env func(string) (string, bool)) {
 	if err == nil {
 		data, err = cleanSource(data)
 	}
 	if err != nil {
 		doc.add(position{}, "", "%v", err)
-		return doc
+		return
 	}
-	doc.read(data, env)
-	return doc
-}
-
-func (doc *document) read(data []byte, env func(string) (string, bool)) {
 	body := doc.parse(data)
 	if body == nil {
 		return
@@ -110,4 +126,28 @@ func flatten(err error) []error {
 func (doc *document) has(key string) bool {
 	_, found := locate(doc.root, key)
 	return found
+}
+
+// Read reads another YAML file as strictly as the configuration into a pointer:
+// keys by their yaml tags, texts by their enum tags. Variables stay as they are
+// written. The error is a Problems.
+func Read(path string, into any) error {
+	return readDocument(path, nil).into(into)
+}
+
+// ReadText is Read of a text that is no file, and whose length the caller bounds.
+// name stands for it in errors.
+func ReadText(name, text string, into any) error {
+	return textDocument(name, text, math.MaxInt).into(into)
+}
+
+func (doc *document) into(into any) error {
+	if doc.root == nil {
+		return doc.err()
+	}
+	doc.decode(into)
+	var enums invalid.Problems
+	enums.Enums("", into)
+	doc.invalid("", enums.Err())
+	return doc.err()
 }

@@ -25,21 +25,6 @@ func (c Config) EndpointText(kind string) string {
 	return string(text)
 }
 
-// textDocument reads a text of at most so many bytes that is no file.
-func textDocument(name, text string, most int) *document {
-	doc := &document{report: &report{file: name}}
-	data, err := cleanSource([]byte(text))
-	if err == nil && len(data) > most {
-		err = errors.New("is larger than a whole configuration may be")
-	}
-	if err != nil {
-		doc.add(position{}, "", "%v", err)
-		return doc
-	}
-	doc.read(data, nil)
-	return doc
-}
-
 // WithEndpoint is the upstream section with another mapping of a kind, which text
 // says as YAML. Variables are not put in: whoever writes the text may not see them.
 // The error is a Problems, with places in the text.

@@ -125,14 +125,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")
 	f.Add("canary: &c {buyer_keys: [a, b], every: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		data, err := cleanSource([]byte(text))
-		if err != nil {
-			return
-		}
-		doc := documentOf("x: y")
-		doc.report = &report{file: "gateway.yaml"}
-		doc.read(data, fakeEnv)
-		loaded, err := load(doc, Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
+		loaded, err := load(documentOf(text), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
 		for _, line := range lines(err) {
 			if !strings.HasPrefix(line, "gateway.yaml:") {
 				t.Errorf("line %q of %q names no file", line, err)

@@ -126,15 +126,3 @@ func secret(key string) bool {
 	public := []string{"ca_file", "cert_file", "keys_file"}
 	return !slices.Contains(public, key[strings.LastIndex(key, ".")+1:])
 }
-
-// filePaths lists the files named in a value, sorted, each once.
-func filePaths(v any) []string {
-	var paths []string
-	for _, ref := range fileRefs(reflect.ValueOf(v).Elem(), "") {
-		if path := ref.path(); path != "" {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
-}

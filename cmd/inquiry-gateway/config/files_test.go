@@ -33,8 +33,12 @@ func TestFilesAreFoundFromTheConfigurationsFolder(t *testing.T) {
 	if s.KeyFile != secretfile.New(key, "x") || s.Inner.CAFile != secretfile.New(ca, "x") || s.Many[1].CAFile.Path() != ca {
 		t.Errorf("got %q, %q, %q", s.KeyFile, s.Inner.CAFile, s.Many[1].CAFile)
 	}
-	if got := filePaths(&s); !slices.Equal(got, []string{ca, key}) {
-		t.Errorf("files are %q", got)
+	var paths []string
+	for _, ref := range fileRefs(reflect.ValueOf(&s).Elem(), "") {
+		paths = append(paths, ref.path())
+	}
+	if !slices.Equal(paths, []string{ca, key, "", ca}) {
+		t.Errorf("files are %q", paths)
 	}
 	absolute, doc, _ := withFiles(t, "key_file: "+key+"\n")
 	if doc.err() != nil || absolute.KeyFile.Path() != key {

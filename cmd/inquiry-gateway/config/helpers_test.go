@@ -67,7 +67,7 @@ func (e *either) UnmarshalYAML(unmarshal func(any) error) error {
 // documentOf parses a text as the file gateway.yaml.
 func documentOf(text string) *document {
 	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml"}
-	doc.read([]byte(text), fakeEnv)
+	doc.read([]byte(text), nil, fakeEnv)
 	return doc
 }
 

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
@@ -86,4 +89,62 @@ func (r *report) onlyDocument(file *ast.File) ast.Node {
 		return nil
 	}
 	return body
+}
+
+// syntaxError says in plain words what the parser could not read.
+func (r *report) syntaxError(err error, data []byte) {
+	yamlErr, ok := errors.AsType[yaml.Error](err)
+	if !ok || yamlErr.GetToken() == nil {
+		r.add(position{}, "", "is not YAML: %v", err)
+		return
+	}
+	at := placeOf(yamlErr.GetToken())
+	line := lineOf(data, at.line)
+	r.add(at, "", "is not YAML here: %s%s", plainWords(yamlErr.GetMessage(), line), bracketHint(line))
+}
+
+// lineOf is one line of the file, from 1; empty where there is none.
+func lineOf(data []byte, number int) string {
+	lines := strings.SplitN(string(data), "\n", number+1)
+	if number > len(lines) || number < 1 {
+		return ""
+	}
+	return lines[number-1]
+}
+
+// plainWords says what to do about the mistakes that people make. The parser's
+// words are of tokens and contexts; they stay where no others fit.
+func plainWords(message, line string) string {
+	if indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]; strings.Contains(indent, "\t") {
+		return "a tab indents this line; YAML allows blanks only"
+	}
+	if strings.Contains(message, "mapping value is not allowed") && strings.Count(line, ": ") < 2 {
+		return "the line after this one is indented too far: it is read as a part of this value; begin it in the column of this key"
+	}
+	for _, m := range []struct{ part, words string }{
+		{"end character of double-quoted", `the " that opens here is not closed; put a " at the end of the value`},
+		{"end character of single-quoted", `the ' that opens here is not closed; put a ' at the end of the value`},
+		{"map key-value is pre-defined", "something follows the end of the value; put quotes around all of it"},
+		{"mapping value is not allowed", "there is a second colon in this line; put quotes around the value"},
+		{"value is not allowed in this context", "the line is not indented like those above it; keys of one section begin in one column"},
+		{"unexpected key name", "no key can be read here; write key: value, with a blank after the colon"},
+		{"non-map value is specified", "no key can be read here; write key: value, with a blank after the colon"},
+		{"is a reserved character", message + "; put quotes around the value"},
+		{"unknown escape character", message + `; within "" write \\ for a backslash, or use ''`},
+		{"must be specified", message + "; a bracket above is not closed, or a comma is missing"},
+	} {
+		if strings.Contains(message, m.part) {
+			return m.words
+		}
+	}
+	return message
+}
+
+// bracketHint explains an unquoted variable within { } or [ ], which opens a
+// mapping of its own.
+func bracketHint(line string) string {
+	if !strings.Contains(line, "${") {
+		return ""
+	}
+	return fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
 }

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/gateway/ops/console"
+)
+
+// buildOps builds what people and Prometheus ask. It gets functions, as what they
+// read may be replaced by a reload.
+func (a *App) buildOps(l *httpwire.Listener) error {
+	var err error
+	ttl := func() any { return a.lab.Report() }
+	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
+		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
+	}
+	if a.console, err = console.New(console.Options{
+		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
+		Starts: a.starts.list, Canary: a.canaryFailure,
+	}); err != nil {
+		return err
+	}
+	// Profiles take as long as they are asked to, so the ops listener's writes have
+	// no bound of their own.
+	a.ops = newServer(l, ops.New(ops.Options{
+		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
+		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain, Trial: a.trial(),
+		Config: func() string { return a.current.Load().cfg.Redacted() },
+	}), 0, a.opts.Logger)
+	return nil
+}
+
+// gatherer joins the series of the process and those of parts that a reload may
+// replace, which begin at zero with the part.
+func (a *App) gatherer() prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, gen := prometheus.Gatherers{a.registry}, a.current.Load()
+		all = append(all, gen.keys.registry)
+		if gen.canary != nil {
+			all = append(all, gen.canary.registry)
+		}
+		return all.Gather()
+	})
+}
+
+// readiness is ready or degraded as long as requests are welcome: with Redis or
+// the legacy system away there are still lists to serve, and errors that say so.
+func (a *App) readiness() ops.Readiness {
+	client := a.current.Load().client
+	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{
+		"redis":           a.lists.RedisState(),
+		"upstream_buyer":  client.BreakerState("buyer"),
+		"upstream_seller": client.BreakerState("seller"),
+	}}
+	if state.Parts["redis"] == "down" || state.Parts["upstream_buyer"] == "open" || state.Parts["upstream_seller"] == "open" {
+		state.Status = ops.StatusDegraded
+	}
+	if a.draining.Load() {
+		state.Status = ops.StatusDraining
+	}
+	return state
+}
+
+// legacyHealthy says whether the legacy can bear a question of ours.
+func (a *App) legacyHealthy() bool {
+	client := a.current.Load().client
+	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
+}
+
+// changed marks lists as changed, as the legacy system has told.
+func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedReply, error) {
+	marked, err := a.lists.Changed(ctx, cache.Hint{
+		Accounts: r.Accounts, AccountHashes: r.AccountHashes, Records: r.Records, RecordHashes: r.RecordHashes, Kinds: r.Kinds, Hard: r.Hard,
+	})
+	if errors.Is(err, cache.ErrHint) {
+		err = fmt.Errorf("%w: %w", ops.ErrChanged, err)
+	}
+	// Ids of records are internal, and stay out of the log.
+	a.opts.Logger.Info("lists marked as changed", "hard", r.Hard, "accounts", len(r.Accounts)+len(r.AccountHashes),
+		"records", len(r.Records)+len(r.RecordHashes), "kinds", r.Kinds, "marked", marked, "error", err)
+	return ops.ChangedReply{Marked: marked}, err
+}
+
+// summary says in the log what was started: where keys come from, where lists are
+// kept, and what is limited. It holds no secret: addresses have none, and files
+// are named, not shown.
+func (a *App) summary() []any {
+	cfg := a.current.Load().cfg
+	memory := a.memory.limit
+	if memory == math.MaxInt64 {
+		memory = 0
+	}
+	return []any{
+		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
+		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg),
+		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", cfg.Redis.Addrs, "redis_mode", redisMode(cfg), "sealed", cfg.Cache.SealingKeysFile.Set()),
+		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
+			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
+		slog.Group("legacy", "base_url", cfg.Upstream.BaseURL, "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
+		"tls", a.public.tls, "canary", a.current.Load().canary != nil, "traces", a.traces.provider != nil,
+	}
+}
+
+func keysFrom(cfg config.Config) string {
+	switch {
+	case cfg.Auth.Introspection != nil:
+		return cfg.Auth.Introspection.URL
+	case cfg.Auth.Redis != nil:
+		return "redis"
+	}
+	return cfg.Auth.KeysFile
+}
+
+// redisMode is empty without Redis.
+func redisMode(cfg config.Config) string {
+	if len(cfg.Redis.Addrs) == 0 {
+		return ""
+	}
+	return cfg.Redis.Mode
+}
