@@ -19,9 +19,7 @@ type sample struct {
 	pi             []float64
 	lookups, fills float64    // of all keys, on all nodes that share theirs
 	own            [2]float64 // look-ups and fills of this node
-	first          int64      // 0: no look-up yet
-	halfLife       int64
-	fades          []fade // oldest first
+	first          int64      // look-up, Unix ns
 	distinct       float64
 	watched        int // distinct keys among keys
 	ages           [candidateCount][ageBuckets]float64
@@ -30,7 +28,7 @@ type sample struct {
 }
 
 func (lab *kindLab) sample(now int64) *sample {
-	m := &sample{halfLife: lab.halfLife}
+	m := &sample{first: lab.first.Load()}
 	for i := range lab.shards {
 		lab.shards[i].addTo(m, now)
 	}
@@ -47,9 +45,6 @@ func (s *shard) addTo(m *sample, now int64) {
 	m.own[1] += fills
 	m.lookups += lookups + s.others[0]
 	m.fills += fills + s.others[1]
-	if s.first != 0 && (m.first == 0 || s.first < m.first) {
-		m.first = s.first
-	}
 	m.distinct += float64(len(s.sample.keys)) / s.rate()
 	m.watched += len(s.sample.keys)
 	for i := range s.hot.keys {
@@ -81,46 +76,6 @@ func (m *sample) add(set *stratum, pi float64) {
 	}
 }
 
-// begin takes in when a shard saw its first look-up.
-func (m *sample) begin(s *shard) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.first != 0 && (m.first == 0 || s.first < m.first) {
-		m.first = s.first
-	}
-}
-
-// seconds is the observed time, aged like the counts.
-func (m *sample) seconds(now int64) float64 {
-	if m.first == 0 || now <= m.first {
-		return 0
-	}
-	var sum float64
-	fades := m.fades
-	end := now
-	for weight := 1.0; end > m.first && weight > 1e-9; {
-		begin, halvings := m.first, 0
-		if m.halfLife > 0 {
-			if boundary := (end - 1) / m.halfLife * m.halfLife; boundary > begin {
-				begin, halvings = boundary, 1
-			}
-		}
-		if n := len(fades); n > 0 && fades[n-1].at >= begin {
-			begin, halvings = max(fades[n-1].at, m.first), fades[n-1].steps
-			fades = fades[:n-1]
-		}
-		if begin < end {
-			sum += weight * float64(end-begin) * 1e-9
-			end = begin
-		}
-		weight = math.Ldexp(weight, -halvings)
-		if begin == m.first {
-			break
-		}
-	}
-	return sum
-}
-
 // Report computes the report as of now. It takes some tens of milliseconds and
 // holds no lock for longer than it takes to copy one shard.
 func (e *Estimator) Report(now time.Time) Report {
@@ -144,18 +99,14 @@ func (e *Estimator) Report(now time.Time) Report {
 func (lab *kindLab) report(now int64) KindReport {
 	rules := lab.rules.Load()
 	m := lab.sample(now)
-	fades, changed, why := lab.lastFade()
-	m.fades = fades
 	k := KindReport{
 		Kind: lab.name, TTL: rules.policy.TTL.Seconds(), StaleWhileRevalidate: rules.policy.StaleWhileRevalidate.Seconds(),
-		Observed: m.seconds(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
+		Observed: lab.observed(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
 		TTLChanges: lab.calibration.all(),
 	}
+	k.Regime, _ = lab.regime.newest()
 	if k.Observed > 0 {
 		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed
-	}
-	if why != "" {
-		k.Regime = &Regime{changed, why}
 	}
 	var checked float64
 	if k.Served, checked = lab.checks.share(m.own[0], now); k.Observed > 0 {
@@ -171,7 +122,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	for i := range candidates {
 		row := c.candidate(i, k.Observed)
 		row.Upstream.Value += k.RechecksPerSecond
-		row.Current = i == rules.nearest()
+		row.Current = i == rules.today
 		row.Settled = since >= settledTTLs*row.TTL
 		k.Candidates = append(k.Candidates, row)
 	}

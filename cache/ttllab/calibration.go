@@ -261,15 +261,14 @@ func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration)
 // excuse takes the verdict from changes in whose time the traffic became another one. It
 // needs the lock. That is often seen only after the measuring.
 func (c *calibration) excuse(lab *kindLab) {
-	fades, since, why := lab.lastFade()
-	if why == "" {
+	traffic, noticed := lab.regime.newest()
+	if traffic == nil {
 		return
 	}
-	seen := time.Unix(0, fades[len(fades)-1].at)
 	for i := range c.changes {
 		t := &c.changes[i]
-		if t.State != StateAbandoned && t.Why == "" && t.At.Before(seen) && (t.State != StateDone || since.Before(t.Until)) {
-			t.Why = fmt.Sprintf("the traffic has changed at %s: %s", since.UTC().Format(clockFormat), why)
+		if t.State != StateAbandoned && t.Why == "" && t.At.Before(noticed) && (t.State != StateDone || traffic.Since.Before(t.Until)) {
+			t.Why = fmt.Sprintf("the traffic has changed at %s: %s", traffic.Since.UTC().Format(clockFormat), traffic.Reason)
 		}
 	}
 }

@@ -108,6 +108,7 @@ type kindLab struct {
 	name        string
 	group       Group
 	halfLife    int64
+	first       atomic.Int64 // look-up, Unix ns; 0: none yet
 	rules       atomic.Pointer[rules]
 	kept        *atomic.Pointer[ttls] // the Estimator's
 	latency     atomic.Int64          // how long the legacy takes, ns, smoothed

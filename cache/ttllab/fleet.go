@@ -146,9 +146,7 @@ func (s *shard) hear(n note) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(n.at)
-	if s.first == 0 {
-		s.first = n.at
-	}
+	s.lab.begin(n.at)
 	if n.hot && !s.hot.has(n.hash) && len(s.hot.keys) < hotOfAll*s.quota[1] {
 		s.promote(draw{n.hash, n.at}, n.at-int64(time.Second))
 	}

@@ -72,7 +72,7 @@ func (s *shard) promote(d draw, last int64) {
 		}
 	} else {
 		k.held.fill(last)
-		k.guess(s.lab.rules.Load(), d.at, drawEvery/float64(max(d.at-last, 1)), s.first)
+		k.guess(s.lab.rules.Load(), d.at, drawEvery/float64(max(d.at-last, 1)), s.lab.first.Load())
 	}
 	s.hot.add(k)
 	s.markHot()

@@ -186,9 +186,9 @@ func (s *shard) survive(k *watched, r *rules, now, latency int64, o *outages) {
 			ttl = (*kept)[uint64(s.lab.group)]
 		}
 	}
-	mean := int64(r.policy.mean(ttl) * 1e9)
+	mean, first := int64(r.policy.mean(ttl)*1e9), s.lab.first.Load()
 	for i := range o {
-		if usable := mean + r.grace[i]; now-s.first >= usable { // before, not all fills are known
+		if usable := mean + r.grace[i]; now-first >= usable { // before, not all fills are known
 			if !s.begun[i] {
 				s.begun[i] = true
 				s.before[i], _ = s.totals()

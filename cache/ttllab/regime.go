@@ -39,7 +39,6 @@ const (
 	// misses at today's TTL.
 	regimeFactor = 2
 	regimeMisses = 0.15
-	keptFades    = 8
 )
 
 // turnout is what the regime is known by. Misses are those of the simulation: a purge,
@@ -58,10 +57,22 @@ func (t *turnout) add(o *turnout, times float64) {
 	}
 }
 
-// fade is a moment from which on all that was counted before counts less.
-type fade struct {
-	at    int64
-	steps int
+// observation is for how long a kind has been watched. It ages like what was counted.
+type observation struct {
+	seconds float64 // until then
+	until   int64   // when the past last faded, Unix ns; 0: it never has
+}
+
+// at is the time observed by now since the first look-up, in seconds.
+func (o observation) at(now, first, halfLife int64) float64 {
+	seconds, from := o.seconds, max(o.until, first)
+	if halfLife > 0 {
+		from = max(from, (now/halfLife-64)*halfLife) // what is older counts for nothing
+		for end := (from/halfLife + 1) * halfLife; end < now; end += halfLife {
+			seconds, from = (seconds+float64(end-from)*1e-9)/2, end
+		}
+	}
+	return seconds + float64(max(now-from, 0))*1e-9
 }
 
 // regime notices that the traffic has become another one, so that the report need not
@@ -71,9 +82,10 @@ type regime struct {
 	last  int64 // slot's end, Unix ns
 	slots []turnout
 	total turnout
-	fades []fade // oldest first
-	since int64  // of the last one: when it may have begun
-	why   string // of the last one
+
+	observed observation
+	change   *Regime   // the last one; nil: none yet
+	noticed  time.Time // that one
 }
 
 // watchRegime looks whether another slot has ended, and lets go of the past if the
@@ -101,12 +113,14 @@ func (lab *kindLab) watchRegime(now int64) {
 	if why == "" {
 		return
 	}
-	begin := now - recent*int64(slotLength)
-	g.slots, g.since, g.why = g.slots[len(g.slots)-recent:], begin, why
-	steps := lab.fadeSteps(begin, now)
-	if g.fades = append(g.fades, fade{now, steps}); len(g.fades) > keptFades {
-		g.fades = g.fades[1:]
-	}
+	g.slots = g.slots[len(g.slots)-recent:]
+	// The past fades until it counts no more than the time since.
+	since := recent * slotLength
+	past := g.observed.at(now, lab.first.Load(), lab.halfLife)
+	steps := int(math.Ceil(max(math.Log2(past/since.Seconds()), 0)))
+	g.observed = observation{math.Ldexp(past, -steps), now}
+	g.noticed = time.Unix(0, now)
+	g.change = &Regime{g.noticed.Add(-since), why}
 	lab.fade(steps, now)
 }
 
@@ -139,17 +153,6 @@ func (g *regime) changed(today int) string {
 	return ""
 }
 
-// fadeSteps is by how much the past fades, so that it counts no more than the time
-// since.
-func (lab *kindLab) fadeSteps(begin, now int64) int {
-	m := sample{halfLife: lab.halfLife, fades: lab.regime.fades}
-	for i := range lab.shards {
-		m.begin(&lab.shards[i])
-	}
-	past := m.seconds(now)
-	return int(math.Ceil(max(math.Log2(past/(float64(now-begin)*1e-9)), 0)))
-}
-
 // fade halves all counts so many times.
 func (lab *kindLab) fade(steps int, now int64) {
 	for i := range lab.shards {
@@ -174,13 +177,21 @@ func (lab *kindLab) turnout() (sum turnout) {
 	return sum
 }
 
-// lastFade is when the traffic last became another one, and how; the zero time: not yet.
-func (lab *kindLab) lastFade() (fades []fade, at time.Time, why string) {
-	g := &lab.regime
+// observed is for how long the kind has been watched, aged like the counts; seconds.
+func (lab *kindLab) observed(now int64) float64 {
+	first := lab.first.Load()
+	if first == 0 {
+		return 0
+	}
+	lab.regime.mu.Lock()
+	defer lab.regime.mu.Unlock()
+	return lab.regime.observed.at(now, first, lab.halfLife)
+}
+
+// newest is when the traffic last became another one, and when that was noticed; nil: not
+// yet.
+func (g *regime) newest() (change *Regime, noticed time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.why != "" {
-		at = time.Unix(0, g.since)
-	}
-	return append([]fade(nil), g.fades...), at, g.why
+	return g.change, g.noticed
 }

@@ -48,13 +48,16 @@ func newRules(p Policy) *rules {
 	p.TTL, p.StaleWhileRevalidate, p.StaleIfError = max(p.TTL, 0), max(p.StaleWhileRevalidate, 0), max(p.StaleIfError, 0)
 	p.Jitter = min(max(p.Jitter, 0), 1)
 	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate), grace: p.graces()}
+	off := func(c int) float64 { return math.Abs(math.Log(float64(candidates[c]) / float64(max(p.TTL, 1)))) } // by ratio
 	for c, ttl := range candidates {
 		r.ttl[c] = int64(ttl)
 		r.jitter[c] = p.Jitter * float64(ttl)
 		r.surely[c] = int64(ttl) - int64(r.jitter[c])
 		r.bucket[c] = ageBuckets / float64(r.maxAge(c))
+		if off(c) < off(r.today) {
+			r.today = c
+		}
 	}
-	r.today = r.nearest()
 	return r
 }
 
@@ -99,17 +102,6 @@ func (r *rules) judge(c int, age int64, key uint64, fill int64) state {
 // lifetime is how long after the legacy's answer an entry stays in Redis.
 func (r *rules) lifetime(c int) int64 {
 	return r.ttl[c] + int64(max(r.policy.StaleWhileRevalidate, r.policy.StaleIfError))
-}
-
-// nearest is the candidate closest to today's TTL, by ratio.
-func (r *rules) nearest() int {
-	best, distance := 0, math.Inf(1)
-	for c, ttl := range candidates {
-		if d := math.Abs(math.Log(float64(ttl) / float64(max(r.policy.TTL, 1)))); d < distance {
-			best, distance = c, d
-		}
-	}
-	return best
 }
 
 // mix is the finalizer of MurmurHash3: it spreads a hash of any quality over all

@@ -30,7 +30,6 @@ type shard struct {
 	lab     *kindLab
 	quota   [2]int // of the sample and of the hot keys
 	aging   aging
-	first   int64   // the first look-up, Unix ns
 	lookups float64 // aged count of seen, up to the last aging
 	fills   float64
 	counted [2]uint64 // seen and filled at the last aging
@@ -152,9 +151,7 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, answer sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
-	if s.first == 0 {
-		s.first = now
-	}
+	s.lab.begin(now)
 	if drawn {
 		if last, twice := s.draw(draw{h, now}); twice {
 			s.promote(draw{h, now}, last)
@@ -175,6 +172,13 @@ func (s *shard) lookup(h uint64, drawn bool, now int64, answer sighting) {
 		s.enqueue(k, set == &s.hot, now)
 	} else if k.pending.add(now) {
 		s.settle(k, set)
+	}
+}
+
+// begin notes when the first look-up was.
+func (lab *kindLab) begin(now int64) {
+	if lab.first.Load() == 0 {
+		lab.first.CompareAndSwap(0, now)
 	}
 }
 
