@@ -89,9 +89,6 @@ type Decision struct {
 // New returns a Limiter; the configuration must be valid. It does not need
 // Redis to be up. Close ends it.
 func New(cfg Config, opts Options) (*Limiter, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -110,21 +107,13 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 		l.fleet = redis_rate.NewLimiter(underPrefix{opts.Redis, opts.Prefix})
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.setLimits(cfg)
+	l.SetConfig(cfg)
 	return l, nil
 }
 
-// SetConfig changes the limits, of accounts under way too. An invalid
-// configuration changes nothing.
-func (l *Limiter) SetConfig(cfg Config) error {
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	l.setLimits(cfg)
-	return nil
-}
-
-func (l *Limiter) setLimits(cfg Config) {
+// SetConfig changes the limits, of accounts under way too. The configuration must be
+// valid.
+func (l *Limiter) SetConfig(cfg Config) {
 	all := newLimits(cfg)
 	l.limits.Store(&all)
 }

@@ -105,28 +105,15 @@ func TestSetConfig(t *testing.T) {
 	if !l.Allow(ctx, "acme", "").Allowed || l.Allow(ctx, "acme", "").Allowed {
 		t.Fatal("a burst of 1 is not 1")
 	}
-	if err := l.SetConfig(Config{PerSecond: -1}); err == nil {
-		t.Error("an invalid configuration was taken")
-	}
-	if d := l.Allow(ctx, "acme", ""); d.Allowed || d.Limit != 1 {
-		t.Errorf("after an invalid change: %+v", d)
-	}
-	if err := l.SetConfig(Config{PerSecond: 10, Burst: 5}); err != nil {
-		t.Fatal(err)
-	}
+	l.SetConfig(Config{PerSecond: 10, Burst: 5})
 	l.Allow(ctx, "acme", "") // the account takes the new limit over
 	c.Add(200 * time.Millisecond)
 	if d := l.Allow(ctx, "acme", ""); !d.Allowed || d.Limit != 5 || d.Remaining != 1 {
 		t.Errorf("after a change: %+v", d)
 	}
-	if err := l.SetConfig(Config{}); err != nil {
-		t.Fatal(err)
-	}
+	l.SetConfig(Config{})
 	if d := l.Allow(ctx, "acme", ""); d != (Decision{Allowed: true}) {
 		t.Errorf("after the limit was taken away: %+v", d)
-	}
-	if _, err := New(Config{PerSecond: -1}, Options{}); err == nil {
-		t.Error("an invalid configuration was started with")
 	}
 }
 
