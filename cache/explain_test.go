@@ -85,10 +85,7 @@ func TestTheLabGivesTTLs(t *testing.T) {
 	zero := time.Duration(0)
 	cfg.Buyer.ByStatus = map[string]StatusConfig{"closed": {TTL: &zero}}
 	cfg.Lab.Goals = ttllab.GoalsConfig{Mode: ttllab.ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}
-	lab, err := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
 	g := &legacy{clock: newClock()}
 	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
 	if err != nil {
@@ -123,10 +120,7 @@ func TestTheLabGivesTTLs(t *testing.T) {
 
 func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	lab, err := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
 	filled := 0
 	fill := func(ctx context.Context, k Key, known Known) (Content, error) {
 		c, err := g.fill(ctx, k, known)

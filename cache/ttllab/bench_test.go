@@ -10,12 +10,12 @@ import (
 // The lab sits on the hit path: a look-up must cost at most 1 us and allocate
 // nothing, on average and in parallel too.
 
-func full(b *testing.B, keys int) *Estimator {
+func full(b *testing.B, keys int) *estimator {
 	b.Helper()
 	e := newLab(b, 0, Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, Jitter: 0.1})
 	for range 2 {
 		for key := range uint64(keys) {
-			e.Lookup(0, mix(key), start)
+			e.kinds[0].looked(mix(key), start)
 		}
 	}
 	return e
@@ -32,7 +32,7 @@ func bench(b *testing.B, keys int) {
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
-			e.Lookup(0, trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
+			e.kinds[0].looked(trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
 			i++
 		}
 	})
@@ -43,7 +43,7 @@ func bench(b *testing.B, keys int) {
 		b.RunParallel(func(pb *testing.PB) {
 			i := offset.Add(7919)
 			for pb.Next() {
-				e.Lookup(0, trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
+				e.kinds[0].looked(trace[i&(1<<16-1)], start.Add(time.Duration(i)*time.Millisecond))
 				i++
 			}
 		})
@@ -69,7 +69,7 @@ func BenchmarkLookupUnwatched(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			e.Lookup(0, keys[i&(1<<12-1)], start)
+			e.kinds[0].looked(keys[i&(1<<12-1)], start)
 		}
 	})
 }
@@ -77,22 +77,22 @@ func BenchmarkLookupUnwatched(b *testing.B) {
 func BenchmarkReport(b *testing.B) {
 	e := full(b, 100_000)
 	for i := range uint64(100_000) {
-		e.Filled(0, Fill{Key: mix(i), AnsweredAt: start, Body: 1})
-		e.Filled(0, Fill{Key: mix(i), AnsweredAt: start.Add(time.Minute), Body: i % 3})
+		e.kinds[0].filled(fill{Answer: Answer{Hash: mix(i), At: start.UnixNano(), Source: 1}})
+		e.kinds[0].filled(fill{Answer: Answer{Hash: mix(i), At: start.Add(time.Minute).UnixNano(), Source: i % 3}})
 	}
 	for b.Loop() {
-		e.Report(start.Add(time.Hour))
+		e.report(start.Add(time.Hour))
 	}
 }
 
 func TestLookupsDoNotAllocate(t *testing.T) {
 	e := newLab(t, 0, Policy{TTL: time.Second, Jitter: 0.1})
 	for key := range uint64(20_000) {
-		e.Lookup(0, key, start)
+		e.kinds[0].looked(key, start)
 	}
 	n := uint64(0)
 	if got := testing.AllocsPerRun(20_000, func() {
-		e.Lookup(0, n%20_000, at(time.Duration(n)*time.Millisecond))
+		e.kinds[0].looked(n%20_000, at(time.Duration(n)*time.Millisecond))
 		n++
 	}); got != 0 {
 		t.Errorf("%g allocations per look-up", got)

@@ -76,9 +76,9 @@ func (m *sample) add(set *stratum, pi float64) {
 	}
 }
 
-// Report computes the report as of now. It takes some tens of milliseconds and
+// report computes the report as of now. It takes some tens of milliseconds and
 // holds no lock for longer than it takes to copy one shard.
-func (e *Estimator) Report(now time.Time) Report {
+func (e *estimator) report(now time.Time) Report {
 	r := Report{To: now, Goals: *e.goals.Load()}
 	r.Nodes, r.LostLookups = e.coverage(now.UnixNano())
 	for _, lab := range e.kinds {

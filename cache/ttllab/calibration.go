@@ -106,8 +106,7 @@ func (c counts) minus(o counts) counts {
 
 // foresee notes what the report says about the TTL of p, which is about to come into
 // force. kept: TTLs are chosen by the plan, before or after.
-func (e *Estimator) foresee(kind int, p Policy, kept bool, now time.Time) {
-	lab := e.lab(kind)
+func (lab *kindLab) foresee(p Policy, kept bool, now time.Time) {
 	old := lab.rules.Load().policy
 	sameRules := p.StaleWhileRevalidate == old.StaleWhileRevalidate && p.Jitter == old.Jitter
 	var k KindReport
@@ -185,7 +184,7 @@ func (c *calibration) all() []TTLChange {
 }
 
 // calibrate follows the changes of TTLs. It is to be called about once a second.
-func (e *Estimator) calibrate(now time.Time, healthy bool) {
+func (e *estimator) calibrate(now time.Time, healthy bool) {
 	for _, lab := range e.kinds {
 		c := &lab.calibration
 		c.mu.Lock()
@@ -279,19 +278,19 @@ const clockFormat = "15:04:05 UTC"
 var predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
 
 // collectErrors sends the worst errors of late; lists of a status count with their kind.
-func (g *groups) collectErrors(ch chan<- prometheus.Metric, now time.Time) {
+func (e *estimator) collectErrors(ch chan<- prometheus.Metric, now time.Time) {
 	worst := map[string]TTLError{}
-	for i, k := range g.kinds {
-		w, ok := worst[k.Kind]
+	for _, lab := range e.kinds {
+		w, ok := worst[lab.kind]
 		if !ok {
 			w = TTLError{Hits: math.NaN(), Requests: math.NaN()}
 		}
-		for _, t := range g.Estimator.kinds[i].calibration.all() {
+		for _, t := range lab.calibration.all() {
 			if t.State == StateDone && t.Why == "" && now.Sub(t.Until) < verdictsCount {
 				w = TTLError{Hits: larger(w.Hits, t.Error.Hits), Requests: larger(w.Requests, t.Error.Requests)}
 			}
 		}
-		worst[k.Kind] = w
+		worst[lab.kind] = w
 	}
 	for kind, w := range worst {
 		ch <- prometheus.MustNewConstMetric(predictionErrorDesc, prometheus.GaugeValue, w.Hits, kind, "hits")

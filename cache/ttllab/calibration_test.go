@@ -36,10 +36,7 @@ type measured struct {
 func newMeasured(t *testing.T, p Policy) *measured {
 	t.Helper()
 	r := &measured{t: t, rand: rand.New(rand.NewPCG(7, 7)), policy: p, filled: map[uint64]time.Duration{}, perSecond: 20, lists: 150}
-	var err error
-	if r.Lab, err = NewLab(r.kinds(), r.config, func() time.Time { return at(r.now) }); err != nil {
-		t.Fatal(err)
-	}
+	r.Lab = NewLab(r.kinds(), r.config, func() time.Time { return at(r.now) })
 	return r
 }
 
@@ -49,11 +46,8 @@ func (r *measured) kinds() []Kind {
 
 // reload puts a TTL in force.
 func (r *measured) reload(ttl time.Duration) {
-	r.t.Helper()
 	r.policy.TTL = ttl
-	if err := r.SetConfig(r.kinds(), r.config); err != nil {
-		r.t.Fatal(err)
-	}
+	r.SetConfig(r.kinds(), r.config)
 }
 
 // run lets callers ask for a time.
@@ -66,7 +60,7 @@ func (r *measured) run(d time.Duration) {
 		}
 		for ; second <= r.now; second += time.Second {
 			g := r.current.Load()
-			g.Tune(at(second))
+			g.tune(at(second))
 			g.calibrate(at(second), !r.ill)
 		}
 		if r.perSecond > 0 {
@@ -317,24 +311,24 @@ func TestAFleetIsMeasuredAsAWhole(t *testing.T) {
 			for ; second <= now; second += time.Second {
 				exchange(t, nodes, second)
 				for _, e := range nodes {
-					e.Tune(at(second))
+					e.tune(at(second))
 					e.calibrate(at(second), true)
 				}
 			}
 			n := min(r.IntN(6), 2) // the last node gets most
 			key := mix(zipf.Uint64() + 1)
-			nodes[n].Lookup(0, key, at(now))
+			nodes[n].kinds[0].looked(key, at(now))
 			if last, ok := filled[key]; !ok || now-last >= ttls[n] {
 				filled[key] = now
-				nodes[n].Waited(0)
-				nodes[n].Filled(0, Fill{Key: key, AnsweredAt: at(now)})
+				nodes[n].kinds[0].waited.Add(1)
+				nodes[n].kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(now).UnixNano()}})
 			}
 		}
 	}
 	reload := func(n int, ttl time.Duration) {
 		ttls[n] = ttl
-		nodes[n].foresee(0, Policy{TTL: ttl}, false, at(now))
-		nodes[n].SetPolicy(0, Policy{TTL: ttl})
+		nodes[n].kinds[0].foresee(Policy{TTL: ttl}, false, at(now))
+		nodes[n].kinds[0].setPolicy(Policy{TTL: ttl})
 	}
 	run(30 * time.Minute)
 	reload(0, time.Minute)

@@ -3,14 +3,29 @@ package ttllab
 import (
 	"math"
 	"sync"
-	"time"
 )
+
+// totals are the re-checks of one kind since the start. All only grow.
+type totals struct {
+	checked, outdated uint64
+	// answers and outdatedAnswers are how many answers out of the cache these stand for.
+	answers, outdatedAnswers float64
+	lateAnswers              float64 // of these, longer than cache.goals.late_after
+	seconds                  float64 // for which all outdated lists are expected to have been so
+}
+
+func (t totals) plus(o totals) totals {
+	return totals{
+		t.checked + o.checked, t.outdated + o.outdated, t.answers + o.answers, t.outdatedAnswers + o.outdatedAnswers,
+		t.lateAnswers + o.lateAnswers, t.seconds + o.seconds,
+	}
+}
 
 // checks sums up the re-checks of one kind.
 type checks struct {
 	mu   sync.Mutex
 	lab  *kindLab
-	ever Rechecks
+	ever totals
 	aged aging
 	sum  tally // of clusters that are closed, aged
 	late tally // the same, of late answers in the place of outdated ones
@@ -63,39 +78,39 @@ func (t *tally) scale(f float64) {
 	}
 }
 
-// add takes in one comparison. w is when the list has changed if it has, and after when
-// an answer is late, 0 for never.
-func (c *checks) add(r Recheck, now sighting, w window, after time.Duration) {
+// add takes in one comparison. w is when the list has changed if it has.
+func (c *checks) add(r recheck, now sighting, w window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance(now.at)
-	at, age := r.AnsweredAt.UnixNano(), float64(now.at-r.AnsweredAt.UnixNano())*1e-9
+	age := float64(now.at-r.answeredAt) * 1e-9
 	if len(c.open) >= keptClusters {
 		c.close()
 	}
 	k := c.open[r.hash]
-	if k.at != at && k.all > 0 {
+	if k.at != r.answeredAt && k.all > 0 {
 		c.closed(k)
 		k = cluster{}
 	}
-	k.at = at
+	k.at = r.answeredAt
+	k.seen.narrow(&w, now, now.body == r.body)
 	late := 0.0
-	if k.seen.narrow(&w, now, now.body == r.body); after > 0 {
+	if after := c.lab.e.goals.Load().LateAfter; after > 0 {
 		late = w.until(now.at - int64(after))
 	}
 	k.all += r.weight
 	k.squares += r.weight * r.weight
-	c.ever.Checked++
+	c.ever.checked++
 	c.n++
-	c.ever.Answers += r.weight
+	c.ever.answers += r.weight
 	if now.body != r.body {
 		k.outdated += r.weight
 		k.late += late * r.weight
-		c.ever.LateAnswers += late * r.weight
-		c.ever.Outdated++
-		c.ever.OutdatedAnswers += r.weight
+		c.ever.lateAnswers += late * r.weight
+		c.ever.outdated++
+		c.ever.outdatedAnswers += r.weight
 		c.bad++
-		c.ever.Seconds += sinceChange(age, w.rate)
+		c.ever.seconds += sinceChange(age, w.rate)
 		c.secs += sinceChange(age, w.rate)
 	}
 	if c.open == nil {
@@ -104,11 +119,11 @@ func (c *checks) add(r Recheck, now sighting, w window, after time.Duration) {
 	c.open[r.hash] = k
 }
 
-// made is how many re-checks this node has made.
-func (c *checks) made() uint64 {
+// total is what was compared since the start.
+func (c *checks) total() totals {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ever.Checked
+	return c.ever
 }
 
 // others adds the re-checks of other nodes, which are load, too.
@@ -170,7 +185,7 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 	if answers := lookups - failed; answers > 0 {
 		cached = max(answers-waited, 0) / answers
 	}
-	s = Served{Checks: int(c.ever.Checked)}
+	s = Served{Checks: int(c.ever.checked)}
 	t, late := c.sum, c.late
 	for _, k := range c.open {
 		t.add(k)

@@ -34,7 +34,7 @@ const (
 // Group is a group of lists that has a TTL of its own, as the plan knows it.
 type Group uint64
 
-// GroupOf is the group with this name, one of Options.Kinds.
+// GroupOf is the group with this name, that of a Kind.
 func GroupOf(name string) Group { return Group(hashText(name)) }
 
 // ttls are those of a plan: by list, under the group's own number that of its other
@@ -95,7 +95,7 @@ type groupFlow struct {
 }
 
 // step makes a new plan when it is time. It is to be called about once a second.
-func (e *Estimator) step(now time.Time) {
+func (e *estimator) step(now time.Time) {
 	c, goals := &e.control, *e.goals.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func fading(seconds float64, halfLife time.Duration) float64 {
 
 // gather learns how often each list is looked up and changes. It returns how often
 // anybody has looked for a change.
-func (c *controller) gather(e *Estimator, seconds float64, now int64) (looks int) {
+func (c *controller) gather(e *estimator, seconds float64, now int64) (looks int) {
 	c.planner.lists = c.planner.lists[:0]
 	kept := e.kept.Load() != nil
 	c.begun = 0
@@ -239,14 +239,14 @@ func (w *recently) demand(f *groupFlow, now int64) demand {
 }
 
 // measure compares the load with what was expected.
-func (c *controller) measure(e *Estimator, seconds float64) {
+func (c *controller) measure(e *estimator, seconds float64) {
 	var now [2]uint64
 	for _, lab := range e.kinds {
 		for i := range lab.shards {
 			now[0] += lab.shards[i].filled.Load()
 		}
 		now[0] += lab.theirs[0].Load()
-		now[1] += lab.checks.made() + lab.theirs[1].Load()
+		now[1] += lab.checks.total().checked + lab.theirs[1].Load()
 	}
 	if seconds > 0 {
 		f := fading(seconds, rememberLoad)
@@ -269,7 +269,7 @@ func (c *controller) ratio() float64 {
 }
 
 // solve makes the plan.
-func (c *controller) solve(e *Estimator, goals GoalsConfig) {
+func (c *controller) solve(e *estimator, goals GoalsConfig) {
 	p := &c.planner
 	p.horizon, p.swr, p.typical = controlEvery.Seconds(), make([]float64, len(e.kinds)), make([]demand, len(e.kinds))
 	var policy Policy
@@ -335,7 +335,7 @@ func (c *controller) meet(goals GoalsConfig, plan *Plan) {
 }
 
 // damp is the planner's TTLs, kept from following each estimate.
-func (c *controller) damp(e *Estimator, policy Policy) ttls {
+func (c *controller) damp(e *estimator, policy Policy) ttls {
 	p := &c.planner
 	next := make(ttls, len(p.lists)+len(p.rest)+1)
 	set := func(id uint64, mean float64) {
@@ -364,7 +364,7 @@ func (c *controller) damp(e *Estimator, policy Policy) ttls {
 }
 
 // apply has the planner compute with the TTLs that were chosen.
-func (c *controller) apply(e *Estimator, policy Policy) {
+func (c *controller) apply(e *estimator, policy Policy) {
 	p := &c.planner
 	for g, lab := range e.kinds {
 		p.rest[g] = policy.mean(c.ttls[uint64(lab.group)])

@@ -56,7 +56,7 @@ type outcome struct{ lookups, fetches, outdated, waits float64 }
 
 // run lets callers come for a while. ttl says what the cache goes by; e, if there is one,
 // watches.
-func (g *rig) run(e *Estimator, span time.Duration, ttl func(i int) time.Duration, each func(o outcome)) (o outcome) {
+func (g *rig) run(e *estimator, span time.Duration, ttl func(i int) time.Duration, each func(o outcome)) (o outcome) {
 	alias := newAlias(g.asked)
 	var sum float64
 	for _, a := range g.asked {
@@ -68,7 +68,7 @@ func (g *rig) run(e *Estimator, span time.Duration, ttl func(i int) time.Duratio
 	for {
 		g.now += time.Duration(g.r.ExpFloat64() / sum * 1e9)
 		for ; e != nil && tick <= g.now; tick += time.Second {
-			e.Tune(at(tick))
+			e.tune(at(tick))
 		}
 		for ; minute <= g.now; minute += time.Minute {
 			if each != nil {
@@ -83,7 +83,7 @@ func (g *rig) run(e *Estimator, span time.Duration, ttl func(i int) time.Duratio
 	}
 }
 
-func (g *rig) lookup(e *Estimator, i int, ttl func(i int) time.Duration, o *outcome) {
+func (g *rig) lookup(e *estimator, i int, ttl func(i int) time.Duration, o *outcome) {
 	for g.next[i] <= g.now {
 		g.version[i]++
 		g.next[i] += time.Duration(g.r.ExpFloat64() / g.change[i] * 1e9)
@@ -96,7 +96,7 @@ func (g *rig) lookup(e *Estimator, i int, ttl func(i int) time.Duration, o *outc
 			o.outdated++
 		}
 		if e != nil {
-			e.Hit(0, &list, answer(uint64(i), g.held[i], at(g.filled[i])), sum(g.held[i]), at(g.now))
+			e.kinds[0].hit(&list, answer(uint64(i), g.held[i], at(g.filled[i])), sum(g.held[i]), at(g.now))
 		}
 		if age < limit {
 			return
@@ -104,14 +104,14 @@ func (g *rig) lookup(e *Estimator, i int, ttl func(i int) time.Duration, o *outc
 	} else {
 		o.waits++
 		if e != nil {
-			e.Lookup(0, uint64(i), at(g.now))
-			e.Waited(0)
+			e.kinds[0].looked(uint64(i), at(g.now))
+			e.kinds[0].waited.Add(1)
 		}
 	}
 	o.fetches++
 	g.filled[i], g.held[i] = g.now, g.version[i]
 	if e != nil {
-		e.Filled(0, Fill{Key: uint64(i), AnsweredAt: at(g.now), Body: g.held[i]})
+		e.kinds[0].filled(fill{Answer: Answer{Hash: uint64(i), At: at(g.now).UnixNano(), Source: g.held[i]}})
 	}
 }
 
@@ -158,15 +158,12 @@ func (a *alias) draw(r *rand.Rand) int {
 	return a.other[i]
 }
 
-func keeper(t *testing.T, p Policy, keys int, goals GoalsConfig) (*Estimator, func(i int) time.Duration) {
+func keeper(t *testing.T, p Policy, keys int, goals GoalsConfig) (*estimator, func(i int) time.Duration) {
 	t.Helper()
 	goals.Mode, goals.MinTTL, goals.MaxTTL = ModeKeep, time.Second, 10*time.Minute
 	l := &Lab{}
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}}, Keys: keys, Config: Config{Goals: goals}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.current.Store(&groups{Estimator: e})
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}}, keys: keys, config: Config{Goals: goals}})
+	l.current.Store(e)
 	group := GroupOf("buyer")
 	return e, func(i int) time.Duration { return l.TTL(group, uint64(i), p.TTL) }
 }

@@ -1,51 +1,14 @@
 // Package ttllab tells what another TTL would do.
-package ttllab
-
-import (
-	"errors"
-	"fmt"
-	"math"
-	"sync/atomic"
-	"time"
-)
-
-const (
-	defaultKeys     = 4096
-	maxKeys         = 1 << 20
-	defaultHalfLife = 12 * time.Hour
-)
-
-// Kind is one group of lists that has a TTL of its own: a kind of the gateway,
-// or the lists of one status where that status has its own ttl.
-type Kind struct {
-	Name   string
-	Kind   string // of the gateway; for a Lab
-	Status string // of the lists; empty: all that have no Kind of their own
-	Policy Policy
-}
-
-// Options are what an Estimator is built from.
-type Options struct {
-	// Kinds are addressed by their index in all calls. At least one.
-	Kinds []Kind
-	// Keys bounds the watched keys of each kind, a quarter of them hot ones. 0:
-	// 4,096. It is rounded up to a multiple of 64.
-	Keys int
-	// HalfLife is the time after which what was counted counts half, so that the
-	// figures follow the traffic. 0: 12 h; negative: nothing is ever forgotten.
-	HalfLife time.Duration
-	Config   Config // until SetConfig gives another
-}
-
-// Estimator watches the look-ups and fills of a cache, and runs a bounded sample of
-// the keys through 24 candidate TTLs at once by the rules of the real cache:
-// freshness counted from the legacy's answer, stale-while-revalidate, jitter. All
-// methods are safe for concurrent use. Calls that name an unknown kind do nothing.
+//
+// A [Lab] watches the look-ups and fills of a cache, and runs a bounded sample of the keys
+// through 24 candidate TTLs at once by the rules of the real cache: freshness counted
+// from the legacy's answer, stale-while-revalidate, jitter. [FromLog] does the same with
+// a log of look-ups.
 //
 // # Sampling
 //
 // A key is watched when its hash is below a threshold that falls as more keys
-// are seen, so that the number of watched keys stays within Options.Keys
+// are seen, so that the number of watched keys stays within 4,096 a kind
 // (SHARDS: Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC Construction
 // with SHARDS", FAST 2015). All look-ups of a watched key are seen and none of
 // the others, so a key's history is whole, and a key that leaves takes its
@@ -90,14 +53,51 @@ type Options struct {
 // and two atomic reads; one in 16 of them, and all of a watched key, a short lock
 // of one of 64 shards, under which it is noted; of every sixth, or once a second,
 // all that were noted are simulated. Nothing is allocated once the sample is full.
-// An Estimator holds at most about 1,750 bytes per watched key and 1,050 KiB per kind,
-// so 16 MiB with the defaults and two kinds. It has no goroutine.
-type Estimator struct {
-	kinds  []*kindLab
-	goals  atomic.Pointer[GoalsConfig]
-	share  atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
-	picker picker
-	fleet  fleet
+// It takes at most about 1,750 bytes per watched key and 1,050 KiB per kind, so 16 MiB
+// with two kinds.
+package ttllab
+
+import (
+	"cmp"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultKeys     = 4096
+	defaultHalfLife = 12 * time.Hour
+)
+
+// Kind is one group of lists that has a TTL of its own: a kind of the gateway,
+// or the lists of one status where that status has its own ttl.
+type Kind struct {
+	Name   string
+	Kind   string // of the gateway
+	Status string // of the lists; empty: all that have no Kind of their own
+	Policy Policy
+}
+
+// options are what an estimator is built from.
+type options struct {
+	kinds []Kind
+	// keys bounds the watched keys of each kind, a quarter of them hot ones. 0:
+	// 4,096. It is rounded up to a multiple of 64.
+	keys int
+	// halfLife is the time after which what was counted counts half, so that the figures
+	// follow the traffic. 0: nothing is ever forgotten.
+	halfLife time.Duration
+	config   Config // until setConfig gives another
+}
+
+// estimator holds the groups of lists, and what is done with the figures. All methods are
+// safe for concurrent use.
+type estimator struct {
+	kinds     []*kindLab
+	goals     atomic.Pointer[GoalsConfig]
+	drawShare atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
+	picker    picker
+	fleet     fleet
 
 	control controller
 	kept    atomic.Pointer[ttls] // of the plan; nil: the configured ones count
@@ -105,65 +105,65 @@ type Estimator struct {
 
 // kindLab is the lab of one kind.
 type kindLab struct {
-	name        string
+	name, kind  string
+	status      string // empty: of all lists of the kind that have no group of their own
 	group       Group
 	halfLife    int64
 	first       atomic.Int64 // look-up, Unix ns; 0: none yet
 	rules       atomic.Pointer[rules]
-	kept        *atomic.Pointer[ttls] // the Estimator's
-	latency     atomic.Int64          // how long the legacy takes, ns, smoothed
-	timed       atomic.Int64          // fills that latency is of
-	waited      atomic.Uint64         // look-ups that waited for the legacy
-	failed      atomic.Uint64         // look-ups without an answer
-	told        [4]uint64             // look-ups, fills, re-checks and unserved look-ups that the other nodes know of
-	theirs      [4]atomic.Uint64      // fills, re-checks, look-ups and unserved ones of the other nodes, since the start
-	differed    atomic.Int64          // when another node last had another TTL, Unix ns
+	e           *estimator
+	latency     atomic.Int64     // how long the legacy takes, ns, smoothed
+	timed       atomic.Int64     // fills that latency is of
+	waited      atomic.Uint64    // look-ups that waited for the legacy
+	failed      atomic.Uint64    // look-ups without an answer
+	told        [4]uint64        // look-ups, fills, re-checks and unserved look-ups that the other nodes know of
+	theirs      [4]atomic.Uint64 // fills, re-checks, look-ups and unserved ones of the other nodes, since the start
+	differed    atomic.Int64     // when another node last had another TTL, Unix ns
 	checks      checks
 	regime      regime
 	calibration calibration
 	shards      [shardCount]shard
 }
 
-// New builds an Estimator. It starts no goroutine.
-func New(o Options) (*Estimator, error) {
-	if len(o.Kinds) == 0 {
-		return nil, errors.New("ttllab: Options.Kinds is empty")
-	}
-	if o.Keys < 0 || o.Keys > maxKeys {
-		return nil, fmt.Errorf("ttllab: Options.Keys must be between 0 and %d", maxKeys)
-	}
-	if o.Keys == 0 {
-		o.Keys = defaultKeys
-	}
-	if o.HalfLife == 0 {
-		o.HalfLife = defaultHalfLife
-	}
-	e := &Estimator{picker: picker{picked: make(chan Recheck, keptPicks)}}
-	for _, k := range o.Kinds {
-		lab := &kindLab{name: k.Name, group: GroupOf(k.Name), kept: &e.kept, halfLife: int64(max(o.HalfLife, 0))}
+// newEstimator starts no goroutine.
+func newEstimator(o options) *estimator {
+	places := (cmp.Or(o.keys, defaultKeys) + shardCount - 1) / shardCount
+	e := &estimator{picker: picker{picked: make(chan recheck, keptPicks)}}
+	for _, k := range o.kinds {
+		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, group: GroupOf(k.Name), e: e, halfLife: int64(o.halfLife)}
 		lab.rules.Store(newRules(k.Policy))
 		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
 		for i := range lab.shards {
-			lab.shards[i].init(lab, (o.Keys+shardCount-1)/shardCount, lab.halfLife)
+			lab.shards[i].init(lab, places, lab.halfLife)
 		}
 		e.kinds = append(e.kinds, lab)
 	}
-	e.SetConfig(o.Config)
-	return e, nil
+	e.setConfig(o.config)
+	return e
 }
 
-// Index returns the index of the kind with this name, or -1.
-func (e *Estimator) Index(name string) int {
-	for i, k := range e.kinds {
-		if k.name == name {
-			return i
+// named is the group with this name; nil: there is none.
+func (e *estimator) named(name string) *kindLab {
+	for _, lab := range e.kinds {
+		if lab.name == name {
+			return lab
 		}
 	}
-	return -1
+	return nil
 }
 
-// SetConfig swaps the budget and the goals.
-func (e *Estimator) SetConfig(c Config) {
+// of is the group that a list belongs to; nil: none.
+func (e *estimator) of(k *List) (group *kindLab) {
+	for _, lab := range e.kinds {
+		if lab.kind == k.Kind && (lab.status == k.Status || lab.status == "" && group == nil) {
+			group = lab
+		}
+	}
+	return group
+}
+
+// setConfig swaps the budget and the goals.
+func (e *estimator) setConfig(c Config) {
 	e.goals.Store(&c.Goals)
 	if c.Goals.Mode != ModeKeep {
 		e.kept.Store(nil)
@@ -174,20 +174,16 @@ func (e *Estimator) SetConfig(c Config) {
 	e.retune()
 }
 
-// Config is the budget and the goals that count now.
-func (e *Estimator) Config() Config {
+// config is the budget and the goals that count now.
+func (e *estimator) config() Config {
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
 	return Config{Recheck: RecheckConfig{BudgetPerSecond: e.picker.budget.rate}, Goals: *e.goals.Load()}
 }
 
-// SetPolicy tells that the real cache has another policy for this kind from now
-// on. What was counted is kept.
-func (e *Estimator) SetPolicy(kind int, p Policy) {
-	lab := e.lab(kind)
-	if lab == nil {
-		return
-	}
+// setPolicy tells that the real cache has another policy from now on. What was counted is
+// kept.
+func (lab *kindLab) setPolicy(p Policy) {
 	r := newRules(p)
 	old := lab.rules.Swap(r)
 	for i := range lab.shards {
@@ -200,69 +196,35 @@ func (e *Estimator) SetPolicy(kind int, p Policy) {
 	}
 }
 
-func (e *Estimator) lab(kind int) *kindLab {
-	if kind < 0 || kind >= len(e.kinds) {
-		return nil
-	}
-	return e.kinds[kind]
+// looked takes in a look-up, whatever comes of it; if it is not answered out of the cache,
+// waited or failed counts its end. hash is of everything that names the list. It allocates
+// only while new keys join the sample.
+func (lab *kindLab) looked(hash uint64, now time.Time) {
+	lab.lookup(mix(hash), now.UnixNano(), sighting{})
 }
 
-// Lookup tells of one look-up, whatever comes of it; if it is not answered out of the
-// cache, Waited or Failed tells of its end. key is a hash of everything that names the
-// list; equal lists must have equal hashes for as long as the Estimator lives. It
-// allocates only while new keys join the sample.
-func (e *Estimator) Lookup(kind int, key uint64, now time.Time) {
-	if lab := e.lab(kind); lab != nil {
-		lab.lookup(mix(key), now.UnixNano(), sighting{})
-	}
-}
-
-// Hit is Lookup and Served in one.
-func (e *Estimator) Hit(kind int, k *List, a *Answer, body *Sum, now time.Time) {
-	lab := e.lab(kind)
-	if lab == nil {
-		return
-	}
+// hit is looked and served in one.
+func (lab *kindLab) hit(k *List, a *Answer, body *Sum, now time.Time) {
 	n := lab.lookup(mix(a.Hash), now.UnixNano(), sighting{a.At, a.Source})
-	if weight, ok := e.drawn(n); ok {
-		e.pick(recheckOf(kind, k, a, body, weight), now)
+	if weight, ok := lab.e.drawn(n); ok {
+		lab.e.pick(lab.recheckOf(k, a, body, weight), now)
 	}
 }
 
-// Served tells that a look-up was answered out of the cache.
-func (e *Estimator) Served(kind int, k *List, a *Answer, body *Sum, now time.Time) {
-	lab := e.lab(kind)
-	if lab == nil {
-		return
-	}
+// served takes in that a look-up was answered out of the cache.
+func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
 	h := mix(a.Hash)
-	s := &lab.shards[h%shardCount]
-	if s.wants(h) {
+	if s := &lab.shards[h%shardCount]; s.wants(h) {
 		s.served(h, sighting{a.At, a.Source})
 	}
-	if weight, ok := e.drawn(mix(h ^ uint64(now.UnixNano()))); ok {
-		e.pick(recheckOf(kind, k, a, body, weight), now)
+	if weight, ok := lab.e.drawn(mix(h ^ uint64(now.UnixNano()))); ok {
+		lab.e.pick(lab.recheckOf(k, a, body, weight), now)
 	}
 }
 
-func recheckOf(kind int, k *List, a *Answer, body *Sum, weight float64) Recheck {
-	return Recheck{
-		Kind: kind, List: *k, AnsweredAt: time.Unix(0, a.At), hash: mix(a.Hash), body: body.Short(),
-		selected: body.Short() != a.Source, weight: weight,
-	}
-}
-
-// Waited tells that a look-up was answered by the legacy.
-func (e *Estimator) Waited(kind int) {
-	if lab := e.lab(kind); lab != nil {
-		lab.waited.Add(1)
-	}
-}
-
-// Failed tells that a look-up got no answer.
-func (e *Estimator) Failed(kind int) {
-	if lab := e.lab(kind); lab != nil {
-		lab.failed.Add(1)
+func (lab *kindLab) recheckOf(k *List, a *Answer, body *Sum, weight float64) recheck {
+	return recheck{
+		lab: lab, list: *k, answeredAt: a.At, hash: mix(a.Hash), body: body.Short(), selected: body.Short() != a.Source, weight: weight,
 	}
 }
 
@@ -278,30 +240,19 @@ func (lab *kindLab) lookup(h uint64, now int64, answer sighting) uint64 {
 	return n<<shardBits | i
 }
 
-// Fill is one body that the cache has got.
-type Fill struct {
-	Key        uint64        // the same hash as in Lookup
-	AnsweredAt time.Time     // when the legacy's answer was complete
-	Took       time.Duration // how long the legacy took; 0: unknown
-	Body       uint64        // a hash of the body; equal bodies, equal hashes
-	Bytes      int           // of the stored entry, variants included; 0: unknown
-	// Shared says that another node asked the legacy and this one took the entry
-	// from Redis.
-	Shared bool
+// fill is one body that the cache has got: by a fill, a refresh, or from Redis.
+type fill struct {
+	Answer
+	took   time.Duration // how long the legacy took; 0: unknown
+	bytes  int           // of the stored entry, variants included; 0: unknown
+	shared bool          // another node asked the legacy
 }
 
-// Filled tells of a fill, a background refresh, or an entry taken from Redis.
-func (e *Estimator) Filled(kind int, f Fill) {
-	lab := e.lab(kind)
-	if lab == nil {
-		return
-	}
-	if !f.Shared {
-		lab.smooth(f.Took)
-	}
-	h := mix(f.Key)
+func (lab *kindLab) filled(f fill) {
+	h := mix(f.Hash)
 	s := &lab.shards[h%shardCount]
-	if !f.Shared {
+	if !f.shared {
+		lab.smooth(f.took)
 		s.filled.Add(1)
 	}
 	if s.wants(h) {

@@ -40,7 +40,7 @@ type note struct {
 	hot  bool
 }
 
-// fleet is what an Estimator knows of the other nodes.
+// fleet is what an estimator knows of the other nodes.
 type fleet struct {
 	mu     sync.Mutex
 	shared bool
@@ -67,9 +67,9 @@ func (f *fleet) agree(now int64, own func() ttls) ttls {
 	return f.telling
 }
 
-// Share has the estimator tell of its look-ups, and wait for those of other nodes. It
+// share has the estimator tell of its look-ups, and wait for those of other nodes. It
 // is to be called before the first look-up.
-func (e *Estimator) Share() {
+func (e *estimator) share() {
 	e.fleet.mu.Lock()
 	defer e.fleet.mu.Unlock()
 	e.fleet.shared, e.fleet.self, e.fleet.nodes = true, rand.Uint64(), map[uint64]int64{}
@@ -168,10 +168,10 @@ func (s *shard) count(lookups, fills uint64) {
 	s.others[1] += float64(fills)
 }
 
-// Tell makes the message to the other nodes about the look-ups since the last one, and
+// tell makes the message to the other nodes about the look-ups since the last one, and
 // simulates those that have waited long enough. It is to be called once a second; nil:
 // nothing is shared.
-func (e *Estimator) Tell(now time.Time) []byte {
+func (e *estimator) tell(now time.Time) []byte {
 	f := &e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +193,7 @@ func (e *Estimator) Tell(now time.Time) []byte {
 }
 
 // layout tells whether two nodes mean the same by the number of a kind.
-func (e *Estimator) layout() uint64 {
+func (e *estimator) layout() uint64 {
 	h := uint64(len(e.kinds))
 	for _, lab := range e.kinds {
 		h = mix(h ^ hashText(lab.name))
@@ -207,7 +207,7 @@ func (lab *kindLab) tell(b []byte, now int64, f *fleet) []byte {
 		s := &lab.shards[i]
 		seen, filled = seen+s.seen.Load(), filled+s.filled.Load()
 	}
-	checked := lab.checks.made()
+	checked := lab.checks.total().checked
 	for i, total := range [...]uint64{seen, filled, checked, lab.waited.Load() + lab.failed.Load()} {
 		b = binary.AppendUvarint(b, total-lab.told[i])
 		lab.told[i] = total
@@ -236,9 +236,9 @@ func (lab *kindLab) tell(b []byte, now int64, f *fleet) []byte {
 // errForeignMessage is returned for a message of another version or configuration.
 var errForeignMessage = errors.New("ttllab: a message of a node with another version or other groups of lists")
 
-// Hear takes in another node's message; its own is ignored. The moments in it are
+// hear takes in another node's message; its own is ignored. The moments in it are
 // counted back from now, so that clocks need not agree.
-func (e *Estimator) Hear(message []byte, now time.Time) error {
+func (e *estimator) hear(message []byte, now time.Time) error {
 	f := &e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -306,7 +306,7 @@ func (f *fleet) hear(r *reader, from uint64, now int64) {
 
 // coverage is how many nodes the report is about, this one included, and how many
 // look-ups it lacks.
-func (e *Estimator) coverage(now int64) (nodes int, lost uint64) {
+func (e *estimator) coverage(now int64) (nodes int, lost uint64) {
 	f := &e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()

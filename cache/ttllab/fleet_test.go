@@ -12,22 +12,22 @@ import (
 )
 
 // sharedFleet is some nodes that tell each other what they look up.
-func sharedFleet(t testing.TB, nodes, keys int, p Policy) []*Estimator {
+func sharedFleet(t testing.TB, nodes, keys int, p Policy) []*estimator {
 	t.Helper()
-	all := make([]*Estimator, nodes)
+	all := make([]*estimator, nodes)
 	for i := range all {
 		all[i] = newLab(t, keys, p)
-		all[i].Share()
+		all[i].share()
 	}
 	return all
 }
 
-func exchange(t testing.TB, nodes []*Estimator, now time.Duration) {
+func exchange(t testing.TB, nodes []*estimator, now time.Duration) {
 	t.Helper()
 	for i, from := range nodes {
-		message := from.Tell(at(now))
+		message := from.tell(at(now))
 		for j, to := range nodes {
-			if err := to.Hear(message, at(now)); err != nil {
+			if err := to.hear(message, at(now)); err != nil {
 				t.Fatalf("node %d hears node %d: %v", j, i, err)
 			}
 		}
@@ -51,11 +51,11 @@ func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 					exchange(t, nodes, next)
 				}
 				key, node := mix(ev.key+1), nodes[r.IntN(len(nodes))]
-				node.Lookup(0, key, at(ev.at))
-				alone.Lookup(0, key, at(ev.at))
+				node.kinds[0].looked(key, at(ev.at))
+				alone.kinds[0].looked(key, at(ev.at))
 				if last, ok := filled[key]; !ok || ev.at-last >= ttl {
 					filled[key] = ev.at
-					node.Filled(0, Fill{Key: key, AnsweredAt: at(ev.at), Body: 1, Bytes: 100})
+					node.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(ev.at).UnixNano(), Source: 1}, bytes: 100})
 				}
 			}
 			for range 4 {
@@ -63,9 +63,9 @@ func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 				next += time.Second
 			}
 			end := trace[len(trace)-1].at
-			want := alone.Report(at(end)).Kinds[0]
+			want := alone.report(at(end)).Kinds[0]
 			for i, node := range nodes {
-				report := node.Report(at(end))
+				report := node.report(at(end))
 				got := report.Kinds[0]
 				if report.Nodes != 3 || report.LostLookups != 0 {
 					t.Errorf("node %d: %d nodes, %d look-ups lost", i, report.Nodes, report.LostLookups)
@@ -84,15 +84,12 @@ func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 
 func TestMessagesOfOthersAreRefused(t *testing.T) {
 	a := sharedFleet(t, 1, 0, Policy{TTL: time.Minute})[0]
-	b, err := New(Options{Kinds: []Kind{{Name: "buyer"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.Tell(start) != nil {
+	b := newEstimator(options{kinds: []Kind{{Name: "buyer"}}})
+	if b.tell(start) != nil {
 		t.Error("a node that does not share tells something")
 	}
-	b.Share()
-	if err := a.Hear(b.Tell(start), start); err == nil {
+	b.share()
+	if err := a.hear(b.tell(start), start); err == nil {
 		t.Error("a message of other groups of lists was taken")
 	}
 	if nodes, _ := a.coverage(start.UnixNano()); nodes != 1 {
@@ -104,10 +101,10 @@ func TestMessagesOfOthersAreRefused(t *testing.T) {
 func TestSilentNodesAreNotCovered(t *testing.T) {
 	nodes := sharedFleet(t, 2, 0, Policy{TTL: time.Minute})
 	exchange(t, nodes, 0)
-	if n := nodes[0].Report(at(time.Second)).Nodes; n != 2 {
+	if n := nodes[0].report(at(time.Second)).Nodes; n != 2 {
 		t.Errorf("%d nodes", n)
 	}
-	if n := nodes[0].Report(at(time.Minute)).Nodes; n != 1 {
+	if n := nodes[0].report(at(time.Minute)).Nodes; n != 1 {
 		t.Errorf("%d nodes after a minute of silence", n)
 	}
 }
@@ -115,16 +112,16 @@ func TestSilentNodesAreNotCovered(t *testing.T) {
 func FuzzHear(f *testing.F) {
 	nodes := sharedFleet(f, 2, 64, Policy{TTL: time.Minute})
 	for key := range uint64(200) {
-		nodes[0].Lookup(0, key%9, at(time.Duration(key)*time.Millisecond))
+		nodes[0].kinds[0].looked(key%9, at(time.Duration(key)*time.Millisecond))
 	}
-	f.Add(nodes[0].Tell(at(time.Second)))
+	f.Add(nodes[0].tell(at(time.Second)))
 	f.Add([]byte{fleetFormat})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		e := sharedFleet(t, 1, 64, Policy{TTL: time.Minute})[0]
-		e.Lookup(0, 1, start)
-		_ = e.Hear(message, at(time.Second))
-		e.Tell(at(time.Minute))
-		for _, k := range e.Report(at(time.Minute)).Kinds {
+		e.kinds[0].looked(1, start)
+		_ = e.hear(message, at(time.Second))
+		e.tell(at(time.Minute))
+		for _, k := range e.report(at(time.Minute)).Kinds {
 			for _, c := range k.Candidates {
 				if math.IsNaN(c.HitRatio.Value) || c.HitRatio.Value < 0 || c.HitRatio.Value > 1 {
 					t.Fatalf("%+v", c)
@@ -138,20 +135,20 @@ func FuzzHear(f *testing.F) {
 func TestAFleetHasOnePlan(t *testing.T) {
 	nodes := sharedFleet(t, 3, 0, Policy{TTL: 10 * time.Second})
 	for _, n := range nodes {
-		n.SetConfig(Config{Goals: GoalsConfig{Mode: ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}})
+		n.setConfig(Config{Goals: GoalsConfig{Mode: ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}})
 	}
 	r, list := rand.New(rand.NewPCG(5, 5)), List{}
-	leads := func(n *Estimator) bool { return n.fleet.leader == n.fleet.self }
-	during := func(nodes []*Estimator, from, to time.Duration) {
+	leads := func(n *estimator) bool { return n.fleet.leader == n.fleet.self }
+	during := func(nodes []*estimator, from, to time.Duration) {
 		var newest []ttls // of the node that leads
 		for now := from; now < to; now += time.Second {
 			for range 20 {
 				key, node := uint64(1+r.IntN(10)), nodes[r.IntN(len(nodes))]
 				body := uint64(now/time.Second) >> key // list 1 changes every two seconds, list 2 every four
-				node.Hit(0, &list, answer(key, body, at(now-time.Duration(r.IntN(1e9)))), sum(body), at(now))
+				node.kinds[0].hit(&list, answer(key, body, at(now-time.Duration(r.IntN(1e9)))), sum(body), at(now))
 			}
 			for _, n := range nodes {
-				n.Tune(at(now))
+				n.tune(at(now))
 			}
 			exchange(t, nodes, now)
 			if i := slices.IndexFunc(nodes, leads); i >= 0 && to-now <= 2*controlEvery {

@@ -13,12 +13,9 @@ var start = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
 // at is a moment of a test.
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-func newLab(t testing.TB, keys int, p Policy) *Estimator {
+func newLab(t testing.TB, keys int, p Policy) *estimator {
 	t.Helper()
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Keys: keys, HalfLife: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, keys: keys})
 	return e
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,85 +43,60 @@ func (s *Sum) Short() uint64 { return binary.LittleEndian.Uint64(s[:]) }
 // Fetch asks the legacy for a list, past the cache. body is a hash as in Answer.
 type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time, err error)
 
-// Lab is an Estimator for a running cache, whose policy may change. A nil Lab
-// ignores what it is told. It is safe for concurrent use.
+// Lab is told what a running cache does, whose policy may change. A nil Lab, and one that
+// has no group for a list, ignores what it is told. It is safe for concurrent use.
 type Lab struct {
-	current atomic.Pointer[groups]
+	current atomic.Pointer[estimator]
 	shared  atomic.Bool
 	now     func() time.Time
 }
 
-// groups is an estimator with its kinds.
-type groups struct {
-	*Estimator
-	kinds []Kind
-}
-
 // NewLab makes a Lab for groups of lists that have a TTL of their own. now is the
 // clock of the cache, which tells when look-ups were; nil: the system's.
-func NewLab(kinds []Kind, c Config, now func() time.Time) (*Lab, error) {
+func NewLab(kinds []Kind, c Config, now func() time.Time) *Lab {
 	if now == nil {
 		now = time.Now
 	}
 	l := &Lab{now: now}
-	return l, l.SetConfig(kinds, c)
+	l.SetConfig(kinds, c)
+	return l
 }
 
 // SetConfig follows a new policy. What was learnt is kept as long as the same
 // groups of lists have a TTL of their own.
-func (l *Lab) SetConfig(kinds []Kind, c Config) error {
-	if old := l.current.Load(); old != nil && old.same(kinds) {
-		kept := c.Goals.Mode == ModeKeep || old.Config().Goals.Mode == ModeKeep
-		for _, k := range kinds {
-			i := old.Index(k.Name)
-			old.foresee(i, k.Policy, kept, l.now())
-			old.SetPolicy(i, k.Policy)
+func (l *Lab) SetConfig(kinds []Kind, c Config) {
+	old := l.current.Load()
+	if old == nil || len(old.kinds) != len(kinds) || slices.ContainsFunc(kinds, func(k Kind) bool { return old.named(k.Name) == nil }) {
+		e := newEstimator(options{kinds: kinds, halfLife: defaultHalfLife, config: c})
+		if l.shared.Load() {
+			e.share()
 		}
-		old.Estimator.SetConfig(c)
+		l.current.Store(e)
+		return
+	}
+	kept := c.Goals.Mode == ModeKeep || old.config().Goals.Mode == ModeKeep
+	for _, k := range kinds {
+		lab := old.named(k.Name)
+		lab.foresee(k.Policy, kept, l.now())
+		lab.setPolicy(k.Policy)
+	}
+	old.setConfig(c)
+}
+
+// of is the group that a list belongs to; nil: none.
+func (l *Lab) of(k *List) *kindLab {
+	if l == nil {
 		return nil
 	}
-	e, err := New(Options{Kinds: kinds, Config: c})
-	if err == nil {
-		if l.shared.Load() {
-			e.Share()
-		}
-		l.current.Store(&groups{e, kinds})
-	}
-	return err
-}
-
-func (g *groups) same(kinds []Kind) bool {
-	for _, k := range kinds {
-		if g.Index(k.Name) < 0 {
-			return false
-		}
-	}
-	return len(kinds) == len(g.kinds)
-}
-
-// of is the group that a list belongs to.
-func (g *groups) of(k *List) int {
-	group := -1
-	for i := range g.kinds {
-		if of := &g.kinds[i]; of.Kind == k.Kind {
-			if of.Status == k.Status {
-				return i
-			}
-			if of.Status == "" {
-				group = i
-			}
-		}
-	}
-	return group
+	return l.current.Load().of(k)
 }
 
 // Hit tells of a look-up that was answered out of the cache at once. body is a hash of
 // what the caller gets: not a's where it is selected from that list. It allocates
 // nothing.
 func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
-	if l != nil {
-		g := l.current.Load()
-		g.Hit(g.of(k), k, a, body, now)
+	if lab := l.of(k); lab != nil {
+		lab.hit(k, a, body, now)
 	}
 }
 
@@ -128,42 +104,37 @@ func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
 // order is that of the events. hash is that of the list which the legacy is asked for.
 // Of its end Served, Waited or Failed tells.
 func (l *Lab) Looked(k *List, hash uint64, now time.Time) {
-	if l != nil {
-		g := l.current.Load()
-		g.Lookup(g.of(k), hash, now)
+	if lab := l.of(k); lab != nil {
+		lab.looked(hash, now)
 	}
 }
 
 // Served tells that a look-up was answered out of the cache in the end.
 func (l *Lab) Served(k *List, a *Answer, body *Sum, now time.Time) {
-	if l != nil {
-		g := l.current.Load()
-		g.Served(g.of(k), k, a, body, now)
+	if lab := l.of(k); lab != nil {
+		lab.served(k, a, body, now)
 	}
 }
 
 // Waited tells that a look-up was answered by a fill that it waited for.
 func (l *Lab) Waited(k *List) {
-	if l != nil {
-		g := l.current.Load()
-		g.Waited(g.of(k))
+	if lab := l.of(k); lab != nil {
+		lab.waited.Add(1)
 	}
 }
 
 // Failed tells that a look-up got no list.
 func (l *Lab) Failed(k *List) {
-	if l != nil {
-		g := l.current.Load()
-		g.Failed(g.of(k))
+	if lab := l.of(k); lab != nil {
+		lab.failed.Add(1)
 	}
 }
 
 // Filled tells of a fill that worked. size is that of the stored entry, in bytes, and
 // took how long the legacy took.
 func (l *Lab) Filled(k *List, a *Answer, size int, took time.Duration) {
-	if l != nil {
-		g := l.current.Load()
-		g.Filled(g.of(k), Fill{Key: a.Hash, AnsweredAt: time.Unix(0, a.At), Took: took, Body: a.Source, Bytes: size})
+	if lab := l.of(k); lab != nil {
+		lab.filled(fill{Answer: *a, took: took, bytes: size})
 	}
 }
 
@@ -179,7 +150,7 @@ func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, messa
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if message := l.current.Load().Tell(l.now()); message != nil {
+			if message := l.current.Load().tell(l.now()); message != nil {
 				publish(ctx, message)
 			}
 		case m, ok := <-messages:
@@ -189,7 +160,7 @@ func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, messa
 			}
 			func() {
 				defer p.Catch(nil)
-				_ = l.current.Load().Hear(m, l.now()) // of a node that is being updated: its look-ups are missing
+				_ = l.current.Load().hear(m, l.now()) // of a node that is being updated: its look-ups are missing
 			}()
 		}
 	}
@@ -199,11 +170,11 @@ func (l *Lab) Share(ctx context.Context, publish func(ctx context.Context, messa
 // be called before the first look-up.
 func (l *Lab) Shared() {
 	l.shared.Store(true)
-	l.current.Load().Share()
+	l.current.Load().share()
 }
 
 // Report is the what-if table as of now.
-func (l *Lab) Report() Report { return l.current.Load().Report(l.now()) }
+func (l *Lab) Report() Report { return l.current.Load().report(l.now()) }
 
 // Recheck compares lists that were served with what the legacy says now, as often as
 // the budget allows, until ctx ends. timeout is that of one fetch. healthy keeps it
@@ -212,27 +183,27 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 	tick := time.NewTicker(tuneEvery)
 	defer tick.Stop()
 	for {
-		g := l.current.Load()
+		e := l.current.Load()
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C: // also finds out that a reload has replaced g
-			g.Tune(l.now())
-			g.calibrate(l.now(), healthy())
-		case r := <-g.Picked():
+		case <-tick.C: // also finds out that a reload has replaced e
+			e.tune(l.now())
+			e.calibrate(l.now(), healthy())
+		case r := <-e.picker.picked:
 			if healthy() {
-				l.compare(ctx, g, r, fetch, timeout(), p)
+				compare(ctx, r, fetch, timeout(), p)
 			}
 		}
 	}
 }
 
-func (l *Lab) compare(ctx context.Context, g *groups, r Recheck, fetch Fetch, timeout time.Duration, p *panics.Catcher) {
+func compare(ctx context.Context, r recheck, fetch Fetch, timeout time.Duration, p *panics.Catcher) {
 	defer p.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if body, answeredAt, err := fetch(ctx, r.List); err == nil {
-		g.Rechecked(r, answeredAt, body)
+	if body, answeredAt, err := fetch(ctx, r.list); err == nil {
+		r.compared(sighting{answeredAt.UnixNano(), body})
 	}
 }
 
@@ -272,12 +243,12 @@ var (
 // the labels stay bounded whatever is configured. What is off is left out: a zero
 // would look like a gateway that serves nothing outdated.
 func (l *Lab) Collect(ch chan<- prometheus.Metric) {
-	g := l.current.Load()
-	config := g.Config()
-	nodes, lost := g.coverage(l.now().UnixNano())
+	e := l.current.Load()
+	config := e.config()
+	nodes, lost := e.coverage(l.now().UnixNano())
 	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(nodes))
 	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
-	g.collectErrors(ch, l.now())
+	e.collectErrors(ch, l.now())
 	if config.Goals.MaxOutdated > 0 {
 		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
 	}
@@ -288,29 +259,29 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, config.Goals.MaxUpstreamPerSecond)
 	}
 	if !config.Goals.none() {
-		g.collectPlan(ch, config.Goals.Mode)
+		e.collectPlan(ch, config.Goals.Mode)
 	}
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
 	}
-	sums := map[string]Rechecks{}
-	for i, k := range g.kinds {
-		sums[k.Kind] = sums[k.Kind].plus(g.Rechecks(i))
+	sums := map[string]totals{}
+	for _, lab := range e.kinds {
+		sums[lab.kind] = sums[lab.kind].plus(lab.checks.total())
 	}
 	for kind, s := range sums {
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.Checked-s.Outdated), kind, "same")
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.Outdated), kind, "outdated")
-		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.Answers-s.OutdatedAnswers, kind, "same")
-		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.OutdatedAnswers, kind, "outdated")
-		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.Seconds, kind)
+		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.checked-s.outdated), kind, "same")
+		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.outdated), kind, "outdated")
+		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.answers-s.outdatedAnswers, kind, "same")
+		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.outdatedAnswers, kind, "outdated")
+		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.seconds, kind)
 		if config.Goals.LateAfter > 0 {
-			ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.CounterValue, s.LateAnswers, kind)
+			ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.CounterValue, s.lateAnswers, kind)
 		}
 	}
 }
 
-func (g *groups) collectPlan(ch chan<- prometheus.Metric, mode string) {
-	c := &g.control
+func (e *estimator) collectPlan(ch chan<- prometheus.Metric, mode string) {
+	c := &e.control
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	planned, lists := Figures{Load: math.NaN(), Outdated: math.NaN()}, 0

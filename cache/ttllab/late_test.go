@@ -36,20 +36,20 @@ func TestWindowOfTheFirstChange(t *testing.T) {
 // What the re-checks of one fill have seen is not forgotten by those that follow.
 func TestReChecksOfOneFillNarrowTheWindow(t *testing.T) {
 	e := recheckLab(t, 1)
-	e.SetConfig(Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: 10 * time.Second, MaxLatePerMillion: 1}})
+	e.setConfig(Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: 10 * time.Second, MaxLatePerMillion: 1}})
 	for i := range 40 { // the list changes at 50 s
 		now, body := at(time.Duration(i+1)*2*time.Second), uint64(7)
 		if i >= 25 {
 			body = 8
 		}
-		e.Hit(0, &List{}, answer(1, 7, start), sum(7), now)
+		e.kinds[0].hit(&List{}, answer(1, 7, start), sum(7), now)
 		r, ok := picked(e)
 		if !ok {
 			t.Fatalf("no re-check at %s", now)
 		}
-		e.Rechecked(r, now, body)
+		r.compared(sighting{now.UnixNano(), body})
 	}
-	if c := e.Rechecks(0); c.OutdatedAnswers != 15 || c.LateAnswers != 10 { // from 62 s to 80 s
+	if c := e.kinds[0].checks.total(); c.outdatedAnswers != 15 || c.lateAnswers != 10 { // from 62 s to 80 s
 		t.Errorf("%+v", c)
 	}
 }
@@ -79,19 +79,16 @@ func TestLateAnswersAreEstimated(t *testing.T) {
 		trace := skewed(run, keys, 6000, 300*time.Millisecond)
 		end := trace[len(trace)-1].at
 		l := newLegacy(r, keys, 1, 100, end)
-		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: ttl}}}, HalfLife: -1, Keys: 256,
-			Config: Config{Recheck: RecheckConfig{0.5}, Goals: GoalsConfig{LateAfter: after, MaxLatePerMillion: 1000}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: ttl}}}, keys: 256,
+			config: Config{Recheck: RecheckConfig{0.5}, Goals: GoalsConfig{LateAfter: after, MaxLatePerMillion: 1000}}})
 		tuned := time.Duration(0)
 		l.outdated(trace, ttl, func(ev event, filled time.Duration, hit bool) {
 			l.tell(e, ev, filled, hit)
 			for ; tuned < ev.at; tuned += time.Second {
-				e.Tune(at(tuned))
+				e.tune(at(tuned))
 			}
 		})
-		truth, got := l.late(trace, ttl, after), e.Report(at(end)).Kinds[0].Served.Late
+		truth, got := l.late(trace, ttl, after), e.report(at(end)).Kinds[0].Served.Late
 		if got.Low <= truth*1e6 && truth*1e6 <= got.High {
 			held++
 		}

@@ -25,7 +25,7 @@ const (
 // that are not named here are ignored, so the gateway's whole record will do.
 type LogLine struct {
 	Time time.Time `json:"time"` // when the answer went out, RFC 3339
-	Kind string    `json:"kind"` // a name of Options.Kinds
+	Kind string    `json:"kind"` // a name of the Kinds
 	// Key is anything that is the same for equal lists and for no others, up to
 	// 256 bytes, where the list is the one that the legacy is asked for. A line without
 	// one is no look-up.
@@ -60,28 +60,21 @@ type BadLine struct {
 }
 
 // FromLog computes the report from a log of look-ups, oldest first. It reads the
-// log once and holds one line at a time besides the sample. Unless
-// Options.HalfLife says otherwise, all of the log counts the same. Lines that
-// cannot be used are counted in the report's Log; an error is one of the Options
-// or of reading, and what was read until then is in the report.
-func FromLog(in io.Reader, o Options) (Report, error) {
-	if o.HalfLife == 0 {
-		o.HalfLife = -1
-	}
-	e, err := New(o)
-	if err != nil {
-		return Report{}, err
-	}
+// log once and holds one line at a time besides the sample. All of the log counts the
+// same. Lines that cannot be used are counted in the report's Log; an error is one of
+// reading, and what was read until then is in the report.
+func FromLog(in io.Reader, kinds []Kind, c Config) (Report, error) {
+	e := newEstimator(options{kinds: kinds, config: c})
 	l := logReader{lab: e, sum: LogSummary{FirstBad: []BadLine{}}}
-	err = l.read(bufio.NewReaderSize(in, maxLine))
-	r := e.Report(l.newest)
+	err := l.read(bufio.NewReaderSize(in, maxLine))
+	r := e.report(l.newest)
 	sum := l.sum // a copy: the report shall not hold on to the sample
 	r.Log = &sum
 	return r, err
 }
 
 type logReader struct {
-	lab    *Estimator
+	lab    *estimator
 	newest time.Time
 	sum    LogSummary
 }
@@ -120,8 +113,8 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.sum.Skipped++
 		return
 	}
-	kind := l.lab.Index(line.Kind)
-	if problem := line.problem(kind); problem != "" {
+	lab := l.lab.named(line.Kind)
+	if problem := line.problem(lab != nil); problem != "" {
 		l.bad(problem)
 		return
 	}
@@ -133,7 +126,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.newest = line.Time
 	}
 	l.sum.Lookups++
-	l.feed(kind, &line)
+	line.feed(lab)
 }
 
 func (l *logReader) bad(reason string) {
@@ -156,9 +149,9 @@ func reason(err error) string {
 }
 
 // problem says what makes a line unusable; empty if nothing does.
-func (l *LogLine) problem(kind int) string {
+func (l *LogLine) problem(known bool) string {
 	switch {
-	case kind < 0:
+	case !known:
 		return `"kind" is not one of the configured kinds`
 	case len(l.Key) > maxLogKey:
 		return fmt.Sprintf(`"key" is longer than %d bytes`, maxLogKey)
@@ -176,23 +169,19 @@ func (l *LogLine) problem(kind int) string {
 	return ""
 }
 
-// feed tells the estimator what the cache would have told it. A line is written
-// at the end of a request; the look-up was at its beginning.
-func (l *logReader) feed(kind int, line *LogLine) {
-	key := hashText(line.Key)
-	wait := duration(line.Wait)
-	l.lab.Lookup(kind, key, line.Time.Add(-wait))
-	if line.ETag == "" {
+// feed tells the lab what the cache would have told it. A line is written at the end of a
+// request; the look-up was at its beginning.
+func (l *LogLine) feed(lab *kindLab) {
+	key, wait := hashText(l.Key), duration(l.Wait)
+	lab.looked(key, l.Time.Add(-wait))
+	if l.ETag == "" {
 		return
 	}
-	f := Fill{
-		Key: key, AnsweredAt: line.Time.Add(-duration(line.Age)),
-		Body: hashText(line.ETag), Bytes: line.Bytes, Shared: line.Cache != "miss",
+	f := fill{Answer: Answer{key, hashText(l.ETag), l.Time.Add(-duration(l.Age)).UnixNano()}, bytes: l.Bytes, shared: l.Cache != "miss"}
+	if !f.shared {
+		f.took = wait
 	}
-	if !f.Shared {
-		f.Took = wait
-	}
-	l.lab.Filled(kind, f)
+	lab.filled(f)
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

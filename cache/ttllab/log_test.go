@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-func logOptions() Options {
+func logKinds() []Kind {
 	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
-	return Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}}
+	return []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}
 }
 
 // line is a record as the gateway writes it, other fields included.
@@ -27,12 +27,7 @@ func line(at time.Time, kind, key, outcome string, age float64, etag string) str
 
 // A log tells the same as having been there.
 func TestALogGivesTheLiveReport(t *testing.T) {
-	o := logOptions()
-	o.HalfLife = -1
-	live, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := newEstimator(options{kinds: logKinds()})
 	var log strings.Builder
 	filled := map[uint64]time.Duration{}
 	trace := skewed(3, 300, 5000, time.Second)
@@ -41,11 +36,11 @@ func TestALogGivesTheLiveReport(t *testing.T) {
 		key, etag := fmt.Sprintf("%x", ev.key), fmt.Sprintf(`W/"%d"`, ev.at/(20*time.Minute))
 		last, ok := filled[ev.key]
 		outcome := "hit"
-		live.Lookup(1, hashText(key), at(ev.at))
+		live.kinds[1].looked(hashText(key), at(ev.at))
 		if !ok || ev.at-last >= time.Minute {
 			outcome, last = "miss", ev.at
 			filled[ev.key] = ev.at
-			live.Filled(1, Fill{Key: hashText(key), AnsweredAt: at(ev.at), Body: hashText(etag), Bytes: 512})
+			live.kinds[1].filled(fill{Answer: Answer{Hash: hashText(key), At: at(ev.at).UnixNano(), Source: hashText(etag)}, bytes: 512})
 		} else {
 			etag = fmt.Sprintf(`W/"%d"`, last/(20*time.Minute))
 		}
@@ -54,14 +49,14 @@ func TestALogGivesTheLiveReport(t *testing.T) {
 			log.WriteString(`{"time":"2026-05-04T00:00:00Z","msg":"something else"}` + "\n")
 		}
 	}
-	got, err := FromLog(strings.NewReader(log.String()), logOptions())
+	got, err := FromLog(strings.NewReader(log.String()), logKinds(), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := (LogSummary{Lines: 5050, Lookups: 5000, Skipped: 50, FirstBad: []BadLine{}}); !reflect.DeepEqual(*got.Log, want) {
 		t.Errorf("%+v, want %+v", *got.Log, want)
 	}
-	want := live.Report(at(trace[len(trace)-1].at.Truncate(time.Microsecond)))
+	want := live.report(at(trace[len(trace)-1].at.Truncate(time.Microsecond)))
 	g, w := got.Kinds[1], want.Kinds[1]
 	if len(g.Candidates) != candidateCount || g.Changes.Looks == 0 || g.FillsPerSecond == 0 {
 		t.Fatalf("%+v", g)
@@ -99,7 +94,7 @@ func TestLinesThatCannotBeUsed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			log := good + strings.TrimSuffix(tt.line, "\n") + "\n" + good
-			r, err := FromLog(strings.NewReader(log), logOptions())
+			r, err := FromLog(strings.NewReader(log), logKinds(), Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +108,7 @@ func TestLinesThatCannotBeUsed(t *testing.T) {
 func TestLateLinesAreLeftOut(t *testing.T) {
 	log := line(at(time.Hour), "buyer", "a", "hit", 0, "") + line(at(time.Hour-4*time.Second), "buyer", "a", "hit", 0, "") +
 		line(start, "buyer", "a", "hit", 0, "")
-	r, err := FromLog(strings.NewReader(log), logOptions())
+	r, err := FromLog(strings.NewReader(log), logKinds(), Config{})
 	if err != nil || r.Log.Late != 1 || r.Log.Lookups != 2 || !r.To.Equal(at(time.Hour)) {
 		t.Errorf("%+v, to %s, %v", r.Log, r.To, err)
 	}
@@ -121,14 +116,11 @@ func TestLateLinesAreLeftOut(t *testing.T) {
 
 func TestALogThatCannotBeRead(t *testing.T) {
 	broken := errors.New("disk")
-	r, err := FromLog(io.MultiReader(strings.NewReader(line(start, "buyer", "a", "hit", 0, "")), iotest.ErrReader(broken)), logOptions())
+	r, err := FromLog(io.MultiReader(strings.NewReader(line(start, "buyer", "a", "hit", 0, "")), iotest.ErrReader(broken)), logKinds(), Config{})
 	if !errors.Is(err, broken) || r.Log.Lookups != 1 {
 		t.Errorf("%v, %+v", err, r.Log)
 	}
-	if _, err := FromLog(strings.NewReader(""), Options{}); err == nil {
-		t.Error("no kinds, no error")
-	}
-	if r, err := FromLog(strings.NewReader(""), logOptions()); err != nil || r.Log.Lines != 0 {
+	if r, err := FromLog(strings.NewReader(""), logKinds(), Config{}); err != nil || r.Log.Lines != 0 {
 		t.Errorf("an empty log: %v, %+v", err, r.Log)
 	}
 }
@@ -161,7 +153,7 @@ func TestALogIsReadInBoundedMemory(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r, err := FromLog(&endless{left: 12_000}, logOptions())
+	r, err := FromLog(&endless{left: 12_000}, logKinds(), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +176,7 @@ func FuzzFromLog(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-05-04T00:00:00Z","kind":"buyer","key":"k","cache":"miss","list_seconds":3600,"age_seconds":2592000,"etag":"e","bytes":9223372036854775807}`))
 	f.Add([]byte("\xff\xfe\n\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := FromLog(bytes.NewReader(data), logOptions())
+		r, err := FromLog(bytes.NewReader(data), logKinds(), Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

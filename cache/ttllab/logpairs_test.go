@@ -41,7 +41,7 @@ func TestALogPredictsEveryOtherTTL(t *testing.T) {
 		logs[ttl], hits[ttl] = log.String(), float64(f.hits)/float64(len(f.ages))
 	}
 	for _, from := range ttls {
-		r, err := ttllab.FromLog(strings.NewReader(logs[from]), ttllab.Options{Kinds: []ttllab.Kind{{Name: "buyer", Policy: policy(from)}}})
+		r, err := ttllab.FromLog(strings.NewReader(logs[from]), []ttllab.Kind{{Name: "buyer", Policy: policy(from)}}, ttllab.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -180,7 +180,7 @@ func (h *history) reach(now, usable int64) float64 {
 // survive takes in a look-up of a list. It needs the shard's lock.
 func (s *shard) survive(k *watched, r *rules, now, latency int64, o *outages) {
 	ttl := r.policy.TTL
-	if kept := s.lab.kept.Load(); kept != nil && ttl > 0 {
+	if kept := s.lab.e.kept.Load(); kept != nil && ttl > 0 {
 		var own bool
 		if ttl, own = (*kept)[uint64(s.lab.group)^k.hash]; !own {
 			ttl = (*kept)[uint64(s.lab.group)]

@@ -83,14 +83,11 @@ func TestTheOutageCurveIsWhatAnOutageDoes(t *testing.T) {
 		t.Run(fmt.Sprint(tt.policy.StaleIfError), func(t *testing.T) {
 			t.Parallel()
 			trace := tt.shape.trace()
-			lab, err := ttllab.New(ttllab.Options{Kinds: []ttllab.Kind{{Name: "buyer", Policy: tt.policy}}, Keys: tt.keys, HalfLife: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			lab := ttllab.NewWatcher(tt.policy, tt.keys)
 			for _, l := range trace {
-				lab.Lookup(0, hashOf(keyOf(l.key).Account), l.at)
+				lab.Looked(hashOf(keyOf(l.key).Account), l.at)
 			}
-			k := lab.Report(trace[len(trace)-1].at).Kinds[0]
+			k := lab.Report(trace[len(trace)-1].at)
 			for _, o := range [...]struct{ grace, length time.Duration }{{0, 15 * m}, {tt.policy.StaleIfError, 15 * m}, {tt.policy.StaleIfError, h}, {6 * h, 3 * h}} {
 				i := slices.IndexFunc(k.Outage.Rows, func(r ttllab.OutageRow) bool { return r.StaleIfError == o.grace.Seconds() })
 				policy := tt.policy

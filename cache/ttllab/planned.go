@@ -84,7 +84,7 @@ func (p *Plan) figures(c cost) Figures {
 }
 
 // describe adds the groups.
-func (plan *Plan) describe(e *Estimator, p *planner, policy Policy) {
+func (plan *Plan) describe(e *estimator, p *planner, policy Policy) {
 	plan.Lists = len(p.lists)
 	jitter := policy.mean(time.Second)
 	for g, lab := range e.kinds {

@@ -43,11 +43,11 @@ func (b *bucket) take(now int64) bool {
 	return true
 }
 
-// Recheck is a list to be compared with the legacy.
-type Recheck struct {
-	Kind       int
-	List       List
-	AnsweredAt time.Time // of the entry that the caller got
+// recheck is a list to be compared with the legacy.
+type recheck struct {
+	lab        *kindLab
+	list       List
+	answeredAt int64 // of the entry that the caller got, Unix ns
 	hash       uint64
 	body       uint64
 	selected   bool    // from the list that the legacy is asked for
@@ -61,16 +61,16 @@ type Recheck struct {
 type picker struct {
 	mu     sync.Mutex
 	budget bucket
-	rate   float64 // answers out of the cache per second, smoothed
-	last   int64   // tuning, Unix ns
-	hits   uint64  // until then
-	lost   float64 // answers that those drawn over the budget stand for
-	picked chan Recheck
+	rate   float64      // answers out of the cache per second, smoothed
+	last   int64        // tuning, Unix ns
+	hits   uint64       // until then
+	lost   float64      // answers that those drawn over the budget stand for
+	picked chan recheck // to be compared at once
 }
 
 // drawn tells, by the number of a look-up, whether it is to be re-checked.
-func (e *Estimator) drawn(n uint64) (weight float64, ok bool) {
-	share := e.share.Load()
+func (e *estimator) drawn(n uint64) (weight float64, ok bool) {
+	share := e.drawShare.Load()
 	if share == 0 || mix(n^0x9e3779b97f4a7c15) > share {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func (e *Estimator) drawn(n uint64) (weight float64, ok bool) {
 
 // pick has an answer compared if the budget allows it. If not, the next one stands for
 // this one too.
-func (e *Estimator) pick(r Recheck, now time.Time) {
+func (e *estimator) pick(r recheck, now time.Time) {
 	p := &e.picker
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,14 +92,9 @@ func (e *Estimator) pick(r Recheck, now time.Time) {
 	p.picked <- r // has room: only who holds the lock sends
 }
 
-// Picked gives the answers that are to be compared with the legacy, one by one and as
-// soon as they are given. The caller fetches the list past the cache and tells
-// Rechecked.
-func (e *Estimator) Picked() <-chan Recheck { return e.picker.picked }
-
-// Tune follows the traffic, so that re-checks use the budget and stay within it. It is
+// tune follows the traffic, so that re-checks use the budget and stay within it. It is
 // to be called about once a second.
-func (e *Estimator) Tune(now time.Time) {
+func (e *estimator) tune(now time.Time) {
 	var hits uint64
 	for _, lab := range e.kinds {
 		hits += lab.hits()
@@ -119,7 +114,7 @@ func (e *Estimator) Tune(now time.Time) {
 }
 
 // retune needs the picker's lock.
-func (e *Estimator) retune() {
+func (e *estimator) retune() {
 	p := &e.picker
 	share := 1.0
 	if most := aimed * p.budget.rate; p.rate > most {
@@ -127,11 +122,11 @@ func (e *Estimator) retune() {
 	}
 	switch {
 	case p.budget.rate <= 0:
-		e.share.Store(0)
+		e.drawShare.Store(0)
 	case share >= 1:
-		e.share.Store(math.MaxUint64)
+		e.drawShare.Store(math.MaxUint64)
 	default:
-		e.share.Store(uint64(share * math.MaxUint64))
+		e.drawShare.Store(uint64(share * math.MaxUint64))
 	}
 }
 
@@ -143,22 +138,20 @@ func (lab *kindLab) hits() (n uint64) {
 	return n - min(n, lab.waited.Load()+lab.failed.Load())
 }
 
-// Rechecked tells what the legacy says now about a list that Picked gave: a
-// hash of the body made from a fresh answer, by the same hash as the served one's.
-func (e *Estimator) Rechecked(r Recheck, answeredAt time.Time, body uint64) {
-	lab := e.lab(r.Kind)
-	if lab == nil || !answeredAt.After(r.AnsweredAt) {
+// compared takes in what the legacy says now: a hash of the body made from a fresh answer,
+// by the same hash as the served one's.
+func (r recheck) compared(now sighting) {
+	if now.at <= r.answeredAt {
 		return
 	}
-	now := sighting{answeredAt.UnixNano(), body}
-	w := lab.shards[r.hash%shardCount].recheck(r, now)
-	lab.checks.add(r, now, w, e.goals.Load().LateAfter)
+	w := r.lab.shards[r.hash%shardCount].recheck(r, now)
+	r.lab.checks.add(r, now, w)
 }
 
 // recheck takes in a body and returns when the first change since the fill was, if there
 // was one. The key's rate of change is 0 if unknown.
-func (s *shard) recheck(r Recheck, now sighting) window {
-	w := window{from: r.AnsweredAt.UnixNano(), to: now.at}
+func (s *shard) recheck(r recheck, now sighting) window {
+	w := window{from: r.answeredAt, to: now.at}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, _ := s.find(r.hash)
@@ -171,32 +164,6 @@ func (s *shard) recheck(r Recheck, now sighting) window {
 	}
 	w.rate = pool([]looks{k.looks}).rate
 	return w
-}
-
-// Rechecks are the re-checks of one kind since the start. All only grow.
-type Rechecks struct {
-	Checked, Outdated uint64
-	// Answers and OutdatedAnswers are how many answers out of the cache these stand
-	// for.
-	Answers, OutdatedAnswers float64
-	LateAnswers              float64 // of these, longer than cache.goals.late_after
-	// Seconds is for how long together the outdated lists are expected to have been so.
-	Seconds float64
-}
-
-func (r Rechecks) plus(o Rechecks) Rechecks {
-	return Rechecks{r.Checked + o.Checked, r.Outdated + o.Outdated, r.Answers + o.Answers, r.OutdatedAnswers + o.OutdatedAnswers, r.LateAnswers + o.LateAnswers, r.Seconds + o.Seconds}
-}
-
-// Rechecks returns what was compared with the legacy of a kind since the start.
-func (e *Estimator) Rechecks(kind int) Rechecks {
-	lab := e.lab(kind)
-	if lab == nil {
-		return Rechecks{}
-	}
-	lab.checks.mu.Lock()
-	defer lab.checks.mu.Unlock()
-	return lab.checks.ever
 }
 
 // sinceChange is how long ago the first change in an interval of this length is

@@ -10,13 +10,10 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-func recheckLab(t *testing.T, perSecond float64) *Estimator {
+func recheckLab(t *testing.T, perSecond float64) *estimator {
 	t.Helper()
 	p := Policy{TTL: 100 * time.Second}
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, HalfLife: -1, Config: Config{Recheck: RecheckConfig{perSecond}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{Recheck: RecheckConfig{perSecond}}})
 	return e
 }
 
@@ -32,27 +29,27 @@ func sum(body uint64) *Sum {
 }
 
 // picked is the next re-check, if there is one.
-func picked(e *Estimator) (Recheck, bool) {
+func picked(e *estimator) (recheck, bool) {
 	select {
-	case r := <-e.Picked():
+	case r := <-e.picker.picked:
 		return r, true
 	default:
-		return Recheck{}, false
+		return recheck{}, false
 	}
 }
 
 func TestRechecksKeepToTheirBudget(t *testing.T) {
 	e, got := recheckLab(t, 2), 0
-	e.Lookup(0, 1, start) // no answer out of the cache
-	for i := range 1000 { // 10 s
+	e.kinds[0].looked(1, start) // no answer out of the cache
+	for i := range 1000 {       // 10 s
 		now := at(time.Duration(i) * 10 * time.Millisecond)
-		e.Hit(0, &List{Account: "one"}, answer(1, 1, start), sum(1), now)
+		e.kinds[0].hit(&List{Account: "one"}, answer(1, 1, start), sum(1), now)
 		if i%100 == 99 {
-			e.Tune(now)
+			e.tune(now)
 		}
 		if r, ok := picked(e); ok {
 			got++
-			if r.List.Account != "one" || r.Kind != 0 || !r.AnsweredAt.Equal(start) {
+			if r.list.Account != "one" || r.lab != e.kinds[0] || r.answeredAt != start.UnixNano() {
 				t.Fatalf("%+v", r)
 			}
 		}
@@ -61,7 +58,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 		t.Errorf("%d re-checks in 10 s at 2 per second", got)
 	}
 	off := recheckLab(t, 0)
-	off.Hit(0, &List{}, answer(1, 1, start), sum(1), at(time.Second))
+	off.kinds[0].hit(&List{}, answer(1, 1, start), sum(1), at(time.Second))
 	if _, ok := picked(off); ok {
 		t.Error("a re-check without a budget")
 	}
@@ -76,14 +73,14 @@ func TestRechecksFollowTheAnswers(t *testing.T) {
 		now := at(time.Duration(i) * time.Millisecond)
 		for key, share := range shares {
 			for range share {
-				e.Hit(key%2, &List{Account: string(rune('0' + key))}, answer(uint64(key), 1, start), sum(1), now)
+				e.kinds[key%2].hit(&List{Account: string(rune('0' + key))}, answer(uint64(key), 1, start), sum(1), now)
 			}
 		}
 		if i%1000 == 0 {
-			e.Tune(now)
+			e.tune(now)
 		}
 		for r, ok := picked(e); ok; r, ok = picked(e) {
-			got[r.List.Account[0]-'0']++
+			got[r.list.Account[0]-'0']++
 		}
 	}
 	sum := got[0] + got[1] + got[2]
@@ -99,13 +96,13 @@ func TestRechecksFollowTheAnswers(t *testing.T) {
 
 func TestServedOutdated(t *testing.T) {
 	e := recheckLab(t, 1)
-	e.Lookup(0, 1, start)
-	e.Waited(0)
-	e.Lookup(0, 2, start)
-	e.Failed(0)
+	e.kinds[0].looked(1, start)
+	e.kinds[0].waited.Add(1)
+	e.kinds[0].looked(2, start)
+	e.kinds[0].failed.Add(1)
 	for i := range 40 { // answers out of the cache: 40 of 41
 		now := at(time.Duration(i+1) * 2 * time.Second)
-		e.Hit(0, &List{}, answer(1, 7, start), sum(7), now)
+		e.kinds[0].hit(&List{}, answer(1, 7, start), sum(7), now)
 		r, ok := picked(e)
 		if !ok {
 			t.Fatalf("no re-check at %s", now)
@@ -114,27 +111,27 @@ func TestServedOutdated(t *testing.T) {
 		if i%4 == 3 {
 			body = 8
 		}
-		e.Rechecked(r, now, body)
+		r.compared(sighting{now.UnixNano(), body})
 	}
-	s := e.Report(at(90 * time.Second)).Kinds[0].Served
+	s := e.report(at(90 * time.Second)).Kinds[0].Served
 	if want := 0.25 * 40 / 41; s.Checks != 40 || !near(s.Outdated, want) || s.Low >= want || s.High <= want {
 		t.Errorf("%+v, want %.4f of 40", s, want)
 	}
 	if s.Low > 0.01 || s.High < 0.9 {
 		t.Errorf("%+v: 40 re-checks of one list say little", s)
 	}
-	c := e.Rechecks(0)
-	if c.Checked != 40 || c.Outdated != 10 || c.Answers != 40 || c.OutdatedAnswers != 10 || c.Seconds <= 0 || c.Seconds > 10*80 {
+	c := e.kinds[0].checks.total()
+	if c.checked != 40 || c.outdated != 10 || c.answers != 40 || c.outdatedAnswers != 10 || c.seconds <= 0 || c.seconds > 10*80 {
 		t.Errorf("%+v", c)
 	}
-	if s.OutdatedFor != c.Seconds/10 {
-		t.Errorf("for %g s each, of %g", s.OutdatedFor, c.Seconds)
+	if s.OutdatedFor != c.seconds/10 {
+		t.Errorf("for %g s each, of %g", s.OutdatedFor, c.seconds)
 	}
-	if c := e.Report(at(90 * time.Second)).Kinds[0].Changes; c.Changes != keptChanges || c.Looks < 2*keptChanges-1 {
+	if c := e.report(at(90 * time.Second)).Kinds[0].Changes; c.Changes != keptChanges || c.Looks < 2*keptChanges-1 {
 		t.Errorf("re-checks taught %+v", c)
 	}
-	e.Rechecked(Recheck{AnsweredAt: at(time.Hour)}, at(time.Minute), 1) // an answer older than the entry
-	if c := e.Rechecks(0); c.Checked != 40 {
+	recheck{lab: e.kinds[0], answeredAt: at(time.Hour).UnixNano()}.compared(sighting{at(time.Minute).UnixNano(), 1}) // an answer older than the entry
+	if c := e.kinds[0].checks.total(); c.checked != 40 {
 		t.Error("an answer from before the fill counts as a re-check")
 	}
 }
@@ -195,18 +192,15 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		trace := skewed(run, keys, 6000, 300*time.Millisecond)
 		end := trace[len(trace)-1].at
 		l := newLegacy(r, keys, 1, 100, end)
-		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: ttl}}}, HalfLife: -1, Keys: 256, Config: Config{Recheck: RecheckConfig{0.5}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: ttl}}}, keys: 256, config: Config{Recheck: RecheckConfig{0.5}}})
 		tuned := time.Duration(0)
 		truth := l.outdated(trace, ttl, func(ev event, filled time.Duration, hit bool) {
 			l.tell(e, ev, filled, hit)
 			for ; tuned < ev.at; tuned += time.Second {
-				e.Tune(at(tuned))
+				e.tune(at(tuned))
 			}
 		})
-		k := e.Report(at(end)).Kinds[0]
+		k := e.report(at(end)).Kinds[0]
 		if k.Served.Low <= truth && truth <= k.Served.High {
 			held++
 		}
@@ -235,17 +229,17 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 }
 
 // tell tells the lab what a cache would.
-func (l legacy) tell(e *Estimator, ev event, filled time.Duration, hit bool) {
+func (l legacy) tell(e *estimator, ev event, filled time.Duration, hit bool) {
 	key, body := mix(ev.key+1), l.body(ev.key, filled)
 	if !hit {
-		e.Lookup(0, key, at(ev.at))
-		e.Waited(0)
-		e.Filled(0, Fill{Key: key, AnsweredAt: at(filled), Body: body, Bytes: 100})
+		e.kinds[0].looked(key, at(ev.at))
+		e.kinds[0].waited.Add(1)
+		e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(filled).UnixNano(), Source: body}, bytes: 100})
 		return
 	}
-	e.Hit(0, &List{}, answer(key, body, at(filled)), sum(body), at(ev.at))
+	e.kinds[0].hit(&List{}, answer(key, body, at(filled)), sum(body), at(ev.at))
 	if r, ok := picked(e); ok {
-		e.Rechecked(r, at(ev.at), l.body(ev.key, ev.at))
+		r.compared(sighting{at(ev.at).UnixNano(), l.body(ev.key, ev.at)})
 	}
 }
 

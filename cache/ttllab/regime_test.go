@@ -7,12 +7,12 @@ import (
 )
 
 // steady sends look-ups of so many lists in turn, so many a second.
-func steady(e *Estimator, from, to time.Duration, perSecond, lists int, first uint64) {
+func steady(e *estimator, from, to time.Duration, perSecond, lists int, first uint64) {
 	for now := from; now < to; now += time.Second {
-		e.Tune(at(now))
+		e.tune(at(now))
 		for i := range perSecond {
 			n := int(now/time.Second)*perSecond + i
-			e.Lookup(0, mix(first+uint64(n%lists)), at(now+time.Duration(i)*time.Second/time.Duration(perSecond)))
+			e.kinds[0].looked(mix(first+uint64(n%lists)), at(now+time.Duration(i)*time.Second/time.Duration(perSecond)))
 		}
 	}
 }
@@ -29,14 +29,11 @@ func TestTheReportFollowsAChangeOfTheTraffic(t *testing.T) {
 		"a little more":    {15, 50, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute}}}, halfLife: defaultHalfLife})
 			const before, after = 2 * time.Hour, 5 * time.Minute
 			steady(e, 0, before, 10, 50, 0)
 			steady(e, before, before+after, tt.perSecond, tt.lists, 1000)
-			k := e.Report(at(before + after)).Kinds[0]
+			k := e.report(at(before + after)).Kinds[0]
 			if (k.Regime != nil) != tt.changed {
 				t.Fatalf("%+v", k.Regime)
 			}
@@ -58,15 +55,12 @@ func TestTheReportFollowsAChangeOfTheTraffic(t *testing.T) {
 
 // Another TTL is no other traffic, however many misses it saves.
 func TestAnotherTTLIsNoOtherTraffic(t *testing.T) {
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second}}}, halfLife: defaultHalfLife})
 	const before, after = 20 * time.Minute, 10 * time.Minute
 	steady(e, 0, before, 10, 50, 0)
-	e.SetPolicy(0, Policy{TTL: 5 * time.Minute})
+	e.kinds[0].setPolicy(Policy{TTL: 5 * time.Minute})
 	steady(e, before, before+after, 10, 50, 0)
-	if k := e.Report(at(before + after)).Kinds[0]; k.Regime != nil || k.Observed < before.Seconds() {
+	if k := e.report(at(before + after)).Kinds[0]; k.Regime != nil || k.Observed < before.Seconds() {
 		t.Errorf("%g s observed, %+v", k.Observed, k.Regime)
 	}
 }

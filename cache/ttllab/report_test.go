@@ -93,11 +93,11 @@ func TestTheVerdict(t *testing.T) {
 // Two seconds of traffic are no ground for advice.
 func TestEarlyAdviceSaysSo(t *testing.T) {
 	e := newLab(t, 0, Policy{TTL: 5 * time.Second})
-	e.SetConfig(Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 5}})
+	e.setConfig(Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 5}})
 	for i := range 2000 {
-		e.Lookup(0, uint64(i%7), at(time.Duration(i)*time.Millisecond))
+		e.kinds[0].looked(uint64(i%7), at(time.Duration(i)*time.Millisecond))
 	}
-	a := e.Report(at(2 * time.Second)).Kinds[0].Advice[0]
+	a := e.report(at(2 * time.Second)).Kinds[0].Advice[0]
 	if !a.Provisional || !strings.HasSuffix(a.Reason, "; too early to act on: 2000 look-ups in 2s are observed") {
 		t.Errorf("%+v", a)
 	}
@@ -115,32 +115,29 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 }
 
 // filledLab has one kind with a steady list and one that was never asked for.
-func filledLab(t *testing.T) *Estimator {
+func filledLab(t *testing.T) *estimator {
 	t.Helper()
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Config: Config{RecheckConfig{1}, GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{RecheckConfig{1}, GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
 	for i := range 600 {
 		now := at(time.Duration(i) * time.Second)
 		if i == 50 {
-			e.Hit(0, &List{}, answer(1, 0, at(30*time.Second)), sum(0), now)
+			e.kinds[0].hit(&List{}, answer(1, 0, at(30*time.Second)), sum(0), now)
 			r, _ := picked(e)
-			e.Rechecked(r, now, 0)
+			r.compared(sighting{now.UnixNano(), 0})
 			continue
 		}
-		e.Lookup(0, 1, now)
+		e.kinds[0].looked(1, now)
 		if i%30 == 0 {
-			e.Filled(0, Fill{Key: 1, AnsweredAt: now, Body: uint64(i / 200), Bytes: 2000})
-			e.Waited(0)
+			e.kinds[0].filled(fill{Answer: Answer{Hash: 1, At: now.UnixNano(), Source: uint64(i / 200)}, bytes: 2000})
+			e.kinds[0].waited.Add(1)
 		}
 	}
 	return e
 }
 
 func TestTheReportAsJSON(t *testing.T) {
-	r := filledLab(t).Report(at(10 * time.Minute))
+	r := filledLab(t).report(at(10 * time.Minute))
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +165,7 @@ func TestTheReportAsJSON(t *testing.T) {
 }
 
 func TestTheReportAsATable(t *testing.T) {
-	r := filledLab(t).Report(at(10 * time.Minute))
+	r := filledLab(t).report(at(10 * time.Minute))
 	r.Log = &LogSummary{Lines: 9, Lookups: 5, Late: 1, Bad: 3, FirstBad: []BadLine{{4, "no JSON"}}}
 	var b strings.Builder
 	if err := r.WriteTable(&b); err != nil {

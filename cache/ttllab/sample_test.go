@@ -15,17 +15,17 @@ func figures(c Candidate) map[string]Estimate {
 
 // watch sends a trace to a lab beside a cache with this TTL. The salt decides
 // which keys are in the sample.
-func watch(e *Estimator, trace []event, ttl time.Duration, salt uint64) []Candidate {
+func watch(e *estimator, trace []event, ttl time.Duration, salt uint64) []Candidate {
 	filled := map[uint64]time.Duration{}
 	for _, ev := range trace {
 		key := mix(ev.key*2 + 1 + salt<<32)
-		e.Lookup(0, key, at(ev.at))
+		e.kinds[0].looked(key, at(ev.at))
 		if last, ok := filled[key]; !ok || ev.at-last >= ttl {
 			filled[key] = ev.at
-			e.Filled(0, Fill{Key: key, AnsweredAt: at(ev.at), Body: 1, Bytes: 100})
+			e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(ev.at).UnixNano(), Source: 1}, bytes: 100})
 		}
 	}
-	return e.Report(at(trace[len(trace)-1].at)).Kinds[0].Candidates
+	return e.report(at(trace[len(trace)-1].at)).Kinds[0].Candidates
 }
 
 // Over many samples of one trace the estimates scatter around the truth by what
@@ -69,10 +69,10 @@ func TestTheSampleIsBoundedAndKeepsTheLowestHashes(t *testing.T) {
 	const keys = 20000
 	for round := range 2 {
 		for key := range uint64(keys) {
-			e.Lookup(0, key, at(time.Duration(round)*time.Hour+time.Duration(key)))
+			e.kinds[0].looked(key, at(time.Duration(round)*time.Hour+time.Duration(key)))
 		}
 	}
-	k := e.Report(at(2 * time.Hour)).Kinds[0]
+	k := e.report(at(2 * time.Hour)).Kinds[0]
 	if k.WatchedKeys < 192 || k.WatchedKeys > 256 {
 		t.Errorf("%d keys watched, want 192 to 256", k.WatchedKeys)
 	}
@@ -108,8 +108,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	for kind := range 2 {
 		for key := range uint64(30_000) {
 			now := at(time.Duration(key) * time.Millisecond)
-			e.Lookup(kind, key, now)
-			e.Filled(kind, Fill{Key: key, AnsweredAt: now, Body: key, Bytes: 1})
+			e.kinds[kind].looked(key, now)
+			e.kinds[kind].filled(fill{Answer: Answer{Hash: key, At: now.UnixNano(), Source: key}, bytes: 1})
 		}
 	}
 	used := int64(heap()) - int64(before)
@@ -122,28 +122,25 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestCountsAgeAndIdleKeysLeave(t *testing.T) {
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer"}}, HalfLife: 12 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer"}}, halfLife: 12 * time.Hour})
 	for i := range 100 {
-		e.Lookup(0, 1, at(time.Duration(i)*time.Minute))
+		e.kinds[0].looked(1, at(time.Duration(i)*time.Minute))
 	}
 	for i := range 10 {
-		e.Lookup(0, 2, at(13*time.Hour+time.Duration(i)*time.Minute))
+		e.kinds[0].looked(2, at(13*time.Hour+time.Duration(i)*time.Minute))
 	}
-	k := e.Report(at(18 * time.Hour)).Kinds[0]
+	k := e.report(at(18 * time.Hour)).Kinds[0]
 	if want := (12.0/2 + 6) * 3600; !near(k.Observed, want) {
 		t.Errorf("observed %g s, want %g", k.Observed, want)
 	}
 	if got := k.LookupsPerSecond * k.Observed; math.Abs(got-60) > 0.5 { // 100 halved, and 10
 		t.Errorf("%g look-ups, want 60", got)
 	}
-	e.Lookup(0, 2, at(60*time.Hour))
-	if k := e.Report(at(60 * time.Hour)).Kinds[0]; k.WatchedKeys != 1 {
+	e.kinds[0].looked(2, at(60*time.Hour))
+	if k := e.report(at(60 * time.Hour)).Kinds[0]; k.WatchedKeys != 1 {
 		t.Errorf("%d keys watched after the other was idle for 58 h", k.WatchedKeys)
 	}
-	before := e.Report(at(1000 * time.Hour)).Kinds[0]
+	before := e.report(at(1000 * time.Hour)).Kinds[0]
 	if before.WatchedKeys != 0 || before.LookupsPerSecond > 1e-6 {
 		t.Errorf("after 1000 idle hours: %+v", before)
 	}
@@ -153,26 +150,23 @@ func TestANewPolicyTakesEffect(t *testing.T) {
 	e := newLab(t, 0, Policy{TTL: time.Minute})
 	look := func(from time.Duration) {
 		for i := range 100 {
-			e.Lookup(0, 1, at(from+time.Duration(i)*2*time.Second))
+			e.kinds[0].looked(1, at(from+time.Duration(i)*2*time.Second))
 		}
 	}
 	look(0)
-	if r := e.Report(at(200 * time.Second)).Kinds[0]; r.Candidates[0].HitRatio.Value != 0 || !r.Candidates[9].Current {
+	if r := e.report(at(200 * time.Second)).Kinds[0]; r.Candidates[0].HitRatio.Value != 0 || !r.Candidates[9].Current {
 		t.Errorf("%+v", r.Candidates[0])
 	}
-	e.SetPolicy(0, Policy{TTL: 25 * time.Second, StaleWhileRevalidate: time.Hour})
+	e.kinds[0].setPolicy(Policy{TTL: 25 * time.Second, StaleWhileRevalidate: time.Hour})
 	look(200 * time.Second)
-	r := e.Report(at(400 * time.Second)).Kinds[0]
+	r := e.report(at(400 * time.Second)).Kinds[0]
 	if !near(r.Candidates[0].HitRatio.Value, 0.5) || r.TTL != 25 || r.StaleWhileRevalidate != 3600 || !r.Candidates[7].Current {
 		t.Errorf("hit ratio %v, ttl %v, nearest %+v", r.Candidates[0].HitRatio, r.TTL, r.Candidates[7])
 	}
 }
 
 func TestConcurrentUse(t *testing.T) {
-	e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, Keys: 128, HalfLife: time.Minute, Config: Config{Recheck: RecheckConfig{100}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, keys: 128, halfLife: time.Minute, config: Config{Recheck: RecheckConfig{100}}})
 	const workers, each = 8, 1500
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -180,22 +174,22 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range each {
 				now := at(time.Duration(i) * 5 * time.Millisecond)
 				key := uint64(i*i+w) % 500
-				e.Hit(0, &List{}, answer(key, 1, now), sum(1), now)
-				e.Filled(0, Fill{Key: key, AnsweredAt: now, Took: 1, Body: uint64(i / 100), Bytes: 10})
+				e.kinds[0].hit(&List{}, answer(key, 1, now), sum(1), now)
+				e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: now.UnixNano(), Source: uint64(i / 100)}, took: 1, bytes: 10})
 				if r, ok := picked(e); ok {
-					e.Rechecked(r, now.Add(time.Second), uint64(i))
+					r.compared(sighting{now.Add(time.Second).UnixNano(), uint64(i)})
 				}
 				switch i % 1000 {
 				case 1:
-					e.SetPolicy(0, Policy{TTL: time.Second, StaleWhileRevalidate: time.Duration(i)})
+					e.kinds[0].setPolicy(Policy{TTL: time.Second, StaleWhileRevalidate: time.Duration(i)})
 				case 2:
-					e.SetConfig(Config{Recheck: RecheckConfig{BudgetPerSecond: 50}})
+					e.setConfig(Config{Recheck: RecheckConfig{BudgetPerSecond: 50}})
 				case 3:
-					e.Report(now)
+					e.report(now)
 				case 4:
-					e.Tune(now)
+					e.tune(now)
 				case 5:
-					_ = e.Hear(e.Tell(now), now)
+					_ = e.hear(e.tell(now), now)
 				}
 			}
 		})

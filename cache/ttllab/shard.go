@@ -248,7 +248,7 @@ func (s *shard) admit(h uint64) *watched {
 	return set.add(watched{hash: h})
 }
 
-func (s *shard) fill(h uint64, f Fill) {
+func (s *shard) fill(h uint64, f fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, set := s.find(h)
@@ -256,16 +256,16 @@ func (s *shard) fill(h uint64, f Fill) {
 		return
 	}
 	s.settle(k, set)
-	if !f.Shared {
+	if !f.shared {
 		k.fills++
 	}
-	at := sighting{f.AnsweredAt.UnixNano(), f.Body}
+	at := sighting{f.At, f.Source}
 	k.observe(at)
-	k.begun = k.begun || k.filled == 0 && !f.Shared
+	k.begun = k.begun || k.filled == 0 && !f.shared
 	if at.at >= k.filled {
 		k.filled = at.at
-		if f.Bytes > 0 {
-			k.bytes = f.Bytes
+		if f.bytes > 0 {
+			k.bytes = f.bytes
 		}
 	}
 }

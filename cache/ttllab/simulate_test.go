@@ -38,17 +38,14 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), 
 func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		swr := time.Duration(rapid.IntRange(0, 1000).Draw(t, "swr")) * time.Second
-		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute, StaleWhileRevalidate: swr}}}, HalfLife: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Minute, StaleWhileRevalidate: swr}}}})
 		trace := drawTrace(t)
 		models := [candidateCount]map[uint64]*plain{}
 		for c := range models {
 			models[c] = map[uint64]*plain{}
 		}
 		for _, ev := range trace {
-			e.Lookup(0, ev.key, at(ev.at))
+			e.kinds[0].looked(ev.key, at(ev.at))
 			for c, ttl := range candidates {
 				if models[c][ev.key] == nil {
 					models[c][ev.key] = &plain{}
@@ -57,7 +54,7 @@ func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 			}
 		}
 		end := trace[len(trace)-1].at + time.Second
-		k := e.Report(at(end)).Kinds[0]
+		k := e.report(at(end)).Kinds[0]
 		for c, row := range k.Candidates {
 			var sum plain
 			for _, p := range models[c] {
@@ -81,15 +78,12 @@ func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 func TestLongerTTLsAskLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{TTL: time.Minute, StaleWhileRevalidate: time.Duration(rapid.IntRange(0, 3).Draw(t, "swr")) * 20 * time.Second}
-		e, err := New(Options{Kinds: []Kind{{Name: "buyer", Policy: p}}, HalfLife: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}}})
 		trace := drawTrace(t)
 		for _, ev := range trace {
-			e.Lookup(0, ev.key, at(ev.at))
+			e.kinds[0].looked(ev.key, at(ev.at))
 		}
-		rows := e.Report(at(trace[len(trace)-1].at + time.Second)).Kinds[0].Candidates
+		rows := e.report(at(trace[len(trace)-1].at + time.Second)).Kinds[0].Candidates
 		for c := 1; c < len(rows); c++ {
 			if rows[c].Upstream.Value > rows[c-1].Upstream.Value+1e-9 {
 				t.Fatalf("ttl %s asks more often than %s: %v, %v", candidates[c], candidates[c-1], rows[c].Upstream, rows[c-1].Upstream)
@@ -123,11 +117,11 @@ func TestJitterShortensTheTTL(t *testing.T) {
 // nobody does. Neither asks it again.
 func TestTheLegacysLatencyIsPartOfTheSimulation(t *testing.T) {
 	e := newLab(t, 0, Policy{TTL: time.Minute, StaleWhileRevalidate: time.Minute})
-	e.Filled(0, Fill{Key: 99, AnsweredAt: start, Took: 200 * time.Millisecond})
+	e.kinds[0].filled(fill{Answer: Answer{Hash: 99, At: start.UnixNano()}, took: 200 * time.Millisecond})
 	for _, d := range []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 2100 * time.Millisecond} {
-		e.Lookup(0, 1, at(d))
+		e.kinds[0].looked(1, at(d))
 	}
-	row := e.Report(at(4 * time.Second)).Kinds[0].Candidates[0] // 1 s
+	row := e.report(at(4 * time.Second)).Kinds[0].Candidates[0] // 1 s
 	if !near(row.HitRatio.Value, 3.0/5) || !near(row.Upstream.Value*4, 2) {
 		t.Errorf("hit ratio %v, upstream %v/s, want 3 of 5 and 2 in 4 s", row.HitRatio, row.Upstream)
 	}
@@ -136,43 +130,28 @@ func TestTheLegacysLatencyIsPartOfTheSimulation(t *testing.T) {
 func TestAClockThatIsSetBackMakesAMiss(t *testing.T) {
 	e := newLab(t, 0, Policy{TTL: time.Minute})
 	for _, d := range []time.Duration{2 * time.Hour, time.Hour, time.Hour + 500*time.Millisecond} {
-		e.Lookup(0, 1, at(d))
+		e.kinds[0].looked(1, at(d))
 	}
-	row := e.Report(at(3 * time.Hour)).Kinds[0].Candidates[0]
+	row := e.report(at(3 * time.Hour)).Kinds[0].Candidates[0]
 	if !near(row.HitRatio.Value, 1.0/3) {
 		t.Errorf("hit ratio %v, want a hit after two misses", row.HitRatio)
 	}
 }
 
-func TestUnknownKindsAreIgnored(t *testing.T) {
-	e := newLab(t, 0, Policy{})
-	for _, kind := range []int{-1, 2} {
-		e.Lookup(kind, 1, start)
-		e.Filled(kind, Fill{Key: 1, AnsweredAt: start})
-		e.SetPolicy(kind, Policy{})
-		e.Rechecked(Recheck{Kind: kind}, start, 1)
-		e.Waited(kind)
-		e.Failed(kind)
-		e.Hit(kind, &List{}, &Answer{}, sum(0), start)
-		e.Served(kind, &List{}, &Answer{}, sum(0), start)
-		if c := e.Rechecks(kind); c.Checked != 0 {
-			t.Errorf("kind %d has re-checks", kind)
+func TestListsOfNoGroupAreIgnored(t *testing.T) {
+	k, a, none := &List{Kind: "admin"}, &Answer{}, (*Lab)(nil)
+	for _, l := range []*Lab{none, NewLab([]Kind{{Name: "buyer", Kind: "buyer"}}, Config{}, nil)} {
+		l.Looked(k, 1, start)
+		l.Filled(k, a, 1, 1)
+		l.Waited(k)
+		l.Failed(k)
+		l.Hit(k, a, sum(0), start)
+		l.Served(k, a, sum(0), start)
+		if l == none {
+			continue
 		}
-	}
-	for _, k := range e.Report(at(time.Second)).Kinds {
-		if k.WatchedKeys != 0 || len(k.Candidates) != 0 || k.LookupsPerSecond != 0 {
-			t.Errorf("%s: %+v", k.Kind, k)
-		}
-	}
-	if e.Index("seller") != 1 || e.Index("nobody") != -1 {
-		t.Error("Index")
-	}
-}
-
-func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{}, {Kinds: []Kind{{}}, Keys: -1}, {Kinds: []Kind{{}}, Keys: maxKeys + 1}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v was taken", o)
+		if got := l.Report().Kinds[0]; got.WatchedKeys != 0 || len(got.Candidates) != 0 || got.LookupsPerSecond != 0 {
+			t.Errorf("%+v", got)
 		}
 	}
 }
@@ -180,7 +159,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestFirstSlowFillIsForgotten(t *testing.T) {
 	e := newLab(t, 8, Policy{TTL: time.Minute})
 	for i, took := range []time.Duration{time.Second, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond} {
-		e.Filled(0, Fill{Key: uint64(i), Took: took})
+		e.kinds[0].filled(fill{Answer: Answer{Hash: uint64(i)}, took: took})
 	}
 	if got := time.Duration(e.kinds[0].latency.Load()); got != 208*time.Millisecond {
 		t.Errorf("the legacy is taken to need %v, want the average of five", got)

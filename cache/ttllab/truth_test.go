@@ -27,7 +27,7 @@ type fact struct {
 // replay runs a trace through the real cache. The lab may watch; nil: none.
 type replay struct {
 	legacy *changing
-	lab    *ttllab.Estimator
+	lab    *ttllab.Watcher
 	clock  *testkit.Clock
 	lists  *cache.Lists
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ func (p *replay) fill(_ context.Context, k cache.Key, _ cache.Known) (cache.Cont
 	p.fact.fills++
 	p.mu.Unlock()
 	if p.lab != nil {
-		p.lab.Filled(0, ttllab.Fill{Key: hashOf(k.Account), AnsweredAt: now, Body: hashOf(body), Bytes: len(body)})
+		p.lab.Filled(ttllab.Answer{Hash: hashOf(k.Account), At: now.UnixNano(), Source: hashOf(body)}, len(body))
 	}
 	return cache.Content{Body: []byte(body), AnsweredAt: now}, nil
 }
@@ -82,7 +82,7 @@ func (p *replay) inBubble(t *testing.T, trace []lookup, policy ttllab.Policy) {
 	for _, l := range trace {
 		p.clock.Set(l.at)
 		if p.lab != nil {
-			p.lab.Lookup(0, hashOf(strconv.Itoa(l.key)), l.at)
+			p.lab.Looked(hashOf(strconv.Itoa(l.key)), l.at)
 		}
 		p.ask(t, l)
 	}
@@ -161,13 +161,10 @@ func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			trace, system := sc.shape.trace(), newChanging(sc.shape, 0.05, 5)
-			lab, err := ttllab.New(ttllab.Options{Kinds: []ttllab.Kind{{Name: "buyer", Policy: sc.policy}}, Keys: sc.keys, HalfLife: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			(&replay{legacy: system, lab: lab}).run(t, trace, sc.policy)
+			lab := ttllab.NewWatcher(sc.policy, sc.keys)
+			(&replay{legacy: system, lab: &lab}).run(t, trace, sc.policy)
 			end := trace[len(trace)-1].at
-			k := lab.Report(end).Kinds[0]
+			k := lab.Report(end)
 			t.Logf("%d look-ups, %d of %.0f keys watched", len(trace), k.WatchedKeys, k.Keys)
 			for _, ttl := range sc.ttls {
 				policy := sc.policy

@@ -136,9 +136,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.ceiling, err = fleet.NewCeiling(fleet.CeilingOptions{Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
 		return err
 	}
-	if a.lab, err = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now); err != nil {
-		return err
-	}
+	a.lab = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now)
 	if a.redis != nil {
 		a.lab.Shared()
 	}

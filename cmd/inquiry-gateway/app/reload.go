@@ -192,9 +192,8 @@ func (a *App) putInForce(gen *generation) error {
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
 	}
-	if err := errors.Join(a.lab.SetConfig(gen.cfg.Cache.LabKinds(), gen.cfg.Cache.Lab), a.rate.SetConfig(gen.cfg.RateLimit)); err != nil {
-		return err
-	}
+	a.lab.SetConfig(gen.cfg.Cache.LabKinds(), gen.cfg.Cache.Lab)
+	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
 	a.sessions.SetToken(gen.token)
