@@ -10,12 +10,12 @@
 package canary
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -42,8 +42,8 @@ type Options struct {
 	// wraps ErrUndecided.
 	Owner func(ctx context.Context, kind string, key Secret) (Owner, error)
 
-	Logger     *slog.Logger          // nil: failures are not logged
-	Registerer prometheus.Registerer // nil: the metrics go nowhere
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Owner is whose a key is. Both are ids, and no secrets.
@@ -88,8 +88,9 @@ type Canary struct {
 	agent    string
 	invented Secret // a key that nobody was given
 	rules    *rules
-	metrics  *metrics
-	last     map[string]*[checkCount]result // by kind, of the round before
+	checks   *prometheus.CounterVec // kind, check, result
+	ended    *prometheus.GaugeVec   // kind
+	last     map[string]tally       // by kind, of the round before
 	rounds   int
 
 	mu     sync.Mutex
@@ -102,20 +103,15 @@ func New(opts Options) (*Canary, error) {
 		return nil, errors.New("canary: Owner, Every and Timeout are needed")
 	}
 	for _, k := range opts.Kinds {
-		if _, known := fieldsOf(k.Name); !known || len(k.Keys) < 2 {
+		if fieldsOf(k.Name) == nil || len(k.Keys) < 2 {
 			return nil, fmt.Errorf("canary: kind %q with %d keys; wants buyer or seller with at least two", k.Name, len(k.Keys))
 		}
 	}
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	opts.Registerer = cmp.Or[prometheus.Registerer](opts.Registerer, prometheus.NewRegistry())
-	m, err := newMetrics(opts.Registerer, opts.Kinds)
-	if err != nil {
-		return nil, err
+	c := &Canary{
+		opts: opts, agent: "inquiry-gateway-canary/" + opts.Version, rules: newRules(), last: map[string]tally{}, failed: map[string][]string{},
+		invented: Secret("canary-" + rand.Text()), // so that the store of keys has to be asked about it
 	}
-	return &Canary{
-		opts: opts, agent: "inquiry-gateway-canary/" + opts.Version, invented: invent(),
-		rules: newRules(), metrics: m, last: map[string]*[checkCount]result{}, failed: map[string][]string{},
-	}, nil
+	return c, c.newMetrics()
 }
 
 // LastFailure tells why a check of a kind of list failed when it last did: which
@@ -125,12 +121,6 @@ func (c *Canary) LastFailure(kind, check string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed[kind+" "+check]
-}
-
-// invent makes a key that looks like one from elsewhere, so that the store of
-// keys has to be asked about it.
-func invent() Secret {
-	return Secret(fmt.Sprintf("canary-%016x%016x", rand.Uint64(), rand.Uint64()))
 }
 
 // Run asks at once and then again and again until ctx ends, which cuts off the
@@ -160,5 +150,5 @@ func (c *Canary) Run(ctx context.Context, at Target) {
 
 // spread keeps the canaries of a fleet from asking all at once.
 func spread(d time.Duration) time.Duration {
-	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
+	return d + time.Duration((mathrand.Float64()-0.5)*0.2*float64(d))
 }

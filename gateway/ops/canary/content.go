@@ -48,7 +48,8 @@ func (r *round) refusal(a *answer) (code string) {
 	if in.failure["status"] != strconv.Itoa(a.code) || in.failure["id"] != a.header.Get("X-Request-Id") {
 		said = append(said, "an error has another status or id than its answer")
 	}
-	if !slices.Contains(codes(a.code), code) {
+	belongs := slices.Contains(codes(a.code), code)
+	if !belongs {
 		said = append(said, "an error has not the code that goes with its status")
 	}
 	waits := a.code == http.StatusTooManyRequests || a.code == http.StatusServiceUnavailable
@@ -56,7 +57,7 @@ func (r *round) refusal(a *answer) (code string) {
 		said = append(said, "an error has not the headers that go with its code")
 	}
 	r.tally.noteAll(contract, a, "", said)
-	if !slices.Contains(codes(a.code), code) {
+	if !belongs {
 		return ""
 	}
 	return code

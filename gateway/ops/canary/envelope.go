@@ -32,17 +32,14 @@ type field struct {
 	optional bool
 }
 
-// fieldsOf lists the keys of a kind's records.
-func fieldsOf(kind string) ([]field, bool) {
-	switch kind {
-	case "buyer":
-		return []field{{"title", text, false}, {"content", text, false}, {"status", text, false}, {"inquiry_type", textOrNull, false},
-			{"created_at", moment, false}, {"responses", replies, false}}, true
-	case "seller":
-		return []field{{"title", text, false}, {"status", text, false}, {"inquiry_type", text, false}, {"company_name", text, false},
-			{"created_at", moment, false}}, true
-	}
-	return nil, false
+// fieldsOf lists the keys of a kind's records; nil: there is no such kind.
+func fieldsOf(kind string) []field {
+	return map[string][]field{
+		"buyer": {{"title", text, false}, {"content", text, false}, {"status", text, false}, {"inquiry_type", textOrNull, false},
+			{"created_at", moment, false}, {"responses", replies, false}},
+		"seller": {{"title", text, false}, {"status", text, false}, {"inquiry_type", text, false}, {"company_name", text, false},
+			{"created_at", moment, false}},
+	}[kind]
 }
 
 func responseFields() []field {
@@ -80,7 +77,7 @@ func (in *inspector) list(body []byte, kind string) (records map[hash]place, wel
 	if len(errors) > 0 {
 		in.say("a list that was answered has errors")
 	}
-	fields, _ := fieldsOf(kind)
+	fields := fieldsOf(kind)
 	records = map[hash]place{}
 	for i, raw := range data {
 		in.created = ""
@@ -114,21 +111,10 @@ func (in *inspector) refusal(body []byte) (code string) {
 // keys, in this order, and nothing after it.
 func (in *inspector) envelope(body []byte) (data, errors []jsontext.Value, well bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
-	well = next(d, "{") && next(d, "data")
-	if well {
-		data, well = elements(d, body)
-	}
-	if well = well && next(d, "meta"); well {
-		meta, err := d.ReadValue()
-		well = err == nil && string(meta) == "{}"
-	}
-	if well = well && next(d, "errors"); well {
-		errors, well = elements(d, body)
-	}
-	if well = well && next(d, "}"); well {
-		_, err := d.ReadToken()
-		well = err == io.EOF
-	}
+	nothing := func() bool { v, err := d.ReadValue(); return err == nil && string(v) == "{}" }
+	end := func() bool { _, err := d.ReadToken(); return err == io.EOF }
+	well = next(d, "{") && next(d, "data") && elements(d, body, &data) && next(d, "meta") && nothing() &&
+		next(d, "errors") && elements(d, body, &errors) && next(d, "}") && end()
 	if !well {
 		in.say("the body is not the envelope of data, meta and errors, in JSON and UTF-8, with no key twice")
 	}
@@ -141,20 +127,20 @@ func next(d *jsontext.Decoder, want string) bool {
 	return err == nil && t.String() == want
 }
 
-// elements reads an array. Its elements are parts of body.
-func elements(d *jsontext.Decoder, body []byte) (all []jsontext.Value, well bool) {
+// elements adds those of the array that comes next. They are parts of body.
+func elements(d *jsontext.Decoder, body []byte, all *[]jsontext.Value) bool {
 	if d.PeekKind() != '[' || !next(d, "[") {
-		return nil, false
+		return false
 	}
 	for d.PeekKind() != ']' {
 		value, err := d.ReadValue()
 		if err != nil {
-			return nil, false
+			return false
 		}
 		end := d.InputOffset()
-		all = append(all, body[end-int64(len(value)):end])
+		*all = append(*all, body[end-int64(len(value)):end])
 	}
-	return all, next(d, "]")
+	return next(d, "]")
 }
 
 // object checks that one object, which is valid JSON, has exactly its fields.
@@ -201,7 +187,8 @@ func (in *inspector) value(raw jsontext.Value, f field, what string) {
 			in.say("%s is no list", what)
 			return
 		}
-		list, _ := elements(jsontext.NewDecoder(bytes.NewReader(raw)), raw)
+		var list []jsontext.Value
+		elements(jsontext.NewDecoder(bytes.NewReader(raw)), raw, &list)
 		for i, one := range list {
 			in.object(one, responseFields(), what+" "+strconv.Itoa(i+1))
 		}

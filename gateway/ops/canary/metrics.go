@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -8,42 +9,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the results by kind and check, resolved once.
-type metrics struct {
-	checks map[string]*[checkCount][resultCount]prometheus.Counter
-	last   *prometheus.GaugeVec
-}
-
 // newMetrics makes the series of the kinds that are asked for, so that one that
 // is off has none.
-func newMetrics(reg prometheus.Registerer, kinds []Kind) (*metrics, error) {
-	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
+func (c *Canary) newMetrics() error {
+	c.checks = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "inquiry_gateway_canary_checks_total",
 		Help: "Checks of the canary callers by result; unavailable and empty have found nothing out.",
 	}, []string{"kind", "check", "result"})
-	last := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	c.ended = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "inquiry_gateway_canary_last_round_timestamp_seconds",
 		Help: "When the canary callers last finished a round, whatever came of it; 0: not yet.",
 	}, []string{"kind"})
-	for _, c := range []prometheus.Collector{checks, last} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	m := &metrics{checks: map[string]*[checkCount][resultCount]prometheus.Counter{}, last: last}
-	for _, k := range kinds {
-		var all [checkCount][resultCount]prometheus.Counter
-		for c := range checkCount {
-			for r := range resultCount {
-				if r != empty || c == crossRead { // only there it can be
-					all[c][r] = checks.WithLabelValues(k.Name, checkNames[c], resultNames[r])
+	for _, k := range c.opts.Kinds {
+		c.ended.WithLabelValues(k.Name)
+		for i, check := range checkNames {
+			for r, result := range resultNames {
+				if r != int(empty) || i == int(crossRead) { // only there it can be
+					c.checks.WithLabelValues(k.Name, check, result)
 				}
 			}
 		}
-		m.checks[k.Name] = &all
-		last.WithLabelValues(k.Name)
 	}
-	return m, nil
+	return errors.Join(c.opts.Registerer.Register(c.checks), c.opts.Registerer.Register(c.ended))
 }
 
 // settle counts a round and logs what is wrong with it: a failure each time, all
@@ -51,25 +38,21 @@ func newMetrics(reg prometheus.Registerer, kinds []Kind) (*metrics, error) {
 func (c *Canary) settle(r *round) {
 	kind := r.kind.Name
 	before := c.last[kind]
-	if before == nil {
-		before = &[checkCount]result{}
-		c.last[kind] = before
-	}
+	c.last[kind] = r.tally
 	var blind, good, reasons, requests []string
 	for i := range checkCount {
-		n := &r.tally[i]
-		c.metrics.checks[kind][i][n.result].Inc()
+		n := r.tally[i]
+		c.checks.WithLabelValues(kind, checkNames[i], resultNames[n.result]).Inc()
 		switch {
 		case n.result == failed:
 			c.logFailure(r, i)
-		case n.result == before[i]:
+		case n.result == before[i].result:
 		case n.result == ok:
 			good = append(good, checkNames[i])
 		default:
 			blind = append(blind, checkNames[i]+" "+resultNames[n.result])
 			reasons, requests = append(reasons, n.reasons...), append(requests, n.requests...)
 		}
-		before[i] = n.result
 	}
 	if len(blind) > 0 {
 		c.opts.Logger.Warn("the canary finds nothing out", "kind", kind, "checks", blind, "reasons", unique(reasons), "request_ids", unique(requests))
@@ -77,7 +60,7 @@ func (c *Canary) settle(r *round) {
 	if len(good) > 0 {
 		c.opts.Logger.Info("the canary finds it good again", "kind", kind, "checks", good)
 	}
-	c.metrics.last.WithLabelValues(kind).Set(float64(time.Now().UnixMilli()) / 1000)
+	c.ended.WithLabelValues(kind).Set(float64(time.Now().UnixMilli()) / 1000)
 }
 
 // unique sorts, too.
@@ -89,7 +72,7 @@ func unique(texts []string) []string {
 // logFailure names the requests by which the records of the log are found. What
 // concerns who may read what is an event of security.
 func (c *Canary) logFailure(r *round, i check) {
-	n := &r.tally[i]
+	n := r.tally[i]
 	c.mu.Lock()
 	c.failed[r.kind.Name+" "+checkNames[i]] = n.reasons
 	c.mu.Unlock()

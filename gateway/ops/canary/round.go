@@ -166,9 +166,7 @@ func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 		r.noList(a, "%s is answered %d %s", s.name, a.code, r.refusal(a))
 		return nil
 	}
-	switch a.code {
-	case http.StatusOK, http.StatusNotModified:
-	default:
+	if a.code != http.StatusOK && a.code != http.StatusNotModified {
 		r.tally.note(contract, failed, []*answer{a}, "%s is good, and answered %d", s.name, a.code)
 		r.noList(a, "%s is answered %d", s.name, a.code)
 		return nil
@@ -182,14 +180,11 @@ func (r *round) ask(ctx context.Context, s *seen, q question) *answer {
 	return a
 }
 
-// noList notes that what lists show cannot be found out.
+// noList notes that what lists show cannot be found out. a is nil where there was no
+// answer.
 func (r *round) noList(a *answer, format string, args ...any) {
-	concerned := []*answer{}
-	if a != nil {
-		concerned = append(concerned, a)
-	}
 	for _, c := range []check{crossRead, contract, freshness} {
-		r.tally.note(c, unavailable, concerned, format, args...)
+		r.tally.note(c, unavailable, []*answer{a}, format, args...)
 	}
 }
 

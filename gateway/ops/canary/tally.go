@@ -51,7 +51,7 @@ func (t *tally) noteAll(c check, a *answer, who string, reasons []string) {
 	}
 }
 
-// note notes a result with its reason, for the answers concerned.
+// note notes a result with its reason, for the answers concerned; nil ones are left out.
 func (t *tally) note(c check, r result, concerned []*answer, format string, args ...any) {
 	n := &t[c]
 	if r < n.result {
@@ -69,7 +69,7 @@ func (t *tally) note(c check, r result, concerned []*answer, format string, args
 		n.reasons = append(n.reasons, reason)
 	}
 	for _, a := range concerned {
-		if a.id != "" && len(n.requests) < 2*maxReasons && !slices.Contains(n.requests, a.id) {
+		if a != nil && a.id != "" && len(n.requests) < 2*maxReasons && !slices.Contains(n.requests, a.id) {
 			n.requests = append(n.requests, a.id)
 		}
 	}
