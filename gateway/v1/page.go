@@ -7,9 +7,10 @@ import (
 	"html"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"inquiry-gateway/internal/theme"
 )
 
 // document is what the page shows of the OpenAPI document. The names of its types
@@ -187,21 +188,12 @@ func table(title, second string, rows [][]string) string {
 	fmt.Fprintf(&out, `<div class="scroll" role="group" aria-label="%s" tabindex="0"><table class="data"><caption>%[1]s</caption>`+
 		`<thead><tr><th scope="col">Name</th><th scope="col">%s</th><th scope="col">Meaning</th></tr></thead><tbody>`, title, second)
 	for _, row := range rows {
-		fmt.Fprintf(&out, `<tr><th scope="row"><code>%s</code></th><td>%s</td><td>%s</td></tr>`, html.EscapeString(row[0]), inline(row[1]), inline(row[2]))
+		fmt.Fprintf(&out, `<tr><th scope="row"><code>%s</code></th><td>%s</td><td>%s</td></tr>`, html.EscapeString(row[0]), theme.Inline(row[1]), theme.Inline(row[2]))
 	}
 	return out.String() + "</tbody></table></div>"
 }
 
-var (
-	codeSpan = regexp.MustCompile("`([^`]+)`")
-	strong   = regexp.MustCompile(`\*\*([^*]+)\*\*`)
-)
-
 // markdown renders what the document uses of it: paragraphs, code and strong.
 func markdown(text string) string {
-	return "<p>" + strings.ReplaceAll(inline(strings.TrimSpace(text)), "\n\n", "</p><p>") + "</p>"
-}
-
-func inline(text string) string {
-	return strong.ReplaceAllString(codeSpan.ReplaceAllString(html.EscapeString(text), "<code>$1</code>"), "<strong>$1</strong>")
+	return "<p>" + strings.ReplaceAll(theme.Inline(strings.TrimSpace(text)), "\n\n", "</p><p>") + "</p>"
 }

@@ -1,14 +1,99 @@
 // Package theme holds what the gateway's pages have in common: colours, light
-// and dark, the rules of plain elements, and the icon.
+// and dark, the rules of plain elements, the icon, and how their files are served.
 package theme
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"html"
 	"io/fs"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"time"
 )
 
 //go:embed assets
 var files embed.FS
 
-// Files gives theme.css and icon.svg, in the folder assets.
-func Files() fs.FS { return files }
+const (
+	cacheForever = "max-age=31536000, immutable" // the name holds the hash of the content
+	cacheChecked = "no-cache"
+)
+
+// Asset is a file as it is served. It never changes.
+type Asset struct {
+	Name         string // of an asset of Assets: with a hash of the content
+	contentType  string
+	cacheControl string
+	etag         string // without quotes
+	body         []byte
+}
+
+// NewAsset makes what is served for a file. Browsers ask each time whether it is
+// still the same.
+func NewAsset(file string, body []byte) Asset {
+	sum := sha256.Sum256(body)
+	// The table of package mime depends on the machine.
+	types := map[string]string{
+		".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".json": "application/json; charset=utf-8", ".svg": "image/svg+xml; charset=utf-8", ".yaml": "application/yaml",
+	}
+	contentType := cmp.Or(types[path.Ext(file)], "text/plain; charset=utf-8")
+	return Asset{path.Base(file), contentType, cacheChecked, hex.EncodeToString(sum[:8]), body}
+}
+
+// ServeHTTP answers GET and HEAD, conditional and range requests included.
+func (a Asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", a.cacheControl)
+	h.Set("ETag", `"`+a.etag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
+}
+
+// Assets are theme.css, icon.svg and all files in the folder assets of more, by their
+// names without folders. Browsers may keep them for ever under the Name of each.
+func Assets(more fs.FS) (map[string]Asset, error) {
+	all := map[string]Asset{}
+	for _, from := range []fs.FS{files, more} {
+		err := fs.WalkDir(from, "assets", func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			body, err := fs.ReadFile(from, file)
+			a, ext := NewAsset(file, body), path.Ext(file)
+			all[a.Name] = Asset{strings.TrimSuffix(a.Name, ext) + "." + a.etag + ext, a.contentType, cacheForever, a.etag, body}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Secure sets the header fields of every answer of a page's site. policy is its
+// Content-Security-Policy.
+func Secure(h http.Header, policy string) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+var (
+	codeSpan = regexp.MustCompile("`([^`]+)`")
+	strong   = regexp.MustCompile(`\*\*([^*]+)\*\*`)
+)
+
+// Inline renders a text with the little of Markdown that the pages' sources use:
+// code between backticks, and strong between double stars.
+func Inline(text string) string {
+	return strong.ReplaceAllString(codeSpan.ReplaceAllString(html.EscapeString(text), "<code>$1</code>"), "<strong>$1</strong>")
+}

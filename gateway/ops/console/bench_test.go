@@ -12,7 +12,7 @@ func BenchmarkSample(b *testing.B) {
 	for n := range 10 {
 		f.step(n)
 	}
-	c, err := New(Options{Gatherer: f.registry})
+	c, err := New(f.options(Options{}))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func BenchmarkSample(b *testing.B) {
 // What an open page costs on top of it, each time.
 func BenchmarkState(b *testing.B) {
 	f := newFeed()
-	c, err := New(Options{Gatherer: f.registry})
+	c, err := New(f.options(Options{}))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func serve(t *testing.T) *served {
 	for i := range 3000 {
 		top.Filled(fmt.Sprintf("account-%d", i%7*(i%3)))
 	}
-	c, err := New(Options{Gatherer: s.feed.registry, Version: "v1.2.3-test", TopAccounts: top, CanLogout: s.sessions.Guarded, Now: at.now})
+	c, err := New(s.feed.options(Options{Version: "v1.2.3-test", TopAccounts: top, CanLogout: s.sessions.Guarded, Now: at.now}))
 	if err != nil {
 		t.Fatal(err)
 	}

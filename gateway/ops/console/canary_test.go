@@ -3,7 +3,6 @@ package console
 import (
 	"math"
 	"testing"
-	"time"
 )
 
 // row is a check as the page gets it.
@@ -75,7 +74,7 @@ func TestServedOutdated(t *testing.T) {
 
 // Before the first sample nothing is said to be well.
 func TestStateBeforeTheFirstSample(t *testing.T) {
-	s := newSampler(newFeed().registry, time.Now)
+	s := newSampler(newFeed().options(Options{}))
 	if got := s.state(); got.At != 0 || got.Incident.Level != levelWarn || got.Incident.Name != "No figures yet" {
 		t.Errorf("%+v", got)
 	}

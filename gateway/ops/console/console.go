@@ -7,16 +7,10 @@
 package console
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"net/http"
-	"path"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,20 +28,19 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Options are what a Console shows. Only Gatherer is required; what belongs to
-// another one is empty where that is zero.
+// Options are what a Console shows. All but Now is needed. The functions must be safe
+// for concurrent use.
 type Options struct {
 	// Gatherer gives the metrics, those of /metrics. It is asked every 2 seconds.
 	Gatherer prometheus.Gatherer
-	// CanLogout tells whether there are sessions that can be ended. Nil: there are
-	// none.
+	// CanLogout tells whether there are sessions that can be ended.
 	CanLogout func() bool
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
-	// Starts tells which nodes started, the oldest first. Nil: none is known.
+	// Starts tells which nodes started, the oldest first.
 	Starts func() []Start
-	// Canary tells why a check of a kind of list last failed. Nil: nobody knows.
+	// Canary tells why a check of a kind of list last failed.
 	Canary func(kind, check string) []string
 	// Version of the program, for the head of the page.
 	Version string
@@ -61,52 +54,26 @@ type Options struct {
 type Console struct {
 	opts    Options
 	sampler *sampler
-	assets  map[string]asset  // by the path in the URL, which holds a hash of the content
-	pages   map[string]string // by name
+	assets  map[string]theme.Asset // by the path in the URL, which holds a hash of the content
+	pages   map[string]string      // by name
 	mux     *http.ServeMux
-}
-
-// asset is a file that the pages load.
-type asset struct {
-	name string
-	body []byte
 }
 
 // New makes a console. It shows no figures before Run.
 func New(opts Options) (*Console, error) {
-	if opts.Gatherer == nil {
-		return nil, errors.New("console: no gatherer of metrics")
-	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.CanLogout == nil {
-		opts.CanLogout = func() bool { return false }
-	}
-	if opts.Starts == nil {
-		opts.Starts = func() []Start { return nil }
-	}
-	c := &Console{opts: opts, sampler: newSampler(opts.Gatherer, opts.Now), assets: map[string]asset{}, mux: http.NewServeMux()}
-	if opts.Canary != nil {
-		c.sampler.reasons = opts.Canary
+	c := &Console{opts: opts, sampler: newSampler(opts), assets: map[string]theme.Asset{}, mux: http.NewServeMux()}
+	assets, err := theme.Assets(files)
+	if err != nil {
+		return nil, err
 	}
 	urls := map[string]string{}
-	for _, from := range []fs.FS{theme.Files(), files} {
-		err := fs.WalkDir(from, "assets", func(file string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			body, err := fs.ReadFile(from, file)
-			sum, name := sha256.Sum256(body), path.Base(file)
-			url := "console/assets/" + hex.EncodeToString(sum[:6]) + "-" + name
-			c.assets["/"+url], urls[name] = asset{name, body}, url
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+	for name, a := range assets {
+		urls[name] = "console/assets/" + a.Name
+		c.assets["/"+urls[name]] = a
 	}
-	var err error
 	if c.pages, err = readPages(urls); err != nil {
 		return nil, err
 	}
@@ -118,7 +85,13 @@ func New(opts Options) (*Console, error) {
 	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.state()) })
 	c.mux.HandleFunc("GET /console/runbook", c.runbook)
 	c.mux.HandleFunc("GET /console/playground", c.playground)
-	c.mux.HandleFunc("GET /console/assets/", c.serveAsset)
+	c.mux.HandleFunc("GET /console/assets/", func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := c.assets[r.URL.Path]; ok {
+			a.ServeHTTP(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	})
 	return c, nil
 }
 
@@ -130,11 +103,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // secure sets the headers of every answer. Assets have another Cache-Control.
 func secure(h http.Header) {
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
+	theme.Secure(h, policy)
 	h.Set("Cache-Control", "no-store")
 }
 
@@ -158,17 +127,6 @@ func (c *Console) playground(w http.ResponseWriter, _ *http.Request) {
 	c.write(w, http.StatusOK, "playground", "../", "{{fetch}}", button)
 }
 
-// serveAsset serves a file that pages refer to. Its name changes with its content.
-func (c *Console) serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, ok := c.assets[r.URL.Path]
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-	http.ServeContent(w, r, a.name, time.Time{}, bytes.NewReader(a.body))
-}
-
 // answer writes v as JSON. Values that are not finite are null already.
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -181,9 +139,7 @@ func (c *Console) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		c.sampler.take()
-		if c.opts.TopAccounts != nil {
-			c.opts.TopAccounts.fade(c.opts.Now())
-		}
+		c.opts.TopAccounts.fade(c.opts.Now())
 		select {
 		case <-ctx.Done():
 			return

@@ -13,8 +13,7 @@ import (
 func newConsole(t *testing.T, opts Options) (*Console, *feed) {
 	t.Helper()
 	f := newFeed()
-	opts.Gatherer = f.registry
-	c, err := New(opts)
+	c, err := New(f.options(opts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func TestRun(t *testing.T) {
 		if n := len(c.sampler.samples); n != 151 {
 			t.Errorf("%d samples in 5 minutes", n)
 		}
-		if w := top.heavy[top.index["a"]].count; w < .49 || w > .51 {
+		if w := top.heavy["a"].count; w < .49 || w > .51 {
 			t.Errorf("weight %v after a half-life", w)
 		}
 		cancel()

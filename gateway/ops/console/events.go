@@ -108,7 +108,7 @@ func (s *sampler) canaryRows(w windows) (rows []canaryRow) {
 			row.State, row.At = last.result, last.at.Unix()
 		}
 		if row.Failed > 0 {
-			row.Reasons = s.reasons(c.kind, c.check)
+			row.Reasons = s.opts.Canary(c.kind, c.check)
 		}
 		if math.IsNaN(w.point.gauge("canary.round." + c.kind)) {
 			row.State, row.At = "off", 0

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"math"
 	"testing"
 	"time"
@@ -147,6 +148,21 @@ func (f *feed) process(n int, wave float64) {
 	case 1000:
 		f.count("cache_purges_total", 1)
 	}
+}
+
+// options complete those of a console that shows a feed.
+func (f *feed) options(opts Options) Options {
+	opts.Gatherer = f.registry
+	opts.TopAccounts = cmp.Or(opts.TopAccounts, NewTopAccounts(4))
+	if opts.CanLogout == nil {
+		opts.CanLogout = func() bool { return false }
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	opts.Starts = func() []Start { return nil }
+	opts.Canary = func(string, string) []string { return nil }
+	return opts
 }
 
 // clock is a Now that a test moves.

@@ -67,7 +67,7 @@ func (s *sampler) judge(w windows, gathering error) {
 // callers tells how many answers failed, and what these callers got. That nobody is
 // hit is said of a gateway that is well only: a mixed-up list is a 200.
 func (w window) callers(well bool) (hit, get string) {
-	all, failed, span := w.sum("answers"), w.sum("answers.failed"), "in the last "+duration(w.seconds)
+	all, failed, span := w.sum("answers"), w.sum("answers.failed"), w.span()
 	old := w.sum(perKind("lookups.stale-error")...)
 	switch {
 	case all == 0:

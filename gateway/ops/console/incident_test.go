@@ -96,7 +96,9 @@ func (f *feed) outdated(checked, outdated int, goal float64) {
 }
 
 func TestUnreadableMetrics(t *testing.T) {
-	s := newSampler(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("no") }), newSteps().now)
+	opts := newFeed().options(Options{})
+	opts.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("no") })
+	s := newSampler(opts)
 	s.take()
 	if s.incident.Level != levelBad || s.incident.Name != "No metrics" {
 		t.Errorf("%+v", s.incident)
@@ -165,7 +167,7 @@ func TestRunbookChapters(t *testing.T) {
 // finding says what to do.
 func TestWhatTheCanarySaid(t *testing.T) {
 	s := newSteps()
-	s.reasons = func(kind, check string) []string {
+	s.sampler.opts.Canary = func(kind, check string) []string {
 		return []string{kind + " " + check + " one", "two", "three", "four"}
 	}
 	s.gauge("canary_last_round_timestamp_seconds", 1, "seller")

@@ -48,7 +48,7 @@ func TestAssets(t *testing.T) {
 	for name, a := range c.assets {
 		w := ask(c, httptest.NewRequest(http.MethodGet, name, nil))
 		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
-			t.Errorf("%s: %d %v", a.name, w.Code, w.Header())
+			t.Errorf("%s: %d %v", a.Name, w.Code, w.Header())
 		}
 	}
 	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/assets/../pages/home.html", nil)); w.Code == 200 {

@@ -26,7 +26,9 @@ func TestRealProgram(t *testing.T) {
 		demo.Call(demo.Public, "")
 	}
 	families := parse(t, live.Scrape(t, demo.Ops))
-	c, err := New(Options{Gatherer: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })})
+	opts := newFeed().options(Options{})
+	opts.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })
+	c, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

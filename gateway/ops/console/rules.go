@@ -80,16 +80,16 @@ func rules() []rule {
 			canaryRule(levelWarn, "keys")},
 		{"canary-blind", "Canary blind", "canary", "InquiryGatewayCanaryBlind",
 			"Give each account of the canary at least one inquiry; `inquiry-gateway explain -c FILE --kind KIND --account ID` says why there is no list.",
-			judgeBlind},
+			eachKind(levelWarn, sayBlind)},
 		{"hits", "No cache hits", "hits", "InquiryGatewayHitRatioDropped",
 			"[Explain](#explain) a request: the ttl and where it comes from. A deploy or a change of the mapping empties the cache once.",
 			judgeHits},
 		{"outdated", "Outdated lists", "ttl", "InquiryGatewayServedOutdated",
 			"See which ttl meets the goal: `inquiry-gateway ttl -c FILE`, or [below](#ttl).",
-			judgeOutdated},
+			eachKind(levelWarn, sayOutdated)},
 		{"prediction", "Predictions off", "ttl", "InquiryGatewayPredictionOff",
 			"See what was predicted and what is measured, and whether the traffic is why: `inquiry-gateway ttl -c FILE`, or [below](#ttl). Put the ttl back if the legacy system gets too much.",
-			judgePrediction},
+			eachKind(levelWarn, sayPrediction)},
 		{"reload", "Reload failed", "marks", "InquiryGatewayConfigReloadFailed",
 			"See file, line and key with `inquiry-gateway check -c FILE`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
 			gaugeRule("reloaded", 0,
@@ -140,18 +140,29 @@ func gaugeRule(gauge string, bad float64, text string) func(windows) (level, str
 	}
 }
 
-// perKindRule is about what must not happen at all. The text takes a count, the
-// kind and the time.
-func perKindRule(l level, counter, text string) func(windows) (level, string) {
+// eachKind joins what there is to say of each kind of list.
+func eachKind(l level, say func(w windows, kind string) string) func(windows) (level, string) {
 	return func(w windows) (level, string) {
 		var parts []string
 		for _, kind := range kinds {
-			if n := w.rare.sum(counter + "." + kind); n > 0 {
-				parts = append(parts, fmt.Sprintf(text, count(n), kind, "in the last "+duration(w.rare.seconds)))
+			if text := say(w, kind); text != "" {
+				parts = append(parts, text)
 			}
 		}
 		return l, strings.Join(parts, " ")
 	}
+}
+
+// perKindRule is about what must not happen at all. The text takes a count, the
+// kind and the time.
+func perKindRule(l level, counter, text string) func(windows) (level, string) {
+	return eachKind(l, func(w windows, kind string) string {
+		n := w.rare.sum(counter + "." + kind)
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprintf(text, count(n), kind, w.rare.span())
+	})
 }
 
 // canaryRule names each check that failed, its kind, and what the canary said of it
@@ -169,7 +180,7 @@ func canaryRule(l level, checks ...string) func(windows) (level, string) {
 				if reasons := w.canary(kind, check); len(reasons) > 0 {
 					why = "Last: " + strings.Join(reasons[:min(len(reasons), shownReasons)], "; ") + "."
 				}
-				parts = append(parts, fmt.Sprintf("The canary's check %s failed for %s lists, %s in the last %s. %s", check, kind, times(n), duration(w.rare.seconds), why))
+				parts = append(parts, fmt.Sprintf("The canary's check %s failed for %s lists, %s %s. %s", check, kind, times(n), w.rare.span(), why))
 			}
 		}
 		return l, strings.Join(parts, " ")
@@ -184,16 +195,13 @@ func times(n float64) string {
 	return count(n) + " times"
 }
 
-// judgeBlind tells of a canary that would not notice a cross-read.
-func judgeBlind(w windows) (level, string) {
-	text, check := "", "canary.cross_read."
-	for _, kind := range kinds {
-		in := func(result string) float64 { return w.rare.sum(check + result + "." + kind) }
-		if in("ok")+in("failed") == 0 && in("empty")+in("unavailable") > 0 {
-			text += "The canary compared no " + kind + " lists in the last " + duration(w.rare.seconds) + ": they are empty or unavailable. "
-		}
+// sayBlind tells of a canary that would not notice a cross-read.
+func sayBlind(w windows, kind string) string {
+	in := func(result string) float64 { return w.rare.sum("canary.cross_read." + result + "." + kind) }
+	if in("ok")+in("failed") > 0 || in("empty")+in("unavailable") == 0 {
+		return ""
 	}
-	return levelWarn, strings.TrimSpace(text)
+	return "The canary compared no " + kind + " lists " + w.rare.span() + ": they are empty or unavailable."
 }
 
 // judgeLegacy is one rule for the breakers and for fetches that fail, so that
@@ -244,7 +252,7 @@ func judgeAnswers(w windows) (level, string) {
 // judgePanics is about handlers and background work alike.
 func judgePanics(w windows) (level, string) {
 	if n := w.rare.sum("panics") + w.rare.sum("panics.background"); n > 0 {
-		return levelBad, "The program panicked " + times(n) + " in the last " + duration(w.rare.seconds) + ". Each is a bug; see the log."
+		return levelBad, "The program panicked " + times(n) + " " + w.rare.span() + ". Each is a bug; see the log."
 	}
 	return "", ""
 }
@@ -271,7 +279,7 @@ func judgeHits(w windows) (level, string) {
 		n += w.figure.sum(perKind("lookups." + outcome)...)
 	}
 	if n >= enoughLookups && w.figure.hitRatio(kinds[:]...) == 0 {
-		return levelWarn, "No list came from the cache in the last " + duration(w.figure.seconds) + ": 0 of " + count(n) + " look-ups."
+		return levelWarn, "No list came from the cache " + w.figure.span() + ": 0 of " + count(n) + " look-ups."
 	}
 	return "", ""
 }
@@ -285,28 +293,24 @@ func (w window) outdated(kind string) float64 {
 	return w.sum("outdated."+kind) / w.sum("rechecked."+kind) * answers / all
 }
 
-// judgeOutdated compares the re-checks of an hour with the configured goal. Without
+// sayOutdated compares the re-checks of an hour with the configured goal. Without
 // a goal the comparison with NaN is never true.
-func judgeOutdated(w windows) (level, string) {
-	text, goal := "", w.point.gauge("outdated.goal")
-	for _, kind := range kinds {
-		checked := w.hour.sum("rechecks." + kind)
-		if share := w.hour.outdated(kind); checked >= enoughRechecks && share > goal {
-			text += percent(share) + " of the answers with " + kind + " lists were outdated in the last hour, by " + count(checked) + " re-checks; the goal is at most " + percent(goal) + ". "
-		}
+func sayOutdated(w windows, kind string) string {
+	checked, share, goal := w.hour.sum("rechecks."+kind), w.hour.outdated(kind), w.point.gauge("outdated.goal")
+	if checked >= enoughRechecks && share > goal {
+		return percent(share) + " of the answers with " + kind + " lists were outdated in the last hour, by " + count(checked) +
+			" re-checks; the goal is at most " + percent(goal) + "."
 	}
-	return levelWarn, strings.TrimSpace(text)
+	return ""
 }
 
-// judgePrediction is about ttls that came into force in the last day. Without one the
+// sayPrediction is about ttls that came into force in the last day. Without one the
 // comparison with NaN is never true.
-func judgePrediction(w windows) (level, string) {
-	text := ""
-	for _, kind := range kinds {
-		hits, requests := w.point.gauge("prediction.hits."+kind), w.point.gauge("prediction.requests."+kind)
-		if hits > pointsOff || requests > pointsOff {
-			text += fmt.Sprintf("A new ttl of %s lists does something else than was predicted: of 100 look-ups the hits are off by %.1f, the requests to the legacy system by %.1f. ", kind, hits, requests)
-		}
+func sayPrediction(w windows, kind string) string {
+	hits, requests := w.point.gauge("prediction.hits."+kind), w.point.gauge("prediction.requests."+kind)
+	if hits > pointsOff || requests > pointsOff {
+		return fmt.Sprintf("A new ttl of %s lists does something else than was predicted: "+
+			"of 100 look-ups the hits are off by %.1f, the requests to the legacy system by %.1f.", kind, hits, requests)
 	}
-	return levelWarn, strings.TrimSpace(text)
+	return ""
 }

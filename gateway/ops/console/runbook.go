@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/deploy"
+	"inquiry-gateway/internal/theme"
 )
 
 // chapter is one of the runbook; all three are HTML.
@@ -29,8 +30,6 @@ var (
 	continued = regexp.MustCompile(`([^\n])\n *([^\s\d*-])`)
 	link      = regexp.MustCompile(`\[([^\]]+)\]\((#[a-z]+)\)`)
 	outside   = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`) // the page does not have those files
-	code      = regexp.MustCompile("`([^`]+)`")
-	strong    = regexp.MustCompile(`\*\*([^*]+)\*\*`)
 )
 
 // chapters reads the little of Markdown that the runbook uses.
@@ -38,10 +37,8 @@ func chapters(markdown string) []chapter {
 	var list []chapter
 	for _, text := range strings.Split(markdown, "\n## ")[1:] {
 		name, body, _ := strings.Cut(text, "\n")
-		body = html.EscapeString(strings.TrimSpace(continued.ReplaceAllString(body, "$1 $2")))
-		body = link.ReplaceAllString(body, `<a href="$2">$1</a>`)
-		body = outside.ReplaceAllString(body, "$1")
-		body = strong.ReplaceAllString(code.ReplaceAllString(body, "<code>$1</code>"), "<strong>$1</strong>")
+		body = theme.Inline(strings.TrimSpace(continued.ReplaceAllString(body, "$1 $2")))
+		body = outside.ReplaceAllString(link.ReplaceAllString(body, `<a href="$2">$1</a>`), "$1")
 		name = html.EscapeString(name)
 		list = append(list, chapter{strings.ToLower(name), name, body})
 	}

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -32,11 +30,9 @@ type sample struct {
 // sampler reads the metrics and keeps the last hour of them. It has no goroutine of
 // its own; take is called by one, all else by many.
 type sampler struct {
-	gatherer prometheus.Gatherer
-	now      func() time.Time
+	opts     Options
 	readings *readings
 	columns  []column
-	reasons  func(kind, check string) []string // of the canary's last failure
 
 	mu       sync.RWMutex
 	last     sums // as gathered
@@ -51,12 +47,8 @@ type sampler struct {
 
 // newSampler makes a sampler without a sample; state says then that there are no
 // figures yet.
-func newSampler(gatherer prometheus.Gatherer, now func() time.Time) *sampler {
-	s := &sampler{
-		gatherer: gatherer, now: now, readings: newReadings(), columns: columns(),
-		reasons: func(_, _ string) []string { return nil },
-		canary:  map[canaryCase]canaryState{}, since: map[string]time.Time{},
-	}
+func newSampler(opts Options) *sampler {
+	s := &sampler{opts: opts, readings: newReadings(), columns: columns(), canary: map[canaryCase]canaryState{}, since: map[string]time.Time{}}
 	s.memory = make([]float64, maxSamples*(len(s.readings.list)+len(s.columns)))
 	return s
 }
@@ -70,12 +62,12 @@ func (s *sampler) newSample(gathered sums) *sample {
 	own := s.memory[s.taken%maxSamples*n:][:n:n]
 	s.taken++
 	values := own[:copy(own, gathered.values):len(gathered.values)]
-	return &sample{at: s.now(), values: values, histograms: slices.Clone(gathered.histograms), point: own[len(values):len(values)]}
+	return &sample{at: s.opts.Now(), values: values, histograms: slices.Clone(gathered.histograms), point: own[len(values):len(values)]}
 }
 
 // take gathers once. Whatever could be gathered is used, also beside an error.
 func (s *sampler) take() {
-	families, err := s.gatherer.Gather()
+	families, err := s.opts.Gatherer.Gather()
 	gathered := s.readings.read(families)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,31 +85,28 @@ func (s *sampler) take() {
 	s.judge(w, err)
 }
 
-// increases makes the next sample out of what was gathered. The first sample has no
-// increases, as there is nothing to compare with. The caller holds mu.
+// increases makes the next sample out of what was gathered. The first sample is
+// compared with itself. The caller holds mu.
 func (s *sampler) increases(gathered sums) *sample {
-	first, next := len(s.samples) == 0, s.newSample(gathered)
+	if len(s.samples) == 0 {
+		s.last = gathered
+	}
+	next := s.newSample(gathered)
 	for i, r := range s.readings.list {
 		if !r.counter() {
 			continue
 		}
-		value := zeroIfNone(gathered.values[i])
-		switch {
-		case first:
-			value = 0
-		case value >= zeroIfNone(s.last.values[i]):
-			value -= zeroIfNone(s.last.values[i])
+		value, before := zeroIfNone(gathered.values[i]), zeroIfNone(s.last.values[i])
+		if value >= before {
+			value -= before
 		}
 		next.values[i] = value
 	}
 	for i, h := range gathered.histograms {
-		switch {
-		case first:
-			next.histograms[i] = histogram{}
-		case h.total() >= s.last.histograms[i].total():
+		if before := s.last.histograms[i]; h.total() >= before.total() {
 			var increase histogram // the gathered one stays as it is
 			increase.accumulate(h, 1)
-			increase.accumulate(s.last.histograms[i], -1)
+			increase.accumulate(before, -1)
 			next.histograms[i] = increase
 		}
 	}
@@ -160,8 +149,11 @@ type windows struct {
 
 // windows needs what window needs.
 func (s *sampler) windows() windows {
-	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept), s.reasons}
+	return windows{s.window(pointSpan), s.window(minuteSpan), s.window(figureSpan), s.window(rareSpan), s.window(kept), s.opts.Canary}
 }
+
+// span is as in "in the last 5 min".
+func (w window) span() string { return "in the last " + duration(w.seconds) }
 
 // sum is by how much counters grew, together.
 func (w window) sum(names ...string) float64 {

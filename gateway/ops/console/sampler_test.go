@@ -20,7 +20,7 @@ type steps struct {
 
 func newSteps() *steps {
 	s := &steps{feed: newFeed(), at: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}
-	s.sampler = newSampler(s.registry, func() time.Time { return s.at })
+	s.sampler = newSampler(s.options(Options{Now: func() time.Time { return s.at }}))
 	s.take()
 	return s
 }
@@ -77,7 +77,9 @@ func TestCountersThatBeginAgain(t *testing.T) {
 		s.take()
 		at = at.Add(time.Second)
 	}
-	s = newSampler(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return prometheus.Gatherers(parts).Gather() }), func() time.Time { return at })
+	opts := newFeed().options(Options{Now: func() time.Time { return at }})
+	opts.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return prometheus.Gatherers(parts).Gather() })
+	s = newSampler(opts)
 	for _, fetches := range []int{100, 110, 3, 5} {
 		generation(fetches)
 	}

@@ -95,9 +95,7 @@ func (s *sampler) history() map[string]any {
 // state adds what does not come from the metrics.
 func (c *Console) state() state {
 	s := c.sampler.state()
-	if c.opts.TopAccounts != nil {
-		s.Accounts = c.opts.TopAccounts.top(shownTop)
-	}
+	s.Accounts = c.opts.TopAccounts.top(shownTop)
 	if s.At > 0 {
 		s.Marks = append(s.Marks, startMarks(c.opts.Starts(), c.opts.Now())...)
 		slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })

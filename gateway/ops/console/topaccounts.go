@@ -20,18 +20,14 @@ const halfLife = 5 * time.Minute
 type TopAccounts struct {
 	mu    sync.Mutex
 	size  int
-	heavy []counter
-	index map[string]int // in heavy, by account
+	heavy map[string]*counter // by account
 	all   float64
 	since time.Time // when everything was scaled last; zero: never
 }
 
 // counter is how often an account was counted; over is by how much that may be
 // too high, because the account took the place of another.
-type counter struct {
-	account     string
-	count, over float64
-}
+type counter struct{ count, over float64 }
 
 // Account is one of the accounts that cause most load.
 type Account struct {
@@ -44,7 +40,7 @@ type Account struct {
 // NewTopAccounts makes one with so many counters; below 1 counts as 1. Any
 // account with more than a size-th of all fetches is among them.
 func NewTopAccounts(size int) *TopAccounts {
-	return &TopAccounts{size: max(size, 1), index: map[string]int{}}
+	return &TopAccounts{size: max(size, 1), heavy: map[string]*counter{}}
 }
 
 // Filled counts one fetch from the legacy system. It keeps a copy of the name.
@@ -52,24 +48,22 @@ func (t *TopAccounts) Filled(account string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all++
-	if i, ok := t.index[account]; ok {
-		t.heavy[i].count++
-		return
-	}
-	name, i := strings.Clone(account), len(t.heavy)
-	if i < t.size {
-		t.heavy = append(t.heavy, counter{})
-	} else { // it takes the place of the lightest
-		i = 0
-		for other := range t.heavy {
-			if t.heavy[other].count < t.heavy[i].count {
-				i = other
+	c := t.heavy[account]
+	if c == nil {
+		c = &counter{}
+		if len(t.heavy) == t.size { // it takes the place of the lightest
+			lightest, least := "", math.Inf(1)
+			for other, o := range t.heavy {
+				if o.count < least {
+					lightest, least = other, o.count
+				}
 			}
+			delete(t.heavy, lightest)
+			*c = counter{least, least}
 		}
-		delete(t.index, t.heavy[i].account)
+		t.heavy[strings.Clone(account)] = c
 	}
-	least := t.heavy[i].count
-	t.heavy[i], t.index[name] = counter{name, least + 1, least}, i
+	c.count++
 }
 
 // fade lets older fetches count less. The first call only notes the time.
@@ -79,9 +73,9 @@ func (t *TopAccounts) fade(now time.Time) {
 	if !t.since.IsZero() && now.After(t.since) {
 		factor := math.Exp2(-now.Sub(t.since).Seconds() / halfLife.Seconds())
 		t.all *= factor
-		for i := range t.heavy {
-			t.heavy[i].count *= factor
-			t.heavy[i].over *= factor
+		for _, c := range t.heavy {
+			c.count *= factor
+			c.over *= factor
 		}
 	}
 	t.since = now
@@ -94,8 +88,8 @@ func (t *TopAccounts) top(n int) []Account {
 	// A steady rate r has the weight r*halfLife/ln 2 in the long run.
 	perSecond := math.Ln2 / halfLife.Seconds()
 	list := make([]Account, 0, len(t.heavy))
-	for _, c := range t.heavy {
-		list = append(list, Account{Name: c.account, PerSecond: c.count * perSecond, AtLeast: (c.count - c.over) * perSecond, Share: ratio(c.count, t.all)})
+	for account, c := range t.heavy {
+		list = append(list, Account{Name: account, PerSecond: c.count * perSecond, AtLeast: (c.count - c.over) * perSecond, Share: ratio(c.count, t.all)})
 	}
 	slices.SortFunc(list, func(a, b Account) int {
 		return cmp.Or(cmp.Compare(b.PerSecond, a.PerSecond), strings.Compare(a.Name, b.Name))
