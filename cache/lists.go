@@ -18,6 +18,7 @@ import (
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/series"
 	"inquiry-gateway/internal/span"
 )
 
@@ -123,9 +124,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	}
 	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), records: make(chan string, maxHeardRecords), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
 	l.policy.Store(p)
-	if l.metrics, err = newMetrics(opts.Registerer); err != nil {
-		return nil, err
-	}
+	l.metrics = newMetrics(opts.Registerer)
 	if l.comp, err = newCompressor(); err != nil {
 		return nil, err
 	}
@@ -149,9 +148,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		}
 		l.epochs.suspectEpoch.Store(1) // nothing is confirmed yet
 	}
-	if err := l.registerGauges(); err != nil {
-		return nil, err
-	}
+	l.registerGauges()
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.redis != nil {
 		l.watch()
@@ -159,19 +156,13 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	return l, nil
 }
 
-func (l *Lists) registerGauges() error {
-	gauge := func(name, help string, f func() float64) error {
-		return l.opts.Registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: "cache", Name: name, Help: help,
-		}, f))
-	}
-	return errors.Join(
-		gauge("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) }),
-		gauge("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
-			func() float64 { return float64(l.tier.WeightedSize()) }),
-		gauge("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
-			func() float64 { return float64(l.tier.GetMaximum()) }),
-	)
+func (l *Lists) registerGauges() {
+	all := series.In(l.opts.Registerer, "cache")
+	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
+	all.GaugeFunc("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
+		func() float64 { return float64(l.tier.WeightedSize()) })
+	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+		func() float64 { return float64(l.tier.GetMaximum()) })
 }
 
 // SetConfig swaps the policy whole and reads the sealing keys again; on an error

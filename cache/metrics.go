@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-const namespace = "inquiry_gateway"
+	"inquiry-gateway/internal/series"
+)
 
 // outcomeFailed labels a look-up that ended without an entry.
 const outcomeFailed Outcome = "error"
@@ -70,41 +70,30 @@ type metrics struct {
 	derived  *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
-	var all []prometheus.Collector
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: "cache", Name: name, Help: help}, labels)
-		all = append(all, c)
-		return c
-	}
-	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec {
-		o := prometheus.HistogramOpts{Namespace: namespace, Subsystem: "cache", Name: name, Help: help, Buckets: buckets}
-		h := prometheus.NewHistogramVec(o, []string{"kind"})
-		all = append(all, h)
-		return h
-	}
+func newMetrics(reg prometheus.Registerer) *metrics {
+	all := series.In(reg, "cache")
 	m := &metrics{
-		fills:    counter("fills_total", "Fills by result.", "kind", "result"),
-		refused:  counter("refused_entries_total", "Stored entries that were refused and filled again.", "tier", "reason"),
-		unstored: counter("unstored_total", "Filled lists that a tier did not take.", "reason"),
-		derived: counter("derived_total",
+		fills:    all.Counters("fills_total", "Fills by result.", "kind", "result"),
+		refused:  all.Counters("refused_entries_total", "Stored entries that were refused and filled again.", "tier", "reason"),
+		unstored: all.Counters("unstored_total", "Filled lists that a tier did not take.", "reason"),
+		derived: all.Counters("derived_total",
 			"Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
 			"kind", "result"),
-		purges: counter("purges_total", "Purges that were begun on this node.").WithLabelValues(),
-		hints:  counter("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
-		stream: counter("hint_stream_total",
+		purges: all.Counter("purges_total", "Purges that were begun on this node."),
+		hints:  all.Counters("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
+		stream: all.Counters("hint_stream_total",
 			"Entries of cache.hints.stream that this node has read, by result: applied, refused (not understood), or failed (Redis did not take the mark; tried again); unread counts failed reads, and lost streams that had vanished.",
 			"result"),
-		dropped: counter("hint_records_dropped_total", "Hints of records, told by other nodes, that this node did not look for: too many waited.").WithLabelValues(),
-		ahead:   counter("refreshes_ahead_total", "Refreshes of fresh lists that were begun before their ttl ended.").WithLabelValues(),
+		dropped: all.Counter("hint_records_dropped_total", "Hints of records, told by other nodes, that this node did not look for: too many waited."),
+		ahead:   all.Counter("refreshes_ahead_total", "Refreshes of fresh lists that were begun before their ttl ended."),
 	}
-	lookups := counter("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
+	lookups := all.Counters("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
 	// from being taken for far more. A native histogram costs a hit 100 ns.
-	ages := histogram("age_seconds", "Age of the lists that were served, counted from the legacy's answer.",
-		.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600)
-	duration := histogram("fill_duration_seconds", "Time that fills took, from the first request to the finished body.",
-		.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+	ages := all.Histograms("age_seconds", "Age of the lists that were served, counted from the legacy's answer.",
+		[]float64{.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600}, "kind")
+	duration := all.Histograms("fill_duration_seconds", "Time that fills took, from the first request to the finished body.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "kind")
 	for k, kind := range kindNames {
 		m.ages[k], m.duration[k] = ages.WithLabelValues(kind), duration.WithLabelValues(kind)
 		for o, outcome := range outcomes {
@@ -114,12 +103,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	m.startRare()
-	for _, c := range all {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	return m
 }
 
 // startRare makes the series of rare events, so that a rate sees the first of them.

@@ -134,9 +134,6 @@ func New(opts Options) *Gateway {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	if opts.Registerer == nil {
-		opts.Registerer = prometheus.NewRegistry()
-	}
 	g := &Gateway{
 		auth:           opts.Auth,
 		lists:          opts.Lists,

@@ -25,13 +25,13 @@ type handler func(x *exchange) error
 func refuse(err error) handler { return func(*exchange) error { return err } }
 
 // adapt makes Gin's handler of one of ours.
-func (g *Gateway) adapt(series *series, h handler) gin.HandlerFunc {
+func (g *Gateway) adapt(series *endpointSeries, h handler) gin.HandlerFunc {
 	return func(c *gin.Context) { g.serve(c.Writer, c.Request, series, h) }
 }
 
 // serve is the way of every request: it assigns an id, runs the handler, writes
 // the list or the error once, and leaves one log record.
-func (g *Gateway) serve(w httpwire.Writer, r *http.Request, series *series, h handler) {
+func (g *Gateway) serve(w httpwire.Writer, r *http.Request, series *endpointSeries, h handler) {
 	x := g.start(w, r)
 	defer g.metrics.inFlight.Dec()
 	switch err := g.run(h, x); {
@@ -88,7 +88,7 @@ func (x *exchange) identify() {
 
 // end counts the exchange, describes it in its span, and writes its record. x must
 // not be used after end: it returns to the pool.
-func (g *Gateway) end(x *exchange, s *series) {
+func (g *Gateway) end(x *exchange, s *endpointSeries) {
 	x.duration = time.Since(x.begin)
 	s.observe(x)
 	g.describe(x)

@@ -17,7 +17,7 @@ import (
 type endpoint struct {
 	kind    string
 	handler handler
-	series  *series
+	series  *endpointSeries
 }
 
 // freshHit is a request that the hit lane can answer.

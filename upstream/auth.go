@@ -151,10 +151,7 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	if cfg.UsernameFile.Set() && cfg.user() == "" {
 		return nil, mistake("auth.username_file", "the file is empty")
 	}
-	m, err := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
-	if err != nil {
-		return nil, err
-	}
+	m := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
 	switch cfg.Type {
 	case authBasic:
 		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.user()+":"+secret))}, nil

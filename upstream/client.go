@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -124,10 +123,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
-		m, err := newMetrics(opts.Registerer, kind, plan.FieldNames())
-		if err != nil {
-			return nil, err
-		}
+		m := newMetrics(opts.Registerer, kind, plan.FieldNames())
 		e := &endpoint{plan: plan, attempts: cfg.Retry.Attempts, metrics: m, fingerprint: fingerprint(kind, cfg, ec)}
 		c.endpoints[kind] = e
 		if opts.Before != nil {
@@ -147,13 +143,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
 		}
 	}
-	var errs []error
-	if c.kept = newKept(opts.Registerer, &errs); opts.Before != nil {
+	if c.kept = newKept(opts.Registerer); opts.Before != nil {
 		c.kept = opts.Before.kept
 		c.succeed(opts.Before)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
 	}
 	c.kept.setLimit(cfg.KeepRepliesBytes)
 	if c.http == nil {
@@ -176,7 +168,6 @@ func (c *Client) connect(opts Options) (err error) {
 
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
 	if o.Now == nil {
 		o.Now = time.Now
 	}

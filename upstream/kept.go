@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/internal/series"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/replay"
@@ -44,13 +45,11 @@ type kept struct {
 	most  prometheus.Gauge
 }
 
-func newKept(reg prometheus.Registerer, errs *[]error) *kept {
-	gauge := func(name, help string) prometheus.Gauge {
-		return register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}), errs)
-	}
+func newKept(reg prometheus.Registerer) *kept {
+	all := series.In(reg, subsystem)
 	return &kept{
-		held: gauge("kept_replies_bytes", "Memory of the replies that are kept for check --answers."),
-		most: gauge("kept_replies_limit_bytes", "The bound of it, upstream.keep_replies_bytes; 0: none are kept."),
+		held: all.Gauge("kept_replies_bytes", "Memory of the replies that are kept for check --answers."),
+		most: all.Gauge("kept_replies_limit_bytes", "The bound of it, upstream.keep_replies_bytes; 0: none are kept."),
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"inquiry-gateway/upstream/fleet"
 )
 
@@ -38,7 +36,7 @@ func TestBreakerOpens(t *testing.T) {
 func TestBreakerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := BreakerConfig{Window: 10 * time.Second, MinRequests: 4, FailureRatio: 0.5, OpenFor: 5 * time.Second}
-		b := newBreaker("buyer", cfg, newFixtureMetrics(t), slog.New(slog.DiscardHandler))
+		b := newBreaker("buyer", cfg, newFixtureMetrics(), slog.New(slog.DiscardHandler))
 		try := func(result error) error {
 			_, err := b.do(func() (answer, error) { return answer{}, result })
 			return err
@@ -216,7 +214,7 @@ func TestRetryUntilGood(t *testing.T) {
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 200
-		e := &endpoint{budget: newBudget(0.1), attempts: 4, metrics: newFixtureMetrics(t)}
+		e := &endpoint{budget: newBudget(0.1), attempts: 4, metrics: newFixtureMetrics()}
 		calls := 0
 		for range n {
 			_, _ = e.retried(t.Context(), func() (answer, error) {
@@ -233,7 +231,7 @@ func TestRetryBudget(t *testing.T) {
 // TestTheCeilingPaysForNoRepeat: what the ceiling keeps back never reaches the legacy
 // system, and earns no repeat of what does.
 func TestTheCeilingPaysForNoRepeat(t *testing.T) {
-	e := &endpoint{budget: newBudget(0.1), attempts: 2, metrics: newFixtureMetrics(t)}
+	e := &endpoint{budget: newBudget(0.1), attempts: 2, metrics: newFixtureMetrics()}
 	for e.budget.withdraw() {
 	}
 	for range 100 {
@@ -248,7 +246,7 @@ func TestTheCeilingPaysForNoRepeat(t *testing.T) {
 
 func TestRetryStaysInTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &endpoint{budget: newBudget(1), attempts: 50, metrics: newFixtureMetrics(t)}
+		e := &endpoint{budget: newBudget(1), attempts: 50, metrics: newFixtureMetrics()}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		calls := 0
@@ -344,14 +342,7 @@ func TestAnAccountsPart(t *testing.T) {
 }
 
 // newFixtureMetrics gives an endpoint's series without an endpoint.
-func newFixtureMetrics(t testing.TB) *metrics {
-	t.Helper()
-	m, err := newMetrics(prometheus.NewRegistry(), "buyer", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
+func newFixtureMetrics() *metrics { return newMetrics(nil, "buyer", nil) }
 
 // A client that takes the place of another goes on with what is known of the
 // legacy, as long as the configuration leaves it as it is.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/series"
 )
 
 // Bounds of sign-ins, so that neither a legacy that refuses every token nor one
@@ -61,13 +62,10 @@ func newTokens(request func(context.Context) (token, error), renewOn []int, time
 // signInMetrics counts sign-ins by result.
 type signInMetrics struct{ ok, failed, held prometheus.Counter }
 
-func newSignInMetrics(reg prometheus.Registerer) (signInMetrics, error) {
-	var errs []error
-	v := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "sign_ins_total",
-		Help: "Requests for a token or session of the legacy system by result; held: not made, because they are bounded.",
-	}, []string{"result"}), &errs)
-	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}, errors.Join(errs...)
+func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
+	v := series.In(reg, subsystem).Counters("sign_ins_total",
+		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
+	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}
 }
 
 // header gives the token, waiting for a new one if need be, but no longer

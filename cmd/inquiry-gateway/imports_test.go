@@ -74,6 +74,7 @@ func mayImport() map[string][]string {
 		"internal/panics":            {},
 		"internal/secretfile":        {"internal/invalid"},
 		"internal/redissub":          {},
+		"internal/series":            {},
 		"internal/span":              {},
 		"internal/testkit":           {},
 		"internal/testkit/redistest": {"internal/testkit"},

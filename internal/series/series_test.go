@@ -1,0 +1,47 @@
+package series
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/internal/testkit"
+)
+
+func TestASeriesThatIsThereIsCountedOn(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	for range 2 { // as after a reload
+		Of(In(reg, "x").Counters("things_total", "Things.", "kind", "result"), "kind", "buyer", "ok", "failed")["ok"].Inc()
+		In(reg, "").With(prometheus.Labels{"store": "s"}).NativeHistograms("seconds", "Time.", []float64{1}).WithLabelValues().Observe(2)
+		In(reg, "x").GaugeFunc("size", "Size.", func() float64 { return 7 })
+	}
+	for name, want := range map[string]map[string]float64{
+		"inquiry_gateway_x_things_total": {"buyerok": 2, "buyerfailed": 0},
+		"inquiry_gateway_x_size":         {"": 7},
+	} {
+		values, err := testkit.Values(reg, name)
+		if err != nil || len(values) != len(want) {
+			t.Fatalf("%s: %v, %v", name, values, err)
+		}
+		for labels, n := range want {
+			if values[labels] != n {
+				t.Errorf("%s: %v, want %v", name, values, want)
+			}
+		}
+	}
+}
+
+func TestWithoutARegistererSeriesCount(t *testing.T) {
+	In(nil, "x").Counter("things_total", "Things.").Inc()
+}
+
+func TestAnotherSeriesOfTheSameNameIsABug(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	In(reg, "x").Gauge("size", "Size.")
+	defer func() {
+		if recover() == nil {
+			t.Error("it was accepted")
+		}
+	}()
+	In(reg, "x").Counter("size", "Another.")
+}
