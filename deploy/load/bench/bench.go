@@ -74,7 +74,7 @@ func (b *bench) learnBodies(ctx context.Context) error {
 	b.bodies, b.etags = map[string]string{}, map[string]string{}
 	for _, f := range filters() {
 		for _, key := range []string{b.keys[0], b.keys[len(b.keys)-1]} {
-			header, body, err := b.get(ctx, b.hit.url()+target(f.query), key, "identity")
+			header, body, err := b.get(ctx, b.hit.url+target(f.query), key, "identity")
 			if err != nil {
 				return err
 			}
@@ -106,6 +106,13 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	if b.only != nil {
 		b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return !b.only.MatchString(r.Name) })
+	}
+	for _, r := range b.rows {
+		if r.server != nil {
+			if err := r.prepare(); err != nil {
+				return err
+			}
+		}
 	}
 	if b.profile != "" {
 		return b.writeProfile(ctx)

@@ -121,8 +121,8 @@ func TestSampleDividesByRequests(t *testing.T) {
 	r := &row{server: &server{ops: "x"}}
 	before := state{heap: measure.Heap{TotalAlloc: 1000, Mallocs: 10}}
 	after := state{
-		used: measure.Usage{CPU: 2 * time.Second, RSS: 1 << 20, Peak: 2 << 20}, helper: measure.Usage{CPU: time.Second},
-		heap: measure.Heap{TotalAlloc: 201_000, Mallocs: 2010, GC: time.Second},
+		first: usage{server: measure.Usage{CPU: 2 * time.Second, RSS: 1 << 20, Peak: 2 << 20}, helper: measure.Usage{CPU: time.Second}},
+		heap:  measure.Heap{TotalAlloc: 201_000, Mallocs: 2010, GC: time.Second},
 	}
 	s := r.sample(before, after, measure.Load{Requests: 1000, Duration: time.Second})
 	if s.CPU != 2000 || s.Helper != 1000 || s.Rate != 1000 || s.RSS != 1 || s.Peak != 2 {

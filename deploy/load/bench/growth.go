@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -14,39 +15,32 @@ import (
 // lookups is how many timed calls make one figure.
 const lookups = 200_000
 
-// growthTables tell how costs follow the work: what if there were ten times as
-// many?
-func (b *bench) growthTables(ctx context.Context) ([]report.Table, error) {
-	tables := []report.Table{missTable(b.rows)}
-	for _, grow := range []func(context.Context) (report.Table, error){
-		b.keysTable, b.redisKeysTable, b.listsTable, b.sizesTable, b.nodesTable,
-	} {
-		t, err := grow(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Title, err)
-		}
-		b.progress("%s: done", t.Title)
-		tables = append(tables, t)
-	}
-	return tables, nil
+// growth is a table that shows how costs follow the work: what if there were ten times
+// as many?
+type growth struct {
+	report.Table
+	sizes []int
+	all   bool                                         // take all sizes in a quick run, too; else two
+	line  func(context.Context, int) ([]string, error) // without the size
 }
 
-// fill adds a line for each size to a table. A quick run takes two sizes only.
-func (b *bench) fill(ctx context.Context, t report.Table, sizes []int, line func(context.Context, int) ([]string, error)) (report.Table, error) {
-	if b.quick {
-		sizes = sizes[:min(2, len(sizes))]
-	}
-	for _, n := range sizes {
-		cells, err := line(ctx, n)
-		if err == nil {
-			err = ctx.Err() // not every line looks at ctx
+func (b *bench) growthTables(ctx context.Context) ([]report.Table, error) {
+	tables := []report.Table{missTable(b.rows)}
+	for _, g := range []growth{b.fileKeys(), b.redisKeys(), b.lists(), b.listSizes(), b.nodes()} {
+		if b.quick && !g.all {
+			g.sizes = g.sizes[:2]
 		}
-		if err != nil {
-			return t, err
+		for _, n := range g.sizes {
+			cells, err := g.line(ctx, n)
+			if err = errors.Join(err, ctx.Err()); err != nil { // not every line looks at ctx
+				return nil, fmt.Errorf("%s: %w", g.Title, err)
+			}
+			g.Rows = append(g.Rows, append([]string{fmt.Sprint(n)}, cells...))
 		}
-		t.Rows = append(t.Rows, append([]string{fmt.Sprint(n)}, cells...))
+		b.progress("%s: done", g.Title)
+		tables = append(tables, g.Table)
 	}
-	return t, nil
+	return tables, nil
 }
 
 // missTable shows how the rows of misses grow with the list.

@@ -40,14 +40,14 @@ func makeKeys(n int) ([]string, error) {
 	return keys, nil
 }
 
-// keysTable reads keys files of growing length with the gateway's own store.
-func (b *bench) keysTable(ctx context.Context) (report.Table, error) {
-	return b.fill(ctx, report.Table{
+// fileKeys reads keys files of growing length with the gateway's own store.
+func (b *bench) fileKeys() growth {
+	return growth{sizes: []int{1000, 10_000, 20_000}, line: b.keysLine, Table: report.Table{
 		Title: "Growth: keys in the keys file",
 		Text: "Every key has an account of its own; keys are asked for at random, on one core. A file may have " +
 			report.Bytes(keysfile.MaxSize) + "; more keys belong into Redis.",
 		Header: []string{"keys", "file", "read in", "memory", "memory per key", "authenticating one request"},
-	}, []int{1000, 10_000, 20_000}, b.keysLine)
+	}}
 }
 
 func (b *bench) keysLine(_ context.Context, n int) ([]string, error) {
@@ -91,15 +91,15 @@ func authenticating(store auth.Store, keys []string, n int) (float64, error) {
 	return us, failed
 }
 
-// redisKeysTable puts growing numbers of keys into Redis with the gateway's own
+// redisKeys puts growing numbers of keys into Redis with the gateway's own
 // tool and authenticates with the gateway's own store.
-func (b *bench) redisKeysTable(ctx context.Context) (report.Table, error) {
-	return b.fill(ctx, report.Table{
+func (b *bench) redisKeys() growth {
+	return growth{sizes: []int{1000, 10_000, 100_000, 1_000_000}, line: b.redisKeysLine, Table: report.Table{
 		Title: "Growth: keys in Redis",
 		Text: "CPU time of the gateway's side on one core. A key's first request asks Redis; then the key is kept in the process for auth.redis.ttl, " +
 			"at most auth.redis.max_keys of them, so a node's memory does not grow with the number of keys.",
 		Header: []string{"keys", "Redis", "Redis per key", "a key's first request", "its next ones", "in the process per kept key"},
-	}, []int{1000, 10_000, 100_000, 1_000_000}, b.redisKeysLine)
+	}}
 }
 
 func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {

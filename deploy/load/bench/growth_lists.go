@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,27 +22,27 @@ import (
 // smallBody is in bytes. It lets a million lists fit into a small machine.
 const smallBody = 1000
 
-// listsTable fills the cache with growing numbers of small lists.
-func (b *bench) listsTable(ctx context.Context) (report.Table, error) {
-	body := []byte(strings.Repeat("x", smallBody))
-	return b.fill(ctx, report.Table{
+// lists fills the cache with growing numbers of small lists.
+func (b *bench) lists() growth {
+	line := func(ctx context.Context, n int) ([]string, error) {
+		c, err := fillLists(ctx, n, bytes.Repeat([]byte("x"), smallBody))
+		return []string{report.Bytes(c.heap), report.Bytes(c.heap / float64(n)), fmt.Sprintf("%.2f ×", c.heap/c.counted), report.Micros(c.lookup)}, err
+	}
+	return growth{sizes: []int{1000, 10_000, 100_000, 1_000_000}, line: line, Table: report.Table{
 		Title: "Growth: cached lists", Text: fmt.Sprintf("Lists of %d bytes, looked up at random, on one core.", smallBody),
 		Header: []string{"lists", "memory", "memory per list", "of what the cache counts", "look-up"},
-	}, []int{1000, 10_000, 100_000, 1_000_000}, func(ctx context.Context, n int) ([]string, error) {
-		c, err := fillLists(ctx, n, body)
-		return []string{report.Bytes(c.heap), report.Bytes(c.heap / float64(n)), fmt.Sprintf("%.2f ×", c.heap/c.counted), report.Micros(c.lookup)}, err
-	})
+	}}
 }
 
-// sizesTable takes lists of growing length from the gateway and puts them into
+// listSizes takes lists of growing length from the gateway and puts them into
 // a cache of their own.
-func (b *bench) sizesTable(ctx context.Context) (report.Table, error) {
-	return b.fill(ctx, report.Table{
+func (b *bench) listSizes() growth {
+	return growth{sizes: []int{20, 200, 1000, 5000}, line: b.sizesLine, Table: report.Table{
 		Title: "Growth: records in a list",
 		Text: "Filled through the whole gateway. A coding is made when a caller first takes it, and then kept in the process beside the body; Redis has the body alone. " +
 			"Goal: at most 1.50 × the body in the process. What a miss costs is in the table of misses.",
 		Header: []string{"records", "the legacy's reply", "body", "gzip", "zstd", "in the process per list", "of the body", "Redis per list"},
-	}, []int{20, 200, 1000, 5000}, b.sizesLine)
+	}}
 }
 
 func (b *bench) sizesLine(ctx context.Context, records int) ([]string, error) {
@@ -58,7 +57,7 @@ func (b *bench) sizesLine(ctx context.Context, records int) ([]string, error) {
 	cells := []string{report.Bytes(reply)}
 	var body []byte
 	for _, coding := range []string{"zstd", "gzip", "identity"} {
-		if _, body, err = b.get(ctx, s.url()+target(""), b.keys[0], coding); err != nil {
+		if _, body, err = b.get(ctx, s.url+target(""), b.keys[0], coding); err != nil {
 			return nil, err
 		}
 		cells = slices.Insert(cells, 1, report.Bytes(float64(len(body))))

@@ -18,24 +18,16 @@ const (
 	stampedeWait = 20 * time.Millisecond // that the legacy takes
 )
 
-// nodesTable lets nodes share an empty Redis. It asks for every list several
+// nodes lets nodes share an empty Redis. It asks for every list several
 // times, each time another node; then many callers ask for one cold list.
-func (b *bench) nodesTable(ctx context.Context) (report.Table, error) {
-	t := report.Table{
+func (b *bench) nodes() growth {
+	return growth{sizes: []int{1, 2, 3}, all: true, line: b.nodesLine, Table: report.Table{
 		Title:  "Growth: nodes",
 		Header: []string{"nodes", "upstream requests", "per list", "Redis calls per request", "upstream requests of the cold list", "p50", "p99"},
 		Text: fmt.Sprintf("%d lists, each asked for %d times, every time from the next node. All nodes share one Redis, which is empty at first; the rate limit asks it, too. "+
 			"Then %d callers ask for one cold list at once, on connections that are open already; the legacy takes %s. "+
 			"Goal: one upstream request and p50 ≤ 45 ms.", len(b.keys)*len(filters()), passes, callers, stampedeWait),
-	}
-	for n := 1; n <= 3; n++ {
-		cells, err := b.nodesLine(ctx, n)
-		if err != nil {
-			return t, err
-		}
-		t.Rows = append(t.Rows, append([]string{fmt.Sprint(n)}, cells...))
-	}
-	return t, nil
+	}}
 }
 
 func (b *bench) nodesLine(ctx context.Context, n int) (cells []string, err error) {
@@ -56,7 +48,7 @@ func (b *bench) nodesLine(ctx context.Context, n int) (cells []string, err error
 		if err != nil {
 			return nil, err
 		}
-		nodes, urls = append(nodes, s), append(urls, s.url())
+		nodes, urls = append(nodes, s), append(urls, s.url)
 	}
 	asked := b.legacy.Requests().Buyer
 	for range passes {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 
-	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/deploy/load/report"
 	"inquiry-gateway/internal/testkit"
 )
@@ -39,22 +38,18 @@ func (b *bench) addPeers(ctx context.Context) error {
 		{nameVarnish, "varnishd",
 			"the API key is part of the cache key and is only checked on a miss: a revoked one goes on until its lists end; its log stays in shared memory", b.startVarnish},
 	} {
-		r := row{Row: report.Row{Name: p.name, Group: groupHits, Base: nameBare, Note: p.note}}
 		if _, err := exec.LookPath(p.program); err != nil {
-			r.Missing, r.Note = "not installed", ""
-			b.rows = append(b.rows, &r)
+			b.add(groupHits, row{Row: report.Row{Name: p.name, Base: nameBare, Missing: "not installed"}})
 			continue
 		}
-		if r.server, err = p.start(ctx, origin.Addr); err != nil {
+		s, err := p.start(ctx, origin.Addr)
+		if err != nil {
 			return err
 		}
-		url := r.server.url()
-		if err := errors.Join(b.sameBytes(ctx, url), b.refusesStrangers(ctx, url), b.warm(ctx, url)); err != nil {
+		if err := errors.Join(b.sameBytes(ctx, s.url), b.refusesStrangers(ctx, s.url), b.warm(ctx, s.url)); err != nil {
 			return err
 		}
-		if err := b.add(r, measure.Wrk, measure.Plan{URL: url}); err != nil {
-			return err
-		}
+		b.add(groupHits, row{server: s, Row: report.Row{Name: p.name, Base: nameBare, Note: p.note}})
 	}
 	return origin.Stop()
 }

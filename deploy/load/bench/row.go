@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"inquiry-gateway/deploy/load/measure"
@@ -13,13 +15,22 @@ import (
 // row is a line of the table and how to measure it.
 type row struct {
 	report.Row
-	load    measure.Generator // nil: not installed
-	server  *server           // whose CPU time is the figure
-	helper  *server           // whose CPU time stands beside it; nil: nobody helps
-	status  string            // of every answer of a gateway; empty: 200
-	bytes   limits
-	counted lookup // what a gateway counts for nearly every request; zero: not a gateway
-	records int    // of a miss with everything on; 0: another row
+	server    *server // whose CPU time is the figure; nil: not installed
+	helper    *server // whose CPU time stands beside it; nil: nobody helps
+	generator func(measure.Plan) (measure.Generator, error)
+	plan      measure.Plan // without a URL it is for the server's
+	load      measure.Generator
+	status    string // of every answer of a gateway; empty: 200
+	bytes     limits
+	counted   lookup // what a gateway counts for nearly every request; zero: not a gateway
+	records   int    // of a miss with everything on; 0: another row
+}
+
+// prepare makes the row's load.
+func (r *row) prepare() (err error) {
+	r.plan.URL = cmp.Or(r.plan.URL, r.server.url)
+	r.load, err = r.generator(r.plan)
+	return err
 }
 
 // lookup is an outcome of the gateway's cache and the least share of requests
@@ -39,42 +50,53 @@ func miss() lookup { return lookup{"miss", "", 0.95} }
 
 // state is what is read before and after a load.
 type state struct {
-	used, helper measure.Usage
-	heap         measure.Heap
-	series       measure.Series
+	first, last usage // before and after the counters were read, which is no part of a load
+	heap        measure.Heap
+	series      measure.Series
 }
 
-func (st *state) readUsage(r *row) (err error) {
+type usage struct{ server, helper measure.Usage }
+
+func (r *row) usage() (u usage, err error) {
 	if r.helper != nil {
-		if st.helper, err = measure.UsageOf(r.helper.PID()); err != nil {
-			return err
+		if u.helper, err = measure.UsageOf(r.helper.PID()); err != nil {
+			return u, err
 		}
 	}
-	st.used, err = measure.UsageOf(r.server.PID())
-	return err
+	u.server, err = measure.UsageOf(r.server.PID())
+	return u, err
 }
 
-// measure loads a row for a time and checks what came of it. What reading the
-// counters costs is not in the CPU time.
-func (b *bench) measure(ctx context.Context, r *row, d time.Duration) (report.Sample, error) {
-	var before, after state
-	var load measure.Load
-	readCounters := func(st *state) (err error) {
-		st.heap, st.series, err = b.counters(ctx, r.server, r.counted != lookup{})
-		return err
+func (b *bench) state(ctx context.Context, r *row) (st state, err error) {
+	if st.first, err = r.usage(); err != nil {
+		return st, err
 	}
-	for _, step := range []func() error{
-		func() error { return readCounters(&before) },
-		func() error { return before.readUsage(r) },
-		func() (err error) { load, err = r.load(ctx, d); return err },
-		func() error { return after.readUsage(r) },
-		func() error { return readCounters(&after) },
-		func() error { return r.verify(before, after, load) },
-		func() error { return os.Truncate(r.server.Log(), 0) }, // the request log must not fill the disk
-	} {
-		if err := step(); err != nil {
-			return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
-		}
+	if st.heap, st.series, err = b.counters(ctx, r.server, r.counted != lookup{}); err != nil {
+		return st, err
+	}
+	st.last, err = r.usage()
+	return st, err
+}
+
+// measure loads a row for a time and checks what came of it.
+func (b *bench) measure(ctx context.Context, r *row, d time.Duration) (report.Sample, error) {
+	before, err := b.state(ctx, r)
+	var load measure.Load
+	if err == nil {
+		load, err = r.load(ctx, d)
+	}
+	var after state
+	if err == nil {
+		after, err = b.state(ctx, r)
+	}
+	if err == nil {
+		err = r.verify(before, after, load)
+	}
+	if err == nil {
+		err = os.Truncate(r.server.Log(), 0) // the request log must not fill the disk
+	}
+	if err != nil {
+		return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	return r.sample(before, after, load), nil
 }
@@ -117,11 +139,11 @@ func (r *row) verify(before, after state, load measure.Load) error {
 func (r *row) sample(before, after state, load measure.Load) report.Sample {
 	const mib = 1 << 20
 	n := float64(load.Requests)
-	cpu := after.used.CPU - before.used.CPU
+	used := after.first.server
+	cpu := used.CPU - before.last.server.CPU
 	s := report.Sample{
-		Requests: load.Requests, CPU: micros(cpu) / n, Helper: micros(after.helper.CPU-before.helper.CPU) / n,
-		Rate: load.Rate(), P50: micros(load.P50), P99: micros(load.P99),
-		RSS: float64(after.used.RSS) / mib, Peak: float64(after.used.Peak) / mib,
+		Requests: load.Requests, CPU: micros(cpu) / n, Helper: micros(after.first.helper.CPU-before.last.helper.CPU) / n,
+		Rate: load.Rate(), P50: micros(load.P50), P99: micros(load.P99), RSS: float64(used.RSS) / mib, Peak: float64(used.Peak) / mib,
 	}
 	if r.server.ops != "" {
 		s.Go = &report.Go{Bytes: (after.heap.TotalAlloc - before.heap.TotalAlloc) / n, Objects: (after.heap.Mallocs - before.heap.Mallocs) / n}
@@ -138,6 +160,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // the machine for a while disturbs all rows alike. In a run that is not quick
 // each row is loaded once before it counts.
 func (b *bench) measureAll(ctx context.Context) error {
+	installed := slices.DeleteFunc(slices.Clone(b.rows), func(r *row) bool { return r.server == nil })
 	for round := range b.rounds + 1 {
 		d := b.duration
 		if round == 0 {
@@ -147,10 +170,7 @@ func (b *bench) measureAll(ctx context.Context) error {
 			b.progress("loading everything once, uncounted")
 			d = time.Second
 		}
-		for _, r := range b.rows {
-			if r.load == nil {
-				continue
-			}
+		for _, r := range installed {
 			sample, err := b.measure(ctx, r, d)
 			if err != nil {
 				return err

@@ -37,10 +37,9 @@ func (b *bench) write(name, from string, values any) (string, error) {
 // server is a program that this one started.
 type server struct {
 	*testkit.Process
+	url string // without a path
 	ops string // host:port of /debug/pprof, and of a gateway's /metrics; empty: not a Go program
 }
-
-func (s *server) url() string { return "http://" + s.Addr }
 
 // arguments are a program's, once it is known on which addresses it listens.
 type arguments func(listen, ops string) ([]string, error)
@@ -58,7 +57,7 @@ func (b *bench) start(ctx context.Context, p testkit.Program, goProgram bool, ar
 		return nil, err
 	}
 	p.Addr, p.Dir = listen, b.dir
-	s := &server{}
+	s := &server{url: "http://" + listen}
 	if s.Process, err = testkit.Start(ctx, p); err != nil {
 		return nil, err
 	}
@@ -132,9 +131,13 @@ func (n node) Mapping() string {
 
 // startNode runs the gateway's binary.
 func (b *bench) startNode(ctx context.Context, n node) (*server, error) {
-	return b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) ([]string, error) {
+	s, err := b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) ([]string, error) {
 		n.Listen, n.Ops, n.legacyURL = listen, ops, b.legacyURL
 		file, err := b.write(n.Name+".yaml", "gateway.yaml", n)
 		return []string{"serve", "-c", file}, err
 	})
+	if err == nil && n.TLS {
+		s.url = "https://" + s.Addr
+	}
+	return s, err
 }
