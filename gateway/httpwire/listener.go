@@ -234,22 +234,27 @@ func (l *Listener) remove(c *Conn) {
 // after net/http's Shutdown, which knows nothing of them. When ctx ends it cuts them
 // off and gives ctx's error.
 func (l *Listener) Drain(ctx context.Context) error {
+	err := poll(ctx, func() bool { return len(l.answering()) == 0 })
+	if err != nil {
+		for _, c := range l.answering() {
+			_ = c.wire.Close()
+		}
+	}
+	return err
+}
+
+// poll waits until done is true, or gives the error of ctx.
+func poll(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
-	for {
-		busy := l.answering()
-		if len(busy) == 0 {
-			return nil
-		}
+	for !done() {
 		select {
 		case <-ctx.Done():
-			for _, c := range busy {
-				_ = c.wire.Close()
-			}
 			return ctx.Err()
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 // answering are the connections on which the lane answers now.
@@ -271,15 +276,8 @@ func (l *Listener) answering() (busy []*Conn) {
 func (l *Listener) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	tick := time.NewTicker(settlePoll)
-	defer tick.Stop()
-	for since := time.Now().Add(-settleTime).UnixNano(); l.anyWithoutRequest(since); {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	since := time.Now().Add(-settleTime).UnixNano()
+	_ = poll(ctx, func() bool { return !l.anyWithoutRequest(since) }) // what is not settled by then is left
 }
 
 // anyWithoutRequest says whether a connection accepted after since has had no request yet.

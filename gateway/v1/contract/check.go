@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -60,31 +61,27 @@ func (c *Checker) Check(req *http.Request, res *http.Response) error {
 // find returns what the document says about a reply. default stands for what no
 // operation answers, so an operation's own statuses are only those by number.
 func (c *Checker) find(x *exchange) *openapi3.Response {
-	item := c.doc.Paths.Value(x.req.URL.Path)
-	if item == nil {
-		if x.res.StatusCode == http.StatusNotFound || x.res.StatusCode == http.StatusMethodNotAllowed {
-			return c.unrouted
-		}
+	status, item := x.res.StatusCode, c.doc.Paths.Value(x.req.URL.Path)
+	var op *openapi3.Operation
+	if item != nil {
+		op = item.GetOperation(x.req.Method)
+	}
+	switch {
+	case op == nil && status == http.StatusMethodNotAllowed, item == nil && status == http.StatusNotFound:
+		return c.unrouted
+	case item == nil:
 		x.fail("the path is not documented, so the status should be 404")
-		return nil
-	}
-	op := item.GetOperation(x.req.Method)
-	if op == nil {
-		if x.res.StatusCode == http.StatusMethodNotAllowed {
-			return c.unrouted
-		}
+	case op == nil:
 		x.fail("the method is not documented, so the status should be 405")
-		return nil
-	}
-	response := op.Responses.Value(fmt.Sprint(x.res.StatusCode))
-	if response == nil {
+	case op.Responses.Value(strconv.Itoa(status)) == nil:
 		x.fail("the status is not documented")
-		return nil
+	default:
+		if status < 400 {
+			x.checkRequest(op)
+		}
+		return op.Responses.Value(strconv.Itoa(status)).Value
 	}
-	if x.res.StatusCode < 400 {
-		x.checkRequest(op)
-	}
-	return response.Value
+	return nil
 }
 
 // checkRequest finds what a list must not be answered to.

@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,15 +47,6 @@ func New() (*Checker, error) {
 }
 
 // Codes returns every documented error once, by status and code.
-func Codes() ([]Code, error) {
-	c, err := New()
-	if err != nil {
-		return nil, err
-	}
-	return c.Codes(), nil
-}
-
-// Codes returns every documented error once, by status and code.
 func (c *Checker) Codes() []Code {
 	found := documented(c.unrouted)
 	for _, item := range c.doc.Paths.Map() {
@@ -76,25 +68,9 @@ func (c *Checker) Unseen() []Code {
 	return slices.DeleteFunc(c.Codes(), func(code Code) bool { return c.seen[code] })
 }
 
-// saw keeps a code for Unseen.
-func (c *Checker) saw(code Code) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[code] = true
-}
-
 // compareCodes orders by status, then by code.
 func compareCodes(a, b Code) int {
-	if a.Status != b.Status {
-		return a.Status - b.Status
-	}
-	if a.Code < b.Code {
-		return -1
-	}
-	if a.Code > b.Code {
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
 }
 
 // documented lists the errors that the examples of a response show.

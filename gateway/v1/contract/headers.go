@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -46,15 +47,8 @@ func (x *exchange) checkHeader(name, value string) {
 // documents tells whether a reply may have the header field: those that HTTP
 // itself brings along are in no OpenAPI document.
 func (x *exchange) documents(name string) bool {
-	if slices.Contains([]string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}, name) {
-		return true
-	}
-	for own := range x.response.Headers {
-		if http.CanonicalHeaderKey(own) == name {
-			return true
-		}
-	}
-	return false
+	known := slices.AppendSeq([]string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}, maps.Keys(x.response.Headers))
+	return slices.ContainsFunc(known, func(own string) bool { return http.CanonicalHeaderKey(own) == name })
 }
 
 // checkCodes looks at the errors in the body: that their status and code are
@@ -76,7 +70,9 @@ func (c *Checker) checkCodes(x *exchange) {
 			x.fail("the error %d %s is not documented for this reply", code.Status, code.Code)
 			continue
 		}
-		c.saw(code)
+		c.mu.Lock()
+		c.seen[code] = true
+		c.mu.Unlock()
 		x.checkHeadersOf(code.Code)
 	}
 }
