@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"debug/elf"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,59 +90,20 @@ func instructions(t *testing.T) []string {
 // that the file uses: `*`, `!name` and `**/pattern`.
 func buildContext(t *testing.T) string {
 	t.Helper()
-	var allowed, dropped []string
+	tree := t.TempDir()
+	archive := filepath.Join(t.TempDir(), "context.tar")
+	options, names := []string{"-cf", archive}, []string{}
 	for line := range strings.Lines(read(t, filepath.Join(root, ".dockerignore"))) {
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "!"); ok {
-			allowed = append(allowed, name)
+			names = append(names, name)
 		} else if pattern, ok := strings.CutPrefix(line, "**/"); ok {
-			dropped = append(dropped, pattern)
+			options = append(options, "--exclude="+pattern)
 		}
 	}
-	tree := t.TempDir()
-	for _, name := range allowed {
-		err := filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || matchesAny(dropped, d.Name()) {
-				return skip(d, err)
-			}
-			rel, err := filepath.Rel(root, path)
-			if err != nil || d.IsDir() {
-				return err
-			}
-			return copyFile(path, filepath.Join(tree, rel))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	run(t, root, nil, "tar", append(options, names...)...)
+	run(t, tree, nil, "tar", "-xf", archive)
 	return tree
-}
-
-func skip(d fs.DirEntry, err error) error {
-	if err == nil && d.IsDir() {
-		return fs.SkipDir
-	}
-	return err
-}
-
-func matchesAny(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if ok, err := filepath.Match(p, name); ok && err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o644)
 }
 
 func staticBinary(t *testing.T, binary string) {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 )
 
@@ -201,36 +201,12 @@ func (r *round) results() (all [checkCount]string) {
 // reasons is all that was said of a check.
 func (r *round) reasons(c check) string { return strings.Join(r.tally[c].reasons, "\n") }
 
-// counted is the value of a series, -1 where it is not there.
-func (s *stand) counted(t *testing.T, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "inquiry_gateway_canary_"+name && equalLabels(m.GetLabel(), labels) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return -1
+// counted is how often a check ended so.
+func (s *stand) counted(kind, check, result string) float64 {
+	return testutil.ToFloat64(s.checks.WithLabelValues(kind, check, result))
 }
 
-// equalLabels compares with names and values in turn.
-func equalLabels(have []*dto.LabelPair, want []string) bool {
-	if len(have) != len(want)/2 {
-		return false
-	}
-	values := map[string]string{}
-	for _, l := range have {
-		values[l.GetName()] = l.GetValue()
-	}
-	for i := 0; i < len(want); i += 2 {
-		if values[want[i]] != want[i+1] {
-			return false
-		}
-	}
-	return true
+// lastRound is when a round of a kind ended last.
+func (s *stand) lastRound(kind string) time.Time {
+	return time.UnixMilli(int64(1000 * testutil.ToFloat64(s.ended.WithLabelValues(kind))))
 }
