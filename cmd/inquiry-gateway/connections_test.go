@@ -147,17 +147,19 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 
 // A header that is too large is answered, not only reset.
 func TestTooLargeHeaderIsAnswered(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]setup{
 		"clear": {},
 		"TLS":   {prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, s).dial()
+			p := start(t, s)
+			c := p.dial()
 			// So much is still read.
-			if got := start(t, s).dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 15<<10)); got != http.StatusNotFound {
+			if got := p.dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 15<<10)); got != http.StatusNotFound {
 				t.Errorf("15 KiB: %d", got)
 			}
-			if got := start(t, s).dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 16<<10)); got != http.StatusRequestHeaderFieldsTooLarge {
+			if got := p.dial().ask("GET", "/nowhere", "X-Large: "+strings.Repeat("x", 16<<10)); got != http.StatusRequestHeaderFieldsTooLarge {
 				t.Errorf("more than 16 KiB: %d", got)
 			}
 			// More than net/http reads, so that something is left when it answers.

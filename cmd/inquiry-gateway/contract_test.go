@@ -108,6 +108,7 @@ func openBreaker(p *program) {
 var shortTimeouts = []string{"timeout: 2s", "timeout: 300ms"}
 
 func TestEveryRefusal(t *testing.T) {
+	t.Parallel()
 	checker := newChecker(t)
 	// What goes wrong for one row is forgotten before the next: nothing is cached,
 	// and no breaker opens.

@@ -73,10 +73,12 @@ func flipped(key string) string {
 // and not: what authorization refuses is never answered, least of all from a
 // cache, and a store in trouble lets in only whom it has confirmed lately.
 func TestAuthorizationDecidesWhateverIsCached(t *testing.T) {
+	t.Parallel() // it waits
 	for state, trouble := range map[string]func(*redistest.Server){
 		"up": func(*redistest.Server) {}, "slow": (*redistest.Server).Pause, "down": (*redistest.Server).Kill, "garbage": spoilKeys,
 	} {
 		t.Run(state, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			client := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer client.Close()

@@ -38,6 +38,42 @@ func drillFile(t *testing.T, sections string) string {
 
 const introspectedFar = `auth: {introspection: {url: "https://192.0.2.1/introspect", timeout: 300ms}}`
 
+// The failure matrix, as the drill declares it, with the whole program: what a
+// caller gets with Redis, the legacy and the key store up, slow, down or giving
+// garbage, one at a time and two at once.
+func TestMatrix(t *testing.T) {
+	testkit.Slow(t)
+	t.Parallel() // it waits for timeouts
+	dir := t.TempDir()
+	store, err := drill.OpenStore(t.Context(), "", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg, _, err := drilledConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := drill.Run(t.Context(), drill.Options{Config: cfg, Start: startDrilled, Dir: dir, Store: store, Slack: noHurry})
+	if err != nil || len(report.Rows) != 87 || len(report.Trials) != 11 {
+		t.Fatalf("%d rows, %d trials, %v", len(report.Rows), len(report.Trials), err)
+	}
+	for _, row := range report.Rows {
+		if row.Problem != "" {
+			t.Errorf("%+v, %s: %s", row.Cell, row.Case, row.Problem)
+		}
+	}
+	for _, trial := range report.Trials {
+		if trial.Problem != "" || trial.Asked == 0 {
+			t.Errorf("%s: %d answers, %s", trial.Does, trial.Asked, trial.Problem)
+		}
+	}
+}
+
 func TestDrillCommand(t *testing.T) {
 	testkit.Slow(t)
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 // A caller may send its requests and at once the end of what it sends, and waits: it
 // gets all answers, those that are fetched first too, and those to what it sent behind.
 func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
+	t.Parallel() // it waits
 	secure := "tls: {cert_file: cert.pem, key_file: key.pem}\n"
 	for name, yaml := range map[string]string{"clear": "", "TLS": secure, "without the hit lane": "gateway: {hit_lane: off}\n", "TLS without it": secure + "gateway: {hit_lane: off}\n"} {
 		p := start(t, setup{yaml: yaml, legacy: legacy.Options{Latency: 50 * time.Millisecond}, prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }})
@@ -51,7 +52,8 @@ func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 
 // A caller whose connection is reset has left, and is told from one that waits.
 func TestResetCallersHaveLeft(t *testing.T) {
-	p := start(t, setup{})
+	t.Parallel()                                                           // it waits
+	p := start(t, setup{upstream: []string{"timeout: 2s", "timeout: 1s"}}) // then the request is over, and is logged
 	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultDelay, Delay: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

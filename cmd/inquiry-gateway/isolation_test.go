@@ -28,6 +28,7 @@ func truth(system *legacy.Server, kind, account, status, inquiryType string) []b
 // Every list of every account, with and without filters, is what the legacy's
 // data calls for, and no reply has an internal id or a header of the legacy's.
 func TestNoInternalIDInAnyReply(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{legacy: legacy.Options{Seed: 7}})
 	all := newKeys(p)
 	found := idFinder(p.system)
@@ -103,6 +104,7 @@ func idFinder(system *legacy.Server) func(answer) string {
 // Two buyers and a seller ask in all orders, at once and one after the other,
 // with whatever filters; each gets its own list every time.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{legacy: legacy.Options{Seed: 3, Inquiries: 600}, yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 1ms}}"})
 	accounts := map[string]string{"buyer": legacy.BuyerTypical, "other-buyer": legacy.BuyerOther, "empty-buyer": legacy.BuyerEmpty, "seller": legacy.SellerTypical}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -140,6 +142,7 @@ func TestIsolation(t *testing.T) {
 
 // A record that the legacy gives to the wrong account is never shown.
 func TestForeignRecordIsRefused(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{})
 	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultWrongOwner}); err != nil {
 		t.Fatal(err)

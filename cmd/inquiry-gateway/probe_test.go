@@ -159,6 +159,7 @@ func TestCheckAgainstWhatRuns(t *testing.T) {
 
 // A probe that watches shows each state of the file: good, faulty, good again.
 func TestProbeWatches(t *testing.T) {
+	t.Parallel() // it waits
 	p := start(t, setup{})
 	p.write("reply.json", `{"result":{"items":[{"uuid":"u1","subject":"first","body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":"acme","ref":"u3"},"replies":[{"uuid":"u2","text":"t","by":{"role":"S"},"at":"2026-06-15 15:41:00"}]}]}}`)
 	file, good := filepath.Join(p.dir, "gateway.yaml"), p.read("gateway.yaml")

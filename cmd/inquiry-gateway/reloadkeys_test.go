@@ -142,6 +142,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 // live runs as the file says, one that is not runs as before and is named, and
 // nothing else changes.
 func TestEveryKeyIsReloaded(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
 		testkit.Certificate(t, p.dir, "gateway")

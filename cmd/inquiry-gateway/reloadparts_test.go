@@ -141,6 +141,7 @@ func TestReloadOfTheOpsToken(t *testing.T) {
 
 // A longer request_timeout holds for fills.
 func TestReloadOfTheRequestTimeout(t *testing.T) {
+	t.Parallel() // it waits
 	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "request_timeout: 200ms", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
 	p.system.SetLatency(500 * time.Millisecond)
 	if a := p.get(buyerList, "buyer"); a.status != http.StatusGatewayTimeout {
@@ -209,7 +210,8 @@ func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
 // What failed is tried again by itself: here a file that a reload needs appears
 // without any file that is watched having changed.
 func TestAFailedReloadIsTriedAgain(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {jitter: 0}", pollFiles: 25 * time.Millisecond})
+	t.Parallel() // it waits
+	p := start(t, setup{yaml: "cache: {jitter: 0}", pollFiles: 10 * time.Millisecond})
 	sealing := filepath.Join(t.TempDir(), "sealing")
 	p.edit("jitter: 0", "jitter: 0.5, sealing_keys_file: "+sealing)
 	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })

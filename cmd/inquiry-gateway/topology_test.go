@@ -16,6 +16,7 @@ import (
 // The master dies while requests go on: none of them fails, and two nodes share
 // lists and purges again through the new master.
 func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel() // it waits
 	s := redistest.StartSentinel(t)
 	user := restricted(t, s.Master, s.Replica)
 	nodes := pair(t, fmt.Sprintf("addrs: [%q], master_name: %s, %s", s.Sentinel.Addr, s.MasterName, user), setup{})
@@ -64,6 +65,7 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 // Redis is killed right after a purge and comes back empty; a node that was cut
 // off meanwhile learns of the purge from the node that made it.
 func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	cable := redistest.NewProxy(t, server.Addr)
 	yaml := "redis: {addrs: [%q], " + relaxedTimeout + "}"
@@ -99,6 +101,7 @@ const (
 // A Cluster of three masters holds everything: lists, leases, epochs, purges,
 // rates and keys; two nodes go on without one of the three.
 func TestCluster(t *testing.T) {
+	t.Parallel() // it waits
 	cluster := redistest.StartCluster(t, 3)
 	user := restricted(t, cluster.Masters...)
 	nodes := pair(t, fmt.Sprintf("addrs: [%q, %q, %q], %s, %s", cluster.Masters[0].Addr, cluster.Masters[1].Addr, cluster.Masters[2].Addr, relaxedTimeout, user),
@@ -190,6 +193,7 @@ func TestClusterFailsOver(t *testing.T) {
 // The user of the README suffices for everything, over TLS with a certificate
 // on both sides; a server of another CA is not believed.
 func TestRedisOverTLS(t *testing.T) {
+	t.Parallel()
 	server, files := redistest.StartTLS(t)
 	user := restricted(t, server)
 	redis := fmt.Sprintf("addrs: [%q], tls: {ca_file: %q, cert_file: %q, key_file: %q}, %s, %s", server.Addr, files.CA, files.Cert, files.Key, relaxedTimeout, user)

@@ -124,6 +124,7 @@ func TestTTLKnowsWhatTheLegacyIsAskedFor(t *testing.T) {
 
 // Nodes that share Redis are one cache to the legacy, and each of them reports on all.
 func TestTTLCoversTheFleet(t *testing.T) {
+	t.Parallel() // it waits
 	testkit.Slow(t)
 	pair := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{yaml: "cache: {seller: {ttl: 1h}}"})
 	nodes := []*program{pair[0], pair[1], nil}
