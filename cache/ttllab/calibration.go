@@ -81,27 +81,11 @@ type calibration struct {
 	changes []TTLChange // oldest first
 	begun   int64       // when it began to settle or to be measured, Unix ns
 	delayed string      // why it settled again
-	from    counts      // when the measuring began
+	from    counts      // of all nodes, when the measuring began
+	own     uint64      // look-ups of this node, then
+	failed  uint64      // of these
 	turns   turnout     // by the simulation
 	stdErr  float64     // of the prediction, by the sample
-}
-
-// counts are what became of the look-ups since the start: on all nodes, but for failed.
-type counts struct{ lookups, unserved, fills, own, failed float64 }
-
-func (lab *kindLab) counts() (c counts) {
-	for i := range lab.shards {
-		c.own += float64(lab.shards[i].seen.Load())
-		c.fills += float64(lab.shards[i].filled.Load())
-	}
-	c.failed = float64(lab.failed.Load())
-	c.lookups, c.unserved = c.own+float64(lab.theirs[2].Load()), c.failed+float64(lab.waited.Load()+lab.theirs[3].Load())
-	c.fills += float64(lab.theirs[0].Load())
-	return c
-}
-
-func (c counts) minus(o counts) counts {
-	return counts{c.lookups - o.lookups, c.unserved - o.unserved, c.fills - o.fills, c.own - o.own, c.failed - o.failed}
 }
 
 // foresee notes what the report says about the TTL of p, which is about to come into
@@ -213,13 +197,13 @@ func (c *calibration) follow(lab *kindLab, now time.Time, healthy bool) {
 	switch {
 	case t.State == StateSettling && elapsed >= settling(ttl):
 		t.State, t.Until, c.begun = StateMeasuring, now.Add(least), now.UnixNano()
-		c.from, c.turns = lab.counts(), lab.turnout()
+		c.from, c.own, c.failed, c.turns = lab.all(), lab.own().Lookups, lab.failed.Load(), lab.turnout()
 	case t.State == StateMeasuring && elapsed >= least && c.measure(lab, t, elapsed):
 		t.State, t.Until = StateDone, now
 		return
 	}
 	if now.Sub(t.At) > settling(ttl)+max(mostTTLs*ttl, measureMost) {
-		why := fmt.Sprintf("too little traffic: %.0f look-ups in %s", lab.counts().minus(c.from).lookups, elapsed.Round(time.Second))
+		why := fmt.Sprintf("too little traffic: %d look-ups in %s", lab.all().minus(c.from).Lookups, elapsed.Round(time.Second))
 		if c.delayed != "" {
 			why = c.delayed
 		}
@@ -233,16 +217,17 @@ func (c *calibration) settleAgain(t *TTLChange, now time.Time, ttl time.Duration
 
 // measure compares; false: it is not sure enough yet.
 func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration) bool {
-	d, turns := lab.counts().minus(c.from), lab.turnout()
-	if d.lookups < fewestMeasured {
+	d, turns := lab.all().minus(c.from), lab.turnout()
+	if d.Lookups < fewestMeasured {
 		return false
 	}
-	is := &TTLFigures{1 - d.unserved/d.lookups, d.fills / d.lookups}
-	chance := max(is.HitRatio*(1-is.HitRatio), is.Requests*(1-is.Requests), 0) / d.lookups
+	lookups := float64(d.Lookups)
+	is := &TTLFigures{1 - float64(d.Unserved)/lookups, float64(d.Fills) / lookups}
+	chance := max(is.HitRatio*(1-is.HitRatio), is.Requests*(1-is.Requests), 0) / lookups
 	if 196*math.Sqrt(chance) > surePoints {
 		return false
 	}
-	t.Measured, t.Lookups, t.Seconds = is, d.lookups, elapsed.Seconds()
+	t.Measured, t.Lookups, t.Seconds = is, lookups, elapsed.Seconds()
 	t.Error = &TTLError{100 * (is.HitRatio - t.Predicted.HitRatio), 100 * (is.Requests - t.Predicted.Requests), 196 * math.Sqrt(chance+c.stdErr*c.stdErr)}
 	if turns.add(&c.turns, -1); turns.lookups > 0 {
 		sim := KindReport{TTL: t.To, LookupsPerSecond: 1}
@@ -251,8 +236,8 @@ func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration)
 		}
 		t.Simulated = sim.figures()
 	}
-	if d.failed > mostFailed*d.own {
-		t.Why = fmt.Sprintf("%.1f %% of the look-ups failed", 100*d.failed/d.own)
+	if failed := float64(lab.failed.Load()-c.failed) / float64(lab.own().Lookups-c.own); failed > mostFailed {
+		t.Why = fmt.Sprintf("%.1f %% of the look-ups failed", 100*failed)
 	}
 	return true
 }

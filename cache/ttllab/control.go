@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 const (
@@ -35,7 +37,7 @@ const (
 type Group uint64
 
 // GroupOf is the group with this name, that of a Kind.
-func GroupOf(name string) Group { return Group(hashText(name)) }
+func GroupOf(name string) Group { return Group(xxh3.HashString(name)) }
 
 // ttls are those of a plan: by list, under the group's own number that of its other
 // lists, and under 0 the shortest of all. They are immutable.
@@ -75,7 +77,7 @@ func (l *Lab) Plan(lists map[uint64]time.Duration, group string, others time.Dur
 type controller struct {
 	mu       sync.Mutex
 	last     int64       // step, Unix ns
-	counted  [2]uint64   // fills and re-checks of all nodes until then
+	counted  counts      // of all nodes until then
 	lookups  float64     // since the start
 	begun    float64     // fetches of lists that nobody had looked up before, in the last step
 	load     [2]float64  // measured and expected requests, fading
@@ -240,22 +242,19 @@ func (w *recently) demand(f *groupFlow, now int64) demand {
 
 // measure compares the load with what was expected.
 func (c *controller) measure(e *estimator, seconds float64) {
-	var now [2]uint64
+	var now counts
 	for _, lab := range e.kinds {
-		for i := range lab.shards {
-			now[0] += lab.shards[i].filled.Load()
-		}
-		now[0] += lab.theirs[0].Load()
-		now[1] += lab.checks.total().checked + lab.theirs[1].Load()
+		now = now.plus(lab.all())
 	}
+	d := now.minus(c.counted)
 	if seconds > 0 {
 		f := fading(seconds, rememberLoad)
-		for i, n := range [...]float64{max(float64(now[0]-c.counted[0])-c.begun, 0), c.expected * seconds / controlEvery.Seconds()} {
+		for i, n := range [...]float64{max(float64(d.Fills)-c.begun, 0), c.expected * seconds / controlEvery.Seconds()} {
 			if c.load[i] *= f; c.expected > 0 {
 				c.load[i] += n
 			}
 		}
-		for i, n := range [...]float64{float64(now[1] - c.counted[1]), c.begun, seconds} {
+		for i, n := range [...]float64{float64(d.Rechecks), c.begun, seconds} {
 			c.spent[i] = c.spent[i]*f + n
 		}
 	}

@@ -112,13 +112,13 @@ type kindLab struct {
 	first       atomic.Int64 // look-up, Unix ns; 0: none yet
 	rules       atomic.Pointer[rules]
 	e           *estimator
-	latency     atomic.Int64     // how long the legacy takes, ns, smoothed
-	timed       atomic.Int64     // fills that latency is of
-	waited      atomic.Uint64    // look-ups that waited for the legacy
-	failed      atomic.Uint64    // look-ups without an answer
-	told        [4]uint64        // look-ups, fills, re-checks and unserved look-ups that the other nodes know of
-	theirs      [4]atomic.Uint64 // fills, re-checks, look-ups and unserved ones of the other nodes, since the start
-	differed    atomic.Int64     // when another node last had another TTL, Unix ns
+	latency     atomic.Int64           // how long the legacy takes, ns, smoothed
+	timed       atomic.Int64           // fills that latency is of
+	waited      atomic.Uint64          // look-ups that waited for the legacy
+	failed      atomic.Uint64          // look-ups without an answer
+	told        counts                 // what the other nodes know of
+	theirs      atomic.Pointer[counts] // of the other nodes
+	differed    atomic.Int64           // when another node last had another TTL, Unix ns
 	checks      checks
 	regime      regime
 	calibration calibration
@@ -132,6 +132,7 @@ func newEstimator(o options) *estimator {
 	for _, k := range o.kinds {
 		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, group: GroupOf(k.Name), e: e, halfLife: int64(o.halfLife)}
 		lab.rules.Store(newRules(k.Policy))
+		lab.theirs.Store(&counts{})
 		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
 		for i := range lab.shards {
 			lab.shards[i].init(lab, places, lab.halfLife)

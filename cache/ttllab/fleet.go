@@ -1,13 +1,17 @@
 package ttllab
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 // A fleet with one Redis is one cache: who finds its list stale reads the newest of all
@@ -19,7 +23,7 @@ const (
 	// noteMerged look-ups of one list in so short a time are told as one with a count.
 	noteMerged = 50 * time.Millisecond
 	// keptNotes bounds what a shard tells in a second: 64 of them make a message of
-	// 100 KB at most for a kind. More are counted as lost.
+	// 110 KB at most for a kind. More are counted as lost.
 	keptNotes = 128
 	keptQueue = 64 * keptNotes
 	// hotOfAll times as many keys are hot as a node finds by itself: with those of the
@@ -27,10 +31,37 @@ const (
 	hotOfAll    = 4
 	nodeSilent  = 10 * time.Second
 	tellEvery   = time.Second
-	fleetFormat = 3
+	fleetFormat = 4
 	// leaderSilent is after how long without a plan of the node that makes it another one does.
 	leaderSilent = 3 * controlEvery
 )
+
+// counts are look-ups and what became of them, since the start.
+type counts struct {
+	Lookups, Fills, Rechecks uint64
+	Unserved                 uint64 // look-ups that waited for the legacy or got nothing
+}
+
+func (c counts) plus(o counts) counts {
+	return counts{c.Lookups + o.Lookups, c.Fills + o.Fills, c.Rechecks + o.Rechecks, c.Unserved + o.Unserved}
+}
+
+func (c counts) minus(o counts) counts {
+	return counts{c.Lookups - o.Lookups, c.Fills - o.Fills, c.Rechecks - o.Rechecks, c.Unserved - o.Unserved}
+}
+
+// own are the counts of this node.
+func (lab *kindLab) own() counts {
+	c := counts{Rechecks: lab.checks.total().checked, Unserved: lab.waited.Load() + lab.failed.Load()}
+	for i := range lab.shards {
+		c.Lookups += lab.shards[i].seen.Load()
+		c.Fills += lab.shards[i].filled.Load()
+	}
+	return c
+}
+
+// all are the counts of all nodes.
+func (lab *kindLab) all() counts { return lab.own().plus(*lab.theirs.Load()) }
 
 // note is a look-up of a watched key, or some at nearly the same time.
 type note struct {
@@ -161,11 +192,53 @@ func (s *shard) hear(n note) (lost bool) {
 }
 
 // count adds another node's look-ups and fills, watched or not.
-func (s *shard) count(lookups, fills uint64) {
+func (s *shard) count(c counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.others[0] += float64(lookups)
-	s.others[1] += float64(fills)
+	s.others[0] += float64(c.Lookups)
+	s.others[1] += float64(c.Fills)
+}
+
+// A message is a header, for each kind a kindHeader and so many told look-ups, and the
+// TTLs of a plan. All are written as they stand here.
+type (
+	header struct {
+		Format       uint8
+		From, Layout uint64
+		Planned      uint32 // TTLs
+	}
+	kindHeader struct {
+		Counts     counts // since the last message
+		TTL        time.Duration
+		Thresholds [shardCount]uint64
+		Told       uint32
+	}
+	told struct {
+		Hash  uint64
+		Ago   uint16 // ms before the message, so that clocks need not agree
+		Count uint16
+		Hot   bool
+	}
+	plannedTTL struct {
+		ID  uint64
+		TTL time.Duration
+	}
+)
+
+// appendFixed appends data of a fixed size, which cannot fail.
+func appendFixed(b []byte, data any) []byte {
+	b, _ = binary.Append(b, binary.LittleEndian, data)
+	return b
+}
+
+// readFixed reads n values of a fixed size. false: there are not as many.
+func readFixed[T any](in *bytes.Reader, n uint32) ([]T, bool) {
+	var one T
+	if uint64(n)*uint64(binary.Size(one)) > uint64(in.Len()) {
+		return nil, false
+	}
+	all := make([]T, n)
+	return all, binary.Read(in, binary.LittleEndian, all) == nil
 }
 
 // tell makes the message to the other nodes about the look-ups since the last one, and
@@ -178,15 +251,12 @@ func (e *estimator) tell(now time.Time) []byte {
 	if !f.shared {
 		return nil
 	}
-	b := binary.LittleEndian.AppendUint64([]byte{fleetFormat}, f.self)
-	b = binary.LittleEndian.AppendUint64(b, e.layout())
+	b := appendFixed(nil, header{fleetFormat, f.self, e.layout(), uint32(len(f.telling))})
 	for _, lab := range e.kinds {
 		b = lab.tell(b, now.UnixNano(), f)
 	}
-	b = binary.AppendUvarint(b, uint64(len(f.telling)))
 	for id, ttl := range f.telling {
-		b = binary.LittleEndian.AppendUint64(b, id)
-		b = binary.AppendUvarint(b, uint64(ttl))
+		b = appendFixed(b, plannedTTL{id, ttl})
 	}
 	f.telling = nil
 	return b
@@ -196,111 +266,96 @@ func (e *estimator) tell(now time.Time) []byte {
 func (e *estimator) layout() uint64 {
 	h := uint64(len(e.kinds))
 	for _, lab := range e.kinds {
-		h = mix(h ^ hashText(lab.name))
+		h = mix(h ^ xxh3.HashString(lab.name))
 	}
 	return h
 }
 
 func (lab *kindLab) tell(b []byte, now int64, f *fleet) []byte {
-	var seen, filled uint64
+	own := lab.own()
+	h := kindHeader{Counts: own.minus(lab.told), TTL: lab.rules.Load().policy.TTL}
+	lab.told = own
+	var all []told
 	for i := range lab.shards {
 		s := &lab.shards[i]
-		seen, filled = seen+s.seen.Load(), filled+s.filled.Load()
-	}
-	checked := lab.checks.total().checked
-	for i, total := range [...]uint64{seen, filled, checked, lab.waited.Load() + lab.failed.Load()} {
-		b = binary.AppendUvarint(b, total-lab.told[i])
-		lab.told[i] = total
-	}
-	b = binary.AppendUvarint(b, uint64(lab.rules.Load().policy.TTL))
-	for i := range lab.shards {
-		s := &lab.shards[i]
-		b = binary.LittleEndian.AppendUint64(b, s.threshold.Load())
+		h.Thresholds[i] = s.threshold.Load()
 		notes, lost := s.takeNotes()
 		f.lost += lost
-		b = binary.AppendUvarint(b, uint64(len(notes)))
 		for _, n := range notes {
-			count := uint64(n.n) << 1
-			if n.hot {
-				count |= 1
-			}
-			b = binary.LittleEndian.AppendUint64(b, n.hash)
-			b = binary.AppendUvarint(b, uint64(max(now-n.at, 0))/1e6)
-			b = binary.AppendUvarint(b, count)
+			ago := min(max(now-n.at, 0)/1e6, math.MaxUint16)
+			all = append(all, told{n.hash, uint16(ago), uint16(min(n.n, math.MaxUint16)), n.hot})
 		}
 		s.simulateUntil(now - int64(settleDelay))
 	}
-	return b
+	h.Told = uint32(len(all))
+	return appendFixed(appendFixed(b, h), all)
 }
 
 // errForeignMessage is returned for a message of another version or configuration.
 var errForeignMessage = errors.New("ttllab: a message of a node with another version or other groups of lists")
 
-// hear takes in another node's message; its own is ignored. The moments in it are
-// counted back from now, so that clocks need not agree.
+// hear takes in another node's message; its own is ignored.
 func (e *estimator) hear(message []byte, now time.Time) error {
 	f := &e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := reader{b: message}
-	format, from, layout := r.byte(), r.uint64(), r.uint64()
+	in := bytes.NewReader(message)
+	h, ok := readFixed[header](in, 1)
 	switch {
-	case r.bad || format != fleetFormat || layout != e.layout():
+	case !ok || h[0].Format != fleetFormat || h[0].Layout != e.layout():
 		return errForeignMessage
-	case from == f.self || !f.shared:
+	case h[0].From == f.self || !f.shared:
 		return nil
 	}
-	f.nodes[from] = now.UnixNano()
+	f.nodes[h[0].From] = now.UnixNano()
 	for _, lab := range e.kinds {
-		lab.hear(&r, now.UnixNano(), f)
+		if !lab.hear(in, now.UnixNano(), f) {
+			return errForeignMessage
+		}
 	}
-	f.hear(&r, from, now.UnixNano())
-	if r.bad || len(r.b) > 0 {
+	plan, ok := readFixed[plannedTTL](in, h[0].Planned)
+	if !ok || in.Len() > 0 {
 		return errForeignMessage
 	}
+	f.follow(plan, h[0].From, now.UnixNano())
 	return nil
 }
 
-func (lab *kindLab) hear(r *reader, now int64, f *fleet) {
-	lookups, fills, checked, unserved, ttl := r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
-	if r.bad {
-		return
+func (lab *kindLab) hear(in *bytes.Reader, now int64, f *fleet) bool {
+	h, ok := readFixed[kindHeader](in, 1)
+	if !ok {
+		return false
 	}
-	lab.shards[0].count(lookups, fills)
-	lab.checks.others(checked)
-	for i, n := range [...]uint64{fills, checked, lookups, unserved} {
-		lab.theirs[i].Add(n)
+	all, ok := readFixed[told](in, h[0].Told)
+	if !ok {
+		return false
 	}
-	if ttl != uint64(lab.rules.Load().policy.TTL) {
+	theirs := lab.theirs.Load().plus(h[0].Counts)
+	lab.theirs.Store(&theirs)
+	lab.shards[0].count(h[0].Counts)
+	lab.checks.others(h[0].Counts.Rechecks)
+	if h[0].TTL != lab.rules.Load().policy.TTL {
 		lab.differed.Store(now)
 	}
-	for i := range lab.shards {
-		s := &lab.shards[i]
-		if threshold := r.uint64(); !r.bad {
-			s.lower(threshold)
-		}
-		for n := r.uvarint(); n > 0 && !r.bad; n-- {
-			h, ago, count := r.uint64(), r.uvarint(), r.uvarint()
-			if r.bad || h%shardCount != uint64(i) || ago > 60_000 || count>>1 > 1<<16 {
-				r.bad = true
-				return
-			}
-			if s.hear(note{h, now - int64(ago)*1e6, uint32(count >> 1), count&1 == 1}) {
-				f.lost += count >> 1
-			}
+	for i, threshold := range h[0].Thresholds {
+		lab.shards[i].lower(threshold)
+	}
+	for _, n := range all {
+		if lab.shards[n.Hash%shardCount].hear(note{n.Hash, now - int64(n.Ago)*1e6, uint32(n.Count), n.Hot}) {
+			f.lost += uint64(n.Count)
 		}
 	}
+	return true
 }
 
-// hear takes in a plan, if there is one.
-func (f *fleet) hear(r *reader, from uint64, now int64) {
-	plan := ttls{}
-	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		id := r.uint64()
-		plan[id] = max(time.Duration(min(r.uvarint(), uint64(maxTTL))), minTTL)
+// follow takes over a plan, if there is one.
+func (f *fleet) follow(plan []plannedTTL, from uint64, now int64) {
+	next := ttls{}
+	for _, p := range plan {
+		next[p.ID] = min(max(p.TTL, minTTL), maxTTL)
 	}
-	if plan[0] > 0 && !r.bad && (f.planned == 0 || from <= f.leader || now-f.planned > int64(leaderSilent)) {
-		f.leader, f.planned, f.plan = from, now, plan
+	if next[0] > 0 && (f.planned == 0 || from <= f.leader || now-f.planned > int64(leaderSilent)) {
+		f.leader, f.planned, f.plan = from, now, next
 	}
 }
 
@@ -316,33 +371,4 @@ func (e *estimator) coverage(now int64) (nodes int, lost uint64) {
 		}
 	}
 	return len(f.nodes) + 1, f.lost
-}
-
-// reader reads a message; after the first mistake all it gives is zero.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) take(n int) []byte {
-	if r.bad || len(r.b) < n {
-		r.bad = true
-		return make([]byte, n)
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *reader) byte() byte     { return r.take(1)[0] }
-func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if r.bad || n <= 0 {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 const (
@@ -172,12 +174,12 @@ func (l *LogLine) problem(known bool) string {
 // feed tells the lab what the cache would have told it. A line is written at the end of a
 // request; the look-up was at its beginning.
 func (l *LogLine) feed(lab *kindLab) {
-	key, wait := hashText(l.Key), duration(l.Wait)
+	key, wait := xxh3.HashString(l.Key), duration(l.Wait)
 	lab.looked(key, l.Time.Add(-wait))
 	if l.ETag == "" {
 		return
 	}
-	f := fill{Answer: Answer{key, hashText(l.ETag), l.Time.Add(-duration(l.Age)).UnixNano()}, bytes: l.Bytes, shared: l.Cache != "miss"}
+	f := fill{Answer: Answer{key, xxh3.HashString(l.ETag), l.Time.Add(-duration(l.Age)).UnixNano()}, bytes: l.Bytes, shared: l.Cache != "miss"}
 	if !f.shared {
 		f.took = wait
 	}
@@ -185,12 +187,3 @@ func (l *LogLine) feed(lab *kindLab) {
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-
-// hashText is FNV-1a.
-func hashText(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
-}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 func logKinds() []Kind {
@@ -36,11 +38,11 @@ func TestALogGivesTheLiveReport(t *testing.T) {
 		key, etag := fmt.Sprintf("%x", ev.key), fmt.Sprintf(`W/"%d"`, ev.at/(20*time.Minute))
 		last, ok := filled[ev.key]
 		outcome := "hit"
-		live.kinds[1].looked(hashText(key), at(ev.at))
+		live.kinds[1].looked(xxh3.HashString(key), at(ev.at))
 		if !ok || ev.at-last >= time.Minute {
 			outcome, last = "miss", ev.at
 			filled[ev.key] = ev.at
-			live.kinds[1].filled(fill{Answer: Answer{Hash: hashText(key), At: at(ev.at).UnixNano(), Source: hashText(etag)}, bytes: 512})
+			live.kinds[1].filled(fill{Answer: Answer{Hash: xxh3.HashString(key), At: at(ev.at).UnixNano(), Source: xxh3.HashString(etag)}, bytes: 512})
 		} else {
 			etag = fmt.Sprintf(`W/"%d"`, last/(20*time.Minute))
 		}

@@ -97,7 +97,8 @@ func (e *estimator) pick(r recheck, now time.Time) {
 func (e *estimator) tune(now time.Time) {
 	var hits uint64
 	for _, lab := range e.kinds {
-		hits += lab.hits()
+		own := lab.own()
+		hits += own.Lookups - min(own.Lookups, own.Unserved)
 		if lab.halfLife > 0 {
 			lab.watchRegime(now.UnixNano())
 		}
@@ -128,14 +129,6 @@ func (e *estimator) retune() {
 	default:
 		e.drawShare.Store(uint64(share * math.MaxUint64))
 	}
-}
-
-// hits is how many look-ups were answered out of the cache since the start.
-func (lab *kindLab) hits() (n uint64) {
-	for i := range lab.shards {
-		n += lab.shards[i].seen.Load()
-	}
-	return n - min(n, lab.waited.Load()+lab.failed.Load())
 }
 
 // compared takes in what the legacy says now: a hash of the body made from a fresh answer,
