@@ -1,7 +1,9 @@
 package ttllab
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,18 +133,14 @@ func fading(seconds float64, halfLife time.Duration) float64 {
 // anybody has looked for a change.
 func (c *controller) gather(e *estimator, seconds float64, now int64) (looks int) {
 	c.planner.lists = c.planner.lists[:0]
-	kept := e.kept.Load() != nil
 	c.begun = 0
 	for g, lab := range e.kinds {
-		flow, begin, policy := &c.groups[g], len(c.planner.lists), lab.rules.Load().policy
+		flow, begin := &c.groups[g], len(c.planner.lists)
 		var came, expected, exposure, changes float64
 		for i := range lab.shards {
 			for _, w := range lab.shards[i].recent(seconds) {
 				d := w.demand(flow, now)
-				d.id, d.group, d.now = uint64(lab.group)^w.hash, g, policy.mean(policy.TTL)
-				if ttl, ok := c.ttls[d.id]; ok && kept {
-					d.now = policy.mean(ttl)
-				}
+				d.id, d.group = uint64(lab.group)^w.hash, g
 				came, expected = came+(1+d.others)*w.came, expected+(1+d.others)*d.asked*seconds
 				if w.begun {
 					c.begun += 1 + d.others
@@ -280,20 +278,16 @@ func (c *controller) solve(e *estimator, goals GoalsConfig) {
 	p.low, p.high = policy.mean(goals.MinTTL), policy.mean(goals.MaxTTL)
 	p.prepare()
 	plan := &Plan{Mode: goals.Mode, Correction: c.ratio(), Rechecks: c.spent[0] / max(c.spent[2], 1), New: c.spent[1] / max(c.spent[2], 1)}
-	for i := range p.lists {
-		p.ttl[i] = p.lists[i].now
+	var now ttls
+	if kept := e.kept.Load(); kept != nil {
+		now = *kept
 	}
-	for g, lab := range e.kinds {
-		p.rest[g] = policy.mean(lab.rules.Load().policy.TTL)
-		if ttl, ok := c.ttls[uint64(lab.group)]; ok && e.kept.Load() != nil {
-			p.rest[g] = policy.mean(ttl)
-		}
-	}
+	p.apply(e, now)
 	plan.Now = plan.figures(p.cost(-1))
 	_, soon := p.load()
 	c.meet(goals, plan)
 	c.ttls = e.fleet.agree(c.last, func() ttls { return c.damp(e, policy) })
-	c.apply(e, policy)
+	p.apply(e, c.ttls)
 	plan.Planned = plan.figures(p.cost(-1))
 	plan.describe(e, p, policy)
 	if goals.Mode == ModeKeep {
@@ -352,26 +346,29 @@ func (c *controller) damp(e *estimator, policy Policy) ttls {
 	for i := range p.lists {
 		set(p.lists[i].id, p.ttl[i])
 	}
-	next[0] = math.MaxInt64
 	for g, lab := range e.kinds {
 		set(uint64(lab.group), p.rest[g])
 	}
-	for _, ttl := range next {
-		next[0] = min(next[0], ttl)
-	}
+	next[0] = slices.Min(slices.Collect(maps.Values(next)))
 	return next
 }
 
-// apply has the planner compute with the TTLs that were chosen.
-func (c *controller) apply(e *estimator, policy Policy) {
-	p := &c.planner
+// apply sets the TTLs that a plan has; nil: the configured ones.
+func (p *planner) apply(e *estimator, plan ttls) {
 	for g, lab := range e.kinds {
-		p.rest[g] = policy.mean(c.ttls[uint64(lab.group)])
-	}
-	for i := range p.lists {
-		d := &p.lists[i]
-		if p.ttl[i] = p.rest[d.group]; c.ttls[d.id] > 0 {
-			p.ttl[i] = policy.mean(c.ttls[d.id])
+		policy := lab.rules.Load().policy
+		ttl, ok := plan[uint64(lab.group)]
+		if !ok {
+			ttl = policy.TTL
+		}
+		p.rest[g] = policy.mean(ttl)
+		for i := range p.lists {
+			if p.lists[i].group != g {
+				continue
+			}
+			if p.ttl[i] = p.rest[g]; plan[p.lists[i].id] > 0 {
+				p.ttl[i] = policy.mean(plan[p.lists[i].id])
+			}
 		}
 	}
 }

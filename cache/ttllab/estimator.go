@@ -62,6 +62,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -171,7 +173,9 @@ func (e *estimator) setConfig(c Config) {
 	}
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
-	e.picker.budget.rate = c.Recheck.BudgetPerSecond
+	if perSecond := c.Recheck.BudgetPerSecond; e.picker.budget == nil || perSecond != float64(e.picker.budget.Limit()) {
+		e.picker.budget = rate.NewLimiter(rate.Limit(perSecond), max(int(perSecond), 1))
+	}
 	e.retune()
 }
 
@@ -179,7 +183,7 @@ func (e *estimator) setConfig(c Config) {
 func (e *estimator) config() Config {
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
-	return Config{Recheck: RecheckConfig{BudgetPerSecond: e.picker.budget.rate}, Goals: *e.goals.Load()}
+	return Config{Recheck: RecheckConfig{BudgetPerSecond: float64(e.picker.budget.Limit())}, Goals: *e.goals.Load()}
 }
 
 // setPolicy tells that the real cache has another policy from now on. What was counted is

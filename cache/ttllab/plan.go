@@ -22,7 +22,6 @@ type demand struct {
 	looked bool    // whether anybody has looked for changes
 	others float64 // lists beside itself that it stands for; they have the TTL of the rest
 	age    float64 // seconds since the real cache has filled it; negative: it has not
-	now    float64 // the TTL that counts now, jitter taken off; seconds
 }
 
 // fetches is the mean rate of requests to the legacy at a TTL.

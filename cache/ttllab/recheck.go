@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -18,30 +20,6 @@ const (
 	// keptClusters bounds the lists whose re-checks are summed up by fill.
 	keptClusters = 4096
 )
-
-// bucket is a token bucket.
-type bucket struct {
-	rate, tokens float64
-	last         int64 // Unix ns; 0: never asked
-}
-
-func (b *bucket) take(now int64) bool {
-	if b.rate <= 0 {
-		return false
-	}
-	most := max(b.rate, 1)
-	if b.last == 0 {
-		b.tokens = most
-	} else if now > b.last {
-		b.tokens = min(most, b.tokens+float64(now-b.last)*1e-9*b.rate)
-	}
-	b.last = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
-}
 
 // recheck is a list to be compared with the legacy.
 type recheck struct {
@@ -60,12 +38,12 @@ type recheck struct {
 // came after the answer.
 type picker struct {
 	mu     sync.Mutex
-	budget bucket
-	rate   float64      // answers out of the cache per second, smoothed
-	last   int64        // tuning, Unix ns
-	hits   uint64       // until then
-	lost   float64      // answers that those drawn over the budget stand for
-	picked chan recheck // to be compared at once
+	budget *rate.Limiter // re-checks; never nil
+	rate   float64       // answers out of the cache per second, smoothed
+	last   int64         // tuning, Unix ns
+	hits   uint64        // until then
+	lost   float64       // answers that those drawn over the budget stand for
+	picked chan recheck  // to be compared at once
 }
 
 // drawn tells, by the number of a look-up, whether it is to be re-checked.
@@ -85,7 +63,7 @@ func (e *estimator) pick(r recheck, now time.Time) {
 	defer p.mu.Unlock()
 	r.weight += p.lost
 	p.lost = r.weight
-	if len(p.picked) == cap(p.picked) || !p.budget.take(now.UnixNano()) {
+	if len(p.picked) == cap(p.picked) || !p.budget.AllowN(now, 1) {
 		return
 	}
 	p.lost = 0
@@ -117,17 +95,13 @@ func (e *estimator) tune(now time.Time) {
 // retune needs the picker's lock.
 func (e *estimator) retune() {
 	p := &e.picker
-	share := 1.0
-	if most := aimed * p.budget.rate; p.rate > most {
-		share = most / p.rate
-	}
-	switch {
-	case p.budget.rate <= 0:
+	switch budget := aimed * float64(p.budget.Limit()); {
+	case budget == 0:
 		e.drawShare.Store(0)
-	case share >= 1:
+	case p.rate <= budget:
 		e.drawShare.Store(math.MaxUint64)
 	default:
-		e.drawShare.Store(uint64(share * math.MaxUint64))
+		e.drawShare.Store(uint64(budget / p.rate * math.MaxUint64))
 	}
 }
 
