@@ -88,9 +88,7 @@ func (e *estimator) report(now time.Time) Report {
 		r.Kinds[i].Served.promise(r.Goals)
 		r.advise(i)
 	}
-	e.control.mu.Lock()
-	defer e.control.mu.Unlock()
-	if r.Plan = e.control.plan; r.Plan != nil {
+	if r.Plan = e.control.newest(); r.Plan != nil {
 		r.Notes = append(r.Notes, r.Plan.notes()...)
 	}
 	return r

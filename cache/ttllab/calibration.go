@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A change of a TTL is a test of the report: it has said what that TTL does, and the
@@ -92,24 +90,23 @@ type calibration struct {
 // force. kept: TTLs are chosen by the plan, before or after.
 func (lab *kindLab) foresee(p Policy, kept bool, now time.Time) {
 	old := lab.rules.Load().policy
-	sameRules := p.StaleWhileRevalidate == old.StaleWhileRevalidate && p.Jitter == old.Jitter
+	sameTTL, sameRules := p.TTL == old.TTL, p.StaleWhileRevalidate == old.StaleWhileRevalidate && p.Jitter == old.Jitter
 	var k KindReport
-	if p.TTL != old.TTL && !kept {
-		k = lab.report(now.UnixNano())
+	var ends string // the change that is under way
+	switch {
+	case kept:
+		ends = "cache.goals.mode: keep chooses the ttls"
+	case !sameTTL:
+		ends, k = "the ttl has changed again", lab.report(now.UnixNano())
+	case !sameRules:
+		ends = "stale_while_revalidate or jitter has changed"
+	default:
+		return
 	}
 	c := &lab.calibration
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case kept:
-		c.abandon(now, "cache.goals.mode: keep chooses the ttls")
-		return
-	case p.TTL != old.TTL:
-		c.abandon(now, "the ttl has changed again")
-	case !sameRules:
-		c.abandon(now, "stale_while_revalidate or jitter has changed")
-		return
-	default:
+	if c.abandon(now, ends); kept || sameTTL {
 		return
 	}
 	next := TTLChange{At: now, From: k.TTL, To: p.TTL.Seconds(), State: StateSettling, Until: now.Add(settling(p.TTL))}
@@ -260,10 +257,9 @@ func (c *calibration) excuse(lab *kindLab) {
 // clockFormat is for a person.
 const clockFormat = "15:04:05 UTC"
 
-var predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
-
-// collectErrors sends the worst errors of late; lists of a status count with their kind.
-func (e *estimator) collectErrors(ch chan<- prometheus.Metric, now time.Time) {
+// worstErrors are those of late by kind, NaN without any; lists of a status count with
+// their kind.
+func (e *estimator) worstErrors(now time.Time) map[string]TTLError {
 	worst := map[string]TTLError{}
 	for _, lab := range e.kinds {
 		w, ok := worst[lab.kind]
@@ -277,10 +273,7 @@ func (e *estimator) collectErrors(ch chan<- prometheus.Metric, now time.Time) {
 		}
 		worst[lab.kind] = w
 	}
-	for kind, w := range worst {
-		ch <- prometheus.MustNewConstMetric(predictionErrorDesc, prometheus.GaugeValue, w.Hits, kind, "hits")
-		ch <- prometheus.MustNewConstMetric(predictionErrorDesc, prometheus.GaugeValue, w.Requests, kind, "requests")
-	}
+	return worst
 }
 
 // larger is the larger one, whatever the sign of b; a is none if it is not a number.

@@ -124,6 +124,13 @@ func (e *estimator) step(now time.Time) {
 	}
 }
 
+// newest is the newest plan, which does not change any more; nil: too little is known.
+func (c *controller) newest() *Plan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan
+}
+
 // fading is what is left of a memory after some seconds.
 func fading(seconds float64, halfLife time.Duration) float64 {
 	return math.Exp2(-seconds / halfLife.Seconds())

@@ -209,34 +209,28 @@ func compare(ctx context.Context, r recheck, fetch Fetch, timeout time.Duration,
 
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
-	ch <- rechecksDesc
-	ch <- answersDesc
-	ch <- outdatedDesc
-	ch <- goalDesc
-	ch <- lateDesc
-	ch <- goalLateDesc
-	ch <- budgetDesc
-	ch <- planLoadDesc
-	ch <- planOutdatedDesc
-	ch <- planListsDesc
-	ch <- nodesDesc
-	ch <- lostDesc
-	ch <- predictionErrorDesc
+	for _, d := range [...]*prometheus.Desc{
+		rechecksDesc, answersDesc, outdatedDesc, goalDesc, lateDesc, goalLateDesc, budgetDesc, planLoadDesc, planOutdatedDesc,
+		planListsDesc, nodesDesc, lostDesc, predictionErrorDesc,
+	} {
+		ch <- d
+	}
 }
 
 var (
-	rechecksDesc     = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc      = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	outdatedDesc     = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
-	lateDesc         = prometheus.NewDesc("inquiry_gateway_cache_late_answers_total", "Answers out of the cache, estimated by the re-checks, that showed a list which had changed longer than cache.goals.late_after before. Absent without that goal.", []string{"kind"}, nil)
-	goalLateDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_late_ratio", "Share of answers that may be late, by cache.goals.max_late_per_million. Absent without that goal.", nil, nil)
-	nodesDesc        = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
-	lostDesc         = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
-	budgetDesc       = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
-	planLoadDesc     = prometheus.NewDesc("inquiry_gateway_cache_plan_upstream_requests_per_second", "Requests per second that the ttls planned for cache.goals are expected to make, by what is done with them: advise or keep. Not a number while too little is known; absent without goals.", []string{"mode"}, nil)
-	planOutdatedDesc = prometheus.NewDesc("inquiry_gateway_cache_plan_outdated_ratio", "Share of answers that are expected to be outdated by these ttls.", []string{"mode"}, nil)
-	planListsDesc    = prometheus.NewDesc("inquiry_gateway_cache_plan_lists", "Lists that have a ttl of their own by the plan.", []string{"mode"}, nil)
-	goalDesc         = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
+	rechecksDesc        = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	answersDesc         = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	outdatedDesc        = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
+	lateDesc            = prometheus.NewDesc("inquiry_gateway_cache_late_answers_total", "Answers out of the cache, estimated by the re-checks, that showed a list which had changed longer than cache.goals.late_after before. Absent without that goal.", []string{"kind"}, nil)
+	goalLateDesc        = prometheus.NewDesc("inquiry_gateway_cache_goal_late_ratio", "Share of answers that may be late, by cache.goals.max_late_per_million. Absent without that goal.", nil, nil)
+	nodesDesc           = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
+	lostDesc            = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
+	budgetDesc          = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
+	planLoadDesc        = prometheus.NewDesc("inquiry_gateway_cache_plan_upstream_requests_per_second", "Requests per second that the ttls planned for cache.goals are expected to make, by what is done with them: advise or keep. Not a number while too little is known; absent without goals.", []string{"mode"}, nil)
+	planOutdatedDesc    = prometheus.NewDesc("inquiry_gateway_cache_plan_outdated_ratio", "Share of answers that are expected to be outdated by these ttls.", []string{"mode"}, nil)
+	planListsDesc       = prometheus.NewDesc("inquiry_gateway_cache_plan_lists", "Lists that have a ttl of their own by the plan.", []string{"mode"}, nil)
+	predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
+	goalDesc            = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
 
 // Collect sends what was counted; lists of a status count with their kind, so that
@@ -245,21 +239,35 @@ var (
 func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	e := l.current.Load()
 	config := e.config()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
 	nodes, lost := e.coverage(l.now().UnixNano())
-	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(nodes))
-	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(lost))
-	e.collectErrors(ch, l.now())
-	if config.Goals.MaxOutdated > 0 {
-		ch <- prometheus.MustNewConstMetric(goalDesc, prometheus.GaugeValue, config.Goals.MaxOutdated)
+	gauge(nodesDesc, float64(nodes))
+	counter(lostDesc, float64(lost))
+	for kind, worst := range e.worstErrors(l.now()) {
+		gauge(predictionErrorDesc, worst.Hits, kind, "hits")
+		gauge(predictionErrorDesc, worst.Requests, kind, "requests")
 	}
-	if config.Goals.LateAfter > 0 {
-		ch <- prometheus.MustNewConstMetric(goalLateDesc, prometheus.GaugeValue, config.Goals.MaxLatePerMillion/1e6)
+	goals := config.Goals
+	for d, v := range map[*prometheus.Desc]float64{
+		goalDesc: goals.MaxOutdated, goalLateDesc: goals.MaxLatePerMillion / 1e6, budgetDesc: goals.MaxUpstreamPerSecond,
+	} {
+		if v > 0 {
+			gauge(d, v)
+		}
 	}
-	if config.Goals.MaxUpstreamPerSecond > 0 {
-		ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, config.Goals.MaxUpstreamPerSecond)
-	}
-	if !config.Goals.none() {
-		e.collectPlan(ch, config.Goals.Mode)
+	if !goals.none() {
+		planned := Plan{Planned: Figures{Load: math.NaN(), Outdated: math.NaN()}}
+		if p := e.control.newest(); p != nil {
+			planned = *p
+		}
+		gauge(planLoadDesc, planned.Planned.Load, goals.Mode)
+		gauge(planOutdatedDesc, planned.Planned.Outdated, goals.Mode)
+		gauge(planListsDesc, float64(planned.Lists), goals.Mode)
 	}
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
@@ -269,26 +277,13 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		sums[lab.kind] = sums[lab.kind].plus(lab.checks.total())
 	}
 	for kind, s := range sums {
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.checked-s.outdated), kind, "same")
-		ch <- prometheus.MustNewConstMetric(rechecksDesc, prometheus.CounterValue, float64(s.outdated), kind, "outdated")
-		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.answers-s.outdatedAnswers, kind, "same")
-		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, s.outdatedAnswers, kind, "outdated")
-		ch <- prometheus.MustNewConstMetric(outdatedDesc, prometheus.CounterValue, s.seconds, kind)
-		if config.Goals.LateAfter > 0 {
-			ch <- prometheus.MustNewConstMetric(lateDesc, prometheus.CounterValue, s.lateAnswers, kind)
+		counter(rechecksDesc, float64(s.checked-s.outdated), kind, "same")
+		counter(rechecksDesc, float64(s.outdated), kind, "outdated")
+		counter(answersDesc, s.answers-s.outdatedAnswers, kind, "same")
+		counter(answersDesc, s.outdatedAnswers, kind, "outdated")
+		counter(outdatedDesc, s.seconds, kind)
+		if goals.LateAfter > 0 {
+			counter(lateDesc, s.lateAnswers, kind)
 		}
 	}
-}
-
-func (e *estimator) collectPlan(ch chan<- prometheus.Metric, mode string) {
-	c := &e.control
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	planned, lists := Figures{Load: math.NaN(), Outdated: math.NaN()}, 0
-	if c.plan != nil {
-		planned, lists = c.plan.Planned, c.plan.Lists
-	}
-	ch <- prometheus.MustNewConstMetric(planLoadDesc, prometheus.GaugeValue, planned.Load, mode)
-	ch <- prometheus.MustNewConstMetric(planOutdatedDesc, prometheus.GaugeValue, planned.Outdated, mode)
-	ch <- prometheus.MustNewConstMetric(planListsDesc, prometheus.GaugeValue, float64(lists), mode)
 }
