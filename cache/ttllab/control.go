@@ -103,6 +103,10 @@ func (e *estimator) step(now time.Time) {
 	c, goals := &e.control, *e.goals.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if goals.none() {
+		c.last, c.plan, c.ttls = 0, nil, nil
+		return
+	}
 	seconds := float64(now.UnixNano()-c.last) * 1e-9
 	if c.last != 0 && seconds >= 0 && seconds < controlEvery.Seconds() {
 		return
@@ -114,7 +118,7 @@ func (e *estimator) step(now time.Time) {
 	}
 	looks := c.gather(e, seconds, now.UnixNano())
 	c.measure(e, seconds)
-	if first || goals.none() || c.lookups < leastLookups || looks < leastLooks {
+	if first || c.lookups < leastLookups || looks < leastLooks {
 		c.expected = 0
 		return
 	}

@@ -265,6 +265,22 @@ func TestAPlanSparesTheLegacySystem(t *testing.T) {
 	}
 }
 
+// Without goals there is no plan, also where there was one.
+func TestWithoutGoalsNothingIsPlanned(t *testing.T) {
+	p := Policy{TTL: 30 * time.Second}
+	g := newRig(7, 50, 20, 1.1, p)
+	e, ttl := keeper(t, p, 0, GoalsConfig{MaxUpstreamPerSecond: 3})
+	g.run(e, 5*time.Minute, ttl, nil)
+	if r := e.report(at(g.now)); r.Plan == nil || len(r.Notes) == 0 {
+		t.Errorf("%+v, %q", r.Plan, r.Notes)
+	}
+	e.setConfig(Config{})
+	g.run(e, time.Minute, ttl, nil)
+	if r := e.report(at(g.now)); r.Plan != nil || len(r.Notes) > 0 {
+		t.Errorf("%+v, %q", r.Plan, r.Notes)
+	}
+}
+
 // turn makes it another traffic: twice as much, for other lists, that change at other
 // rates.
 func (g *rig) turn() {
