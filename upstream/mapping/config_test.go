@@ -91,7 +91,7 @@ f: [x, y]
 	if !got.B.Default.Set || !got.B.Default.Null {
 		t.Errorf("default: null reads as %+v", got.B.Default)
 	}
-	if len(got.C.Path) != 2 || got.C.Values["1"] != "one" || got.C.Values["true"] != "yes" {
+	if len(got.C.Path) != 2 || got.C.Values["1"].Value != "one" || got.C.Values["true"].Value != "yes" {
 		t.Errorf("list and values: %+v", got.C)
 	}
 	if got.D.Default != (Default{Set: true, Value: "0"}) {

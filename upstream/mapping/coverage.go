@@ -72,8 +72,8 @@ func (p *Plan) coverage() *coverage {
 		text(&c.records, "records", "fields."+t.name, t)
 	}
 	add(&c.records, "records", "fields.created_at", "", p.created.paths...)
-	for key, path := range map[string]string{"cursor": p.Paging.Cursor, "next": p.Paging.Next, "total": p.Paging.Total, "total_pages": p.Paging.TotalPages, "more": p.Paging.More} {
-		add(&c.replies, "replies", "paging."+key, hidesEnd, path)
+	for _, key := range []string{"cursor", "next", "total", "total_pages", "more"} {
+		add(&c.replies, "replies", "paging."+key, hidesEnd, p.Paging.paths()[key])
 	}
 	r := p.responses
 	if r == nil {

@@ -131,25 +131,26 @@ func below(path, parent string) bool {
 
 // usedPaths gives the start of every path of the mapping up to the first part
 // that is more than a key.
-func (p *Plan) usedPaths() []string {
-	paths := slices.Concat(p.created.paths, Paths(p.OwnerPaths), Paths(p.idPaths), Paths(p.byPaths))
-	for _, t := range p.texts() {
-		paths = append(paths, t.paths...)
+func (p *Plan) usedPaths() (used []string) {
+	paths, inner := slices.Clone(p.byPaths), slices.Clone(p.byInner)
+	items := "" // of responses, if all on the way is plain
+	if r := p.responses; r != nil && p.Second == nil && plainStart(r.itemsPath) == r.itemsPath {
+		items = r.itemsPath
 	}
-	if r := p.responses; r != nil {
-		inner := slices.Concat(r.content.paths, r.role.paths, r.created.paths, r.idPaths, p.byInner)
-		switch {
-		case p.Second != nil:
-			paths = append(paths, p.Second.idPath)
-		case plainStart(r.itemsPath) != r.itemsPath:
-			paths = append(paths, r.itemsPath)
-		default:
-			for _, path := range inner {
-				paths = append(paths, r.itemsPath+".#."+path)
-			}
+	all := p.coverage()
+	for _, w := range all.records {
+		if w.Path != items {
+			paths = append(paths, w.Path)
 		}
 	}
-	var used []string
+	for _, w := range all.responses {
+		inner = append(inner, w.Path)
+	}
+	for _, path := range inner {
+		if items != "" {
+			paths = append(paths, items+".#."+path)
+		}
+	}
 	for _, path := range paths {
 		if start := strings.TrimSuffix(plainStart(path), "."); start != "" {
 			used = append(used, start)

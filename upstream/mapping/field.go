@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -69,54 +68,30 @@ func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
 	if v, ok := keys["default"]; ok && v == nil {
 		f.Default = Default{Set: true, Null: true}
 	}
-	f.takeNulls(keys["values"])
 	if v, ok := keys["const"]; ok && v == nil {
 		f.Const = Default{Set: true, Null: true}
 	}
 	return nil
 }
 
-// Values are public values by those of the legacy. In YAML null is one, too, and goes
-// to NullValues.
-type Values map[string]Public
+// Values are public values by those of the legacy. One that is not set is null.
+type Values map[string]Default
 
-// Public is a public value. It decodes itself so that null may stand in its place.
-type Public string
-
-// UnmarshalYAML accepts any scalar.
-func (p *Public) UnmarshalYAML(unmarshal func(any) error) error {
-	var raw any
-	if err := unmarshal(&raw); err != nil || raw == nil {
-		return err
-	}
-	s, err := scalar(raw)
-	*p = Public(s)
-	return err
-}
-
-// texts are the values as texts; nil if there are none.
-func (v Values) texts() map[string]string {
-	if v == nil {
-		return nil
-	}
-	texts := make(map[string]string, len(v))
-	for legacy, public := range v {
-		texts[legacy] = string(public)
-	}
-	return texts
-}
-
-func (f *Field) takeNulls(values any) {
-	raw, _ := values.(map[string]any)
-	for _, legacy := range slices.Sorted(maps.Keys(raw)) {
-		if raw[legacy] == nil {
-			delete(f.Values, legacy)
-			f.NullValues = append(f.NullValues, legacy)
+// translations are the public values that are texts, nil if there are none, and the
+// values of the legacy that mean null.
+func (f Field) translations() (texts map[string]string, nulls []string) {
+	nulls = slices.Clone(f.NullValues)
+	for legacy, public := range f.Values {
+		if !public.Set || public.Null {
+			nulls = append(nulls, legacy)
+			continue
 		}
+		if texts == nil {
+			texts = make(map[string]string, len(f.Values))
+		}
+		texts[legacy] = public.Value
 	}
-	if len(f.Values) == 0 && len(raw) > 0 {
-		f.Values = nil
-	}
+	return texts, nulls
 }
 
 // Paths is one GJSON path, or several of which the first present one counts.

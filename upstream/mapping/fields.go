@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 
 	"inquiry-gateway/internal/invalid"
@@ -30,44 +31,47 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	c.AddIf(invalid.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 }
 
-func (c *compiler) sources(field string, f Field) []source {
-	if invalid.Says(f.Lookup) {
-		c.AddIf(len(f.Path) > 0 || f.Const.Set, field+".lookup", "the field has a path or a constant, too; remove the one or the other")
-		return c.lookup(field+".lookup", f.Lookup)
+// field compiles where a field comes from.
+func (c *compiler) field(key, name string, f Field) fieldPlan {
+	p := fieldPlan{name: name, paths: f.Path, join: f.Join, looked: invalid.Says(f.Lookup)}
+	if p.looked {
+		c.AddIf(len(f.Path) > 0 || f.Const.Set, key+".lookup", "the field has a path or a constant, too; remove the one or the other")
+		p.paths, p.sources = Paths{f.Lookup.String()}, c.lookup(key+".lookup", f.Lookup)
+		return p
 	}
-	c.AddIf(len(f.Path) == 0 && !f.Const.Set, field, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	return c.paths(field, field+".path", f.Path)
+	c.AddIf(len(f.Path) == 0 && !f.Const.Set, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
+	p.sources = c.paths(key, key+".path", f.Path)
+	return p
 }
 
 // text compiles a field that holds a string, and null only if nullable.
 func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
-	c.textKeys(field, f)
+	values, nulls := f.translations()
+	c.textKeys(field, f, values != nil)
 	c.AddIf(!nullable && f.Default.Null, field+".default", "%s is never null here; give a text", name)
 	c.AddIf(!nullable && f.Const.Null, field+".const", "%s is never null here; give a text", name)
-	for _, legacy := range f.NullValues {
-		c.AddIf(f.Values[legacy] != "", field+".null_values", "%q has an entry in values, too; remove the one or the other", legacy)
+	for _, legacy := range nulls {
+		c.AddIf(values[legacy] != "", field+".null_values", "%q has an entry in values, too; remove the one or the other", legacy)
 	}
-	for legacy, public := range f.Values {
+	for legacy, public := range values {
 		c.AddIf(public == "", field+".values."+legacy, "the public value is empty")
 	}
 	t := &textPlan{
-		name: name, paths: f.Path, sources: c.sources(field, f), values: f.Values.texts(), def: f.Default, fixed: f.Const, join: f.Join,
-		nullable: nullable, html: f.TrimHTML, noEmpty: f.Empty == "missing", looked: invalid.Says(f.Lookup), nulls: f.NullValues, keep: f.UnknownValues == "keep",
-	}
-	if t.looked {
-		t.paths = Paths{f.Lookup.String()}
+		fieldPlan: c.field(field, name, f), values: values, def: f.Default, fixed: f.Const, nullable: nullable,
+		html: f.TrimHTML, noEmpty: f.Empty == "missing", nulls: nulls, keep: f.UnknownValues == "keep",
 	}
 	return t.prepare()
 }
 
-// textKeys finds keys of a text field that contradict each other.
-func (c *compiler) textKeys(field string, f Field) {
+// textKeys finds keys of a text field that contradict each other. translated: it has
+// values that are not null.
+func (c *compiler) textKeys(field string, f Field, translated bool) {
 	c.AddIf(f.Format != "" || f.Zone != "" || f.Ambiguous != "", field, "format, zone and ambiguous are for times; remove them")
-	c.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), field+".const",
+	c.AddIf(f.Const.Set && (len(f.Path) > 0 || translated || f.Default.Set), field+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	c.AddIf(f.Values != nil && len(f.Values) == 0, field+".values", "empty: no value would be accepted")
-	c.AddIf(f.Values == nil && f.UnknownValues != "", field+".unknown_values", "there are no values that a value could be missing from; remove the key")
-	c.AddIf(f.Values == nil && f.ValuesJoin != "", field+".values_join", "there are no values to join; remove the key")
+	c.AddIf(!translated && f.UnknownValues != "", field+".unknown_values", "there are no values that a value could be missing from; remove the key")
+	c.AddIf(!translated && f.ValuesJoin != "", field+".values_join", "there are no values to join; remove the key")
 }
 
 // time compiles a field that holds a time.
@@ -80,13 +84,7 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 	}
 	c.AddIf(f.Default.Set, field+".default", "a time has no default: nobody can know when it was; remove the key")
 	c.AddIf(f.Join.Set && len(f.Path) < 2, field+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
-	t := &timePlan{join: f.Join, name: name, paths: f.Path, format: f.Format, sources: c.sources(field, f)}
-	if invalid.Says(f.Lookup) {
-		t.paths = Paths{f.Lookup.String()}
-	}
-	if f.Format == "" {
-		t.format = "rfc3339"
-	}
+	t := &timePlan{fieldPlan: c.field(field, name, f), format: cmp.Or(f.Format, "rfc3339")}
 	var formatErr, zoneErr error
 	t.parse, formatErr, zoneErr = timeparse.NewIn(f.Format, f.Zone, f.Ambiguous)
 	c.AddIf(formatErr != nil, field+".format", "%v", formatErr)

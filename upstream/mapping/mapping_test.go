@@ -205,7 +205,7 @@ func TestFilterAsk(t *testing.T) {
 	free := &textPlan{}
 	keep := &textPlan{values: values, keep: true}
 	fixed := &textPlan{fixed: Default{Set: true, Value: "open"}}
-	joined := &textPlan{join: Default{Set: true}}
+	joined := &textPlan{fieldPlan: fieldPlan{join: Default{Set: true}}}
 	for _, tc := range []struct {
 		field      *textPlan
 		join       string

@@ -93,6 +93,11 @@ func (c PagingConfig) placeholders() []string {
 	return nil
 }
 
+// paths are those within a reply, by their keys.
+func (c PagingConfig) paths() map[string]string {
+	return map[string]string{"cursor": c.Cursor, "next": c.Next, "total": c.Total, "total_pages": c.TotalPages, "more": c.More, "last": c.Last}
+}
+
 // check adds keys that the style needs and lacks, or would ignore, to problems,
 // completes the request by their parameters, and returns the section with its
 // defaults.
@@ -108,7 +113,7 @@ func (c PagingConfig) check(field string, request *address.Plan, problems *inval
 	problems.AddIf(sized && c.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	problems.AddIf(variable != "" && !placed && c.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", c.Style, variable)
 	problems.Keys(field, c, "style "+c.Style, allowed...)
-	for name, path := range map[string]string{"cursor": c.Cursor, "next": c.Next, "total": c.Total, "total_pages": c.TotalPages, "more": c.More, "last": c.Last} {
+	for name, path := range c.paths() {
 		if path != "" && (slices.Contains(allowed, name) || slices.Contains(allowed, name+"!")) {
 			err := jsonwalk.CheckPath(path)
 			problems.AddIf(err != nil, field+"."+name, "%v", err)

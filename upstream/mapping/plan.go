@@ -72,11 +72,10 @@ func (p *Plan) texts() []*textPlan {
 // FieldNames are the names under which refused records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
-	names := []string{"record", p.created.name}
+	names, texts := []string{"record", p.created.name}, p.texts()
 	if p.Details != nil {
 		names = append(names, "details")
 	}
-	texts := p.texts()
 	if r := p.responses; r != nil {
 		names = append(names, "responses", r.created.name)
 		texts = append(texts, r.content, r.role)

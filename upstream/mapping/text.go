@@ -44,19 +44,24 @@ func firstOf(sources []source, f *jsonwalk.Frame) (v jsonwalk.Value) {
 	return v
 }
 
+// fieldPlan is where a field comes from.
+type fieldPlan struct {
+	name    string   // as violations and removed ids are counted
+	paths   []string // as they were written, for Explain
+	sources []source
+	join    Default // between the values of all sources; not set: the first present one counts
+	looked  bool    // found by a look-up
+}
+
 // textPlan maps a field that holds a string.
 type textPlan struct {
-	name     string
-	paths    []string // as they were written, for Explain
-	sources  []source
+	fieldPlan
 	values   map[string]string
 	def      Default
 	nullable bool
 	fixed    Default // const
-	join     Default
 	html     bool
 	noEmpty  bool     // an empty string is a missing value
-	looked   bool     // found by a look-up
 	nulls    []string // values of the legacy that are missing ones
 	keep     bool     // unknown values stay as they are
 
@@ -212,12 +217,9 @@ func (t *textPlan) guarded() bool { return !t.fixed.Set && (t.values == nil || t
 
 // timePlan reads a field that holds a time.
 type timePlan struct {
-	name    string
-	paths   []string // as they were written, for Explain
-	sources []source
-	parse   timeparse.Parser
-	format  string // for messages
-	join    Default
+	fieldPlan
+	parse  timeparse.Parser
+	format string // for messages
 }
 
 // of is from where a mistake before makes all others none.

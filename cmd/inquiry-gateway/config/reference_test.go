@@ -146,7 +146,7 @@ func form(path string, t reflect.Type) string {
 		return form("", t.Elem()) + " or a list of them"
 	case t.Kind() == reflect.Slice:
 		return "list of " + form("", t.Elem()) + "s"
-	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
+	case t.Kind() == reflect.Map && hasKeys(t.Elem()):
 		return "mapping of sections"
 	case t.Kind() == reflect.Map:
 		return "mapping of " + form("", t.Elem()) + "s"
