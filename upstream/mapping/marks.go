@@ -33,18 +33,16 @@ func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
 		m.found = "the header Link names a next page"
 	}
 	m.headers()
-	m.object(jsonwalk.FromJSON(r.surroundings()), "", r.plan.reply.way, 0)
-	if m.found == "" && !m.whole {
-		m.found = m.next
-	}
-	switch {
-	case m.found == "":
+	before, after := around(r.body, r.items.Raw) // without the items, which may be most of it
+	switch found := m.in(before, after, "", r.plan.reply.way); {
+	case found == "":
 		return nil
 	case paging.Style == PageNone:
-		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", m.found)
+		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", found)
+	default:
+		return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else",
+			end.Pages, found)
 	}
-	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else",
-		end.Pages, m.found)
 }
 
 // knows tells whether what is at a path, or in a header, is read, or ignored as
@@ -56,19 +54,6 @@ func (c *PagingConfig) knows(path string) bool {
 	}
 	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }
 	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
-}
-
-// surroundings is the last reply without its items, which may be most of it.
-func (r *Reply) surroundings() string {
-	before, after := around(r.body, r.items.Raw)
-	return joined(before, after)
-}
-
-func joined(before, after string) string {
-	if after == "" {
-		return before
-	}
-	return before + "null" + after
 }
 
 // around is what stands before and after a part of a text. If the part is none of it
@@ -135,20 +120,16 @@ func (h *holder) checkEnd(r *Reply, f *jsonwalk.Frame, responses jsonwalk.Value)
 		return violation{}
 	}
 	m := marks{end: End{Records: r.came, Pages: 1}, what: "responses", paging: &r.plan.Paging}
-	m.object(jsonwalk.FromJSON(joined(said.before, said.after)), h.prefix, []string{h.key}, 0)
-	if m.found == "" && !m.whole {
-		m.found = m.next
+	if found := m.in(said.before, said.after, h.prefix, []string{h.key}); found != "" {
+		return violation{"responses", "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
-	if m.found == "" {
-		if r.whole == nil {
-			r.whole = map[saying]bool{}
-		}
-		if len(r.whole) < maxSayings {
-			r.whole[said] = true
-		}
-		return violation{}
+	if r.whole == nil {
+		r.whole = map[saying]bool{}
 	}
-	return violation{"responses", "these are not all: " + m.found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
+	if len(r.whole) < maxSayings {
+		r.whole[said] = true
+	}
+	return violation{}
 }
 
 // marks are what the surroundings of a list say of its end.
@@ -159,6 +140,19 @@ type marks struct {
 	found  string // the first mark, for a person
 	next   string // the first that names a next page, for a person
 	whole  bool   // a truth value says that no page follows: what names one is void
+}
+
+// in looks at the object that a text is when the list within it, to which way leads, is
+// left out, and gives the mark that counts, empty if there is none.
+func (m *marks) in(before, after, prefix string, way []string) string {
+	if after != "" {
+		before += "null" + after
+	}
+	m.object(jsonwalk.FromJSON(before), prefix, way, 0)
+	if m.found == "" && !m.whole {
+		return m.next
+	}
+	return m.found
 }
 
 // says describes a mark for a person. It holds nothing but a name that is known.
