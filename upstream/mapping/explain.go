@@ -40,6 +40,7 @@ type ExplainedField struct {
 	Raw     string `json:"raw"`    // JSON as it came, shortened; empty: nothing there
 	Mapped  string `json:"mapped"` // as the public record has it, without internal ids; null for null
 	Problem string `json:"problem,omitempty"`
+	guarded bool   // the legacy decides on the text, which may hold ids
 }
 
 // Violation is one reason to refuse a record.
@@ -196,16 +197,12 @@ func (x *Explainer) Finish() {
 
 // clean shows a record as it is without internal ids.
 func (x *Explainer) clean(r *ExplainedRecord) {
-	for _, t := range x.plan.texts() {
-		for i := range r.Fields {
-			if f := &r.Fields[i]; f.Field == t.name && t.guarded() {
-				f.Mapped, _ = x.whole.ids.Clean(f.Mapped)
-			}
-		}
-	}
 	at := slices.Index(x.numbers, r.Number)
 	for i := range r.Fields {
-		if f := &r.Fields[i]; f.Field == "responses" && f.Problem == "" && at >= 0 {
+		switch f := &r.Fields[i]; {
+		case f.guarded:
+			f.Mapped, _ = x.whole.ids.Clean(f.Mapped)
+		case f.Field == "responses" && f.Problem == "" && at >= 0:
 			f.Mapped = summary(x.whole.List[at].Responses)
 		}
 	}

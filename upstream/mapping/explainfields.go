@@ -23,6 +23,7 @@ func (x *Explainer) fields(frame *jsonwalk.Frame, taken bool) []ExplainedField {
 	for _, t := range x.plan.texts() {
 		s, why := t.from(frame)
 		f := explainField(t.name, t.paths, raw, why)
+		f.guarded = t.guarded()
 		switch {
 		case why == "" && s.Valid:
 			f.Mapped = s.String
