@@ -181,7 +181,7 @@ func wordsOf(sections ...upstream.Config) map[string]bool {
 		for _, e := range [...]mapping.EndpointConfig{s.Buyer, s.Seller} {
 			for _, f := range [...]mapping.Field{e.Fields.Status, e.Fields.InquiryType, e.Fields.Responses.Fields.ResponderType} {
 				for _, word := range f.Values {
-					words[string(word)] = true
+					words[word.Value] = word.Set
 				}
 			}
 		}
