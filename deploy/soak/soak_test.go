@@ -107,13 +107,8 @@ func start(t *testing.T) *soak {
 
 // makeKeys makes a key for each of the larger accounts.
 func (s *soak) makeKeys() string {
-	resp, err := http.Get(s.legacy + "/admin/accounts")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
 	var accounts []struct{ Kind, Account string }
-	if err := json.NewDecoder(resp.Body).Decode(&accounts); err != nil {
+	if err := json.Unmarshal(live.Get(s.t, s.legacy+"/admin/accounts"), &accounts); err != nil {
 		s.t.Fatal(err)
 	}
 	var names, keys strings.Builder
@@ -401,30 +396,16 @@ func (n *node) list(t *testing.T, k key, coding string) string {
 }
 
 func (s *soak) read(n *node) usage {
-	for _, path := range []string{"/debug/pprof/heap?gc=1", "/metrics"} {
-		resp, err := http.Get(n.ops + path)
+	live.Get(s.t, n.ops+"/debug/pprof/heap?gc=1")
+	u := usage{}
+	for _, m := range series.FindAllSubmatch(live.Get(s.t, n.ops+"/metrics"), -1) {
+		v, err := strconv.ParseFloat(string(m[2]), 64)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		text, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if path != "/metrics" {
-			continue
-		}
-		u := usage{}
-		for _, m := range series.FindAllSubmatch(text, -1) {
-			v, err := strconv.ParseFloat(string(m[2]), 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			u[map[string]string{"go_memstats_alloc_bytes": "bytes", "go_goroutines": "goroutines", "process_open_fds": "descriptors"}[string(m[1])]] = v
-		}
-		return u
+		u[map[string]string{"go_memstats_alloc_bytes": "bytes", "go_goroutines": "goroutines", "process_open_fds": "descriptors"}[string(m[1])]] = v
 	}
-	return nil
+	return u
 }
 
 // report says what happened, and fails where something never did.

@@ -2,8 +2,6 @@ package testkit_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"os"
@@ -76,37 +74,5 @@ func TestStartShowsWhatAFailedProgramPrinted(t *testing.T) {
 	program.Path += ".absent"
 	if _, err := testkit.Start(t.Context(), program); err == nil {
 		t.Error("a program that does not exist was started")
-	}
-}
-
-func TestIssuedCertificatesServeBothEnds(t *testing.T) {
-	a, err := testkit.NewAuthority("test CA")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM, keyPEM, err := a.Issue("someone")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(a.PEM)
-	client, server := net.Pipe()
-	defer client.Close()
-	defer server.Close()
-	serverEnd := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots})
-	done := make(chan error, 1)
-	go func() { done <- serverEnd.Handshake() }()
-	clientEnd := tls.Client(client, &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "127.0.0.1"})
-	if err := clientEnd.Handshake(); err != nil {
-		t.Errorf("client: %v", err)
-	}
-	// The server's handshake ends when its last message is read.
-	go func() { _, _ = clientEnd.Read(make([]byte, 1)) }()
-	if err := <-done; err != nil {
-		t.Errorf("server: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -11,10 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/deploy/load/measure"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -25,7 +23,10 @@ func TestRealProgram(t *testing.T) {
 	for range 3 {
 		demo.Call(demo.Public, "")
 	}
-	families := parse(t, live.Scrape(t, demo.Ops))
+	families, err := measure.ParseSeries(live.Scrape(t, demo.Ops))
+	if err != nil {
+		t.Fatal(err)
+	}
 	opts := newFeed().options(Options{})
 	opts.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })
 	c, err := New(opts)
@@ -37,20 +38,6 @@ func TestRealProgram(t *testing.T) {
 	if w := ask(c, httptest.NewRequest(http.MethodGet, "/console/data", nil)); w.Code != http.StatusOK || !json.Valid(w.Body.Bytes()) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-}
-
-func parse(t *testing.T, page []byte) []*dto.MetricFamily {
-	t.Helper()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	byName, err := parser.TextToMetricFamilies(bytes.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []*dto.MetricFamily
-	for _, f := range byName {
-		list = append(list, f)
-	}
-	return list
 }
 
 // checkReadings holds that each reading finds at least one series.

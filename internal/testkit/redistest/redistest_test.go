@@ -3,7 +3,6 @@ package redistest_test
 import (
 	"io"
 	"net"
-	"strings"
 	"testing"
 
 	"inquiry-gateway/internal/testkit/redistest"
@@ -23,41 +22,6 @@ func TestKilledServerComesBackEmptyAtItsAddress(t *testing.T) {
 	s.Restart()
 	if got := s.Do("GET", "k"); got != "$-1" {
 		t.Fatalf("GET after a restart = %q", got)
-	}
-}
-
-func TestArgumentsReachTheServer(t *testing.T) {
-	s := redistest.Start(t, "--requirepass", "secret")
-	if got := s.Do("GET", "k"); got != "-NOAUTH Authentication required." {
-		t.Fatalf("GET without the password = %q", got)
-	}
-}
-
-func TestAClusterServesAllSlots(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
-	moved := 0
-	for i, s := range c.Masters {
-		if got := s.Do("SET", "key", "v"); got != "+OK" {
-			t.Logf("master %d: %s", i, got)
-			moved++
-		}
-	}
-	if moved != 2 {
-		t.Errorf("%d of 3 masters sent the key elsewhere", moved)
-	}
-}
-
-func TestASentinelKnowsItsMaster(t *testing.T) {
-	s := redistest.StartSentinel(t)
-	if got := s.Sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName); !strings.Contains(got, s.Master.Port()) {
-		t.Errorf("master at %q, want port %s", got, s.Master.Port())
-	}
-}
-
-func TestTLSServersSpeakNothingElse(t *testing.T) {
-	s, files := redistest.StartTLS(t)
-	if got := s.Do("PING"); got != "+PONG" || files.CA == "" {
-		t.Errorf("PING = %q", got)
 	}
 }
 
