@@ -186,6 +186,8 @@ func Get(t testing.TB, url string) []byte {
 	return body
 }
 
+// fetch reads at most maxBody bytes of the answer. A connection that fails ends the
+// test.
 func fetch(t testing.TB, r *http.Request) (int, []byte) {
 	t.Helper()
 	resp, err := client().Do(r)

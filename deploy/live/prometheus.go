@@ -87,6 +87,7 @@ func (p *Prometheus) Rules() ([]RuleHealth, error) {
 	return rules, err
 }
 
+// get asks the HTTP API of Prometheus and decodes the part "data" of the answer.
 func (p *Prometheus) get(path string, data any) error {
 	p.t.Helper()
 	_, body := fetch(p.t, newRequest(p.t, http.MethodGet, p.URL+path, "", nil))

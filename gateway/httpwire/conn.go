@@ -46,6 +46,7 @@ func (c secureConn) ConnectionState() tls.ConnectionState {
 	return c.Conn.Conn.(*tls.Conn).ConnectionState()
 }
 
+// contextKey is of FromContext.
 type contextKey struct{}
 
 // ConnContext goes into http.Server.ConnContext, so that FromContext finds the
@@ -86,6 +87,8 @@ func ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
+// setIdle takes the time of the last authentication for now where there is one, as that
+// was a moment ago and spares a look at the clock.
 func (c *Conn) setIdle() {
 	since := c.authenticated.Load()
 	if since == 0 {

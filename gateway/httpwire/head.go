@@ -107,6 +107,8 @@ func (h *Head) set(name, value string) bool {
 	return true
 }
 
+// once is false for a field that has come before. The value lies in the Head itself, so
+// that it takes no allocation.
 func (h *Head) once(field *[]string, i int, value string) bool {
 	if *field != nil {
 		return false

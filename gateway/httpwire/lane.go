@@ -169,6 +169,7 @@ func (c *Conn) Close() error { return c.afterAnswer(c.Conn.Close) }
 // drop is Close without a word of TLS, for who cannot wait until that is written.
 func (c *Conn) drop() error { return c.afterAnswer(c.wire.Close) }
 
+// afterAnswer closes now, or leaves it to end, which follows the answer under way.
 func (c *Conn) afterAnswer(closeNow func() error) error {
 	for {
 		switch s := c.lane.state.Load(); s {

@@ -28,6 +28,7 @@ type secureListener struct {
 	end     context.CancelFunc
 }
 
+// accepted is a connection whose handshake is done, or why none came.
 type accepted struct {
 	conn net.Conn
 	err  error
@@ -59,6 +60,8 @@ func (s *secureListener) Close() error {
 	return s.Listener.Close()
 }
 
+// run accepts until the listener is closed, and then waits for the handshakes under
+// way.
 func (s *secureListener) run() {
 	defer close(s.ready)
 	defer s.wg.Wait()

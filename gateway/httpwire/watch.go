@@ -35,6 +35,8 @@ func (c *Conn) read(p []byte) (int, error) {
 	return n, err
 }
 
+// wait blocks until set says that net/http wants its read back, or that the connection
+// is closed.
 func (w *watch) wait() error {
 	w.mu.Lock()
 	if !w.past && !w.closed {

@@ -152,6 +152,8 @@ func parseExplain(query string) (ExplainRequest, error) {
 	return want, want.check()
 }
 
+// check holds the parameters against each other and against the rules of the public
+// API.
 func (want ExplainRequest) check() error {
 	switch {
 	case want.KeyID == "" && (want.Account == "" || want.Kind == ""):

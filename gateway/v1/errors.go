@@ -31,6 +31,7 @@ func AppendErrors(dst []byte, errs ...Error) []byte {
 	return append(dst, `]}`...)
 }
 
+// appendError appends one error object. Its keys are in the documented order.
 func appendError(dst []byte, e *Error) []byte {
 	dst = AppendString(append(dst, `{"id":`...), e.ID)
 	dst = AppendString(append(dst, `,"status":`...), e.Status)
@@ -40,6 +41,7 @@ func appendError(dst []byte, e *Error) []byte {
 	return append(appendSource(dst, e.Source), '}')
 }
 
+// appendSource appends the key source with its comma, or nothing.
 func appendSource(dst []byte, s *Source) []byte {
 	switch {
 	case s == nil:

@@ -50,6 +50,7 @@ func AppendList(dst []byte, kind string, list []upstream.Inquiry) []byte {
 	return AppendBuyer(dst, list)
 }
 
+// appendRecords appends the envelope with what record renders of each inquiry.
 func appendRecords(dst []byte, list []upstream.Inquiry, record func([]byte, *upstream.Inquiry) []byte) []byte {
 	dst = append(dst, listOpen...)
 	for i := range list {

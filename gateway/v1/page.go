@@ -95,6 +95,7 @@ func pageValues() []string {
 	}
 }
 
+// samplesOf has the program in each language. Only the first is open.
 func samplesOf(get operation) string {
 	var out strings.Builder
 	for i, s := range get.Samples {
@@ -160,6 +161,7 @@ func (d *document) errors() string {
 	return out.String()
 }
 
+// details is a part of the page that is opened by its summary. Both texts are HTML.
 func details(id string, open bool, summary, content string) string {
 	attributes := ""
 	if id != "" {

@@ -14,6 +14,7 @@ import (
 //	Style string `yaml:"style" enum:",none,page"` // the empty text, none or page
 func (p *Problems) Enums(field string, section any) { p.enums(field, reflect.ValueOf(section)) }
 
+// enums walks through a value of any kind. field is the path of its key.
 func (p *Problems) enums(field string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -35,6 +36,7 @@ func (p *Problems) enums(field string, v reflect.Value) {
 	}
 }
 
+// enumField checks one field of a struct that has the tag, and looks into the others.
 func (p *Problems) enumField(field string, f reflect.StructField, v reflect.Value) {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if name != "" {

@@ -23,6 +23,7 @@ func (p *Problems) Keys(field string, section any, with string, known ...string)
 // that is written out in full has such.
 func Says(section any) bool { return says(reflect.ValueOf(section)) }
 
+// says is false for zero values, and for lists and maps without elements.
 func says(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:

@@ -115,6 +115,7 @@ type answer struct {
 // answers are by raw query.
 type answers map[string]answer
 
+// newAnswers copies the bodies, so that two callers of it share no memory.
 func newAnswers(bodies map[string]string) answers {
 	a := make(answers, len(bodies))
 	for query, body := range bodies {
@@ -123,6 +124,8 @@ func newAnswers(bodies map[string]string) answers {
 	return a
 }
 
+// newHandler reads its files once. With keys each of them has copies of all bodies, so
+// that the processor's caches serve it no better than a cache with as many lists.
 func newHandler(bodiesFile, keysFile string) (http.Handler, error) {
 	bodies, err := readMap(bodiesFile)
 	if err != nil {
@@ -155,6 +158,7 @@ func newHandler(bodiesFile, keysFile string) (http.Handler, error) {
 	}), nil
 }
 
+// serve writes the body of the raw query; another query is 404.
 func serve(w http.ResponseWriter, r *http.Request, from answers) {
 	a, ok := from[r.URL.RawQuery]
 	if !ok {
@@ -169,6 +173,7 @@ func serve(w http.ResponseWriter, r *http.Request, from answers) {
 // jsonType is shared by all answers and never changed.
 var jsonType = []string{"application/json; charset=utf-8"}
 
+// readMap reads a JSON object of texts.
 func readMap(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -50,8 +50,10 @@ func requests(header func(query string) map[string]string) []measure.Request {
 	return all
 }
 
+// account names the i-th account. All names have the same length.
 func account(i int) string { return fmt.Sprintf("account-%06d", i) }
 
+// path is that of a file in the temporary folder.
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 // writeJSON writes a file that bare reads.

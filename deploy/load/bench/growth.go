@@ -24,6 +24,8 @@ type growth struct {
 	line  func(context.Context, int) ([]string, error) // without the size
 }
 
+// growthTables fills all tables of growth, one line after the other. Each line does its
+// work anew, so that no line measures what another has left behind.
 func (b *bench) growthTables(ctx context.Context) ([]report.Table, error) {
 	tables := []report.Table{missTable(b.rows)}
 	for _, g := range []growth{b.fileKeys(), b.redisKeys(), b.lists(), b.listSizes(), b.nodes()} {
@@ -84,6 +86,7 @@ func timePer(n int, call func(i int)) float64 {
 	return micros(cpuTime()-start) / float64(n)
 }
 
+// cpuTime is the user and system time of this process since its start.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

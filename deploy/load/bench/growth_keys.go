@@ -29,6 +29,7 @@ const (
 	addsAtOnce = 32
 )
 
+// makeKeys makes n different API keys of buyers, as `keys new` does.
 func makeKeys(n int) ([]string, error) {
 	keys := make([]string, n)
 	var err error
@@ -50,6 +51,8 @@ func (b *bench) fileKeys() growth {
 	}}
 }
 
+// keysLine times the reading of a keys file of n keys, and then whole decisions about
+// requests. The memory is what the store holds after a collection.
 func (b *bench) keysLine(_ context.Context, n int) ([]string, error) {
 	keys, err := makeKeys(n)
 	if err != nil {
@@ -102,6 +105,8 @@ func (b *bench) redisKeys() growth {
 	}}
 }
 
+// redisKeysLine empties Redis and puts n keys there. Redis tells its own memory; that
+// of the process is of the keys that were asked for.
 func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
 	keys, err := makeKeys(n)
 	if err != nil {
@@ -135,6 +140,7 @@ func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
 	}, errors.Join(err1, err2)
 }
 
+// addKeys gives every 100 keys an account of their own.
 func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
 	admin := keysredis.NewEditor(rdb, "growth", auth.Hasher{})
 	group, ctx := errgroup.WithContext(ctx)
@@ -149,10 +155,12 @@ func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) erro
 	return group.Wait()
 }
 
+// redisClient is a client with enough connections for addKeys. The caller closes it.
 func (b *bench) redisClient() redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{b.redis.Addr}, DisableIdentity: true, PoolSize: addsAtOnce})
 }
 
+// usedMemory is what Redis has allocated, in bytes.
 func usedMemory(ctx context.Context, rdb redis.UniversalClient) (float64, error) {
 	info := rdb.InfoMap(ctx, "memory")
 	if err := info.Err(); err != nil {

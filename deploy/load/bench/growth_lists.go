@@ -45,6 +45,8 @@ func (b *bench) listSizes() growth {
 	}}
 }
 
+// sizesLine asks a node of its own for one list in each coding. Then it fills a cache
+// with copies of the body.
 func (b *bench) sizesLine(ctx context.Context, records int) ([]string, error) {
 	reply, err := b.legacyReply(ctx, records)
 	if err != nil {
@@ -84,6 +86,8 @@ type listsCost struct {
 	lookup  float64 // microseconds
 }
 
+// fillLists puts n lists with copies of one body into a cache of its own, and looks
+// them up at random. A look-up that finds nothing is an error: it would be fast.
 func fillLists(ctx context.Context, n int, body []byte) (c listsCost, err error) {
 	before := heapNow()
 	registry := prometheus.NewRegistry()
@@ -123,6 +127,7 @@ func fillLists(ctx context.Context, n int, body []byte) (c listsCost, err error)
 	return c, nil
 }
 
+// listKey names the list of the i-th account.
 func listKey(i int) cache.Key {
 	return cache.Key{Kind: legacy.KindBuyer, Account: "account-" + strconv.Itoa(i), Status: "pending"}
 }

@@ -30,6 +30,8 @@ func (b *bench) nodes() growth {
 	}}
 }
 
+// nodesLine starts n nodes and stops them again. Between two passes the nodes change
+// places, so that each list is asked of another node than before.
 func (b *bench) nodesLine(ctx context.Context, n int) (cells []string, err error) {
 	rdb := b.redisClient()
 	defer rdb.Close()

@@ -35,6 +35,8 @@ type options struct {
 	progress func(format string, args ...any)
 }
 
+// Exit codes: 1 where the run failed, 2 for a wrong use. Ctrl-C ends the run, and with
+// it all programs that it has started.
 func main() {
 	o, err := parseOptions(os.Args[1:])
 	if err != nil {
@@ -49,6 +51,7 @@ func main() {
 	}
 }
 
+// parseOptions has printed what is wrong when it returns an error.
 func parseOptions(args []string) (options, error) {
 	o := options{progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -102,6 +105,7 @@ func needed() map[string]string {
 	return map[string]string{"wrk": "wrk", "h2load": "nghttp2-client", "redis-server": "redis-server", "go": "golang"}
 }
 
+// checkPrograms names all missing programs in one error, before anything is built.
 func checkPrograms() error {
 	var errs []error
 	for program, pkg := range needed() {

@@ -66,6 +66,7 @@ func (b *bench) startNginx(ctx context.Context, name, origin, keys string) (*ser
 	})
 }
 
+// startNginxMap writes the map of keys to accounts that nginx reads at its start.
 func (b *bench) startNginxMap(ctx context.Context, origin string) (*server, error) {
 	var keys strings.Builder
 	for i, key := range b.keys {
@@ -77,6 +78,7 @@ func (b *bench) startNginxMap(ctx context.Context, origin string) (*server, erro
 	return b.startNginx(ctx, "nginx-map", origin, b.path("nginx.keys"))
 }
 
+// startVarnish runs varnishd in the foreground, with room for all lists in memory.
 func (b *bench) startVarnish(ctx context.Context, origin string) (*server, error) {
 	return b.start(ctx, testkit.Program{Name: "varnish", Path: "varnishd"}, false, func(listen, _ string) ([]string, error) {
 		host, port, err := net.SplitHostPort(origin)

@@ -55,8 +55,10 @@ type state struct {
 	series      measure.Series
 }
 
+// usage is of the row's server, and of its helper if there is one.
 type usage struct{ server, helper measure.Usage }
 
+// usage reads both process groups one after the other, within a millisecond.
 func (r *row) usage() (u usage, err error) {
 	if r.helper != nil {
 		if u.helper, err = measure.UsageOf(r.helper.PID()); err != nil {
@@ -67,6 +69,8 @@ func (r *row) usage() (u usage, err error) {
 	return u, err
 }
 
+// state reads everything that is counted for a row. It takes milliseconds of the
+// server's CPU time, which is why the usage is read twice.
 func (b *bench) state(ctx context.Context, r *row) (st state, err error) {
 	if st.first, err = r.usage(); err != nil {
 		return st, err
@@ -101,6 +105,8 @@ func (b *bench) measure(ctx context.Context, r *row, d time.Duration) (report.Sa
 	return r.sample(before, after, load), nil
 }
 
+// verify holds the load against what the gateway has counted meanwhile: that nearly all
+// answers had the right size, status and way through the cache.
 func (r *row) verify(before, after state, load measure.Load) error {
 	if err := load.Check(); err != nil {
 		return err
@@ -136,6 +142,8 @@ func (r *row) verify(before, after state, load measure.Load) error {
 	return nil
 }
 
+// sample divides what was used by the number of requests. Times become microseconds,
+// sizes MiB.
 func (r *row) sample(before, after state, load measure.Load) report.Sample {
 	const mib = 1 << 20
 	n := float64(load.Requests)

@@ -61,6 +61,7 @@ func (b *bench) add(group string, rows ...row) {
 	}
 }
 
+// acceptGzip asks for a packed list, whatever the query is.
 func acceptGzip(string) map[string]string { return map[string]string{"Accept-Encoding": "gzip"} }
 
 // addHits adds the bare handler and the gateway's ways to answer without the

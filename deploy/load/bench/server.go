@@ -96,6 +96,7 @@ func (b *bench) startLegacy() error {
 	return nil
 }
 
+// startRedis runs a Redis that keeps nothing on disk. All nodes with a Redis share it.
 func (b *bench) startRedis(ctx context.Context) (err error) {
 	b.redis, err = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) ([]string, error) {
 		host, port, err := net.SplitHostPort(listen)
@@ -104,6 +105,7 @@ func (b *bench) startRedis(ctx context.Context) (err error) {
 	return err
 }
 
+// startBare runs the handler that the gateway is compared with.
 func (b *bench) startBare(ctx context.Context, name string, args ...string) (*server, error) {
 	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare")}, true, func(listen, ops string) ([]string, error) {
 		return append([]string{"-listen", listen, "-control", ops}, args...), nil

@@ -40,6 +40,7 @@ func (s Series) Sum(name string, labels map[string]string) float64 {
 	return sum
 }
 
+// hasAll tells whether a series has these labels with these values, and perhaps others.
 func hasAll(have []*dto.LabelPair, want map[string]string) bool {
 	for name, value := range want {
 		if !slices.ContainsFunc(have, func(l *dto.LabelPair) bool { return l.GetName() == name && l.GetValue() == value }) {

@@ -70,6 +70,8 @@ type Table struct {
 // 0 when there are no rounds.
 type Spread struct{ Median, Min, Max float64 }
 
+// spreadOf sorts the values. The median of an even number of them lies in the middle
+// of two.
 func spreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -80,6 +82,7 @@ func spreadOf(values []float64) Spread {
 	return Spread{benchmath.AssumeNothing.Summary(s, confidence).Center, s.Values[0], s.Values[len(s.Values)-1]}
 }
 
+// spread is over one number of each round.
 func (r Row) spread(value func(Sample) float64) Spread {
 	values := make([]float64, len(r.Samples))
 	for i, s := range r.Samples {

@@ -48,6 +48,8 @@ func (p place) String() string {
 	return fmt.Sprintf("record %d (created_at %s)", p.record, p.createdAt)
 }
 
+// newRound has asked nothing yet. A key is called by its place in the configuration
+// until its owner is known.
 func (c *Canary) newRound(kind *Kind, as caller) *round {
 	r := &round{Canary: c, kind: kind, caller: as}
 	for _, k := range kind.Keys {
@@ -111,6 +113,8 @@ func (r *round) knowOwners(ctx context.Context) bool {
 	return r.tally[keys].result == ok
 }
 
+// askList asks for the whole list of a key. The other questions compare their answers
+// with it.
 func (r *round) askList(ctx context.Context, s *seen) {
 	a := r.ask(ctx, s, question{})
 	switch {

@@ -14,6 +14,7 @@ type rules struct {
 	list, unchanged, refusal map[string]rule
 }
 
+// rule is what is documented of one header field. The form is anchored at both ends.
 type rule struct {
 	form *regexp.Regexp
 	must bool

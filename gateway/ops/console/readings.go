@@ -155,6 +155,8 @@ func (r *readings) read(families []*dto.MetricFamily) sums {
 	return out
 }
 
+// add takes one series of the i-th reading. A gauge or counter that has a series is a
+// number from then on.
 func (s sums) add(i int, m *dto.Metric) {
 	if m.Histogram != nil {
 		s.histograms[i].add(m.Histogram)
@@ -183,6 +185,7 @@ func (r reading) matches(labels []*dto.LabelPair) bool {
 	return true
 }
 
+// matches reads the patterns of a reading's labels.
 func matches(pattern, value string) bool {
 	if not, ok := strings.CutPrefix(pattern, "!"); ok {
 		return value != not

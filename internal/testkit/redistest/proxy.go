@@ -63,6 +63,7 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
+// accept connects each client with the server, unless the cable is cut.
 func (p *Proxy) accept() {
 	for {
 		c, err := p.listener.Accept()
@@ -82,6 +83,7 @@ func (p *Proxy) accept() {
 	}
 }
 
+// add keeps the two ends, so that Cut finds them. False: the cable is cut.
 func (p *Proxy) add(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -87,6 +87,7 @@ func (s *Server) launch(before func()) {
 	s.t.Fatalf("start %s: %v", s.bin, err)
 }
 
+// program has the server's own arguments last, so that they override the usual ones.
 func (s *Server) program() testkit.Program {
 	dir, port := s.t.TempDir(), []string{"--port", s.Port()}
 	if s.tls != nil {
@@ -123,6 +124,7 @@ func (s *Server) answers() bool {
 	return err == nil && n > 0
 }
 
+// dial opens a connection of its own, with TLS where the server speaks it.
 func (s *Server) dial() (net.Conn, error) {
 	d := &net.Dialer{Timeout: time.Second}
 	if s.tls != nil {
@@ -181,6 +183,7 @@ func (s *Server) Do(args ...string) string {
 	return strings.TrimSuffix(reply, "\r\n")
 }
 
+// do reads the reply with one read, so it is for short replies.
 func (s *Server) do(args []string) (string, error) {
 	c, err := s.dial()
 	if err != nil {
