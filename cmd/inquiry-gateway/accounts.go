@@ -19,10 +19,12 @@ import (
 // over all of its keys, so that it is one change and not one per key.
 func accountsCommand() *cli.Command {
 	return &cli.Command{
-		Name:     "accounts",
-		Usage:    "list and change the accounts that keys belong to",
-		Flags:    keyStoreFlags(),
-		Commands: []*cli.Command{accountsListCommand(), accountsSetCommand()},
+		Name:  "accounts",
+		Usage: "list and change the accounts that keys belong to",
+		Flags: keyStoreFlags(),
+		Commands: []*cli.Command{
+			listCommand("list the accounts", func(l auth.Listing) any { return l.Accounts }, writeAccounts), accountsSetCommand(),
+		},
 	}
 }
 
@@ -106,17 +108,6 @@ func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string
 	return show(c, a, func(out io.Writer) {
 		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
 	})
-}
-
-// accountsListCommand shows the accounts with the number of their keys.
-func accountsListCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "list",
-		Usage: "list the accounts",
-		Action: func(ctx context.Context, c *cli.Command) error {
-			return showListing(ctx, c, func(l auth.Listing) any { return l.Accounts }, writeAccounts)
-		},
-	}
 }
 
 // writeAccounts prints one line per account. An account without keys is shown,

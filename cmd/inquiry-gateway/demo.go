@@ -224,16 +224,11 @@ func addCallers(file string, callers []caller) error {
 	return nil
 }
 
-// canaryAccounts are of the sample legacy system's: two of each kind that nobody
-// else has a key of.
-func canaryAccounts() map[string][2]string {
-	return map[string][2]string{legacy.KindBuyer: {"o'hara&sons", "mueller/soehne"}, legacy.KindSeller: {"nordlicht", "seoul-books"}}
-}
-
-// makeCanaryKeys writes the files that demo.yaml names.
+// makeCanaryKeys writes the files that demo.yaml names, for two accounts of each kind
+// that nobody else has a key of.
 func (d *demo) makeCanaryKeys() error {
 	var callers []caller
-	for kind, accounts := range canaryAccounts() {
+	for kind, accounts := range map[string][2]string{legacy.KindBuyer: {"o'hara&sons", "mueller/soehne"}, legacy.KindSeller: {"nordlicht", "seoul-books"}} {
 		for i, account := range accounts {
 			callers = append(callers, caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
 				record: auth.KeyRecord{ID: fmt.Sprintf(canaryKeyID+"%s-%d", kind, i), Scopes: []string{auth.ScopeInquiriesRead}}})

@@ -84,18 +84,12 @@ func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Repo
 	if o.Store != nil {
 		defer func() { err = errors.Join(err, o.Store.Close()) }()
 	} else if c.Bool("require-redis") {
-		return report, fmt.Errorf("--require-redis: %w", errors.Join(err, errNoRedisConfigured(cfg)))
+		if err == nil {
+			err = errors.New("this gateway has none (redis.addrs)")
+		}
+		return report, fmt.Errorf("--require-redis: %w", err)
 	}
 	return drill.Run(ctx, o)
-}
-
-// errNoRedisConfigured says that it is the configuration that has no Redis; nil
-// where it has one.
-func errNoRedisConfigured(cfg config.Config) error {
-	if len(cfg.Redis.Addrs) > 0 {
-		return nil
-	}
-	return errors.New("this gateway has none (redis.addrs)")
 }
 
 // drilledConfig has the settings to drill, and says whose they are. Without a

@@ -29,7 +29,9 @@ func keysCommand() *cli.Command {
 		Usage: "make, list, rotate and revoke API keys, in a keys file or in Redis",
 		Flags: keyStoreFlags(),
 		Commands: []*cli.Command{
-			keysNewCommand(), keysHashCommand(), keysListCommand(), keysRotateCommand(), keysRevokeCommand(),
+			keysNewCommand(), keysHashCommand(),
+			listCommand("list keys and their states, never the keys themselves", func(l auth.Listing) any { return l }, writeKeys),
+			keysRotateCommand(), keysRevokeCommand(),
 		},
 	}
 }
@@ -190,28 +192,18 @@ func readKey(r io.Reader) (string, error) {
 	return key, nil
 }
 
-// keysListCommand shows states and owners. A key itself is kept nowhere and cannot
-// be shown.
-func keysListCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "list",
-		Usage: "list keys and their states, never the keys themselves",
-		Action: func(ctx context.Context, c *cli.Command) error {
-			return showListing(ctx, c, func(l auth.Listing) any { return l }, writeKeys)
-		},
-	}
-}
-
-// showListing shows what the store holds: with --json the part that a program
-// wants, else as a person reads it.
-func showListing(ctx context.Context, c *cli.Command, part func(auth.Listing) any, write func(io.Writer, auth.Listing)) error {
-	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-		listing, err := store.List(ctx)
-		if err != nil {
-			return err
-		}
-		return show(c, part(listing), func(out io.Writer) { write(out, listing) })
-	})
+// listCommand shows what the store holds: with --json the part that a program wants,
+// else as a person reads it.
+func listCommand(usage string, part func(auth.Listing) any, write func(io.Writer, auth.Listing)) *cli.Command {
+	return &cli.Command{Name: "list", Usage: usage, Action: func(ctx context.Context, c *cli.Command) error {
+		return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+			listing, err := store.List(ctx)
+			if err != nil {
+				return err
+			}
+			return show(c, part(listing), func(out io.Writer) { write(out, listing) })
+		})
+	}}
 }
 
 // writeKeys prints one line per key, with what its account has paid for: both decide

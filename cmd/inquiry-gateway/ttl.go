@@ -24,21 +24,19 @@ func ttlCommand() *cli.Command {
 			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input), written with log.access_keys: hashed, by the policy of -c or the default"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			report, err := ttlReport(ctx, c)
+			var report ttllab.Report
+			var err error
+			if c.String("log") != "" {
+				report, err = ttlFromLog(c)
+			} else {
+				err = askOps(ctx, c, "/ops/ttl", nil, &report)
+			}
 			if err != nil {
 				return err
 			}
 			return show(c, report, func(out io.Writer) { _ = report.WriteTable(out) }) // into memory
 		},
 	}
-}
-
-// ttlReport asks the gateway unless a log is given.
-func ttlReport(ctx context.Context, c *cli.Command) (report ttllab.Report, err error) {
-	if c.String("log") != "" {
-		return ttlFromLog(c)
-	}
-	return report, askOps(ctx, c, "/ops/ttl", nil, &report)
 }
 
 // ttlFromLog reads a log by kind: a line does not say whether its status has a

@@ -59,7 +59,7 @@ func nearestFlag(c *cli.Command, err error) string {
 		return ""
 	}
 	var known []string
-	for at := c; at != nil; at = parent(at) {
+	for _, at := range c.Lineage() { // the groups that it is in have flags, too
 		for _, flag := range at.Flags {
 			known = append(known, flag.Names()...)
 		}
@@ -68,14 +68,6 @@ func nearestFlag(c *cli.Command, err error) string {
 		return fmt.Sprintf("; did you mean --%s?", near)
 	}
 	return fmt.Sprintf("; see %s --help", c.FullName())
-}
-
-// parent is the group that c is in; nil for the program itself.
-func parent(c *cli.Command) *cli.Command {
-	if lineage := c.Lineage(); len(lineage) > 1 {
-		return lineage[1]
-	}
-	return nil
 }
 
 // helpCommand shows the help of the program, or of the command that is named.

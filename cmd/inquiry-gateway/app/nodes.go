@@ -38,12 +38,6 @@ type starts struct {
 	known atomic.Pointer[[]console.Start]
 }
 
-// followStarts tells of this node's start, and hears of others', until ctx ends.
-func (a *App) followStarts(ctx context.Context) {
-	own := console.Start{At: time.Now(), Node: nodeName(a.public.listener), Version: a.opts.Version}
-	a.starts.follow(ctx, a.redis, a.current.Load().cfg.Redis.Prefix, own) // its change needs a restart
-}
-
 // list gives the oldest first.
 func (s *starts) list() []console.Start {
 	if known := s.known.Load(); known != nil {
@@ -52,17 +46,19 @@ func (s *starts) list() []console.Start {
 	return nil
 }
 
-// follow writes this start down, and reads those of all nodes, until ctx ends.
+// followStarts writes this start down, and reads those of all nodes, until ctx ends.
 // Without Redis this one is all.
-func (s *starts) follow(ctx context.Context, rdb redis.Cmdable, prefix string, own console.Start) {
-	s.known.Store(&[]console.Start{own})
-	if rdb == nil {
+func (a *App) followStarts(ctx context.Context) {
+	own := console.Start{At: time.Now(), Node: nodeName(a.public.listener), Version: a.opts.Version}
+	a.starts.known.Store(&[]console.Start{own})
+	if a.redis == nil {
 		return
 	}
+	key := a.current.Load().cfg.Redis.Prefix + startsKey // its change needs a restart
 	tick := time.NewTicker(pollStarts)
 	defer tick.Stop()
 	for written := false; ; {
-		written = s.exchange(ctx, rdb, prefix+startsKey, own, written)
+		written = a.starts.exchange(ctx, a.redis, key, own, written)
 		select {
 		case <-ctx.Done():
 			return

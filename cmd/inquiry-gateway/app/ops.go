@@ -103,10 +103,13 @@ func (a *App) summary() []any {
 	if memory == math.MaxInt64 {
 		memory = 0
 	}
+	if len(cfg.Redis.Addrs) == 0 {
+		cfg.Redis.Mode = ""
+	}
 	return []any{
 		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
 		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg),
-		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", cfg.Redis.Addrs, "redis_mode", redisMode(cfg), "sealed", cfg.Cache.SealingKeysFile.Set()),
+		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", cfg.Redis.Addrs, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "base_url", cfg.Upstream.BaseURL, "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
@@ -122,12 +125,4 @@ func keysFrom(cfg config.Config) string {
 		return "redis"
 	}
 	return cfg.Auth.KeysFile
-}
-
-// redisMode is empty without Redis.
-func redisMode(cfg config.Config) string {
-	if len(cfg.Redis.Addrs) == 0 {
-		return ""
-	}
-	return cfg.Redis.Mode
 }

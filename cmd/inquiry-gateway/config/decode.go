@@ -88,8 +88,12 @@ func (d *decoder) decodeCustom(n ast.Node, into reflect.Value, path string) bool
 			d.add(place(n), path, "%v", err)
 		}
 	case encoding.TextUnmarshaler:
+		form := "a text"
+		if _, ok := v.(*time.Time); ok {
+			form = "a time such as 2027-01-01T00:00:00Z"
+		}
 		if text, ok := textOf(n); !ok || v.UnmarshalText([]byte(text)) != nil {
-			d.wants(n, path, textForm(v))
+			d.wants(n, path, form)
 		}
 	default:
 		return false
@@ -110,13 +114,6 @@ func (d *decoder) nested(n ast.Node, target any, path string) error {
 
 func (d *decoder) wants(n ast.Node, path, what string) {
 	d.add(place(n), path, "wants %s, got %s", what, describe(n))
-}
-
-func textForm(v encoding.TextUnmarshaler) string {
-	if _, ok := v.(*time.Time); ok {
-		return "a time such as 2027-01-01T00:00:00Z"
-	}
-	return "a text"
 }
 
 func (d *decoder) decodeStruct(n ast.Node, into reflect.Value, path string) {

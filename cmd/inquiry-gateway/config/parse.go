@@ -100,7 +100,11 @@ func (r *report) syntaxError(err error, data []byte) {
 	}
 	at := placeOf(yamlErr.GetToken())
 	line := lineOf(data, at.line)
-	r.add(at, "", "is not YAML here: %s%s", plainWords(yamlErr.GetMessage(), line), bracketHint(line))
+	hint := ""
+	if strings.Contains(line, "${") { // which opens a mapping of its own within { } or [ ]
+		hint = fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
+	}
+	r.add(at, "", "is not YAML here: %s%s", plainWords(yamlErr.GetMessage(), line), hint)
 }
 
 // lineOf is one line of the file, from 1; empty where there is none.
@@ -138,13 +142,4 @@ func plainWords(message, line string) string {
 		}
 	}
 	return message
-}
-
-// bracketHint explains an unquoted variable within { } or [ ], which opens a
-// mapping of its own.
-func bracketHint(line string) string {
-	if !strings.Contains(line, "${") {
-		return ""
-	}
-	return fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
 }

@@ -56,7 +56,9 @@ func view(v reflect.Value, n ast.Node, key string) any {
 	case reflect.Struct:
 		return viewStruct(v, n)
 	case reflect.Int64:
-		return viewBytes(v.Int())
+		if s := formatBytes(v.Int()); strings.HasSuffix(s, "B") {
+			return s
+		}
 	case reflect.String:
 		return redactURL(v.String())
 	}
@@ -103,14 +105,6 @@ func redactURL(text string) string {
 	}
 	u.User = nil
 	return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
-}
-
-// viewBytes keeps a size without a unit a number.
-func viewBytes(size int64) any {
-	if s := formatBytes(size); strings.HasSuffix(s, "B") {
-		return s
-	}
-	return size
 }
 
 // formatDuration writes 10m where Go writes 10m0s.

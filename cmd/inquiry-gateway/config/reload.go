@@ -102,16 +102,13 @@ func (c Config) keep(next Config) (Config, []string) {
 // not count: it is read on its own.
 func (c Config) Same(o Config, keys ...string) bool {
 	for _, key := range keys {
-		if !equal(valueAt(&c, key), valueAt(&o, key)) {
+		a, b := valueAt(&c, key), valueAt(&o, key)
+		empty := a.Kind() == reflect.Slice && a.Len()+b.Len() == 0 // the same as none
+		if !empty && !reflect.DeepEqual(a.Interface(), b.Interface()) {
 			return false
 		}
 	}
 	return true
-}
-
-// equal takes an empty list for the same as none.
-func equal(a, b reflect.Value) bool {
-	return a.Kind() == reflect.Slice && a.Len()+b.Len() == 0 || reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
 func valueAt(c *Config, key string) reflect.Value {

@@ -23,15 +23,10 @@ type caller struct{ account, key string }
 type callers struct{ known, stranger caller }
 
 // newCallers makes new keys for each environment: none of them is good anywhere else.
-func newCallers() (c callers, err error) {
-	for _, who := range []struct {
-		to      *caller
-		account string
-	}{{&c.known, legacy.BuyerTypical}, {&c.stranger, legacy.BuyerOther}} {
-		key, keyErr := auth.Generate(auth.KindBuyer)
-		*who.to, err = caller{who.account, key}, errors.Join(err, keyErr)
-	}
-	return c, err
+func newCallers() (callers, error) {
+	known, err := auth.Generate(auth.KindBuyer)
+	stranger, other := auth.Generate(auth.KindBuyer)
+	return callers{caller{legacy.BuyerTypical, known}, caller{legacy.BuyerOther, stranger}}, errors.Join(err, other)
 }
 
 // keyStore holds the callers' keys. inject puts it into a state, once.

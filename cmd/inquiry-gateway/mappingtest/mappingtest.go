@@ -82,22 +82,20 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Resu
 	if t.Expect.Records == nil && t.Expect.Error == "" && t.Expect.Asked == nil {
 		return Result{}, fmt.Errorf("expects nothing; write expect with records, error or asked")
 	}
-	server, err := t.server(folder)
+	legacy, err := server(t.Replies, folder)
 	if err != nil {
 		return Result{}, err
 	}
-	client, err := upstream.New(cfg, upstream.Options{Transport: server})
+	client, err := upstream.New(cfg, upstream.Options{Transport: legacy})
 	if err != nil {
 		return Result{}, err
 	}
 	defer client.Close()
 	list, err := client.Fetch(ctx, upstream.Request{Kind: t.Kind, Account: t.Account, Status: t.Status, InquiryType: t.InquiryType})
 	r := Result{Name: t.Name, Records: len(list.Inquiries)}
-	r.Differences = append(t.judge(list, err), t.Expect.judgeAsked(server.Asked())...)
+	r.Differences = append(t.judge(list, err), t.Expect.judgeAsked(legacy.Asked())...)
 	return r, nil
 }
-
-func (t Test) server(folder string) (*replay.Server, error) { return server(t.Replies, folder) }
 
 func server(list []Reply, folder string) (*replay.Server, error) {
 	replies := make([]replay.Reply, 0, len(list))
