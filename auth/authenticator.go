@@ -64,29 +64,24 @@ type Authenticator struct {
 	hasher   Hasher
 	now      func() time.Time
 	guesses  *attempts
-	results  counters
+	results  map[string]prometheus.Counter
 	security *securityLog
 	tracer   *span.Tracer
 }
 
 // NewAuthenticator returns an Authenticator over a store, which must hold
-// digests of the same hasher. It fails only when its metrics cannot be
-// registered.
-func NewAuthenticator(store Store, h Hasher, opts Options) (*Authenticator, error) {
+// digests of the same hasher.
+func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 	opts = opts.WithDefaults()
-	counted, err := newResults(opts)
-	if err != nil {
-		return nil, err
-	}
 	return &Authenticator{
 		store:    store,
 		hasher:   h,
 		now:      opts.Now,
 		guesses:  newAttempts(opts.UnknownKeys.PerSecond, opts.UnknownKeys.Burst, opts.Now),
-		results:  counted,
+		results:  newResults(opts.Registerer),
 		security: newSecurityLog(opts.Logger),
 		tracer:   span.New(opts.Traces, spanScope),
-	}, nil
+	}
 }
 
 // Authenticate takes the values of the Authorization header as received. The

@@ -121,13 +121,9 @@ type flight struct {
 }
 
 // NewCachedStore makes the store that asks through ask. name is the store's label
-// in metrics and spans. It fails only when its metrics cannot be registered.
+// in metrics and spans.
 func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) (*CachedStore, error) {
 	opts = opts.WithDefaults()
-	metrics, err := newLookupMetrics(name, opts)
-	if err != nil {
-		return nil, err
-	}
 	good, err := otter.New(&otter.Options[Digest, *entry]{MaximumSize: p.MaxKeys})
 	if err != nil {
 		return nil, err
@@ -137,7 +133,7 @@ func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) (*Cach
 		return nil, err
 	}
 	return &CachedStore{
-		name: name, ask: ask, policy: p, now: opts.Now, metrics: metrics, panics: opts.Panics,
+		name: name, ask: ask, policy: p, now: opts.Now, metrics: newLookupMetrics(name, opts.Registerer), panics: opts.Panics,
 		tracer:   span.New(opts.Traces, spanScope),
 		attempts: newAttempts(p.UnknownKeys.PerSecond, p.UnknownKeys.Burst, opts.Now),
 		good:     good, bad: bad, flights: make(map[Digest]*flight),

@@ -90,10 +90,7 @@ func (d decision) decide(t *testing.T) error {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	a, err := NewAuthenticator(r, Hasher{}, Options{Now: fixedNow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := NewAuthenticator(r, Hasher{}, Options{Now: fixedNow})
 	headers := map[string][]string{
 		"malformed": {"Bearer a b"}, "two": {"Bearer good", "Bearer good"}, "checksum": {"Bearer " + mistyped(t)},
 		"unknown": {"Bearer unknown"}, "expired": {"Bearer expired"}, "revoked": {"Bearer revoked"}, "good": {"Bearer good"},

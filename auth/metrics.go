@@ -3,7 +3,8 @@ package auth
 import (
 	"context"
 	"errors"
-	"time"
+
+	"inquiry-gateway/internal/series"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -18,26 +19,11 @@ const (
 	resultCanceled    = "canceled" // the caller left while the store was asked
 )
 
-// counters are the series of one counter, by the value of its one label. They are
-// made once: looking one up by label costs more than the rest of a hit.
-type counters map[string]prometheus.Counter
-
-func newCounters(vec *prometheus.CounterVec, results ...string) counters {
-	c := make(counters, len(results))
-	for _, result := range results {
-		c[result] = vec.WithLabelValues(result)
-	}
-	return c
-}
-
 // newResults makes the counters of the outcomes of Authenticate.
-func newResults(opts Options) (counters, error) {
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_auth_requests_total",
-		Help: "Authentications by result: ok, or why the request was refused.",
-	}, []string{"result"})
-	return newCounters(vec, resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
-		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked), opts.Register(vec)
+func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
+	return series.By(series.In(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
+		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
+		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked)
 }
 
 // resultOf names the outcome of Authenticate with a bounded label.
@@ -64,19 +50,6 @@ func resultOf(err error) string {
 	return resultUnavailable
 }
 
-// Register registers every collector, or says which could not be. Without a
-// Registerer the collectors just count.
-func (o Options) Register(collectors ...prometheus.Collector) error {
-	if o.Registerer == nil {
-		return nil
-	}
-	var errs []error
-	for _, c := range collectors {
-		errs = append(errs, o.Registerer.Register(c))
-	}
-	return errors.Join(errs...)
-}
-
 // The results of asking a remote store.
 const (
 	lookupFound   = "found"
@@ -94,30 +67,18 @@ var ErrGarbage = errors.New("the key store's answer makes no sense")
 // lookupMetrics counts the lookups in a remote store. What is stored on the node
 // needs none: requests less lookups are the hits.
 type lookupMetrics struct {
-	results  counters
-	duration prometheus.Histogram
+	results  map[string]prometheus.Counter
+	duration prometheus.Observer
 }
 
-func newLookupMetrics(store string, opts Options) (*lookupMetrics, error) {
-	labels := prometheus.Labels{"store": store}
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name:        "inquiry_gateway_auth_lookups_total",
-		Help:        "Lookups in the key store by result; keys that are stored on the node need none.",
-		ConstLabels: labels,
-	}, []string{"result"})
-	m := &lookupMetrics{
-		results: newCounters(vec, lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:                            "inquiry_gateway_auth_lookup_duration_seconds",
-			Help:                            "How long the key store took to answer or fail.",
-			ConstLabels:                     labels,
-			Buckets:                         []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
-			NativeHistogramBucketFactor:     1.1,
-			NativeHistogramMaxBucketNumber:  100,
-			NativeHistogramMinResetDuration: time.Hour,
-		}),
+func newLookupMetrics(store string, reg prometheus.Registerer) *lookupMetrics {
+	all := series.In(reg, "auth").With(prometheus.Labels{"store": store})
+	return &lookupMetrics{
+		results: series.By(all.Counters("lookups_total", "Lookups in the key store by result; keys that are stored on the node need none.", "result"),
+			lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited),
+		duration: all.NativeHistograms("lookup_duration_seconds", "How long the key store took to answer or fail.",
+			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),
 	}
-	return m, opts.Register(vec, m.duration)
 }
 
 // lookupResult names the outcome of a lookup with a bounded label.

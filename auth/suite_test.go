@@ -236,10 +236,7 @@ func (s *testStore) find(ctx context.Context, key string) (*auth.Grant, error) {
 
 func (s *testStore) authenticator(t *testing.T) *auth.Authenticator {
 	t.Helper()
-	a, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Now: s.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Now: s.clock.Now})
 	return a
 }
 
@@ -312,10 +309,7 @@ func TestStoresRecall(t *testing.T) {
 		k.ExpiresAt = testNow.Add(time.Hour)
 		s.put("known", k, paying)
 		reg := prometheus.NewRegistry()
-		a, err := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now, Registerer: reg})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now, Registerer: reg})
 		asked, header := s.asked, []string{"Bearer known"}
 		before := asked(t)
 		if _, ok := a.Recall(header); ok == s.remote() {
@@ -466,10 +460,7 @@ func TestStoresOutliveTheirCaller(t *testing.T) {
 // ByID and Authenticate say the same of a key; a store without ids says so.
 func TestByID(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
-		a, err := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := auth.NewAuthenticator(s.Store, auth.Hasher{}, auth.Options{Now: s.clock.Now})
 		expired := record("old")
 		expired.ExpiresAt = testNow.Add(-time.Hour)
 		for _, k := range []auth.KeyRecord{record("good"), record("gone"), expired} {

@@ -139,7 +139,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	if opts.Redis != nil {
-		l.redis, err = redistier.New(redistier.Options{
+		l.redis = redistier.New(redistier.Options{
 			Client: opts.Redis, Prefix: opts.Prefix, EpochLife: epochLife, Now: opts.Now, NodeClock: opts.foreignTime,
 			Logger: opts.Logger, Registerer: opts.Registerer, Panics: opts.Panics,
 		})

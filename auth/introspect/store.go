@@ -14,12 +14,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/series"
 )
 
 const (
@@ -102,13 +102,8 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) (*http.Transpor
 // newBreaker opens when half of at least breakerRequests lookups within
 // breakerWindow failed. Unknown keys are answers, not failures.
 func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.Grant], error) {
-	state := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "inquiry_gateway_auth_introspection_breaker_state",
-		Help: "Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.",
-	})
-	if err := opts.Register(state); err != nil {
-		return nil, err
-	}
+	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
+		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	return gobreaker.NewCircuitBreaker[*auth.Grant](gobreaker.Settings{
 		Interval:     breakerWindow,
 		BucketPeriod: breakerWindow / breakerBuckets,

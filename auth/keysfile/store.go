@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/series"
 )
 
 // MaxSize is the largest keys file that is read, in bytes: some 20,000
@@ -47,16 +48,12 @@ type snapshot struct {
 // *FileError, or says why the file could not be read.
 func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
+	all := series.In(opts.Registerer, "auth")
 	s := &Store{
 		path: path, hasher: h, now: opts.Now, log: opts.Logger,
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_auth_reloads_total",
-			Help: "Readings of the keys file by result; after a failed one the old keys stay good.",
-		}, []string{"result"}),
-		good: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "inquiry_gateway_auth_last_reload_successful",
-			Help: "1 while the keys in force are those of the keys file, 0 while the file has a mistake.",
-		}),
+		reloads: all.Counters("reloads_total", "Readings of the keys file by result; after a failed one the old keys stay good.", "result"),
+		good: all.Gauge("last_reload_successful",
+			"1 while the keys in force are those of the keys file, 0 while the file has a mistake."),
 	}
 	next, err := s.read()
 	if err != nil {
@@ -66,8 +63,8 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.reloads.WithLabelValues(resultFailed)
 	s.good.Set(1)
-	if err := opts.Register(append(s.gauges(), s.reloads, s.good)...); err != nil {
-		return nil, err
+	for _, state := range []string{auth.StateActive, auth.StateExpired, auth.StateRevoked} { // asked, since keys expire without anything being read
+		all.With(prometheus.Labels{"state": state}).GaugeFunc("keys", "Keys in the keys file by state.", func() float64 { return float64(s.count(state)) })
 	}
 	return s, nil
 }
@@ -77,20 +74,6 @@ const (
 	resultOK     = "ok"
 	resultFailed = "failed"
 )
-
-// gauges count the keys by state when they are asked, since keys expire
-// without anything being read.
-func (s *Store) gauges() []prometheus.Collector {
-	var list []prometheus.Collector
-	for _, state := range []string{auth.StateActive, auth.StateExpired, auth.StateRevoked} {
-		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "inquiry_gateway_auth_keys",
-			Help:        "Keys in the keys file by state.",
-			ConstLabels: prometheus.Labels{"state": state},
-		}, func() float64 { return float64(s.count(state)) }))
-	}
-	return list
-}
 
 // count is how many keys are in a state now.
 func (s *Store) count(state string) int {

@@ -131,10 +131,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {

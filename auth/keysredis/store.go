@@ -11,6 +11,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/series"
 )
 
 // Store is an auth.Store over key records in Redis, shared by a fleet. It is
@@ -46,24 +47,17 @@ type Store struct {
 // and leaves the client open.
 func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
+	all := series.In(opts.Registerer, "auth")
 	s := &Store{
-		client: client,
-		keys:   names{prefix: prefix, sort: h.Field()},
-		cfg:    cfg,
-		log:    opts.Logger,
-		panics: opts.Panics,
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_auth_invalidations_total",
-			Help: "Times that stored keys were dropped, by how their change was noticed.",
-		}, []string{"cause"}),
-		taken: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "inquiry_gateway_auth_store_version",
-			Help: "Version of the key store whose changes this node has taken in; nodes should agree within a second.",
-		}),
+		client:  client,
+		keys:    names{prefix: prefix, sort: h.Field()},
+		cfg:     cfg,
+		log:     opts.Logger,
+		panics:  opts.Panics,
+		dropped: all.Counters("invalidations_total", "Times that stored keys were dropped, by how their change was noticed.", "cause"),
+		taken: all.Gauge("store_version",
+			"Version of the key store whose changes this node has taken in; nodes should agree within a second."),
 		done: make(chan struct{}),
-	}
-	if err := opts.Register(s.dropped, s.taken); err != nil {
-		return nil, err
 	}
 	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
 	var err error

@@ -94,15 +94,11 @@ func New(cfg Config, opts Options) (*Limiter, error) {
 		opts.Now = time.Now
 	}
 	opts.Timeout = cmp.Or(opts.Timeout, leaseTimeout)
-	m, err := newMetrics(opts.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	accounts, err := otter.New(&otter.Options[string, *account]{MaximumSize: maxAccounts})
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{timeout: opts.Timeout, now: opts.Now, log: opts.Logger, metrics: m, accounts: accounts}
+	l := &Limiter{timeout: opts.Timeout, now: opts.Now, log: opts.Logger, metrics: newMetrics(opts.Registerer), accounts: accounts}
 	if opts.Redis != nil {
 		l.fleet = redis_rate.NewLimiter(underPrefix{opts.Redis, opts.Prefix})
 	}

@@ -1,9 +1,9 @@
 package rate
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/internal/series"
 )
 
 // metrics counts decisions with counters that are made once.
@@ -13,34 +13,21 @@ type metrics struct {
 	fallback  prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
-	decisions := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_rate_limit_decisions_total",
-		Help: "Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.",
-	}, []string{"result", "by"})
-	leases := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_rate_limit_leases_total",
-		Help: "Batches of tokens asked of Redis by result.",
-	}, []string{"result"})
+func newMetrics(reg prometheus.Registerer) *metrics {
+	all := series.In(reg, "rate_limit")
+	decisions := all.Counters("decisions_total",
+		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
 	m := &metrics{
-		leases: make(map[string]prometheus.Counter),
-		fallback: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "inquiry_gateway_rate_limit_fallback",
-			Help: "1 while Redis is away and the node limits on its own.",
-		}),
+		leases: series.By(all.Counters("leases_total", "Batches of tokens asked of Redis by result.", "result"),
+			leaseFull, leasePartial, leaseDenied, leaseFailed),
+		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
 	}
 	for allowed, result := range []string{"limited", "allowed"} {
 		for fleet, by := range []string{"node", "fleet"} {
 			m.decisions[allowed][fleet] = decisions.WithLabelValues(result, by)
 		}
 	}
-	for _, result := range []string{leaseFull, leasePartial, leaseDenied, leaseFailed} {
-		m.leases[result] = leases.WithLabelValues(result)
-	}
-	if reg == nil {
-		return m, nil
-	}
-	return m, errors.Join(reg.Register(decisions), reg.Register(leases), reg.Register(m.fallback))
+	return m
 }
 
 func (m *metrics) count(v verdict) { m.decisions[index(v.Allowed)][index(v.fleet)].Inc() }

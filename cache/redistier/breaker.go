@@ -56,16 +56,12 @@ type node struct {
 	idle atomic.Bool
 }
 
-func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *slog.Logger) (*guarded, error) {
+func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *slog.Logger) *guarded {
 	g := &guarded{
 		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe", minReplicas: c.MinReplicas,
 		trouble: make(chan struct{}, 1), closing: make(chan struct{}), log: log, nodes: make(map[*node]struct{}),
 	}
-	m, err := newClientMetrics(reg, func() float64 { return float64(g.state()) })
-	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
-	}
-	g.metrics = m
+	g.metrics = newClientMetrics(reg, func() float64 { return float64(g.state()) })
 	rdb.AddHook(measure{g})
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
@@ -74,7 +70,7 @@ func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *
 		g.add(rdb)
 	}
 	g.wg.Go(g.tend)
-	return g, nil
+	return g
 }
 
 // add puts a breaker in front of a node.

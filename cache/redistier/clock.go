@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -118,11 +117,4 @@ func (c *clock) Age(now time.Time, stamp int64) time.Duration {
 		return now.Round(0).Sub(time.Unix(0, stamp))
 	}
 	return s.at(now).Sub(time.Unix(0, stamp)) + s.boundAt(now)
-}
-
-func (c *clock) register(reg prometheus.Registerer) error {
-	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Subsystem: "redis", Name: "clock_offset_seconds",
-		Help: "By how much this node's clock is ahead of that of Redis; 0 while that is unknown.",
-	}, func() float64 { return c.offset().Seconds() }))
 }

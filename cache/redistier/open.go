@@ -44,7 +44,7 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 	o.Dialer = dial.unfailing(o.DialTimeout)
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	reg = cmp.Or[prometheus.Registerer](reg, prometheus.NewRegistry())
-	return guard(redis.NewUniversalClient(o), c, reg, log)
+	return guard(redis.NewUniversalClient(o), c, reg, log), nil
 }
 
 // optionsOf is no method: whatever has a Config would know the client's types.

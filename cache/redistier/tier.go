@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/series"
 )
 
 const (
@@ -71,7 +72,7 @@ type Tier struct {
 }
 
 // New makes a tier. Redis need not be up.
-func New(o Options) (*Tier, error) {
+func New(o Options) *Tier {
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -85,10 +86,11 @@ func New(o Options) (*Tier, error) {
 	if c, ok := o.Client.(*guarded); ok {
 		t.timeout, t.minReplicas, t.masterOf, t.down = c.timeout, c.minReplicas, c.masterOf, c.Down
 	}
-	if o.NodeClock || o.Registerer == nil {
-		return t, nil
+	if !o.NodeClock {
+		series.In(o.Registerer, "redis").GaugeFunc("clock_offset_seconds",
+			"By how much this node's clock is ahead of that of Redis; 0 while that is unknown.", func() float64 { return t.offset().Seconds() })
 	}
-	return t, t.clock.register(o.Registerer)
+	return t
 }
 
 // Down tells whether requests are kept away from Redis, or from a part of a

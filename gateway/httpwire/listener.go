@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"inquiry-gateway/internal/series"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -39,21 +41,15 @@ type Metrics struct {
 
 // NewMetrics registers the series of all listeners of a process.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "inquiry_gateway_http_connections" + name, Help: help}, []string{"listener"})
+	http := series.In(reg, "http")
+	return &Metrics{
+		open:    http.Gauges("connections", "Connections that are open now, by listener.", "listener"),
+		limit:   http.Gauges("connections_limit", "How many connections may be open, by listener.", "listener"),
+		streams: http.Gauges("connections_streams_limit", "How many requests may be under way on one connection of HTTP/2, by listener.", "listener"),
+		refused: http.Counters("connections_refused_total",
+			"Connections that were closed at once, because as many as may be were open and none of them was idle.", "listener"),
+		evicted: http.Counters("connections_evicted_total", "Idle connections that were closed to make room for new ones.", "listener"),
 	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "inquiry_gateway_http_connections" + name, Help: help}, []string{"listener"})
-	}
-	m := &Metrics{
-		open:    gauge("", "Connections that are open now, by listener."),
-		limit:   gauge("_limit", "How many connections may be open, by listener."),
-		streams: gauge("_streams_limit", "How many requests may be under way on one connection of HTTP/2, by listener."),
-		refused: counter("_refused_total", "Connections that were closed at once, because as many as may be were open and none of them was idle."),
-		evicted: counter("_evicted_total", "Idle connections that were closed to make room for new ones."),
-	}
-	reg.MustRegister(m.open, m.limit, m.streams, m.refused, m.evicted)
-	return m
 }
 
 // SetStreams tells how many requests may be under way on one connection of HTTP/2.
@@ -103,7 +99,7 @@ type Listener struct {
 // settings. TLS, if any, is that of Secure.
 func NewListener(l net.Listener, opts Options) *Listener {
 	if opts.Metrics == nil {
-		opts.Metrics = NewMetrics(prometheus.NewRegistry())
+		opts.Metrics = NewMetrics(nil)
 	}
 	out := &Listener{
 		Listener:    l,

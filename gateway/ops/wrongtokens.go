@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"inquiry-gateway/internal/series"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 )
@@ -32,15 +34,10 @@ type WrongTokens struct {
 
 // NewWrongTokens registers its metric.
 func NewWrongTokens(logger *slog.Logger, reg prometheus.Registerer) *WrongTokens {
-	t := &WrongTokens{
+	return &WrongTokens{
 		logger: logger, waiters: make(chan struct{}, wrongTokenWaiters), records: rate.Sometimes{Interval: wrongTokenLogEvery},
-		total: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "inquiry_gateway_ops_wrong_tokens_total",
-			Help: "Requests to the ops listener with a wrong token.",
-		}),
+		total: series.In(reg, "ops").Counter("wrong_tokens_total", "Requests to the ops listener with a wrong token."),
 	}
-	reg.MustRegister(t.total)
-	return t
 }
 
 // delay waits before the refusal of a wrong token. If it returns false it has

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"inquiry-gateway/internal/series"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
@@ -92,26 +94,22 @@ type CeilingOptions struct {
 }
 
 // NewCeiling makes a ceiling that bounds nothing until Set. Close ends it.
-func NewCeiling(o CeilingOptions) (*Ceiling, error) {
+func NewCeiling(o CeilingOptions) *Ceiling {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
 	o.Node = cmp.Or(strings.Join(strings.Fields(o.Node), "_"), "?")
 	c := &Ceiling{
 		opts: o, turn: make(chan struct{}, 1), behind: make(chan struct{}, 1), more: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-		member: member{node: o.Node, process: rand.Text(), nodes: 1}, metrics: newCeilingMetrics(),
-	}
-	if err := c.metrics.register(o.Registerer); err != nil {
-		return nil, err
+		member: member{node: o.Node, process: rand.Text(), nodes: 1}, metrics: newCeilingMetrics(o.Registerer),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.end = cancel
 	if o.Redis == nil {
 		c.member.used = 1
-		return c, nil
+		return c
 	}
 	c.script = &shareStore{newStore(o.Redis, cmp.Or(o.Prefix, defaultPrefix))}
 	c.wg.Go(func() { c.run(ctx) })
-	return c, nil
+	return c
 }
 
 // Set changes the ceiling: requests per second of the whole fleet, 0 for none. A node
@@ -334,33 +332,25 @@ func signal(c chan struct{}) {
 // ceilingMetrics show the ceiling and what passes it.
 type ceilingMetrics struct {
 	most, part, nodes, away prometheus.Gauge
-	requests                *prometheus.CounterVec
 	taken                   map[Class]map[bool]prometheus.Counter // by whether they were refused
 }
 
-func newCeilingMetrics() ceilingMetrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "inquiry_gateway_ceiling_" + name, Help: help})
-	}
+func newCeilingMetrics(reg prometheus.Registerer) ceilingMetrics {
+	all := series.In(reg, "ceiling")
 	m := ceilingMetrics{
-		most:  gauge("requests_per_second", "Requests that the fleet may send to the legacy system in any second; 0: no ceiling."),
-		part:  gauge("part", "Part of the ceiling that is this node's, 0 to 1."),
-		nodes: gauge("nodes", "Nodes that share the ceiling, as far as this node knows."),
-		away:  gauge("alone", "1 while Redis is away and this node has its part of the ceiling alone."),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_ceiling_requests_total",
-			Help: "Requests to the legacy system that passed the ceiling or were refused by it; class: the first of a fetch for somebody who waits (asked), a further one (started), a refresh or re-check (background).",
-		}, []string{"class", "result"}),
+		most:  all.Gauge("requests_per_second", "Requests that the fleet may send to the legacy system in any second; 0: no ceiling."),
+		part:  all.Gauge("part", "Part of the ceiling that is this node's, 0 to 1."),
+		nodes: all.Gauge("nodes", "Nodes that share the ceiling, as far as this node knows."),
+		away:  all.Gauge("alone", "1 while Redis is away and this node has its part of the ceiling alone."),
 		taken: map[Class]map[bool]prometheus.Counter{},
 	}
+	requests := all.Counters("requests_total",
+		"Requests to the legacy system that passed the ceiling or were refused by it; class: the first of a fetch for somebody who waits (asked), a further one (started), a refresh or re-check (background).",
+		"class", "result")
 	for class, name := range map[Class]string{Started: "started", Asked: "asked", Background: "background"} {
-		m.taken[class] = map[bool]prometheus.Counter{false: m.requests.WithLabelValues(name, "sent"), true: m.requests.WithLabelValues(name, "refused")}
+		m.taken[class] = map[bool]prometheus.Counter{false: requests.WithLabelValues(name, "sent"), true: requests.WithLabelValues(name, "refused")}
 	}
 	return m
-}
-
-func (m ceilingMetrics) register(reg prometheus.Registerer) error {
-	return errors.Join(reg.Register(m.most), reg.Register(m.part), reg.Register(m.nodes), reg.Register(m.away), reg.Register(m.requests))
 }
 
 func (m ceilingMetrics) set(most int, part float64, nodes int, away bool) {

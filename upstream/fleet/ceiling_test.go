@@ -219,10 +219,7 @@ func TestBackgroundGivesWay(t *testing.T) {
 }
 
 func TestCeilingWithoutRedis(t *testing.T) {
-	c, err := NewCeiling(CeilingOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := NewCeiling(CeilingOptions{})
 	defer c.Close()
 	for range 1000 {
 		if err := c.Take(t.Context(), Background); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/redissub"
+	"inquiry-gateway/internal/series"
 )
 
 const (
@@ -76,30 +77,24 @@ type advised struct {
 }
 
 // New starts listening. Close ends it.
-func New(o Options) (*Advice, error) {
+func New(o Options) *Advice {
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	if o.Cap <= 0 {
 		o.Cap = defaultCap
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &Advice{opts: o, kinds: map[string]*advised{"buyer": {}, "seller": {}}, given: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_advice_events_total",
-		Help: "Fleet breaker advice: published, heard, refused (calls not made), probes.",
-	}, []string{"kind", "event"})}
-	if err := o.Registerer.Register(a.given); err != nil {
-		return nil, err
-	}
+	a := &Advice{opts: o, kinds: map[string]*advised{"buyer": {}, "seller": {}}, given: series.In(o.Registerer, "advice").Counters("events_total",
+		"Fleet breaker advice: published, heard, refused (calls not made), probes.", "kind", "event")}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.end = cancel
 	if o.Redis != nil {
 		a.store = newStore(o.Redis, o.Prefix)
 		a.wg.Go(func() { a.listen(ctx) })
 	}
-	return a, nil
+	return a
 }
 
 // Close ends the listener. The Redis client stays open.

@@ -42,10 +42,7 @@ func openRedis(t testing.TB, srv *redistest.Server) redis.Cmdable {
 
 func newAdvice(t testing.TB, rdb redis.Cmdable, c *testkit.Clock) *Advice {
 	t.Helper()
-	a, err := New(Options{Redis: rdb, Now: c.Now, Cap: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := New(Options{Redis: rdb, Now: c.Now, Cap: 10 * time.Second})
 	t.Cleanup(a.Close)
 	return a
 }

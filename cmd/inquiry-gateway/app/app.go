@@ -130,12 +130,10 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
 		return err
 	}
-	if a.advice, err = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
-		return err
-	}
-	if a.ceiling, err = fleet.NewCeiling(fleet.CeilingOptions{Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
-		return err
-	}
+	a.advice = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry})
+	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
+		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
+	})
 	a.lab = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now)
 	if a.redis != nil {
 		a.lab.Shared()

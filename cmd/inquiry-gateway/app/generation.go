@@ -119,8 +119,8 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
 		return nil, err
 	}
-	keys.Authenticator, err = auth.NewAuthenticator(keys.Store, hasher, opts)
-	return keys, err
+	keys.Authenticator = auth.NewAuthenticator(keys.Store, hasher, opts)
+	return keys, nil
 }
 
 // openKeys opens the store that cfg names; with an error the source is of no use.

@@ -17,6 +17,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/series"
 )
 
 const (
@@ -93,14 +94,11 @@ func nodeName(l net.Listener) string {
 
 // newPanics counts the bugs of goroutines that would have ended the process.
 func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
-	total := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_panics_total",
-		Help: "Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.",
-	}, []string{"where"})
+	total := series.In(reg, "").Counters("panics_total",
+		"Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.", "where")
 	for _, where := range []string{"auth", "cache", "canary", "console", "recheck", "reload", "upstream"} {
 		total.WithLabelValues(where)
 	}
-	reg.MustRegister(total)
 	return total
 }
 

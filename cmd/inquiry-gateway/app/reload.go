@@ -18,6 +18,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
+	"inquiry-gateway/internal/series"
 )
 
 const (
@@ -50,15 +51,12 @@ type reloader struct {
 // no change falls between, and takes SIGHUP, which would end the process
 // otherwise.
 func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Registerer) *reloader {
+	all := series.In(reg, "config")
 	r := &reloader{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "inquiry_gateway_config_reloads_total",
-			Help: "Reloads of the configuration by result; after a failed one the old configuration stays in force.",
-		}, []string{"result"}),
-		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "inquiry_gateway_config_last_reload_successful",
-			Help: "1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart.",
-		}),
+		total: all.Counters("reloads_total",
+			"Reloads of the configuration by result; after a failed one the old configuration stays in force.", "result"),
+		last: all.Gauge("last_reload_successful",
+			"1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart."),
 		watcher: watch.New(cfg.Files()),
 		hangup:  make(chan os.Signal, 1),
 
@@ -67,7 +65,6 @@ func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Regi
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
 	r.last.Set(1)
-	reg.MustRegister(r.total, r.last)
 	signal.Notify(r.hangup, syscall.SIGHUP)
 	return r
 }

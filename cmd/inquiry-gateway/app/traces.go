@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"inquiry-gateway/internal/series"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -43,14 +45,11 @@ type traces struct {
 // openTraces reads the variables of OpenTelemetry. Where they do not ask for
 // traces there is no provider, and only the counter exists.
 func openTraces(out Options, reg prometheus.Registerer) (*traces, error) {
-	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_traces_spans_total",
-		Help: "Spans by what became of them: exported, failed at the exporter, wholly or in part, or dropped because too many were waiting.",
-	}, []string{"result"})
+	spans := series.In(reg, "traces").Counters("spans_total",
+		"Spans by what became of them: exported, failed at the exporter, wholly or in part, or dropped because too many were waiting.", "result")
 	sender := &spanSender{
 		logger: out.Logger, exported: spans.WithLabelValues("exported"), failed: spans.WithLabelValues("failed"), dropped: spans.WithLabelValues("dropped"),
 	}
-	reg.MustRegister(spans)
 	t := &traces{sender: sender, logger: out.Logger}
 	env, err := readTraceEnv(out.Getenv)
 	if err != nil || env.name == "" {

@@ -111,7 +111,8 @@ func New(opts Options) (*Canary, error) {
 		opts: opts, agent: "inquiry-gateway-canary/" + opts.Version, rules: newRules(), last: map[string]tally{}, failed: map[string][]string{},
 		invented: Secret("canary-" + rand.Text()), // so that the store of keys has to be asked about it
 	}
-	return c, c.newMetrics()
+	c.newMetrics()
+	return c, nil
 }
 
 // LastFailure tells why a check of a kind of list failed when it last did: which

@@ -1,25 +1,20 @@
 package canary
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"inquiry-gateway/internal/series"
 )
 
 // newMetrics makes the series of the kinds that are asked for, so that one that
 // is off has none.
-func (c *Canary) newMetrics() error {
-	c.checks = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inquiry_gateway_canary_checks_total",
-		Help: "Checks of the canary callers by result; unavailable and empty have found nothing out.",
-	}, []string{"kind", "check", "result"})
-	c.ended = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "inquiry_gateway_canary_last_round_timestamp_seconds",
-		Help: "When the canary callers last finished a round, whatever came of it; 0: not yet.",
-	}, []string{"kind"})
+func (c *Canary) newMetrics() {
+	all := series.In(c.opts.Registerer, "canary")
+	c.checks = all.Counters("checks_total", "Checks of the canary callers by result; unavailable and empty have found nothing out.", "kind", "check", "result")
+	c.ended = all.Gauges("last_round_timestamp_seconds",
+		"When the canary callers last finished a round, whatever came of it; 0: not yet.", "kind")
 	for _, k := range c.opts.Kinds {
 		c.ended.WithLabelValues(k.Name)
 		for i, check := range checkNames {
@@ -30,7 +25,6 @@ func (c *Canary) newMetrics() error {
 			}
 		}
 	}
-	return errors.Join(c.opts.Registerer.Register(c.checks), c.opts.Registerer.Register(c.ended))
 }
 
 // settle counts a round and logs what is wrong with it: a failure each time, all
