@@ -2,6 +2,7 @@
 package address
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,10 +162,7 @@ func (p *Plan) AddParam(name, placeholder string) {
 
 // compileSending compiles what a request has beside its address.
 func (s Spec) compileSending(plan *Plan, field string, problems *invalid.Problems) {
-	plan.head = Head{Method: http.MethodGet, Headers: map[string]string{}}
-	if s.Method != "" {
-		plan.head.Method = s.Method
-	}
+	plan.head = Head{Method: cmp.Or(s.Method, http.MethodGet), Headers: map[string]string{}}
 	for name, value := range s.Headers {
 		key := field + ".headers." + name
 		problems.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
@@ -172,20 +170,19 @@ func (s Spec) compileSending(plan *Plan, field string, problems *invalid.Problem
 			"placeholders have a meaning in path, query and body only; a header is the same for every request")
 		plan.head.Headers[http.CanonicalHeaderKey(name)] = value
 	}
-	if s.BodyType == "" {
-		s.BodyType = BodyJSON
-	} else {
-		problems.AddIf(s.Body == nil, field+".body_type", "there is no body; add one, or remove the key")
-	}
 	if s.Body == nil {
+		problems.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
 		return
 	}
+	bodyType := cmp.Or(s.BodyType, BodyJSON)
 	problems.AddIf(plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
 	if plan.head.Headers["Content-Type"] == "" {
-		plan.head.Headers["Content-Type"] = mediaType(s.BodyType)
+		plan.head.Headers["Content-Type"] = map[string]string{
+			BodyJSON: "application/json", BodyForm: "application/x-www-form-urlencoded", BodyXML: "text/xml; charset=utf-8",
+		}[bodyType]
 	}
 	c := &bodyCompiler{Problems: problems, known: s.InQuery, plan: plan}
-	plan.body = c.compile(s.BodyType, s.Body, field+".body")
+	plan.body = c.compile(bodyType, s.Body, field+".body")
 }
 
 // Has tells whether any part of the request depends on the placeholder.

@@ -21,13 +21,6 @@ const (
 	BodyXML  = "xml"
 )
 
-// mediaTypes are what a body is sent as, by body_type.
-func mediaType(bodyType string) string {
-	return map[string]string{
-		BodyJSON: "application/json", BodyForm: "application/x-www-form-urlencoded", BodyXML: "text/xml; charset=utf-8",
-	}[bodyType]
-}
-
 // bodyCompiler compiles the body of one request.
 type bodyCompiler struct {
 	*invalid.Problems

@@ -41,6 +41,7 @@ func TestBody(t *testing.T) {
 	at.SetCursor("17", `[17,"b"]`)
 	first := with()
 	first.SetCursor("*", "")
+	mediaTypes := map[string]string{"": "application/json", "json": "application/json", "form": "application/x-www-form-urlencoded", "xml": "text/xml; charset=utf-8"}
 	for _, tc := range []struct {
 		bodyType, body string
 		values         Values
@@ -75,18 +76,10 @@ func TestBody(t *testing.T) {
 			t.Errorf("%s: %v", tc.body, err)
 			continue
 		}
-		if got, err := plan.Request(tc.values); err != nil || got.Body != tc.want || got.Method != "POST" || got.Headers["Content-Type"] != mediaType(plan.bodyTypeOf(tc.bodyType)) {
+		if got, err := plan.Request(tc.values); err != nil || got.Body != tc.want || got.Method != "POST" || got.Headers["Content-Type"] != mediaTypes[tc.bodyType] {
 			t.Errorf("%s: %+v %v, want %s", tc.body, got, err, tc.want)
 		}
 	}
-}
-
-// bodyTypeOf is the body type with its default.
-func (Plan) bodyTypeOf(s string) string {
-	if s == "" {
-		return BodyJSON
-	}
-	return s
 }
 
 func TestBodyMistakes(t *testing.T) {

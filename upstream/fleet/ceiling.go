@@ -66,7 +66,7 @@ var ErrCeiling = errors.New("the requests that the fleet may make are used up")
 // no second more than the ceiling are spent.
 type Ceiling struct {
 	opts    CeilingOptions
-	script  *shareStore // nil: no Redis
+	store   *store // nil: no Redis
 	metrics ceilingMetrics
 	turn    chan struct{} // capacity 1: held by the one that waits for a token, in the order of their coming
 	behind  chan struct{} // the same for those that go after all others
@@ -107,7 +107,7 @@ func NewCeiling(o CeilingOptions) *Ceiling {
 		c.member.used = 1
 		return c
 	}
-	c.script = &shareStore{newStore(o.Redis, cmp.Or(o.Prefix, defaultPrefix))}
+	c.store = newStore(o.Redis, o.Prefix)
 	c.wg.Go(func() { c.run(ctx) })
 	return c
 }
@@ -126,9 +126,9 @@ func (c *Ceiling) Set(perSecond, maxNodes int) {
 func (c *Ceiling) Close() {
 	c.end()
 	c.wg.Wait()
-	if c.script != nil && c.member.sent > 0 {
+	if c.store != nil && c.member.sent > 0 {
 		c.member.sent++
-		_, _ = c.script.share(context.Background(), c.member, sharing{leave: true}) // an error leaves it to its end
+		_, _ = c.store.share(context.Background(), c.member, sharing{leave: true}) // an error leaves it to its end
 	}
 }
 
@@ -284,7 +284,7 @@ func (c *Ceiling) beat(ctx context.Context) time.Duration {
 	}
 	c.mu.Unlock()
 
-	got, err := c.script.share(ctx, m, s)
+	got, err := c.store.share(ctx, m, s)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // ask lets a member make a call, and take its answer unless it is lost.
-func ask(t testing.TB, s *shareStore, m *member, g sharing, now time.Time, answered bool) shared {
+func ask(t testing.TB, s *store, m *member, g sharing, now time.Time, answered bool) shared {
 	t.Helper()
 	m.sent++
 	told := *m
@@ -40,7 +40,7 @@ func sum(members []*member) (all float64) {
 func TestPartsAreNeverMoreThanTheWhole(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := openRedis(t, srv)
-	s := &shareStore{newStore(rdb, "iq")}
+	s := newStore(rdb, "")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 6 {
 		rdb.FlushAll(t.Context())
@@ -69,10 +69,10 @@ func TestPartsAreNeverMoreThanTheWhole(t *testing.T) {
 					rdb.FlushAll(t.Context())
 				}
 			case 1:
-				replica = rdb.Get(t.Context(), s.key()).Val()
+				replica = rdb.Get(t.Context(), s.ceilingKey()).Val()
 			case 2:
 				if replica != "" {
-					rdb.Set(t.Context(), s.key(), replica, 0)
+					rdb.Set(t.Context(), s.ceilingKey(), replica, 0)
 				}
 			}
 		}
@@ -90,7 +90,7 @@ func TestPartsAreNeverMoreThanTheWhole(t *testing.T) {
 
 // A node that comes gets its part of the others', and one that leaves gives it back.
 func TestPartsFollowTheNodes(t *testing.T) {
-	s := &shareStore{newStore(openRedis(t, redistest.Start(t)), "iq")}
+	s := newStore(openRedis(t, redistest.Start(t)), "")
 	now := time.Unix(0, 0)
 	all := func(members ...*member) {
 		for range 6 {
@@ -133,7 +133,7 @@ func TestPartsFollowTheNodes(t *testing.T) {
 
 // A late call of before changes nothing.
 func TestLateCallsCountForNothing(t *testing.T) {
-	s := &shareStore{newStore(openRedis(t, redistest.Start(t)), "iq")}
+	s := newStore(openRedis(t, redistest.Start(t)), "")
 	m := &member{node: "a", process: "1"}
 	late := *m
 	late.sent = 1
@@ -148,7 +148,7 @@ func TestLateCallsCountForNothing(t *testing.T) {
 }
 
 func TestTokensGoFromNodeToNode(t *testing.T) {
-	s := &shareStore{newStore(openRedis(t, redistest.Start(t)), "iq")}
+	s := newStore(openRedis(t, redistest.Start(t)), "")
 	a, b := &member{node: "a", process: "1"}, &member{node: "b", process: "2"}
 	ask(t, s, a, sharing{give: 3, most: 4}, time.Unix(0, 0), true)
 	ask(t, s, a, sharing{give: 3, most: 4}, time.Unix(0, 0), true)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	defaultPrefix = "iq"
-	defaultCap    = 30 * time.Second
+	// longestAdvice bounds how long advice is honoured.
+	longestAdvice = 30 * time.Second
 	// leaseSlack is how much longer than its call the lease of a probe lives. It
 	// counts only for a node that dies during its probe.
 	leaseSlack = time.Second
@@ -45,7 +45,6 @@ const (
 type Options struct {
 	Redis      redis.Cmdable // nil: each node is on its own
 	Prefix     string        // of every Redis key; empty: "iq"
-	Cap        time.Duration // no advice is honoured longer than this; 0: 30 s
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -78,10 +77,6 @@ type advised struct {
 
 // New starts listening. Close ends it.
 func New(o Options) *Advice {
-	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
-	if o.Cap <= 0 {
-		o.Cap = defaultCap
-	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
@@ -119,7 +114,7 @@ func (a *Advice) publish(ctx context.Context, kind string, until time.Time) {
 		return
 	}
 	// Kept for nodes that start later: they, too, wait for the verdict of a probe.
-	ttl := a.opts.Cap
+	ttl := longestAdvice
 	if !until.IsZero() {
 		a.given.WithLabelValues(kind, "published").Inc()
 		ttl += until.Sub(a.opts.Now())
@@ -213,7 +208,7 @@ func (t Ticket) Done(ctx context.Context, v Verdict, again time.Duration) {
 // follow sets the moment until which no calls are made, which is capped, and returns
 // it. Zero ends the advice.
 func (a *Advice) follow(kind string, until time.Time) time.Time {
-	if most := a.opts.Now().Add(a.opts.Cap); until.After(most) {
+	if most := a.opts.Now().Add(longestAdvice); until.After(most) {
 		until = most
 	}
 	a.mu.Lock()

@@ -42,7 +42,7 @@ func openRedis(t testing.TB, srv *redistest.Server) redis.Cmdable {
 
 func newAdvice(t testing.TB, rdb redis.Cmdable, c *testkit.Clock) *Advice {
 	t.Helper()
-	a := New(Options{Redis: rdb, Now: c.Now, Cap: 10 * time.Second})
+	a := New(Options{Redis: rdb, Now: c.Now})
 	t.Cleanup(a.Close)
 	return a
 }
@@ -183,8 +183,8 @@ func TestAdviceIsCappedAndReachesNodesThatStartLater(t *testing.T) {
 	c := newClock()
 	a := newAdvice(t, openRedis(t, srv), c)
 	a.Opened(t.Context(), buyer, c.Now().Add(time.Hour))
-	awaitsAdvice(t, newAdvice(t, openRedis(t, srv), c), 10*time.Second)
-	ticket := probe(t, []*Advice{a}, c, 10*time.Second)
+	awaitsAdvice(t, newAdvice(t, openRedis(t, srv), c), longestAdvice)
+	ticket := probe(t, []*Advice{a}, c, longestAdvice)
 	late := newAdvice(t, openRedis(t, srv), c) // during the probe
 	redistest.Eventually(t, "the late node has read it", func() bool {
 		late.mu.Lock()
@@ -251,7 +251,7 @@ func FuzzReceiveAdvice(f *testing.F) {
 		c := newClock()
 		a := newAdvice(t, nil, c)
 		a.receive(message)
-		if _, wait, _ := a.Enter(t.Context(), buyer, longest); wait > 10*time.Second {
+		if _, wait, _ := a.Enter(t.Context(), buyer, longest); wait > longestAdvice {
 			t.Fatalf("%q holds calls up for %s", message, wait)
 		}
 	})

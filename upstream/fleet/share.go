@@ -10,11 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shareStore keeps in Redis who has which part of the ceiling, and the pool.
-type shareStore struct{ *store }
-
-func (s *shareStore) key() string { return s.prefix + "ceiling" }
-
 // sharing is what a node gives and wants.
 type sharing struct {
 	give  float64 // tokens
@@ -98,7 +93,9 @@ end
 redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', 86400000)
 return {string.format('%.9f', may), nodes, lost, string.format('%.9f', got), string.format('%.9f', pool)}`)
 
-func (s *shareStore) share(ctx context.Context, m member, g sharing) (shared, error) {
+// share tells what part this node holds, gives and wants tokens, and returns what it may
+// have. It returns errLate where another call overtook this one.
+func (s *store) share(ctx context.Context, m member, g sharing) (shared, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	leave := 0
@@ -106,7 +103,7 @@ func (s *shareStore) share(ctx context.Context, m member, g sharing) (shared, er
 		leave = 1
 	}
 	float := func(f float64) string { return strconv.FormatFloat(f, 'f', 9, 64) }
-	answer, err := shareScript.Run(ctx, s.rdb, []string{s.key()}, m.process, m.node, m.sent, m.acked, float(m.used), float(m.held),
+	answer, err := shareScript.Run(ctx, s.rdb, []string{s.ceilingKey()}, m.process, m.node, m.sent, m.acked, float(m.used), float(m.held),
 		float(g.give), g.want, float(g.most), leave, absentFor.Microseconds(), bootFor.Microseconds(), silentFor.Microseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
 		return shared{}, errLate

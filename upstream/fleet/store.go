@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -17,8 +18,8 @@ const (
 	callTimeout = 100 * time.Millisecond
 )
 
-// store keeps advice and the lease of the probe in Redis. It is safe for
-// concurrent use.
+// store keeps advice, the lease of the probe, and who has which part of the ceiling in
+// Redis. It is safe for concurrent use.
 type store struct {
 	rdb     redis.Cmdable
 	prefix  string
@@ -26,7 +27,7 @@ type store struct {
 }
 
 func newStore(rdb redis.Cmdable, prefix string) *store {
-	s := &store{rdb: rdb, prefix: prefix + ":" + keyVersion + ":", timeout: callTimeout}
+	s := &store{rdb: rdb, prefix: cmp.Or(prefix, "iq") + ":" + keyVersion + ":", timeout: callTimeout}
 	if c, ok := rdb.(interface{ CallTimeout() time.Duration }); ok {
 		s.timeout = c.CallTimeout()
 	}
@@ -36,6 +37,7 @@ func newStore(rdb redis.Cmdable, prefix string) *store {
 func (s *store) adviceKey(kind string) string { return s.prefix + "advice:{" + kind + "}" }
 func (s *store) probeKey(kind string) string  { return s.adviceKey(kind) + ":probe" }
 func (s *store) channel() string              { return s.prefix + "advice" }
+func (s *store) ceilingKey() string           { return s.prefix + "ceiling" }
 
 var (
 	// adviseScript stores advice, ends the lease of the probe, and tells the nodes.

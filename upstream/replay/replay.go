@@ -136,13 +136,11 @@ func (r *reply) fits(path string, query url.Values, asked string) bool {
 }
 
 func (r *reply) response(to *http.Request) *http.Response {
-	status := r.Status
-	status = cmp.Or(status, http.StatusOK)
 	header := http.Header{"Content-Type": {mediaType(r.Body)}}
 	for name, value := range r.Headers {
 		header.Set(name, value)
 	}
-	return Response(to, status, header, r.Body)
+	return Response(to, cmp.Or(r.Status, http.StatusOK), header, r.Body)
 }
 
 // Response is a reply to a request as a transport gives it.
