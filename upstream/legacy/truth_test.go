@@ -67,29 +67,41 @@ func agree(t *testing.T, c *upstream.Client, s *legacy.Server, r upstream.Reques
 	}
 }
 
-func TestSellerTruthIsFilteredAfterMapping(t *testing.T) {
-	s := legacy.New(legacy.Options{Inquiries: 500})
-	n := 0
-	for _, inquiryType := range []string{"product", "delivery", "refund", "other"} {
-		list := s.Truth(legacy.KindSeller, legacy.SellerTypical, "", inquiryType)
-		for _, q := range list {
-			if q.InquiryType != (upstream.NullString{String: inquiryType, Valid: true}) {
-				t.Fatalf("%+v in the list of %s", q, inquiryType)
-			}
-		}
-		n += len(list)
-	}
-	if all := len(s.Truth(legacy.KindSeller, legacy.SellerTypical, "", "")); n != all || n == 0 {
-		t.Errorf("the types have %d records, the whole list %d", n, all)
-	}
-}
-
 func TestNobodyUnknownHasInquiries(t *testing.T) {
 	s, _ := start(t, legacy.Options{})
 	for _, account := range []string{"nobody", legacy.BuyerEmpty, legacy.SellerEmpty} {
 		for _, kind := range []string{legacy.KindBuyer, legacy.KindSeller, "neither"} {
 			if got := s.Truth(kind, account, "", ""); got == nil || len(got) != 0 {
 				t.Errorf("Truth(%s, %s) = %v, want an empty list", kind, account, got)
+			}
+		}
+	}
+}
+
+func TestMappingIsStrictYAML(t *testing.T) {
+	var doc struct {
+		Upstream map[string]any `yaml:"upstream"`
+	}
+	if err := yaml.UnmarshalWithOptions(legacy.Mapping(), &doc, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Upstream["base_url"] != legacy.MappingBaseURL || strings.Count(string(legacy.Mapping()), legacy.MappingBaseURL) != 1 {
+		t.Error("base_url is not the placeholder")
+	}
+}
+
+// Every path that the mapping names leads somewhere in a real reply.
+func TestMappingPathsExist(t *testing.T) {
+	_, web := start(t, legacy.Options{})
+	client := newClient(t, web)
+	for kind, account := range map[string]string{legacy.KindBuyer: legacy.BuyerBusy, legacy.KindSeller: legacy.SellerTypical} {
+		p, err := client.Probe(t.Context(), upstream.Request{Kind: kind, Account: account}, upstream.ProbeOptions{})
+		if err != nil || p.Items < 100 || len(p.Paths) < 8 {
+			t.Fatalf("%s: %d records, %d paths, %v", kind, p.Items, len(p.Paths), err)
+		}
+		for _, path := range p.Paths {
+			if path.Found == path.Null {
+				t.Errorf("%s: %s", kind, path)
 			}
 		}
 	}
