@@ -74,16 +74,30 @@ func CheckPath(path string) error {
 	if strings.HasPrefix(path, "..") {
 		return errors.New("a path that starts with \"..\" is for JSON lines; name the key instead")
 	}
-	for i := 0; ; {
+	if _, err := split(path); err != nil {
+		return fmt.Errorf("GJSON path %q: %w", path, err)
+	}
+	return nil
+}
+
+// Segments are the parts of a path between its dots and pipes, as they are written. What
+// stands in brackets stays together. Of a path that [CheckPath] refuses it gives those
+// before the mistake.
+func Segments(path string) []string {
+	parts, _ := split(path)
+	return parts
+}
+
+func split(path string) (parts []string, err error) {
+	for i := 0; ; i++ { // past the dot or pipe
 		n, err := checkSegment(path[i:])
 		if err != nil {
-			return fmt.Errorf("GJSON path %q: %w", path, err)
+			return parts, err
 		}
-		i += n
-		if i == len(path) {
-			return nil
+		parts = append(parts, path[i:i+n])
+		if i += n; i == len(path) {
+			return parts, nil
 		}
-		i++ // the dot or pipe
 	}
 }
 

@@ -129,7 +129,7 @@ func (c *compiler) always(field string, paths []string) {
 	several := func(part string) bool { return strings.HasPrefix(part, jsonwalk.Each) }
 	for i, path := range paths {
 		at := index(field, i)
-		if slices.ContainsFunc(segments(path), several) {
+		if slices.ContainsFunc(jsonwalk.Segments(path), several) {
 			c.Add(at, "# stands for several values, of which some may be missing; name one value of a record")
 		} else if c.path(at, path) {
 			c.plan.Always, c.plan.always = append(c.plan.Always, path), append(c.plan.always, c.source(path))

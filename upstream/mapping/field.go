@@ -65,11 +65,10 @@ func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
 	if err := unmarshal((*plain)(f)); err != nil {
 		return err
 	}
-	if v, ok := keys["default"]; ok && v == nil {
-		f.Default = Default{Set: true, Null: true}
-	}
-	if v, ok := keys["const"]; ok && v == nil {
-		f.Const = Default{Set: true, Null: true}
+	for key, at := range map[string]*Default{"default": &f.Default, "const": &f.Const} {
+		if v, ok := keys[key]; ok && v == nil {
+			*at = Default{Set: true, Null: true}
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/upstream/decode"
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Format is how the replies of one address are written. It is read-only and safe for
@@ -121,9 +122,9 @@ func (p place) note(path string) place {
 		return p
 	}
 	p.names, p.detail = slices.Clone(p.names), nil
-	for _, part := range segments(path) {
+	for _, part := range jsonwalk.Segments(path) {
 		switch {
-		case part == "@this", part == "":
+		case part == "@this":
 		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
 			p.lists.Add(p.names)
 		case strings.ContainsAny(part, "@({[*?!"):
@@ -134,26 +135,4 @@ func (p place) note(path string) place {
 		}
 	}
 	return p
-}
-
-// segments splits a GJSON path at its dots and pipes. What stands in brackets stays
-// together.
-func segments(path string) (parts []string) {
-	depth, from := 0, 0
-	for i := 0; i < len(path); i++ {
-		switch path[i] {
-		case '\\':
-			i++
-		case '(', '[', '{':
-			depth++
-		case ')', ']', '}':
-			depth--
-		case '.', '|':
-			if depth == 0 {
-				parts = append(parts, path[from:i])
-				from = i + 1
-			}
-		}
-	}
-	return append(parts, path[from:])
 }
