@@ -283,8 +283,7 @@ func (x *Explainer) checkOwner(f *jsonwalk.Frame) {
 	}
 }
 
-// quotes finds the texts that had ids of a path in them. Each path is tried on
-// copies of the inquiries, since finding an id removes it.
+// quotes finds the texts that have ids of a path in them, one path after the other.
 func (x *Explainer) quotes() {
 	for _, path := range x.plan.idPaths {
 		if path == keyPath {
@@ -295,15 +294,15 @@ func (x *Explainer) quotes() {
 		for _, raw := range x.raw {
 			jsonwalk.Lookup(raw, path).Scalars(func(text string) { id.Found++; set.Add(text) })
 		}
-		for i, inq := range x.whole.List {
-			inq.Responses = slices.Clone(inq.Responses)
-			one := &Reply{plan: x.plan, ids: set, List: []Inquiry{inq}}
-			one.RemoveIDs()
-			for field := range one.Removed {
-				id.Quoted = append(id.Quoted, "record "+strconv.Itoa(x.numbers[i])+" "+field)
-			}
+		for i := range x.whole.List {
+			x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
+				if _, n := set.Clean(*s); n > 0 {
+					id.Quoted = append(id.Quoted, "record "+strconv.Itoa(x.numbers[i])+" "+t.name)
+				}
+			})
 		}
 		slices.Sort(id.Quoted)
+		id.Quoted = slices.Compact(id.Quoted)
 		x.InternalIDs = append(x.InternalIDs, id)
 	}
 }

@@ -60,9 +60,18 @@ func (r *Reply) RemoveIDs() {
 	}
 	least := r.ids.Shortest()
 	clean := func(t *textPlan, s *string) {
-		if len(*s) >= least {
-			r.clean(t, s)
+		if len(*s) < least {
+			return
 		}
+		text, n := r.ids.Clean(*s)
+		if n == 0 {
+			return
+		}
+		*s = text
+		if r.Removed == nil {
+			r.Removed = make(map[string]int)
+		}
+		r.Removed[t.name] += n
 	}
 	for i := range r.List {
 		r.plan.eachText(&r.List[i], clean)
@@ -86,18 +95,6 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
 		one(p.responses.content, &inq.Responses[j].Content)
 		one(p.responses.role, &inq.Responses[j].ResponderType.String)
 	}
-}
-
-func (r *Reply) clean(t *textPlan, s *string) {
-	clean, n := r.ids.Clean(*s)
-	if n == 0 {
-		return
-	}
-	*s = clean
-	if r.Removed == nil {
-		r.Removed = make(map[string]int)
-	}
-	r.Removed[t.name] += n
 }
 
 // idsOf adds internal ids to a reply's, and tells who wants to know.
