@@ -43,7 +43,9 @@ func checkCommand() *cli.Command {
 }
 
 // check reads the file and builds what serve would build. Only --live and
-// --against ask another program, and only when all else is good.
+// --against ask another program, and only when all else is good. With --json what is
+// wrong with the file is on standard output, and is the command's error all the same:
+// the exit code does not depend on the form of the answer.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
@@ -74,7 +76,7 @@ func check(ctx context.Context, c *cli.Command) error {
 		tests = checkTests(ctx, loaded.Config, name, out)
 	}
 	if c.Bool("live") {
-		live = liveCheck{c.String("buyer"), c.String("seller"), c.Bool("all"), c.StringSlice("may-miss")}.run(ctx, loaded.Config, out)
+		live = checkLive(ctx, c, loaded.Config)
 	}
 	if c.String("against") != "" {
 		against = checkAgainst(ctx, c, loaded.Config)
@@ -209,7 +211,7 @@ func writeAnswers(out io.Writer, d ops.AnswersDiff) {
 	writeTable(out, rows)
 }
 
-// fromTo shows one value where both are the same.
+// fromTo shows one value where nothing changes, and else both.
 func fromTo(before, after string) string {
 	if before == after {
 		return before
@@ -217,7 +219,7 @@ func fromTo(before, after string) string {
 	return before + " -> " + after
 }
 
-// findings are what check found, for a program.
+// findings are what check found, for a program. Both lists are never null.
 type findings struct {
 	File     string          `json:"file"`
 	Good     bool            `json:"good"`

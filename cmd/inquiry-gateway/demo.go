@@ -58,11 +58,12 @@ func demoCommand() *cli.Command {
 	}
 }
 
-// demo is a whole installation in one process and one temporary folder.
+// demo is a whole installation in one process and one temporary folder. All parts are
+// those of serve and legacy: what the demo shows is what an installation does.
 type demo struct {
-	dir         string
-	out, errOut io.Writer
-	redisURL    string
+	dir         string    // of the configuration, the keys and the secrets
+	out, errOut io.Writer // for the welcome; for the log
+	redisURL    string    // empty: lists and limits stay in the process
 }
 
 // run opens all ports first: their addresses are written into the configuration.
@@ -187,8 +188,8 @@ func (d *demo) writeConfig(l app.Listeners, backend string) error {
 
 // caller is a sample key and what comes of using it.
 type caller struct {
-	what, kind, key string
-	record          auth.KeyRecord
+	what, kind, key string         // what is for a person; the key is made by addCallers
+	record          auth.KeyRecord // id, scopes and end; addCallers sets the rest
 	account         auth.Account
 }
 
@@ -207,7 +208,8 @@ func makeCallers(file string) ([]caller, error) {
 	return callers, addCallers(file, callers)
 }
 
-// addCallers makes their keys and adds them to a keys file.
+// addCallers makes their keys and adds them to a keys file, each with its account where
+// the file does not have that yet.
 func addCallers(file string, callers []caller) error {
 	keys := keysfile.NewEditor(file, auth.Hasher{})
 	for i := range callers {
@@ -245,7 +247,8 @@ func (d *demo) makeCanaryKeys() error {
 	return nil
 }
 
-// welcome prints what runs where, and a line to paste for each caller.
+// welcome prints what runs where, and a line to paste for each caller. What it says last
+// depends on who reads it: a person has the short log, a program the records.
 func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	tier := "in the process"
 	if d.redisURL != "" {

@@ -21,7 +21,8 @@ type shortLog struct {
 	canary time.Time // of its newest record
 }
 
-// logLine is what is shown of a record.
+// logLine is what is shown of a record, of whichever sort it is; what a record does not
+// have is empty.
 type logLine struct {
 	Time     time.Time `json:"time"`
 	Level    string    `json:"level"`
@@ -58,6 +59,8 @@ func (s *shortLog) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
+// request shows the record of one request: moment, status in colour, what the cache did,
+// time, size, and who asked for what. Those of the canary only set when it was last seen.
 func (s *shortLog) request(out io.Writer, l logLine) {
 	const red, green, yellow = 31, 32, 33
 	if strings.HasPrefix(l.KeyID, canaryKeyID) {

@@ -31,6 +31,8 @@ func draftCommand() *cli.Command {
 	}
 }
 
+// runDraft reads the OpenAPI document first: its codes and paths decide how the samples
+// are read. It prints a proposal even where much of it is in doubt.
 func runDraft(_ context.Context, c *cli.Command) error {
 	o := draft.Options{Kind: c.String("kind"), Account: c.String("account")}
 	if o.Kind != "buyer" && o.Kind != "seller" || o.Account == "" {

@@ -131,8 +131,9 @@ func startDrilled(ctx context.Context, cfg config.Config) (drill.Gateway, error)
 	}, nil
 }
 
-// causes is a log of requests that keeps why those failed that did. A drill's
-// gateway has few of them.
+// causes is a log of requests that keeps why those failed that did, by the id of the
+// request. A drill's gateway has few of them, so that none is forgotten. It is safe for
+// concurrent use.
 type causes struct {
 	mu   sync.Mutex
 	byID map[string]string

@@ -124,7 +124,8 @@ func cacheRows(s ops.CacheState) [][]string {
 	return rows
 }
 
-// seconds prints a duration as configurations write it.
+// seconds prints a number of seconds as configurations write a duration, to the
+// millisecond.
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }

@@ -108,7 +108,8 @@ func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRec
 // two keys of one store apart.
 func newKeyID() string { return "k-" + strings.ToLower(rand.Text()[:10]) }
 
-// splitScopes takes scopes as OAuth writes them, with spaces, and as a list.
+// splitScopes takes scopes as OAuth writes them, with spaces, and as a list. A scope
+// that no gateway knows is stored, too: another program may ask for it.
 func splitScopes(values []string) []string {
 	var scopes []string
 	for _, value := range values {
@@ -117,7 +118,8 @@ func splitScopes(values []string) []string {
 	return scopes
 }
 
-// parseExpiry reads a moment or a time from now; empty is never.
+// parseExpiry reads a moment or a time from now; empty is never, which is the zero
+// time. A date without a time is its first moment in UTC.
 func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil

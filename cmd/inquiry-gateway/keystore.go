@@ -41,15 +41,16 @@ type accountWriter interface {
 	SetAccount(ctx context.Context, c auth.AccountChange) error
 }
 
-// keyStore is where the keys of a gateway are kept: a keys file or Redis.
+// keyStore is where the keys of a gateway are kept: a keys file or Redis. Both take a
+// change whole or not at all, beside other commands that change keys.
 type keyStore struct {
 	keyWriter
 	keyReader
 	accountWriter
-	hasher auth.Hasher
-	when   string   // running gateways see a change
-	plans  []string // of rate_limit; nil where no configuration is known
-	close  func() error
+	hasher auth.Hasher  // as the gateway's: with another pepper no key would be known
+	when   string       // running gateways see a change, for a person
+	plans  []string     // of rate_limit; nil where no configuration is known
+	close  func() error // of the connections; must be called once
 }
 
 // keyStoreFlags name the store. All commands of keys and accounts have them.
@@ -65,7 +66,8 @@ func keyStoreFlags() []cli.Flag {
 // keysOnly is for commands that make keys: the canary's may be the next.
 func keysOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file", "canary"}} }
 
-// openKeyStore finds the keys that the flags mean.
+// openKeyStore finds the keys that the flags mean. Flags that name two stores are wrong
+// use: a key in the store that no gateway reads would not be noticed.
 func openKeyStore(c *cli.Command) (*keyStore, error) {
 	file, pepper := c.String("file"), c.String("pepper-file")
 	switch conf := c.String("config"); {
@@ -122,7 +124,8 @@ func openKeysFile(file string, pepper secretfile.File) (*keyStore, error) {
 	return &keyStore{keys, keys, keys, hasher, "within a second", nil, func() error { return nil }}, nil
 }
 
-// withKeys runs do with the store that the flags mean.
+// withKeys runs do with the store that the flags mean, within keyCommandTimeout. An
+// error of do comes before one of closing the store.
 func withKeys(ctx context.Context, c *cli.Command, do func(context.Context, *keyStore) error) error {
 	store, err := openKeyStore(c)
 	if err != nil {

@@ -60,7 +60,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// usageError is a command line that cannot be what was meant.
+// usageError is a command line that cannot be what was meant: run answers it with
+// exitWrongUse, whatever it is wrapped in.
 type usageError struct{ error }
 
 // usagef makes a usageError.

@@ -40,7 +40,8 @@ func opsFlags() []cli.Flag {
 	}
 }
 
-// opsOf finds the ops listener that the flags mean.
+// opsOf finds the ops listener that the flags mean. With -c the address and the token
+// are those of the file, whether or not the gateway that runs has read it since.
 func opsOf(c *cli.Command) (*opsClient, error) {
 	file, address, token := c.String("config"), c.String("ops"), c.String("token-file")
 	switch {
@@ -61,7 +62,8 @@ func opsOf(c *cli.Command) (*opsClient, error) {
 	return newOpsClient(address, loaded.Config.Ops.Token())
 }
 
-// opsAddress is where a program on the same machine reaches ops.listen.
+// opsAddress is where a program on the same machine reaches ops.listen: a listener on
+// all addresses is asked on loopback.
 func opsAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -79,7 +81,8 @@ func opsAddress(listen string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
-// opsClient asks one ops listener.
+// opsClient asks one ops listener. Each question has a connection of its own, and
+// opsTimeout from the dialling to the last byte.
 type opsClient struct {
 	base, token string // without a token none is sent
 	http        *http.Client

@@ -107,12 +107,11 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := openProbe(loaded.Config)
+	p, err := openProbe(c, loaded.Config)
 	if err != nil {
 		return err
 	}
 	defer p.client.Close()
-	p.mayMiss = c.StringSlice("may-miss")
 	opts := upstream.ProbeOptions{Records: c.Int("records"), Whole: true}
 	if file := c.String("sample"); file != "" {
 		if opts.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
@@ -129,18 +128,19 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	return errors.Join(err, seen.failure())
 }
 
-// prober asks the legacy system of one configuration.
+// prober asks the legacy system of one configuration, as the gateway would: with its
+// bounds, its credentials and its repeats. Its client must be closed.
 type prober struct {
-	client    *upstream.Client
-	endpoints map[string]mapping.EndpointConfig
-	mayMiss   []string // paths that may match nothing
+	client  *upstream.Client
+	section upstream.Config
+	mayMiss []string // paths that may match nothing
 }
 
 // openProbe builds the client that the gateway would use, with its timeouts and
 // credentials, but without its metrics.
-func openProbe(cfg config.Config) (prober, error) {
+func openProbe(c *cli.Command, cfg config.Config) (prober, error) {
 	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
-	return prober{client: client, endpoints: map[string]mapping.EndpointConfig{"buyer": cfg.Upstream.Buyer, "seller": cfg.Upstream.Seller}}, err
+	return prober{client, cfg.Upstream, c.StringSlice("may-miss")}, err
 }
 
 // probed is a Probe with what the gateway would make of it.
@@ -179,7 +179,7 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	}
 	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
-	if result.Reason, result.LeftOut = seen.Refusal(p.endpoints[want.Kind]); result.Reason != "" {
+	if result.Reason, result.LeftOut = seen.Refusal(*p.section.Endpoint(want.Kind)); result.Reason != "" {
 		result.Verdict = verdictRefused
 	}
 	if result.Verdict == verdictGood {
@@ -188,7 +188,8 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 	return result, nil
 }
 
-// violations joins what is wrong with the values it is about.
+// violations joins what is wrong with the values it is about. It is an empty list, not
+// nil, where nothing is wrong: it is shown as JSON.
 func violations(p *upstream.Probe) []violation {
 	type place struct {
 		record int
@@ -207,7 +208,9 @@ func violations(p *upstream.Probe) []violation {
 	return list
 }
 
-// doubt looks for paths that hide their mistake and matched nothing.
+// doubt looks for paths that hide their mistake and matched nothing: a wrong path of a
+// field with a default gives a list that is good and says nothing. mayMiss has the paths
+// of which the user knows that this list does not have them.
 func (p *probed) doubt(mayMiss []string) {
 	var found []string
 	for _, path := range p.Paths {
@@ -264,28 +267,22 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// liveCheck is what check --live asks for.
-type liveCheck struct {
-	buyer, seller string   // accounts
-	whole         bool     // all pages, and all responses
-	mayMiss       []string // paths that may match nothing
-}
-
-// run probes one list of each kind.
-func (l liveCheck) run(ctx context.Context, cfg config.Config, out io.Writer) error {
-	p, err := openProbe(cfg)
+// checkLive probes one list of each kind, for the accounts of the flags.
+func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
+	p, err := openProbe(c, cfg)
 	if err != nil {
 		return err
 	}
 	defer p.client.Close()
-	p.mayMiss = l.mayMiss
+	out, whole := c.Root().Writer, c.Bool("all")
 	var errs []error
-	for _, want := range []upstream.Request{{Kind: "buyer", Account: l.buyer}, {Kind: "seller", Account: l.seller}} {
-		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1, Whole: l.whole})
+	for _, kind := range []string{"buyer", "seller"} {
+		want := upstream.Request{Kind: kind, Account: c.String(kind)}
+		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1, Whole: whole})
 		if err != nil {
 			return err
 		}
-		if !l.whole && seen.Verdict == verdictDoubtful {
+		if !whole && seen.Verdict == verdictDoubtful {
 			seen.Verdict = verdictGood // of a part of the list nothing can be said
 		}
 		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond), extent(seen.Probe))

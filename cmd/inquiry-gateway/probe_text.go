@@ -193,7 +193,8 @@ func writeTable(out io.Writer, rows [][]string) {
 	_ = w.Flush()
 }
 
-// printable escapes what is no visible character.
+// printable escapes what is no visible character: control characters could steer the
+// terminal, and marks of direction could show a text in another order.
 func printable(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s
@@ -264,7 +265,7 @@ func recordOf(text string) (n int) {
 	return n
 }
 
-// plural counts things whose name takes an s.
+// plural counts things whose name takes an s: "1 page", "3 pages".
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -57,7 +57,8 @@ func serveCommand() *cli.Command {
 }
 
 // options are those of a program that runs for its own sake: traces go where the
-// environment says.
+// environment says. requests must be the writer behind logger, so that the records of
+// requests and all others stay in their order.
 func options(logger *slog.Logger, requests, spans io.Writer) app.Options {
 	return app.Options{Logger: logger, Requests: requests, Spans: spans, Getenv: os.Getenv, Version: version, Revision: revision}
 }

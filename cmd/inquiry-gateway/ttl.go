@@ -40,7 +40,8 @@ func ttlCommand() *cli.Command {
 }
 
 // ttlFromLog reads a log by kind: a line does not say whether its status has a
-// ttl of its own.
+// ttl of its own. A log without a look-up is an error, because it was probably written
+// without log.access_keys, and a table of zeros would look like an answer.
 func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 	if c.String("ops") != "" {
 		return ttllab.Report{}, usagef("--log reads a file and --ops asks a gateway; give one of them")
@@ -72,7 +73,8 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 	return report, err
 }
 
-// counted counts what is read.
+// counted counts what is read of a log that may be large. The count may be read while
+// another goroutine reads.
 type counted struct {
 	io.Reader
 	bytes atomic.Int64

@@ -39,7 +39,8 @@ func strict(c *cli.Command) {
 	}
 }
 
-// unknownCommand names the command of the group c that was probably meant.
+// unknownCommand names the command of the group c that was probably meant. Hidden
+// commands are not proposed.
 func unknownCommand(c *cli.Command, name string) error {
 	var known []string
 	for _, sub := range c.VisibleCommands() {

@@ -104,14 +104,16 @@ func sent(section upstream.Config, kind string) (status, inquiryType bool) {
 	return some(s), some(t)
 }
 
-// changes are those of one list.
+// changes are those of one list, on their way into the sums of all.
 type changes struct {
 	diff   *ops.AnswersDiff
-	kind   string
-	words  map[string]bool
-	values map[string]int // by field
+	kind   string          // of the list
+	words  map[string]bool // that may be shown, as wordsOf gives them
+	values map[string]int  // that differ, by field
 }
 
+// answers compares what a caller would get: two errors by their reason, two lists by
+// their records, a list and an error as one change of the field "error".
 func (c *changes) answers(old, next *upstream.Replayed) {
 	switch was, is := reasonOf(old.Err), reasonOf(next.Err); {
 	case was != is:
@@ -134,7 +136,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// rendered are the records as callers get them.
+// rendered are the records as callers get them, decoded again: what the rendering makes
+// the same is no difference.
 func rendered(kind string, list upstream.List) []any {
 	var envelope struct{ Data []any }
 	_ = json.Unmarshal(v1.AppendList(nil, kind, list.Inquiries), &envelope) // which is JSON
@@ -189,7 +192,8 @@ func wordsOf(sections ...upstream.Config) map[string]bool {
 	return words
 }
 
-// change counts a value that differs.
+// change counts a value that differs, and keeps the first few examples that are not
+// alike. before and after must be shapes: they go to whoever asks.
 func (c *changes) change(field, before, after string) {
 	i := slices.IndexFunc(c.diff.Fields, func(f ops.FieldChange) bool { return f.Kind == c.kind && f.Field == field })
 	if i < 0 {
@@ -206,6 +210,8 @@ func (c *changes) change(field, before, after string) {
 	}
 }
 
+// load adds the requests of one list to the sums of its kind; diffAnswers makes means of
+// them.
 func (c *changes) load(old, next *upstream.Replayed) {
 	i := slices.IndexFunc(c.diff.Load, func(l ops.LoadChange) bool { return l.Kind == c.kind })
 	if i < 0 {

@@ -171,7 +171,8 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// fetch asks the legacy through the client that runs now.
+// fetch asks the legacy through the client that runs now: a fill that begins after a
+// reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	return a.current.Load().client.Fetch(ctx, r)
 }

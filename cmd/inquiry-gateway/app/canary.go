@@ -108,7 +108,8 @@ func (a *App) canaryFailure(kind, check string) []string {
 	return nil
 }
 
-// startCanary runs the canary of what is in force against the public listener.
+// startCanary runs the canary of what is in force against the public listener, as any
+// caller would reach it: over TCP, with TLS where that is on.
 // The function it returns cuts it off and waits for its end.
 func (a *App) startCanary(ctx context.Context) (stop func()) {
 	gen := a.current.Load()

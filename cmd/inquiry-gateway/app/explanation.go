@@ -122,7 +122,7 @@ func derivedFrom(x cache.Explanation) string {
 	return list
 }
 
-// moment leaves out what never was.
+// moment leaves out what never was: JSON would show the year 1.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -96,7 +96,8 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	return gen, nil
 }
 
-// running is the generation in force; empty before the first.
+// running is the generation in force; empty before the first. What must not change in the
+// middle of its use is taken from one call.
 func (a *App) running() *generation {
 	if gen := a.current.Load(); gen != nil {
 		return gen
@@ -123,7 +124,8 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 	return keys, nil
 }
 
-// openKeys opens the store that cfg names; with an error the source is of no use.
+// openKeys opens the store that cfg names; with an error the source is of no use. The
+// keys file alone is read again at a reload: the other stores ask for each key.
 func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:

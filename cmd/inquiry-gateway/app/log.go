@@ -69,7 +69,8 @@ func (w *LogWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// urgent looks where slog's JSON has the level.
+// urgent looks where slog's JSON has the level: behind the time, which is shorter than
+// what is looked at.
 func urgent(line []byte) bool {
 	return bytes.Contains(line[:min(len(line), 80)], []byte(`"level":"ERROR"`))
 }
@@ -126,6 +127,8 @@ func NewLogger(w io.Writer) *slog.Logger {
 // went wrong.
 func SilenceRedis() { redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)}) }
 
+// redisRemarks is a logger as the Redis client wants one. The client has one for the
+// whole process, so that the newest NewLogger or SilenceRedis counts.
 type redisRemarks struct{ logger *slog.Logger }
 
 // Printf is what the Redis client calls with a remark.

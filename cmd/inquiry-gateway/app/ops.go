@@ -117,6 +117,8 @@ func (a *App) summary() []any {
 	}
 }
 
+// keysFrom names the source of keys: the URL of the authorization server, "redis", or the
+// keys file.
 func keysFrom(cfg config.Config) string {
 	switch {
 	case cfg.Auth.Introspection != nil:

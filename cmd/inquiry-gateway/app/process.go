@@ -102,6 +102,8 @@ func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return total
 }
 
+// catcher is for goroutines of the part where: a panic of theirs is counted and logged,
+// and the process goes on.
 func (a *App) catcher(where string) *panics.Catcher {
 	return panics.New(where, a.panics.WithLabelValues(where), a.opts.Logger)
 }

@@ -98,8 +98,8 @@ func (s *server) serve() error {
 }
 
 // shutdown takes no new connections and waits for requests under way until ctx
-// ends, those of the hit lane included, then cuts them off. The listener is closed first, because net/http would
-// close a connection whose first request is on its way.
+// ends, those of the hit lane included, then cuts them off. The listener is closed
+// first, because net/http would close a connection whose first request is on its way.
 func (s *server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
 	closed := s.accept.Close()
@@ -111,7 +111,7 @@ func (s *server) shutdown(ctx context.Context) error {
 	return closed
 }
 
-// url is where a person reaches the server.
+// url is where a person reaches the server, with the port that it really got.
 func (s *server) url() string {
 	if s.tls {
 		return "https://" + s.listener.Addr().String()

@@ -107,6 +107,8 @@ func (c *envChecker) boolean(name string) bool {
 	return value == "true"
 }
 
+// whole reads a whole number of at least least; fallback where there is none, or a wrong
+// one.
 func (c *envChecker) whole(name string, least, fallback int) int {
 	text := c.getenv(name) // with spaces the SDK would not read it
 	if text == "" {

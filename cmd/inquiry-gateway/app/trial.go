@@ -50,6 +50,8 @@ type mistake struct {
 	Message string `json:"message"`
 }
 
+// trial gives the ops listener what its playground and check --answers need. Each call
+// uses what is in force at its moment.
 func (a *App) trial() ops.Trial {
 	return ops.Trial{
 		Mapping: func(kind string) string { return a.current.Load().cfg.EndpointText(kind) },

@@ -34,6 +34,7 @@ func (doc *document) check(c Config) {
 	doc.checkSections(c)
 }
 
+// checkLog refuses a log that the TTL lab could not read later.
 func (doc *document) checkLog(l Log) {
 	if l.AccessKeys == LogHashedKeys && l.Format == LogText {
 		doc.wrong("log.access_keys", "ttl --log reads JSON; leave it out, or set log.format: json")
@@ -43,6 +44,8 @@ func (doc *document) checkLog(l Log) {
 	}
 }
 
+// checkListeners keeps the two listeners apart, and the ops listener from strangers: it
+// shows and purges lists without any key of a caller.
 func (doc *document) checkListeners(c Config) {
 	public, err := listenAddress(c.Listen)
 	if err != nil {
@@ -65,6 +68,8 @@ func (doc *document) checkListeners(c Config) {
 	doc.invalid("", err)
 }
 
+// checkNumbers looks at the bounds that stand alone. Durations cannot be negative here:
+// the decoder has refused those.
 func (doc *document) checkNumbers(c Config) {
 	for _, n := range []struct {
 		key   string
@@ -87,6 +92,7 @@ func (doc *document) checkNumbers(c Config) {
 	}
 }
 
+// checkGateway names each entry that is no network, by its place in the list.
 func (doc *document) checkGateway(g Gateway) {
 	for i, proxy := range g.TrustedProxies {
 		key := fmt.Sprintf("gateway.trusted_proxies[%d]", i)
@@ -102,6 +108,8 @@ func (doc *document) checkGateway(g Gateway) {
 // address is where a listener listens.
 type address struct{ host, port string }
 
+// listenAddress reads host:port. The host may be a name: whether this machine has it
+// shows when the listener opens.
 func listenAddress(text string) (address, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || strings.ContainsAny(host, " /@") {
@@ -113,11 +121,14 @@ func listenAddress(text string) (address, error) {
 	return address{host, port}, nil
 }
 
+// loopback tells whether other machines cannot reach the address. An empty host is all
+// addresses, and so is not.
 func (a address) loopback() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
+// collides tells whether two listeners cannot both open. Two free ports (0) can.
 func (a address) collides(b address) bool {
 	all := []string{"", "0.0.0.0", "::"}
 	same := a.host == b.host || slices.Contains(all, a.host) || slices.Contains(all, b.host)
@@ -138,6 +149,7 @@ func (g Gateway) Proxies() ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
+// parsePrefix takes a single address as the network of it alone.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
@@ -207,6 +219,7 @@ type canaryKeys struct {
 	files []secretfile.File
 }
 
+// lists are both, so that a check of one is a check of the other.
 func (c Canary) lists() []canaryKeys {
 	return []canaryKeys{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
 }
@@ -234,6 +247,8 @@ func (doc *document) isKey(text string) bool {
 	return err != nil
 }
 
+// looksLikeKey is right about keys that this gateway makes, and guesses for keys from
+// elsewhere: a long word without a dot or a slash is rarely the name of a file.
 func looksLikeKey(text string) bool {
 	const long = 24
 	text = strings.TrimPrefix(strings.TrimSpace(text), "Bearer ")
@@ -263,6 +278,8 @@ func (doc *document) checkCanaryKey(list canaryKeys, i int, text string) {
 	}
 }
 
+// checkCanary wants two accounts for each kind that has any. Whether the keys are good
+// only their store knows.
 func (doc *document) checkCanary(c Canary) {
 	for _, list := range c.lists() {
 		if len(list.files) == 1 {

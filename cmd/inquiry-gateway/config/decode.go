@@ -26,6 +26,8 @@ type unmarshaler interface {
 // that are not in the tree keep their defaults; maps and lists are replaced whole.
 type decoder struct{ *report }
 
+// decode puts the value n into a variable that can be set, by its Go type. path is the
+// key, for errors. What cannot be taken is reported, and into keeps what it had.
 func (d *decoder) decode(n ast.Node, into reflect.Value, path string) {
 	if n == nil {
 		return // reported already
@@ -112,10 +114,12 @@ func (d *decoder) nested(n ast.Node, target any, path string) error {
 	return inner.problems
 }
 
+// wants reports a value of the wrong form.
 func (d *decoder) wants(n ast.Node, path, what string) {
 	d.add(place(n), path, "wants %s, got %s", what, describe(n))
 }
 
+// decodeStruct decodes the keys that the struct has, and reports all others.
 func (d *decoder) decodeStruct(n ast.Node, into reflect.Value, path string) {
 	mapping, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -136,6 +140,8 @@ func (d *decoder) decodeStruct(n ast.Node, into reflect.Value, path string) {
 	}
 }
 
+// unknown reports a key that the struct does not have, with the one that was probably
+// meant.
 func (d *decoder) unknown(pair *ast.MappingValueNode, fields []field, path string) {
 	at, key := placeOf(pair.Key.GetToken()), join(path, keyOf(pair))
 	keys := make([]string, len(fields))
@@ -156,6 +162,7 @@ func (d *decoder) unknown(pair *ast.MappingValueNode, fields []field, path strin
 	d.add(at, key, "unknown key; known here: %s", strings.Join(keys, ", "))
 }
 
+// decodeList replaces the whole list: elements of the default do not stay.
 func (d *decoder) decodeList(n ast.Node, into reflect.Value, path string) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok && into.Type().Elem() == reflect.TypeFor[secretfile.File]() {
@@ -173,6 +180,7 @@ func (d *decoder) decodeList(n ast.Node, into reflect.Value, path string) {
 	into.Set(out)
 }
 
+// decodeMap replaces the whole map. Its keys are texts as they are written.
 func (d *decoder) decodeMap(n ast.Node, into reflect.Value, path string) {
 	mapping, ok := n.(*ast.MappingNode)
 	if !ok {

@@ -23,6 +23,7 @@ type document struct {
 	written ast.Node
 }
 
+// readDocument reads the file at path. Without env variables stay as they are written.
 func readDocument(path string, env func(string) (string, bool)) *document {
 	doc := &document{report: &report{file: path}, path: path}
 	if abs, err := filepath.Abs(path); err == nil {
@@ -100,6 +101,8 @@ func (doc *document) invalid(section string, err error) {
 	}
 }
 
+// joinField puts a field of an error under its section; either may be empty, and a field
+// may begin with an index.
 func joinField(section, field string) string {
 	if field == "" || section == "" || field[0] == '[' {
 		return section + field
@@ -123,6 +126,7 @@ func flatten(err error) []error {
 	return all
 }
 
+// has tells whether the file itself says something at key, a default aside.
 func (doc *document) has(key string) bool {
 	_, found := locate(doc.root, key)
 	return found
@@ -141,6 +145,8 @@ func ReadText(name, text string, into any) error {
 	return textDocument(name, text, math.MaxInt).into(into)
 }
 
+// into decodes the whole document, and checks its texts against their enum tags, which
+// no package does for what is no configuration.
 func (doc *document) into(into any) error {
 	if doc.root == nil {
 		return doc.err()

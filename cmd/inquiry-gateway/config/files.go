@@ -20,6 +20,7 @@ type fileRef struct {
 	value reflect.Value
 }
 
+// path is as the file says it, or absolute after set.
 func (r fileRef) path() string {
 	if f, ok := r.value.Interface().(secretfile.File); ok {
 		return f.Path()
@@ -27,6 +28,7 @@ func (r fileRef) path() string {
 	return r.value.String()
 }
 
+// set keeps the text only where the value is a secretfile.File.
 func (r fileRef) set(path, text string) {
 	if r.value.Kind() == reflect.String {
 		r.value.SetString(path)
@@ -99,6 +101,7 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 	return text
 }
 
+// readText refuses an empty file: a secret that was not written yet would be no secret.
 func readText(path string) (string, fs.FileInfo, error) {
 	data, info, err := readRegular(path, secretfile.MaxBytes)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {

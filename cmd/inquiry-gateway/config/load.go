@@ -32,6 +32,7 @@ func Load(path string, o Options) (Loaded, error) {
 	return load(readDocument(path, o.env()), o)
 }
 
+// env is Env or its default.
 func (o Options) env() func(string) (string, bool) {
 	if o.Env == nil {
 		return os.LookupEnv
@@ -39,6 +40,8 @@ func (o Options) env() func(string) (string, bool) {
 	return o.Env
 }
 
+// load goes on after each problem, so that one run shows all. Its order matters: keys
+// that stand in the place of files are refused before an error could name the file.
 func load(doc *document, o Options) (Loaded, error) {
 	c := Default()
 	c.path, c.written = doc.path, doc.written

@@ -64,6 +64,7 @@ type report struct {
 // maxProblems bounds what one broken file can print.
 const maxProblems = 100
 
+// add reports what is wrong with the text of the file. After maxProblems it is silent.
 func (r *report) add(at position, key, format string, args ...any) {
 	if len(r.problems) == maxProblems {
 		return
@@ -72,6 +73,7 @@ func (r *report) add(at position, key, format string, args ...any) {
 	r.touched = append(r.touched, key)
 }
 
+// problem makes a Problem whose key and message are on one line.
 func (r *report) problem(at position, key, message string) Problem {
 	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
 }

@@ -65,6 +65,7 @@ func view(v reflect.Value, n ast.Node, key string) any {
 	return v.Interface()
 }
 
+// viewStruct keeps the order of the fields, and leaves out what shows nothing.
 func viewStruct(v reflect.Value, n ast.Node) any {
 	section := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
@@ -78,6 +79,7 @@ func viewStruct(v reflect.Value, n ast.Node) any {
 	return section
 }
 
+// hideValues shows the names of headers only: any of them may carry a credential.
 func hideValues(headers reflect.Value) any {
 	shown := map[string]string{}
 	for _, name := range headers.MapKeys() {
@@ -143,6 +145,7 @@ func Diff(old, next string) []Change {
 	return changes
 }
 
+// leavesOf gives each value of a YAML text by its full key.
 func leavesOf(text string) map[string]string {
 	var tree any
 	leaves := map[string]string{}
@@ -152,6 +155,7 @@ func leavesOf(text string) map[string]string {
 	return leaves
 }
 
+// addLeaves walks down to single values. An empty mapping or list has none.
 func addLeaves(leaves map[string]string, key string, v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -111,6 +111,7 @@ func (c Config) Same(o Config, keys ...string) bool {
 	return true
 }
 
+// valueAt is the field that a key of keysOf stands for. It can be set.
 func valueAt(c *Config, key string) reflect.Value {
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {

@@ -15,6 +15,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
+// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in
+// bytes. A number or bool in quotes is refused: it was meant as a text.
 func (d *decoder) decodeScalar(n ast.Node, into reflect.Value, path string) {
 	text, ok := textOf(n)
 	switch kind := into.Kind(); {
@@ -69,6 +71,7 @@ func wanted(kind reflect.Kind) string {
 	return "a whole number that is not too large"
 }
 
+// decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
 func (d *decoder) decodeDuration(n ast.Node, into reflect.Value, path string) {
 	text, ok := textOf(n)
 	v, err := time.ParseDuration(text)
@@ -136,6 +139,7 @@ func describe(n ast.Node) string {
 	return fmt.Sprintf("the text %q", shorten(text))
 }
 
+// shorten bounds what an error quotes of the file, in characters.
 func shorten(s string) string {
 	const most = 60
 	if runes := []rune(s); len(runes) > most {

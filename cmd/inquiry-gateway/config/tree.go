@@ -19,6 +19,7 @@ type resolver struct {
 	bomb    bool             // too many values were reported
 }
 
+// newResolver makes one for one tree; anchors and sizes are of that tree.
 func newResolver(r *report, env func(string) (string, bool)) *resolver {
 	return &resolver{report: r, env: env, anchors: map[string]ast.Node{}, sizes: map[ast.Node]int{}}
 }
@@ -71,6 +72,8 @@ func (r *resolver) text(at token.Token, written, path string) ast.Node {
 	return n
 }
 
+// list leaves a nil in the place of an element that was reported, so that the others
+// keep their index.
 func (r *resolver) list(from *ast.SequenceNode, path string) ast.Node {
 	n := ast.Sequence(from.Start, from.IsFlowStyle)
 	for i, value := range from.Values {
@@ -84,6 +87,8 @@ func (r *resolver) list(from *ast.SequenceNode, path string) ast.Node {
 	return n
 }
 
+// mapping keeps the order of the keys. Of a key that stands twice the first counts, and
+// the second is reported. Merged keys (<<) come last, and give way to the mapping's own.
 func (r *resolver) mapping(from *ast.MappingNode, path string) ast.Node {
 	n := ast.Mapping(from.Start, from.IsFlowStyle)
 	var inherited []*ast.MappingValueNode
@@ -162,6 +167,7 @@ func (r *resolver) grow(n, child ast.Node, at position, path string) bool {
 	return false
 }
 
+// keyOf is the key of a pair in a resolved tree, where all keys are texts.
 func keyOf(pair *ast.MappingValueNode) string { return pair.Key.(*ast.StringNode).Value }
 
 // pairOf gives the pair with that key, or nil. n may be any node.
@@ -176,6 +182,7 @@ func pairOf(n ast.Node, key string) *ast.MappingValueNode {
 	return nil
 }
 
+// child is the value at that key, or nil.
 func child(n ast.Node, key string) ast.Node {
 	if pair := pairOf(n, key); pair != nil {
 		return pair.Value
@@ -183,6 +190,7 @@ func child(n ast.Node, key string) ast.Node {
 	return nil
 }
 
+// placeOf is where a token stands; zero where it was not read from a file.
 func placeOf(t *token.Token) position {
 	if t == nil || t.Position == nil {
 		return position{}
@@ -264,4 +272,5 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
+// item puts an index under a path.
 func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -27,7 +27,9 @@ func trip(c *config.Config) {
 }
 
 // failingList: a 404 is the answer of a legacy system that works, so that it closes
-// the breaker for all other lists.
+// the breaker for all other lists. A gateway that counted it as a failure would leave
+// everybody without lists because of one account. It gets three times as long as the
+// breaker is open.
 func failingList(ctx context.Context, e *environment) ([]Seen, error) {
 	if err := poll(ctx, func() error {
 		if seen := e.ask(ctx, e.gateway, question{caller: e.known}); seen.Code != answers()[Unavailable].Code {
@@ -54,7 +56,8 @@ func failingList(ctx context.Context, e *environment) ([]Seen, error) {
 	return []Seen{last}, nil
 }
 
-// keepAsking asks all the time until the function that it returns is called.
+// keepAsking asks all the time, several callers at once, until the function that it
+// returns is called.
 func (e *environment) keepAsking(ctx context.Context, q question) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -68,7 +71,8 @@ func (e *environment) keepAsking(ctx context.Context, q question) (stop func()) 
 	return func() { cancel(); asking.Wait() }
 }
 
-// failuresInARow: the other account's list is stale but can be fetched, and is.
+// failuresInARow: the other account's list is stale but can be fetched, and is. A
+// back-off for all lists together would serve it stale instead.
 func failuresInARow(ctx context.Context, e *environment) ([]Seen, error) {
 	if err := e.allAre(ctx, Failed, question{caller: e.known}); err != nil {
 		return nil, fmt.Errorf("with a legacy system that fails: %w", err)
@@ -87,6 +91,7 @@ func (e *environment) allAre(ctx context.Context, want Outcome, q question) erro
 }
 
 // notModified: the list that is known is good again, and no longer than it is the same.
+// What the legacy system counts shows that the first answer came from a 304.
 func notModified(ctx context.Context, e *environment) ([]Seen, error) {
 	other := question{caller: e.stranger}
 	known := e.ask(ctx, e.gateway, other)
@@ -108,7 +113,7 @@ func notModified(ctx context.Context, e *environment) ([]Seen, error) {
 }
 
 // toldToWait: a quota may be one account's own. That account gets no further request
-// before the time is over.
+// before the time is over, and all others go on.
 func toldToWait(ctx context.Context, e *environment) ([]Seen, error) {
 	if err := e.allAre(ctx, Unavailable, question{caller: e.known}); err != nil {
 		return nil, fmt.Errorf("with a legacy system that tells to wait: %w", err)
@@ -150,7 +155,8 @@ func fewPlaces(c *config.Config) {
 	c.Upstream.Timeout, c.RequestTimeout = relaxedTimeout, max(c.RequestTimeout, relaxedTimeout)
 }
 
-// allPlaces: sixteen lists of one account want the eight places to the legacy system.
+// allPlaces: sixteen lists of one account want the eight places to the legacy system,
+// and keep them for as long as they may. The other account gets a place all the same.
 func allPlaces(ctx context.Context, e *environment) ([]Seen, error) {
 	asking, cancel := context.WithCancel(ctx)
 	wait := e.askForAll(asking, e.known, func(Seen) {})
@@ -172,6 +178,7 @@ func allPlaces(ctx context.Context, e *environment) ([]Seen, error) {
 }
 
 // askForAll asks for the sixteen lists of an account at once. wait waits for the answers.
+// answered is called by several goroutines.
 func (e *environment) askForAll(ctx context.Context, c caller, answered func(Seen)) (wait func()) {
 	var group sync.WaitGroup
 	for _, q := range lists(c) {
@@ -180,7 +187,7 @@ func (e *environment) askForAll(ctx context.Context, c caller, answered func(See
 	return group.Wait
 }
 
-// lists are the sixteen of an account.
+// lists are the sixteen of an account: each status, or none, with each type, or none.
 func lists(c caller) (all []question) {
 	for _, status := range []string{"", "pending", "answered", "closed"} {
 		for _, inquiryType := range []string{"", "product", "delivery", "refund"} {
@@ -194,7 +201,8 @@ func lists(c caller) (all []question) {
 func lowCeiling(c *config.Config) { c.Upstream.MaxRequestsPerSecond = 1 }
 
 // overTheCeiling: what the legacy system may not be asked for is refused with
-// Retry-After, and no list that is there suffers.
+// Retry-After, and no list that is there suffers. At most one request per second that
+// has begun may reach the legacy system.
 func overTheCeiling(ctx context.Context, e *environment) ([]Seen, error) {
 	before, begin := e.system.Requests(), time.Now()
 	var mu sync.Mutex
@@ -230,7 +238,8 @@ func overTheCeiling(ctx context.Context, e *environment) ([]Seen, error) {
 // fewConnections are easily taken.
 const fewConnections = 8
 
-// idleConnections: whoever has not authenticated makes room for a new connection.
+// idleConnections: whoever has not authenticated makes room for a new connection. Each
+// answer needs a connection of its own, which at the limit there is only then.
 func idleConnections(ctx context.Context, e *environment) ([]Seen, error) {
 	other := question{caller: e.stranger}
 	var seen []Seen
@@ -260,6 +269,8 @@ func shortMemory(c *config.Config) {
 }
 
 // guessedKeys: the key store is asked about the good key while guesses are held back.
+// It goes on for twice as long as a key is good without the store, so that the good one
+// must be asked about.
 func guessedKeys(ctx context.Context, e *environment) ([]Seen, error) {
 	var seen []Seen
 	for begin := time.Now(); time.Since(begin) < 2*cachedFor; {
@@ -278,7 +289,8 @@ func guessedKeys(ctx context.Context, e *environment) ([]Seen, error) {
 	return seen, nil
 }
 
-// toldOfAChange: all nodes have the list as it is now, and not as it was.
+// toldOfAChange: all nodes have the list as it is now, and not as it was. With Redis
+// there are two nodes, of which one is told.
 func toldOfAChange(ctx context.Context, e *environment) (seen []Seen, err error) {
 	other, nodes := question{caller: e.stranger}, []Gateway{e.gateway}
 	if e.terms.redis {

@@ -30,7 +30,9 @@ func (e *environment) start(ctx context.Context) (Gateway, error) {
 	return g, nil
 }
 
-// drill fills in the rows of a cell.
+// drill fills in the rows of a cell: all is well first, then the parts fail, and then
+// the callers ask. Rows with a declared time are asked for one after the other, as each
+// would slow down the next.
 func (e *environment) drill(ctx context.Context, c Cell, rows []Row) error {
 	if err := e.prepare(ctx, c, rows); err != nil {
 		return fmt.Errorf("with everything well: %w", err)
@@ -65,7 +67,7 @@ type question struct {
 	status, inquiryType string
 }
 
-// path is what a caller asks for.
+// path is what a caller asks for: path and query.
 func (q question) path() string {
 	filter := url.Values{}
 	for name, value := range map[string]string{"status": q.status, "inquiry_type": q.inquiryType} {
@@ -76,7 +78,8 @@ func (q question) path() string {
 	return "/api/v1/buyer/inquiries?" + filter.Encode()
 }
 
-// ask asks a gateway, and holds a list that it gives against the truth.
+// ask asks a gateway, and holds a list that it gives against the truth: what the legacy
+// system has for that account now, rendered by the same code.
 func (e *environment) ask(ctx context.Context, g Gateway, q question) Seen {
 	seen := e.client.list(ctx, g.URL+q.path(), q.caller.key)
 	truth := v1.AppendBuyer(nil, e.system.Truth(auth.KindBuyer, q.caller.account, q.status, q.inquiryType))
@@ -87,7 +90,8 @@ func (e *environment) ask(ctx context.Context, g Gateway, q question) Seen {
 	return seen
 }
 
-// prepare starts the gateway and lets it learn the caller it knows.
+// prepare starts the gateway and lets it learn the caller it knows. Lists that another
+// gateway is to find in Redis are waited for: they are written there after the answer.
 func (e *environment) prepare(ctx context.Context, c Cell, rows []Row) (err error) {
 	if e.gateway, err = e.start(ctx); err != nil {
 		return err
@@ -157,7 +161,7 @@ func (e *environment) noticed(ctx context.Context, c Cell) error {
 	})
 }
 
-// row drills one row. An error is the drill's, not the gateway'e.
+// row drills one row. An error is the drill's, not the gateway's.
 func (e *environment) row(ctx context.Context, row *Row) error {
 	var seen []Seen
 	var err error
@@ -182,7 +186,8 @@ func (e *environment) row(ctx context.Context, row *Row) error {
 	return err
 }
 
-// restarted asks a second gateway, which has just been started.
+// restarted asks a second gateway, which has just been started and knows what is in
+// Redis only.
 func (e *environment) restarted(ctx context.Context, c Cell) ([]Seen, error) {
 	g, err := e.start(ctx)
 	if err == nil {

@@ -172,7 +172,8 @@ func (e *environment) addKeys(ctx context.Context) (err error) {
 	return err
 }
 
-// inject puts the parts into the states of a cell.
+// inject puts the parts into the states of a cell, all at once and for good: no part of
+// an environment gets well again.
 func (e *environment) inject(ctx context.Context, c Cell) error {
 	var errs []error
 	switch c.Redis {

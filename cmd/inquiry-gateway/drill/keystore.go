@@ -29,7 +29,8 @@ func newCallers() (callers, error) {
 	return callers{caller{legacy.BuyerTypical, known}, caller{legacy.BuyerOther, stranger}}, errors.Join(err, other)
 }
 
-// keyStore holds the callers' keys. inject puts it into a state, once.
+// keyStore holds the callers' keys. inject puts it into a state, once; close may be
+// called twice.
 type keyStore struct {
 	config auth.Config // of a gateway with it
 	inject func(State) error
@@ -54,7 +55,7 @@ func addKeys(ctx context.Context, to keyAdder, c callers) error {
 	return errors.Join(errs...)
 }
 
-// inFile keeps the keys in a file.
+// inFile keeps the keys in a file, which is lost or spoilt while the gateway runs.
 func inFile(ctx context.Context, path string, c callers) (keyStore, error) {
 	return keyStore{
 		config: auth.Config{KeysFile: path},
@@ -76,7 +77,8 @@ func inRedis(ctx context.Context, settings auth.RedisConfig, store *Store, prefi
 		addKeys(ctx, keysredis.NewEditor(store.client, prefix, auth.Hasher{}), c)
 }
 
-// inAuthServer keeps the keys in an authorization server of the drill's own.
+// inAuthServer keeps the keys in an authorization server of the drill's own. Of the
+// settings it takes the times; where the real server is and its secrets play no part.
 func inAuthServer(settings auth.IntrospectionConfig, c callers) (keyStore, error) {
 	s := &authServer{accounts: map[string]string{c.known.key: c.known.account, c.stranger.key: c.stranger.account}}
 	web, err := serve(s)

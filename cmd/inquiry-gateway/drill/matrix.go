@@ -135,7 +135,8 @@ const (
 	FromIntrospection Source = "introspection"
 )
 
-// terms are what of a configuration decides which results are due.
+// terms are what of a configuration decides which results are due. All else of it makes
+// no difference to a caller while something fails.
 type terms struct {
 	keys         Source
 	redis        bool // there is one, and it can be drilled
@@ -181,7 +182,8 @@ func (c Cell) troubles() map[Part]State {
 	return all
 }
 
-// cells are all situations with at most two parts in trouble.
+// cells are all situations with at most two parts in trouble that the drill can cause,
+// in the order of place.
 func (t terms) cells() []Cell {
 	states := func(possible bool) []State {
 		if possible {
@@ -219,7 +221,8 @@ func (c Cell) place() int {
 	return place
 }
 
-// cases are those that a cell is drilled in.
+// cases are those that a cell is drilled in. With two parts in trouble there are fewer,
+// as each takes a timeout or two.
 func (t terms) cases(c Cell) []Case {
 	switch {
 	case len(c.troubles()) > 1:
@@ -230,7 +233,9 @@ func (t terms) cases(c Cell) []Case {
 	return []Case{Warm, Shared, Cold, Later}
 }
 
-// adapt changes the table where the settings leave no choice.
+// adapt changes the table where the settings leave no choice: keys of a file cannot be
+// slow to come, a gateway that keeps nothing stale has nothing to serve, and one that
+// keeps no key must ask for each.
 func (t terms) adapt(m Matrix) {
 	if t.keys == FromFile {
 		for _, state := range []State{Down, Garbage} { // what was read stays good
@@ -247,7 +252,9 @@ func (t terms) adapt(m Matrix) {
 	}
 }
 
-// expect is what is due in a cell and case; false: there is no such row.
+// expect is what is due in a cell and case; false: there is no such row. Of two parts in
+// trouble the stricter outcome is due, without a time. Keys in Redis are in the trouble
+// that Redis is in.
 func (t terms) expect(m Matrix, c Cell, when Case) (Expectation, bool) {
 	troubles := c.troubles()
 	if t.keys == FromRedis && c.Redis != Up {

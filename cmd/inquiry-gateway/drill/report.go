@@ -22,7 +22,8 @@ type Report struct {
 	Trials   []Trial  `json:"trials"`
 }
 
-// report sums up the rows and trials of a drill.
+// report sums up the rows and trials of a drill. What could not be drilled is left out,
+// and said; it is no failure.
 func (r *run) report(rows []Row, trials []Trial, took time.Duration) Report {
 	sum := Report{
 		Settings: r.Whose, Keys: r.terms.keys, LeftOut: []string{}, Rows: rows, Trials: trials,
@@ -157,7 +158,7 @@ func (r Report) known(c Case) string {
 	return map[Case]string{Warm: "key and list", Shared: "nothing; list in Redis", Cold: "nothing", Later: "key; breaker open"}[c]
 }
 
-// shownAnswer is an answer in JSON.
+// shownAnswer is an answer in JSON. Zero values are left out: they say nothing.
 type shownAnswer struct {
 	Status      int     `json:"status,omitempty"`
 	Code        string  `json:"code,omitempty"`

@@ -134,7 +134,7 @@ func words(code, cache, detail string) string {
 	return cache
 }
 
-// short is a duration for a person.
+// short is a duration for a person, to the millisecond.
 func short(d time.Duration) string {
 	if d < time.Millisecond {
 		return "0s"
@@ -203,6 +203,7 @@ func (c *client) post(ctx context.Context, url, body string) error {
 	return err
 }
 
+// ops asks the ops listener, and reads at most maxAnswer bytes of what it says.
 func (c *client) ops(ctx context.Context, method, url, body string) (text string, status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

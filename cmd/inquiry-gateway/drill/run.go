@@ -88,7 +88,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 // all drills all cells and trials, and returns the rows in the order of the
-// matrix.
+// matrix. Cells with declared times come first and alone; the others mostly wait, and do
+// so together; the trials, which make the most traffic, come last.
 func (r *run) all(ctx context.Context) ([]Row, []Trial) {
 	cells, trials := r.terms.cells(), trials()
 	if r.WithoutTrials {
@@ -146,7 +147,8 @@ func timed(rows []Row) bool {
 	return slices.ContainsFunc(rows, func(row Row) bool { return row.limit > 0 })
 }
 
-// sampleMapping is how the drill's own legacy system is read.
+// sampleMapping is how the drill's own legacy system is read. The mapping of the
+// drilled configuration is for another system.
 func sampleMapping(dir string) (upstream.Config, error) {
 	file := filepath.Join(dir, "mapping.yaml")
 	if err := os.WriteFile(file, legacy.Mapping(), 0o600); err != nil {
@@ -167,8 +169,9 @@ func (r *run) drill(ctx context.Context, c Cell, rows []Row) {
 	}
 }
 
-// inEnvironment lets do have an environment of its own, with settings that configure, if it is
-// not nil, has changed.
+// inEnvironment lets do have an environment of its own, with settings that configure, if
+// it is not nil, has changed. The environment is closed whatever happens, and although
+// ctx may have ended: nothing of a drill is left on the machine.
 func (r *run) inEnvironment(ctx context.Context, c Cell, configure func(*config.Config), do func(*environment) error) (err error) {
 	if err := over(ctx); err != nil {
 		return err

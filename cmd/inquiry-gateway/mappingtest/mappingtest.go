@@ -78,6 +78,8 @@ func Run(ctx context.Context, cfg upstream.Config, file string) ([]Result, error
 	return results, nil
 }
 
+// run fetches the list from a server of the saved replies, by the same way as the
+// gateway does. An error is about the test itself; what it finds is in the Result.
 func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Result, error) {
 	if t.Expect.Records == nil && t.Expect.Error == "" && t.Expect.Asked == nil {
 		return Result{}, fmt.Errorf("expects nothing; write expect with records, error or asked")
@@ -97,6 +99,7 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Resu
 	return r, nil
 }
 
+// server reads all bodies at once; those in files are named from folder.
 func server(list []Reply, folder string) (*replay.Server, error) {
 	replies := make([]replay.Reply, 0, len(list))
 	for _, r := range list {
@@ -146,6 +149,7 @@ func SavedText(replies []upstream.SavedReply) string {
 	return b.String()
 }
 
+// body is what the legacy system would send: a text as it stands, all else as JSON.
 func (r Reply) body(folder string) ([]byte, error) {
 	text, plain := r.Body.(string)
 	switch {
@@ -189,6 +193,7 @@ func (t Test) judge(list upstream.List, err error) []string {
 	return differences("records", want, got.Data)
 }
 
+// judgeAsked looks for each part in all requests, whatever their order.
 func (e Expect) judgeAsked(asked []string) (found []string) {
 	if e.Asked == nil {
 		return nil
@@ -250,6 +255,8 @@ func differences(path string, want, got any) []string {
 	return []string{fmt.Sprintf("%s: want %s, got %s", path, shown(want), shown(got))}
 }
 
+// ofObject compares the wanted keys in their order, so that the lines are the same each
+// time.
 func ofObject(path string, want, got map[string]any) (found []string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value, ok := got[key]
@@ -262,6 +269,7 @@ func ofObject(path string, want, got map[string]any) (found []string) {
 	return found
 }
 
+// ofList compares element by element; what one list has more is a difference, too.
 func ofList(path string, want, got []any) (found []string) {
 	for i := range max(len(want), len(got)) {
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -277,6 +285,7 @@ func ofList(path string, want, got []any) (found []string) {
 	return found
 }
 
+// shown is a value as JSON, shortened.
 func shown(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

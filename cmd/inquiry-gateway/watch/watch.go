@@ -62,6 +62,8 @@ func (w *Watcher) Changed(at time.Time) (changed []string) {
 	return changed
 }
 
+// poll looks at each file once. A file that cannot be seen counts as one that is not
+// there.
 func poll(paths []string) map[string]fs.FileInfo {
 	files := make(map[string]fs.FileInfo, len(paths))
 	for _, path := range paths {
