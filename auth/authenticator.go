@@ -84,20 +84,12 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 	}
 }
 
-// Authenticate takes the values of the Authorization header as received. The
+// AuthenticateFrom takes the values of the Authorization header as received. The
 // error matches ErrMissingKey, ErrMultipleCredentials, ErrInvalidKey (then it
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
-func (a *Authenticator) Authenticate(ctx context.Context, authorization []string) (Principal, error) {
-	g, err := a.AuthenticateFrom(ctx, authorization, nil)
-	if err != nil {
-		return Principal{}, err
-	}
-	return g.Principal, nil
-}
-
-// AuthenticateFrom is Authenticate for a caller whose address is known. One
-// that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
+//
+// A caller that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
 // exist are not held up by that. A nil caller is not limited. The grant is
 // shared, and must not be changed.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
@@ -124,18 +116,11 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 	if span.Recording() {
 		span.Set(attribute.String("auth.key_kind", grant.Principal.Kind))
 	}
-	a.noteUse(ctx, grant)
+	a.security.used(ctx, grant)
 	return grant, nil
 }
 
-// noteUse logs the first use of a key.
-func (a *Authenticator) noteUse(ctx context.Context, g *Grant) {
-	if !g.seen.Load() {
-		a.security.used(ctx, g)
-	}
-}
-
-// Recall is the part of Authenticate that neither counts, logs nor waits: the grant
+// Recall is the part of AuthenticateFrom that neither counts, logs nor waits: the grant
 // of a good key that the store has at hand. False says nothing about the key. Where
 // the grant is used, Accept follows.
 func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
@@ -155,7 +140,7 @@ func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
 // Accept counts and logs the use of a grant of Recall.
 func (a *Authenticator) Accept(ctx context.Context, g *Grant) {
 	a.results[resultOK].Inc()
-	a.noteUse(ctx, g)
+	a.security.used(ctx, g)
 }
 
 // find gets the grant of the key in the header, judging nothing but form.
@@ -210,10 +195,10 @@ func (a *Authenticator) judge(g *Grant) error {
 // keys file and Redis can.
 var ErrNoKeyIDs = errors.New("this source of keys cannot find a key by its id")
 
-// ByID says what Authenticate would answer to the key of that id, for tools
+// ByID says what AuthenticateFrom would answer to the key of that id, for tools
 // that explain it: the same store is asked, but nothing is counted or logged,
 // and the principal is there with a Denial, too. Further errors: ErrNoSuchKey,
-// ErrNoKeyIDs, and ErrUnavailable as for Authenticate.
+// ErrNoKeyIDs, and ErrUnavailable as for AuthenticateFrom.
 func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) {
 	store, ok := a.store.(interface {
 		DigestOf(ctx context.Context, id string) (Digest, error)

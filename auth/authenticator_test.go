@@ -100,18 +100,18 @@ func TestAuthenticate(t *testing.T) {
 			}
 			reg := prometheus.NewPedanticRegistry()
 			a := NewAuthenticator(tt.store, Hasher{}, Options{Registerer: reg, Now: fixedNow})
-			p, err := a.Authenticate(t.Context(), tt.header)
+			g, err := a.AuthenticateFrom(t.Context(), tt.header, nil)
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Fatalf("error %v, want %v", err, tt.err)
 			}
 			var denial *Denial
 			switch {
 			case err == nil:
-				if p.KeyID != tt.keyID || p.Account != "acme" || p.Authorize(KindBuyer) != nil {
+				if p := &g.Principal; p.KeyID != tt.keyID || p.Account != "acme" || p.Authorize(KindBuyer) != nil {
 					t.Errorf("principal %+v", p)
 				}
-			case p != Principal{}:
-				t.Errorf("principal %+v along with %v", p, err)
+			case g != nil:
+				t.Errorf("grant %+v along with %v", g, err)
 			case errors.As(err, &denial):
 				if denial.Reason != tt.result || denial.KeyID != tt.keyID {
 					t.Errorf("denial %+v", denial)
@@ -129,7 +129,7 @@ func TestAuthenticate(t *testing.T) {
 func TestUnavailableKeepsItsCause(t *testing.T) {
 	cause := errors.New("connection refused")
 	a := NewAuthenticator(storeFunc(func(context.Context, Credential) (*Grant, error) { return nil, cause }), Hasher{}, Options{})
-	_, err := a.Authenticate(t.Context(), []string{"Bearer x"})
+	_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer x"}, nil)
 	if !errors.Is(err, cause) || errors.Is(err, ErrInvalidKey) {
 		t.Fatalf("error %v", err)
 	}
@@ -145,13 +145,13 @@ func TestSecurityLog(t *testing.T) {
 	}
 	for header, want := range events {
 		out.Reset()
-		_, _ = a.Authenticate(t.Context(), []string{header}) // the outcome is another test's
+		_, _ = a.AuthenticateFrom(t.Context(), []string{header}, nil) // the outcome is another test's
 		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%s: logged %q, want %q", header, out.String(), want)
 		}
 	}
 	out.Reset()
-	if _, err := a.Authenticate(t.Context(), []string{"Bearer good"}); err != nil || out.Len() != 0 {
+	if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer good"}, nil); err != nil || out.Len() != 0 {
 		t.Errorf("a second use logged %q, %v", out.String(), err)
 	}
 }
@@ -180,7 +180,7 @@ func TestAuthenticateDoesNotAllocate(t *testing.T) {
 		fewest := math.Inf(1)
 		for range 50 { // the pool of HMAC states may be emptied at any time, so the best run counts
 			fewest = min(fewest, testing.AllocsPerRun(1, func() {
-				if _, err := a.Authenticate(context.Background(), header); err != nil {
+				if _, err := a.AuthenticateFrom(context.Background(), header, nil); err != nil {
 					t.Fatal(err)
 				}
 			}))
@@ -200,7 +200,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 			ctx := context.Background()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := a.Authenticate(ctx, header); err != nil {
+				if _, err := a.AuthenticateFrom(ctx, header, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

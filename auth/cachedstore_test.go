@@ -388,7 +388,7 @@ func BenchmarkCachedStore(b *testing.B) {
 	ctx, header := context.Background(), []string{"Bearer an-opaque-key-from-another-issuer-0123456789"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a.Authenticate(ctx, header); err != nil {
+		if _, err := a.AuthenticateFrom(ctx, header, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -99,14 +99,14 @@ func (d decision) decide(t *testing.T) error {
 		_, _ = r.Find(t.Context(), credential(d.header)) // what it says is asked below
 	}
 	state = d.store
-	p, err := a.Authenticate(t.Context(), headers[d.header])
+	g, err := a.AuthenticateFrom(t.Context(), headers[d.header], nil)
 	if err != nil {
-		if p != (Principal{}) {
-			t.Errorf("%+v: %+v along with %v", d, p, err)
+		if g != nil {
+			t.Errorf("%+v: %+v along with %v", d, g, err)
 		}
 		return err
 	}
-	return p.Authorize(KindBuyer)
+	return g.Principal.Authorize(KindBuyer)
 }
 
 func (d decision) grant(c Credential) (*Grant, error) {

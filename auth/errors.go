@@ -20,8 +20,7 @@ var (
 	// stored the key. It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
 	// ErrTooManyAttempts: the client has sent too many keys that do not exist.
-	// The error that matches it is a *TooManyAttempts. Only AuthenticateFrom
-	// returns it.
+	// The error that matches it is a *TooManyAttempts.
 	ErrTooManyAttempts = errors.New("too many unknown API keys were sent")
 	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
 	ErrWrongKind = errors.New("the API key is of the other kind")

@@ -42,6 +42,16 @@ type AccountChange struct {
 	Create    bool    // make the account when there is none, with AccessNone unless APIAccess says otherwise
 }
 
+// Apply changes an account, unchecked.
+func (c AccountChange) Apply(a *Account) {
+	if c.APIAccess != "" {
+		a.APIAccess = c.APIAccess
+	}
+	if c.Plan != nil {
+		a.Plan = *c.Plan
+	}
+}
+
 // Listing is what a key store holds, for tools. The order is the store's.
 type Listing struct {
 	Accounts []Account   `json:"accounts"`
@@ -108,13 +118,24 @@ func (l Listing) Equal(o Listing) bool {
 	return slices.Equal(l.Accounts, o.Accounts) && slices.EqualFunc(l.Keys, o.Keys, KeyRecord.Equal)
 }
 
-// Key finds a key by its id. Errors: ErrNoSuchKey.
-func (l Listing) Key(id string) (KeyRecord, error) {
+// Key finds a key of the listing by its id; what it returns may be changed there. Errors:
+// ErrNoSuchKey.
+func (l Listing) Key(id string) (*KeyRecord, error) {
 	i := slices.IndexFunc(l.Keys, func(k KeyRecord) bool { return k.ID == id })
 	if i < 0 {
-		return KeyRecord{}, NoSuchKey(id)
+		return nil, NoSuchKey(id)
 	}
-	return l.Keys[i], nil
+	return &l.Keys[i], nil
+}
+
+// Account finds an account of the listing by its id; what it returns may be changed
+// there. nil: there is none.
+func (l Listing) Account(id string) *Account {
+	i := slices.IndexFunc(l.Accounts, func(a Account) bool { return a.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &l.Accounts[i]
 }
 
 // Problems says what is wrong with a record, each at the name that its field has

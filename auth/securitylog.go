@@ -56,7 +56,7 @@ func (s *securityLog) failed(ctx context.Context, reason string, err error, from
 // used reports the first good use of a key, once per process even when the
 // store makes new grants for it on every reload.
 func (s *securityLog) used(ctx context.Context, g *Grant) {
-	if g.seen.Swap(true) || s.known(g.Digest) {
+	if g.seen.Load() || g.seen.Swap(true) || s.known(g.Digest) {
 		return
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "key used for the first time", slog.Group("security",

@@ -286,16 +286,16 @@ func TestStoresRevoke(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
 		s.put("known", record("known"), paying)
 		a := s.authenticator(t)
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
+		if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.revoke("known")
 		s.clock.Add(10 * time.Second) // introspection is told of nothing and has to ask again
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrInvalidKey) {
+		if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); !errors.Is(err, auth.ErrInvalidKey) {
 			t.Errorf("a revoked key: %v", err)
 		}
 		s.forget()
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrInvalidKey) {
+		if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); !errors.Is(err, auth.ErrInvalidKey) {
 			t.Errorf("the key came back: %v", err)
 		}
 	})
@@ -315,12 +315,12 @@ func TestStoresRecall(t *testing.T) {
 		if _, ok := a.Recall(header); ok == s.remote() {
 			t.Errorf("recalled %t before anybody asked", ok)
 		}
-		want, err := a.Authenticate(t.Context(), header)
+		want, err := a.AuthenticateFrom(t.Context(), header, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		g, ok := a.Recall(header)
-		if !ok || g.Principal != want {
+		if !ok || g.Principal != want.Principal {
 			t.Errorf("recalled %t %+v", ok, g)
 		}
 		for _, other := range [][]string{nil, {""}, {"Bearer nobody"}, {"Basic known"}, {"Bearer known", "Bearer known"}} {
@@ -341,7 +341,7 @@ func TestStoresRecall(t *testing.T) {
 		if n := counted(); n != 1 {
 			t.Errorf("counted %v", n)
 		}
-		if a.Accept(t.Context(), g); g.Principal != want || counted() != 2 {
+		if a.Accept(t.Context(), g); g.Principal != want.Principal || counted() != 2 {
 			t.Errorf("counted %v after the use", counted())
 		}
 		s.revoke("known")
@@ -358,12 +358,12 @@ func TestStoresExpire(t *testing.T) {
 		k.ExpiresAt = testNow.Add(3 * time.Second)
 		s.put("known", k, paying)
 		a := s.authenticator(t)
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
+		if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Add(3 * time.Second) // well within every ttl
 		var denial *auth.Denial
-		if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.As(err, &denial) || denial.Reason != auth.ReasonExpired {
+		if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); !errors.As(err, &denial) || denial.Reason != auth.ReasonExpired {
 			t.Errorf("past its expiry: %v", err)
 		}
 	})
@@ -381,27 +381,27 @@ func TestStoresInTrouble(t *testing.T) {
 				s.put("known", record("known"), paying)
 				s.put("fresh", record("fresh"), paying)
 				a := s.authenticator(t)
-				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
+				if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				s.state(state)
 				for range rounds {
-					if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); err != nil {
+					if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); err != nil {
 						t.Errorf("a known key: %v", err)
 					}
 					var wg sync.WaitGroup
 					for _, key := range []string{"fresh", "nobody"} {
 						wg.Go(func() {
-							p, err := a.Authenticate(t.Context(), []string{"Bearer " + key})
-							if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInvalidKey) || p != (auth.Principal{}) {
-								t.Errorf("%s: %+v, %v", key, p, err)
+							g, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, nil)
+							if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInvalidKey) || g != nil {
+								t.Errorf("%s: %+v, %v", key, g, err)
 							}
 						})
 					}
 					wg.Wait()
 				}
 				s.clock.Add(30 * time.Second)
-				if _, err := a.Authenticate(t.Context(), []string{"Bearer known"}); !errors.Is(err, auth.ErrUnavailable) {
+				if _, err := a.AuthenticateFrom(t.Context(), []string{"Bearer known"}, nil); !errors.Is(err, auth.ErrUnavailable) {
 					t.Errorf("past its time: %v", err)
 				}
 			})
@@ -446,7 +446,7 @@ func TestStoresOutliveTheirCaller(t *testing.T) {
 		s.put("known", record("known"), paying)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.authenticator(t).Authenticate(ctx, []string{"Bearer known"})
+		_, err := s.authenticator(t).AuthenticateFrom(ctx, []string{"Bearer known"}, nil)
 		if err != nil && !(errors.Is(err, auth.ErrUnavailable) && errors.Is(err, context.Canceled)) {
 			t.Errorf("the caller that left: %v", err)
 		}
@@ -478,7 +478,7 @@ func TestByID(t *testing.T) {
 		}
 		for id, reason := range map[string]string{"good": "", "gone": auth.ReasonRevoked, "old": auth.ReasonExpired} {
 			p, err := a.ByID(t.Context(), id)
-			_, want := a.Authenticate(t.Context(), []string{"Bearer " + id})
+			_, want := a.AuthenticateFrom(t.Context(), []string{"Bearer " + id}, nil)
 			if p.KeyID != id || p.Account != paying.ID || (err == nil) != (reason == "") || (want == nil) != (err == nil) {
 				t.Errorf("%s: %+v, %v; Authenticate says %v", id, p, err, want)
 			}

@@ -45,10 +45,10 @@ func TestSpansOfAuthentication(t *testing.T) {
 			a := NewAuthenticator(store, Hasher{}, opts)
 			for range 2 { // the second time the answer is stored, if there was one
 				ctx, request := provider.Tracer("").Start(t.Context(), "request")
-				_, _ = a.Authenticate(ctx, []string{"Bearer " + key})
+				_, _ = a.AuthenticateFrom(ctx, []string{"Bearer " + key}, nil)
 				request.End()
 			}
-			_, _ = a.Authenticate(t.Context(), []string{"Bearer " + key}) // is not recorded
+			_, _ = a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, nil) // is not recorded
 			store.Close()
 			ended := map[string][]sdktrace.ReadOnlySpan{}
 			for _, s := range spans.Ended() {

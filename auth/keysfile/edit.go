@@ -49,7 +49,11 @@ func (e *Editor) Get(ctx context.Context, id string) (auth.KeyRecord, error) {
 	if err != nil {
 		return auth.KeyRecord{}, err
 	}
-	return l.Key(id)
+	k, err := l.Key(id)
+	if err != nil {
+		return auth.KeyRecord{}, err
+	}
+	return *k, nil
 }
 
 // Add appends a key. The file is made, for its owner only, when there is none.
@@ -69,7 +73,7 @@ func add(l *auth.Listing, k auth.KeyRecord, create *auth.Account) error {
 	if slices.ContainsFunc(l.Keys, func(old auth.KeyRecord) bool { return old.ID == k.ID || old.Digest == k.Digest }) {
 		return fmt.Errorf("key %s: %w", k.ID, auth.ErrDuplicate)
 	}
-	if account(l, k.Account) == nil {
+	if l.Account(k.Account) == nil {
 		if create == nil {
 			return auth.NoSuchAccount(k.Account)
 		}
@@ -87,16 +91,13 @@ func add(l *auth.Listing, k auth.KeyRecord, create *auth.Account) error {
 // Revoke marks a key as revoked. It stays in the file, so that its id is not
 // used again and its use is recognised. Revoking twice is no error.
 func (e *Editor) Revoke(ctx context.Context, id string) error {
-	return e.edit(ctx, func(l *auth.Listing) error { return revoke(l, id) })
-}
-
-// revoke does to a listing what Editor.Revoke does to the file.
-func revoke(l *auth.Listing, id string) error {
-	k, err := key(l, id)
-	if err == nil {
-		k.Revoked = true
-	}
-	return err
+	return e.edit(ctx, func(l *auth.Listing) error {
+		k, err := l.Key(id)
+		if err == nil {
+			k.Revoked = true
+		}
+		return err
+	})
 }
 
 // Rotate appends the key that follows another one and lets the old one expire
@@ -107,7 +108,7 @@ func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, 
 		if err := add(l, next, nil); err != nil {
 			return err
 		}
-		old, err := key(l, oldID)
+		old, err := l.Key(oldID)
 		if err == nil && (old.ExpiresAt.IsZero() || old.ExpiresAt.After(at)) {
 			old.ExpiresAt = at
 		}
@@ -125,39 +126,15 @@ func (e *Editor) SetAccount(ctx context.Context, c auth.AccountChange) error {
 
 // setAccount does to a listing what Editor.SetAccount does to the file.
 func setAccount(l *auth.Listing, c auth.AccountChange) error {
-	a := account(l, c.ID)
-	if a == nil {
+	if l.Account(c.ID) == nil {
 		if !c.Create {
 			return auth.NoSuchAccount(c.ID)
 		}
 		l.Accounts = append(l.Accounts, auth.Account{ID: c.ID, APIAccess: auth.AccessNone})
-		a = &l.Accounts[len(l.Accounts)-1]
 	}
-	if c.APIAccess != "" {
-		a.APIAccess = c.APIAccess
-	}
-	if c.Plan != nil {
-		a.Plan = *c.Plan
-	}
+	a := l.Account(c.ID)
+	c.Apply(a)
 	return a.Validate()
-}
-
-// account finds an account of a listing to change it; nil: there is none.
-func account(l *auth.Listing, id string) *auth.Account {
-	i := slices.IndexFunc(l.Accounts, func(a auth.Account) bool { return a.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &l.Accounts[i]
-}
-
-// key finds a key of a listing to change it. Errors: auth.ErrNoSuchKey.
-func key(l *auth.Listing, id string) (*auth.KeyRecord, error) {
-	i := slices.IndexFunc(l.Keys, func(k auth.KeyRecord) bool { return k.ID == id })
-	if i < 0 {
-		return nil, auth.NoSuchKey(id)
-	}
-	return &l.Keys[i], nil
 }
 
 // newFile is what the first key is added to.

@@ -170,5 +170,8 @@ func readBounded(path string) ([]byte, error) {
 // Errors: auth.ErrNoSuchKey.
 func (s *Store) DigestOf(_ context.Context, id string) (auth.Digest, error) {
 	k, err := s.current.Load().Key(id)
-	return k.Digest, err
+	if err != nil {
+		return auth.Digest{}, err
+	}
+	return k.Digest, nil
 }

@@ -142,9 +142,9 @@ func TestReloadUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				p, err := a.Authenticate(t.Context(), []string{"Bearer k"})
-				if err != nil || p.Plan != "basic" && p.Plan != "pro" {
-					t.Errorf("principal %+v, %v", p, err)
+				g, err := a.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil)
+				if err != nil || g.Principal.Plan != "basic" && g.Principal.Plan != "pro" {
+					t.Errorf("grant %+v, %v", g, err)
 					return
 				}
 			}

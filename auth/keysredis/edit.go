@@ -202,12 +202,7 @@ func (e *Editor) SetAccount(ctx context.Context, c auth.AccountChange) error {
 	if err != nil {
 		return err
 	}
-	if c.APIAccess != "" {
-		a.APIAccess = c.APIAccess
-	}
-	if c.Plan != nil {
-		a.Plan = *c.Plan
-	}
+	c.Apply(&a)
 	return e.writeAccount(ctx, a)
 }
 
