@@ -158,9 +158,7 @@ func (c Config) Validate() error {
 	}
 	if c.Introspection != nil {
 		c.Introspection.validate(&errs)
-		if c.PepperFile.Set() {
-			errs.Add("pepper_file", "is of no use with introspection, which stores no digests: leave it out")
-		}
+		errs.AddIf(c.PepperFile.Set(), "pepper_file", "is of no use with introspection, which stores no digests: leave it out")
 	}
 	return errs.Err()
 }
@@ -195,9 +193,7 @@ func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	}
 	secretfile.TLS{CAFile: c.CAFile}.Config("introspection", errs)
 	for field, claim := range map[string]string{"account": c.Claims.Account, "kind": c.Claims.Kind, "scope": c.Claims.Scope, "api_access": c.Claims.APIAccess} {
-		if claim == "" {
-			errs.Add("introspection.claims."+field, "is empty: name the member of the answer that holds it")
-		}
+		errs.AddIf(claim == "", "introspection.claims."+field, "is empty: name the member of the answer that holds it")
 	}
 }
 
@@ -215,19 +211,13 @@ func (c IntrospectionConfig) validateURL(errs *invalid.Problems) {
 }
 
 func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *invalid.Problems) {
-	if maxKeys < 1 {
-		errs.Add(section+".max_keys", "is %d: use 1 or more", maxKeys)
-	}
+	errs.AddIf(maxKeys < 1, section+".max_keys", "is %d: use 1 or more", maxKeys)
 	a.validate(section+".unknown_keys", errs)
 }
 
 func (a AttemptsConfig) validate(section string, errs *invalid.Problems) {
-	if a.PerSecond < 0 {
-		errs.Add(section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
-	}
-	if a.PerSecond > 0 && a.Burst < 1 {
-		errs.Add(section+".burst", "is %d: use 1 or more", a.Burst)
-	}
+	errs.AddIf(a.PerSecond < 0, section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
+	errs.AddIf(a.PerSecond > 0 && a.Burst < 1, section+".burst", "is %d: use 1 or more", a.Burst)
 }
 
 // loopback reports whether a host can only be this machine.

@@ -143,9 +143,7 @@ func (l Listing) Account(id string) *Account {
 func (r KeyRecord) Problems() invalid.Problems {
 	var p invalid.Problems
 	checkID(&p, "id", r.ID)
-	if !ValidKind(r.Kind) {
-		p.Add("kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
-	}
+	p.AddIf(!ValidKind(r.Kind), "kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
 	checkID(&p, "account", r.Account)
 	for i, scope := range r.Scopes {
 		// A misspelt scope would only show as a 403 later.
@@ -155,9 +153,8 @@ func (r KeyRecord) Problems() invalid.Problems {
 			p.Add(fmt.Sprintf("scopes[%d]", i), "stands here twice")
 		}
 	}
-	if r.ExpiresAt.UTC().Year() > 9999 { // RFC 3339 cannot write it
-		p.Add("expires_at", "is after the year 9999: leave it out for a key that never expires")
-	}
+	// RFC 3339 cannot write a later year.
+	p.AddIf(r.ExpiresAt.UTC().Year() > 9999, "expires_at", "is after the year 9999: leave it out for a key that never expires")
 	return p
 }
 

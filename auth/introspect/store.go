@@ -65,7 +65,10 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
 		return nil, err
 	}
 	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
-	if s.CachedStore, err = auth.NewCachedStore("introspection", s.guarded, policy, opts); err != nil {
+	lookup := func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
+	}
+	if s.CachedStore, err = auth.NewCachedStore("introspection", lookup, policy, opts); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -117,11 +120,6 @@ func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.G
 			s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
 		},
 	}), nil
-}
-
-// guarded asks through the breaker.
-func (s *Store) guarded(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
 }
 
 // introspect asks about one key.

@@ -46,12 +46,8 @@ func (l Plan) validate(p *invalid.Problems, path string) {
 	if l.PerSecond != 0 && !(l.PerSecond >= minPerSecond && l.PerSecond <= maxPerSecond) { // NaN is neither
 		p.Add(path+"per_second", "is %v: use 0 (no limit) or %v to %v", l.PerSecond, minPerSecond, maxPerSecond)
 	}
-	if l.Burst < 0 || l.Burst > maxBurst {
-		p.Add(path+"burst", "is %d: use 0 (a second's worth) to %d", l.Burst, maxBurst)
-	}
-	if l.PerSecond == 0 && l.Burst > 0 {
-		p.Add(path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
-	}
+	p.AddIf(l.Burst < 0 || l.Burst > maxBurst, path+"burst", "is %d: use 0 (a second's worth) to %d", l.Burst, maxBurst)
+	p.AddIf(l.PerSecond == 0 && l.Burst > 0, path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
 }
 
 // DefaultPolicy is the name of the limit of accounts without a plan of their

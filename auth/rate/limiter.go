@@ -217,7 +217,7 @@ func (l *Limiter) lease(a *account, n int) bool {
 		l.noteHealth(err)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		l.metrics.leased(a.receive(r, parts, err, l.now()))
+		l.metrics.leases[a.receive(r, parts, err, l.now())].Inc()
 		a.flight = nil
 		close(flight)
 	})

@@ -32,8 +32,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func (m *metrics) count(v verdict) { m.decisions[index(v.Allowed)][index(v.fleet)].Inc() }
 
-func (m *metrics) leased(result string) { m.leases[result].Inc() }
-
 func index(b bool) int {
 	if b {
 		return 1

@@ -74,27 +74,11 @@ func (c Config) Validate() error {
 	c.TLS.config(&p)
 	p.AddIf(c.Username != "" && c.UsernameFile.Set(), "username_file", "username is set, too; remove one of the two")
 	p.AddIf(c.UsernameFile.Set() && c.UsernameFile.Secret() == "", "username_file", "the file is empty")
-	if c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout) {
-		p.Add("timeout", "must be between 1ms and 5s")
-	}
-	if c.MinReplicas < 0 || c.MinReplicas > maxReplicas {
-		p.Add("min_replicas", "must be between 0 and %d", maxReplicas)
-	}
-	if c.DB < 0 {
-		p.Add("db", "must not be negative")
-	}
-	if strings.ContainsAny(c.Prefix, "{} \r\n") {
-		p.Add("prefix", "must hold no spaces or braces")
-	}
+	p.AddIf(c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout), "timeout", "must be between 1ms and 5s")
+	p.AddIf(c.MinReplicas < 0 || c.MinReplicas > maxReplicas, "min_replicas", "must be between 0 and %d", maxReplicas)
+	p.AddIf(c.DB < 0, "db", "must not be negative")
+	p.AddIf(strings.ContainsAny(c.Prefix, "{} \r\n"), "prefix", "must hold no spaces or braces")
 	return p.Err()
-}
-
-// user is the user's name; empty: the default user.
-func (c Config) user() string {
-	if c.UsernameFile.Set() {
-		return c.UsernameFile.Secret()
-	}
-	return c.Username
 }
 
 // mode is c.Mode with auto resolved.
@@ -110,31 +94,19 @@ func (c Config) mode() string {
 	return modeSingle
 }
 
+// validateMode reports what does not go together with the mode, or that there is no such
+// mode.
 func (c Config) validateMode(p *invalid.Problems) {
-	switch mode := c.mode(); mode {
-	case modeSingle:
-		if len(c.Addrs) > 1 {
-			p.Add("addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
-		}
-	case modeSentinel:
-		if c.MasterName == "" {
-			p.Add("master_name", "sentinels need the name of their master")
-		}
-	case modeCluster:
-		if c.DB > 0 {
-			p.Add("db", "a cluster has database 0 only")
-		}
-	default:
-		p.Enums("", c)
-		return
-	}
-	if c.mode() == modeSentinel {
+	mode := c.mode()
+	p.Enums("", c)
+	p.AddIf(mode == modeSingle && len(c.Addrs) > 1, "addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
+	p.AddIf(mode == modeSentinel && c.MasterName == "", "master_name", "sentinels need the name of their master")
+	p.AddIf(mode == modeCluster && c.DB > 0, "db", "a cluster has database 0 only")
+	if mode != modeSingle && mode != modeCluster {
 		return
 	}
 	for field, value := range map[string]string{"master_name": c.MasterName,
 		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile.Path()} {
-		if value != "" {
-			p.Add(field, "is for mode sentinel only")
-		}
+		p.AddIf(value != "", field, "is for mode sentinel only")
 	}
 }

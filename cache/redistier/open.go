@@ -51,7 +51,7 @@ func Open(c Config, reg prometheus.Registerer, log *slog.Logger, dial Dial) (red
 func optionsOf(c Config) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
-		Username: c.user(), Password: c.PasswordFile.Secret(),
+		Username: cmp.Or(c.UsernameFile.Secret(), c.Username), Password: c.PasswordFile.Secret(),
 		SentinelUsername:      c.SentinelUsername,
 		SentinelPassword:      c.SentinelPasswordFile.Secret(),
 		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them

@@ -2,6 +2,7 @@ package ttllab
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -66,9 +67,7 @@ func (s *shard) addTo(m *sample, now int64) {
 // add takes in a stratum whose keys are included with probability pi.
 func (m *sample) add(set *stratum, pi float64) {
 	m.keys = append(m.keys, set.keys...)
-	for range set.keys {
-		m.pi = append(m.pi, pi)
-	}
+	m.pi = append(m.pi, slices.Repeat([]float64{pi}, len(set.keys))...)
 	for c := range set.ages {
 		for b, n := range set.ages[c] {
 			m.ages[c][b] += float64(n) / pi

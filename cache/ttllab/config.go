@@ -81,9 +81,8 @@ func (c Config) Validate() error {
 		{"goals.max_upstream_per_second", c.Goals.MaxUpstreamPerSecond, 1e9, "requests per second; leave it out for no goal"},
 		{"goals.max_outdated", c.Goals.MaxOutdated, 1, "a share of answers, such as 0.01; leave it out for no goal"},
 	} {
-		if !(v.value >= 0 && v.value <= v.max) { // also refuses NaN
-			p.Add(v.field, "must be between 0 and %g: %s", v.max, v.what)
-		}
+		// Written this way NaN is refused, too.
+		p.AddIf(!(v.value >= 0 && v.value <= v.max), v.field, "must be between 0 and %g: %s", v.max, v.what)
 	}
 	switch g := c.Goals; {
 	case g.LateAfter < 0 || g.LateAfter > maxTTL:

@@ -191,13 +191,11 @@ func (e *estimator) config() Config {
 func (lab *kindLab) setPolicy(p Policy) {
 	r := newRules(p)
 	old := lab.rules.Swap(r)
+	if old.policy == r.policy {
+		return
+	}
 	for i := range lab.shards {
-		if old.policy != r.policy {
-			lab.shards[i].forgetOutages()
-		}
-		if old.swr != r.swr {
-			lab.shards[i].forgetAges() // the buckets mean other ages now
-		}
+		lab.shards[i].forget(old.swr != r.swr)
 	}
 }
 

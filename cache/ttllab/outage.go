@@ -201,14 +201,6 @@ func (s *shard) survive(k *watched, r *rules, now, latency int64, o *outages) {
 	}
 }
 
-// forgetOutages is for another policy.
-func (s *shard) forgetOutages() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settleAll()
-	s.sample.lasts, s.hot.lasts, s.begun = outages{}, outages{}, [graceRows]bool{}
-}
-
 // outage is the curve of a kind that was observed for so long; seconds. The sample stands
 // for all look-ups but those of the hot keys, also of keys that it has let go since.
 func (m *sample) outage(p Policy, since float64) *Outage {

@@ -356,9 +356,14 @@ func (k *watched) scale(f float64) {
 	}
 }
 
-func (s *shard) forgetAges() {
+// forget drops what was counted by another policy, and with ages the buckets, which meant
+// other ages.
+func (s *shard) forget(ages bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleAll()
-	s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
+	s.sample.lasts, s.hot.lasts, s.begun = outages{}, outages{}, [graceRows]bool{}
+	if ages {
+		s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
+	}
 }
