@@ -88,14 +88,14 @@ func canaryKeys(key string, files []secretfile.File) []canary.Key {
 // here as it is there.
 func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret) (canary.Owner, error) {
 	return func(ctx context.Context, kind string, key canary.Secret) (canary.Owner, error) {
-		p, err := a.Authenticate(ctx, []string{"Bearer " + string(key)})
-		if err == nil {
-			err = p.Authorize(kind)
-		}
-		if errors.Is(err, auth.ErrUnavailable) {
+		g, err := a.AuthenticateFrom(ctx, []string{"Bearer " + string(key)}, nil)
+		switch {
+		case errors.Is(err, auth.ErrUnavailable):
 			return canary.Owner{}, fmt.Errorf("%w: %w", canary.ErrUndecided, err)
+		case err != nil:
+			return canary.Owner{}, err
 		}
-		return canary.Owner{Account: p.Account, KeyID: p.KeyID}, err
+		return canary.Owner{Account: g.Principal.Account, KeyID: g.Principal.KeyID}, g.Principal.Authorize(kind)
 	}
 }
 

@@ -84,7 +84,7 @@ func authenticating(store auth.Store, keys []string, n int) (float64, error) {
 	}
 	var failed error
 	us := timePer(n, func(i int) {
-		if _, err := a.Authenticate(context.Background(), headers[i%len(headers)]); err != nil {
+		if _, err := a.AuthenticateFrom(context.Background(), headers[i%len(headers)], nil); err != nil {
 			failed = err
 		}
 	})
