@@ -41,50 +41,37 @@ type bench struct {
 
 // prepare builds the programs as a release is built, and starts the legacy, the
 // gateway that hits are measured of, and the bare handler with its bytes.
-func (b *bench) prepare(ctx context.Context) error {
+func (b *bench) prepare(ctx context.Context) {
 	b.progress("building")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", b.path("bin")+"/",
 		"./cmd/inquiry-gateway", "./deploy/load/bare")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: run this in the repository's top folder: %s", err, output)
+		check(fmt.Errorf("go build: %w: run this in the repository's top folder: %s", err, output))
 	}
-	if err := errors.Join(b.makeFixture(), b.startLegacy()); err != nil {
-		return err
-	}
-	var err error
-	if b.hit, err = b.startNode(ctx, node{Name: "hit", Records: hitRecords}); err != nil {
-		return err
-	}
-	if err := b.learnBodies(ctx); err != nil {
-		return err
-	}
-	address, err := testkit.FreeAddr()
-	if err != nil {
-		return err
-	}
+	b.makeFixture()
+	b.startLegacy()
+	b.hit = b.startNode(ctx, node{Name: "hit", Records: hitRecords})
+	b.learnBodies(ctx)
+	address := must(testkit.FreeAddr())
 	b.bareTLS = "https://" + address
-	b.bare, err = b.startBare(ctx, "bare", "-bodies", b.path("bodies.json"), "-tls-listen", address, "-cert", b.path("cert.pem"), "-key", b.path("key.pem"))
-	return err
+	b.bare = b.startBare(ctx, "bare", "-bodies", b.path("bodies.json"), "-tls-listen", address, "-cert", b.path("cert.pem"), "-key", b.path("key.pem"))
 }
 
 // learnBodies takes the bodies of a hit from the gateway. Accounts differ in
 // their names only, which no record holds, so all have the same bodies.
-func (b *bench) learnBodies(ctx context.Context) error {
+func (b *bench) learnBodies(ctx context.Context) {
 	b.bodies, b.etags = map[string]string{}, map[string]string{}
 	for _, f := range filters() {
 		for _, key := range []string{b.keys[0], b.keys[len(b.keys)-1]} {
-			header, body, err := b.get(ctx, b.hit.url+target(f.query), key, "identity")
-			if err != nil {
-				return err
+			got := must(b.get(ctx, b.hit.url+target(f.query), key, "identity"))
+			if known, ok := b.bodies[f.query]; ok && known != string(got.body) {
+				check(fmt.Errorf("two accounts have different lists for %q", f.query))
 			}
-			if known, ok := b.bodies[f.query]; ok && known != string(body) {
-				return fmt.Errorf("two accounts have different lists for %q", f.query)
-			}
-			b.bodies[f.query], b.etags[f.query] = string(body), header.Get("ETag")
+			b.bodies[f.query], b.etags[f.query] = string(got.body), got.header.Get("ETag")
 		}
 	}
-	return b.writeJSON("bodies.json", b.bodies)
+	b.writeJSON("bodies.json", b.bodies)
 }
 
 // meanBody is the mean size of the bodies of a hit.
@@ -97,29 +84,22 @@ func (b *bench) meanBody() float64 {
 }
 
 // run measures everything and writes the results.
-func (b *bench) run(ctx context.Context) error {
+func (b *bench) run(ctx context.Context) {
 	b.progress("starting servers and filling caches")
-	for _, do := range []func(context.Context) error{b.startRedis, b.addHits, b.addRedisHit, b.addPeers, b.addProtocols, b.addMisses} {
-		if err := do(ctx); err != nil {
-			return err
-		}
-	}
+	b.startRedis(ctx)
+	b.addHits(ctx)
+	b.addRedisHit(ctx)
+	b.addPeers(ctx)
+	b.addProtocols(ctx)
+	b.addMisses(ctx)
 	if b.only != nil {
 		b.rows = slices.DeleteFunc(b.rows, func(r *row) bool { return !b.only.MatchString(r.Name) })
 	}
-	for _, r := range b.rows {
-		if r.server != nil {
-			if err := r.prepare(); err != nil {
-				return err
-			}
-		}
-	}
 	if b.profile != "" {
-		return b.writeProfile(ctx)
+		b.writeProfile(ctx)
+		return
 	}
-	if err := b.measureAll(ctx); err != nil {
-		return err
-	}
+	b.measureAll(ctx)
 	run := report.Run{
 		Machine: report.ThisMachine(time.Now()), Quick: b.quick, Rounds: b.rounds, Seconds: b.duration.Seconds(),
 		Keys: len(b.keys), Bytes: b.meanBody(),
@@ -128,49 +108,42 @@ func (b *bench) run(ctx context.Context) error {
 		run.Rows = append(run.Rows, r.Row)
 	}
 	if b.growth {
-		var err error
-		if run.Growth, err = b.growthTables(ctx); err != nil {
-			return err
-		}
+		run.Growth = b.growthTables(ctx)
 	}
 	b.progress("writing to %s", b.out)
-	return writeResults(b.out, run)
+	writeResults(b.out, run)
 }
 
 // writeResults leaves the page and the samples in a folder.
-func writeResults(folder string, run report.Run) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	page, err := os.Create(filepath.Join(folder, "RESULTS.md"))
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(run, "", "  ")
-	return errors.Join(err, report.Markdown(page, run), page.Close(),
-		os.WriteFile(filepath.Join(folder, "results.json"), append(text, '\n'), 0o644))
+func writeResults(folder string, run report.Run) {
+	check(os.MkdirAll(folder, 0o755))
+	page := must(os.Create(filepath.Join(folder, "RESULTS.md")))
+	check(report.Markdown(page, run), page.Close())
+	text := must(json.MarshalIndent(run, "", "  "))
+	check(os.WriteFile(filepath.Join(folder, "results.json"), append(text, '\n'), 0o644))
 }
 
 // writeProfile writes a CPU profile of the first of the gateways' rows under its load.
-func (b *bench) writeProfile(ctx context.Context) error {
+func (b *bench) writeProfile(ctx context.Context) {
 	i := slices.IndexFunc(b.rows, func(r *row) bool { return r.counted != lookup{} })
 	if i < 0 {
-		return fmt.Errorf("no row of the gateway matches %s", b.only)
+		check(fmt.Errorf("no row of the gateway matches %s", b.only))
 	}
 	r := b.rows[i]
+	load := must(r.generator(r.plan))
 	b.progress("profiling %q", r.Name)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		l, err := r.load(ctx, b.duration+2*time.Second)
+		l, err := load(ctx, b.duration+2*time.Second)
 		return errors.Join(err, l.Check())
 	})
 	group.Go(func() error {
 		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", r.server.ops, int(b.duration/time.Second))
-		_, text, err := b.get(ctx, url, "", "identity")
+		profile, err := b.get(ctx, url, "", "identity")
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(b.profile, text, 0o644)
+		return os.WriteFile(b.profile, profile.body, 0o644)
 	})
-	return group.Wait()
+	check(group.Wait())
 }

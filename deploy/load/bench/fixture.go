@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,27 +56,20 @@ func account(i int) string { return fmt.Sprintf("account-%06d", i) }
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 // writeJSON writes a file that bare reads.
-func (b *bench) writeJSON(name string, m map[string]string) error {
-	text, err := json.Marshal(m)
-	return errors.Join(err, os.WriteFile(b.path(name), text, 0o600))
+func (b *bench) writeJSON(name string, m map[string]string) {
+	check(os.WriteFile(b.path(name), must(json.Marshal(m)), 0o600))
 }
 
 // makeFixture writes what all servers share: callers and a certificate.
-func (b *bench) makeFixture() error {
-	var err error
-	if b.keys, err = makeKeys(b.options.keys); err != nil {
-		return err
-	}
+func (b *bench) makeFixture() {
+	b.keys = makeKeys(b.options.keys)
 	accounts := make(map[string]string, len(b.keys))
 	for i, key := range b.keys {
 		accounts[key] = account(i)
 	}
-	authority, err := testkit.NewAuthority("bench")
-	if err != nil {
-		return err
-	}
-	return errors.Join(authority.WriteFiles(b.dir, "bench"), b.writeJSON("accounts.json", accounts),
-		os.WriteFile(b.path("keys.yaml"), []byte(keysFile(b.keys)), 0o600))
+	b.writeJSON("accounts.json", accounts)
+	check(must(testkit.NewAuthority("bench")).WriteFiles(b.dir, "bench"))
+	check(os.WriteFile(b.path("keys.yaml"), []byte(keysFile(b.keys)), 0o600))
 }
 
 // keysFile gives each key an account of its own.

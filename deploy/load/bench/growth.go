@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -20,29 +19,31 @@ const lookups = 200_000
 type growth struct {
 	report.Table
 	sizes []int
-	all   bool                                         // take all sizes in a quick run, too; else two
-	line  func(context.Context, int) ([]string, error) // without the size
+	all   bool                                // take all sizes in a quick run, too; else two
+	line  func(context.Context, int) []string // without the size
 }
 
 // growthTables fills all tables of growth, one line after the other. Each line does its
 // work anew, so that no line measures what another has left behind.
-func (b *bench) growthTables(ctx context.Context) ([]report.Table, error) {
+func (b *bench) growthTables(ctx context.Context) []report.Table {
 	tables := []report.Table{missTable(b.rows)}
 	for _, g := range []growth{b.fileKeys(), b.redisKeys(), b.lists(), b.listSizes(), b.nodes()} {
 		if b.quick && !g.all {
 			g.sizes = g.sizes[:2]
 		}
 		for _, n := range g.sizes {
-			cells, err := g.line(ctx, n)
-			if err = errors.Join(err, ctx.Err()); err != nil { // not every line looks at ctx
-				return nil, fmt.Errorf("%s: %w", g.Title, err)
+			err := catch(func() {
+				g.Rows = append(g.Rows, append([]string{fmt.Sprint(n)}, g.line(ctx, n)...))
+				check(ctx.Err()) // not every line looks at ctx
+			})
+			if err != nil {
+				check(fmt.Errorf("%s: %w", g.Title, err))
 			}
-			g.Rows = append(g.Rows, append([]string{fmt.Sprint(n)}, cells...))
 		}
 		b.progress("%s: done", g.Title)
 		tables = append(tables, g.Table)
 	}
-	return tables, nil
+	return tables
 }
 
 // missTable shows how the rows of misses grow with the list.

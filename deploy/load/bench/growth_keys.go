@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -30,15 +29,12 @@ const (
 )
 
 // makeKeys makes n different API keys of buyers, as `keys new` does.
-func makeKeys(n int) ([]string, error) {
+func makeKeys(n int) []string {
 	keys := make([]string, n)
-	var err error
 	for i := range keys {
-		if keys[i], err = auth.Generate(legacy.KindBuyer); err != nil {
-			return nil, err
-		}
+		keys[i] = must(auth.Generate(legacy.KindBuyer))
 	}
-	return keys, nil
+	return keys
 }
 
 // fileKeys reads keys files of growing length with the gateway's own store.
@@ -53,42 +49,28 @@ func (b *bench) fileKeys() growth {
 
 // keysLine times the reading of a keys file of n keys, and then whole decisions about
 // requests. The memory is what the store holds after a collection.
-func (b *bench) keysLine(_ context.Context, n int) ([]string, error) {
-	keys, err := makeKeys(n)
-	if err != nil {
-		return nil, err
-	}
-	file, text := b.path("many-keys.yaml"), keysFile(keys)
+func (b *bench) keysLine(_ context.Context, n int) []string {
+	keys, file := makeKeys(n), b.path("many-keys.yaml")
+	text := keysFile(keys)
 	size := report.Bytes(float64(len(text)))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
+	check(os.WriteFile(file, []byte(text), 0o600))
 	text = "" // not part of the memory
 	before, start := heapNow(), time.Now()
-	store, err := keysfile.New(file, auth.Hasher{}, auth.Options{})
-	if err != nil {
-		return nil, err
-	}
+	store := must(keysfile.New(file, auth.Hasher{}, auth.Options{}))
 	took, heap := time.Since(start), heapNow()-before
-	us, err := authenticating(store, keys, lookups)
+	us := authenticating(store, keys, lookups)
 	runtime.KeepAlive(store)
-	return []string{size, report.Micros(micros(took)), report.Bytes(heap), report.Bytes(heap / float64(n)), report.Micros(us)}, err
+	return []string{size, report.Micros(micros(took)), report.Bytes(heap), report.Bytes(heap / float64(n)), report.Micros(us)}
 }
 
 // authenticating times n whole decisions, in microseconds per request.
-func authenticating(store auth.Store, keys []string, n int) (float64, error) {
+func authenticating(store auth.Store, keys []string, n int) float64 {
 	a := auth.NewAuthenticator(store, auth.Hasher{}, auth.Options{})
 	headers := make([][]string, len(keys))
 	for i, j := range rand.Perm(len(keys)) {
 		headers[i] = []string{"Bearer " + keys[j]}
 	}
-	var failed error
-	us := timePer(n, func(i int) {
-		if _, err := a.AuthenticateFrom(context.Background(), headers[i%len(headers)], nil); err != nil {
-			failed = err
-		}
-	})
-	return us, failed
+	return timePer(n, func(i int) { must(a.AuthenticateFrom(context.Background(), headers[i%len(headers)], nil)) })
 }
 
 // redisKeys puts growing numbers of keys into Redis with the gateway's own
@@ -104,41 +86,26 @@ func (b *bench) redisKeys() growth {
 
 // redisKeysLine empties Redis and puts n keys there. Redis tells its own memory; that
 // of the process is of the keys that were asked for.
-func (b *bench) redisKeysLine(ctx context.Context, n int) ([]string, error) {
-	keys, err := makeKeys(n)
-	if err != nil {
-		return nil, err
-	}
-	rdb := b.redisClient()
+func (b *bench) redisKeysLine(ctx context.Context, n int) []string {
+	keys, rdb := makeKeys(n), b.redisClient()
 	defer rdb.Close()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		return nil, err
-	}
-	before, err1 := usedMemory(ctx, rdb)
-	err2 := addKeys(ctx, rdb, keys)
-	after, err3 := usedMemory(ctx, rdb)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	size, tried := after-before, keys[:min(n, keysTried)]
+	check(rdb.FlushAll(ctx).Err())
+	before := usedMemory(ctx, rdb)
+	addKeys(ctx, rdb, keys)
+	size, tried := usedMemory(ctx, rdb)-before, keys[:min(n, keysTried)]
 	cfg := auth.DefaultRedisConfig()
 	cfg.TTL = time.Hour
 	heap := heapNow()
-	store, err := keysredis.New(rdb, "growth", auth.Hasher{}, cfg, auth.Options{})
-	if err != nil {
-		return nil, err
-	}
+	store := must(keysredis.New(rdb, "growth", auth.Hasher{}, cfg, auth.Options{}))
 	defer store.Close()
-	first, err1 := authenticating(store, tried, len(tried))
+	first := authenticating(store, tried, len(tried))
 	kept := (heapNow() - heap) / float64(len(tried))
-	next, err2 := authenticating(store, tried, lookups)
-	return []string{
-		report.Bytes(size), report.Bytes(size / float64(n)), report.Micros(first), report.Micros(next), report.Bytes(kept),
-	}, errors.Join(err1, err2)
+	next := authenticating(store, tried, lookups)
+	return []string{report.Bytes(size), report.Bytes(size / float64(n)), report.Micros(first), report.Micros(next), report.Bytes(kept)}
 }
 
 // addKeys gives every 100 keys an account of their own.
-func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
+func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) {
 	admin := keysredis.NewEditor(rdb, "growth", auth.Hasher{})
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(addsAtOnce)
@@ -149,7 +116,7 @@ func addKeys(ctx context.Context, rdb redis.UniversalClient, keys []string) erro
 		}
 		group.Go(func() error { return admin.Add(ctx, record, &auth.Account{APIAccess: auth.AccessPaid}) })
 	}
-	return group.Wait()
+	check(group.Wait())
 }
 
 // redisClient is a client with enough connections for addKeys. The caller closes it.
@@ -158,10 +125,8 @@ func (b *bench) redisClient() redis.UniversalClient {
 }
 
 // usedMemory is what Redis has allocated, in bytes.
-func usedMemory(ctx context.Context, rdb redis.UniversalClient) (float64, error) {
+func usedMemory(ctx context.Context, rdb redis.UniversalClient) float64 {
 	info := rdb.InfoMap(ctx, "memory")
-	if err := info.Err(); err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(info.Item("Memory", "used_memory"), 64)
+	check(info.Err())
+	return must(strconv.ParseFloat(info.Item("Memory", "used_memory"), 64))
 }

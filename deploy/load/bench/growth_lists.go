@@ -24,9 +24,9 @@ const smallBody = 1000
 
 // lists fills the cache with growing numbers of small lists.
 func (b *bench) lists() growth {
-	line := func(ctx context.Context, n int) ([]string, error) {
-		c, err := fillLists(ctx, n, bytes.Repeat([]byte("x"), smallBody))
-		return []string{report.Bytes(c.heap), report.Bytes(c.heap / float64(n)), fmt.Sprintf("%.2f ×", c.heap/c.counted), report.Micros(c.lookup)}, err
+	line := func(ctx context.Context, n int) []string {
+		c := fillLists(ctx, n, bytes.Repeat([]byte("x"), smallBody))
+		return []string{report.Bytes(c.heap), report.Bytes(c.heap / float64(n)), fmt.Sprintf("%.2f ×", c.heap/c.counted), report.Micros(c.lookup)}
 	}
 	return growth{sizes: []int{1000, 10_000, 100_000, 1_000_000}, line: line, Table: report.Table{
 		Title: "Growth: cached lists", Text: fmt.Sprintf("Lists of %d bytes, looked up at random, on one core.", smallBody),
@@ -47,36 +47,24 @@ func (b *bench) listSizes() growth {
 
 // sizesLine asks a node of its own for one list in each coding. Then it fills a cache
 // with copies of the body.
-func (b *bench) sizesLine(ctx context.Context, records int) ([]string, error) {
-	reply, err := b.legacyReply(ctx, records)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.startNode(ctx, node{Name: fmt.Sprintf("size-%d", records), Records: records})
-	if err != nil {
-		return nil, err
-	}
-	cells := []string{report.Bytes(reply)}
+func (b *bench) sizesLine(ctx context.Context, records int) []string {
+	s := b.startNode(ctx, node{Name: fmt.Sprintf("size-%d", records), Records: records})
+	cells := []string{report.Bytes(b.legacyReply(ctx, records))}
 	var body []byte
 	for _, coding := range []string{"zstd", "gzip", "identity"} {
-		if _, body, err = b.get(ctx, s.url+target(""), b.keys[0], coding); err != nil {
-			return nil, err
-		}
+		body = must(b.get(ctx, s.url+target(""), b.keys[0], coding)).body
 		cells = slices.Insert(cells, 1, report.Bytes(float64(len(body))))
 	}
 	// As many lists as make some 64 MiB, so that what every cache has counts little.
 	copies := min(max((64<<20)/(2*len(body)), 8), 2000)
-	c, err := fillLists(ctx, copies, body)
-	if err != nil {
-		return nil, err
-	}
-	each := c.heap / float64(copies)
+	each := fillLists(ctx, copies, body).heap / float64(copies)
 	memory, share := report.Bytes(each), fmt.Sprintf("%.2f ×", each/float64(len(body)))
 	if each <= 0 {
 		memory, share = "too little to tell", "" // the heap shrank meanwhile by more than the lists take
 	}
-	inRedis, err := b.redisBytes(ctx, body)
-	return append(cells, memory, share, report.Bytes(inRedis)), errors.Join(err, s.Stop())
+	cells = append(cells, memory, share, report.Bytes(b.redisBytes(ctx, body)))
+	check(s.Stop())
+	return cells
 }
 
 // listsCost is what the in-process tier costs with some lists in it.
@@ -88,25 +76,16 @@ type listsCost struct {
 
 // fillLists puts n lists with copies of one body into a cache of its own, and looks
 // them up at random. A look-up that finds nothing is an error: it would be fast.
-func fillLists(ctx context.Context, n int, body []byte) (c listsCost, err error) {
+func fillLists(ctx context.Context, n int, body []byte) (c listsCost) {
 	before := heapNow()
 	registry := prometheus.NewRegistry()
-	lists, err := newLists(body, registry, nil)
-	if err != nil {
-		return c, err
-	}
+	lists := newLists(body, registry, nil)
 	defer func() { _ = lists.Close(context.Background()) }()
 	for i := range n {
-		if _, err := lists.Get(ctx, listKey(i)); err != nil {
-			return c, err
-		}
+		must(lists.Get(ctx, listKey(i)))
 	}
 	c.heap = heapNow() - before
-	series, err := registry.Gather()
-	if err != nil {
-		return c, err
-	}
-	c.counted = measure.Series(series).Sum("inquiry_gateway_cache_local_bytes", nil)
+	c.counted = measure.Series(must(registry.Gather())).Sum("inquiry_gateway_cache_local_bytes", nil)
 	keys := make([]cache.Key, min(n, lookups))
 	for i := range keys {
 		keys[i] = listKey(rand.IntN(n))
@@ -122,9 +101,9 @@ func fillLists(ctx context.Context, n int, body []byte) (c listsCost, err error)
 		lists.Served(k, r)
 	})
 	if lost > 0 || c.counted == 0 {
-		return c, fmt.Errorf("%d of %d look-ups among %d lists found nothing; the cache counts %.0f bytes", lost, lookups, n, c.counted)
+		check(fmt.Errorf("%d of %d look-ups among %d lists found nothing; the cache counts %.0f bytes", lost, lookups, n, c.counted))
 	}
-	return c, nil
+	return c
 }
 
 // listKey names the list of the i-th account.
@@ -133,40 +112,32 @@ func listKey(i int) cache.Key {
 }
 
 // newLists is a cache whose lists have copies of one body.
-func newLists(body []byte, registry *prometheus.Registry, rdb redis.UniversalClient) (*cache.Lists, error) {
+func newLists(body []byte, registry *prometheus.Registry, rdb redis.UniversalClient) *cache.Lists {
 	cfg := cache.DefaultConfig()
 	cfg.Local.MaxBytes, cfg.MaxEntryBytes, cfg.Jitter = 16<<30, 64<<20, 0
 	cfg.Buyer.TTL = 4 * time.Hour
-	return cache.New(cfg, cache.Options{
+	return must(cache.New(cfg, cache.Options{
 		Fill: func(context.Context, cache.Key, cache.Known) (cache.Content, error) {
 			return cache.Content{Body: bytes.Clone(body), AnsweredAt: time.Now()}, nil
 		},
 		Redis: rdb, Prefix: "growth", Registerer: registry,
-	})
+	}))
 }
 
 // redisBytes is what an entry with the body takes in Redis, by Redis's own
 // account of the one key that is about as long as the body.
-func (b *bench) redisBytes(ctx context.Context, body []byte) (float64, error) {
+func (b *bench) redisBytes(ctx context.Context, body []byte) float64 {
 	rdb := b.redisClient()
 	defer rdb.Close()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		return 0, err
-	}
-	lists, err := newLists(body, prometheus.NewRegistry(), rdb)
-	if err != nil {
-		return 0, err
-	}
-	_, err = lists.Get(ctx, listKey(0))
-	if err := errors.Join(err, lists.Close(ctx)); err != nil { // Close waits for the write
-		return 0, err
-	}
-	keys, err := rdb.Keys(ctx, "*").Result()
-	for _, key := range keys {
-		n, sizeErr := rdb.MemoryUsage(ctx, key, 0).Result()
-		if err = errors.Join(err, sizeErr); int(n) > len(body)/2 {
-			return float64(n), err
+	check(rdb.FlushAll(ctx).Err())
+	lists := newLists(body, prometheus.NewRegistry(), rdb)
+	_, err := lists.Get(ctx, listKey(0))
+	check(err, lists.Close(ctx)) // Close waits for the write
+	for _, key := range must(rdb.Keys(ctx, "*").Result()) {
+		if n := must(rdb.MemoryUsage(ctx, key, 0).Result()); int(n) > len(body)/2 {
+			return float64(n)
 		}
 	}
-	return 0, errors.Join(err, errors.New("the list is not in Redis"))
+	check(errors.New("the list is not in Redis"))
+	return 0
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,68 +31,53 @@ func (b *bench) nodes() growth {
 
 // nodesLine starts n nodes and stops them again. Between two passes the nodes change
 // places, so that each list is asked of another node than before.
-func (b *bench) nodesLine(ctx context.Context, n int) (cells []string, err error) {
+func (b *bench) nodesLine(ctx context.Context, n int) []string {
 	rdb := b.redisClient()
 	defer rdb.Close()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		return nil, err
-	}
+	check(rdb.FlushAll(ctx).Err())
 	var nodes []*server
 	var urls []string
-	defer func() {
-		for _, s := range nodes {
-			err = errors.Join(err, s.Stop())
-		}
-	}()
 	for i := range n {
-		s, err := b.startNode(ctx, node{Name: fmt.Sprintf("node-%d-%d", n, i), Records: hitRecords, Redis: b.redis.Addr})
-		if err != nil {
-			return nil, err
-		}
+		s := b.startNode(ctx, node{Name: fmt.Sprintf("node-%d-%d", n, i), Records: hitRecords, Redis: b.redis.Addr})
 		nodes, urls = append(nodes, s), append(urls, s.url)
 	}
 	asked := b.legacy.Requests().Buyer
 	for range passes {
-		if err := b.warm(ctx, urls...); err != nil {
-			return nil, err
-		}
+		b.warm(ctx, urls...)
 		urls = append(urls[1:], urls[0])
 	}
 	asked = b.legacy.Requests().Buyer - asked
 	calls := 0.0
 	for _, s := range nodes {
-		_, series, err := b.counters(ctx, s, true)
-		if err != nil {
-			return nil, err
-		}
+		_, series := b.counters(ctx, s, true)
 		calls += series.Sum("inquiry_gateway_redis_operations_total", nil)
 	}
 	lists := float64(len(b.keys) * len(filters()))
-	cells = []string{fmt.Sprint(asked), fmt.Sprintf("%.2f", float64(asked)/lists), fmt.Sprintf("%.2f", calls/lists/passes)}
-	stampede, err := b.stampede(ctx, urls)
-	return append(cells, stampede...), err
+	cells := []string{fmt.Sprint(asked), fmt.Sprintf("%.2f", float64(asked)/lists), fmt.Sprintf("%.2f", calls/lists/passes)}
+	cells = append(cells, b.stampede(ctx, urls)...)
+	for _, s := range nodes {
+		check(s.Stop())
+	}
+	return cells
 }
 
 // stampede lets all callers ask for one list that nobody has. Its filters are
 // none of those that a list was asked for with before.
-func (b *bench) stampede(ctx context.Context, urls []string) ([]string, error) {
+func (b *bench) stampede(ctx context.Context, urls []string) []string {
 	b.legacy.SetLatency(stampedeWait)
 	defer b.legacy.SetLatency(0)
 	quiet := b.client
 	b.client = newClient(callers)
 	defer func() { b.client.CloseIdleConnections(); b.client = quiet }()
-	if _, err := b.rush(ctx, urls, "inquiry_type=refund"); err != nil { // opens the connections
-		return nil, err
-	}
+	b.rush(ctx, urls, "inquiry_type=refund") // opens the connections
 	asked := b.legacy.Requests().Buyer
-	took, err := b.rush(ctx, urls, "inquiry_type=product")
-	s := stats.Sample{Xs: took}
-	return []string{fmt.Sprint(b.legacy.Requests().Buyer - asked), report.Micros(s.Quantile(0.5)), report.Micros(s.Quantile(0.99))}, err
+	s := stats.Sample{Xs: b.rush(ctx, urls, "inquiry_type=product")}
+	return []string{fmt.Sprint(b.legacy.Requests().Buyer - asked), report.Micros(s.Quantile(0.5)), report.Micros(s.Quantile(0.99))}
 }
 
 // rush lets all callers ask for one list at the same moment, and returns how
 // long each waited, in microseconds.
-func (b *bench) rush(ctx context.Context, urls []string, query string) ([]float64, error) {
+func (b *bench) rush(ctx context.Context, urls []string, query string) []float64 {
 	took := make([]float64, callers)
 	start := make(chan struct{})
 	group, ctx := errgroup.WithContext(ctx)
@@ -101,11 +85,12 @@ func (b *bench) rush(ctx context.Context, urls []string, query string) ([]float6
 		group.Go(func() error {
 			<-start
 			began := time.Now()
-			_, _, err := b.get(ctx, urls[i%len(urls)]+target(query), b.keys[0], "identity")
+			_, err := b.get(ctx, urls[i%len(urls)]+target(query), b.keys[0], "identity")
 			took[i] = micros(time.Since(began))
 			return err
 		})
 	}
 	close(start)
-	return took, group.Wait()
+	check(group.Wait())
+	return took
 }

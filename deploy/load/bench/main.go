@@ -92,11 +92,43 @@ func (o options) run(ctx context.Context) (err error) {
 		return err
 	}
 	b := &bench{options: o, dir: dir, client: newClient(warmers)}
-	defer func() { err = errors.Join(err, b.stop(), os.RemoveAll(dir)) }()
-	if err := b.prepare(ctx); err != nil {
-		return err
+	err = catch(func() {
+		b.prepare(ctx)
+		b.run(ctx)
+	})
+	return errors.Join(err, b.stop(), os.RemoveAll(dir))
+}
+
+// failure is an error that ends the run. Nothing can be measured after one, so most
+// functions do not return theirs: they check them, and catch has them.
+type failure struct{ error }
+
+// check ends what catch does if there is an error. It is for the goroutine of catch.
+func check(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(failure{err})
 	}
-	return b.run(ctx)
+}
+
+// must checks the error that comes with a value.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// catch gives the error that ended do; nil: none did.
+func catch(do func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p)
+		}
+	}()
+	do()
+	return nil
 }
 
 // needed are the programs that nothing can be measured without, and the Debian

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"inquiry-gateway/deploy/load/measure"
@@ -18,19 +16,11 @@ type row struct {
 	server    *server // whose CPU time is the figure; nil: not installed
 	helper    *server // whose CPU time stands beside it; nil: nobody helps
 	generator func(measure.Plan) (measure.Generator, error)
-	plan      measure.Plan // without a URL it is for the server's
-	load      measure.Generator
+	plan      measure.Plan
 	status    string // of every answer of a gateway; empty: 200
 	bytes     limits
 	counted   lookup // what a gateway counts for nearly every request; zero: not a gateway
 	records   int    // of a miss with everything on; 0: another row
-}
-
-// prepare makes the row's load.
-func (r *row) prepare() (err error) {
-	r.plan.URL = cmp.Or(r.plan.URL, r.server.url)
-	r.load, err = r.generator(r.plan)
-	return err
 }
 
 // lookup is an outcome of the gateway's cache and the least share of requests
@@ -59,50 +49,36 @@ type state struct {
 type usage struct{ server, helper measure.Usage }
 
 // usage reads both process groups one after the other, within a millisecond.
-func (r *row) usage() (u usage, err error) {
+func (r *row) usage() (u usage) {
 	if r.helper != nil {
-		if u.helper, err = measure.UsageOf(r.helper.PID()); err != nil {
-			return u, err
-		}
+		u.helper = must(measure.UsageOf(r.helper.PID()))
 	}
-	u.server, err = measure.UsageOf(r.server.PID())
-	return u, err
+	u.server = must(measure.UsageOf(r.server.PID()))
+	return u
 }
 
 // state reads everything that is counted for a row. It takes milliseconds of the
 // server's CPU time, which is why the usage is read twice.
-func (b *bench) state(ctx context.Context, r *row) (st state, err error) {
-	if st.first, err = r.usage(); err != nil {
-		return st, err
-	}
-	if st.heap, st.series, err = b.counters(ctx, r.server, r.counted != lookup{}); err != nil {
-		return st, err
-	}
-	st.last, err = r.usage()
-	return st, err
+func (b *bench) state(ctx context.Context, r *row) (st state) {
+	st.first = r.usage()
+	st.heap, st.series = b.counters(ctx, r.server, r.counted != lookup{})
+	st.last = r.usage()
+	return st
 }
 
 // measure loads a row for a time and checks what came of it.
-func (b *bench) measure(ctx context.Context, r *row, d time.Duration) (report.Sample, error) {
-	before, err := b.state(ctx, r)
-	var load measure.Load
-	if err == nil {
-		load, err = r.load(ctx, d)
-	}
-	var after state
-	if err == nil {
-		after, err = b.state(ctx, r)
-	}
-	if err == nil {
-		err = r.verify(before, after, load)
-	}
-	if err == nil {
-		err = os.Truncate(r.server.Log(), 0) // the request log must not fill the disk
-	}
+func (b *bench) measure(ctx context.Context, r *row, load measure.Generator, d time.Duration) (s report.Sample) {
+	err := catch(func() {
+		before := b.state(ctx, r)
+		seen := must(load(ctx, d))
+		after := b.state(ctx, r)
+		check(r.verify(before, after, seen), os.Truncate(r.server.Log(), 0)) // the request log must not fill the disk
+		s = r.sample(before, after, seen)
+	})
 	if err != nil {
-		return report.Sample{}, fmt.Errorf("%s: %w", r.Name, err)
+		check(fmt.Errorf("%s: %w", r.Name, err))
 	}
-	return r.sample(before, after, load), nil
+	return s
 }
 
 // verify holds the load against what the gateway has counted meanwhile: that nearly all
@@ -167,8 +143,13 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // measureAll goes through the rows round by round, so that whatever disturbs
 // the machine for a while disturbs all rows alike. In a run that is not quick
 // each row is loaded once before it counts.
-func (b *bench) measureAll(ctx context.Context) error {
-	installed := slices.DeleteFunc(slices.Clone(b.rows), func(r *row) bool { return r.server == nil })
+func (b *bench) measureAll(ctx context.Context) {
+	loads := map[*row]measure.Generator{} // of the rows that are installed
+	for _, r := range b.rows {
+		if r.server != nil {
+			loads[r] = must(r.generator(r.plan))
+		}
+	}
 	for round := range b.rounds + 1 {
 		d := b.duration
 		if round == 0 {
@@ -178,16 +159,15 @@ func (b *bench) measureAll(ctx context.Context) error {
 			b.progress("loading everything once, uncounted")
 			d = time.Second
 		}
-		for _, r := range installed {
-			sample, err := b.measure(ctx, r, d)
-			if err != nil {
-				return err
+		for _, r := range b.rows {
+			if loads[r] == nil {
+				continue
 			}
+			sample := b.measure(ctx, r, loads[r], d)
 			if round > 0 {
 				r.Samples = append(r.Samples, sample)
 				b.progress("round %d/%d  %-40s %9.1f µs CPU  %9.0f requests/s", round, b.rounds, r.Name, sample.CPU, sample.Rate)
 			}
 		}
 	}
-	return nil
 }

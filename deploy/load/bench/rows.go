@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"inquiry-gateway/deploy/load/measure"
@@ -57,6 +56,9 @@ func (b *bench) add(group string, rows ...row) {
 		if r.generator == nil {
 			r.generator = measure.Wrk
 		}
+		if r.server != nil {
+			r.plan.URL = cmp.Or(r.plan.URL, r.server.url)
+		}
 		b.rows = append(b.rows, &r)
 	}
 }
@@ -66,11 +68,11 @@ func acceptGzip(string) map[string]string { return map[string]string{"Accept-Enc
 
 // addHits adds the bare handler and the gateway's ways to answer without the
 // legacy system.
-func (b *bench) addHits(ctx context.Context) error {
-	copies, err := b.startBare(ctx, "bare-copies", "-bodies", b.path("bodies.json"), "-keys", b.path("accounts.json"))
-	if err != nil {
-		return err
-	}
+func (b *bench) addHits(ctx context.Context) {
+	copies := b.startBare(ctx, "bare-copies", "-bodies", b.path("bodies.json"), "-keys", b.path("accounts.json"))
+	b.sameBytes(ctx, b.bare.url)
+	b.sameBytes(ctx, copies.url)
+	b.warm(ctx, b.hit.url)
 	ifNoneMatch := func(query string) map[string]string { return map[string]string{"If-None-Match": b.etags[query]} }
 	b.add(groupHits,
 		row{server: b.bare, Row: report.Row{Name: nameBare}},
@@ -87,34 +89,26 @@ func (b *bench) addHits(ctx context.Context) error {
 		row{server: b.hit, counted: localHit(), bytes: limits{1, 0.7 * b.meanBody()}, plan: measure.Plan{Requests: requests(acceptGzip)},
 			Row: report.Row{Name: "hit, gzip", Base: nameBare, Goals: []report.Goal{{Base: nameBare, Ratio: 0.70}}}},
 	)
-	return errors.Join(b.sameBytes(ctx, b.bare.url), b.sameBytes(ctx, copies.url), b.warm(ctx, b.hit.url))
 }
 
 // addRedisHit adds a node that finds in Redis what another node has put there.
 // Its own tier holds next to nothing of the lists.
-func (b *bench) addRedisHit(ctx context.Context) error {
-	first, err := b.startNode(ctx, node{Name: "redis-first", Records: hitRecords, Redis: b.redis.Addr})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(b.warm(ctx, first.url), first.Stop()); err != nil { // Stop waits for its last writes to Redis
-		return err
-	}
-	second, err := b.startNode(ctx, node{Name: "redis-second", Records: hitRecords, Redis: b.redis.Addr, Small: true})
+func (b *bench) addRedisHit(ctx context.Context) {
+	first := b.startNode(ctx, node{Name: "redis-first", Records: hitRecords, Redis: b.redis.Addr})
+	b.warm(ctx, first.url)
+	check(first.Stop()) // waits for its last writes to Redis
+	second := b.startNode(ctx, node{Name: "redis-second", Records: hitRecords, Redis: b.redis.Addr, Small: true})
 	b.add(groupHits, row{server: second, helper: b.redis, counted: redisHit(), Row: report.Row{
 		Name: "hit, Redis tier", Base: nameBare, Goals: []report.Goal{{Base: nameBare, Ratio: 2.2}}, Helper: "Redis",
 		Note: "a second node with the smallest in-process tier (1 MiB) reads what another node has filled; at least 93 % of its hits come from Redis. " +
 			"The rate limit of an account that asks seldom takes its tokens from Redis one by one",
 	}})
-	return err
 }
 
 // addProtocols adds the other ways to speak HTTP.
-func (b *bench) addProtocols(ctx context.Context) error {
-	secure, err := b.startNode(ctx, node{Name: "tls", Records: hitRecords, TLS: true})
-	if err != nil {
-		return err
-	}
+func (b *bench) addProtocols(ctx context.Context) {
+	secure := b.startNode(ctx, node{Name: "tls", Records: hitRecords, TLS: true})
+	b.warm(ctx, secure.url)
 	for _, p := range []struct {
 		group, short, note string
 		generator          func(measure.Plan) (measure.Generator, error)
@@ -133,32 +127,25 @@ func (b *bench) addProtocols(ctx context.Context) error {
 				Name: "hit, " + p.short, Base: base, Note: p.note, Goals: []report.Goal{{Base: base, Ratio: p.goal}},
 			}})
 	}
-	fields, err := b.startBare(ctx, "bare-fields", "-bodies", b.path("bodies.json"), "-fields")
+	fields := b.startBare(ctx, "bare-fields", "-bodies", b.path("bodies.json"), "-fields")
 	b.add(groupH2C, row{server: fields, generator: measure.H2load, Row: report.Row{
 		Name: nameBare + " with the gateway's fields, h2c", Base: nameBare + ", h2c",
 		Note: "what net/http alone takes for twelve fields, of which an id and the rest of a rate change with each answer",
 	}})
-	return errors.Join(err, b.warm(ctx, secure.url))
 }
 
 // addMisses adds requests that all ask the legacy system. Nothing is kept, but
 // all else is done as ever: mapping, rendering, compressing. Beside them stands
 // a proxy that passes the same replies on. Each row of the gateway has a node of its
 // own: what one allocates must not be another's garbage.
-func (b *bench) addMisses(ctx context.Context) error {
-	proxy, err := b.startBare(ctx, "proxy", "-proxy", b.legacyURL)
-	if err != nil {
-		return err
-	}
+func (b *bench) addMisses(ctx context.Context) {
+	proxy := b.startBare(ctx, "proxy", "-proxy", b.legacyURL)
 	for _, m := range []struct {
 		records int
 		goal    float64 // 0: none
 		codings []string
 	}{{20, 2, []string{"", "gzip"}}, {200, 0, []string{""}}, {1000, 5, []string{"", "gzip"}}, {5000, 0, []string{""}}} {
-		size, err := b.legacyReply(ctx, m.records)
-		if err != nil {
-			return err
-		}
+		size := b.legacyReply(ctx, m.records)
 		plan := measure.Plan{Connections: missConnections(m.records)}
 		base := row{server: proxy, plan: plan, bytes: limits{0.9 * size, 1.1*size + headerBytes}, Row: report.Row{
 			Name: fmt.Sprintf("httputil.ReverseProxy, %d records", m.records),
@@ -169,34 +156,28 @@ func (b *bench) addMisses(ctx context.Context) error {
 		}
 		b.add(groupMisses, base)
 		for _, coding := range m.codings {
-			r := row{counted: miss(), plan: plan, bytes: limits{100, size}, Row: report.Row{Name: fmt.Sprintf("%d records", m.records), Base: base.Name}}
+			s := b.startNode(ctx, node{Name: fmt.Sprintf("miss-%d%s", m.records, coding), Records: m.records, Uncached: true})
+			r := row{server: s, counted: miss(), plan: plan, bytes: limits{100, size}, Row: report.Row{Name: fmt.Sprintf("%d records", m.records), Base: base.Name}}
 			if coding == "gzip" {
 				r.Name, r.plan.Requests = r.Name+", the caller takes gzip", requests(acceptGzip)
 			} else if r.records = m.records; m.goal > 0 {
 				r.Goals = []report.Goal{{Base: base.Name, Ratio: m.goal}}
 			}
-			if r.server, err = b.startNode(ctx, node{Name: fmt.Sprintf("miss-%d%s", m.records, coding), Records: m.records, Uncached: true}); err != nil {
-				return err
-			}
 			b.add(groupMisses, r)
 		}
 	}
-	return nil
 }
 
 // legacyReply is the mean size of the legacy's lists of so many records. A list
 // that is shorter is an error.
-func (b *bench) legacyReply(ctx context.Context, records int) (float64, error) {
+func (b *bench) legacyReply(ctx context.Context, records int) float64 {
 	sum := 0
 	for _, f := range filters() {
-		_, body, err := b.get(ctx, b.legacyURL+legacyTarget(records, f), "", "identity")
-		if err != nil {
-			return 0, err
-		}
+		body := must(b.get(ctx, b.legacyURL+legacyTarget(records, f), "", "identity")).body
 		if !bytes.Contains(body, fmt.Appendf(nil, `"total":%d,`, records)) {
-			return 0, fmt.Errorf("the legacy has no %d records for %q", records, f.query)
+			check(fmt.Errorf("the legacy has no %d records for %q", records, f.query))
 		}
 		sum += len(body)
 	}
-	return float64(sum) / float64(len(filters())), nil
+	return float64(sum) / float64(len(filters()))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
@@ -22,16 +21,10 @@ var files embed.FS
 
 // write fills one of the embedded templates into a file of the temporary folder
 // and returns its path.
-func (b *bench) write(name, from string, values any) (string, error) {
-	t, err := template.ParseFS(files, "files/"+from)
-	if err != nil {
-		return "", err
-	}
-	var text bytes.Buffer
-	if err := t.Execute(&text, values); err != nil {
-		return "", err
-	}
-	return b.path(name), os.WriteFile(b.path(name), text.Bytes(), 0o600)
+func (b *bench) write(name, from string, values any) string {
+	file := must(os.Create(b.path(name)))
+	check(must(template.ParseFS(files, "files/"+from)).Execute(file, values), file.Close())
+	return file.Name()
 }
 
 // server is a program that this one started.
@@ -42,30 +35,19 @@ type server struct {
 }
 
 // arguments are a program's, once it is known on which addresses it listens.
-type arguments func(listen, ops string) ([]string, error)
+type arguments func(listen, ops string) []string
 
 // start runs a program and waits until it takes connections. goProgram tells
 // that it serves its own figures on the second address.
-func (b *bench) start(ctx context.Context, p testkit.Program, goProgram bool, args arguments) (*server, error) {
-	listen, err1 := testkit.FreeAddr()
-	ops, err2 := testkit.FreeAddr()
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	var err error
-	if p.Args, err = args(listen, ops); err != nil {
-		return nil, err
-	}
-	p.Addr, p.Dir = listen, b.dir
-	s := &server{url: "http://" + listen}
-	if s.Process, err = testkit.Start(ctx, p); err != nil {
-		return nil, err
-	}
+func (b *bench) start(ctx context.Context, p testkit.Program, goProgram bool, args arguments) *server {
+	listen, ops := must(testkit.FreeAddr()), must(testkit.FreeAddr())
+	p.Addr, p.Dir, p.Args = listen, b.dir, args(listen, ops)
+	s := &server{Process: must(testkit.Start(ctx, p)), url: "http://" + listen}
 	b.started = append(b.started, s.Process)
 	if goProgram {
 		s.ops = ops
 	}
-	return s, nil
+	return s
 }
 
 // stop ends everything in the opposite order of the start.
@@ -82,33 +64,28 @@ func (b *bench) stop() error {
 
 // startLegacy serves the legacy system from this process: its CPU time is never
 // counted, and its counters and its latency are at hand.
-func (b *bench) startLegacy() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+func (b *bench) startLegacy() {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	// With the buyers that always exist and no more, all but a few inquiries are
 	// the busy one's. A quarter of them, in the rarest state, is more than 5,000.
 	b.legacy = legacy.New(legacy.Options{Seed: 1, Buyers: 4, Inquiries: 22_000})
 	b.legacyURL = "http://" + l.Addr().String()
 	b.legacyServer = &http.Server{Handler: b.legacy, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = b.legacyServer.Serve(l) }() // ends with Close
-	return nil
 }
 
 // startRedis runs a Redis that keeps nothing on disk. All nodes with a Redis share it.
-func (b *bench) startRedis(ctx context.Context) (err error) {
-	b.redis, err = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) ([]string, error) {
-		host, port, err := net.SplitHostPort(listen)
-		return append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir), err
+func (b *bench) startRedis(ctx context.Context) {
+	b.redis = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) []string {
+		host, port, _ := net.SplitHostPort(listen) // it is both
+		return append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir)
 	})
-	return err
 }
 
 // startBare runs the handler that the gateway is compared with.
-func (b *bench) startBare(ctx context.Context, name string, args ...string) (*server, error) {
-	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare")}, true, func(listen, ops string) ([]string, error) {
-		return append([]string{"-listen", listen, "-control", ops}, args...), nil
+func (b *bench) startBare(ctx context.Context, name string, args ...string) *server {
+	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare")}, true, func(listen, ops string) []string {
+		return append([]string{"-listen", listen, "-control", ops}, args...)
 	})
 }
 
@@ -132,14 +109,13 @@ func (n node) Mapping() string {
 }
 
 // startNode runs the gateway's binary.
-func (b *bench) startNode(ctx context.Context, n node) (*server, error) {
-	s, err := b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) ([]string, error) {
+func (b *bench) startNode(ctx context.Context, n node) *server {
+	s := b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) []string {
 		n.Listen, n.Ops, n.legacyURL = listen, ops, b.legacyURL
-		file, err := b.write(n.Name+".yaml", "gateway.yaml", n)
-		return []string{"serve", "-c", file}, err
+		return []string{"serve", "-c", b.write(n.Name+".yaml", "gateway.yaml", n)}
 	})
-	if err == nil && n.TLS {
+	if n.TLS {
 		s.url = "https://" + s.Addr
 	}
-	return s, err
+	return s
 }
