@@ -19,35 +19,19 @@ type Source struct {
 }
 
 // AppendErrors appends the whole reply of a failed request to dst: the envelope
-// with no data and errs in the order given.
-func AppendErrors(dst []byte, errs ...Error) []byte {
-	dst = append(dst, `{"data":[],"meta":{},"errors":[`...)
-	for i := range errs {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendError(dst, &errs[i])
-	}
-	return append(dst, `]}`...)
-}
-
-// appendError appends one error object. Its keys are in the documented order.
-func appendError(dst []byte, e *Error) []byte {
-	dst = AppendString(append(dst, `{"id":`...), e.ID)
+// with no data and one error.
+func AppendErrors(dst []byte, e Error) []byte {
+	dst = AppendString(append(dst, `{"data":[],"meta":{},"errors":[{"id":`...), e.ID)
 	dst = AppendString(append(dst, `,"status":`...), e.Status)
 	dst = AppendString(append(dst, `,"code":`...), e.Code)
 	dst = AppendString(append(dst, `,"title":`...), e.Title)
 	dst = AppendString(append(dst, `,"detail":`...), e.Detail)
-	return append(appendSource(dst, e.Source), '}')
-}
-
-// appendSource appends the key source with its comma, or nothing.
-func appendSource(dst []byte, s *Source) []byte {
-	switch {
+	switch s := e.Source; {
 	case s == nil:
-		return dst
 	case s.Header != "":
-		return append(AppendString(append(dst, `,"source":{"header":`...), s.Header), '}')
+		dst = append(AppendString(append(dst, `,"source":{"header":`...), s.Header), '}')
+	default:
+		dst = append(AppendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
 	}
-	return append(AppendString(append(dst, `,"source":{"parameter":`...), s.Parameter), '}')
+	return append(dst, `}]}`...)
 }

@@ -108,7 +108,7 @@ func TestOnlyWholeListsAreSelectedFrom(t *testing.T) {
 		for _, bad := range [][]byte{
 			nil, append(bytes.Clone(whole), ' '), append([]byte(" "), whole...), bytes.Replace(whole, []byte(`"status"`), []byte(`"Status"`), 1),
 			bytes.Replace(whole, []byte(`},{`), []byte(`}{`), 1), bytes.Replace(whole, []byte(`[{`), []byte(`[,{`), 1),
-			AppendErrors(nil, goldenErrors()...), []byte(`{"data":[{}],"meta":{},"errors":[]}`),
+			AppendErrors(nil, goldenError()), []byte(`{"data":[{}],"meta":{},"errors":[]}`),
 		} {
 			if got, err := kind.pick(bad, Filter{}); err == nil {
 				t.Errorf("%s: %s\nselected %s", name, bad, got)

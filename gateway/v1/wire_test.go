@@ -82,16 +82,12 @@ func sellersToWire(list []upstream.Inquiry) wireList[wireSeller] {
 	return w
 }
 
-func errorsToWire(errs []Error) wireList[wireError] {
-	w := wireList[wireError]{Data: []wireError{}, Errors: []wireError{}}
-	for _, e := range errs {
-		o := wireError{ID: e.ID, Status: e.Status, Code: e.Code, Title: e.Title, Detail: e.Detail}
-		if e.Source != nil {
-			o.Source = &wireSource{Parameter: e.Source.Parameter, Header: e.Source.Header}
-		}
-		w.Errors = append(w.Errors, o)
+func errorToWire(e Error) wireList[wireError] {
+	o := wireError{ID: e.ID, Status: e.Status, Code: e.Code, Title: e.Title, Detail: e.Detail}
+	if e.Source != nil {
+		o.Source = &wireSource{Parameter: e.Source.Parameter, Header: e.Source.Header}
 	}
-	return w
+	return wireList[wireError]{Data: []wireError{}, Errors: []wireError{o}}
 }
 
 // marshal is encoding/json without HTML escaping and without the newline at
