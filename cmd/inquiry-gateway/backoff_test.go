@@ -21,9 +21,7 @@ func warm(t *testing.T, section string) (*program, *unruly) {
 	u.system = p.system
 	for _, key := range []string{"buyer", "other-buyer", "empty-buyer"} {
 		for _, filter := range []string{"", "?status=pending"} {
-			if a := p.get(buyerList+filter, key); a.status != http.StatusOK {
-				t.Fatalf("%s: %d %s", key, a.status, a.body)
-			}
+			p.gets(http.StatusOK, buyerList+filter, key)
 		}
 	}
 	return p, u
@@ -48,9 +46,7 @@ func TestOneFailingListDoesNotHoldTheOthersUp(t *testing.T) {
 	p, u := warm(t, "breaker: {window: 10s, min_requests: 1000, failure_ratio: 1, open_for: 1s}")
 	u.answer(always(broken, legacy.BuyerTypical))
 	for range 5 {
-		if a := p.get(buyerList+"?status=closed", "buyer"); a.status != http.StatusBadGateway {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		p.gets(http.StatusBadGateway, buyerList+"?status=closed", "buyer")
 	}
 	for range 3 {
 		p.refreshes(u, buyerList, "other-buyer")
@@ -93,9 +89,7 @@ func TestAFullBulkheadIsNoFailure(t *testing.T) {
 		<-held
 	}
 	for _, key := range []string{"buyer", "other-buyer", "empty-buyer"} {
-		if a := p.get(buyerList+"?status=closed", key); a.status != http.StatusServiceUnavailable {
-			t.Errorf("%s: %d while the gateway is busy", key, a.status)
-		}
+		p.gets(http.StatusServiceUnavailable, buyerList+"?status=closed", key)
 	}
 	close(release)
 	slow.Wait()

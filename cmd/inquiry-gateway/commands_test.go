@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -24,6 +26,20 @@ func command(t *testing.T, args ...string) (out, errOut string, code int) {
 	var stdout, stderr bytes.Buffer
 	code = run(context.Background(), append([]string{"inquiry-gateway"}, args...), &stdout, &stderr)
 	return stdout.String(), stderr.String(), code
+}
+
+// commandSays runs a command line: it must end with that code, and have said the text where
+// it belongs, which for what is wrong is standard error.
+func commandSays(t *testing.T, code int, text string, args ...string) {
+	t.Helper()
+	out, errOut, got := command(t, args...)
+	where := errOut
+	if code == 0 {
+		where = out
+	}
+	if got != code || !strings.Contains(where, text) {
+		t.Errorf("%q: exit code %d, want %d and %q: %s%s", args, got, code, text, out, errOut)
+	}
 }
 
 func TestExitCodes(t *testing.T) {
@@ -106,28 +122,18 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^ *fresh +active +buyer +acme +paid +inquiries:read`).MatchString(out) {
 		t.Errorf("keys list: %s", out)
 	}
-	if _, errOut, code = command(t, "keys", "--file", file, "revoke", "fresh"); code != 0 {
-		t.Fatalf("keys revoke: %s", errOut)
-	}
+	commandSays(t, 0, "", "keys", "--file", file, "revoke", "fresh")
 	p.eventually("the revoked key is refused", func() bool { return p.get(buyerList, "fresh").status == http.StatusUnauthorized })
-	if _, errOut, code = command(t, "keys", "--file", file, "revoke", "nobody"); code != 1 || !strings.Contains(errOut, "nobody") {
-		t.Errorf("revoking an unknown key: %d %s", code, errOut)
-	}
-	if _, errOut, code = command(t, "keys", "--file", file, "new", "--kind", "buyer", "--account", "newcomer"); code != 1 || !strings.Contains(errOut, "--api-access paid") {
-		t.Errorf("a key for an unknown account: %d %s", code, errOut)
-	}
+	commandSays(t, 1, "nobody", "keys", "--file", file, "revoke", "nobody")
+	commandSays(t, 1, "--api-access paid", "keys", "--file", file, "new", "--kind", "buyer", "--account", "newcomer")
 }
 
 // The canary's keys are made by the same command that makes all others.
 func TestKeysForACanaryThatHasNone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gateway.yaml")
-	if err := os.WriteFile(file, []byte("canary: {buyer_keys: [a.key, b.key]}\n"+string(legacy.Mapping())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, errOut, code := command(t, "keys", "-c", file, "new", "--kind", "buyer", "--account", "a", "--api-access", "paid"); code != 0 {
-		t.Errorf("exit code %d: %s", code, errOut)
-	}
+	writeFile(t, file, "canary: {buyer_keys: [a.key, b.key]}\n"+string(legacy.Mapping()))
+	commandSays(t, 0, "", "keys", "-c", file, "new", "--kind", "buyer", "--account", "a", "--api-access", "paid")
 }
 
 // A keys file with a mistake is reported, and the old keys stay good.
@@ -135,9 +141,7 @@ func TestBrokenKeysFileKeepsTheOldKeys(t *testing.T) {
 	p := start(t, setup{})
 	p.write("keys.yaml", "keys: [nonsense")
 	p.eventually("the mistake is logged", func() bool { return strings.Contains(p.logs.String(), "keys file not reloaded") })
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Errorf("the old key: %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_reloads_total{result="failed"} 1`) {
 		t.Error("the failed reload is not counted")
 	}
@@ -240,5 +244,60 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	p.stop()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("the request under way got %d", a.status)
+	}
+}
+
+func TestProgressIsOneLineThatGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen testkit.Log
+		ended := make(chan struct{})
+		go writeProgress(&screen, func() string { return "3 of 9" }, time.Second, time.Second, ended)
+		time.Sleep(999 * time.Millisecond)
+		synctest.Wait()
+		if got := screen.String(); got != "" {
+			t.Errorf("before its time: %q", got)
+		}
+		time.Sleep(1002 * time.Millisecond)
+		close(ended)
+		synctest.Wait()
+		if got, want := screen.String(), strings.Repeat("\r3 of 9\x1b[K", 2)+"\r\x1b[K"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestNoProgressWithoutATerminal(t *testing.T) {
+	if terminal(&testkit.Log{}) {
+		t.Error("a buffer is no terminal")
+	}
+}
+
+// A person sees a line for each request of their own, and none of the canary's.
+func TestShortLog(t *testing.T) {
+	var out bytes.Buffer
+	log := shortLog{out: &out}
+	lines := `{"time":"2026-11-22T10:45:12.100Z","level":"INFO","msg":"request","status":200,"duration_seconds":0.0204,"bytes":1386,"endpoint":"buyer_inquiries","account":"acme","key_id":"demo-buyer","cache":"miss"}
+{"time":"2026-11-22T10:45:12.200Z","level":"INFO","msg":"request","status":200,"key_id":"canary-buyer-0","account":"buyer-0004","cache":"hit"}
+{"time":"2026-11-22T10:45:12.210Z","level":"INFO","msg":"authentication refused","security":{"event":"auth_failed"}}
+{"time":"2026-11-22T10:45:12.220Z","level":"INFO","msg":"request","status":401,"error_code":"missing_api_key"}
+{"time":"2026-11-22T10:45:13.220Z","level":"INFO","msg":"request","status":401,"endpoint":"buyer_inquiries","error_code":"missing_api_key"}
+{"time":"2026-11-22T10:45:14Z","level":"ERROR","msg":"request","status":502,"endpoint":"buyer_inquiries","account":"acme","key_id":"demo-buyer","cache":"error","error_code":"upstream_error","cause":"it is down"}
+{"time":"2026-11-22T10:45:15Z","level":"WARN","msg":"breaker","state":"open"}
+no record
+`
+	if n, err := log.Write([]byte(lines)); err != nil || n != len(lines) {
+		t.Fatalf("%d, %v", n, err)
+	}
+	at := func(second string) string {
+		var l logLine
+		_ = l.Time.UnmarshalText([]byte("2026-11-22T10:45:" + second + "Z"))
+		return l.Time.Local().Format("15:04:05")
+	}
+	want := at("12") + " \x1b[32m200\x1b[0m miss               20.4ms     1386 B  buyer_inquiries acme\n" +
+		at("13") + " \x1b[33m401\x1b[0m                        0s        0 B  buyer_inquiries  missing_api_key\n" +
+		at("14") + " \x1b[31m502\x1b[0m error                  0s        0 B  buyer_inquiries acme upstream_error it is down\n" +
+		at("15") + ` WARN "breaker","state":"open"` + "\nno record\n"
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -86,8 +86,6 @@ func TestCommandsOfTheConsole(t *testing.T) {
 		t.Errorf("%d commands", len(told))
 	}
 	for _, c := range told {
-		if out, errOut, code := command(t, append(strings.Fields(strings.Replace(c[1], "set ID", "set", 1)), "--help")...); code != 0 || !strings.Contains(out, "USAGE") {
-			t.Errorf("%s: %d %s", c[1], code, errOut)
-		}
+		commandSays(t, 0, "USAGE", append(strings.Fields(strings.Replace(c[1], "set ID", "set", 1)), "--help")...)
 	}
 }

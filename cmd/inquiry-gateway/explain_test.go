@@ -99,9 +99,7 @@ func TestExplainSeesBothTiers(t *testing.T) {
 	one := start(t, shared)
 	shared.prepare = func(p *program) { p.write("gateway.yaml", one.read("gateway.yaml")) } // one legacy system
 	other := start(t, shared)
-	if a := one.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Fatalf("status %d", a.status)
-	}
+	one.gets(http.StatusOK, buyerList, "buyer")
 	list := []string{"--account", legacy.BuyerTypical, "--kind", "buyer"}
 	if x := one.explained(list...); x.Cache.Tier != "local" || x.Cache.Redis != "ok" {
 		t.Errorf("the node that filled it: %+v", x.Cache)

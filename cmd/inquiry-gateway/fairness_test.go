@@ -47,9 +47,7 @@ func TestOneAccountLeavesTheLegacyToTheOthers(t *testing.T) {
 		t.Errorf("one account has %d requests under way at the legacy, want a quarter of 64", n)
 	}
 	for i := range 40 {
-		if a := p.get(fmt.Sprintf("%s?inquiry_type=y%d", buyerList, i), "other-buyer"); a.status != http.StatusOK {
-			t.Errorf("another account's list %d: %d", i, a.status)
-		}
+		p.gets(http.StatusOK, fmt.Sprintf("%s?inquiry_type=y%d", buyerList, i), "other-buyer")
 	}
 	close(release)
 	group.Wait()
@@ -121,9 +119,7 @@ func legacyRequests(t *testing.T, p *program) (n float64) {
 func TestAnImpossibleFilterCostsRedisNothing(t *testing.T) {
 	server := redistest.Start(t)
 	p := start(t, setup{yaml: fmt.Sprintf("redis: {addrs: [%q], %s}", server.Addr, relaxedTimeout)})
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	// The commands of a look-up; polls and the prober use others. The list of all
 	// commands is in the failure, so that a new one does not go unseen.
 	calls := func() map[string]string {

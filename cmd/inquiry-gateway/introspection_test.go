@@ -143,9 +143,7 @@ func TestIntrospectionGrants(t *testing.T) {
 // An answer is asked for anew when its time is over, good ones and bad ones.
 func TestIntrospectionTTL(t *testing.T) {
 	p, s := introspecting(t, "ttl: 50ms, negative_ttl: 50ms")
-	if a := p.get(buyerList, "nobody"); a.status != http.StatusUnauthorized {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.gets(http.StatusUnauthorized, buyerList, "nobody")
 	s.change(func() { s.keys["nobodys-key"] = s.keys["buyer"] })
 	p.eventually("the new key is taken", func() bool { return p.get(buyerList, "nobody").status == http.StatusOK })
 	s.change(func() { delete(s.keys, "nobodys-key") })
@@ -176,16 +174,12 @@ func TestMatrixIntrospection(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel() // it waits for times to be over
 			p, s := introspecting(t, "ttl: 2s, timeout: 300ms")
-			if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			p.gets(http.StatusOK, buyerList, "buyer")
 			prepare(s)
 			unavailable := func(a answer) bool {
 				return a.status == http.StatusServiceUnavailable && bytes.Contains(a.body, []byte("auth_unavailable")) && a.header.Get("Retry-After") != "" && a.header.Get("Www-Authenticate") == ""
 			}
-			if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-				t.Errorf("a known key: %d %s", a.status, a.body)
-			}
+			p.gets(http.StatusOK, buyerList, "buyer")
 			for _, key := range []string{"nobody", "seller"} {
 				if a := p.get(buyerList, key); !unavailable(a) {
 					t.Errorf("%s: %d %s", key, a.status, a.body)
@@ -229,9 +223,7 @@ func TestIntrospectionComesBack(t *testing.T) {
 		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
 	})
 	for range 20 { // enough to open the breaker
-		if a := p.get(buyerList, "buyer"); a.status != http.StatusServiceUnavailable {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		p.gets(http.StatusServiceUnavailable, buyerList, "buyer")
 	}
 	if n := s.askedAbout("buyer"); n >= 20 {
 		t.Errorf("a server in trouble was asked %d times", n)

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -163,9 +162,7 @@ func TestRotateAndAccountsInAKeysFile(t *testing.T) {
 	}
 	for _, tc := range [][]string{{"set"}, {"set", "acme"}, {"set", "acme", "--api-access", "free"}} {
 		args := append([]string{"accounts", "--file", filepath.Join(p.dir, "keys.yaml")}, tc...)
-		if _, errOut, code := command(t, args...); code != 2 {
-			t.Errorf("%v: exit code %d: %s", tc, code, errOut)
-		}
+		commandSays(t, 2, "", args...)
 	}
 }
 
@@ -173,12 +170,8 @@ func TestKeysOfAnAuthorizationServerAreMadeThere(t *testing.T) {
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "gateway.yaml")
 	text := "auth: {introspection: {url: \"https://id.example.com/introspect\"}}\n" + string(legacy.Mapping())
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, errOut, code := command(t, "keys", "-c", conf, "list"); code != 2 || !strings.Contains(errOut, "id.example.com") {
-		t.Errorf("exit code %d: %s", code, errOut)
-	}
+	writeFile(t, conf, text)
+	commandSays(t, 2, "id.example.com", "keys", "-c", conf, "list")
 }
 
 // A key in use has at least half of its time left when Redis goes away, however
@@ -200,9 +193,7 @@ func TestKeysInUseOutliveRedis(t *testing.T) {
 		t.Helper()
 		begun := time.Now()
 		for time.Since(begun) < d {
-			if a := p.get(buyerList, "k"); a.status != http.StatusOK {
-				t.Fatalf("after %v: %d %s", time.Since(begun), a.status, a.body)
-			}
+			p.gets(http.StatusOK, buyerList, "k")
 		}
 	}
 	use(ttl * 3 / 4)

@@ -129,9 +129,7 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 					target += "?status=pending"
 				}
 				asked := time.Now()
-				if a := nodes[0].get(target, "seller"); a.status != http.StatusOK {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				nodes[0].gets(http.StatusOK, target, "seller")
 				answered := time.Now()
 				if got := nodes[1].get(target, "seller").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") && !strings.Contains(got, "collapsed") {
 					t.Fatalf("not the other node's list: %s", got)
@@ -223,9 +221,7 @@ func aclOf(t *testing.T, password string) []string {
 func restricted(t *testing.T, servers ...*redistest.Server) string {
 	t.Helper()
 	password := filepath.Join(t.TempDir(), "redis-password")
-	if err := os.WriteFile(password, []byte("s3cr3t\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, password, "s3cr3t\n")
 	for _, server := range servers {
 		if got := server.Do(aclOf(t, "s3cr3t")...); got != "+OK" {
 			t.Fatalf("ACL SETUSER: %s", got)

@@ -49,9 +49,7 @@ func TestPanicInASecondCallIsOneFailedRequest(t *testing.T) {
 	}
 	p.counted("upstream")
 	u.answer(always(nil))
-	if a := p.get(sellerList, "seller"); a.status != http.StatusOK {
-		t.Errorf("the next request: %d %s", a.status, a.body)
-	}
+	p.gets(http.StatusOK, sellerList, "seller")
 }
 
 // counted checks that one panic was counted.

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -32,9 +35,7 @@ func TestProbeShowsOneReply(t *testing.T) {
 		t.Error("more records than asked for")
 	}
 
-	if out, _, code = command(t, "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--status", "unheard-of"); code != 0 || !strings.Contains(out, "does not ask") {
-		t.Errorf("a value that cannot be: exit code %d: %s", code, out)
-	}
+	commandSays(t, 0, "does not ask", "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--status", "unheard-of")
 	out, _, code = command(t, "probe", "-c", file, "--kind", "seller", "--account", legacy.SellerTypical, "--json")
 	var seen struct {
 		Items   int
@@ -147,9 +148,7 @@ func TestCheckLive(t *testing.T) {
 func TestCheckAgainstWhatRuns(t *testing.T) {
 	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}}"})
 	file := filepath.Join(p.dir, "gateway.yaml")
-	if out, errOut, code := command(t, "check", "-c", file, "--against", p.app.OpsURL()); code != 0 || !strings.Contains(out, "runs what the file says") {
-		t.Fatalf("exit code %d: %s%s", code, out, errOut)
-	}
+	commandSays(t, 0, "runs what the file says", "check", "-c", file, "--against", p.app.OpsURL())
 	p.write("next.yaml", strings.Replace(p.read("gateway.yaml"), "ttl: 1h", "ttl: 2h", 1))
 	out, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "next.yaml"), "--against", p.app.OpsURL())
 	if code != 1 || !regexp.MustCompile(`(?m)^ +cache\.buyer\.ttl +1h +2h +reload$`).MatchString(out) || !strings.Contains(errOut, "1 difference,") {
@@ -179,7 +178,106 @@ func TestProbeWatches(t *testing.T) {
 	if got := <-code; got != 0 {
 		t.Errorf("ended by Ctrl-C: exit code %d: %s", got, errOut.String())
 	}
-	if _, errOut, code := command(t, "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", "-", "--watch"); code != 2 {
-		t.Errorf("standard input is watched: exit code %d: %s", code, errOut)
+	commandSays(t, 2, "", "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", "-", "--watch")
+}
+
+// A text that quotes an id of a record outside the reply is cleaned by a pattern, the
+// probe shows it, and it tells what looks like an id and stays.
+func TestProbeSaysWhatIsRemoved(t *testing.T) {
+	serve := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"data":[{"id":"T-00001","assignee_id":"usr_81723","subject":"see T-00001 and T-00099, 57,000 won",`+
+			`"text":"6f1c2a34-1111-4222-8333-9444555666aa by usr_81723","state":"N","category":"c","at":"2026-01-01T00:00:00Z","replies":[]}]}`)
 	}
+	for section, want := range map[string][]string{
+		"    internal_ids: [id]\n": {
+			"removed in 1 text: by id 1, by pattern 0, UUID 0", "see [removed] and T-00099, 57,000 won",
+			"T-00099", "written as the internal ids are", "internal_id_patterns", "a UUID", "the value of assignee_id, which is not mapped", "! not removed",
+		},
+		"    internal_ids: [id, assignee_id]\n    internal_id_patterns: ['T-\\d{5}', '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}']\n": {
+			"removed in 2 texts: by id 2, by pattern 2, UUID 0", "see [removed] and [removed], 57,000 won", "[removed] by [removed]",
+		},
+	} {
+		out, errOut, code := command(t, probeBuyer(smallLegacy(t, section, serve))...)
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("no %q", w)
+			}
+		}
+		if code != 0 || strings.Contains(out, "! not removed") != strings.Contains(strings.Join(want, ""), "! not removed") {
+			t.Errorf("exit code %d: %s%s", code, out, errOut)
+		}
+	}
+	_, errOut, code := command(t, checkLists(smallLegacy(t, "    internal_id_patterns: ['T*']\n", serve))...)
+	if code == 0 || !strings.Contains(errOut, "gateway.yaml:7:") || !strings.Contains(errOut, "upstream.buyer.internal_id_patterns[0]") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
+
+// The programs that the documentation shows print the lists, and say what is
+// wrong with a key.
+func TestDocumentedPrograms(t *testing.T) {
+	p := start(t, setup{})
+	var document struct {
+		Paths map[string]struct {
+			Get struct {
+				Samples []struct{ Lang, Source string } `json:"x-codeSamples"`
+			}
+		}
+	}
+	if err := json.Unmarshal(p.get("/openapi.json", "").body, &document); err != nil {
+		t.Fatal(err)
+	}
+	runners := map[string]struct {
+		file string
+		run  []string
+	}{
+		"Shell": {"list.sh", []string{"sh"}}, "Go": {"list.go", []string{"go", "run"}},
+		"Python": {"list.py", []string{"python3"}}, "JavaScript": {"list.mjs", []string{"node"}},
+	}
+	for list, path := range document.Paths {
+		if len(path.Get.Samples) != len(runners) {
+			t.Errorf("%s has %d programs, want %d", list, len(path.Get.Samples), len(runners))
+		}
+	}
+	for _, sample := range document.Paths[buyerList].Get.Samples {
+		t.Run(sample.Lang, func(t *testing.T) {
+			t.Parallel()
+			with, known := runners[sample.Lang]
+			if !known {
+				t.Fatal("the test does not know how to run it")
+			}
+			tool := with.run[0]
+			if tool == "sh" {
+				tool = "curl"
+			}
+			if _, err := exec.LookPath(tool); err != nil {
+				t.Fatalf("this test needs %s: run .ci/packages (%v)", tool, err)
+			}
+			file := filepath.Join(t.TempDir(), with.file)
+			writeFile(t, file, sample.Source)
+			for kind, list := range map[string]string{"buyer": buyerList, "seller": sellerList, "expired": buyerList} {
+				cmd := exec.CommandContext(t.Context(), with.run[0], append(with.run[1:], file)...)
+				cmd.Env = append(os.Environ(), "INQUIRIES_URL="+p.app.URL()+list, "API_KEY="+p.keys[kind])
+				out, err := cmd.CombinedOutput()
+				want := "invalid_api_key"
+				if kind != "expired" {
+					want = firstPending(t, p, list, kind)
+				}
+				if (err != nil) != (kind == "expired") || !strings.Contains(string(out), want) {
+					t.Errorf("%s: %v, want %q in\n%s", kind, err, want, out)
+				}
+			}
+		})
+	}
+}
+
+// firstPending is the title of the first pending inquiry of a list.
+func firstPending(t *testing.T, p *program, list, key string) string {
+	t.Helper()
+	var reply struct{ Data []struct{ Title string } }
+	if err := json.Unmarshal(p.get(list+"?status=pending", key).body, &reply); err != nil || len(reply.Data) == 0 {
+		t.Fatalf("%v, %d records", err, len(reply.Data))
+	}
+	return reply.Data[0].Title
 }

@@ -223,8 +223,13 @@ func (p *program) writeKeys(callers []caller) {
 
 func (p *program) write(name, text string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
+	writeFile(p.t, filepath.Join(p.dir, name), text)
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -273,6 +278,14 @@ func (p *program) do(r *http.Request) answer {
 func (p *program) get(target, keyID string, headers ...string) answer {
 	p.t.Helper()
 	return p.do(p.request(http.MethodGet, target, keyID, headers...))
+}
+
+// gets checks what status a request with the key of that id gets.
+func (p *program) gets(status int, target, keyID string, headers ...string) {
+	p.t.Helper()
+	if a := p.get(target, keyID, headers...); a.status != status {
+		p.t.Errorf("%s with the key %s: status %d, want %d: %s", target, keyID, a.status, status, a.body)
+	}
 }
 
 // ops reads a page of the ops listener.

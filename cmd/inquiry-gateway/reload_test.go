@@ -58,9 +58,7 @@ func TestReloadWithAMistakeKeepsTheOldConfiguration(t *testing.T) {
 	p.eventually("the log tells where", func() bool {
 		return strings.Contains(p.logs.String(), "gateway.yaml:4:1: request_timout: unknown key")
 	})
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Errorf("status %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	p.edit("request_timout: 4s", "request_timeout: 5s")
 	p.eventually("the mended file counts", func() bool {
 		return strings.Contains(string(p.ops("/metrics").body), "inquiry_gateway_config_last_reload_successful 1")
@@ -88,9 +86,7 @@ func TestHangupReloads(t *testing.T) {
 	p.eventually("SIGHUP reloads", func() bool {
 		return strings.Contains(p.logs.String(), "configuration reloaded")
 	})
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Errorf("status %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 }
 
 func TestPurge(t *testing.T) {

@@ -44,9 +44,7 @@ func TestReloadIntoARedisThatIsNotOpen(t *testing.T) {
 	if !strings.Contains(logged, "auth.redis: ") || !strings.Contains(logged, "restart") || !strings.Contains(logged, "redis.addrs") {
 		t.Errorf("the log says %s", logged)
 	}
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Errorf("status %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	if p.metric(reloaded) != 0 {
 		t.Error("the metric says that the file runs")
 	}
@@ -144,15 +142,11 @@ func TestReloadOfTheRequestTimeout(t *testing.T) {
 	t.Parallel() // it waits
 	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "request_timeout: 200ms", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
 	p.system.SetLatency(500 * time.Millisecond)
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusGatewayTimeout {
-		t.Fatalf("before: status %d", a.status)
-	}
+	p.gets(http.StatusGatewayTimeout, buyerList, "buyer")
 	p.edit("request_timeout: 200ms", "request_timeout: 1m")
 	p.edit("  timeout: 200ms", "  timeout: 5s")
 	p.reload()
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Errorf("after: status %d\n%s", a.status, a.body)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 }
 
 // revoke revokes the key "buyer" in the keys file.
@@ -167,9 +161,7 @@ func (p *program) revoke() {
 // with a mistake elsewhere counts.
 func TestRevocationBesideAFaultyConfiguration(t *testing.T) {
 	p := start(t, setup{yaml: "request_timeout: 4s"})
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Fatalf("status %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	p.edit("request_timeout: 4s", "request_timout: 4s")
 	p.revoke()
 	begun := time.Now()
@@ -215,18 +207,14 @@ func TestAFailedReloadIsTriedAgain(t *testing.T) {
 	sealing := filepath.Join(t.TempDir(), "sealing")
 	p.edit("jitter: 0", "jitter: 0.5, sealing_keys_file: "+sealing)
 	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })
-	if err := os.WriteFile(sealing, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, sealing, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
 }
 
 // A folder in which something is written all the time delays no revocation.
 func TestRevocationInABusyFolder(t *testing.T) {
 	p := start(t, setup{})
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-		t.Fatalf("status %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "buyer")
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -261,18 +249,14 @@ func TestReloadKeepsTheBulkhead(t *testing.T) {
 	defer close(hold)
 	for _, id := range []string{"buyer", "other-buyer"} {
 		under.Go(func() {
-			if a := p.get(buyerList, id); a.status != http.StatusOK {
-				t.Errorf("%s: status %d", id, a.status)
-			}
+			p.gets(http.StatusOK, buyerList, id)
 		})
 	}
 	p.eventually("both are under way", func() bool { return p.metric("inquiry_gateway_upstream_in_flight") == 2 })
 	for _, change := range [][2]string{{"max_records: 10000", "max_records: 9999"}, {"max_concurrent: 2", "max_concurrent: 1"}, {"max_concurrent: 1", "max_concurrent: 2"}} {
 		p.edit(change[0], change[1])
 		p.reload()
-		if a := p.get(sellerList, "seller"); a.status != http.StatusServiceUnavailable {
-			t.Errorf("after %s one more got through: %d", change[1], a.status)
-		}
+		p.gets(http.StatusServiceUnavailable, sellerList, "seller")
 		if p.metric("inquiry_gateway_upstream_in_flight") != 2 {
 			t.Errorf("after %s the fetches under way are not counted", change[1])
 		}
@@ -346,9 +330,7 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	server.Kill()
 	p.edit("max_records: 10000", "max_records: 9999")
 	p.reload()
-	if a := p.get(buyerList, "k1"); a.status != http.StatusOK {
-		t.Errorf("a key that was good before the reload: %d", a.status)
-	}
+	p.gets(http.StatusOK, buyerList, "k1")
 	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_lookups_total{result="found",store="redis"} 1`) {
 		t.Error("the counters of the key store began anew")
 	}

@@ -152,9 +152,7 @@ func TestCollectorInTrouble(t *testing.T) {
 			}
 			p := start(t, setup{yaml: "shutdown_grace: 1s"})
 			p.eventually("what is lost is counted", func() bool {
-				if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				p.gets(http.StatusOK, buyerList, "buyer")
 				return p.spansCounted()[trouble.result] != "0"
 			})
 			p.stop()

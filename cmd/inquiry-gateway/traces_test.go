@@ -36,9 +36,7 @@ func TestTraceOfAMiss(t *testing.T) {
 		sent = r.Header.Clone()
 		p.system.ServeHTTP(w, r)
 	})})
-	if a := p.get(buyerList+"?status=pending", "buyer"); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.gets(http.StatusOK, buyerList+"?status=pending", "buyer")
 	p.stop()
 	c.wantPaths(buyerSpan,
 		"auth",
@@ -90,9 +88,7 @@ func TestTraceOfAnError(t *testing.T) {
 	c := collect(t)
 	p := start(t, setup{})
 	fault(legacy.Fault{Name: legacy.FaultStatus, Code: 503})(p)
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusBadGateway {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.gets(http.StatusBadGateway, buyerList, "buyer")
 	p.stop()
 	for name, want := range map[string]string{buyerSpan: "upstream_error", "cache.lookup": "fill", "cache.flight": "fill", "cache.fill": "fill", "upstream.fetch": "status_5xx"} {
 		s := c.one(name)
@@ -229,9 +225,7 @@ func TestTracesAreSampled(t *testing.T) {
 		p.system.ServeHTTP(w, r)
 	})})
 	for range 2 { // a miss and a hit
-		if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		p.gets(http.StatusOK, buyerList, "buyer")
 	}
 	p.stop()
 	if len(c.got()) != 0 || strings.Contains(p.logs.String(), "trace_id") || !strings.HasSuffix(sent.Get("Traceparent"), "-00") {
@@ -251,9 +245,7 @@ func TestTraceOfRedis(t *testing.T) {
 	keysCommandFor[auth.Account](first, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
 	key := keysCommandFor[shownKey](first, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1").Key
 	first.keys["k1"], second.keys["k1"] = key, key
-	if a := first.get(buyerList, "k1"); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	first.gets(http.StatusOK, buyerList, "k1")
 	first.stop() // the list is in Redis then
 	if a := second.get(buyerList, "k1"); !strings.Contains(a.header.Get("Cache-Status"), "hit") {
 		t.Fatalf("the second node answered %s", a.header.Get("Cache-Status"))

@@ -36,9 +36,7 @@ func TestTTL(t *testing.T) {
 	if got := live.Goals.MaxOutdated; got != 0.05 {
 		t.Errorf("the goal is %v", got)
 	}
-	if out, _, code := command(t, "ttl", "--ops", p.app.OpsURL()); code != 0 || !strings.Contains(out, "buyer status=pending") {
-		t.Errorf("exit code %d: %s", code, out)
-	}
+	commandSays(t, 0, "buyer status=pending", "ttl", "--ops", p.app.OpsURL())
 	p.eventually("every request has its record", func() bool { return strings.Count(p.logs.String(), `"key":"`) == 100 })
 	p.write("requests.log", p.logs.String())
 	out, errOut, code = command(t, "ttl", "--log", filepath.Join(p.dir, "requests.log"), "--json")
@@ -53,9 +51,7 @@ func TestTTL(t *testing.T) {
 		t.Errorf("%v keys in the log, want 2", logged.Kinds[0].Keys)
 	}
 	p.write("empty.log", "")
-	if _, errOut, code := command(t, "ttl", "--log", filepath.Join(p.dir, "empty.log")); code != 1 || !strings.Contains(errOut, "access_keys") {
-		t.Errorf("an empty log: %d %s", code, errOut)
-	}
+	commandSays(t, 1, "access_keys", "ttl", "--log", filepath.Join(p.dir, "empty.log"))
 }
 
 // A ttl that a reload brings is recorded with what was predicted: in the report, as text
@@ -193,11 +189,27 @@ func TestRechecksNoticeOutdatedLists(t *testing.T) {
 		t.Fatal("the list cannot change")
 	}
 	p.eventually("an outdated list is counted", func() bool {
-		if a := p.get(buyerList, "buyer"); a.status != http.StatusOK {
-			t.Fatalf("status %d", a.status)
-		}
+		p.gets(http.StatusOK, buyerList, "buyer")
 		metrics := string(p.ops("/metrics").body)
 		return strings.Contains(metrics, `inquiry_gateway_cache_rechecks_total{kind="buyer",result="outdated"}`) &&
 			!strings.Contains(metrics, `inquiry_gateway_cache_rechecks_total{kind="buyer",result="outdated"} 0`)
 	})
+}
+
+// What is off has no series; a reload turns it on and off.
+func TestOutdatedAnswersAndTheirGoalAreExposed(t *testing.T) {
+	p := start(t, setup{yaml: "cache: {seller: {ttl: 10s}}"})
+	has := func(series string) bool { return strings.Contains(string(p.ops("/metrics").body), "\n"+series) }
+	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_outdated_seconds_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
+		t.Fatal("re-checks or a goal without being configured")
+	}
+	p.edit("cache: {", "cache: {recheck: {budget_per_second: 100}, goals: {max_outdated: 0.02}, ")
+	p.eventually("the goal is exposed", func() bool { return has("inquiry_gateway_cache_goal_outdated_ratio 0.02\n") })
+	p.get(buyerList, "buyer")
+	p.eventually("a served list is compared", func() bool {
+		p.get(buyerList, "buyer")
+		return has(`inquiry_gateway_cache_rechecks_total{kind="buyer",result="same"} `) && !has(`inquiry_gateway_cache_rechecks_total{kind="buyer",result="same"} 0`)
+	})
+	p.edit("goals: {max_outdated: 0.02}", "goals: {max_outdated: 0}")
+	p.eventually("the goal is gone", func() bool { return !has("inquiry_gateway_cache_goal_outdated_ratio") })
 }
