@@ -291,15 +291,12 @@ func (l *shortIDs) at(s string, i int) int {
 	return 0
 }
 
-// By tells what ids were found by.
-type By struct{ ID, UUID, Pattern bool }
-
-// Any tells whether there were any.
-func (b By) Any() bool { return b.ID || b.UUID || b.Pattern }
+// By tells what the ids of a text were found by: 1 where any was, else 0.
+type By struct{ ID, UUID, Pattern int }
 
 // Explain is Clean for a person: it tells what is found by which means, too.
 func (set *Set) Explain(s string) (by By, clean string) {
-	found := func(part Set) bool { _, n := part.Clean(s); return n > 0 }
+	found := func(part Set) int { _, n := part.Clean(s); return min(n, 1) }
 	by = By{
 		ID:      found(Set{long: set.long, short: set.short}),
 		UUID:    found(Set{keys: set.keys}),

@@ -309,11 +309,8 @@ func (x *Explainer) quotes() {
 
 // Batches are [Reply.Batches] of the first inquiries, at most so many.
 func (x *Explainer) Batches(most int) [][]string {
-	if x.plan.Second == nil {
-		return nil
-	}
-	ids := x.whole.secondIDs[:min(len(x.whole.secondIDs), most)]
-	return slices.Collect(slices.Chunk(ids, max(x.plan.Second.batch, 1)))
+	x.whole.secondIDs = x.whole.secondIDs[:min(len(x.whole.secondIDs), most)]
+	return x.whole.Batches()
 }
 
 // AddResponses takes the replies to the second requests for the batches. err says

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
 )
 
 // RemovedTexts counts the texts that something is removed from, by the reason. One
@@ -47,23 +48,16 @@ const (
 func (x *Explainer) removeIDs() {
 	for i := range x.whole.List {
 		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
-			if by, clean := x.whole.ids.Explain(*s); by.Any() {
+			if by, clean := x.whole.ids.Explain(*s); by != (leakguard.By{}) {
 				x.removed(x.numbers[i], t.name, *s, clean)
-				x.Removed.ID += one(by.ID)
-				x.Removed.Pattern += one(by.Pattern)
-				x.Removed.UUID += one(by.UUID)
+				x.Removed.ID += by.ID
+				x.Removed.Pattern += by.Pattern
+				x.Removed.UUID += by.UUID
 			}
 		})
 	}
 	x.whole.RemoveIDs()
 	x.uncovered()
-}
-
-func one(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // removed notes a text that something was removed from.
