@@ -142,6 +142,7 @@ func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
 	return plan
 }
 
+// add appends a parameter of the query. key is for messages.
 func (p *Plan) add(q param, key string, problems *invalid.Problems) {
 	at := place{name: fmt.Sprintf("parameter %q", q.name), text: q.text}
 	at.check(key, problems)
@@ -191,6 +192,7 @@ func (p *Plan) Has(name string) bool { return p.has(name, true) }
 // BindsAccount tells whether every request says whose list is wanted.
 func (p *Plan) BindsAccount() bool { return p.has(Account, false) }
 
+// has is Has; without inGroup only what is in every request counts.
 func (p *Plan) has(name string, inGroup bool) bool {
 	return p.path.has(name, inGroup) || slices.ContainsFunc(p.places, func(q place) bool { return q.text.has(name, inGroup) })
 }
@@ -274,6 +276,8 @@ func (p *Plan) checkBody(values Values) error {
 	return nil
 }
 
+// isNumber tells whether a text, which is not empty, is a number of JSON and nothing
+// else.
 func isNumber(s string) bool {
 	return strings.IndexByte("-0123456789", s[0]) >= 0 && json.Valid([]byte(s)) && strings.TrimSpace(s) == s
 }

@@ -100,6 +100,8 @@ func (c *bodyCompiler) node(v any, key string, element bool) *node {
 	return &node{literal: string(b)}
 }
 
+// textNode compiles a text of a JSON body. One that is nothing but a placeholder, which
+// may name a type, is sent as that type; every other one is a string.
 func (c *bodyCompiler) textNode(s, key string, element bool) *node {
 	n, whole := &node{}, s
 	for _, as := range []string{asNumber, asNull} {
@@ -192,7 +194,8 @@ func (n *node) appendText(b []byte, values Values) []byte {
 	return b
 }
 
-// form compiles a body of parameters, which are written as those of a query.
+// form compiles a body of parameters, which are written as those of a query. Their
+// order is that of their names, so that equal requests are equal bytes.
 func (c *bodyCompiler) form(body any, key string) func(Values) string {
 	fields, ok := body.(map[string]any)
 	c.AddIf(!ok, key, "a form is a mapping of parameters, such as {customer: %q}", "{account}")

@@ -78,6 +78,7 @@ func (p *templateParser) step(s string) (int, error) {
 	return 1, nil
 }
 
+// placeholder reads a name in braces, or a bracket in braces, and gives its length.
 func (p *templateParser) placeholder(s string) (int, error) {
 	n := strings.IndexByte(s, '}')
 	if n < 0 {
@@ -151,6 +152,8 @@ var (
 	groupBrackets   = strings.NewReplacer("{[}", "[", "{]}", "]")
 )
 
+// parseBodyText compiles a text of a body. known are the placeholders that have a
+// meaning here.
 func parseBodyText(s string, known []string) (template, error) {
 	p, from := &templateParser{known: known}, 0
 	for _, at := range bodyGroup.FindAllStringIndex(s, -1) {
@@ -182,6 +185,7 @@ func (p *templateParser) bodyPieces(s string) error {
 	return nil
 }
 
+// bodyLiteral takes a text without placeholders. In a group its brackets are in braces.
 func (p *templateParser) bodyLiteral(s string) {
 	if p.group > 0 {
 		s = groupBrackets.Replace(s)

@@ -32,6 +32,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.text }
 
+// refusal makes an [Error]. Its arguments must hold nothing of the reply.
 func refusal(reason, format string, args ...any) error {
 	return &Error{reason, fmt.Sprintf(format, args...)}
 }
@@ -61,6 +62,7 @@ func (f *Format) Decode(body, declared string, limit int64) (string, error) {
 	return body, err
 }
 
+// tooLarge is the error for a reply that grew past the limit.
 func tooLarge(limit int64) error {
 	return refusal("too_large", "the decoded reply has more than %d bytes", limit)
 }

@@ -96,6 +96,8 @@ func (w *treeWriter) document() (string, error) {
 	return string(w.out), err
 }
 
+// token takes one token. Comments and instructions mean nothing; a document type is
+// refused, since it could define entities.
 func (w *treeWriter) token(token xml.Token) error {
 	switch token := token.(type) {
 	case xml.StartElement:

@@ -30,11 +30,13 @@ type Value struct {
 // doubts are what has to be looked at.
 type doubts struct{ Doubts []string }
 
+// doubt notes one of them. Its text may hold names and values of the samples.
 func (d *doubts) doubt(format string, args ...any) {
 	d.Doubts = append(d.Doubts, fmt.Sprintf(format, args...))
 }
 
-// scored is a column with how well it fits a field.
+// scored is a column with how well it fits a field. Scores of two fields cannot be
+// compared.
 type scored struct {
 	*column
 	score float64
@@ -73,7 +75,8 @@ func (c *Choice) near(all []scored, margin float64) {
 	}
 }
 
-// drafter chooses the fields of one table.
+// drafter chooses the fields of one table, and of the tables within it. A column is
+// chosen once.
 type drafter struct {
 	vocabulary
 	account string
@@ -116,7 +119,7 @@ func (d *drafter) owner(t *table, names words) Choice {
 	return c
 }
 
-// created is the earliest time of a record.
+// created is the earliest time of a record: what comes later is an update or an answer.
 func (d *drafter) created(t *table) Choice {
 	var times []*column
 	for _, col := range d.free(t) {
@@ -146,7 +149,8 @@ func (d *drafter) created(t *table) Choice {
 	return c
 }
 
-// earliest is the share of records in which no other time is before this one.
+// earliest is the share of records in which no other time is before this one. It is 0
+// for a column without records.
 func earliest(col *column, others []*column) float64 {
 	n := 0
 	for i, at := range col.time.at {
@@ -209,6 +213,7 @@ func (d *drafter) content(t *table) Choice {
 	return c
 }
 
+// hasLines tells whether a text has more than one line.
 func hasLines(c cell) bool { return strings.Contains(c.text, "\n") }
 
 // texts are the columns that may be written by a person.
@@ -241,7 +246,8 @@ func (c *Choice) ofText(all []scored, name string) {
 	}
 }
 
-// lacks proposes a default where some records have no value.
+// lacks proposes a default where some records have no value: without one each of them
+// would be refused.
 func (c *Choice) lacks(col *column, def string) {
 	if n := col.rows() - col.count(); n > 0 {
 		c.Default = &def
@@ -249,7 +255,8 @@ func (c *Choice) lacks(col *column, def string) {
 	}
 }
 
-// company is the name that a seller's record shows.
+// company is the name that a seller's record shows: that of a company, or else of
+// whoever asks.
 func (d *drafter) company(t *table) Choice {
 	both := maps.Clone(d.vocabulary.company)
 	for word, s := range d.vocabulary.buyer {

@@ -89,7 +89,8 @@ func detailIn(sample any, name string, byID map[string]map[string]any) (path str
 }
 
 // idColumn is the id that a record's detail is asked for with: one that each record has
-// and no other, and that the other samples have.
+// and no other, and that the other samples have. Of several it is the first by its
+// path.
 func idColumn(t *table, samples []any) (best *column) {
 	hits := -1
 	for _, col := range t.columns {
@@ -126,6 +127,8 @@ func (t *table) detailColumns(merged int) {
 	})
 }
 
+// repeats tells whether a column has nothing but what the other one has in the same
+// records.
 func repeats(c, other *column) bool {
 	for i, x := range c.cells {
 		if x.filled() && x != other.cells[i] {
@@ -215,7 +218,8 @@ func (p *Proposal) details(t *table, o Options, d Details, merged int) {
 	p.Details = &d
 }
 
-// idOf is the path of what most likely tells one record from the others.
+// idOf is the path of what most likely tells one record from the others; empty: nothing
+// does.
 func idOf(t *table) string {
 	if col := idColumn(t, nil); col != nil {
 		return col.path
@@ -223,6 +227,7 @@ func idOf(t *table) string {
 	return ""
 }
 
+// write writes the section details, as a comment if no sample shows that it is right.
 func (d *Details) write(w *writer) {
 	w.doubts(d.Doubts)
 	var keys []string

@@ -9,6 +9,7 @@ import (
 	"unicode"
 )
 
+// maxValues is how many different values an enumeration has at most.
 const maxValues = 12
 
 // enumerations are the columns with few short values that come again, with their labels.
@@ -29,12 +30,15 @@ func (d *drafter) enumerations(t *table) (columns []*column) {
 	return columns
 }
 
+// isAccount tells whether nearly all values of a column are the account.
 func (d *drafter) isAccount(col *column) bool {
 	return col.is(d.account) > 0.9
 }
 
 // labels finds the column that says in words what a column of codes means: each code
-// has one label, and each label one code.
+// has one label, and each label one code. Of several it is the one with the most
+// labels, and of these the last. It must look more like words than the codes do, see
+// wordy.
 func labels(t *table, codes *column) (found map[string]string, at *column) {
 	for _, other := range t.columns {
 		if other.time != nil || !sibling(codes, other) {
@@ -79,6 +83,7 @@ func sibling(a, b *column) bool {
 	return len(x) > 0 && len(y) > 0 && x[0] == y[0]
 }
 
+// hollowKey tells whether no part of a key says anything.
 func hollowKey(key string) bool {
 	return !slices.ContainsFunc(split(key), func(part string) bool { return !hollow(part) })
 }

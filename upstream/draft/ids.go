@@ -15,6 +15,8 @@ type ids struct {
 	Short []string // those that are too short to be cut out of texts
 }
 
+// add puts a column among the ids, or among those that are too short if any of its
+// values is.
 func (i *ids) add(col *column, path string) {
 	if col.share(func(x cell) bool { return len(x.text) < minID }) > 0 {
 		i.Short = append(i.Short, path)
@@ -33,6 +35,8 @@ func (i *ids) addAll(d *drafter, t *table, prefix string) {
 	}
 }
 
+// addDetails adds the column that details are asked for with, whatever its values look
+// like.
 func (i *ids) addDetails(t *table, path string) {
 	for _, col := range t.columns {
 		if col.path == path && !slices.Contains(i.IDs, path) && !slices.Contains(i.Short, path) {
@@ -63,6 +67,7 @@ func (d *drafter) identifies(col *column) bool {
 	return named && codes > 0.9 || codes > 0.9 && col.distinct() == 1 && col.count() >= 3 && col.length() >= 6 && !fraction(col)
 }
 
+// whole tells whether a text is a number without a fraction.
 func whole(s string) bool {
 	_, err := strconv.ParseInt(s, 10, 64)
 	return err == nil

@@ -59,6 +59,7 @@ func (f *found) in(sample any) bool {
 	return array != f.keyed
 }
 
+// allObjects tells whether a list has nothing but objects; an empty one has.
 func allObjects(list []any) bool {
 	return !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(map[string]any); return !ok })
 }
@@ -92,7 +93,9 @@ func alike(object map[string]any) (members []any) {
 	return members
 }
 
-// ranked orders the lists: the one that looks most like inquiries first.
+// ranked orders the lists: the one that looks most like inquiries first. Only lists of
+// the first sample that has any are among them, since later samples may be details,
+// which have lists of their own.
 func ranked(samples []any, account string) []*found {
 	var all []*found
 	for _, f := range lists(samples) {

@@ -15,6 +15,7 @@ type Lookup struct {
 	Take string   // within an entry
 }
 
+// String writes a look-up as a path: other list, keys, field.
 func (l *Lookup) String() string { return l.In + "[" + strings.Join(l.By, ", ") + "]." + l.Take }
 
 // joinCost is what a field in another list has to be better by than one of the record.
@@ -141,6 +142,7 @@ func entries(by, key []*column) (at []int, ok bool) {
 	return at, named > 0
 }
 
+// nameOf joins the values of a row, such as type and id. It is false if one is missing.
 func nameOf(columns []*column, row int) (name string, there bool) {
 	for _, c := range columns {
 		if !c.cells[row].filled() {
@@ -168,6 +170,7 @@ func certain(by, key *column, list string) bool {
 	return lastKey(by) == lastKey(key) && len(by.set()) >= 2
 }
 
+// lastKey is the name of a column without what leads to it.
 func lastKey(c *column) string { return c.keys[len(c.keys)-1] }
 
 // beside tells whether two columns are of the same object.
@@ -176,4 +179,5 @@ func beside(a, b *column) bool {
 	return a != b && n == len(b.keys)-1 && slices.Equal(a.keys[:n], b.keys[:n])
 }
 
+// kindOf tells whether any value is of a kind.
 func (c *column) kindOf(k kind) bool { return c.share(func(x cell) bool { return x.kind == k }) > 0 }

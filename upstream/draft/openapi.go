@@ -59,6 +59,8 @@ func (o *Options) seconds(paths map[string]any) {
 // maxDocumentDepth bounds the walk; schemas are not deeper.
 const maxDocumentDepth = 60
 
+// collectEnums notes the values of all enumerations in a schema, by the name of the
+// property. Properties of one name share them, whatever they belong to.
 func collectEnums(v any, enums map[string][]string, depth int) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Paging is what a reply says about further pages.
+// Paging is what a reply says about further pages. Key and Path are empty if nothing
+// tells the end.
 type Paging struct {
 	Style string // none, page, offset, cursor or next_url
 	Key   string // next, cursor, total_pages, total or more
@@ -31,6 +32,7 @@ func (m mark) has(list string) bool {
 	})
 }
 
+// whole is the number that a mark is; -1 if it is none.
 func (m mark) whole() int {
 	n, err := strconv.Atoi(m.cell.text)
 	if err != nil {
@@ -57,6 +59,8 @@ func paging(samples []any, items string, records int) Paging {
 	return totalOf(all, records, len(samples))
 }
 
+// nextOf finds an address of the next page, or else the last value that looks like a
+// cursor.
 func nextOf(all []mark) (p Paging, ok bool) {
 	const next, cursor = "next more after following continuation odata.nextlink nextlink", "cursor token scroll continuation after marker bookmark"
 	for _, m := range all {
@@ -71,6 +75,9 @@ func nextOf(all []mark) (p Paging, ok bool) {
 	return p, ok
 }
 
+// totalOf finds what tells the end of the list: a number of pages, which is best, or of
+// records, or a truth value. A total counts only if it is more than the samples have:
+// else there are no pages, and the mark may mean something else.
 func totalOf(all []mark, records, samples int) (p Paging) {
 	size := 0
 	for _, m := range all {

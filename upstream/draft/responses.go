@@ -15,7 +15,8 @@ type Responses struct {
 	doubts
 }
 
-// answers finds the list within the records whose elements have a text and a time.
+// answers finds the list within the records whose elements have a text and a time. It
+// is nil if there is none.
 func (d *drafter) answers(t *table) (*nested, Responses) {
 	var found *nested
 	var r Responses

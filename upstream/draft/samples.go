@@ -30,6 +30,8 @@ func decodeAll(samples [][]byte) (trees []any, xml bool, err error) {
 	return trees, true, err
 }
 
+// decodeEach reads each sample in the format. An error names the sample, counted from
+// 1.
 func decodeEach(samples [][]byte, format *decode.Format) (trees []any, err error) {
 	for i, sample := range samples {
 		text, err := format.Decode(string(sample), "", maxSampleBytes)
@@ -55,6 +57,8 @@ func parse(text []byte) (v any, err error) {
 	return v, nil
 }
 
+// markLists notes the names of all elements that are lists in a tree, for the next
+// reading.
 func markLists(names []string, v any, lists *decode.Lists) {
 	switch v := v.(type) {
 	case []any:

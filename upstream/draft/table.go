@@ -34,6 +34,7 @@ type cell struct {
 	text string
 }
 
+// filled tells whether there is a value other than null.
 func (c cell) filled() bool { return c.kind > null }
 
 // column is a path within the records with all its values.
@@ -75,6 +76,8 @@ type builder struct {
 	lists   map[string]*nested
 }
 
+// tableOf makes a table of the records, of at most maxRows. Columns and lists are in
+// the order of their paths.
 func tableOf(records []any) table {
 	if len(records) > maxRows {
 		records = records[:maxRows]
@@ -128,6 +131,7 @@ func (b *builder) add(row int, record any) {
 	})
 }
 
+// set puts a value into the column of a path, which is made if there is room for it.
 func (b *builder) set(row int, path string, keys []string, c cell) {
 	col := b.columns[path]
 	if col == nil {
@@ -201,6 +205,8 @@ func eachOnce(names *column, of []int, records, keys int) bool {
 	return float64(len(seen)) >= 0.7*float64(records*keys)
 }
 
+// cellOf is the cell for a value of JSON as it was decoded; a missing one for lists and
+// objects.
 func cellOf(v any) cell {
 	switch v := v.(type) {
 	case nil:

@@ -49,7 +49,9 @@ func layouts() (all []layout) {
 }
 
 // timesOf tells how the times of a column are written; nil if it has none. The
-// gateway's own parsers judge, so that what is proposed can be read.
+// gateway's own parsers judge, so that what is proposed can be read. The first layout
+// that all values fit is proposed. Another one that they fit, too, and that gives other
+// times is noted, such as days and months in the other order.
 func timesOf(c *column) *timing {
 	if c.count() == 0 {
 		return nil

@@ -38,6 +38,7 @@ func isProse(c cell) bool {
 // isAddress tells whether a value is a mail address, a URL or a path.
 func isAddress(c cell) bool { return emailForm.MatchString(c.text) || urlForm.MatchString(c.text) }
 
+// isHTML tells whether a text has a tag of HTML in it.
 func isHTML(c cell) bool { return c.kind == text && tagForm.MatchString(c.text) }
 
 // isCode tells whether a value looks made by a machine: it has the form of an id, or
@@ -83,7 +84,8 @@ func speaksOfType(word string) bool {
 	return false
 }
 
-// slug writes a word as a public value.
+// slug writes a word as a public value: small letters and digits, joined by "_". It is
+// empty if a word has none.
 func slug(s string) string {
 	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	return strings.Join(words, "_")

@@ -65,6 +65,7 @@ func truthOf(col *column) map[bool]string {
 	return nil
 }
 
+// where writes each condition as a comment, to be taken by hand.
 func (w *writer) where(all []Where) {
 	for _, c := range all {
 		w.line("# DOUBT: %s; if only these may be shown, remove the # of the next line. Nothing at the path then means not shown", oneLine(c.Doubt))

@@ -10,6 +10,7 @@ import (
 // are weak evidence: what the values are counts for more.
 type words map[string]float64
 
+// wordsOf gives each word of the one list 1, and of the other -1.
 func wordsOf(list, against string) words {
 	w := words{}
 	for _, word := range strings.Fields(list) {
@@ -27,6 +28,8 @@ type vocabulary struct {
 	title, content, status, category, created, company, buyer, seller, role, responses, id words
 }
 
+// newVocabulary lists the words. It is a function because no variable of a package is
+// to change.
 func newVocabulary() vocabulary {
 	return vocabulary{
 		title:     wordsOf("title subject ttl summary headline sj sbjt subj caption heading topic 제목 short", "name email url author customer user company product agent category type status tag channel id"),
@@ -69,6 +72,9 @@ func (w words) score(keys []string) float64 {
 	return best + worst*0.7
 }
 
+// of is the score of one part of a name: that of the word itself, or less for one that
+// it begins or ends with. Short words must be the whole part, or they would be found
+// anywhere.
 func (w words) of(part string) float64 {
 	if s, ok := w[part]; ok {
 		return s
@@ -92,6 +98,7 @@ func (w words) of(part string) float64 {
 	return worst
 }
 
+// isHangul is true for letters of Korean.
 func isHangul(r rune) bool { return unicode.Is(unicode.Hangul, r) }
 
 // split takes a key such as regDt, INQ_TTL or customer-name apart, in small letters.

@@ -18,16 +18,19 @@ type writer struct {
 	indent string
 }
 
+// line writes one line at the present depth.
 func (w *writer) line(format string, args ...any) {
 	w.WriteString(w.indent + fmt.Sprintf(format, args...) + "\n")
 }
 
+// doubts writes a comment for each doubt.
 func (w *writer) doubts(list []string) {
 	for _, doubt := range list {
 		w.line("# DOUBT: %s", oneLine(doubt))
 	}
 }
 
+// deeper runs f with two more blanks in front of each line.
 func (w *writer) deeper(f func()) {
 	before := w.indent
 	w.indent += "  "
@@ -54,6 +57,8 @@ func (p *Proposal) YAML() string {
 	return w.String()
 }
 
+// endpoint writes the section of one kind. Path and query cannot be drafted: no reply
+// tells them.
 func (p *Proposal) endpoint(w *writer) {
 	w.line("# TODO: the path of the list, and how the request says whose list it is")
 	w.line("path: /%s", toComplete)
@@ -85,6 +90,7 @@ func (p *Proposal) endpoint(w *writer) {
 	w.deeper(func() { p.fields(w) })
 }
 
+// ids writes internal_ids, and as a doubt those that are too short.
 func (w *writer) ids(i ids) {
 	if len(i.Short) > 0 {
 		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(i.Short, ", ")))
@@ -95,6 +101,7 @@ func (w *writer) ids(i ids) {
 	w.line("internal_ids: %s", yamlList(i.IDs))
 }
 
+// write writes the section paging on one line.
 func (g Paging) write(w *writer) {
 	w.doubts(g.Doubts)
 	if g.Style == "none" {
@@ -114,6 +121,7 @@ func (g Paging) write(w *writer) {
 	w.line("paging: {%s}", strings.Join(keys, ", "))
 }
 
+// fields writes those that records of the kind have, in the order of the documentation.
 func (p *Proposal) fields(w *writer) {
 	w.field("title", p.Title)
 	if p.Kind == "buyer" {
@@ -139,6 +147,8 @@ func (p *Proposal) nullableType() Choice {
 	return c
 }
 
+// write writes the section responses. One that was not found gets paths to complete: a
+// buyer's records need the section.
 func (r Responses) write(w *writer) {
 	if r.Items == "" {
 		w.line("# TODO: no list of answers is in the records; if another request gives them, see responses.fetch in deploy/docs/configuration.md")
@@ -208,10 +218,12 @@ func (w *writer) field(name string, c Choice) {
 	}
 }
 
+// yaml writes a look-up on one line.
 func (l *Lookup) yaml() string {
 	return fmt.Sprintf("{in: %s, key: %s, by: %s, take: %s}", quote(l.In), yamlList(l.Key), yamlList(l.By), quote(l.Take))
 }
 
+// values writes a field with one key in a line, and its values below.
 func (w *writer) values(keys []string, values []Value) {
 	for _, key := range keys {
 		w.line("%s", key)
@@ -246,6 +258,7 @@ func quote(s string) string {
 	return string(text)
 }
 
+// yamlList writes texts as a list on one line.
 func yamlList(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {

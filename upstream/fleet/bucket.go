@@ -40,6 +40,8 @@ func (b *bucket) pool(ceiling float64) float64 {
 	return ceiling / 32
 }
 
+// fill makes the tokens since the last call. What does not fit is spare, up to a bound;
+// the rest is lost.
 func (b *bucket) fill(now time.Time) {
 	if made := b.rate * now.Sub(b.at).Seconds(); made > 0 {
 		fits := min(made, max(0, b.most-b.tokens))

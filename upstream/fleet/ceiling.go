@@ -161,6 +161,9 @@ func (c *Ceiling) Take(ctx context.Context, class Class) error {
 	return err
 }
 
+// take is Take without its metrics. Those that wait stand in a queue for each of two
+// urgencies, so that only the first of a queue asks the bucket, and nobody is
+// overtaken.
 func (c *Ceiling) take(ctx context.Context, class Class) error {
 	_, first, err := c.try(class, false)
 	if err == nil {
@@ -203,6 +206,8 @@ func (c *Ceiling) take(ctx context.Context, class Class) error {
 	}
 }
 
+// wait counts those that wait in the foreground: the next call of Redis asks for tokens
+// for them.
 func (c *Ceiling) wait(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,6 +327,7 @@ func (c *Ceiling) failed(err error, told bool) {
 	signal(c.more) // who waits for the first part learns that there may be none
 }
 
+// signal wakes whoever listens, once for all signals that came since.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -353,6 +359,7 @@ func newCeilingMetrics(reg prometheus.Registerer) ceilingMetrics {
 	return m
 }
 
+// set shows what the node knows.
 func (m ceilingMetrics) set(most int, part float64, nodes int, away bool) {
 	m.most.Set(float64(most))
 	m.part.Set(part)

@@ -26,6 +26,8 @@ type store struct {
 	timeout time.Duration // of one call
 }
 
+// newStore keeps its keys below prefix; empty: iq. A client may say how long a call may
+// take.
 func newStore(rdb redis.Cmdable, prefix string) *store {
 	s := &store{rdb: rdb, prefix: cmp.Or(prefix, "iq") + ":" + keyVersion + ":", timeout: callTimeout}
 	if c, ok := rdb.(interface{ CallTimeout() time.Duration }); ok {
@@ -88,6 +90,7 @@ func (s *store) acquire(ctx context.Context, kind, token string, life time.Durat
 	return s.rdb.SetNX(ctx, s.probeKey(kind), token, life).Result()
 }
 
+// release ends the lease of a probe, if it is the one of this token.
 func (s *store) release(ctx context.Context, kind, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

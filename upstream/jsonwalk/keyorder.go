@@ -89,6 +89,7 @@ func (w *Walker) root(n *Node) *place {
 	return at
 }
 
+// element returns the place of an array's elements, which all share it.
 func (w *Walker) element(at *place) *place {
 	if at.each != nil {
 		return at.each

@@ -195,6 +195,7 @@ func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
 	return i
 }
 
+// key parses a name in quotation marks and gives it without escapes.
 func (p *parser) key(i int) (key string, after int) {
 	if i >= len(p.s) || p.s[i] != '"' {
 		return "", p.fail(i, "a name in quotation marks is expected")

@@ -88,6 +88,7 @@ func Segments(path string) []string {
 	return parts
 }
 
+// split gives the parts of a path as far as they are right.
 func split(path string) (parts []string, err error) {
 	for i := 0; ; i++ { // past the dot or pipe
 		n, err := checkSegment(path[i:])

@@ -77,6 +77,7 @@ func escapeLen(s string) int {
 	return 0
 }
 
+// isHex is true for hexadecimal digits of both cases.
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
@@ -114,6 +115,7 @@ func (p *parser) number(i int) int {
 	return i
 }
 
+// digits gives the position after the digits that start at i.
 func digits(s string, i int) int {
 	for i < len(s) && isDigit(s[i]) {
 		i++

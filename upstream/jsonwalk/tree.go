@@ -63,6 +63,7 @@ func (n *Node) At(keys []string, frame int) *Node {
 	return n
 }
 
+// step returns the node under one key, and makes it where it is missing.
 func (n *Node) step(key string, frame int) *Node {
 	if key == Each {
 		if n.each == nil {
@@ -120,6 +121,7 @@ type slot struct {
 	esc      bool
 }
 
+// of is the value that stands there in the text that was walked.
 func (s slot) of(text string) Value {
 	return Value{Raw: text[s.from:s.to], Kind: s.kind, esc: s.esc}
 }

@@ -23,6 +23,8 @@ const (
 // left in doubt, because texts must stay readable.
 const longID = 8
 
+// formOf is the form of an id. The first test finds the usual one without looking at
+// all of its bytes.
 func formOf(id string) form {
 	if len(id) >= longHead && !isDigit(id[0]) && isDigit(id[len(id)-1]) {
 		return mixed // the usual one, such as INC0010001
@@ -85,6 +87,7 @@ const (
 	unspacedWord
 )
 
+// kindOf is the kind of a character.
 func kindOf(r rune) int {
 	switch {
 	case r < utf8.RuneSelf:
@@ -114,6 +117,7 @@ func joined(s string, at int, long bool) bool {
 	return kindOf(before) != noWord
 }
 
+// noLetter tells whether a character of a word is no letter.
 func noLetter(r rune) bool { return r == '_' || unicode.IsDigit(r) }
 
 // isEdge tells whether a number may start or end at a place: no letter of any script,
@@ -165,8 +169,10 @@ func oneNumber(sep rune, before, after int) bool {
 	return false
 }
 
+// isDigit is true for the digits of ASCII: no other ones are in ids.
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
+// asciiWord is true for letters and digits of ASCII, and "_".
 func asciiWord(c byte) bool { return isDigit(c) || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // caseSafe is the length of an id that has three characters more than its short

@@ -69,6 +69,7 @@ func (set *Set) Add(id string) {
 	set.short.add(id)
 }
 
+// addLong adds an id of at least longHead bytes.
 func (set *Set) addLong(id string) {
 	if set.long == nil {
 		set.long = &longIDs{all: make(map[string]struct{}, 64), lengths: make(map[[longHead]byte][]int)}
@@ -223,6 +224,7 @@ type longIDs struct {
 	heads   [64]uint64               // a filter in front of lengths
 }
 
+// add files an id under its first bytes, unless it is there.
 func (l *longIDs) add(id string) {
 	id = id[:min(len(id), longest)]
 	if _, known := l.all[id]; known {
@@ -273,6 +275,7 @@ type shortIDs struct {
 	first [256]bool // first bytes
 }
 
+// add adds an id of fewer than longHead bytes.
 func (l *shortIDs) add(id string) {
 	l.all[id] = struct{}{}
 	l.first[id[0]] = true

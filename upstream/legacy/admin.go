@@ -50,6 +50,8 @@ func loopback(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
+// admin answers a caller on this machine with what do returns, as JSON, and with 400
+// for its error.
 func admin(w http.ResponseWriter, r *http.Request, do func(url.Values) (any, error)) {
 	if !loopback(r) {
 		http.Error(w, "the admin routes answer loopback callers only", http.StatusForbidden)
@@ -64,6 +66,8 @@ func admin(w http.ResponseWriter, r *http.Request, do func(url.Values) (any, err
 	_ = json.NewEncoder(w).Encode(answer) // a caller that left is not a concern
 }
 
+// adminSetFault reads a fault out of the parameters. All that cannot be read are told
+// at once.
 func (s *Server) adminSetFault(q url.Values) (any, error) {
 	f := Fault{Name: FaultName(q.Get("fault")), Kind: q.Get("kind"), Account: q.Get("account")}
 	var errs []error
@@ -89,6 +93,7 @@ func (s *Server) adminSetFault(q url.Values) (any, error) {
 	return s.Faults(), nil
 }
 
+// durationSetter makes a route that sets a duration, which must not be negative.
 func durationSetter(key string, set func(time.Duration)) func(url.Values) (any, error) {
 	return func(q url.Values) (any, error) {
 		d, err := time.ParseDuration(q.Get(key))
@@ -103,6 +108,7 @@ func durationSetter(key string, set func(time.Duration)) func(url.Values) (any, 
 	}
 }
 
+// accountChanger makes a route that changes the list of a buyer.
 func accountChanger(change func(string) bool) func(url.Values) (any, error) {
 	return func(q url.Values) (any, error) {
 		account := q.Get("account")
@@ -113,6 +119,7 @@ func accountChanger(change func(string) bool) func(url.Values) (any, error) {
 	}
 }
 
+// adminAccounts lists all accounts with the lengths of their lists, for the page.
 func (s *Server) adminAccounts(url.Values) (any, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

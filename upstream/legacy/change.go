@@ -20,6 +20,7 @@ func (s *Server) Answer(account string) bool { return s.change(account, s.data.t
 // reports false for an unknown account.
 func (s *Server) Ask(account string) bool { return s.change(account, s.data.open) }
 
+// change applies a change to the list of a buyer, if there is such a buyer.
 func (s *Server) change(account string, how func(*owner, time.Time)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,6 +39,8 @@ func (s *Server) SetChangeEvery(mean time.Duration) {
 	s.data.changeEvery(mean, s.now())
 }
 
+// changeEvery draws the next moment for each buyer. The ones drawn before are
+// forgotten.
 func (d *dataset) changeEvery(mean time.Duration, now time.Time) {
 	d.every = mean
 	for _, b := range d.buyers() {
@@ -70,6 +73,8 @@ func (s *Server) catchUp() {
 	}
 }
 
+// catchUp applies a buyer's changes up to now. After a pause with too many it begins
+// anew from now.
 func (d *dataset) catchUp(b *owner, now time.Time) {
 	for range maxCatchUp {
 		if b.next.IsZero() || b.next.After(now) {
@@ -81,6 +86,7 @@ func (d *dataset) catchUp(b *owner, now time.Time) {
 	b.next = now.Add(b.pause(d.every))
 }
 
+// touch changes a list as the doc of Answer says, at the given moment.
 func (d *dataset) touch(b *owner, at time.Time) {
 	if len(b.tickets) == 0 {
 		d.open(b, at)
@@ -113,6 +119,7 @@ func reword(r *reply, revision int) {
 	}
 }
 
+// open adds a pending inquiry on top of both lists.
 func (d *dataset) open(b *owner, at time.Time) {
 	t := d.addTicket(b, at.UTC().Truncate(time.Second))
 	t.state = pending
@@ -122,6 +129,7 @@ func (d *dataset) open(b *owner, at time.Time) {
 	t.changed()
 }
 
+// changed makes rendered replies of both lists stale.
 func (t *ticket) changed() {
 	t.buyer.version++
 	t.company.version++

@@ -66,6 +66,7 @@ type Fault struct {
 	RetryAfter int `json:"retry_after,omitempty"`
 }
 
+// validate tells all that is wrong with a fault.
 func (f Fault) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -19,6 +19,8 @@ const days = 540
 // runs with one seed.
 func firstDay() time.Time { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
 
+// generate makes all data from the seed: accounts, then inquiries, then texts. The
+// order of the draws is part of the data: a draw more changes everything behind it.
 func generate(o Options) *dataset {
 	d := &dataset{
 		kinds: map[string]*owners{
@@ -86,10 +88,12 @@ func (d *dataset) addTicket(b *owner, opened time.Time) *ticket {
 	return t
 }
 
+// newestFirst orders by the opening time, and by the number where that is the same.
 func newestFirst(a, b *ticket) int {
 	return cmp.Or(b.opened.Compare(a.opened), cmp.Compare(b.number, a.number))
 }
 
+// someState draws a state: 30 of 100 are pending, 45 answered, the others closed.
 func someState(rng *rand.Rand) state {
 	switch n := rng.IntN(100); {
 	case n < 30:

@@ -102,6 +102,7 @@ func New(opts Options) *Server {
 	return s
 }
 
+// sized puts in the default sizes, and the least that the data needs.
 func sized(o Options) Options {
 	o.Companies = max(cmp.Or(o.Companies, DefaultCompanies), 2)
 	o.Buyers = max(cmp.Or(o.Buyers, DefaultBuyers), 4)

@@ -20,6 +20,7 @@ type filter struct {
 
 const whole = -1
 
+// buyerQuery reads a request for a buyer's own list.
 func buyerQuery(r *http.Request) (string, filter) {
 	q := r.URL.Query()
 	return q.Get("customer"), filter{all(q["state"]), all(q["category"]), whole}
@@ -50,6 +51,7 @@ func all(values []string) []string {
 	return codes
 }
 
+// match tells whether the filter lets a ticket through.
 func (f filter) match(t *ticket) bool {
 	return (len(f.states) == 0 || slices.Contains(f.states, states[t.state].buyer)) &&
 		(len(f.categories) == 0 || slices.Contains(f.categories, categories[t.category].buyer))

@@ -19,6 +19,8 @@ type call struct {
 	fault         Fault
 }
 
+// misbehave answers a request as the fault says. A delay has passed already, but for
+// that of a drip.
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	switch c.fault.Name {
 	case FaultDelay:
@@ -50,6 +52,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	}
 }
 
+// truncate sends the length of a whole body and half of it, then drops the connection.
 func truncate(w http.ResponseWriter, kind string, body []byte) {
 	announce(w, kind, body)
 	_, _ = w.Write(body[:len(body)/2])        // dropped in any case
@@ -57,11 +60,13 @@ func truncate(w http.ResponseWriter, kind string, body []byte) {
 	panic(http.ErrAbortHandler)
 }
 
+// announce sets the media type and the length of a body.
 func announce(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", mediaType(kind))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 }
 
+// drip sends a body in parts with a pause before each, until the caller leaves.
 func drip(w http.ResponseWriter, r *http.Request, c call, body []byte) {
 	announce(w, c.kind, body)
 	out := http.NewResponseController(w)

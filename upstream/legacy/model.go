@@ -68,12 +68,16 @@ const removed = "[removed]"
 // differ where a UUID is quoted.
 type text struct{ raw, public string }
 
+// plain is a text without an internal id.
 func plain(s string) text { return text{s, s} }
 
+// plus appends a text without an internal id.
 func (t text) plus(s string) text { return text{t.raw + s, t.public + s} }
 
+// quote appends an internal id, which the public does not see.
 func (t text) quote(id string) text { return text{t.raw + id, t.public + removed} }
 
+// reply is one answer to a ticket.
 type reply struct {
 	id   string
 	text text
@@ -81,6 +85,7 @@ type reply struct {
 	at   time.Time
 }
 
+// ticket is one inquiry. It stands in the list of its buyer and in that of its company.
 type ticket struct {
 	id       string
 	number   int64 // a serial past 2^53
@@ -112,11 +117,13 @@ type owners struct {
 	byAccount map[string]*owner
 }
 
+// add appends an account. Its name must not be there yet.
 func (all *owners) add(o *owner) {
 	all.list = append(all.list, o)
 	all.byAccount[o.account] = o
 }
 
+// dataset is all that the server knows. The server's lock guards it.
 type dataset struct {
 	kinds       map[string]*owners
 	rng         *rand.Rand

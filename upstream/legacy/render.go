@@ -28,6 +28,8 @@ type object []any
 // list is a JSON array.
 type list []any
 
+// appendJSON appends a value as JSON. encoding/json writes the members of a map in the
+// order of their names, and this system has an order of its own.
 func appendJSON(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case object:
@@ -58,6 +60,7 @@ func appendJSON(b []byte, v any) []byte {
 	}
 }
 
+// optional is null for an empty text.
 func optional(s string) any {
 	if s == null {
 		return nil
@@ -65,8 +68,11 @@ func optional(s string) any {
 	return s
 }
 
+// local is a moment as the clocks of Seoul show it.
 func local(t time.Time, layout string) string { return t.In(seoul()).Format(layout) }
 
+// buyerItem is a ticket as the newer endpoint shows it: nested, with local times and no
+// escapes.
 func (d *dataset) buyerItem(t *ticket) object {
 	var replies any // null where there are none and the number is odd
 	if len(t.replies) > 0 || t.number%2 == 0 {
@@ -101,6 +107,8 @@ func (d *dataset) who(by role) any {
 	}
 }
 
+// sellerItem is a ticket as the older endpoint shows it: abbreviated names, digits for
+// times, and a code in an object of its own.
 func sellerItem(t *ticket) object {
 	var kind any
 	if code := categories[t.category].seller; code != null {
@@ -175,11 +183,13 @@ const (
 	maxBodyBytes = 64 << 20
 )
 
+// bodyKey is all that the bytes of a reply depend on, besides the version of the list.
 type bodyKey struct {
 	kind, account, states, categories string
 	first                             int
 }
 
+// keyOf is the key of a list under a filter.
 func keyOf(kind, account string, f filter) bodyKey {
 	return bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ","), f.first}
 }
@@ -200,6 +210,7 @@ type bodyCache struct {
 	bytes  int
 }
 
+// get finds the reply of that version of a list.
 func (c *bodyCache) get(k bodyKey, version int) ([][]byte, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -207,6 +218,7 @@ func (c *bodyCache) get(k bodyKey, version int) ([][]byte, bool) {
 	return b.parts, ok && b.version == version
 }
 
+// put keeps a reply in place of that of an older version.
 func (c *bodyCache) put(k bodyKey, b body) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

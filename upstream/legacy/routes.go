@@ -24,6 +24,8 @@ const (
 const loginPage = "<!DOCTYPE html><html><head><title>" + loginPhrase + "</title></head>" +
 	"<body><form method=post><input name=user><input name=password type=password></form></body></html>"
 
+// routeTable holds all routes. A path that is none of them is counted and answered with
+// 404.
 func (s *Server) routeTable() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v2/tickets", s.serveList(KindBuyer, buyerQuery))
@@ -110,6 +112,7 @@ func (s *Server) sendList(w http.ResponseWriter, r *http.Request, kind string, b
 	sendJSON(w, kind, body)
 }
 
+// sendJSON sends a body, which need not be JSON, as JSON.
 func sendJSON(w http.ResponseWriter, kind string, body []byte) {
 	announce(w, kind, body)
 	_, _ = w.Write(body) // a caller that left is not a concern of this server
@@ -124,6 +127,7 @@ func mediaType(kind string) string {
 	return "application/json;charset=UTF-8"
 }
 
+// login sends the login page.
 func login(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write([]byte(loginPage)) // as above
@@ -162,11 +166,13 @@ func (s *Server) Stats() Stats {
 	return copied
 }
 
+// counters guard the statistics.
 type counters struct {
 	mu  sync.Mutex
 	all Stats
 }
 
+// add lets count change the statistics under the lock.
 func (c *counters) add(count func(*Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

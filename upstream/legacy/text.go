@@ -20,6 +20,8 @@ func named(i int, form string, names ...string) string {
 	return fmt.Sprintf(form, i)
 }
 
+// sellerAccount is the account of the company of that number; the last one has no
+// inquiries.
 func sellerAccount(i, companies int) string {
 	if i == companies-1 {
 		return SellerEmpty
@@ -27,6 +29,7 @@ func sellerAccount(i, companies int) string {
 	return named(i, "vendor-%03d", SellerTypical, "nordlicht", "kim&co/outlet", "seoul-books")
 }
 
+// companyName is the name that a seller's records show.
 func companyName(i, companies int) string {
 	if i == companies-1 {
 		return "Fresh Start Ltd."
@@ -34,6 +37,8 @@ func companyName(i, companies int) string {
 	return named(i, "Vendor %03d Inc.", "한강 상사 (Han River Trading)", "Nordlicht GmbH & Co. KG", `Kim "K&Co" <Outlet>`, "서울서점")
 }
 
+// subjects are what inquiries are about, with characters that go wrong in careless
+// programs.
 func subjects() []string {
 	return []string{
 		"Where is my parcel?", "Wrong size delivered", "배송이 언제 도착하나요?", "환불 요청드립니다",
@@ -44,6 +49,8 @@ func subjects() []string {
 	}
 }
 
+// bodies are the texts of inquiries: with line breaks, scripts from right to left and
+// emoji; one is empty.
 func bodies() []string {
 	return []string{
 		"Hello,\n\nI ordered last week and nothing has arrived so far. Could you look into it?\n\nThank you",
@@ -57,6 +64,7 @@ func bodies() []string {
 	}
 }
 
+// answers are the texts of replies; one is empty.
 func answers() []string {
 	return []string{
 		"Your parcel left our warehouse today.", "환불이 완료되었습니다. 감사합니다.", "We are sorry! A replacement is on its way 🙏",
@@ -64,8 +72,10 @@ func answers() []string {
 	}
 }
 
+// pick draws one of the texts.
 func pick(rng *rand.Rand, of []string) string { return of[rng.IntN(len(of))] }
 
+// chance is true so many times of 100.
 func chance(rng *rand.Rand, percent int) bool { return rng.IntN(100) < percent }
 
 // write fills in the texts and replies of t. Some quote ids: the record's own,
@@ -87,10 +97,13 @@ func (d *dataset) write(t *ticket) {
 	d.writeReplies(t)
 }
 
+// otherID is the id of any inquiry of the same customer, which may be the ticket's own.
 func (t *ticket) otherID(rng *rand.Rand) string {
 	return t.buyer.tickets[rng.IntN(len(t.buyer.tickets))].id
 }
 
+// writeReplies writes one to three replies, the first one by the staff; few to a
+// pending inquiry.
 func (d *dataset) writeReplies(t *ticket) {
 	n := 0
 	switch {
@@ -110,6 +123,7 @@ func (d *dataset) writeReplies(t *ticket) {
 	}
 }
 
+// newReply writes a reply; seven of 100 quote an internal id.
 func (d *dataset) newReply(t *ticket, by role, at time.Time) reply {
 	r := reply{id: uuid(d.rng), by: by, at: at, text: plain(pick(d.rng, answers()))}
 	switch n := d.rng.IntN(100); {

@@ -35,6 +35,7 @@ func (s *Server) Truth(kind, account, status, inquiryType string) []upstream.Inq
 	return inquiries
 }
 
+// public is a ticket as a record of the kind shows it.
 func (t *ticket) public(kind string) upstream.Inquiry {
 	q := upstream.Inquiry{
 		Title:       t.subject.public,
@@ -61,6 +62,7 @@ func (t *ticket) public(kind string) upstream.Inquiry {
 	return q
 }
 
+// nullable is null for an empty text.
 func nullable(s string) upstream.NullString {
 	return upstream.NullString{String: s, Valid: s != null}
 }

@@ -40,6 +40,8 @@ func holds(all []condition, f *jsonwalk.Frame) bool {
 	return true
 }
 
+// holds compares texts, numbers and truth values as they are written. An object or an
+// array is there, and equal to nothing.
 func (c *condition) holds(f *jsonwalk.Frame) bool {
 	switch v := c.at.find(f); {
 	case !v.Present():
@@ -92,7 +94,8 @@ func (r *Reply) expected(body string) *Error {
 	return nil
 }
 
-// conditions compiles what an element of the frame must have.
+// conditions compiles what an element of the frame must have. A condition that is wrong
+// is left out, after its mistake was noted.
 func (c *compiler) conditions(field string, list []Condition) (all []condition) {
 	for i, cfg := range list {
 		at, kinds := index(field, i), 0

@@ -39,7 +39,8 @@ const (
 	hidesEnd       = "" // no next page and a wrong path look the same; the marks of more tell them apart
 )
 
-// coverage prepares to count all paths of the plan.
+// coverage prepares to count all paths of the plan. Those of look-ups are left out:
+// they are looked for in a table, and a record without an entry there is nothing odd.
 func (p *Plan) coverage() *coverage {
 	c := &coverage{}
 	add := func(list *[]*watch, in, key, hides string, paths ...string) {
@@ -93,7 +94,8 @@ func (p *Plan) coverage() *coverage {
 	return c
 }
 
-// look counts what is in one record, response or reply.
+// look counts what is in one record, response or reply. Of a path with a # in it only
+// elements count that there are: an empty array could not have had it.
 func look(list []*watch, raw string) {
 	for _, w := range list {
 		if w.Path == "@this" {

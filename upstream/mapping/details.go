@@ -31,7 +31,9 @@ type listed struct {
 	tables []map[string]jsonwalk.Value
 }
 
-// details compiles the request for details and the plan of its replies.
+// details compiles the request for details and the plan of its replies. Without the
+// section it does nothing. It must run before the fields are compiled, whose paths may
+// lead into the detail.
 func (c *compiler) details(field string, cfg DetailsConfig) {
 	if !invalid.Says(cfg) {
 		return
@@ -120,7 +122,8 @@ func (r *Reply) AddDetails(subs []*Reply) error {
 	return nil
 }
 
-// dealDetails finds the detail of each record; empty: it has none.
+// dealDetails finds the detail of each record; empty: it has none. What came for a
+// record that was not asked for could be somebody else's, and is refused.
 func (r *Reply) dealDetails(subs []*Reply) ([]string, error) {
 	details := make([]string, len(r.listed))
 	size := max(r.plan.Details.batch, 1)
@@ -153,7 +156,9 @@ func (r *Reply) dealDetails(subs []*Reply) ([]string, error) {
 	return details, nil
 }
 
-// merge writes an array of one record, with its detail as a member.
+// merge writes an array of one record, with its detail as a member. Both are valid JSON
+// by now, so that the texts can be put together as they are. A bare id becomes a
+// record.
 func (p *Plan) merge(raw, detail string) (string, error) {
 	var b strings.Builder
 	b.Grow(len(raw) + len(detail) + len(p.as) + 16)

@@ -313,8 +313,8 @@ func (x *Explainer) Batches(most int) [][]string {
 	return x.whole.Batches()
 }
 
-// AddResponses takes the replies to the second requests for the batches. err says
-// why they cannot be had.
+// AddResponses takes the replies to the second requests for the batches. err says why
+// they cannot be had; it is returned, and shown at the first record that lacks them.
 func (x *Explainer) AddResponses(batches [][]string, subs []*Reply, err error) error {
 	at := 0
 	for i, ids := range batches {

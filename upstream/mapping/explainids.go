@@ -88,7 +88,8 @@ var (
 // because ids have its shape, or because a field has it.
 const leastLooked = 6
 
-// uncovered looks for what could be an internal id in the texts as callers get them.
+// uncovered looks for what could be an internal id in the texts as callers get them. It
+// can only suspect: what it finds is shown and not removed.
 func (x *Explainer) uncovered() {
 	shapes, fields := map[string]bool{}, x.unmappedIDs()
 	x.whole.ids.EachLong(func(id string) { shapes[shapeOf(id)] = true })
@@ -141,6 +142,7 @@ func (x *Explainer) unmappedIDs() map[string]string {
 	return fields
 }
 
+// hasDigit tells whether there is a digit of ASCII in a text.
 func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 
 // shapeOf writes all digits and all letters of one case alike.

@@ -44,7 +44,8 @@ type Field struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
-// set tells whether the field is mapped at all.
+// set tells whether the field is mapped at all. A kind whose records lack it must not
+// have it.
 func (f Field) set() bool {
 	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || invalid.Says(f.Lookup)
 }
@@ -148,8 +149,8 @@ func (d *Default) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// scalar writes a YAML scalar as the text that it stands for, because paths,
-// defaults and values are often numbers.
+// scalar writes a YAML scalar as the text that it stands for, because paths, defaults
+// and values are often numbers. It refuses null.
 func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

@@ -31,7 +31,8 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	c.AddIf(invalid.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 }
 
-// field compiles where a field comes from.
+// field compiles where a field comes from: a look-up, or paths of which the first
+// present one counts. A constant comes from nowhere.
 func (c *compiler) field(key, name string, f Field) fieldPlan {
 	p := fieldPlan{name: name, paths: f.Path, join: f.Join, looked: invalid.Says(f.Lookup)}
 	if p.looked {
@@ -74,7 +75,8 @@ func (c *compiler) textKeys(field string, f Field, translated bool) {
 	c.AddIf(!translated && f.ValuesJoin != "", field+".values_join", "there are no values to join; remove the key")
 }
 
-// time compiles a field that holds a time.
+// time compiles a field that holds a time. Keys that only texts have are refused,
+// because they would have no effect.
 func (c *compiler) time(field, name string, f Field) *timePlan {
 	for key, used := range map[string]bool{
 		"values": f.Values != nil, "const": f.Const.Set, "null_values": len(f.NullValues) > 0, "trim_html": f.TrimHTML,

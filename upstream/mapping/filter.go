@@ -101,8 +101,9 @@ func newFilter(field *textPlan, join string, sent bool) filter {
 	return f
 }
 
-// ask gives the values to send, none for no filter. impossible: no record can
-// have the wanted value.
+// ask gives the values to send, none for no filter. impossible: no record can have the
+// wanted value. Where the legacy cannot be told exactly, it is asked without the filter
+// and the gateway selects: more than needed is slow, less would be wrong.
 func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case want == "":
@@ -169,7 +170,8 @@ func (p *Plan) Filters() (status, inquiryType Filter) {
 	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)
 }
 
-// asked is what ask says of all values. ownBase: none is selected.
+// asked is what ask says of all values that a configuration names. ownBase: none is
+// selected by the gateway from a whole list.
 func (f *filter) asked(ownBase bool) Filter {
 	of := func(value string) Asked {
 		send, impossible := f.ask(value)

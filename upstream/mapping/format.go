@@ -110,8 +110,9 @@ func (p place) inside(path string) place {
 	return p
 }
 
-// note marks the elements that a path uses as lists: those before a # or an
-// index. It gives the place at the end of the path.
+// note marks the elements that a path uses as lists: those before a # or an index. It
+// gives the place at the end of the path. XML does not tell a list of one from a single
+// element, so that only the paths can say which elements are lists.
 func (p place) note(path string) place {
 	if p.detail != nil {
 		if first, rest, _ := strings.Cut(path, "."); first == p.as {

@@ -11,7 +11,8 @@ const (
 	maxIDPatternBytes = 200
 )
 
-// patterns compiles what is removed from texts wherever it stands.
+// patterns compiles what is removed from texts wherever it stands. Patterns past the
+// bound, and those that match nothing visible, are refused.
 func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Regexp) {
 	c.AddIf(len(list) > maxIDPatterns, field, "%d patterns; at most %d, join some with |", len(list), maxIDPatterns)
 	for i, text := range list[:min(len(list), maxIDPatterns)] {

@@ -52,7 +52,8 @@ func (c *compiler) alsoUsed(paths Paths) {
 // entriesPerRecord bounds a table: so many times max_records.
 const entriesPerRecord = 10
 
-// lookup compiles a look-up. Fields that use the same table share its index.
+// lookup compiles a look-up. Fields that use the same table share its index, which is
+// made once per reply.
 func (c *compiler) lookup(field string, cfg LookupConfig) []source {
 	for key, missing := range map[string]bool{"in": cfg.In == "", "key": len(cfg.Key) == 0, "by": len(cfg.By) == 0, "take": len(cfg.Take) == 0} {
 		c.AddIf(missing, field+"."+key, "missing: a look-up needs in, key, by and take")

@@ -165,6 +165,8 @@ func (m *marks) here(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
 }
 
+// headers looks at the headers of the last reply: the total of Content-Range, and those
+// with X- in front whose name is a mark.
 func (m *marks) headers() {
 	for name, values := range m.end.Header {
 		switch {
@@ -182,8 +184,9 @@ func (m *marks) headers() {
 // deepest is how many objects beside the way to the items are entered.
 const deepest = 2
 
-// object looks at the members of an object. way are the keys that lead from it
-// to the items.
+// object looks at the members of an object. way are the keys that lead from it to the
+// items, in which it goes down without a bound; beside the way it goes as deep as
+// deepest. A next page that is this page is none: some systems always name one.
 func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int) {
 	var next, current jsonwalk.Value
 	nextPath := ""

@@ -99,8 +99,8 @@ func (c PagingConfig) paths() map[string]string {
 }
 
 // check adds keys that the style needs and lacks, or would ignore, to problems,
-// completes the request by their parameters, and returns the section with its
-// defaults.
+// completes the request by their parameters, and returns the section with its defaults.
+// A key that has no effect is a mistake: somebody relies on it.
 func (c PagingConfig) check(field string, request *address.Plan, problems *invalid.Problems) PagingConfig {
 	c.Style = cmp.Or(c.Style, PageNone)
 	allowed, ok := pagingKeys(c.Style)

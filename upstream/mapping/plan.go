@@ -142,7 +142,9 @@ func (c *compiler) slot(n *jsonwalk.Node) int {
 	return s
 }
 
-// source finds out how a path is evaluated.
+// source finds out how a path is evaluated: in a slot that the walker fills, or by
+// gjson from the element's text where a path is more than keys, or the frame has no
+// tree.
 func (c *compiler) source(path string) source {
 	c.at.note(path)
 	s := source{path: path, xml: c.at.lists != nil || c.at.detail != nil && c.at.detail.lists != nil}
@@ -176,7 +178,9 @@ func (c *compiler) list(field, path string, ids []string, frame int) jsonwalk.Li
 	return l
 }
 
-// replyItems compiles where in a reply the items are. Each of them is an element.
+// replyItems compiles where in a reply the items are. Each of them is an element. Where
+// their path is more than keys the reply is walked once for its grammar, and what gjson
+// finds at the path is walked again for the items.
 func (c *compiler) replyItems(path string, optional bool, l jsonwalk.List, element *jsonwalk.Node) replyPlan {
 	path, keyed := itemsOf(path)
 	r := replyPlan{root: jsonwalk.NewNode(frameReply), items: jsonwalk.NewNode(frameReply), kind: listKind(keyed), optional: optional}

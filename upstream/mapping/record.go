@@ -6,7 +6,10 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// record takes one record. False ends the walk.
+// record takes one record. False ends the walk. The order of the checks matters: ids are
+// collected before a record is dropped, because other texts may quote it; the owner comes
+// before the fields, so that a stranger's record is refused as that, whatever it holds;
+// conditions do, so that a record that is not shown may be incomplete.
 func (r *Reply) record(f *jsonwalk.Frame) bool {
 	if !r.another("records") {
 		return false
@@ -125,6 +128,8 @@ func (r *Reply) owned(f *jsonwalk.Frame) bool {
 	return false
 }
 
+// inquiry maps all fields of a record. The first mistake is told, and what follows it
+// is not read.
 func (r *Reply) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 	plan := r.plan
 	inq.Title = plan.title.of(f, &bad).String
@@ -158,7 +163,8 @@ func (r *Reply) readResponses(f *jsonwalk.Frame) violation {
 	return r.broken
 }
 
-// response takes one response. False ends the walk.
+// response takes one response. False ends the walk. A mistake is kept in broken until
+// the record is judged: the array may stand before the record's owner in the text.
 func (r *Reply) response(f *jsonwalk.Frame) bool {
 	if r.plan.onlyResponses && !r.another("responses") {
 		return false

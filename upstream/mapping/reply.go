@@ -96,6 +96,8 @@ func (r *Reply) Take(body string) (records int, err error) {
 	return 0, failed
 }
 
+// read walks one reply and says whether it is a list. Conditions and tables come first,
+// since records are mapped while the text is walked.
 func (r *Reply) read(body string) *Error {
 	r.size, r.body, r.items = len(body), body, jsonwalk.Value{}
 	r.walker.Clear(frameReply)
@@ -131,7 +133,8 @@ func (r *Reply) read(body string) *Error {
 	return refusal("items", "the value at the path of items is no %s", at.kind)
 }
 
-// walk reads a text whose elements begin with the given frame.
+// walk reads a text whose elements begin with the given frame. It may be called while
+// another text is walked.
 func (r *Reply) walk(s string, root *jsonwalk.Node, first int) *Error {
 	switch err := r.walker.Walk(s, root, first); {
 	case err == nil:

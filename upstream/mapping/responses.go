@@ -27,8 +27,9 @@ type responsesPlan struct {
 // defaultSecondConcurrency is how many second requests are made at a time.
 const defaultSecondConcurrency = 8
 
-// responses compiles the answers: within the record, or behind a second
-// request.
+// responses compiles the answers: within the record, or behind a second request. Of
+// these the items belong to another reply, so they are compiled against a plan of their
+// own.
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	at += "responses."
 	r := &responsesPlan{itemsPath: cfg.Items, idPaths: cfg.InternalIDs}
@@ -67,6 +68,7 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	inner.response(at, cfg, r)
 }
 
+// response compiles the fields of one answer, in the frame that c is set to.
 func (c *compiler) response(at string, cfg ResponsesConfig, r *responsesPlan) {
 	r.ids = c.internalIDs(at+"internal_ids", cfg.InternalIDs)
 	r.where = c.conditions(at+"where", cfg.Where)

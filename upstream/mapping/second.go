@@ -72,7 +72,8 @@ func (r *Reply) AddResponses(subs []*Reply) error {
 	return r.dropBroken(broken)
 }
 
-// deal gives each inquiry of a batch its responses, in the legacy's order.
+// deal gives each inquiry of a batch its responses, in the legacy's order. One id may
+// stand for several inquiries: each of them gets all.
 func deal(list []Inquiry, ids []string, sub *Reply) error {
 	if sub.broken.why != "" {
 		// Whose response it is cannot be told, so none of them can be used.

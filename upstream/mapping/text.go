@@ -117,7 +117,8 @@ func (t *textPlan) of(f *jsonwalk.Frame, bad *violation) (s NullString) {
 	return s
 }
 
-// from maps the field of one record. why is empty when it can be accepted.
+// from maps the field of one record. why is empty when it can be accepted. Most fields
+// are plain and most values strings: these take the first branch and no other.
 func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
 	if t.plain {
 		if v := f.Value(t.sources[0].slot); v.Kind == jsonwalk.Text {
@@ -147,7 +148,8 @@ func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
 	return s, whyMissing
 }
 
-// legacy gives the text of the field as the legacy has it.
+// legacy gives the text of the field as the legacy has it. found is false for a missing
+// value, which is no mistake yet: there may be a default.
 func (t *textPlan) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
 	if t.join.Set {
 		return t.joined(f)
@@ -168,7 +170,8 @@ func (t *textPlan) legacy(f *jsonwalk.Frame) (s string, found bool, why string) 
 	return "", false, ""
 }
 
-// joined puts all values of all paths together.
+// joined puts all values of all paths together, those of arrays in their order. Missing
+// ones are left out.
 func (t *textPlan) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 	var parts []string
 	add := func(v jsonwalk.Value) {

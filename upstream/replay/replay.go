@@ -28,6 +28,7 @@ type Reply struct {
 // MissingError says for which request there is no saved reply.
 type MissingError struct{ Asked string }
 
+// Error implements error.
 func (e *MissingError) Error() string { return "no saved reply is for " + e.Asked }
 
 // Server is a transport that never touches the network. Of the replies that fit a
@@ -40,6 +41,7 @@ type Server struct {
 	asked []string
 }
 
+// reply is a saved reply with the parts of To.
 type reply struct {
 	Reply
 	path  string
@@ -93,6 +95,7 @@ func Body(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
+// readable is a request as a person reads it, see Asked.
 func readable(r *http.Request, body []byte) string {
 	text := r.Method + " " + r.URL.Path
 	if query, err := url.QueryUnescape(r.URL.RawQuery); err == nil && query != "" {
@@ -123,6 +126,8 @@ func (s *Server) find(u *url.URL, asked string) *reply {
 // weight is larger for a reply to fewer requests.
 func (r *reply) weight() int { return 2*len(r.query) + min(1, len(r.Has)) }
 
+// fits tells whether a request is one that the reply is for. Parameters besides those
+// of To do not matter.
 func (r *reply) fits(path string, query url.Values, asked string) bool {
 	if r.path != "" && r.path != path || !strings.Contains(asked, r.Has) {
 		return false
@@ -135,6 +140,8 @@ func (r *reply) fits(path string, query url.Values, asked string) bool {
 	return true
 }
 
+// response is the saved reply to a request. Headers that were saved replace the media
+// type that is guessed.
 func (r *reply) response(to *http.Request) *http.Response {
 	header := http.Header{"Content-Type": {mediaType(r.Body)}}
 	for name, value := range r.Headers {
