@@ -50,19 +50,24 @@ func (p *Plan) coverage() *coverage {
 			}
 		}
 	}
+	field := func(list *[]*watch, in, key, hides string, p *fieldPlan) {
+		if !p.looked { // else its path is that of a table, not of a record
+			add(list, in, key, hides, p.paths...)
+		}
+	}
 	text := func(list *[]*watch, in, key string, t *textPlan) {
 		hides := ""
 		switch {
-		case t.looked: // its path is that of a table, not of a record
-			return
 		case t.def.Set && !t.def.Null:
 			hides = hidesDefault
 		case t.nullable:
 			hides = hidesNull
 		}
-		add(list, in, key, hides, t.paths...)
+		field(list, in, key, hides, &t.fieldPlan)
 	}
-	add(&c.records, "records", "owner", "", p.OwnerPaths...)
+	if p.owner == nil || p.owner[0].lookup == nil {
+		add(&c.records, "records", "owner", "", p.OwnerPaths...)
+	}
 	for i, path := range p.idPaths {
 		add(&c.records, "records", index("internal_ids", i), hidesIDs, path)
 	}
@@ -72,7 +77,7 @@ func (p *Plan) coverage() *coverage {
 	for _, t := range p.texts() {
 		text(&c.records, "records", "fields."+t.name, t)
 	}
-	add(&c.records, "records", "fields.created_at", "", p.created.paths...)
+	field(&c.records, "records", "fields.created_at", "", &p.created.fieldPlan)
 	for _, key := range []string{"cursor", "next", "total", "total_pages", "more"} {
 		add(&c.replies, "replies", "paging."+key, hidesEnd, p.Paging.paths()[key])
 	}
@@ -90,7 +95,7 @@ func (p *Plan) coverage() *coverage {
 	}
 	text(&c.responses, "responses", "fields.responses.fields.content", r.content)
 	text(&c.responses, "responses", "fields.responses.fields.responder_type", r.role)
-	add(&c.responses, "responses", "fields.responses.fields.created_at", "", r.created.paths...)
+	field(&c.responses, "responses", "fields.responses.fields.created_at", "", &r.created.fieldPlan)
 	return c
 }
 

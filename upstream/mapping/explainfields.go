@@ -19,10 +19,9 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 // fields shows every public field of one record.
 func (x *Explainer) fields(frame *jsonwalk.Frame, taken bool) []ExplainedField {
 	var list []ExplainedField
-	raw := frame.Element
 	for _, t := range x.plan.texts() {
 		s, why := t.from(frame)
-		f := explainField(t.name, t.paths, raw, why)
+		f := t.explained(frame, why)
 		f.guarded = t.guarded()
 		switch {
 		case why == "" && s.Valid:
@@ -30,33 +29,34 @@ func (x *Explainer) fields(frame *jsonwalk.Frame, taken bool) []ExplainedField {
 		case why == "":
 			f.Mapped = "null"
 		}
-		switch {
-		case t.fixed.Set:
+		if t.fixed.Set {
 			f.Path = "(const)"
-		case t.looked:
-			f.Raw = shorten(t.sources[0].find(frame).Raw)
 		}
 		list = append(list, f)
 	}
 	created := x.plan.created
 	at, why := created.from(frame)
-	f := explainField(created.name, created.paths, raw, why)
+	f := created.explained(frame, why)
 	if why == "" {
 		f.Mapped = at.Format(publicTime)
 	}
 	list = append(list, f)
 	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		list = append(list, x.responses(p, raw, taken))
+		list = append(list, x.responses(p, frame, taken))
 	}
 	return list
 }
 
-// explainField shows the path that counts, the last if nothing is at any, and
+// explained shows the path that counts, the last if nothing is at any, and
 // what is behind it.
-func explainField(name string, paths []string, record, why string) ExplainedField {
-	f := ExplainedField{Field: name, Problem: why}
-	for _, f.Path = range paths {
-		v := jsonwalk.Lookup(record, f.Path)
+func (p *fieldPlan) explained(frame *jsonwalk.Frame, why string) ExplainedField {
+	f := ExplainedField{Field: p.name, Problem: why}
+	if p.looked {
+		f.Path, f.Raw = p.paths[0], shorten(p.sources[0].find(frame).Raw)
+		return f
+	}
+	for _, f.Path = range p.paths {
+		v := jsonwalk.Lookup(frame.Element, f.Path)
 		if v.Present() {
 			f.Raw = shorten(v.Raw)
 			break
@@ -69,8 +69,8 @@ func explainField(name string, paths []string, record, why string) ExplainedFiel
 }
 
 // responses shows the answers of the current record as one field.
-func (x *Explainer) responses(p *responsesPlan, raw string, taken bool) ExplainedField {
-	f := explainField("responses", []string{p.itemsPath}, raw, "")
+func (x *Explainer) responses(p *responsesPlan, record *jsonwalk.Frame, taken bool) ExplainedField {
+	f := (&fieldPlan{name: "responses", paths: []string{p.itemsPath}}).explained(record, "")
 	bad := x.whole.broken
 	if bad.why == "" && strings.HasPrefix(x.whole.refused.field, "responses") {
 		bad = x.whole.refused

@@ -106,6 +106,14 @@ func TestProbeShowsLookups(t *testing.T) {
 	if f.Path != "included[rel.body.type, rel.body.id].attributes.text, attributes.html" || f.Raw != `"one"` || f.Mapped != "one" {
 		t.Errorf("%+v", f)
 	}
+	if f := x.Records[0].Fields[4]; f.Raw != `"2026-02-01T00:00:00Z"` {
+		t.Errorf("%+v", f)
+	}
+	for _, p := range x.Paths {
+		if strings.Contains(p.Path, "[") {
+			t.Errorf("%s is no path of a record", p)
+		}
+	}
 	for _, u := range x.Unused {
 		if strings.HasPrefix(u.Path, "rel.") {
 			t.Errorf("%s is used to look up", u.Path)
