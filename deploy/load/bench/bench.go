@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +29,7 @@ type bench struct {
 	started []*testkit.Process
 
 	legacy       *legacy.Server
-	legacyServer *http.Server
-	legacyURL    string
+	legacyServer *httptest.Server
 	hit          *server           // the gateway that hits are measured of
 	bodies       map[string]string // query to what every hit answers with
 	etags        map[string]string
@@ -53,7 +53,7 @@ func (b *bench) prepare(ctx context.Context) {
 	b.startLegacy()
 	b.hit = b.startNode(ctx, node{Name: "hit", Records: hitRecords})
 	b.learnBodies(ctx)
-	address := must(testkit.FreeAddr())
+	address := freeAddr()
 	b.bareTLS = "https://" + address
 	b.bare = b.startBare(ctx, "bare", "-bodies", b.path("bodies.json"), "-tls-listen", address, "-cert", b.path("cert.pem"), "-key", b.path("key.pem"))
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{dir: t.TempDir(), legacyURL: "http://127.0.0.1:9", options: options{keys: 3, progress: t.Logf}}
+	b := &bench{dir: t.TempDir(), options: options{keys: 3, progress: t.Logf}}
 	b.makeFixture()
 	return b
 }
@@ -32,7 +32,7 @@ func TestNodesAreConfiguredAsMeant(t *testing.T) {
 	b := newBench(t)
 	load := func(n node) config.Config {
 		t.Helper()
-		n.Listen, n.Ops, n.legacyURL = "127.0.0.1:1", "127.0.0.1:2", b.legacyURL
+		n.Listen, n.Ops, n.legacyURL = "127.0.0.1:1", "127.0.0.1:2", "http://127.0.0.1:9"
 		loaded, err := config.Load(b.write("node.yaml", "gateway.yaml", n), config.Options{})
 		if err != nil {
 			t.Fatal(err)

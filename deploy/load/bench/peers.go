@@ -48,14 +48,12 @@ func (b *bench) addPeers(ctx context.Context) {
 // startNginx runs nginx; keys is the path of a map file, or empty for
 // auth_request.
 func (b *bench) startNginx(ctx context.Context, name, origin, keys string) *server {
-	dir := b.path(name + ".d")
+	dir, listen := b.path(name+".d"), freeAddr()
 	check(os.Mkdir(dir, 0o700))
-	return b.start(ctx, testkit.Program{Name: name, Path: "nginx"}, false, func(listen, _ string) []string {
-		file := b.write(name+".conf", "nginx.conf", map[string]any{
-			"Dir": dir, "Log": b.path(name + ".log"), "Root": os.Geteuid() == 0, "Listen": listen, "Origin": origin, "Map": keys,
-		})
-		return []string{"-p", dir, "-c", file, "-e", "stderr"}
+	file := b.write(name+".conf", "nginx.conf", map[string]any{
+		"Dir": dir, "Log": b.path(name + ".log"), "Root": os.Geteuid() == 0, "Listen": listen, "Origin": origin, "Map": keys,
 	})
+	return b.start(ctx, testkit.Program{Name: name, Path: "nginx", Addr: listen, Args: []string{"-p", dir, "-c", file, "-e", "stderr"}}, "")
 }
 
 // startNginxMap writes the map of keys to accounts that nginx reads at its start.
@@ -71,8 +69,8 @@ func (b *bench) startNginxMap(ctx context.Context, origin string) *server {
 // startVarnish runs varnishd in the foreground, with room for all lists in memory.
 func (b *bench) startVarnish(ctx context.Context, origin string) *server {
 	host, port, _ := net.SplitHostPort(origin) // it is both
+	listen := freeAddr()
 	file := b.write("varnish.vcl", "varnish.vcl", map[string]string{"Host": host, "Port": port})
-	return b.start(ctx, testkit.Program{Name: "varnish", Path: "varnishd"}, false, func(listen, _ string) []string {
-		return []string{"-F", "-n", b.path("varnish.d"), "-j", "none", "-a", listen, "-f", file, "-s", "malloc,512m"}
-	})
+	args := []string{"-F", "-n", b.path("varnish.d"), "-j", "none", "-a", listen, "-f", file, "-s", "malloc,512m"}
+	return b.start(ctx, testkit.Program{Name: "varnish", Path: "varnishd", Addr: listen, Args: args}, "")
 }

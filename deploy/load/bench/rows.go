@@ -139,7 +139,7 @@ func (b *bench) addProtocols(ctx context.Context) {
 // a proxy that passes the same replies on. Each row of the gateway has a node of its
 // own: what one allocates must not be another's garbage.
 func (b *bench) addMisses(ctx context.Context) {
-	proxy := b.startBare(ctx, "proxy", "-proxy", b.legacyURL)
+	proxy := b.startBare(ctx, "proxy", "-proxy", b.legacyServer.URL)
 	for _, m := range []struct {
 		records int
 		goal    float64 // 0: none
@@ -173,7 +173,7 @@ func (b *bench) addMisses(ctx context.Context) {
 func (b *bench) legacyReply(ctx context.Context, records int) float64 {
 	sum := 0
 	for _, f := range filters() {
-		body := must(b.get(ctx, b.legacyURL+legacyTarget(records, f), "", "identity")).body
+		body := must(b.get(ctx, b.legacyServer.URL+legacyTarget(records, f), "", "identity")).body
 		if !bytes.Contains(body, fmt.Appendf(nil, `"total":%d,`, records)) {
 			check(fmt.Errorf("the legacy has no %d records for %q", records, f.query))
 		}

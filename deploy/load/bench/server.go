@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
-	"time"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -34,30 +34,25 @@ type server struct {
 	ops string // host:port of /debug/pprof, and of a gateway's /metrics; empty: not a Go program
 }
 
-// arguments are a program's, once it is known on which addresses it listens.
-type arguments func(listen, ops string) []string
-
-// start runs a program and waits until it takes connections. goProgram tells
-// that it serves its own figures on the second address.
-func (b *bench) start(ctx context.Context, p testkit.Program, goProgram bool, args arguments) *server {
-	listen, ops := must(testkit.FreeAddr()), must(testkit.FreeAddr())
-	p.Addr, p.Dir, p.Args = listen, b.dir, args(listen, ops)
-	s := &server{Process: must(testkit.Start(ctx, p)), url: "http://" + listen}
+// start runs a program and waits until it takes connections. ops is where it serves its
+// own figures; empty: it is not a Go program.
+func (b *bench) start(ctx context.Context, p testkit.Program, ops string) *server {
+	p.Dir = b.dir
+	s := &server{Process: must(testkit.Start(ctx, p)), url: "http://" + p.Addr, ops: ops}
 	b.started = append(b.started, s.Process)
-	if goProgram {
-		s.ops = ops
-	}
 	return s
 }
+
+func freeAddr() string { return must(testkit.FreeAddr()) }
 
 // stop ends everything in the opposite order of the start.
 func (b *bench) stop() error {
 	var errs []error
-	for i := len(b.started) - 1; i >= 0; i-- {
-		errs = append(errs, b.started[i].Stop())
+	for _, p := range slices.Backward(b.started) {
+		errs = append(errs, p.Stop())
 	}
 	if b.legacyServer != nil {
-		errs = append(errs, b.legacyServer.Close())
+		b.legacyServer.Close()
 	}
 	return errors.Join(errs...)
 }
@@ -65,28 +60,25 @@ func (b *bench) stop() error {
 // startLegacy serves the legacy system from this process: its CPU time is never
 // counted, and its counters and its latency are at hand.
 func (b *bench) startLegacy() {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	// With the buyers that always exist and no more, all but a few inquiries are
 	// the busy one's. A quarter of them, in the rarest state, is more than 5,000.
 	b.legacy = legacy.New(legacy.Options{Seed: 1, Buyers: 4, Inquiries: 22_000})
-	b.legacyURL = "http://" + l.Addr().String()
-	b.legacyServer = &http.Server{Handler: b.legacy, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = b.legacyServer.Serve(l) }() // ends with Close
+	b.legacyServer = httptest.NewServer(b.legacy)
 }
 
 // startRedis runs a Redis that keeps nothing on disk. All nodes with a Redis share it.
 func (b *bench) startRedis(ctx context.Context) {
-	b.redis = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server"}, false, func(listen, _ string) []string {
-		host, port, _ := net.SplitHostPort(listen) // it is both
-		return append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir)
-	})
+	addr := freeAddr()
+	host, port, _ := net.SplitHostPort(addr) // it is both
+	args := append(testkit.InMemory(), "--bind", host, "--port", port, "--dir", b.dir)
+	b.redis = b.start(ctx, testkit.Program{Name: "redis", Path: "redis-server", Addr: addr, Args: args}, "")
 }
 
 // startBare runs the handler that the gateway is compared with.
 func (b *bench) startBare(ctx context.Context, name string, args ...string) *server {
-	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare")}, true, func(listen, ops string) []string {
-		return append([]string{"-listen", listen, "-control", ops}, args...)
-	})
+	listen, ops := freeAddr(), freeAddr()
+	args = append([]string{"-listen", listen, "-control", ops}, args...)
+	return b.start(ctx, testkit.Program{Name: name, Path: b.path("bin/bare"), Addr: listen, Args: args}, ops)
 }
 
 // node says how a gateway is configured. Zero fields keep it as it is delivered.
@@ -110,10 +102,9 @@ func (n node) Mapping() string {
 
 // startNode runs the gateway's binary.
 func (b *bench) startNode(ctx context.Context, n node) *server {
-	s := b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway")}, true, func(listen, ops string) []string {
-		n.Listen, n.Ops, n.legacyURL = listen, ops, b.legacyURL
-		return []string{"serve", "-c", b.write(n.Name+".yaml", "gateway.yaml", n)}
-	})
+	n.Listen, n.Ops, n.legacyURL = freeAddr(), freeAddr(), b.legacyServer.URL
+	args := []string{"serve", "-c", b.write(n.Name+".yaml", "gateway.yaml", n)}
+	s := b.start(ctx, testkit.Program{Name: n.Name, Path: b.path("bin/inquiry-gateway"), Addr: n.Listen, Args: args}, n.Ops)
 	if n.TLS {
 		s.url = "https://" + s.Addr
 	}

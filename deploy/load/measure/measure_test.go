@@ -16,7 +16,7 @@ import (
 const wrkOutput = `Running 1s test @ http://127.0.0.1:1
   1 threads and 64 connections
 Requests/sec:  25731.10
-SUMMARY {"requests":25731,"duration_us":1000000,"bytes":257310000,"failed":2,"status":3,"p50_us":1900,"p99_us":29600}
+SUMMARY {"Requests":25731,"Duration":1000000000,"Bytes":257310000,"Errors":2,"BadStatus":3,"P50":1900000,"P99":29600000}
 `
 
 const h2loadOutput = `starting benchmark...

@@ -50,19 +50,9 @@ func parseWrk(output []byte) (Load, error) {
 		return Load{}, fmt.Errorf("wrk printed no summary: %s", tail(output))
 	}
 	line, _, _ = bytes.Cut(line, []byte("\n"))
-	var s struct {
-		Requests, Failed, Status int
-		Bytes                    int64
-		Duration                 int64 `json:"duration_us"`
-		P50                      int64 `json:"p50_us"`
-		P99                      int64 `json:"p99_us"`
-	}
-	if err := json.Unmarshal(line, &s); err != nil {
+	var load Load
+	if err := json.Unmarshal(line, &load); err != nil {
 		return Load{}, fmt.Errorf("wrk's summary: %w", err)
 	}
-	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return Load{
-		Requests: s.Requests, Duration: us(s.Duration), Bytes: s.Bytes, P50: us(s.P50), P99: us(s.P99),
-		Errors: s.Failed, BadStatus: s.Status,
-	}, nil
+	return load, nil
 }

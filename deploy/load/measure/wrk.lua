@@ -30,7 +30,7 @@ end
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format(
-    'SUMMARY {"requests":%d,"duration_us":%d,"bytes":%d,"failed":%d,"status":%d,"p50_us":%d,"p99_us":%d}\n',
+    'SUMMARY {"Requests":%d,"Duration":%d000,"Bytes":%d,"Errors":%d,"BadStatus":%d,"P50":%d000,"P99":%d000}\n', -- times in nanoseconds
     summary.requests, summary.duration, summary.bytes, e.connect + e.read + e.write + e.timeout, e.status,
     latency:percentile(50), latency:percentile(99)))
 end
