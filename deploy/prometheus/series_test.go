@@ -1,6 +1,7 @@
 package prometheus_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"inquiry-gateway/deploy/live"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -35,11 +39,11 @@ func TestSeries(t *testing.T) {
 
 // exposedFamilies runs everything and makes it count: a metric with labels
 // appears with its first event.
-func exposedFamilies(t *testing.T, binary string) map[string]live.Family {
+func exposedFamilies(t *testing.T, binary string) map[string]family {
 	t.Helper()
 	demo := live.StartDemo(t, binary, redistest.Start(t).Addr)
 	demo.Exercise()
-	return live.Families(append(otherKeyStores(t, demo, binary), live.Scrape(t, demo.Ops))...)
+	return familiesOf(append(otherKeyStores(t, demo, binary), live.Scrape(t, demo.Ops))...)
 }
 
 // otherKeyStores reads what nodes expose whose keys are not in a file. Nobody
@@ -61,7 +65,7 @@ func otherKeyStores(t *testing.T, demo *live.Demo, binary string) [][]byte {
 }
 
 // checkNames looks for every metric that is named anywhere.
-func checkNames(t *testing.T, exposed map[string]live.Family) {
+func checkNames(t *testing.T, exposed map[string]family) {
 	known := map[string]bool{"up": true} // Prometheus' own
 	for name := range exposed {
 		known[name] = true
@@ -76,7 +80,7 @@ func checkNames(t *testing.T, exposed map[string]live.Family) {
 			t.Fatal(err)
 		}
 		for _, s := range live.Selectors(string(text)) {
-			if !known[live.FamilyOf(exposed, s.Name)] {
+			if !known[familyOf(exposed, s.Name)] {
 				t.Errorf("%s names %s, which nothing exposes", file, s.Name)
 			}
 			checked++
@@ -116,7 +120,7 @@ func checkCommands(t *testing.T, binary string) {
 const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->\n"
 
 // checkTable compares the README's table with what is exposed; -update writes it.
-func checkTable(t *testing.T, exposed map[string]live.Family) {
+func checkTable(t *testing.T, exposed map[string]family) {
 	text, err := os.ReadFile(readme)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +143,7 @@ func checkTable(t *testing.T, exposed map[string]live.Family) {
 	t.Errorf("the table in deploy/docs/metrics.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
 }
 
-func metricsTable(exposed map[string]live.Family) string {
+func metricsTable(exposed map[string]family) string {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
@@ -164,4 +168,81 @@ func difference(have, want string) string {
 		}
 	}
 	return b.String()
+}
+
+// family is one metric as it is exposed.
+type family struct {
+	Name, Type, Help string
+	Labels           []string // sorted, without a histogram's le
+}
+
+// familiesOf reads the text format of metrics pages, by name. What one page has
+// and another lacks is taken together; a page with a mistake counts up to it.
+func familiesOf(pages ...[]byte) map[string]family {
+	all := map[string]family{}
+	for _, page := range pages {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, _ := parser.TextToMetricFamilies(bytes.NewReader(page))
+		for name, f := range families {
+			labels := map[string]bool{}
+			for _, l := range all[name].Labels {
+				labels[l] = true
+			}
+			for _, m := range f.Metric {
+				for _, l := range m.Label { // those of a histogram have no le
+					labels[l.GetName()] = true
+				}
+			}
+			all[name] = family{name, strings.ToLower(f.GetType().String()), f.GetHelp(), slices.Sorted(maps.Keys(labels))}
+		}
+	}
+	return all
+}
+
+// familyOf is the name of the family that a series is of: a histogram's without
+// _bucket, _sum or _count. A name of no family is returned as it is.
+func familyOf(all map[string]family, series string) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(series, suffix); ok && all[base].Type == "histogram" {
+			return base
+		}
+	}
+	return series
+}
+
+const page = `# HELP a_seconds How long, "by" {kind}.
+# TYPE a_seconds histogram
+a_seconds_bucket{kind="x",le="0.1"} 1
+a_seconds_bucket{kind="x",le="+Inf"} 2
+a_seconds_sum{kind="x"} 0.3
+a_seconds_count{kind="x"} 2
+# HELP b_count Not of a histogram.
+# TYPE b_count gauge
+b_count 7
+# HELP c_total Counted.
+# TYPE c_total counter
+c_total{path="/a\"b",code="200"} 1
+`
+
+func TestFamilies(t *testing.T) {
+	all := familiesOf([]byte(page), []byte("# HELP c_total Counted.\n# TYPE c_total counter\nc_total{other=\"1\"} 1\n"))
+	want := []family{
+		{Name: "a_seconds", Type: "histogram", Help: `How long, "by" {kind}.`, Labels: []string{"kind"}},
+		{Name: "b_count", Type: "gauge", Help: "Not of a histogram."},
+		{Name: "c_total", Type: "counter", Help: "Counted.", Labels: []string{"code", "other", "path"}},
+	}
+	if len(all) != len(want) {
+		t.Errorf("%d families: %v", len(all), all)
+	}
+	for _, w := range want {
+		got := all[w.Name]
+		if got.Name != w.Name || got.Type != w.Type || got.Help != w.Help || !slices.Equal(got.Labels, w.Labels) {
+			t.Errorf("got %+v, want %+v", got, w)
+		}
+	}
+	for series, family := range map[string]string{"a_seconds_bucket": "a_seconds", "a_seconds_count": "a_seconds", "b_count": "b_count", "c_total": "c_total"} {
+		if got := familyOf(all, series); got != family {
+			t.Errorf("%s is of %s, want %s", series, got, family)
+		}
+	}
 }
