@@ -65,6 +65,7 @@ func (d *Demo) StartNode(binary, auth string, replace ...string) *Demo {
 	if config == string(text) {
 		d.t.Fatalf("the demo's configuration has no line %q", demoAuth)
 	}
+	// The node takes any free ports, and says in its log which.
 	for _, url := range []string{d.Public, d.Ops} {
 		config = strings.Replace(config, strings.TrimPrefix(url, "http://"), "127.0.0.1:0", 1)
 	}
@@ -122,6 +123,8 @@ func (d *Demo) Exercise() {
 	for _, path := range []string{"/nowhere", "/docs", "/openapi.json"} {
 		d.request(http.MethodGet, d.Public+path, "")
 	}
+	// Each fault has its own lists: what another fault has left in the cache would
+	// answer.
 	for fault, query := range map[string]string{
 		"fault=wrong_owner&kind=buyer": "status=answered", "fault=missing_field&kind=buyer": "status=closed", "fault=status&status=503": "inquiry_type=refund",
 	} {

@@ -47,6 +47,7 @@ func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus 
 		}
 		ruleFiles[i] = fmt.Sprintf("%q", path)
 	}
+	// Scraping four times a second makes rates of a minute full of samples soon.
 	config := fmt.Sprintf(prometheusConfig, strings.Join(ruleFiles, ", "), Job, strings.ReplaceAll(ops, "http://", ""))
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)

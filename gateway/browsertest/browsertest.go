@@ -37,6 +37,8 @@ func Open(t *testing.T, base string) (ctx context.Context, complaints func() []s
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
+	// In a container there is neither a sandbox nor a graphics card. What Chromium asks
+	// of its maker by itself would be complaints.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
@@ -140,6 +142,8 @@ func Accessible(t *testing.T) chromedp.Action[chromedp.Void] {
 		if err != nil {
 			return err
 		}
+		// Rows of a table are alike: the first three stand for all, which saves
+		// seconds.
 		const run = `axe.run({exclude: ["tbody tr:nth-child(n+4)"]}, {resultTypes: ["violations"]}).then(r => r.violations.map(v => v.impact + ": " + v.help + ": " + v.nodes.map(n => n.target).join(", ")))`
 		broken, err := chromedp.Evaluate[[]string](string(script)+";"+run, chromedp.EvalAwaitPromise)(ctx, tab)
 		for _, rule := range broken {

@@ -49,6 +49,7 @@ func main() {
 	if *fields {
 		h = withFields(h)
 	}
+	// The first listener that ends ends the program.
 	ended := make(chan error)
 	if *control != "" {
 		go func() { ended <- http.ListenAndServe(*control, nil) }()
@@ -166,6 +167,8 @@ func serve(w http.ResponseWriter, r *http.Request, from answers) {
 		return
 	}
 	h := w.Header()
+	// The values are made once, as the gateway makes its own: a copy for each answer
+	// would flatter the gateway.
 	h["Content-Type"], h["Content-Length"] = jsonType, a.length
 	_, _ = w.Write(a.body) // a caller that left is not a concern
 }

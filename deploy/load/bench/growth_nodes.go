@@ -66,6 +66,8 @@ func (b *bench) nodesLine(ctx context.Context, n int) []string {
 func (b *bench) stampede(ctx context.Context, urls []string) []string {
 	b.legacy.SetLatency(stampedeWait)
 	defer b.legacy.SetLatency(0)
+	// The usual client would open connections during the stampede, which is what a
+	// caller waits for longest.
 	quiet := b.client
 	b.client = newClient(callers)
 	defer func() { b.client.CloseIdleConnections(); b.client = quiet }()

@@ -19,6 +19,8 @@ type Usage struct {
 // UsageOf sums up a process group. An empty group is an error; a process that
 // ends meanwhile is left out.
 func UsageOf(group int) (Usage, error) {
+	// Varnish and nginx have several processes; each leads none of its own, so all are
+	// in the group of the one that was started.
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return Usage{}, err

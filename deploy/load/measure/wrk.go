@@ -27,6 +27,7 @@ func Wrk(p Plan) (Generator, error) {
 		}
 		requests.WriteByte('\n')
 	}
+	// wrk reads them when it starts, so a generator can run as often as one likes.
 	script, keys, kinds := p.Files+".lua", p.Files+".keys", p.Files+".requests"
 	err := errors.Join(
 		os.WriteFile(script, wrkScript, 0o600),

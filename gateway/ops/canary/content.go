@@ -30,6 +30,7 @@ func (r *round) body(s *seen, a *answer) bool {
 		s.records[sum] = at
 	}
 	r.tally.noteAll(contract, a, s.name+": ", in.problems)
+	// Packed or not, a list has one entity tag, and one body for it.
 	sum := hash(sha256.Sum256(plain))
 	if before, known := s.bodies[a.tag]; known && before != sum {
 		r.tally.note(contract, failed, concerned, "%s: two bodies have one entity tag", s.name)
@@ -52,6 +53,7 @@ func (r *round) refusal(a *answer) (code string) {
 	if !belongs {
 		said = append(said, "an error has not the code that goes with its status")
 	}
+	// A caller is told how long to wait where waiting helps, and nowhere else.
 	waits := a.code == http.StatusTooManyRequests || a.code == http.StatusServiceUnavailable
 	if waits != (a.header.Get("Retry-After") != "") || a.header.Get("Www-Authenticate") != challenges()[code] {
 		said = append(said, "an error has not the headers that go with its code")
@@ -65,6 +67,8 @@ func (r *round) refusal(a *answer) (code string) {
 
 // askRefused asks as those who must be refused.
 func (r *round) askRefused(ctx context.Context) {
+	// A key of the right kind would be let in, so the list of the other kind is asked
+	// for.
 	other := "seller"
 	if r.kind.Name == other {
 		other = "buyer"

@@ -55,6 +55,8 @@ func parseCacheStatus(value string) (s cacheStatus, ok bool) {
 func (p Policy) judge(a *answer) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	age, sum := a.age, a.age+a.from.left
+	// A list that was fetched for this request is as new as the request; one that was
+	// fetched for another may have been under way before.
 	if !a.from.hit {
 		if most := a.received.Sub(a.sent) + slack; !a.from.collapsed && age > most {
 			say("a list that was just fetched is %s old", age)
@@ -63,9 +65,11 @@ func (p Policy) judge(a *answer) (problems []string) {
 		}
 		return problems
 	}
+	// Whatever its age, a list never had more than the ttl to begin with.
 	if sum > p.TTL {
 		say("%s old with %s of the ttl left is more than the ttl of %s", age, a.from.left, p.TTL)
 	}
+	// Nor less than the ttl without the most that jitter takes off.
 	shortest := p.TTL - time.Duration(p.Jitter*float64(p.TTL))
 	early := a.from.left < 0 // its refresh has failed, or the legacy has told that it changed
 	if sum <= shortest-2*time.Second && !early {

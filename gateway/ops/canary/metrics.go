@@ -70,6 +70,7 @@ func (c *Canary) logFailure(r *round, i check) {
 	c.mu.Lock()
 	c.failed[r.kind.Name+" "+checkNames[i]] = n.reasons
 	c.mu.Unlock()
+	// Reasons hold no key and nothing of a record, so all of them may be logged.
 	attrs := []any{"kind", r.kind.Name, "check", checkNames[i], "reasons", n.reasons, "request_ids", n.requests}
 	if n.more > 0 {
 		attrs = append(attrs, "more_reasons", n.more)

@@ -195,6 +195,7 @@ func (r *round) noList(a *answer, format string, args ...any) {
 // headers checks those of a list by the contract, and reads what the other checks
 // need. false: they lack that.
 func (r *round) headers(s *seen, a *answer) bool {
+	// A 304 has the fields of the list that it stands for, but none of a body.
 	rules := r.rules.list
 	if a.code == http.StatusNotModified {
 		rules = r.rules.unchanged
@@ -216,6 +217,7 @@ func (r *round) headers(s *seen, a *answer) bool {
 // age checks the age of a list by the policy, and by the list that was served
 // before it.
 func (r *round) age(s *seen, a *answer) {
+	// A filter without a ttl of its own has that of the kind.
 	policy, own := r.kind.ByStatus[a.status]
 	if !own {
 		policy = r.kind.Policy
@@ -237,6 +239,8 @@ func (r *round) compare() {
 					common, where = append(common, [2]place{from, to}), append(where, from.in, to.in)
 				}
 			}
+			// One line for all of them: a mix-up of whole lists would fill the log. The
+			// first one in the list is the easiest to find.
 			if len(common) > 0 {
 				first := slices.MinFunc(common, func(x, y [2]place) int { return x[0].record - y[0].record })
 				r.tally.note(crossRead, failed, where, "records that are in the lists of both %s and %s: %d; the first is %v of the one list, %v of the other",

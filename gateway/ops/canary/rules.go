@@ -65,6 +65,7 @@ func problems(rules map[string]rule, header http.Header) (all []string) {
 			all = append(all, "header "+name+" has not the documented form")
 		}
 	}
+	// net/http has canonical names, as the rules have.
 	for _, name := range slices.Sorted(maps.Keys(header)) {
 		if _, known := rules[name]; !known {
 			all = append(all, "header "+name+" is not documented")

@@ -54,6 +54,7 @@ func (t *tally) noteAll(c check, a *answer, who string, reasons []string) {
 // note notes a result with its reason, for the answers concerned; nil ones are left out.
 func (t *tally) note(c check, r result, concerned []*answer, format string, args ...any) {
 	n := &t[c]
+	// A failure is not made less by what could not be found out.
 	if r < n.result {
 		return
 	}

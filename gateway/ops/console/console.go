@@ -78,6 +78,7 @@ func New(opts Options) (*Console, error) {
 		return nil, err
 	}
 	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", "") })
+	// Somebody may have cut the path of a page off.
 	c.mux.Handle("GET /console/{$}", http.RedirectHandler("/", http.StatusTemporaryRedirect))
 	c.mux.HandleFunc("GET /console/data", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"history": c.sampler.history(), "state": c.state()})

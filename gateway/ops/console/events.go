@@ -22,6 +22,7 @@ func (s *sampler) note(next *sample) {
 			s.marks = append(s.marks, mark{next.at.Unix(), kind, text})
 		}
 	}
+	// Of a counter the value is its increase, of a gauge the state.
 	value := func(of *sample, name string) float64 { return of.values[s.readings.index[name]] }
 	add(value(next, "reloads.ok") > 0, "reload", "configuration reloaded")
 	add(value(next, "reloads.failed") > 0, "reload", "reload failed")

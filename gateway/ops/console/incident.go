@@ -57,6 +57,7 @@ func (s *sampler) judge(w windows, gathering error) {
 	}
 	s.since = since
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(a.Level, b.Level) }) // "bad" before "warning"
+	// Without a finding the line says that all is well, and why.
 	s.incident = incident{finding: finding{Level: levelGood, Name: "All well", Text: "Nothing fails, and no breaker is open."}, Evidence: found}
 	if len(found) > 0 {
 		s.incident.finding = found[0]
@@ -80,6 +81,8 @@ func (w window) callers(well bool) (hit, get string) {
 		hit = fmt.Sprintf("%s answers failed %s, %s of all %s.", count(failed), span, percent(failed/all), count(all))
 	}
 	var parts []string
+	// Codes are counted by name: a 502 may be a legacy system that failed or one that
+	// cannot be understood.
 	for _, c := range errorCodes {
 		if n := w.sum("errors." + c[0]); n > 0 {
 			parts = append(parts, c[1]+" "+c[0]+" ("+count(n)+")")

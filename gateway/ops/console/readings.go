@@ -73,6 +73,7 @@ func newReadings() *readings {
 	r.add("keystore", "auth_requests_total", "result", "unavailable")
 	r.add("panics", "http_panics_total")
 	r.add("panics.background", "panics_total")
+	// Refreshes that give way are no trouble.
 	r.add("ceiling", "ceiling_requests_total", "class", "!background", "result", "refused")
 	r.add("purges", "cache_purges_total")
 	r.add("hints", "cache_hints_total")

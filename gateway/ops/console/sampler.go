@@ -58,6 +58,8 @@ func (s *sampler) newSample(gathered sums) *sample {
 	if len(s.samples) == maxSamples {
 		s.samples = slices.Delete(s.samples, 0, 1)
 	}
+	// The i-th sample lies where the one of an hour before it lay, which has just been
+	// dropped.
 	n := len(s.memory) / maxSamples
 	own := s.memory[s.taken%maxSamples*n:][:n:n]
 	s.taken++
@@ -74,6 +76,8 @@ func (s *sampler) take() {
 	next := s.increases(gathered)
 	s.last = gathered
 	s.samples = append(s.samples, next)
+	// Percentiles are over a minute at most, and figures over five: older histograms
+	// are not needed, and are most of a sample.
 	if old := len(s.samples) - 1 - int(figureSpan/sampleEvery); old >= 0 {
 		s.samples[old].histograms = nil
 	}

@@ -42,6 +42,7 @@ func (s *sampler) state() state {
 	if len(s.samples) == 0 {
 		return state{Incident: incident{finding: finding{Level: levelWarn, Name: "No figures yet"}, Evidence: []finding{}}}
 	}
+	// All of it is of one moment: what is computed here holds the lock.
 	newest, w := s.samples[len(s.samples)-1], s.windows()
 	out := state{
 		At: newest.at.Unix(), Point: map[string]number{}, Figures: s.figuresOf(w.figure), Incident: s.incident,

@@ -42,6 +42,8 @@ func (x *exchange) fail(format string, args ...any) {
 // millisecond: the JSON Schema validator compiles what it is given each time.
 func (c *Checker) Check(req *http.Request, res *http.Response) error {
 	x := &exchange{req: req, res: res}
+	// The body is read first, and whole: a reply with a bad header can have a bad body,
+	// too.
 	raw, err := readAll(res.Body)
 	if err := errors.Join(err, res.Body.Close()); err != nil {
 		return fmt.Errorf("read the body: %w", err)
@@ -62,6 +64,7 @@ func (c *Checker) Check(req *http.Request, res *http.Response) error {
 // operation answers, so an operation's own statuses are only those by number.
 func (c *Checker) find(x *exchange) *openapi3.Response {
 	status, item := x.res.StatusCode, c.doc.Paths.Value(x.req.URL.Path)
+	// Of an unknown path both are nil, of an unknown method only the operation.
 	var op *openapi3.Operation
 	if item != nil {
 		op = item.GetOperation(x.req.Method)

@@ -39,6 +39,7 @@ func New() (*Checker, error) {
 	if err := doc.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.IsOpenAPI31OrLater()); err != nil {
 		return nil, fmt.Errorf("validate openapi.yaml: %w", err)
 	}
+	// No operation has this reply: it is for requests that none of them is for.
 	unrouted := doc.Components.Responses["Unrouted"]
 	if unrouted == nil {
 		return nil, fmt.Errorf("openapi.yaml has no components.responses.Unrouted")

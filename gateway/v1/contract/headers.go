@@ -47,6 +47,8 @@ func (x *exchange) checkHeader(name, value string) {
 // documents tells whether a reply may have the header field: those that HTTP
 // itself brings along are in no OpenAPI document.
 func (x *exchange) documents(name string) bool {
+	// The document writes names in their own way, such as ETag; net/http in its
+	// canonical one.
 	known := slices.AppendSeq([]string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}, maps.Keys(x.response.Headers))
 	return slices.ContainsFunc(known, func(own string) bool { return http.CanonicalHeaderKey(own) == name })
 }

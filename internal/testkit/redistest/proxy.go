@@ -70,6 +70,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		// A server that is down looks like a cable that is cut.
 		s, err := net.Dial("tcp", p.target)
 		if err != nil || !p.add(c, s) {
 			_ = c.Close()
