@@ -121,23 +121,17 @@ type flight struct {
 }
 
 // NewCachedStore makes the store that asks through ask. name is the store's label
-// in metrics and spans.
-func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) (*CachedStore, error) {
+// in metrics and spans. The policy must have room for a key.
+func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) *CachedStore {
 	opts = opts.WithDefaults()
-	good, err := otter.New(&otter.Options[Digest, *entry]{MaximumSize: p.MaxKeys})
-	if err != nil {
-		return nil, err
-	}
-	bad, err := otter.New(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown})
-	if err != nil {
-		return nil, err
-	}
 	return &CachedStore{
 		name: name, ask: ask, policy: p, now: opts.Now, metrics: newLookupMetrics(name, opts.Registerer), panics: opts.Panics,
 		tracer:   span.New(opts.Traces, spanScope),
 		attempts: newAttempts(p.UnknownKeys.PerSecond, p.UnknownKeys.Burst, opts.Now),
-		good:     good, bad: bad, flights: make(map[Digest]*flight),
-	}, nil
+		good:     otter.Must(&otter.Options[Digest, *entry]{MaximumSize: p.MaxKeys}),
+		bad:      otter.Must(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown}),
+		flights:  make(map[Digest]*flight),
+	}
 }
 
 // Find implements Store. Known keys are good within their time even when the

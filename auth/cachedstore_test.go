@@ -23,13 +23,10 @@ func (caller) LogRefusal(string) bool { return true }
 
 func newTestCache(t *testing.T, c *testkit.Clock, ask Lookup) *CachedStore {
 	t.Helper()
-	r, err := NewCachedStore("test", ask, CachePolicy{
+	r := NewCachedStore("test", ask, CachePolicy{
 		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100,
 		UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 3},
 	}, Options{Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(r.Close)
 	return r
 }
@@ -378,11 +375,8 @@ func TestPanicIsAnError(t *testing.T) {
 // BenchmarkCachedStore supports the decision to store whole grants by digest:
 // a key of a remote store must cost about what one of a file does.
 func BenchmarkCachedStore(b *testing.B) {
-	r, err := NewCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
+	r := NewCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
 		CachePolicy{TTL: time.Hour, Timeout: time.Second, MaxKeys: 1000}, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
 	defer r.Close()
 	a := NewAuthenticator(r, Hasher{}, Options{})
 	ctx, header := context.Background(), []string{"Bearer an-opaque-key-from-another-issuer-0123456789"}

@@ -73,6 +73,7 @@ func TestConfigValidate(t *testing.T) {
 		"redis ttl long":   {redis(func(c *RedisConfig) { c.TTL = time.Hour }), []string{"redis.ttl"}},
 		"redis, all wrong": {Config{Redis: &RedisConfig{NegativeTTL: -1, UnknownKeys: AttemptsConfig{1, 0}}}, []string{"redis.ttl", "redis.negative_ttl", "redis.timeout", "redis.poll", "redis.max_keys", "redis.unknown_keys.burst"}},
 		"attempts":         {redis(func(c *RedisConfig) { c.UnknownKeys.PerSecond = -1 }), []string{"redis.unknown_keys.per_second"}},
+		"no certificate":   {intro(func(c *IntrospectionConfig) { c.CAFile = secretfile.New("ca.pem", "no PEM") }), []string{"introspection.ca_file"}},
 		"http":             {url("http://id.example.com/"), []string{"introspection.url"}},
 		"http to itself":   {url("http://127.0.0.1:9/"), nil},
 		"http to itself 6": {url("http://[::1]:9/"), nil},

@@ -74,7 +74,7 @@ func decisions() []decision {
 func (d decision) decide(t *testing.T) error {
 	t.Helper()
 	state := storeUp
-	r, err := NewCachedStore("test", func(ctx context.Context, c Credential) (*Grant, error) {
+	r := NewCachedStore("test", func(ctx context.Context, c Credential) (*Grant, error) {
 		switch state {
 		case storeSlow:
 			<-ctx.Done()
@@ -86,9 +86,6 @@ func (d decision) decide(t *testing.T) error {
 		}
 		return d.grant(c)
 	}, CachePolicy{TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Millisecond, MaxKeys: 10}, Options{Now: fixedNow})
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer r.Close()
 	a := NewAuthenticator(r, Hasher{}, Options{Now: fixedNow})
 	headers := map[string][]string{

@@ -36,12 +36,9 @@ func TestSpansOfAuthentication(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 			opts := Options{Traces: provider}
-			store, err := NewCachedStore("introspection", tc.ask, CachePolicy{
+			store := NewCachedStore("introspection", tc.ask, CachePolicy{
 				TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Second, MaxKeys: 10, UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 10},
 			}, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
 			a := NewAuthenticator(store, Hasher{}, opts)
 			for range 2 { // the second time the answer is stored, if there was one
 				ctx, request := provider.Tracer("").Start(t.Context(), "request")

@@ -120,10 +120,7 @@ func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limits, err := rate.New(rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}, rate.Options{Now: s.clock.Now, Registerer: s.registry})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	limits := rate.New(rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}, rate.Options{Now: s.clock.Now, Registerer: s.registry})
 	opts := Options{
 		Auth: authenticator, Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true, Logger: quiet, RequestLog: s.logs, Registerer: s.registry,
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},

@@ -46,32 +46,22 @@ type Store struct {
 	log     *slog.Logger
 }
 
-// New does not call the server. Close ends it.
-func New(cfg auth.IntrospectionConfig, opts auth.Options) (*Store, error) {
+// New does not call the server. The configuration must be valid. Close ends it.
+func New(cfg auth.IntrospectionConfig, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
-	s := &Store{cfg: cfg, log: opts.Logger}
-	s.secret = auth.Secret(cfg.ClientSecretFile.Secret())
-	transport, err := newTransport(cfg, opts)
-	if err != nil {
-		return nil, err
-	}
+	s := &Store{cfg: cfg, log: opts.Logger, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
 	// No cookie jar: it would carry what one key's answer set into the next key's
 	// lookup.
 	s.client = &http.Client{
-		Transport:     transport,
+		Transport:     newTransport(cfg, opts),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if s.breaker, err = s.newBreaker(opts); err != nil {
-		return nil, err
-	}
+	s.breaker = s.newBreaker(opts)
 	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
-	lookup := func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	s.CachedStore = auth.NewCachedStore("introspection", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
-	}
-	if s.CachedStore, err = auth.NewCachedStore("introspection", lookup, policy, opts); err != nil {
-		return nil, err
-	}
-	return s, nil
+	}, policy, opts)
+	return s
 }
 
 // Close refuses further lookups, waits for those under way, which end by
@@ -83,12 +73,11 @@ func (s *Store) Close() {
 
 // newTransport allows no proxy by accident: keys go to the server and nowhere
 // else unless the environment says so.
-func newTransport(c auth.IntrospectionConfig, opts auth.Options) (*http.Transport, error) {
+func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport {
 	dial := opts.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	var problems invalid.Problems
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
@@ -98,13 +87,13 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) (*http.Transpor
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &problems),
-	}, problems.Err()
+		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &invalid.Problems{}), // Validate has told them
+	}
 }
 
 // newBreaker opens when half of at least breakerRequests lookups within
 // breakerWindow failed. Unknown keys are answers, not failures.
-func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.Grant], error) {
+func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
 	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	return gobreaker.NewCircuitBreaker[*auth.Grant](gobreaker.Settings{
@@ -119,7 +108,7 @@ func (s *Store) newBreaker(opts auth.Options) (*gobreaker.CircuitBreaker[*auth.G
 			state.Set(float64(to))
 			s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
 		},
-	}), nil
+	})
 }
 
 // introspect asks about one key.

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
 
@@ -38,10 +37,7 @@ func introspecting(t *testing.T, url string, change func(*auth.IntrospectionConf
 	if err := (auth.Config{Introspection: &cfg}).Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(cfg, auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(cfg, auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
 	t.Cleanup(s.Close)
 	return s
 }
@@ -174,15 +170,5 @@ func TestIntrospectionOverTLS(t *testing.T) {
 	}
 	if _, err := find(t, introspecting(t, server.URL, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("without the authority: %v", err)
-	}
-}
-
-func TestNewRefusesAnAuthorityWithoutACertificate(t *testing.T) {
-	cfg := auth.DefaultIntrospectionConfig()
-	cfg.CAFile = secretfile.New("ca.pem", "no PEM")
-	_, err := New(cfg, auth.Options{})
-	var at *invalid.Error
-	if !errors.As(err, &at) || at.Field() != "introspection.ca_file" {
-		t.Error(err)
 	}
 }

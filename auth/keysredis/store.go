@@ -45,7 +45,7 @@ type Store struct {
 // are the hasher's. It does not need Redis to be up. The client should fail
 // fast: no retries, short timeouts, contexts honoured. Close ends the store
 // and leaves the client open.
-func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) (*Store, error) {
+func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	all := series.In(opts.Registerer, "auth")
 	s := &Store{
@@ -60,17 +60,14 @@ func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfi
 		done: make(chan struct{}),
 	}
 	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
-	var err error
-	if s.CachedStore, err = auth.NewCachedStore("redis", s.read, policy, opts); err != nil {
-		return nil, err
-	}
+	s.CachedStore = auth.NewCachedStore("redis", s.read, policy, opts)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	go func() {
 		defer close(s.done)
 		s.watch(ctx)
 	}()
-	return s, nil
+	return s
 }
 
 // Close stops watching, refuses further lookups and waits for those under

@@ -55,10 +55,7 @@ func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*S
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = poll
 	cfg.NegativeTTL = 0
-	store, err := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
 	t.Cleanup(store.Close)
 	return store, NewEditor(client, "iq", auth.Hasher{}), client
 }
@@ -413,14 +410,11 @@ func TestRedisCluster(t *testing.T) {
 	client := redistest.StartCluster(t, 1).Client(t)
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
-	store, err := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
 	t.Cleanup(store.Close)
 	admin := NewEditor(client, "iq", auth.Hasher{})
 	ctx := t.Context()
-	err = errors.Join(
+	err := errors.Join(
 		admin.Add(ctx, testRecord("k1"), &paying),
 		admin.Rotate(ctx, "k1", testRecord("k2"), testNow),
 		admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid}),

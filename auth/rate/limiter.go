@@ -88,23 +88,22 @@ type Decision struct {
 
 // New returns a Limiter; the configuration must be valid. It does not need
 // Redis to be up. Close ends it.
-func New(cfg Config, opts Options) (*Limiter, error) {
+func New(cfg Config, opts Options) *Limiter {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	opts.Timeout = cmp.Or(opts.Timeout, leaseTimeout)
-	accounts, err := otter.New(&otter.Options[string, *account]{MaximumSize: maxAccounts})
-	if err != nil {
-		return nil, err
+	l := &Limiter{
+		timeout: opts.Timeout, now: opts.Now, log: opts.Logger, metrics: newMetrics(opts.Registerer),
+		accounts: otter.Must(&otter.Options[string, *account]{MaximumSize: maxAccounts}),
 	}
-	l := &Limiter{timeout: opts.Timeout, now: opts.Now, log: opts.Logger, metrics: newMetrics(opts.Registerer), accounts: accounts}
 	if opts.Redis != nil {
 		l.fleet = redis_rate.NewLimiter(underPrefix{opts.Redis, opts.Prefix})
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.SetConfig(cfg)
-	return l, nil
+	return l
 }
 
 // SetConfig changes the limits, of accounts under way too. The configuration must be

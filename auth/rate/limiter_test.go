@@ -30,10 +30,7 @@ type tester interface {
 
 func newLimiter(t tester, cfg Config, opts Options) *Limiter {
 	t.Helper()
-	l, err := New(cfg, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := New(cfg, opts)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -195,10 +192,7 @@ func TestLeasesHoldAtMostABatch(t *testing.T) {
 		id := fmt.Sprint("a", account)
 		cfg := Config{PerSecond: rapid.SampledFrom([]float64{1, 50, 1000}).Draw(t, "rate"), Burst: rapid.IntRange(1, 300).Draw(t, "burst")}
 		c := testkit.NewClock(start)
-		l, err := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.Now})
 		defer l.Close()
 		limit := l.limits.Load().of("")
 		allowed := 0

@@ -157,9 +157,9 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}); err != nil {
 		return err
 	}
-	if a.rate, err = rate.New(cfg.RateLimit, rate.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry}); err != nil {
-		return err
-	}
+	a.rate = rate.New(cfg.RateLimit, rate.Options{
+		Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+	})
 	gen, err := a.newGeneration(cfg)
 	if err != nil {
 		return err

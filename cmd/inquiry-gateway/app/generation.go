@@ -129,11 +129,11 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:
-		s, err := introspect.New(*cfg.Auth.Introspection, opts)
-		return keySource{Store: s, close: s.Close}, err
+		s := introspect.New(*cfg.Auth.Introspection, opts)
+		return keySource{Store: s, close: s.Close}, nil
 	case cfg.Auth.Redis != nil:
-		s, err := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
-		return keySource{Store: s, close: s.Close}, err
+		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		return keySource{Store: s, close: s.Close}, nil
 	}
 	s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
 	return keySource{Store: s, reload: s.Reload}, err

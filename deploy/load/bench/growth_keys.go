@@ -97,7 +97,7 @@ func (b *bench) redisKeysLine(ctx context.Context, n int) []string {
 	cfg := auth.DefaultRedisConfig()
 	cfg.TTL = time.Hour
 	heap := heapNow()
-	store := must(keysredis.New(rdb, "growth", auth.Hasher{}, cfg, auth.Options{}))
+	store := keysredis.New(rdb, "growth", auth.Hasher{}, cfg, auth.Options{})
 	defer store.Close()
 	first := authenticating(store, tried, len(tried))
 	kept := (heapNow() - heap) / float64(len(tried))
