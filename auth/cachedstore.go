@@ -337,6 +337,8 @@ func (s *CachedStore) ForgetAll() {
 	s.bad.InvalidateAll()
 }
 
+// forget makes the keys that match be looked up again. No answer that is on its way is
+// stored: it may be of before the change.
 func (s *CachedStore) forget(match func(*Grant) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -173,6 +173,7 @@ const (
 	maxPoll        = 30 * time.Second
 )
 
+// validate reports what would keep the store from working, or a revoked key good for long.
 func (c RedisConfig) validate(errs *invalid.Problems) {
 	errs.Within("redis.ttl", c.TTL, time.Second, maxTTL)
 	errs.Within("redis.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
@@ -181,6 +182,8 @@ func (c RedisConfig) validate(errs *invalid.Problems) {
 	validateMemory("redis", c.MaxKeys, c.UnknownKeys, errs)
 }
 
+// validate reports what is wrong with the section. The files that it names have been read
+// already.
 func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	c.validateURL(errs)
 	errs.Within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)

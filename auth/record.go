@@ -180,6 +180,7 @@ func (r KeyRecord) Validate() error { return first("key", r.Problems()) }
 // problem only.
 func (a Account) Validate() error { return first("account", a.Problems()) }
 
+// first makes the first problem a sentence about a key or an account.
 func first(thing string, p invalid.Problems) error {
 	problem, ok := errors.AsType[*invalid.Error](p.Err())
 	if !ok {
@@ -206,6 +207,8 @@ func checkID(p *invalid.Problems, field, id string) {
 	}
 }
 
+// idProblem says what is wrong with an id; empty: nothing. Ids stand in logs, in names of
+// Redis and in files, so they are short and visible.
 func idProblem(id string) string {
 	switch {
 	case id == "":

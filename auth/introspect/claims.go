@@ -105,7 +105,8 @@ func (r *claimReader) text(name string) string {
 	return ""
 }
 
-// scopes reads a string with blanks, or an array of strings.
+// scopes reads a string with blanks, or an array of strings. Scopes that this gateway does
+// not know are kept: they are another service's.
 func (r *claimReader) scopes(name string) auth.Scopes {
 	v := r.claim(name)
 	if !v.IsArray() {

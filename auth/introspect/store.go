@@ -1,4 +1,14 @@
 // Package introspect asks an authorization server about each API key (RFC 7662).
+//
+// The key itself goes to the server, over TLS, and nowhere else: no error, log record or
+// span of this package has it, and errors of the HTTP client lose their URL. What comes
+// back is claims, whose names the configuration has; they become the same grant that a key
+// record gives. The server decides whether a key is active. The gateway decides what the
+// grant allows.
+//
+// An answer is stored for a short time, so a key that the server has revoked stays good on a
+// node for auth.introspection.ttl at most. While the server is away or slow, a breaker keeps
+// callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
 import (
@@ -111,7 +121,8 @@ func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Gr
 	})
 }
 
-// introspect asks about one key.
+// introspect asks about one key. Whatever is not an answer in JSON, of 64 KiB at most, to
+// this one request is an error of the server's and says nothing about the key.
 func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 	req, err := s.request(ctx, c.Key)
 	if err != nil {

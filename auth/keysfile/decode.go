@@ -54,7 +54,7 @@ func decode(name string, data []byte, h auth.Hasher) (*document, error) {
 }
 
 // body parses the text and finds its one document; nil: there is none, which has
-// been reported.
+// been reported. Further documents are refused: keys in them would be ignored.
 func (r *reader) body(data []byte) ast.Node {
 	file, err := parse(data)
 	if err != nil {

@@ -51,6 +51,7 @@ func (r *reader) addLine(line int, key, msg string) {
 	r.problems = append(r.problems, &FileError{File: r.file, Line: line, Key: key, Msg: msg})
 }
 
+// add is addLine for the line of a node.
 func (r *reader) add(n ast.Node, key, msg string) { r.addLine(lineOf(n), key, msg) }
 
 // addField reports a field: at its value, or at the mapping that lacks it.
@@ -104,7 +105,8 @@ func lineOf(n ast.Node) int {
 	return 1
 }
 
-// mapping reads a mapping and reports fields that are not known.
+// mapping reads a mapping and reports fields that are not known. The result is usable even
+// where there is no mapping, so that one mistake does not hide those that follow.
 func (r *reader) mapping(n ast.Node, path string, known ...string) mapping {
 	m := mapping{path: path, fields: make(map[string]ast.Node, len(known)), wrong: make(map[string]bool)}
 	switch n := n.(type) {
@@ -130,7 +132,8 @@ func (r *reader) mapping(n ast.Node, path string, known ...string) mapping {
 	return m
 }
 
-// list reads a list; an absent or null one is empty.
+// list reads a list; an absent or null one is empty. What is in it is the caller's to
+// judge.
 func (r *reader) list(m mapping, field string) []ast.Node {
 	switch n := m.fields[field].(type) {
 	case nil, *ast.NullNode:

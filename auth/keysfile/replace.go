@@ -48,7 +48,9 @@ func replaceFile(path string, data []byte) error {
 	return syncFolder(dir)
 }
 
-// writeWhole fills and closes the file that will take the place of path.
+// writeWhole fills and closes the file that will take the place of path. It is on the disk
+// before it has that name: after a power cut a name without its content would be an empty
+// keys file.
 func writeWhole(tmp *os.File, path string, data []byte) error {
 	err := likeOld(tmp, path)
 	if err == nil {
@@ -60,7 +62,8 @@ func writeWhole(tmp *os.File, path string, data []byte) error {
 	return errors.Join(err, tmp.Close())
 }
 
-// likeOld gives the new file the mode and the owner of the old one.
+// likeOld gives the new file the mode and the owner of the old one, before anything is
+// written to it: at no moment may others read it who could not read the old one.
 func likeOld(tmp *os.File, path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

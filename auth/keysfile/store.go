@@ -1,4 +1,17 @@
 // Package keysfile reads, serves and edits a YAML file of API keys.
+//
+//	accounts:
+//	  - {id: acme, api_access: paid, plan: gold}
+//	keys:
+//	  - {id: k1, kind: buyer, account: acme, scopes: ["inquiries:read"],
+//	     expires_at: 2027-01-01T00:00:00Z, revoked: false, sha256: "<64 hexadecimal digits>"}
+//
+// A file is read whole or not at all: one mistake leaves the keys of the last good reading
+// in force, and every mistake is named with its line. Texts of errors quote ids, kinds and
+// times cut short, and no digest, because what stands there may be a pasted key.
+//
+// Tools change the text and not the decoded document, since comments and columns are the
+// issuer's. A change is proved by decoding the new text before it takes the file's place.
 package keysfile
 
 import (

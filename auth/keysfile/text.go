@@ -132,6 +132,8 @@ func (t *text) insertLine(behind int, line string) {
 	t.replace(at, at, line)
 }
 
+// set writes a field of an item: in the place of its value, or as a new entry. The literal
+// is YAML already.
 func (t *text) set(m mapping, field, literal string) {
 	switch {
 	case m.has(field):
@@ -146,6 +148,9 @@ func (t *text) set(m mapping, field, literal string) {
 	}
 }
 
+// replaceScalar puts a literal in the place of a value with its quotes. A value without
+// quotes that is not written as the parser gives it, such as one of several lines, makes
+// the edit impossible.
 func (t *text) replaceScalar(tk *token.Token, literal string) {
 	from, length := t.offset(tk), len(tk.Value)
 	if from == impossible || from == len(t.data) {
@@ -161,7 +166,8 @@ func (t *text) replaceScalar(tk *token.Token, literal string) {
 	t.replace(from, from+length, literal)
 }
 
-// insertFlow puts an entry in front of the closing bracket of a flow collection.
+// insertFlow puts an entry in front of the closing bracket of a flow collection, with a
+// comma before it unless one is there or the collection is empty.
 func (t *text) insertFlow(closing *token.Token, entry string) {
 	at := t.offset(closing)
 	if at != impossible {
@@ -176,7 +182,9 @@ func (t *text) insertFlow(closing *token.Token, entry string) {
 	t.replace(at, at, entry)
 }
 
-// add appends an item, written in one line, to a list of the document.
+// add appends an item, written in one line, to a list of the document: a line of its own
+// where the list has lines, within the brackets where it has those. A list that is missing
+// is begun at the end of the file.
 func (t *text) add(root mapping, field, literal string) {
 	list, isList := root.fields[field].(*ast.SequenceNode)
 	switch {

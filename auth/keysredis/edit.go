@@ -149,6 +149,8 @@ func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, 
 	return e.set(ctx, oldID, fieldExpiresAt, at.Format(time.RFC3339))
 }
 
+// set writes one field of a key that is there, and tells every node to look the key up
+// again. Errors: auth.ErrNoSuchKey.
 func (e *Editor) set(ctx context.Context, id, field, value string) error {
 	digest, err := digestOf(ctx, e.client, e.keys, id)
 	if err != nil {
@@ -251,7 +253,8 @@ func (e *Editor) List(ctx context.Context) (auth.Listing, error) {
 	return l, nil
 }
 
-// scan collects a set or a hash in bounded steps.
+// scan collects a set or a hash in bounded steps, which do not hold Redis up. What is
+// changed meanwhile may be in it or not, and an entry may be in it twice.
 func scan(step func(cursor uint64) ([]string, uint64, error)) ([]string, error) {
 	var all []string
 	for cursor := uint64(0); ; {

@@ -61,6 +61,7 @@ const revokedMark = "1"
 // maxField bounds a field that is read, in bytes.
 const maxField = 1024
 
+// digestOf finds a key's digest by its id. Errors: auth.ErrNoSuchKey, auth.ErrGarbage.
 func digestOf(ctx context.Context, client redis.Cmdable, n names, id string) (auth.Digest, error) {
 	hex, err := client.HGet(ctx, n.ids(), id).Result()
 	if errors.Is(err, redis.Nil) {

@@ -1,4 +1,7 @@
 // Package keysredis serves, edits and watches the API keys that a fleet shares in Redis.
+//
+// Issuers may write the records by themselves, see names for the lay-out, if they raise the
+// version after each change: nodes forget what they have stored when it rises.
 package keysredis
 
 import (
@@ -78,7 +81,9 @@ func (s *Store) Close() {
 	s.CachedStore.Close()
 }
 
-// read looks one key up.
+// read looks one key up, with its account: one round trip for the key and the version, and
+// one for the account. An unknown key is believed only where a version is set, since a Redis
+// that has lost its data would lock everybody out.
 func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 	var record *redis.SliceCmd
 	var version *redis.StringCmd

@@ -155,6 +155,7 @@ func (a *account) duration(tokens float64) time.Duration {
 	return time.Duration(math.Ceil(max(0, tokens) / a.limit.PerSecond * float64(time.Second)))
 }
 
+// base is the part of a decision that the limit alone decides.
 func (a *account) base() Decision {
 	return Decision{Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window()}
 }

@@ -42,6 +42,8 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
+// validate reports what is wrong. path is where the plan stands in the section, with a dot
+// at its end, or empty.
 func (l Plan) validate(p *invalid.Problems, path string) {
 	if l.PerSecond != 0 && !(l.PerSecond >= minPerSecond && l.PerSecond <= maxPerSecond) { // NaN is neither
 		p.Add(path+"per_second", "is %v: use 0 (no limit) or %v to %v", l.PerSecond, minPerSecond, maxPerSecond)
@@ -102,6 +104,7 @@ func (p Plan) limit(policy string) Limit {
 // never change.
 type limits map[string]Limit
 
+// newLimits works out each plan once, as Allow asks for one with each request.
 func newLimits(c Config) limits {
 	l := limits{"": Plan{c.PerSecond, c.Burst}.limit(DefaultPolicy)}
 	for name, p := range c.Plans {
@@ -110,6 +113,7 @@ func newLimits(c Config) limits {
 	return l
 }
 
+// of is the limit of a plan. An account on a plan that has no entry gets the default.
 func (l limits) of(plan string) Limit {
 	if limit, ok := l[plan]; ok {
 		return limit

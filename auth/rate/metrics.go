@@ -13,6 +13,8 @@ type metrics struct {
 	fallback  prometheus.Gauge
 }
 
+// newMetrics makes every series at once, so that those which count nothing yet are there,
+// too.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	all := series.In(reg, "rate_limit")
 	decisions := all.Counters("decisions_total",

@@ -56,6 +56,8 @@ type node struct {
 	idle atomic.Bool
 }
 
+// guard puts breakers and metrics around a client, and starts the prober. Close ends both.
+// The nodes of a Cluster are not known yet: each gets its breaker when the client finds it.
 func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *slog.Logger) *guarded {
 	g := &guarded{
 		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe", minReplicas: c.MinReplicas,
@@ -133,7 +135,7 @@ func (g *guarded) Close() error {
 	return g.UniversalClient.Close()
 }
 
-// found wakes the prober.
+// found wakes the prober. It does not wait: one wake-up is enough for all who find trouble.
 func (g *guarded) found() {
 	select {
 	case g.trouble <- struct{}{}:

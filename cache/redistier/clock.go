@@ -55,6 +55,8 @@ func (c *clock) ask(ctx context.Context, p redis.Pipeliner, key string) *redis.C
 	return timeScript.Eval(ctx, p, []string{key})
 }
 
+// learn takes in the answer to ask; nil: nothing was asked. Where the user of Redis may not
+// ask for the time, that is logged once and this node's clock counts.
 func (c *clock) learn(start time.Time, answer *redis.Cmd) {
 	if answer == nil {
 		return

@@ -28,6 +28,7 @@ func isOutage(err error) bool {
 	return !ok || begins(reply, "LOADING", "CLUSTERDOWN", "MASTERDOWN", "WRONGPASS", "NOAUTH", "ERR invalid password")
 }
 
+// begins tells whether an error of Redis has one of these codes.
 func begins(err error, codes ...string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }

@@ -23,6 +23,7 @@ const scope = "inquiry-gateway/cache"
 // passKey marks a context whose calls the breaker treats in another way.
 type passKey struct{}
 
+// pass says how the breaker treats a call; its values are bits.
 type pass int
 
 const (
@@ -131,6 +132,8 @@ func (h protect) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook marks each command of a pipeline that was kept away, because callers
+// look at the commands' errors and not at that of the pipeline.
 func (h protect) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := h.n.call(ctx, func(ctx context.Context) error { return next(ctx, cmds) })

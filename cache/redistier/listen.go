@@ -53,6 +53,7 @@ func (t *Tier) Waiting() (n int) {
 	return n
 }
 
+// wake tells all who wait for a key. Who waits from now on waits for the next fill.
 func (w *waits) wake(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,6 +72,8 @@ func (t *Tier) Listen(ctx context.Context, purged func(Notice)) {
 	redissub.Each(ctx, t.rdb, func(m any) { t.hear(m, purged) }, t.purgeChannel(), t.fillChannel())
 }
 
+// hear takes in one message. A subscription that has ended counts as no connection until
+// the next one is there.
 func (t *Tier) hear(m any, purged func(Notice)) {
 	defer t.panics.Catch(nil) // of this message: the listener goes on
 	switch m := m.(type) {

@@ -78,6 +78,8 @@ func (t TLS) config(p *invalid.Problems) *tls.Config {
 // Dial opens a connection, as [net.Dialer.DialContext] does.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// overTLS does the handshake here and not in go-redis, so that the deadline of the dial
+// bounds it, too.
 func (d Dial) overTLS(config *tls.Config) Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw, err := d(ctx, network, addr)
@@ -108,6 +110,7 @@ func (d Dial) unfailing(timeout time.Duration) Dial {
 	}
 }
 
+// orBroken makes a connection of a failure to connect.
 func orBroken(c net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return brokenConn{err}, nil

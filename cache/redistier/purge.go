@@ -205,7 +205,8 @@ func (t *Tier) Replicate(ctx context.Context, key string, e Epoch) (int, error) 
 }
 
 // Retry repeats a write that may be done twice, until it works, fails for good
-// or ctx ends. It returns the last error of the write.
+// or ctx ends. It returns the last error of the write. A fail-over takes seconds, and a
+// purge must outlast it.
 func Retry(ctx context.Context, write func() error) error {
 	for {
 		err := write()

@@ -35,6 +35,7 @@ var (
 	ErrTruncated  = errors.New("truncated")   // ends early
 )
 
+// keyID names a key in what it has sealed, and says nothing about it.
 type keyID [keyIDSize]byte
 
 // Ring is a set of sealing keys: the first seals, all open. It is immutable.
@@ -62,6 +63,8 @@ func ParseRing(text string) (*Ring, error) {
 	return r, nil
 }
 
+// add takes one key into the ring. Its id is a part of a hash of it, so that the keys of a
+// ring may stand in any order but for the first.
 func (r *Ring) add(line string) error {
 	key, err := base64.StdEncoding.DecodeString(line)
 	if len(line) == hex.EncodedLen(sealKeySize) {

@@ -1,5 +1,19 @@
 // Package redistier talks to Redis: it keeps the lists of a fleet there, and tells
 // its nodes of each other's purges and fills.
+//
+//	<prefix>:2:{<account>}:<kind>:<mapping>:<list>         a list, sealed where there is a ring
+//	<prefix>:2:{<account>}:<kind>:<mapping>:<list>:lease   the flight that fills it
+//	<prefix>:2:{<account>}:epoch, ...:epoch:soft           purges and changes of the account
+//	<prefix>:2:epoch:<kind>, {...}:soft                    those of a kind
+//	<prefix>:2:purges                                      number of the fleet's last notice
+//	<prefix>:2:purge, <prefix>:2:fill                      channels
+//
+// Accounts and lists are hashed. Every value has an end, and Redis may lose all of them: what
+// is lost is filled again, and nodes give back the epochs that they know.
+//
+// A Redis in trouble must cost requests nothing. Calls have a short deadline, nothing is
+// repeated, and behind the breaker of a node that does not answer no call waits at all; one
+// prober tries whether the node is back.
 package redistier
 
 import (
@@ -173,6 +187,8 @@ func (t *Tier) getEpoch(ctx context.Context, p redis.Pipeliner, key string) epoc
 	return epochCmd{p.Get(ctx, key), p.Get(ctx, t.softKey(key))}
 }
 
+// epoch reads the two answers. An epoch that Redis does not have is 0: nothing has been
+// purged that it remembers.
 func (c epochCmd) epoch() (Epoch, error) {
 	last, err := number(c.last)
 	if err != nil {

@@ -34,6 +34,7 @@ const (
 // still meet a goal: 95 % of the time it really does.
 const safety = 1.645
 
+// atWorst is what the figure does not exceed in 95 % of the cases.
 func (e Estimate) atWorst() float64 { return e.Value + safety*e.StdErr }
 
 // advise answers each goal for one kind: the shortest TTL within the upstream
@@ -65,6 +66,7 @@ func (r *Report) advise(i int) {
 
 func (c Candidate) load() float64 { return c.Upstream.Value }
 
+// outdated is 0 where nothing is known, so that it breaks no goal.
 func (c Candidate) outdated() float64 {
 	if c.Outdated == nil {
 		return 0

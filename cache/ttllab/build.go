@@ -28,6 +28,7 @@ type sample struct {
 	counted        [graceRows]float64 // look-ups of this node since then
 }
 
+// sample copies shard by shard, so that look-ups wait for one at a time.
 func (lab *kindLab) sample(now int64) *sample {
 	m := &sample{first: lab.first.Load()}
 	for i := range lab.shards {
@@ -36,6 +37,7 @@ func (lab *kindLab) sample(now int64) *sample {
 	return m
 }
 
+// addTo copies a shard into m. The look-ups that wait are simulated first.
 func (s *shard) addTo(m *sample, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,6 +95,8 @@ func (e *estimator) report(now time.Time) Report {
 	return r
 }
 
+// report computes what is known of one kind: what was counted and measured, and a row for
+// each candidate once there was a look-up.
 func (lab *kindLab) report(now int64) KindReport {
 	rules := lab.rules.Load()
 	m := lab.sample(now)
@@ -126,7 +130,7 @@ func (lab *kindLab) report(now int64) KindReport {
 	return k
 }
 
-// computer turns a sample into figures.
+// computer turns a sample into figures. It is used for one report, by one goroutine.
 type computer struct {
 	m     *sample
 	rules *rules
@@ -139,6 +143,8 @@ type computer struct {
 	y     []float64
 }
 
+// newComputer fits the sample to what is counted of all keys, and learns how often each
+// list changes. That costs most of a report, and is done once for all candidates.
 func newComputer(m *sample, r *rules, now int64) *computer {
 	c := &computer{m: m, rules: r, now: now, rates: make([]guess, len(m.keys)), y: make([]float64, len(m.keys))}
 	x := make([][2]float64, len(m.keys))
@@ -174,6 +180,7 @@ func (c *computer) sum(of func(i int, k *watched) float64) Estimate {
 	return c.fit.total(c.y)
 }
 
+// over divides a total by a number that is exact; 0: the figure is not known.
 func (e Estimate) over(d float64) Estimate {
 	if d <= 0 {
 		return Estimate{}
@@ -181,6 +188,8 @@ func (e Estimate) over(d float64) Estimate {
 	return Estimate{e.Value / d, e.StdErr / d}
 }
 
+// changes weighs each list by how often it is asked for. The error is that of the sample
+// and that of the rates.
 func (c *computer) changes() Changes {
 	mean := c.sum(func(i int, k *watched) float64 { return c.rates[i].rate * k.lookups }).over(c.m.lookups)
 	relative := c.pool.stdErr
@@ -193,6 +202,8 @@ func (c *computer) changes() Changes {
 	}
 }
 
+// candidate computes the row of one TTL. Waits and requests are counted of each watched
+// key; their sums stand for all keys.
 func (c *computer) candidate(i int, observed float64) Candidate {
 	row := Candidate{TTL: candidates[i].Seconds(), P99Age: c.p99(i)}
 	waits := c.sum(func(_ int, k *watched) float64 { return float64(k.cells[i].waits) }).over(c.m.lookups)
@@ -206,6 +217,7 @@ func (c *computer) candidate(i int, observed float64) Candidate {
 	return row
 }
 
+// bytes is what a candidate's entry of the key takes in Redis now; 0: it has expired.
 func (c *computer) bytes(i int, k *watched) float64 {
 	if c.now-k.cells[i].fill >= c.rules.lifetime(i) {
 		return 0

@@ -73,7 +73,8 @@ type TTLError struct {
 	Margin   float64 `json:"margin_points"` // what chance makes of them, with 95 % confidence
 }
 
-// calibration follows the newest change.
+// calibration follows the newest change: it settles, is measured, and is done or abandoned.
+// What disturbs the measuring has it settle again; a second change abandons the first.
 type calibration struct {
 	mu      sync.Mutex
 	changes []TTLChange // oldest first
@@ -140,6 +141,7 @@ func (k *KindReport) figures() *TTLFigures {
 	return &TTLFigures{k.today(func(c Candidate) float64 { return c.HitRatio.Value }, 0), requests}
 }
 
+// settling is for how long a new TTL is not measured yet.
 func settling(ttl time.Duration) time.Duration { return max(settleTTLs*ttl, settleLeast) }
 
 // open is the change that is under way, or nil. It needs the lock.
@@ -208,6 +210,7 @@ func (c *calibration) follow(lab *kindLab, now time.Time, healthy bool) {
 	}
 }
 
+// settleAgain begins anew, because what would be measured is not what was predicted.
 func (c *calibration) settleAgain(t *TTLChange, now time.Time, ttl time.Duration, why string) {
 	t.State, t.Until, c.begun, c.delayed = StateSettling, now.Add(settling(ttl)), now.UnixNano(), why
 }
@@ -284,6 +287,7 @@ func larger(a, b float64) float64 {
 	return max(a, math.Abs(b))
 }
 
+// describeChanges writes a line for each change of the TTL.
 func (k *KindReport) describeChanges(b *strings.Builder) {
 	for i := range k.TTLChanges {
 		k.TTLChanges[i].describe(b)

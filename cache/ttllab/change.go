@@ -39,6 +39,7 @@ type change struct {
 	before  stretch
 }
 
+// add takes in a look, so many seconds after the one before.
 func (l *looks) add(seconds float64, changed bool) {
 	if !changed {
 		l.since.seconds += seconds
@@ -250,6 +251,8 @@ func typical(keys []looks, kind float64) (mean, stdErr float64) {
 	return kind, stdErr
 }
 
+// score is the part of the likelihood's derivative that the changes make. It falls with
+// the rate.
 func score(changed []change, rate float64) float64 {
 	var sum float64
 	for _, c := range changed {

@@ -55,6 +55,7 @@ type tally struct {
 	aa, ao, oo, cs float64 // products of the clusters' sums; number of clusters
 }
 
+// add takes in a cluster that gets no more re-checks, or as if it got none.
 func (t *tally) add(c cluster) {
 	t.all += c.all
 	t.outdated += c.outdated
@@ -72,6 +73,7 @@ func (c *checks) closed(k cluster) {
 	c.late.add(k)
 }
 
+// scale multiplies all sums, so that their ratios stay.
 func (t *tally) scale(f float64) {
 	for _, v := range [...]*float64{&t.all, &t.outdated, &t.squares, &t.aa, &t.ao, &t.oo, &t.cs} {
 		*v *= f
@@ -159,6 +161,7 @@ func (c *checks) age(steps int) {
 	c.counted = [2]uint64{c.lab.waited.Load(), c.lab.failed.Load()}
 }
 
+// fade halves all counts so many times, because the traffic has become another one.
 func (c *checks) fade(steps int, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

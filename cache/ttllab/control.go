@@ -75,7 +75,9 @@ func (l *Lab) Plan(lists map[uint64]time.Duration, group string, others time.Dur
 	l.current.Load().kept.Store(&next)
 }
 
-// controller makes the plan.
+// controller makes the plan. Every controlEvery it learns from the watched lists how often
+// each is looked up and changes, compares the load that it had expected with what came, and
+// has the planner choose TTLs that meet the goals. In a fleet one node's plan counts for all.
 type controller struct {
 	mu       sync.Mutex
 	last     int64       // step, Unix ns
@@ -92,7 +94,8 @@ type controller struct {
 	plan     *Plan // nil: too little is known
 }
 
-// groupFlow is what the look-ups of a group tell together.
+// groupFlow is what the look-ups of a group tell together. A list of which little is known
+// is taken to be like the group's mean.
 type groupFlow struct {
 	came, expected float64 // look-ups, fading
 	asked, change  float64 // per second, of a list in the mean

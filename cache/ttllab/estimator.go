@@ -225,6 +225,8 @@ func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
 	}
 }
 
+// recheckOf makes the order to compare an answer. A list that was selected from another
+// one is compared as the caller got it, and teaches nothing about that other one.
 func (lab *kindLab) recheckOf(k *List, a *Answer, body *Sum, weight float64) recheck {
 	return recheck{
 		lab: lab, list: *k, answeredAt: a.At, hash: mix(a.Hash), body: body.Short(), selected: body.Short() != a.Source, weight: weight,
@@ -251,6 +253,7 @@ type fill struct {
 	shared bool          // another node asked the legacy
 }
 
+// filled takes in a body. Only fills of this node tell how long the legacy takes.
 func (lab *kindLab) filled(f fill) {
 	h := mix(f.Hash)
 	s := &lab.shards[h%shardCount]

@@ -271,6 +271,8 @@ func (e *estimator) layout() uint64 {
 	return h
 }
 
+// tell appends what this node has counted and noted of a kind since the last message, and
+// simulates the look-ups that have waited for those of other nodes.
 func (lab *kindLab) tell(b []byte, now int64, f *fleet) []byte {
 	own := lab.own()
 	h := kindHeader{Counts: own.minus(lab.told), TTL: lab.rules.Load().policy.TTL}
@@ -321,6 +323,8 @@ func (e *estimator) hear(message []byte, now time.Time) error {
 	return nil
 }
 
+// hear takes in one kind of another node's message; false: it is cut off, and nothing of
+// this kind was taken in.
 func (lab *kindLab) hear(in *bytes.Reader, now int64, f *fleet) bool {
 	h, ok := readFixed[kindHeader](in, 1)
 	if !ok {

@@ -198,6 +198,7 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 	}
 }
 
+// compare makes one re-check. A fetch that fails says nothing, and is not repeated.
 func compare(ctx context.Context, r recheck, fetch Fetch, timeout time.Duration, p *panics.Catcher) {
 	defer p.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -86,6 +86,7 @@ func (s *Served) promise(g GoalsConfig) {
 	}
 }
 
+// describe says whether the promise is kept, as far as chance lets one know.
 func (l *Late) describe(b *strings.Builder) {
 	kept := "kept"
 	switch {

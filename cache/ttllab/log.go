@@ -75,12 +75,14 @@ func FromLog(in io.Reader, kinds []Kind, c Config) (Report, error) {
 	return r, err
 }
 
+// logReader reads one log. It holds nothing of a line once it has been fed to the lab.
 type logReader struct {
 	lab    *estimator
 	newest time.Time
 	sum    LogSummary
 }
 
+// read reads to the end. A line that is too long is skipped and counted, not held.
 func (l *logReader) read(in *bufio.Reader) error {
 	for {
 		line, err := in.ReadSlice('\n')
@@ -101,6 +103,7 @@ func (l *logReader) read(in *bufio.Reader) error {
 	}
 }
 
+// line uses one line, or counts why it cannot.
 func (l *logReader) line(raw []byte, tooLong bool) {
 	if tooLong {
 		l.bad("longer than 64 KiB")
@@ -131,6 +134,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 	line.feed(lab)
 }
 
+// bad counts a line that cannot be used, and keeps the reason of the first ones.
 func (l *logReader) bad(reason string) {
 	l.sum.Bad++
 	if len(l.sum.FirstBad) < maxBadLines {
@@ -138,6 +142,7 @@ func (l *logReader) bad(reason string) {
 	}
 }
 
+// reason says what is wrong with a line's JSON, without a word of the line itself.
 func reason(err error) string {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -63,6 +63,7 @@ type reaches struct {
 	n, seconds [len(outageLengths) + 1]float64
 }
 
+// add takes in one look-up; reach in seconds.
 func (r *reaches) add(reach float64) {
 	i := 0
 	for i < len(outageLengths) && reach >= outageLengths[i].Seconds() {
@@ -93,6 +94,7 @@ func (r *reaches) answered(length int) float64 {
 	return within / (seconds * r.count())
 }
 
+// addScaled adds o so many times.
 func (r *reaches) addScaled(o *reaches, f float64) {
 	for i := range r.n {
 		r.n[i] += f * o.n[i]
@@ -130,6 +132,7 @@ func tenths(ns int64) uint32 { return uint32(ns / 1e8) }
 // after is by how much a is later than b.
 func after(a, b uint32) float64 { return float64(int32(a - b)) }
 
+// join takes in the run that follows. Of the fills only how far they were apart is kept.
 func (r *run) join(next run) {
 	gap := after(next.begin, r.end)
 	r.end, r.squares = next.end, r.squares+next.squares+float32(gap*gap)

@@ -173,6 +173,7 @@ type cost struct {
 	answers  float64
 }
 
+// add takes in n lists like d at a TTL.
 func (c *cost) add(d *demand, n, ttl, swr float64) {
 	load := n * d.fetches(ttl)
 	c.load += load

@@ -76,7 +76,9 @@ func (o observation) at(now, first, halfLife int64) float64 {
 }
 
 // regime notices that the traffic has become another one, so that the report need not
-// average over both for hours.
+// average over both for hours. It compares the newest two minutes with up to half an hour
+// before them, by the rate of look-ups and by the share of misses that the simulation makes
+// of them at today's TTL.
 type regime struct {
 	mu    sync.Mutex
 	last  int64 // slot's end, Unix ns
@@ -165,6 +167,7 @@ func (lab *kindLab) fade(steps int, now int64) {
 	lab.checks.fade(steps, now)
 }
 
+// turnout sums up the shards; the sample's counts stand for all of its keys.
 func (lab *kindLab) turnout() (sum turnout) {
 	for i := range lab.shards {
 		s := &lab.shards[i]

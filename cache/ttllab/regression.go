@@ -25,6 +25,8 @@ type regression struct {
 // minFitted keys are the least to fit anything to.
 const minFitted = 20
 
+// newRegression fits nothing to fewer than minFitted keys: totals are then the sample's,
+// scaled up.
 func newRegression(pi []float64, x [][2]float64, totals [2]float64) *regression {
 	r := &regression{pi: pi, x: x, scale: 1}
 	if len(pi) < minFitted {

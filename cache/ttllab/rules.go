@@ -44,6 +44,8 @@ type rules struct {
 	grace  [graceRows]int64
 }
 
+// newRules works out what each look-up needs for each candidate. Values that no
+// configuration can have are moved to the nearest that makes sense.
 func newRules(p Policy) *rules {
 	p.TTL, p.StaleWhileRevalidate, p.StaleIfError = max(p.TTL, 0), max(p.StaleWhileRevalidate, 0), max(p.StaleIfError, 0)
 	p.Jitter = min(max(p.Jitter, 0), 1)

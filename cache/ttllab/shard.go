@@ -116,6 +116,8 @@ type cell struct {
 	ageSq   float64
 }
 
+// init gives a quarter of the places to hot keys. Until the sample is full every key is in
+// it.
 func (s *shard) init(lab *kindLab, quota int, halfLife int64) {
 	hot := quota / 4
 	s.lab = lab
@@ -248,6 +250,8 @@ func (s *shard) admit(h uint64) *watched {
 	return set.add(watched{hash: h})
 }
 
+// fill takes in a body of a watched key. The look-ups before it are simulated first, so
+// that the order of events is kept.
 func (s *shard) fill(h uint64, f fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,6 +308,7 @@ func (set *stratum) has(hash uint64) bool {
 	return ok
 }
 
+// add returns the key's place, which holds until the next add or drop.
 func (set *stratum) add(k watched) *watched {
 	set.keys = append(set.keys, k)
 	set.index[k.hash] = int32(len(set.keys) - 1)
@@ -344,6 +349,7 @@ func (set *stratum) age(steps int, since int64) {
 	}
 }
 
+// scale multiplies what was counted. What each candidate holds stays.
 func (k *watched) scale(f float64) {
 	k.lookups *= f
 	k.fills *= f

@@ -38,6 +38,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	return err
 }
 
+// describe says how much of the log was used, and why the rest was not.
 func (l *LogSummary) describe(b *strings.Builder) {
 	fmt.Fprintf(b, "%d lines: %d look-ups, %d other records, %d late, %d bad\n", l.Lines, l.Lookups, l.Skipped, l.Late, l.Bad)
 	for _, bad := range l.FirstBad {
@@ -48,6 +49,7 @@ func (l *LogSummary) describe(b *strings.Builder) {
 	}
 }
 
+// describe writes what is known of a kind; what is not known yet is left out.
 func (k *KindReport) describe(b *strings.Builder) {
 	fmt.Fprintf(b, "%s lists: ttl %s, stale_while_revalidate %s\n", k.Kind, short(k.TTL), short(k.StaleWhileRevalidate))
 	if len(k.Candidates) == 0 {
@@ -87,6 +89,7 @@ func (k *KindReport) describe(b *strings.Builder) {
 	}
 }
 
+// rows writes a line for each candidate, and what the marks in them mean.
 func (k *KindReport) rows(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tttl\thits %\t+-\tlegacy/s\t+-\tmean age\tp99 age\toutdated %\t+-\tRedis\t")
