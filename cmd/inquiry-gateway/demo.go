@@ -121,18 +121,14 @@ func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener,
 	return group.Wait()
 }
 
-// listenNear opens the address, or any free port beside it where that is taken,
+// listenNear opens the address, or any free port on loopback where that is taken,
 // and says so: a demo should run next to whatever else does.
 func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	l, err := app.Listen(what, address)
 	if err == nil {
 		return l, nil
 	}
-	host, _, splitErr := net.SplitHostPort(address)
-	if splitErr != nil {
-		return nil, splitErr
-	}
-	free, freeErr := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	free, freeErr := net.Listen("tcp", "127.0.0.1:0")
 	if freeErr != nil {
 		return nil, errors.Join(err, freeErr)
 	}

@@ -68,10 +68,7 @@ func unexplained(err error) error {
 func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 	access := &ops.Access{
 		KeyID: keyID, Verdict: "allowed", HTTPStatus: http.StatusOK,
-		KeyKind: who.Kind, Scopes: who.Scopes.List(), PaidAccess: who.PaidAccess, Plan: who.Plan,
-	}
-	if access.Scopes == nil {
-		access.Scopes = []string{}
+		KeyKind: who.Kind, Scopes: append([]string{}, who.Scopes.List()...), PaidAccess: who.PaidAccess, Plan: who.Plan,
 	}
 	if denied != nil {
 		problem := gateway.ProblemOf(denied)

@@ -108,10 +108,9 @@ func (w *LogWriter) flush() {
 }
 
 // Close writes out what waits. Nothing may be written afterwards.
-func (w *LogWriter) Close() error {
+func (w *LogWriter) Close() {
 	close(w.ended)
 	<-w.done
-	return nil
 }
 
 // NewLogger writes one JSON record per line. The Redis client's own remarks go

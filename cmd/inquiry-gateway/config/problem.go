@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,20 +20,17 @@ type Problem struct {
 
 // Error gives the problem on one line: file:line:column: key: message.
 func (p Problem) Error() string {
-	var b strings.Builder
-	b.WriteString(p.File)
+	place, key := p.File, ""
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
+		place += fmt.Sprintf(":%d", p.Line)
 	}
 	if p.Line > 0 && p.Column > 0 {
-		fmt.Fprintf(&b, ":%d", p.Column)
+		place += fmt.Sprintf(":%d", p.Column)
 	}
-	b.WriteString(": ")
 	if p.Key != "" {
-		b.WriteString(p.Key + ": ")
+		key = p.Key + ": "
 	}
-	b.WriteString(p.Message)
-	return b.String()
+	return place + ": " + key + p.Message
 }
 
 // Problems is the error of Load: everything found in one go, in the order of
@@ -108,10 +106,7 @@ func (r *report) err() error {
 		return nil
 	}
 	slices.SortStableFunc(r.problems, func(a, b Problem) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return r.problems
 }
@@ -119,10 +114,7 @@ func (r *report) err() error {
 // Nearest gives the known name that was probably meant, or "".
 func Nearest(key string, known []string) string {
 	key = strings.ToLower(key)
-	best, least := "", 1+len(key)/3
-	if least > 4 {
-		least = 4
-	}
+	best, least := "", min(1+len(key)/3, 4)
 	for _, k := range known {
 		d := distance(key, k, least)
 		if d >= min(len(key), len(k)) {

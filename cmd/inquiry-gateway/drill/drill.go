@@ -2,7 +2,6 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -231,12 +230,8 @@ func (e *environment) untilBreaks(ctx context.Context) []Seen {
 
 // redisDown returns an error until the gateway says that it asks Redis no more.
 func (e *environment) redisDown(ctx context.Context) error {
-	page, err := e.client.page(ctx, e.gateway.Ops+"/readyz")
-	if err != nil {
-		return err
-	}
 	var ready struct{ Parts map[string]string }
-	if err := json.Unmarshal([]byte(page), &ready); err != nil {
+	if err := e.client.read(ctx, e.gateway.Ops+"/readyz", &ready); err != nil {
 		return err
 	}
 	if ready.Parts["redis"] != "down" {

@@ -95,10 +95,7 @@ func (s Seen) text() string {
 	}
 	status := strings.TrimPrefix(s.CacheStatus, "inquiry-gateway; ")
 	first, _, _ := strings.Cut(status, ";")
-	detail := ""
-	if i := strings.Index(status, "detail="); i >= 0 {
-		detail = status[i:]
-	}
+	_, detail, _ := strings.Cut(status, "detail=")
 	return strings.TrimSpace(fmt.Sprintf("%d %s", s.Status, words(s.Code, strings.TrimPrefix(first, "fwd="), detail)))
 }
 
@@ -192,6 +189,15 @@ func (c *client) list(ctx context.Context, url, key string) (s Seen) {
 func (c *client) page(ctx context.Context, url string) (string, error) {
 	text, _, err := c.ops(ctx, http.MethodGet, url, "")
 	return text, err
+}
+
+// read decodes what the ops listener says in JSON, whatever its status.
+func (c *client) read(ctx context.Context, url string, into any) error {
+	page, err := c.page(ctx, url)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(page), into)
 }
 
 // post sends JSON to the ops listener.

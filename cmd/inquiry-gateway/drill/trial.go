@@ -2,7 +2,6 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -201,10 +200,7 @@ func (e *environment) foretold(ctx context.Context) (float64, error) {
 			}
 		}
 	}
-	page, err := e.client.page(ctx, e.gateway.Ops+"/ops/ttl")
-	if err == nil {
-		err = json.Unmarshal([]byte(page), &report)
-	}
+	err := e.client.read(ctx, e.gateway.Ops+"/ops/ttl", &report)
 	for _, k := range report.Kinds {
 		for _, row := range k.Outage.Rows {
 			if k.Kind == auth.KindBuyer && row.Current && row.Answered[0] != nil {
