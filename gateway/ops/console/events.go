@@ -2,6 +2,7 @@ package console
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -39,10 +40,10 @@ func (s *sampler) note(next *sample) {
 	for len(s.marks) > 0 && s.marks[0].At < s.samples[0].at.Unix() {
 		s.marks = s.marks[1:]
 	}
-	for _, c := range canaryCases() {
+	for i := range s.canary {
 		for _, result := range canaryResults {
-			if value(next, "canary."+c.check+"."+result+"."+c.kind) > 0 {
-				s.canary[c] = canaryState{result, next.at}
+			if row := &s.canary[i]; value(next, "canary."+row.Check+"."+result+"."+row.Kind) > 0 {
+				row.State, row.At = result, next.at.Unix()
 			}
 		}
 	}
@@ -70,15 +71,6 @@ func startMarks(all []Start, now time.Time) (marks []mark) {
 	return marks
 }
 
-// canaryCase is one check of one kind of list.
-type canaryCase struct{ check, kind string }
-
-// canaryState is how a check ended last.
-type canaryState struct {
-	result string
-	at     time.Time
-}
-
 // canaryRow is one check of one kind on the page. panels.js knows what checks are
 // called.
 type canaryRow struct {
@@ -91,30 +83,27 @@ type canaryRow struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// canaryCases are in the order in which the page shows them.
-func canaryCases() (all []canaryCase) {
+// newCanaryRows are in the order in which the page shows them.
+func newCanaryRows() (rows []canaryRow) {
 	for _, check := range canaryChecks {
 		for _, kind := range kinds {
-			all = append(all, canaryCase{check, kind})
+			rows = append(rows, canaryRow{Check: check, Kind: kind, State: "not yet"})
 		}
 	}
-	return all
+	return rows
 }
 
-// canaryRows are all checks. The caller holds mu.
-func (s *sampler) canaryRows(w windows) (rows []canaryRow) {
-	for _, c := range canaryCases() {
-		row := canaryRow{Check: c.check, Kind: c.kind, State: "not yet", Failed: w.rare.sum("canary." + c.check + ".failed." + c.kind)}
-		if last, ok := s.canary[c]; ok {
-			row.State, row.At = last.result, last.at.Unix()
+// canaryRows adds to the last results what windows tell. The caller holds mu.
+func (s *sampler) canaryRows(w windows) []canaryRow {
+	rows := slices.Clone(s.canary)
+	for i := range rows {
+		row := &rows[i]
+		if row.Failed = w.rare.sum("canary." + row.Check + ".failed." + row.Kind); row.Failed > 0 {
+			row.Reasons = s.opts.Canary(row.Kind, row.Check)
 		}
-		if row.Failed > 0 {
-			row.Reasons = s.opts.Canary(c.kind, c.check)
-		}
-		if math.IsNaN(w.point.gauge("canary.round." + c.kind)) {
+		if math.IsNaN(w.point.gauge("canary.round." + row.Kind)) {
 			row.State, row.At = "off", 0
 		}
-		rows = append(rows, row)
 	}
 	return rows
 }

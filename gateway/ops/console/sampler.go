@@ -40,15 +40,15 @@ type sampler struct {
 	memory   []float64 // of maxSamples samples, so that what the console takes does not grow
 	taken    int       // samples since the start
 	marks    []mark
-	canary   map[canaryCase]canaryState // the last results
-	since    map[string]time.Time       // id of a rule -> since when it has something to say
+	canary   []canaryRow          // the last results
+	since    map[string]time.Time // id of a rule -> since when it has something to say
 	incident incident
 }
 
 // newSampler makes a sampler without a sample; state says then that there are no
 // figures yet.
 func newSampler(opts Options) *sampler {
-	s := &sampler{opts: opts, readings: newReadings(), columns: columns(), canary: map[canaryCase]canaryState{}, since: map[string]time.Time{}}
+	s := &sampler{opts: opts, readings: newReadings(), columns: columns(), canary: newCanaryRows(), since: map[string]time.Time{}}
 	s.memory = make([]float64, maxSamples*(len(s.readings.list)+len(s.columns)))
 	return s
 }
