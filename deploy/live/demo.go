@@ -41,7 +41,7 @@ const maxBody = 16 << 20
 // StartDemo runs the demo with a Redis, and with further environment variables.
 func StartDemo(t testing.TB, binary, redisAddr string, env ...string) *Demo {
 	t.Helper()
-	m, process := startProcess(t, demoReady, append(env, "REDIS_URL=redis://"+redisAddr), binary, "demo")
+	m, process := start(t, demoReady, append(env, "REDIS_URL=redis://"+redisAddr), binary, "demo")
 	d := &Demo{t: t, Public: m[1], Ops: m[2], Legacy: m[3], Config: m[4], Kill: process.Kill}
 	for _, c := range demoCurl.FindAllStringSubmatch(m[0], -1) {
 		d.callers = append(d.callers, caller{c[1], c[2]})
@@ -80,7 +80,7 @@ func (d *Demo) StartNode(binary, auth string, replace ...string) *Demo {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	m, process := startProcess(d.t, serving, nil, binary, "serve", "-c", file.Name())
+	m, process := start(d.t, serving, nil, binary, "serve", "-c", file.Name())
 	return &Demo{Public: m[1], Ops: m[2], Legacy: d.Legacy, Config: file.Name(), Kill: process.Kill, t: d.t}
 }
 

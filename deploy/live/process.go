@@ -72,16 +72,10 @@ func noteSources(t testing.TB) {
 	}
 }
 
-// Start runs a program with further environment variables until the test ends,
-// and waits until its output has a match of the pattern, whose groups it returns.
-func Start(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) []string {
-	t.Helper()
-	match, _ := startProcess(t, ready, env, path, args...)
-	return match
-}
-
-// startProcess gives the process, too, for a test that ends it.
-func startProcess(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) ([]string, *testkit.Process) {
+// start runs a program with further environment variables until the test ends,
+// and waits until its output has a match of the pattern, whose groups it returns. The
+// process is for a test that ends it.
+func start(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) ([]string, *testkit.Process) {
 	t.Helper()
 	p := testkit.Run(t, testkit.Program{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
 	match, err := p.Await(t.Context(), ready)
@@ -94,19 +88,13 @@ func startProcess(t testing.TB, ready *regexp.Regexp, env []string, path string,
 // Eventually waits until check has no complaint, or ends the test with the last.
 func Eventually(t testing.TB, check func() string) {
 	t.Helper()
-	deadline := time.NewTimer(maxWait)
-	defer deadline.Stop()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	for end := time.Now().Add(maxWait); ; time.Sleep(pollEvery) { // no clock of the test moves another process
 		complaint := check()
 		if complaint == "" {
 			return
 		}
-		select {
-		case <-deadline.C:
+		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", maxWait, complaint)
-		case <-tick.C:
 		}
 	}
 }

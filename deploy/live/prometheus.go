@@ -52,7 +52,7 @@ func StartPrometheus(t testing.TB, ops string, ruleFiles ...string) *Prometheus 
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := Start(t, listening, nil, Tool(t, "prometheus", "prometheus"),
+	m, _ := start(t, listening, nil, Tool(t, "prometheus", "prometheus"),
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
 	return &Prometheus{URL: "http://" + m[1], t: t}
 }

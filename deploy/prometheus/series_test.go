@@ -43,7 +43,7 @@ func exposedFamilies(t *testing.T, binary string) map[string]family {
 	t.Helper()
 	demo := live.StartDemo(t, binary, redistest.Start(t).Addr)
 	demo.Exercise()
-	return familiesOf(append(otherKeyStores(t, demo, binary), live.Scrape(t, demo.Ops))...)
+	return familiesOf(append(otherKeyStores(t, demo, binary), live.Get(t, demo.Ops+"/metrics"))...)
 }
 
 // otherKeyStores reads what nodes expose whose keys are not in a file. Nobody
@@ -59,7 +59,7 @@ func otherKeyStores(t *testing.T, demo *live.Demo, binary string) [][]byte {
 		"auth: {redis: {}}",
 		fmt.Sprintf("auth: {introspection: {url: 'http://127.0.0.1:9/', client_id: gateway, client_secret_file: %s}}", secret),
 	} {
-		pages = append(pages, live.Scrape(t, demo.StartNode(binary, auth).Ops))
+		pages = append(pages, live.Get(t, demo.StartNode(binary, auth).Ops+"/metrics"))
 	}
 	return pages
 }

@@ -23,7 +23,7 @@ func TestRealProgram(t *testing.T) {
 	for range 3 {
 		demo.Call(demo.Public, "")
 	}
-	families, err := measure.ParseSeries(live.Scrape(t, demo.Ops))
+	families, err := measure.ParseSeries(live.Get(t, demo.Ops+"/metrics"))
 	if err != nil {
 		t.Fatal(err)
 	}
