@@ -71,7 +71,8 @@ func (s *keyStore) checkPlan(plan *string) error {
 	return usagef("there is no plan %q under rate_limit.plans; known: %s", *plan, cmp.Or(strings.Join(s.plans, ", "), "none"))
 }
 
-// accountChange reads the flags. What is not given stays as the store has it.
+// accountChange reads the flags. What is not given stays as the store has it; a plan of
+// "" takes the account's plan away, which is why the flag is asked for, and not its value.
 func accountChange(c *cli.Command) (auth.AccountChange, error) {
 	if c.NArg() != 1 {
 		return auth.AccountChange{}, usagef("which account? accounts set ACCOUNT-ID --api-access paid|none [--plan NAME]")
@@ -94,7 +95,8 @@ func accountChange(c *cli.Command) (auth.AccountChange, error) {
 	return change, nil
 }
 
-// showAccount prints the account as the store has it now.
+// showAccount prints the account as the store has it now: another command may have
+// changed it, too.
 func showAccount(ctx context.Context, c *cli.Command, store *keyStore, id string) error {
 	listing, err := store.List(ctx)
 	if err != nil {

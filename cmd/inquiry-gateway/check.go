@@ -97,7 +97,8 @@ func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
 	return loaded, err
 }
 
-// checkUse refuses flags that cannot be meant, before anything is done.
+// checkUse refuses flags that cannot be meant, before anything is done: a flag that is
+// passed over would let its user believe that something was checked.
 func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" && c.String("seller") != ""
 	switch {
@@ -119,7 +120,8 @@ func checkUse(c *cli.Command) error {
 	return nil
 }
 
-// checkTests runs the tests of the mapping. It asks nobody.
+// checkTests runs the tests of the mapping. It asks nobody, and shows all results before
+// it fails.
 func checkTests(ctx context.Context, cfg config.Config, file string, out io.Writer) error {
 	results, err := mappingtest.Run(ctx, cfg.Upstream, file)
 	if err != nil {

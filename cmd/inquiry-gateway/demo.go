@@ -66,7 +66,8 @@ type demo struct {
 	redisURL    string    // empty: lists and limits stay in the process
 }
 
-// run opens all ports first: their addresses are written into the configuration.
+// run opens all ports first: their addresses are written into the configuration. Until
+// serve takes them over, run closes them on an error.
 func (d *demo) run(ctx context.Context) error {
 	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
 	if err != nil {
@@ -189,7 +190,8 @@ type caller struct {
 	account         auth.Account
 }
 
-// makeCallers writes a keys file with one key for each way a request can go.
+// makeCallers writes a keys file with one key for each way a request can go, in the order
+// in which the welcome shows them.
 func makeCallers(file string) ([]caller, error) {
 	read := []string{auth.ScopeInquiriesRead}
 	paid := func(id string) auth.Account { return auth.Account{ID: id, APIAccess: auth.AccessPaid} }
@@ -275,8 +277,8 @@ func (d *demo) lines(a *app.App, callers []caller) {
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
 }
 
-// repeat prints the lines again for each line of in. It ends with in, or with the
-// process.
+// repeat prints the lines again for each line of in, because records of requests push
+// them off the screen. It ends with in, or with the process.
 func (d *demo) repeat(in io.Reader, a *app.App, callers []caller) {
 	for input := bufio.NewScanner(in); input.Scan(); {
 		d.lines(a, callers)
@@ -286,8 +288,8 @@ func (d *demo) repeat(in io.Reader, a *app.App, callers []caller) {
 // legacyGrace is how long lists under way may take when the legacy stops.
 const legacyGrace = 2 * time.Second
 
-// legacyCommand runs what the tests and the demo run in front of the gateway, so
-// that a fault can be tried by hand.
+// legacyCommand runs the legacy system of the tests and the demo, so that a fault can be
+// tried by hand against a gateway with a configuration of one's own.
 func legacyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "legacy",

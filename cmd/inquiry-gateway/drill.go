@@ -62,7 +62,8 @@ func drillCommand() *cli.Command {
 }
 
 // drillIn runs the drill with its files in dir. Without Redis the rows that need
-// one are left out, unless --require-redis says that this is a failure.
+// one are left out, unless --require-redis says that this is a failure. A Redis of
+// REDIS_URL that cannot be used is always one.
 func drillIn(ctx context.Context, c *cli.Command, dir string) (report drill.Report, err error) {
 	cfg, whose, err := drilledConfig(c.String("config"))
 	if err != nil {

@@ -44,7 +44,8 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// writeExplanation prints an explanation for a person, the outcome first.
+// writeExplanation prints an explanation for a person, the outcome first: what a caller
+// would get. Then comes where that is from, a row for each part.
 func writeExplanation(out io.Writer, x ops.Explanation) {
 	fmt.Fprintf(out, "%s: %d%s %s\n%s\n\n", x.Prediction.Outcome, x.Prediction.HTTPStatus, spaced(x.Prediction.Code), describeList(x), printable(x.Prediction.Text))
 	var rows [][]string

@@ -36,7 +36,8 @@ func keysCommand() *cli.Command {
 	}
 }
 
-// keysNewCommand makes a key with its account. The store gets the hash only.
+// keysNewCommand makes a key, and with --api-access its account too. The store gets the
+// hash only: whoever reads the store can use no key.
 func keysNewCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "new",
@@ -181,7 +182,8 @@ func hasherOf(c *cli.Command) (auth.Hasher, error) {
 	return auth.HasherOf(loaded.Config.Auth.PepperFile)
 }
 
-// readKey reads one line. The end of the line is not a part of the key.
+// readKey reads one line. The end of the line is not a part of the key, but blanks are:
+// a key from elsewhere is hashed as callers send it.
 func readKey(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, maxKeyLine)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -209,7 +211,7 @@ func listCommand(usage string, part func(auth.Listing) any, write func(io.Writer
 }
 
 // writeKeys prints one line per key, with what its account has paid for: both decide
-// whether a request is answered.
+// whether a request is answered. States are those of this moment.
 func writeKeys(out io.Writer, listing auth.Listing) {
 	access := map[string]string{}
 	for _, a := range listing.Accounts {
@@ -227,7 +229,7 @@ func writeKeys(out io.Writer, listing auth.Listing) {
 }
 
 // keysRevokeCommand ends a key at once, by its id: whoever revokes a key must not
-// need the key.
+// need the key. A second time changes nothing.
 func keysRevokeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "revoke",
@@ -303,7 +305,8 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// follow makes a key with the kind, account and scopes of another one. A revoked
+// follow makes a key with the kind, account and scopes of another one, and gives its
+// record, without an id and an end, and the key itself. A revoked
 // key has no follower: whoever had it must not get another one by routine.
 func follow(ctx context.Context, store *keyStore, oldID string) (auth.KeyRecord, string, error) {
 	old, err := store.Get(ctx, oldID)

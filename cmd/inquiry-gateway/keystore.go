@@ -93,7 +93,8 @@ func openKeyStore(c *cli.Command) (*keyStore, error) {
 	return openKeysFile(file, content)
 }
 
-// keyStoreOf opens the store that the gateway of this configuration reads.
+// keyStoreOf opens the store that the gateway of this configuration reads. Keys that an
+// authorization server makes cannot be changed here.
 func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	switch {
 	case cfg.Auth.Introspection != nil:

@@ -43,7 +43,8 @@ func main() {
 }
 
 // run executes one command line and gives its exit code: 0 good, 1 failed,
-// 2 wrong use.
+// 2 wrong use. Each line of an error begins with the program's name, as logs of several
+// programs are read together. Tests call it as main does.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	command := newCommand()
 	command.Writer, command.ErrWriter = out, errOut
@@ -67,7 +68,8 @@ type usageError struct{ error }
 // usagef makes a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// newCommand is the command line. Errors go back to run, which knows the exit codes;
+// newCommand is the command line, made anew for each run: the library keeps in a command
+// what was read into its flags. Errors go back to run, which knows the exit codes;
 // the library would end the process by itself.
 func newCommand() *cli.Command {
 	root := &cli.Command{

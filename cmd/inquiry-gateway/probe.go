@@ -55,7 +55,8 @@ func mayMissFlag(with string) *cli.StringSliceFlag {
 	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list"}
 }
 
-// runProbe refuses what cannot be meant, and probes once or again and again.
+// runProbe refuses what cannot be meant, and probes once or again and again. Standard
+// input can be read once only.
 func runProbe(ctx context.Context, c *cli.Command) error {
 	if kind := c.String("kind"); kind != "buyer" && kind != "seller" {
 		return usagef("--kind is %q; give buyer or seller", kind)
@@ -236,7 +237,8 @@ func (p probed) failure() error {
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
 }
 
-// readSample reads a saved reply of at most limit bytes, as the gateway would.
+// readSample reads a saved reply of at most limit bytes, as the gateway would: a larger
+// one is an error, not cut. What it returns is never nil without an error.
 func readSample(file string, limit int64) ([]byte, error) {
 	data, err := readInput("--sample", file, limit+1)
 	if err == nil && int64(len(data)) > limit {
@@ -248,8 +250,8 @@ func readSample(file string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// readInput reads at most limit bytes of a file, or of standard input for "-". flag
-// names it in errors.
+// readInput reads at most limit bytes of a file, or of standard input for "-"; what
+// comes after is not read, and no error. flag names it in errors.
 func readInput(flag, file string, limit int64) ([]byte, error) {
 	in := io.Reader(os.Stdin)
 	if file != "-" {
@@ -267,7 +269,9 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// checkLive probes one list of each kind, for the accounts of the flags.
+// checkLive probes one list of each kind, for the accounts of the flags. A list that
+// would be refused does not keep it from the other one; an error that is the probe's own
+// does.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
 	p, err := openProbe(c, cfg)
 	if err != nil {

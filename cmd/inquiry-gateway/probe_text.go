@@ -53,7 +53,7 @@ func writeProbe(out io.Writer, p probed) {
 	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
 }
 
-// writeExchange prints what was asked and what came.
+// writeExchange prints what was asked and what came. A saved reply was not asked for.
 func writeExchange(out io.Writer, p *upstream.Probe) {
 	fmt.Fprintf(out, "%s %s\n", p.Kind, printable(p.Account))
 	if p.Request != nil {
@@ -96,7 +96,8 @@ func writeReply(out io.Writer, p *upstream.Probe) {
 	fmt.Fprintf(out, "  reply     %s\n", printable(cutAt(text, maxShownReply)))
 }
 
-// writeFindings prints what concerns all records.
+// writeFindings prints what concerns all records: first what is wrong, last what the
+// mapping leaves out.
 func writeFindings(out io.Writer, p probed) {
 	writeViolations(out, p.Violations)
 	switch o := p.Owner; {
@@ -211,7 +212,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// cut shortens a value for a table.
+// cut shortens a value for a table, in characters.
 func cut(s string) string { return cutAt(s, maxShownRunes) }
 
 // cutAt shortens a text to n characters.
@@ -224,7 +225,7 @@ func cutAt(s string, n int) string {
 	return s
 }
 
-// numbers lists the first records of a list for a person.
+// numbers lists the first ten records of a list for a person.
 func numbers(list []int) string {
 	if len(list) == 0 {
 		return "none"

@@ -37,7 +37,8 @@ func showProgress(c *cli.Command, text func() string) (stop func()) {
 	return sync.OnceFunc(func() { close(ended); shown.Wait() })
 }
 
-// writeProgress writes the line anew until ended is closed, then removes it.
+// writeProgress writes the line anew until ended is closed, then removes it: nothing of
+// it stays between the lines of the answer. A quick command shows none.
 func writeProgress(out io.Writer, text func() string, after, every time.Duration, ended <-chan struct{}) {
 	const toStart, clear = "\r", "\x1b[K"
 	next := time.NewTimer(after)

@@ -11,7 +11,8 @@ import (
 )
 
 // purgeCommand reaches all nodes by asking one of them: a purge is written to Redis,
-// where the others see it.
+// where the others see it. Once it has ended well, no node serves what it had before for
+// longer than a second.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
@@ -52,7 +53,9 @@ func writePurge(out io.Writer, want ops.PurgeRequest, reply ops.PurgeReply) {
 	fmt.Fprintf(out, "purged: %s; epoch %d\n", what, reply.Epoch)
 }
 
-// changedCommand reaches all nodes by asking one of them, as purge does.
+// changedCommand reaches all nodes by asking one of them, as purge does. Other than a
+// purge it lets the old lists be served for a moment, unless --hard is given, so that it
+// may be called for each change.
 func changedCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "changed",

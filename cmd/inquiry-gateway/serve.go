@@ -21,7 +21,8 @@ func configFlag() *cli.StringFlag {
 }
 
 // serveCommand runs until SIGTERM or Ctrl-C. Warnings go into the log, because
-// nobody reads what a service prints at its start.
+// nobody reads what a service prints at its start. A mistake in the configuration ends
+// it before a port is open, and a port that is taken before anything is asked.
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
@@ -88,7 +89,7 @@ func healthCommand() *cli.Command {
 const maxHealthBytes = 4 << 10
 
 // health prints what the listener says, whatever its status: an orchestrator shows
-// it where a check fails.
+// it where a check fails. ctx bounds the whole answer.
 func health(ctx context.Context, url string, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 // ttlCommand answers from what was measured: by a running gateway, or from its log
-// where the question comes later.
+// where the question comes later. From a log the answer is for the policy of -c, which
+// need not be the one that ran.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",

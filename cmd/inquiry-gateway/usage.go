@@ -13,7 +13,8 @@ import (
 
 // strict has a command and all below it answer wrong use with a usageError, an
 // argument that it does not take included, and a group that is called without one
-// of its commands with its help.
+// of its commands with its help. A command takes arguments where it has an ArgsUsage;
+// the library by itself would pass over all others in silence.
 func strict(c *cli.Command) {
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return usageError{fmt.Errorf("%w%s", err, nearestFlag(c, err))}
@@ -71,7 +72,8 @@ func nearestFlag(c *cli.Command, err error) string {
 	return fmt.Sprintf("; see %s --help", c.FullName())
 }
 
-// helpCommand shows the help of the program, or of the command that is named.
+// helpCommand shows the help of the program, or of the command that is named. It shows
+// the same as --help behind the command.
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "help",
