@@ -38,6 +38,7 @@ func sum(members []*member) (all float64) {
 // Whatever of calls, answers and memory is lost, and in whatever order nodes come and
 // call, they never use more than the whole together.
 func TestPartsAreNeverMoreThanTheWhole(t *testing.T) {
+	t.Parallel() // it waits by the clock of Redis, as the next one does
 	srv := redistest.Start(t)
 	rdb := openRedis(t, srv)
 	s := newStore(rdb, "")
@@ -90,6 +91,7 @@ func TestPartsAreNeverMoreThanTheWhole(t *testing.T) {
 
 // A node that comes gets its part of the others', and one that leaves gives it back.
 func TestPartsFollowTheNodes(t *testing.T) {
+	t.Parallel()
 	s := newStore(openRedis(t, redistest.Start(t)), "")
 	now := time.Unix(0, 0)
 	all := func(members ...*member) {
