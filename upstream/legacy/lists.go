@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -62,39 +61,23 @@ func (s *Server) list(kind, account string, f filter) []byte {
 	s.catchUp()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	source := account
-	if f.first != whole {
-		source = BuyerBusy
+	if f.first == whole {
+		return s.rendered(kind, account, f)
 	}
-	parts := s.parts(kind, source, f)
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	name, err := json.Marshal(account)
-	if err != nil {
-		panic("legacy: a string always marshals: " + err.Error())
-	}
-	return bytes.Join(parts, name)
+	customer := func(name string) []byte { return appendJSON([]byte(`"customer":{"id":`), name) }
+	return bytes.ReplaceAll(s.rendered(kind, BuyerBusy, f), customer(BuyerBusy), customer(account))
 }
 
-// parts renders a reply, or finds it rendered. One for /first is cut where the
-// buyer's name goes. The caller holds mu.
-func (s *Server) parts(kind, account string, f filter) [][]byte {
-	key, version := keyOf(kind, account, f), s.data.of(kind, account).version
-	if parts, ok := s.bodies.get(key, version); ok {
-		return parts
+// rendered renders a reply, or finds it rendered. The caller holds mu.
+func (s *Server) rendered(kind, account string, f filter) []byte {
+	key := bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ","), f.first}
+	version := s.data.of(kind, account).version
+	if text, ok := s.bodies.get(key, version); ok {
+		return text
 	}
-	rendered := envelope(kind, s.records(kind, account, f))
-	parts := [][]byte{rendered}
-	if f.first != whole {
-		const field = `"customer":{"id":`
-		parts = bytes.SplitAfter(rendered, []byte(field))
-		for i := range parts[1:] {
-			parts[i+1] = bytes.TrimPrefix(parts[i+1], []byte(`"`+BuyerBusy+`"`))
-		}
-	}
-	s.bodies.put(key, body{version, parts, len(rendered)})
-	return parts
+	text := envelope(kind, s.records(kind, account, f))
+	s.bodies.put(key, body{version, text})
+	return text
 }
 
 // records renders what a filter lets through. The caller holds mu.

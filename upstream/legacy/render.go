@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf16"
@@ -189,16 +188,10 @@ type bodyKey struct {
 	first                             int
 }
 
-// keyOf is the key of a list under a filter.
-func keyOf(kind, account string, f filter) bodyKey {
-	return bodyKey{kind, account, strings.Join(f.states, ","), strings.Join(f.categories, ","), f.first}
-}
-
-// body is a rendered reply, cut where a buyer's name goes, if any name may.
+// body is a rendered reply.
 type body struct {
-	version int
-	parts   [][]byte
-	bytes   int
+	version int // of the list
+	text    []byte
 }
 
 // bodyCache keeps rendered replies. Full, it starts anew: the lists that are in
@@ -211,20 +204,20 @@ type bodyCache struct {
 }
 
 // get finds the reply of that version of a list.
-func (c *bodyCache) get(k bodyKey, version int) ([][]byte, bool) {
+func (c *bodyCache) get(k bodyKey, version int) ([]byte, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b, ok := c.bodies[k]
-	return b.parts, ok && b.version == version
+	return b.text, ok && b.version == version
 }
 
 // put keeps a reply in place of that of an older version.
 func (c *bodyCache) put(k bodyKey, b body) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bodies == nil || len(c.bodies) >= maxBodies || c.bytes+b.bytes > maxBodyBytes {
+	if c.bodies == nil || len(c.bodies) >= maxBodies || c.bytes+len(b.text) > maxBodyBytes {
 		c.bodies, c.bytes = make(map[bodyKey]body), 0
 	}
-	c.bytes += b.bytes - c.bodies[k].bytes
+	c.bytes += len(b.text) - len(c.bodies[k].text)
 	c.bodies[k] = b
 }
