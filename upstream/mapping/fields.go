@@ -88,7 +88,7 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 	c.AddIf(f.Join.Set && len(f.Path) < 2, field+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
 	t := &timePlan{fieldPlan: c.field(field, name, f), format: cmp.Or(f.Format, "rfc3339")}
 	var formatErr, zoneErr error
-	t.parse, formatErr, zoneErr = timeparse.NewIn(f.Format, f.Zone, f.Ambiguous)
+	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone, f.Ambiguous)
 	c.AddIf(formatErr != nil, field+".format", "%v", formatErr)
 	c.AddIf(zoneErr != nil, field+".zone", "%v", zoneErr)
 	return t

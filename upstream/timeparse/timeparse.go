@@ -18,56 +18,51 @@ type Parser func(s string) (time.Time, bool)
 
 // New returns the parser of a format: rfc3339 (also for an empty format), unix,
 // unix_ms, odata, or a layout of package time. zone is the IANA name of the zone
-// of a layout that has none; empty means UTC. Each error says what is wrong with
-// the one or the other.
-func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
+// of a layout that has none; empty means UTC. ambiguous says which of two times is meant
+// where clocks are put back and the local time comes twice, or which of the two offsets
+// counts where they are put forward and it does not exist: earlier, later, or fail for
+// neither; empty: what package time takes, which is not the same in all zones. Each error
+// says what is wrong with the format, or with the zone and what goes with it.
+func New(format, zone, ambiguous string) (parse Parser, formatErr, zoneErr error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
 		zoneErr = fmt.Errorf("unknown time zone %q; use an IANA name such as Asia/Seoul", zone)
 		loc = time.UTC
 	}
-	hasZone := true
-	switch format {
-	case "", "rfc3339":
-		parse = standard(time.RFC3339, time.UTC)
-	case "unix":
-		parse = func(s string) (time.Time, bool) { return parseUnix(s, 1) }
-	case "unix_ms":
-		parse = func(s string) (time.Time, bool) { return parseUnix(s, 1000) }
-	case "odata":
-		parse = parseOData
-	default:
-		hasZone, formatErr = checkLayout(format)
-		parse = layoutParser(format, loc)
-	}
-	if zone != "" && hasZone && zoneErr == nil && formatErr == nil {
+	parse, hasZone, formatErr := in(format, loc)
+	switch {
+	case zoneErr != nil || formatErr != nil:
+	case zone != "" && hasZone:
 		zoneErr = errors.New("a zone is for layouts that hold none; these times say theirs themselves, remove the key")
+	case zone == "" && ambiguous != "":
+		zoneErr = errors.New("ambiguous is for layouts with a zone; name the zone, or remove ambiguous")
+	case ambiguous != "":
+		local, _, _ := in(format, time.UTC)
+		parse = func(s string) (time.Time, bool) {
+			t, ok := local(s)
+			if !ok {
+				return t, false
+			}
+			return inRange(resolve(t, loc, ambiguous))
+		}
 	}
 	return parse, formatErr, zoneErr
 }
 
-// NewIn is [New] for a zone whose clocks are put back and forward. ambiguous says
-// which of two times is meant where the local time comes twice, or which of the two
-// offsets counts where it does not exist: earlier, later, or fail for neither. Empty:
-// what package time takes, which is not the same in all zones.
-func NewIn(format, zone, ambiguous string) (parse Parser, formatErr, zoneErr error) {
-	parse, formatErr, zoneErr = New(format, zone)
-	if ambiguous == "" || formatErr != nil || zoneErr != nil {
-		return parse, formatErr, zoneErr
+// in returns the parser of a format whose times are in a zone, unless they name one.
+func in(format string, loc *time.Location) (parse Parser, hasZone bool, err error) {
+	switch format {
+	case "", "rfc3339":
+		return standard(time.RFC3339, time.UTC), true, nil
+	case "unix":
+		return func(s string) (time.Time, bool) { return parseUnix(s, 1) }, true, nil
+	case "unix_ms":
+		return func(s string) (time.Time, bool) { return parseUnix(s, 1000) }, true, nil
+	case "odata":
+		return parseOData, true, nil
 	}
-	if zone == "" {
-		return parse, nil, errors.New("ambiguous is for layouts with a zone; name the zone, or remove ambiguous")
-	}
-	loc, _ := time.LoadLocation(zone) // New has tried it
-	local, _, _ := New(format, "")
-	return func(s string) (time.Time, bool) {
-		t, ok := local(s)
-		if !ok {
-			return t, false
-		}
-		t, ok = resolve(t, loc, ambiguous)
-		return inRange(t, ok)
-	}, nil, nil
+	hasZone, err = checkLayout(format)
+	return layoutParser(format, loc), hasZone, err
 }
 
 // resolve gives the time at which clocks of a zone show what t shows in UTC.

@@ -34,7 +34,7 @@ func TestTimes(t *testing.T) {
 		{"odata", "", "/Date(-1000)/", "1969-12-31T23:59:59.000Z"},
 		{"odata", "", "/Date(x)/", ""}, {"odata", "", "1492098664000", ""}, {"odata", "", "/Date(1+x)/", ""}, {"odata", "", "/Date(1.5)/", ""},
 	} {
-		parse, formatErr, zoneErr := New(tc.format, tc.zone)
+		parse, formatErr, zoneErr := New(tc.format, tc.zone, "")
 		if formatErr != nil || zoneErr != nil {
 			t.Errorf("%q %q: %v %v", tc.format, tc.zone, formatErr, zoneErr)
 			continue
@@ -69,7 +69,7 @@ func TestAmbiguous(t *testing.T) {
 		{"Asia/Seoul", "2026-03-08 03:00:00", "fail", "2026-03-07T18:00:00Z"},
 		{"Asia/Seoul", "2026-03-08 03:00", "fail", ""},
 	} {
-		parse, formatErr, zoneErr := NewIn("2006-01-02 15:04:05", tc.zone, tc.ambiguous)
+		parse, formatErr, zoneErr := New("2006-01-02 15:04:05", tc.zone, tc.ambiguous)
 		if formatErr != nil || zoneErr != nil {
 			t.Fatal(formatErr, zoneErr)
 		}
@@ -79,7 +79,7 @@ func TestAmbiguous(t *testing.T) {
 		}
 	}
 	for _, zone := range []string{"", "Mars"} {
-		if _, _, err := NewIn("2006-01-02 15:04:05", zone, "fail"); err == nil {
+		if _, _, err := New("2006-01-02 15:04:05", zone, "fail"); err == nil {
 			t.Errorf("zone %q has no ambiguous times", zone)
 		}
 	}
