@@ -1,4 +1,11 @@
 // Package address writes the requests to the legacy system.
+//
+// A [Spec] is what the configuration says, with placeholders such as {account} in it. It is
+// compiled once into a [Plan], which tells what is wrong with it and whether a request can
+// carry a filter or a cursor at all. [Plan.Request] fills the values in. Each value is
+// escaped for the place where it stands, so that no account and no id can become a part of
+// the address or of the body's structure. Where escaping is not enough, as in a query
+// language, the value is refused.
 package address
 
 import (
@@ -117,8 +124,9 @@ type place struct {
 	number  bool // the value is sent as a number
 }
 
-// Compile makes the plan of requests below base. It adds what is wrong to
-// problems, under the field's name, and gives a plan in any case.
+// Compile makes the plan of requests below base. It adds what is wrong to problems,
+// under the field's name, and gives a plan in any case. Parameters are sent in the
+// order of their names, so that equal lists are asked for with equal addresses.
 func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
 	plan := Plan{base: strings.TrimRight(base, "/")}
 	problems.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
@@ -242,7 +250,8 @@ func (p *Plan) Request(values Values) (Request, error) {
 	return p.Fill(values)
 }
 
-// Fill gives a request whose values are the operator's own.
+// Fill gives a request whose values are the operator's own, and are not checked as one
+// value each. An error tells that a body cannot hold a value.
 func (p *Plan) Fill(values Values) (Request, error) {
 	path, _ := p.path.render(values, url.PathEscape)
 	address := append(append(make([]byte, 0, 256), p.base...), path...)

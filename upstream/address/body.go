@@ -21,7 +21,8 @@ const (
 	BodyXML  = "xml"
 )
 
-// bodyCompiler compiles the body of one request.
+// bodyCompiler compiles the body of one request. Texts with placeholders are noted in
+// the plan, too.
 type bodyCompiler struct {
 	*invalid.Problems
 	known []string
@@ -60,7 +61,7 @@ func (c *bodyCompiler) text(s, key string, place place) template {
 	return text
 }
 
-// node is a value of a JSON body.
+// node is a value of a JSON body. What holds no placeholder is a literal, written once.
 type node struct {
 	literal string   // the value itself; "": what follows counts
 	text    template // a text with placeholders
@@ -216,7 +217,9 @@ func (c *bodyCompiler) form(body any, key string) func(Values) string {
 const probeText = `a<b>&c"d'e]]>--f`
 
 // xml compiles a text of XML. A placeholder may stand where escaping makes any value
-// one text: in an element's content or an attribute's value. This is tried out.
+// one text: in an element's content or an attribute's value. This is tried out: the
+// text is filled with characters that have a meaning, and must be found whole in
+// contents and attributes as often as there are placeholders.
 func (c *bodyCompiler) xml(body any, key string) func(Values) string {
 	source, ok := body.(string)
 	if !ok {

@@ -21,7 +21,7 @@ type piece struct {
 	group int    // of the bracketed part; 0: none
 }
 
-// templateParser reads one template from left to right.
+// templateParser reads one template from left to right. It is used once.
 type templateParser struct {
 	known   []string // placeholders
 	pieces  template

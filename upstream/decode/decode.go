@@ -1,5 +1,11 @@
 // Package decode turns the bytes of a reply into JSON in UTF-8, which is what the
 // mapping reads: text of another charset, and XML.
+//
+// XML becomes JSON as it is read, without a tree in between. An element with nothing but
+// text is a string; every other one is an object of its attributes ("-name"), its elements
+// and its text ("$"). Elements of one name are a list if there are several, or if [Lists]
+// says so: whether one element is a list of one cannot be seen. Document types are refused,
+// so no entity can grow, and the output is bounded as the input is.
 package decode
 
 import (

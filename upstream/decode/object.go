@@ -77,8 +77,9 @@ func (l *Lists) holdsLists() bool {
 // fewMembers are compared one by one faster than by a map.
 const fewMembers = 32
 
-// group puts members of one name together, in the order of the first ones. It is
-// false if two of one name are of different namespaces.
+// group puts members of one name together, in the order of the first ones. It is false
+// if two of one name are of different namespaces. Large elements use a map, since
+// comparing each member with all others would let a reply cost the square of its size.
 func group(members []member) bool {
 	var firsts map[string]int
 	if len(members) > fewMembers {

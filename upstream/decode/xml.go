@@ -117,7 +117,8 @@ func (w *treeWriter) token(token xml.Token) error {
 	return nil
 }
 
-// start opens an element.
+// start opens an element. A SOAP fault ends the reading: it is a failure, however its
+// parts are named.
 func (w *treeWriter) start(t xml.StartElement) error {
 	around := &w.open[len(w.open)-1]
 	w.elements++
@@ -142,6 +143,7 @@ func (w *treeWriter) start(t xml.StartElement) error {
 }
 
 // attributes makes members of the attributes of the element that was opened.
+// Declarations of namespaces are none, and of xsi only nil means something.
 func (w *treeWriter) attributes(list []xml.Attr) error {
 	if len(list) > maxAttributes {
 		return w.refuse("too many attributes")

@@ -114,9 +114,9 @@ func (w *Walker) unlearnt(n *Node) *place {
 	return &place{node: n, fixed: true}
 }
 
-// findName finds the name at i, which is not the expected one, among all names of
-// the place, and adds it if it is new. k is negative if the rest of the object is
-// better read without the cache.
+// findName finds the name at i, which is not the expected one, among all names of the
+// place, and adds it if it is new. k is negative if the rest of the object is better
+// read without the cache: it is full, or the object's names come in no order.
 func (p *parser) findName(i int, at *place, next int, seen *nameBits) (k, after int) {
 	for k := next + 1; k < min(next+4, len(at.names)); k++ { // some are left out
 		if at.names[k].matchesAt(p.s, i) {

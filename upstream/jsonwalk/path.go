@@ -11,10 +11,10 @@ import (
 // Each stands for `#` in a path: every element of an array.
 const Each = "#"
 
-// SimplePath splits a path that names nothing but keys into those keys. A path
-// with an index, a wildcard, a query, a modifier or a pipe is not simple and is
-// left to gjson; so is `#` unless hashes are allowed, because only a list of
-// ids has a use for several values.
+// SimplePath splits a path that names nothing but keys into those keys. A path with an
+// index, a wildcard, a query, a modifier or a pipe is not simple and is left to gjson;
+// so is # unless hashes are allowed, because only a list of ids has a use for several
+// values. A key of digits only is not simple either: in an array it is an index.
 func SimplePath(path string, hashes bool) ([]string, bool) {
 	var keys []string
 	var key strings.Builder
@@ -102,7 +102,8 @@ func split(path string) (parts []string, err error) {
 	}
 }
 
-// checkSegment checks one part of a path and gives its length.
+// checkSegment checks one part of a path and gives its length. Its texts say what to
+// write instead.
 func checkSegment(s string) (int, error) {
 	if s == "" || s[0] == '.' || s[0] == '|' {
 		return 0, errors.New("empty segment; write each key between dots, \\. for a dot within a key")

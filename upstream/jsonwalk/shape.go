@@ -19,8 +19,8 @@ func WalkShape(record string, visit func(path []byte, k Kind)) {
 	walkValue(make([]byte, 0, 128), FromGJSON(gjson.Parse(record)), 0, visit)
 }
 
-// walkValue appends to path in place; siblings overwrite each other's part of
-// it.
+// walkValue appends to path in place; siblings overwrite each other's part of it. What
+// is deeper than shapeDepth counts as one value.
 func walkValue(path []byte, v Value, depth int, visit func([]byte, Kind)) {
 	if v.Kind != Object && v.Kind != Array || depth == shapeDepth {
 		visit(path, v.Kind)

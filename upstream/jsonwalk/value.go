@@ -79,7 +79,8 @@ func (v Value) Each(visit func(Value) bool) {
 	}
 }
 
-// Members calls visit with the members of an object. Another value has none.
+// Members calls visit with the members of an object. Another value has none. Names are
+// without escapes.
 func (v Value) Members(visit func(key string, value Value)) {
 	if v.Kind == Object {
 		gjson.Parse(v.Raw).ForEach(func(key, item gjson.Result) bool { visit(key.Str, FromGJSON(item)); return true })
@@ -104,7 +105,8 @@ func (v Value) Scalars(visit func(string)) {
 	}
 }
 
-// Lookup evaluates a GJSON path that is not simple, see [SimplePath].
+// Lookup evaluates a GJSON path that is not simple, see [SimplePath]. In a text that is
+// not valid JSON it may find anything.
 func Lookup(raw, path string) Value { return FromGJSON(gjson.Get(raw, path)) }
 
 // FromGJSON converts what gjson found.

@@ -4,6 +4,14 @@
 // Strict means RFC 8259 in UTF-8, no name twice in an object, and a bounded depth.
 // What is wanted is a tree of [Node]. The package knows nothing of what the values
 // are for.
+//
+// It is written by hand because it does in one pass what would be three: checking the
+// text, finding the values, and cutting it into records. The records of a list are much
+// alike, so the walker learns the order in which names follow each other at each place, and
+// compares a name with the expected one before it reads it (see keyorder.go). What is
+// unusual leaves that fast path for a slow one, which decides the same. Paths that are more
+// than keys are evaluated by gjson, which does not check: it is given checked text only,
+// or text whose mistakes are found by a walk afterwards.
 package jsonwalk
 
 import (
@@ -98,7 +106,8 @@ func (w *Walker) Walk(text string, root *Node, first int) error {
 	return nil
 }
 
-// capture puts a value where its node wants it.
+// capture puts a value where its node wants it. Several slots may want one value, and
+// an id may be a field, too.
 func (w *Walker) capture(n *Node, v slot, text string) {
 	for _, i := range n.slots {
 		w.frames[n.frame].slots[i] = v

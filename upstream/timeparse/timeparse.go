@@ -1,4 +1,7 @@
 // Package timeparse reads the times of a legacy system in a configured format.
+//
+// Zones are named by IANA names and their data is part of the program, because a container
+// may have none. An abbreviation such as KST is refused: it names no offset.
 package timeparse
 
 import (
@@ -65,7 +68,10 @@ func in(format string, loc *time.Location) (parse Parser, hasZone bool, err erro
 	return layoutParser(format, loc), hasZone, err
 }
 
-// resolve gives the time at which clocks of a zone show what t shows in UTC.
+// resolve gives the time at which clocks of a zone show what t shows in UTC. It tries
+// the offsets of a day before and of a day after: no zone changes its clocks twice in
+// two days. One that the zone really has at the resulting time is right; with both the
+// time comes twice, with none it does not exist.
 func resolve(t time.Time, loc *time.Location, ambiguous string) (time.Time, bool) {
 	at := func(day time.Duration) (time.Time, bool) { // by the offset of a day before or after
 		_, offset := t.Add(day).In(loc).Zone()
@@ -88,8 +94,9 @@ func resolve(t time.Time, loc *time.Location, ambiguous string) (time.Time, bool
 	return one, true
 }
 
-// checkLayout refuses a layout that cannot carry a date, and tells whether it
-// carries the zone.
+// checkLayout refuses a layout that cannot carry a date, and tells whether it carries
+// the zone. It tries it out on times that differ in one part only, because a Go layout
+// has no grammar that could be checked.
 func checkLayout(layout string) (hasZone bool, err error) {
 	at := time.Date(2021, time.November, 23, 14, 35, 46, 0, time.UTC)
 	text := at.Format(layout)
@@ -173,8 +180,9 @@ func matches(s, mask string) bool {
 	return true
 }
 
-// parseUnix reads seconds or milliseconds since 1970, as a number or as a
-// string, with a fraction or without.
+// parseUnix reads seconds or milliseconds since 1970, as a number or as a string, with
+// a fraction or without. Numbers past 1<<52 are refused before
+// they could overflow.
 func parseUnix(s string, perSecond int64) (time.Time, bool) {
 	s = strings.TrimSpace(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
