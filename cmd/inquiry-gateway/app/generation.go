@@ -29,17 +29,10 @@ type generation struct {
 // keyring is a source of keys with what judges them. All that it remembers and
 // counts lasts until a reload changes the source.
 type keyring struct {
-	keySource
 	*auth.Authenticator
 	registry *prometheus.Registry
-}
-
-// keySource is a store of keys with its care: reload reads it again where it is
-// a file, close ends what it runs.
-type keySource struct {
-	auth.Store
-	reload func() error
-	close  func()
+	reload   func() error // reads a keys file again; nil: another store, which is asked for each key
+	close    func()       // ends what the store runs; nil: nothing
 }
 
 // newGeneration builds the parts that cfg describes and what runs does not have
@@ -117,26 +110,23 @@ func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
 		Now: a.opts.Now, Dial: a.opts.Dial,
 	}
-	if keys.keySource, err = a.openKeys(cfg, hasher, opts); err != nil {
-		return nil, err
-	}
-	keys.Authenticator = auth.NewAuthenticator(keys.Store, hasher, opts)
-	return keys, nil
-}
-
-// openKeys opens the store that cfg names; with an error the source is of no use. The
-// keys file alone is read again at a reload: the other stores ask for each key.
-func (a *App) openKeys(cfg config.Config, hasher auth.Hasher, opts auth.Options) (keySource, error) {
+	var store auth.Store
 	switch {
 	case cfg.Auth.Introspection != nil:
 		s := introspect.New(*cfg.Auth.Introspection, opts)
-		return keySource{Store: s, close: s.Close}, nil
+		store, keys.close = s, s.Close
 	case cfg.Auth.Redis != nil:
 		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
-		return keySource{Store: s, close: s.Close}, nil
+		store, keys.close = s, s.Close
+	default:
+		s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
+		if err != nil {
+			return nil, err
+		}
+		store, keys.reload = s, s.Reload
 	}
-	s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
-	return keySource{Store: s, reload: s.Reload}, err
+	keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
+	return keys, nil
 }
 
 // close ends what the parts run by themselves and next does not go on with.

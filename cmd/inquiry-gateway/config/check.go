@@ -213,23 +213,18 @@ const (
 	maxCanaryEvery = 5 * time.Minute
 )
 
-// canaryKeys is one of the two lists with the key it stands at.
-type canaryKeys struct {
-	key   string
-	files []secretfile.File
-}
-
-// lists are both, so that a check of one is a check of the other.
-func (c Canary) lists() []canaryKeys {
-	return []canaryKeys{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
+// lists are both, by the key at which they stand, so that a check of one is a check of
+// the other.
+func (c Canary) lists() map[string][]secretfile.File {
+	return map[string][]secretfile.File{"canary.buyer_keys": c.BuyerKeys, "canary.seller_keys": c.SellerKeys}
 }
 
 // refuseKeys reports entries that are an API key instead of the file of one. It
 // runs before anything that would name the file, and so show the key.
 func (doc *document) refuseKeys(c Canary) {
-	for _, list := range c.lists() {
-		for i, file := range list.files {
-			if key := item(list.key, i); doc.isKey(file.Path()) {
+	for list, files := range c.lists() {
+		for i, file := range files {
+			if key := item(list, i); doc.isKey(file.Path()) {
 				at, _ := locate(doc.root, key)
 				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
 			}
@@ -238,38 +233,35 @@ func (doc *document) refuseKeys(c Canary) {
 }
 
 // isKey tells an API key from the name of a file: by the prefix of the gateway's
-// own keys, or as one long word; unless there is such a file.
+// own keys, or as one long word without a dot or a slash, which is a guess for keys from
+// elsewhere; unless there is such a file.
 func (doc *document) isKey(text string) bool {
-	if !looksLikeKey(text) {
+	const long = 24
+	word := strings.TrimPrefix(strings.TrimSpace(text), "Bearer ")
+	made := strings.HasPrefix(word, "iqb_") || strings.HasPrefix(word, "iqs_")
+	if strings.ContainsAny(word, "/. ") || !made && len(word) < long {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(filepath.Dir(doc.path), text))
 	return err != nil
 }
 
-// looksLikeKey is right about keys that this gateway makes, and guesses for keys from
-// elsewhere: a long word without a dot or a slash is rarely the name of a file.
-func looksLikeKey(text string) bool {
-	const long = 24
-	text = strings.TrimPrefix(strings.TrimSpace(text), "Bearer ")
-	return !strings.ContainsAny(text, "/. ") &&
-		(strings.HasPrefix(text, "iqb_") || strings.HasPrefix(text, "iqs_") || len(text) >= long)
-}
-
-// checkCanaryKey looks at one file and those before it.
-func (doc *document) checkCanaryKey(list canaryKeys, i int, text string) {
-	file, key := list.files[i], item(list.key, i)
+// checkCanaryKey looks at the last of the files of a list, and at those before it.
+func (doc *document) checkCanaryKey(list string, files []secretfile.File) {
+	last := len(files) - 1
+	file, key := files[last], item(list, last)
+	text := strings.TrimSpace(file.Text())
 	if !file.Set() {
 		doc.wrong(key, "is empty; name the file of a key")
 		return
 	}
-	for j, other := range list.files[:i] {
+	for j, other := range files[:last] {
 		switch {
 		case other.Path() == file.Path():
-			doc.wrong(key, "is the file of %s too; name a key of another account", item(list.key, j))
+			doc.wrong(key, "is the file of %s too; name a key of another account", item(list, j))
 			return
 		case text != "" && strings.TrimSpace(other.Text()) == text:
-			doc.wrong(key, "%s holds the same key as %s; use a key of another account", file, item(list.key, j))
+			doc.wrong(key, "%s holds the same key as %s; use a key of another account", file, item(list, j))
 			return
 		}
 	}
@@ -281,12 +273,12 @@ func (doc *document) checkCanaryKey(list canaryKeys, i int, text string) {
 // checkCanary wants two accounts for each kind that has any. Whether the keys are good
 // only their store knows.
 func (doc *document) checkCanary(c Canary) {
-	for _, list := range c.lists() {
-		if len(list.files) == 1 {
-			doc.wrong(list.key, "wants at least two keys, of two accounts: a list is compared with another's")
+	for list, files := range c.lists() {
+		if len(files) == 1 {
+			doc.wrong(list, "wants at least two keys, of two accounts: a list is compared with another's")
 		}
-		for i, file := range list.files {
-			doc.checkCanaryKey(list, i, strings.TrimSpace(file.Text()))
+		for i := range files {
+			doc.checkCanaryKey(list, files[:i+1])
 		}
 	}
 	if c.Every < minCanaryEvery || c.Every > maxCanaryEvery {
