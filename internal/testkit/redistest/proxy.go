@@ -70,17 +70,17 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		// A server that is down looks like a cable that is cut.
 		s, err := net.Dial("tcp", p.target)
-		if err != nil || !p.add(c, s) {
+		if err != nil { // a server that is down looks like a cable that is cut
 			_ = c.Close()
-			if s != nil {
-				_ = s.Close()
-			}
 			continue
 		}
-		p.wg.Go(func() { p.pipe(late{c, p}, s) })
-		p.wg.Go(func() { p.pipe(s, c) })
+		if !p.add(c, s) {
+			p.end(c, s)
+			continue
+		}
+		p.wg.Go(func() { _, _ = io.Copy(late{c, p}, s); p.end(c, s) })
+		p.wg.Go(func() { _, _ = io.Copy(s, c); p.end(c, s) })
 	}
 }
 
@@ -94,16 +94,12 @@ func (p *Proxy) add(conns ...net.Conn) bool {
 	return !p.cut
 }
 
-// pipe copies one way until either end is closed, and then closes both.
-func (p *Proxy) pipe(to, from net.Conn) {
-	_, _ = io.Copy(to, from)
+// end closes both ends when either has closed.
+func (p *Proxy) end(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range []net.Conn{to, from} {
+	for _, c := range conns {
 		_ = c.Close()
-		if l, ok := c.(late); ok {
-			c = l.Conn
-		}
 		delete(p.conns, c)
 	}
 }
