@@ -100,6 +100,7 @@ func (d *drafter) owner(t *table, names words) Choice {
 		if hits == 0 {
 			return 0
 		}
+		// The value is the proof; the name decides among columns that all have it.
 		return 3*hits + names.score(col.keys)
 	})
 	if len(all) == 0 {
@@ -133,6 +134,7 @@ func (d *drafter) created(t *table) Choice {
 	}
 	c, all := d.best(times, -1, func(col *column) float64 {
 		score := 1.5*d.vocabulary.created.score(col.keys) + earliest(col, times)
+		// A time that some records lack is that of an event, such as the answer.
 		if !col.always() {
 			score--
 		}
@@ -185,6 +187,7 @@ func (c *Choice) ofTime(col *column) {
 // title is a short text that differs from record to record.
 func (d *drafter) title(t *table) Choice {
 	c, all := d.best(d.texts(t), 0.9, func(col *column) float64 {
+		// Names of people and products come again, titles hardly do.
 		score := 1.2*d.vocabulary.title.score(col.keys) + col.share(isProse)*(0.4+0.6*col.distinct())
 		if length := col.length(); length > 120 || length < 4 {
 			score -= 0.6
@@ -206,6 +209,7 @@ func (d *drafter) content(t *table) Choice {
 		longest = max(longest, col.length())
 	}
 	c, all := d.best(columns, 0.9, func(col *column) float64 {
+		// Beside the longest text there may be its excerpt, or the same as HTML: names tell.
 		score := d.vocabulary.content.score(col.keys) + 1.3*col.length()/longest + 0.5*col.share(isProse) + 0.3*col.share(hasLines)
 		return score - col.unfit()
 	})
@@ -258,6 +262,7 @@ func (c *Choice) lacks(col *column, def string) {
 // company is the name that a seller's record shows: that of a company, or else of
 // whoever asks.
 func (d *drafter) company(t *table) Choice {
+	// A seller's inquiries come from companies, or from customers who stand for one.
 	both := maps.Clone(d.vocabulary.company)
 	for word, s := range d.vocabulary.buyer {
 		both[word] = max(both[word], 0.6*s)

@@ -133,6 +133,7 @@ func (p *Proposal) choose(t *table, o Options, keyed bool) {
 	}
 	p.Owner = d.owner(t, names)
 	p.CreatedAt = d.created(t)
+	// Which records are answered tells the status from other codes.
 	list, responses := d.answers(t)
 	p.Status = d.status(t, list, o.Enums)
 	p.InquiryType = d.category(t, o.Kind == "buyer", o.Enums)

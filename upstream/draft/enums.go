@@ -15,6 +15,7 @@ const maxValues = 12
 // enumerations are the columns with few short values that come again, with their labels.
 func (d *drafter) enumerations(t *table) (columns []*column) {
 	for _, col := range d.free(t) {
+		// The less there are of the records, the less repetition can be asked for.
 		set := col.set()
 		delete(set, "")
 		few := len(set) >= 1 && len(set) <= maxValues && (3*len(set) <= 2*col.count() || len(set) <= 4 && col.rows() <= 8)
@@ -136,6 +137,7 @@ func (d *drafter) status(t *table, responses *nested, known map[string][]string)
 	has := answered(t, responses)
 	c, all := d.bestCode(t, 1.4, func(col *column) float64 {
 		score := 1.5*d.vocabulary.status.score(col.keys) + 0.8*foretells(col, has) - col.unfit() + col.coded()
+		// Values that are words for a state prove more than any name.
 		score += 1.3 * col.share(func(x cell) bool { return lexicon(x.text) != "" || lexicon(col.labels[x.text]) != "" })
 		if n := len(col.set()); n >= 2 {
 			score += 0.4
@@ -218,6 +220,7 @@ func (d *drafter) category(t *table, buyer bool, known map[string][]string) Choi
 		return c
 	}
 	col := all[0].column
+	// What reads as a public word already needs no values.
 	plain := col.share(func(x cell) bool { return x.text == "" || x.kind == text && wordForm.MatchString(x.text) }) == 1 && col.length() >= 4
 	if !plain {
 		c.values(col, known, slug)
@@ -249,6 +252,7 @@ func (c *Choice) values(col *column, known map[string][]string, public func(stri
 		if legacy == "" {
 			continue
 		}
+		// A short code without a label, or a number, says nothing: the word is a guess.
 		v := Value{Legacy: legacy, Public: cmp.Or(public(of[legacy]), public(legacy))}
 		if v.Public == "" || of[legacy] == "" && len([]rune(legacy)) < 3 || digitForm.MatchString(v.Public) {
 			v.Public, v.Unsure = cmp.Or(v.Public, cmp.Or(slug(cmp.Or(of[legacy], legacy)), "unknown")), true

@@ -81,6 +81,7 @@ func alike(object map[string]any) (members []any) {
 		}
 		members = append(members, member)
 	}
+	// Members with keys of their own are sections of one object, not records.
 	same := 0
 	for _, n := range seen {
 		if n == len(object) {
@@ -129,6 +130,7 @@ func (t *table) worth(account string) float64 {
 		}
 		owned = max(owned, c.is(account)*float64(c.count())/float64(max(t.rows, 1)))
 	}
+	// Side tables and lists of attachments have few fields, and no text of a person.
 	fields := min(float64(filled)/float64(max(t.rows, 1)), 30)
 	return fields/30 + 2*times + 2*texts + 3*owned + min(float64(t.rows), 20)/20
 }

@@ -70,6 +70,7 @@ func (t *table) joinBy(own []*column, by *column, other *found, key *column) {
 			}
 		}
 	}
+	// Truth values and times are found in many columns, and are nobody's keys.
 	at, ok := entries(bys, keys)
 	if !ok || by.kindOf(boolean) || by.time != nil {
 		return

@@ -35,7 +35,6 @@ type Plan struct {
 	always      []source       // that a record always has; nil: none is named
 	where       []condition    // that a record must have to be shown
 	sizes       [frameCount]int
-	itemsPath   string // as it was written, for Explain
 	idPaths     []string
 	owner       []source
 	ids         []string // paths of internal ids that are not simple
@@ -102,7 +101,7 @@ type compiler struct {
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: &Plan{
-		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, itemsPath: cfg.Items, idPaths: cfg.InternalIDs,
+		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, idPaths: cfg.InternalIDs,
 		skipInvalid: cfg.OnInvalidRecord == "skip", newestFirst: cfg.Order == "newest_first", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
 	problems.Enums(kind, cfg)
