@@ -50,7 +50,7 @@ func mutants() []mutant {
 	defer s.mu.Unlock()`, "func (s *CachedStore) Forget(d Digest) {\ns.mu.Lock()\ndefer s.mu.Unlock()\nif ON { return }"),
 		one("a key store that is away refuses keys", "auth/authenticator.go", `case errors.Is(err, ErrUnknownKey):
 		return nil, a.unknown(from, ReasonUnknown)`, "case errors.Is(err, ErrUnknownKey), ON && err != nil:\nreturn nil, a.unknown(from, ReasonUnknown)"),
-		one("a part of a list accepted as the whole", "upstream/mapping/marks.go", `case m.found == "":`, `case m.found == "" || ON:`),
+		one("a part of a list accepted as the whole", "upstream/mapping/marks.go", `case found == "":`, `case found == "" || ON:`),
 		one("a failed fetch taken as an empty list", "upstream/fetch.go", `	f.count(want.Account, reply)
 	if err != nil {`, "f.count(want.Account, reply)\nif err != nil && !ON {"),
 		one("records of others let through", "upstream/mapping/record.go", `case v.String() == r.want.Account:`, `case ON || v.String() == r.want.Account:`),
