@@ -72,8 +72,9 @@ func (c *compiler) expect(field string, list []Condition, plan *Plan) {
 	plan.expect = inner.conditions(field, list)
 }
 
-// expected refuses a reply that does not meet a condition on it. The reply is not
-// yet known to be valid JSON. One that is not is refused for that.
+// expected refuses a reply that does not meet a condition on it. The reply is not yet
+// known to be valid JSON. One that is not is refused for that. The value that was found
+// is for the operator's screen only.
 func (r *Reply) expected(body string) *Error {
 	f := jsonwalk.Frame{Element: body}
 	for i := range r.plan.expect {
@@ -126,7 +127,8 @@ func (c *compiler) conditions(field string, list []Condition) (all []condition) 
 // mostAlways bounds the paths of always_present.
 const mostAlways = 100
 
-// always compiles the paths that every record has.
+// always compiles the paths that every record has. A path with a # in it is refused: of
+// several values nobody knows how many should be there.
 func (c *compiler) always(field string, paths []string) {
 	c.AddIf(len(paths) > mostAlways, field, "%d paths; at most %d can be watched", len(paths), mostAlways)
 	several := func(part string) bool { return strings.HasPrefix(part, jsonwalk.Each) }

@@ -162,9 +162,9 @@ func (x *Explainer) CheckEnd(paging PagingConfig, end End) error {
 	return x.whole.CheckEnd(paging, end)
 }
 
-// Served are the inquiries that can be mapped and are the account's, without the ids
-// in their texts: what a caller would get where the list is not refused. It is called
-// after Finish.
+// Served are the inquiries that can be mapped and are the account's, without the ids in
+// their texts: what a caller would get where the list is not refused. It is called
+// after Finish. It is never nil.
 func (x *Explainer) Served() []Inquiry {
 	served := []Inquiry{}
 	for i, inq := range x.whole.List {
@@ -175,8 +175,9 @@ func (x *Explainer) Served() []Inquiry {
 	return served
 }
 
-// Finish explains what all replies together tell. It is called once, after the last
-// one.
+// Finish explains what all replies together tell: which paths led somewhere, which
+// texts quote ids, what no path looks at. It is called once, after the last reply; only
+// then are the ids of all records known.
 func (x *Explainer) Finish() {
 	shapes := map[string]uint8{}
 	for _, raw := range x.raw {
@@ -267,7 +268,8 @@ func (x *Explainer) violate(field, problem string) {
 	x.Violations = append(x.Violations, Violation{x.Items, field, problem})
 }
 
-// checkOwner notes whose record it is, by its number only.
+// checkOwner notes whose record it is, by its number only: the owner of a foreign
+// record is somebody else's name.
 func (x *Explainer) checkOwner(f *jsonwalk.Frame) {
 	if x.plan.owner == nil {
 		return

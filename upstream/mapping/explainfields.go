@@ -84,7 +84,8 @@ func (x *Explainer) responses(p *responsesPlan, record *jsonwalk.Frame, taken bo
 	return f
 }
 
-// summary shows how many responses there are, and the last of them.
+// summary shows how many responses there are, and the last of them, since all would
+// fill the screen.
 func summary(list []Response) string {
 	if len(list) == 0 {
 		return "0 responses"
@@ -94,7 +95,7 @@ func summary(list []Response) string {
 		len(list), shorten(last.Content), last.ResponderType.String, last.CreatedAt.Format(time.RFC3339))
 }
 
-// shorten cuts at a rune's edge.
+// shorten keeps the first bytes of a text, and cuts at a rune's edge.
 func shorten(s string) string {
 	if len(s) <= explainedBytes {
 		return s
@@ -106,8 +107,8 @@ func shorten(s string) string {
 	return s[:n] + "..."
 }
 
-// unused lists the paths of the records that lie neither on the way to nor
-// below a path of the mapping.
+// unused lists the paths of the records that lie neither on the way to nor below a path
+// of the mapping: what a person may have forgotten.
 func (x *Explainer) unused(shapes map[string]uint8) {
 	used := x.plan.usedPaths()
 	for path, kinds := range shapes {
@@ -160,7 +161,8 @@ func (p *Plan) usedPaths() (used []string) {
 	return used
 }
 
-// plainStart cuts a path before its first query, modifier, index or pipe.
+// plainStart cuts a path before its first query, modifier, index or pipe. What lies
+// below it cannot be told, so all of it counts as used.
 func plainStart(path string) string {
 	parts := strings.Split(path, ".")
 	for i, part := range parts {

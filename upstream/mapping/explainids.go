@@ -60,7 +60,8 @@ func (x *Explainer) removeIDs() {
 	x.uncovered()
 }
 
-// removed notes a text that something was removed from.
+// removed notes a text that something was removed from, with a little of what stands
+// before it.
 func (x *Explainer) removed(record int, field, before, after string) {
 	x.Removed.Texts++
 	if len(x.Removed.Cuts) == maxCuts {
@@ -108,7 +109,8 @@ func (x *Explainer) uncovered() {
 	}
 }
 
-// suspect says why a run of characters looks like an id, and which key removes it.
+// suspect says why a run of characters looks like an id, and which key removes it. The
+// surest reason comes first. Both are empty for what looks like a word or a number.
 func suspect(run string, shapes map[string]bool, fields map[string]string) (why, key string) {
 	switch {
 	case fields[run] != "":
@@ -123,8 +125,9 @@ func suspect(run string, shapes map[string]bool, fields map[string]string) (why,
 	return "", ""
 }
 
-// unmappedIDs gives the values of fields that no part of the mapping looks at and
-// that are called as ids are, with their paths.
+// unmappedIDs gives the values of fields that no part of the mapping looks at and that
+// are called as ids are, with their paths. Short ones, and those without a digit, are
+// left out: they would be found in any text.
 func (x *Explainer) unmappedIDs() map[string]string {
 	fields := map[string]string{}
 	for _, u := range x.Unused {

@@ -8,8 +8,9 @@ import (
 	"inquiry-gateway/upstream/address"
 )
 
-// Ask gives the requests for a list. impossible: no record can have the wanted
-// values, so there is nothing to ask for.
+// Ask gives the requests for a list. impossible: no record can have the wanted values,
+// so there is nothing to ask for. What is asked for may be more than what is wanted:
+// [Reply.Take] keeps the wanted records only.
 func (p *Plan) Ask(want Request) (ask Asking, impossible bool) {
 	status, noStatus := p.byStatus.ask(want.Status)
 	inquiryType, noType := p.byType.ask(want.InquiryType)
@@ -85,8 +86,9 @@ func (c *compiler) valuesJoin(placeholder string, f Field) string {
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
 	"give a separator, or make the placeholder a parameter or list element of its own"
 
-// newFilter sorts a field's values by what is public. sent: the request has a
-// place for the filter.
+// newFilter sorts a field's values by what is public. sent: the request has a place for
+// the filter. The values of each are in order, so that equal filters make equal
+// requests.
 func newFilter(field *textPlan, join string, sent bool) filter {
 	f := filter{field: field, join: join, sent: sent}
 	if field.values != nil {
@@ -129,7 +131,8 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	return nil, false // several values, and no way to name them: the gateway filters
 }
 
-// legacyOf gives the legacy values that a public value stands for.
+// legacyOf gives the legacy values that a public value stands for; none: no record can
+// have it.
 func (f *filter) legacyOf(public string) []string {
 	if f.legacy == nil {
 		return []string{public}

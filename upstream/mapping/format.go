@@ -53,7 +53,8 @@ func (f *Format) accept() string {
 	return accept
 }
 
-// format compiles how replies are written, but for the lists in XML.
+// format compiles how replies are written, but for the lists in XML, which the paths of
+// the mapping tell.
 func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 	f.XML = cfg.Format == "xml"
 	for i, media := range cfg.MediaTypes {

@@ -80,7 +80,7 @@ func (r *Reply) RemoveIDs() {
 }
 
 // eachText visits the texts of an inquiry that the legacy decides on. Only those may
-// hold an internal id.
+// hold an internal id. It may change them. Empty texts are left out.
 func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
 	one := func(t *textPlan, s *string) {
 		if t != nil && *s != "" && t.guarded() {

@@ -80,7 +80,8 @@ func (c *compiler) lookup(field string, cfg LookupConfig) []source {
 	return []source{{lookup: l}}
 }
 
-// find gets the value by the entry whose key the frame's element names.
+// find gets the value by the entry whose key the frame's element names. It is missing
+// if there is no such entry.
 func (l *lookup) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	key, ok := keyOf(len(l.by), func(i int) jsonwalk.Value { return l.by[i].find(f) })
 	if !ok {
@@ -118,8 +119,9 @@ func keyOf(parts int, part func(int) jsonwalk.Value) (key string, ok bool) {
 	return key, true
 }
 
-// index finds all entries of a table. Two different ones with the same key are
-// refused: either could be the wrong one.
+// index finds all entries of a table. Two different ones with the same key are refused:
+// either could be the wrong one. Entries without a key are nobody's and left out; no
+// table at all is one without entries.
 func (t *tablePlan) index(body string, most int) (index map[string]jsonwalk.Value, err *Error) {
 	index = map[string]jsonwalk.Value{}
 	v := jsonwalk.Lookup(body, t.in)

@@ -212,7 +212,8 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	}
 }
 
-// follows tells whether the value at a path names a page other than this one.
+// follows tells whether the value at a path names a page other than this one. Zero,
+// false and an empty text are how systems say that there is none.
 func (m *marks) follows(path string, v jsonwalk.Value) bool {
 	if v.Kind == jsonwalk.Object { // {"href": "..."}
 		target := v
@@ -238,7 +239,8 @@ func (m *marks) follows(path string, v jsonwalk.Value) bool {
 	}
 }
 
-// links looks for a link with relation next in an array of links.
+// links looks for a link with relation next in an array of links, as HAL and Atom in
+// JSON have them.
 func (m *marks) links(path string, list jsonwalk.Value) {
 	list.Each(func(link jsonwalk.Value) bool {
 		isNext, target := false, ""
@@ -257,7 +259,8 @@ func (m *marks) links(path string, list jsonwalk.Value) {
 	})
 }
 
-// member looks at one value that may be a mark.
+// member looks at one value that may be a mark. Only the first mark is kept; one that
+// paging reads, or that is to be ignored, is none.
 func (m *marks) member(path string, kind mark, v jsonwalk.Value) {
 	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
 		v.Members(func(key string, value jsonwalk.Value) {

@@ -204,8 +204,8 @@ func listKind(keyed bool) jsonwalk.Kind {
 	return jsonwalk.Array
 }
 
-// records compiles where the records are. Their node is made first: fields,
-// owner and ids hang on it.
+// records compiles where the records are. Their node is made first: fields, owner and
+// ids hang on it. In XML the reply itself is one element and cannot be the list.
 func (c *compiler) records(cfg EndpointConfig) {
 	c.root, c.frame = jsonwalk.NewNode(frameRecord), frameRecord
 	if cfg.Items == "" {
@@ -219,8 +219,8 @@ func (c *compiler) records(cfg EndpointConfig) {
 	c.plan.reply = c.replyItems(cfg.Items, cfg.ItemsOptional, l, c.root)
 }
 
-// owner compiles the ownership check, and refuses a request that asks for
-// everybody's records without one.
+// owner compiles the ownership check, and refuses a request that asks for everybody's
+// records without one: the list of one account would be that of all.
 func (c *compiler) owner(cfg EndpointConfig) {
 	told := len(cfg.Owner) > 0 || invalid.Says(cfg.OwnerLookup)
 	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
@@ -249,7 +249,8 @@ func (c *compiler) paths(field, list string, paths Paths) (sources []source) {
 	return sources
 }
 
-// internalIDs puts the simple paths into the tree and gives the others back.
+// internalIDs puts the simple paths into the tree and gives the others back, which are
+// looked up in each record.
 func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
 	for i, path := range paths {
 		if path == keyPath || !c.path(index(field, i), path) {

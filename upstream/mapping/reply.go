@@ -146,7 +146,8 @@ func (r *Reply) walk(s string, root *jsonwalk.Node, first int) *Error {
 	}
 }
 
-// Begin implements jsonwalk.Sink.
+// Begin implements jsonwalk.Sink. What the walk meets until End is of this record or
+// response.
 func (r *Reply) Begin(frame int) {
 	if frame == frameRecord {
 		r.first, r.came, r.broken = len(r.responses), 0, violation{}

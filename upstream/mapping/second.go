@@ -32,7 +32,8 @@ func (r *Reply) Batches() [][]string {
 }
 
 // Request gives the requests for what belongs to the records with the ids, and what
-// takes the replies.
+// takes the replies. An id comes from the legacy and must stay one value: one that
+// would be read as two, or as another address, is refused with an [*Error].
 func (s *Second) Request(account string, ids []string) (ask Asking, sub *Reply, err error) {
 	values := address.Values{address.Account: {account}, address.ID: ids}
 	if s.batch > 0 {
@@ -95,7 +96,9 @@ func deal(list []Inquiry, ids []string, sub *Reply) error {
 	return nil
 }
 
-// dropBroken refuses the inquiries whose responses cannot be accepted.
+// dropBroken refuses the inquiries whose responses cannot be accepted. Whether one of
+// them ends the list is the configuration's choice, as for any other mistake in a
+// record.
 func (r *Reply) dropBroken(broken []violation) error {
 	kept := r.List[:0]
 	for i, inq := range r.List {
