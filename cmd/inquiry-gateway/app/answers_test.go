@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/internal/testkit"
@@ -143,34 +147,32 @@ filtering: upstream`, "query: {customer: \"{account}\"}\nfiltering: gateway")
 func TestPlantedMistakesShow(t *testing.T) {
 	testkit.Slow(t)
 	section, kept := keptLists(t)
-	shown := 0
+	var shown atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, m := range mistakes() {
-		name := fmt.Sprintf("%s: %q for %q", m[0], m[2], m[1])
-		want := ops.AnswersRequest{Buyer: knownBuyer, Seller: knownSeller}
-		text := &want.Buyer
-		if m[0] == "seller" {
-			text = &want.Seller
-		}
-		if !strings.Contains(*text, m[1]) {
-			t.Fatalf("%s: is not in the mapping", name)
-		}
-		*text = strings.Replace(*text, m[1], m[2], 1)
-		after, err := withEndpoints(section, want)
-		if err != nil {
-			t.Logf("%s is refused: %v", name, err)
-			continue
-		}
-		d, err := diffAnswers(t.Context(), section, after, kept)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if !d.Differs() {
-			t.Errorf("%s: nothing is shown", name)
-		}
-		shown++
+		group.Go(func() error {
+			name := fmt.Sprintf("%s: %q for %q", m[0], m[2], m[1])
+			want := ops.AnswersRequest{Buyer: knownBuyer, Seller: knownSeller}
+			text := map[string]*string{"buyer": &want.Buyer, "seller": &want.Seller}[m[0]]
+			if !strings.Contains(*text, m[1]) {
+				t.Errorf("%s: is not in the mapping", name)
+			}
+			*text = strings.Replace(*text, m[1], m[2], 1)
+			after, err := withEndpoints(section, want)
+			if err != nil {
+				t.Logf("%s is refused: %v", name, err)
+				return nil
+			}
+			if d, err := diffAnswers(t.Context(), section, after, kept); err != nil || !d.Differs() {
+				t.Errorf("%s: nothing is shown, %v", name, err)
+			}
+			shown.Add(1)
+			return nil
+		})
 	}
-	if shown < 100 {
-		t.Errorf("%d mistakes were tried, want 100", shown)
+	if err := group.Wait(); err != nil || shown.Load() < 100 {
+		t.Errorf("%d mistakes were tried, want 100", shown.Load())
 	}
 }
 
