@@ -27,8 +27,7 @@ type checks struct {
 	lab  *kindLab
 	ever totals
 	aged aging
-	sum  tally // of clusters that are closed, aged
-	late tally // the same, of late answers in the place of outdated ones
+	sum  tallies // of clusters that are closed, aged
 	open map[uint64]cluster
 	n    float64 // re-checks, aged
 	bad  float64 // outdated ones
@@ -66,11 +65,13 @@ func (t *tally) add(c cluster) {
 	t.cs++
 }
 
-// closed takes in a cluster that gets no more re-checks. It needs the lock.
-func (c *checks) closed(k cluster) {
-	c.sum.add(k)
+// tallies are one of outdated answers, and one with late ones in their place.
+type tallies struct{ outdated, late tally }
+
+func (t *tallies) add(k cluster) {
+	t.outdated.add(k)
 	k.outdated = k.late
-	c.late.add(k)
+	t.late.add(k)
 }
 
 // scale multiplies all sums, so that their ratios stay.
@@ -91,7 +92,7 @@ func (c *checks) add(r recheck, now sighting, w window) {
 	}
 	k := c.open[r.hash]
 	if k.at != r.answeredAt && k.all > 0 {
-		c.closed(k)
+		c.sum.add(k)
 		k = cluster{}
 	}
 	k.at = r.answeredAt
@@ -115,9 +116,6 @@ func (c *checks) add(r recheck, now sighting, w window) {
 		c.ever.seconds += sinceChange(age, w.rate)
 		c.secs += sinceChange(age, w.rate)
 	}
-	if c.open == nil {
-		c.open = map[uint64]cluster{}
-	}
 	c.open[r.hash] = k
 }
 
@@ -138,7 +136,7 @@ func (c *checks) others(n uint64) {
 // close ends all clusters.
 func (c *checks) close() {
 	for _, k := range c.open {
-		c.closed(k)
+		c.sum.add(k)
 	}
 	clear(c.open)
 }
@@ -154,8 +152,8 @@ func (c *checks) advance(now int64) {
 func (c *checks) age(steps int) {
 	c.close()
 	f := math.Ldexp(1, -steps)
-	c.sum.scale(f)
-	c.late.scale(f)
+	c.sum.outdated.scale(f)
+	c.sum.late.scale(f)
 	waited, failed := c.unserved()
 	c.waited, c.failed, c.n, c.bad, c.secs = waited*f, failed*f, c.n*f, c.bad*f, c.secs*f
 	c.counted = [2]uint64{c.lab.waited.Load(), c.lab.failed.Load()}
@@ -189,20 +187,16 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 		cached = max(answers-waited, 0) / answers
 	}
 	s = Served{Checks: int(c.ever.checked)}
-	t, late := c.sum, c.late
+	sum := c.sum
 	for _, k := range c.open {
-		t.add(k)
-		k.outdated = k.late
-		late.add(k)
+		sum.add(k)
 	}
-	if t.all == 0 {
+	if sum.outdated.all == 0 {
 		return s, c.n
 	}
-	p := t.outdated / t.all
-	low, high := t.interval(p)
+	p, low, high := sum.outdated.interval()
 	s.Outdated, s.Low, s.High = p*cached, low*cached, high*cached
-	p = late.outdated / late.all
-	low, high = late.interval(p)
+	p, low, high = sum.late.interval()
 	s.Late = &Late{PerMillion: 1e6 * p * cached, Low: 1e6 * low * cached, High: 1e6 * high * cached}
 	if c.bad > 0 {
 		s.OutdatedFor = c.secs / c.bad
@@ -210,13 +204,14 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 	return s, c.n
 }
 
-// interval holds the true share with 95 % confidence. It is Wilson's with the number
+// interval is the share p, and holds the true one with 95 % confidence. It is Wilson's with the number
 // of re-checks that would say as much if they were independent, from the scatter
 // between clusters, and with Student's quantile for the number of clusters (Korn and
 // Graubard, "Confidence Intervals for Proportions with Small Expected Number of
 // Positive Counts Estimated From Survey Data", Survey Methodology 24, 1998).
-func (t *tally) interval(p float64) (low, high float64) {
+func (t *tally) interval() (p, low, high float64) {
 	const z = 1.96
+	p = t.outdated / t.all
 	clusters := t.all * t.all / t.aa // as many of equal size
 	n := t.all * t.all / t.squares
 	scatter := (t.oo - 2*p*t.ao + p*p*t.aa) / (t.all * t.all)
@@ -232,7 +227,7 @@ func (t *tally) interval(p float64) (low, high float64) {
 	z2 := z * z / independent
 	mid := (p + z2/2) / (1 + z2)
 	half := z / (1 + z2) * math.Sqrt(p*(1-p)/independent+z2/(4*independent))
-	return max(mid-half, 0), min(mid+half, 1)
+	return p, max(mid-half, 0), min(mid+half, 1)
 }
 
 // student is the quantile of 97.5 % of Student's distribution (Hill's expansion about

@@ -56,10 +56,15 @@ func (l *Lab) TTL(g Group, list uint64, configured time.Duration) time.Duration 
 	if kept == nil {
 		return configured
 	}
-	if ttl, ok := (*kept)[uint64(g)^mix(list)]; ok {
+	return kept.of(g, mix(list))
+}
+
+// of is the TTL of a list of a group, by its hash.
+func (t ttls) of(g Group, hash uint64) time.Duration {
+	if ttl, ok := t[uint64(g)^hash]; ok {
 		return ttl
 	}
-	return (*kept)[uint64(g)]
+	return t[uint64(g)]
 }
 
 // Plan puts TTLs in force until the next plan is made: those of some lists of a group that

@@ -135,7 +135,7 @@ func newEstimator(o options) *estimator {
 		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, group: GroupOf(k.Name), e: e, halfLife: int64(o.halfLife)}
 		lab.rules.Store(newRules(k.Policy))
 		lab.theirs.Store(&counts{})
-		lab.checks.lab, lab.checks.aged.halfLife = lab, lab.halfLife
+		lab.checks.lab, lab.checks.aged.halfLife, lab.checks.open = lab, lab.halfLife, map[uint64]cluster{}
 		for i := range lab.shards {
 			lab.shards[i].init(lab, places, lab.halfLife)
 		}

@@ -184,10 +184,7 @@ func (h *history) reach(now, usable int64) float64 {
 func (s *shard) survive(k *watched, r *rules, now, latency int64, o *outages) {
 	ttl := r.policy.TTL
 	if kept := s.lab.e.kept.Load(); kept != nil && ttl > 0 {
-		var own bool
-		if ttl, own = (*kept)[uint64(s.lab.group)^k.hash]; !own {
-			ttl = (*kept)[uint64(s.lab.group)]
-		}
+		ttl = kept.of(s.lab.group, k.hash)
 	}
 	mean, first := int64(r.policy.mean(ttl)*1e9), s.lab.first.Load()
 	for i := range o {
