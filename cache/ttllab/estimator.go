@@ -158,7 +158,11 @@ func (e *estimator) named(name string) *kindLab {
 // of is the group that a list belongs to; nil: none.
 func (e *estimator) of(k *List) (group *kindLab) {
 	for _, lab := range e.kinds {
-		if lab.kind == k.Kind && (lab.status == k.Status || lab.status == "" && group == nil) {
+		switch {
+		case lab.kind != k.Kind:
+		case lab.status == k.Status:
+			return lab
+		case lab.status == "":
 			group = lab
 		}
 	}
