@@ -32,7 +32,6 @@ import (
 )
 
 const (
-	namespace = "inquiry_gateway"
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
