@@ -56,7 +56,9 @@ type Result struct {
 	Differences []string // one line each; none: passed
 }
 
-// Run runs the tests in file with the mapping of cfg. The error is about the file.
+// Run runs the tests in file, one after the other, with the mapping of cfg. The error is
+// about the file; that a test fails is in its Result. Files of replies are named from the
+// folder of file.
 func Run(ctx context.Context, cfg upstream.Config, file string) ([]Result, error) {
 	var tests []Test
 	if err := config.Read(file, &tests); err != nil {
@@ -113,7 +115,8 @@ func server(list []Reply, folder string) (*replay.Server, error) {
 }
 
 // Saved reads replies from a text in the form that a test has under replies, with
-// their bodies in it, and gives a server of them.
+// their bodies in it, and gives a server of them. The text comes from a browser, so that
+// no file is read for it.
 func Saved(text string) (*replay.Server, error) {
 	var replies []Reply
 	if strings.TrimSpace(text) == "" {
@@ -130,7 +133,7 @@ func Saved(text string) (*replay.Server, error) {
 	return server(replies, "")
 }
 
-// SavedText writes replies as Saved reads them.
+// SavedText writes replies as Saved reads them, with their JSON indented for a person.
 func SavedText(replies []upstream.SavedReply) string {
 	var b strings.Builder
 	for _, r := range replies {
@@ -165,7 +168,8 @@ func (r Reply) body(folder string) ([]byte, error) {
 	return json.Marshal(r.Body)
 }
 
-// judge compares a list, or the error in its place.
+// judge compares a list, or the error in its place. A test that expects requests only
+// takes either.
 func (t Test) judge(list upstream.List, err error) []string {
 	switch {
 	case err != nil && t.Expect.Error != "":
@@ -235,7 +239,8 @@ func Write(out io.Writer, results []Result) error {
 const maxShown = 200
 
 // differences compares what the test wants with what came out, one line for each
-// value. Of an object only the wanted keys are compared, of a list all elements.
+// value. Of an object only the wanted keys are compared, of a list all elements. path
+// names the value in the lines.
 func differences(path string, want, got any) []string {
 	switch want := want.(type) {
 	case map[string]any:
