@@ -23,11 +23,7 @@ func post[Q, R any](limit int64, hint string, check func(Q) error, do func(conte
 		if err == nil {
 			reply, err = do(r.Context(), q)
 		}
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		answer(w, http.StatusOK, reply)
+		respond(w, reply, err)
 	}
 }
 
@@ -80,9 +76,13 @@ func checkKind(kind string) error {
 	return nil
 }
 
-// fail answers with an error. One that wraps no refusal is the fault of something
-// behind the gateway, 502.
-func fail(w http.ResponseWriter, err error) {
+// respond answers with v, or with err. An error that wraps no refusal is the fault of
+// something behind the gateway, 502.
+func respond(w http.ResponseWriter, v any, err error) {
+	if err == nil {
+		answer(w, http.StatusOK, v)
+		return
+	}
 	status := http.StatusBadGateway
 	if e, ok := errors.AsType[refusal](err); ok {
 		status = e.status

@@ -124,11 +124,7 @@ func (opts Options) guarded() *http.ServeMux {
 		if err == nil {
 			x, err = opts.Explain(r.Context(), want)
 		}
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		answer(w, http.StatusOK, x)
+		respond(w, x, err)
 	})
 	opts.Trial.routes(mux, opts.Sessions)
 	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {

@@ -115,7 +115,7 @@ func (t Trial) routes(mux *http.ServeMux, sessions *Sessions) {
 	mux.HandleFunc("GET /ops/mapping", func(w http.ResponseWriter, r *http.Request) {
 		kind := r.URL.Query().Get("kind")
 		if err := checkKind(kind); err != nil {
-			fail(w, err)
+			respond(w, nil, err)
 			return
 		}
 		answer(w, http.StatusOK, map[string]string{"mapping": t.Mapping(kind)})
