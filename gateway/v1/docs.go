@@ -52,7 +52,7 @@ func Docs() http.Handler {
 // those of Docs.
 func OpenAPI() http.Handler {
 	return documentation(map[string]theme.Asset{
-		"/openapi.json": theme.NewAsset("openapi.json", OpenAPIJSON()),
+		"/openapi.json": theme.NewAsset("openapi.json", openAPIJSON()),
 		"/openapi.yaml": theme.NewAsset("openapi.yaml", OpenAPIYAML()),
 	})
 }

@@ -117,7 +117,7 @@ func TestOpenAPIDocuments(t *testing.T) {
 		contentType string
 		body        []byte
 	}{
-		"/openapi.json": {"application/json; charset=utf-8", OpenAPIJSON()},
+		"/openapi.json": {"application/json; charset=utf-8", openAPIJSON()},
 		"/openapi.yaml": {"application/yaml", OpenAPIYAML()},
 	} {
 		res := get(OpenAPI(), "GET", target)

@@ -14,21 +14,19 @@ import (
 //go:embed openapi.yaml
 var openAPIYAML string
 
-// openAPIJSON is converted when it is first asked for, once. The document is
-// embedded and tested, so that it converts is known before the binary is built.
-var openAPIJSON = sync.OnceValue(func() string {
+// openAPIJSON is the document as JSON, its keys in the order of the YAML: the same bytes
+// from every build. It is converted when it is first asked for, once. The document is
+// embedded and tested, so that it converts is known before the binary is built. The bytes
+// must not be changed.
+var openAPIJSON = sync.OnceValue(func() []byte {
 	var compact bytes.Buffer
 	doc, err := yaml.YAMLToJSON([]byte(openAPIYAML))
 	if err = errors.Join(err, json.Compact(&compact, doc)); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
-	return compact.String()
+	return compact.Bytes()
 })
 
 // OpenAPIYAML returns the OpenAPI 3.1 document of the public API as it was
 // written. The caller owns the slice.
 func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
-
-// OpenAPIJSON returns the same document as JSON, its keys in the order of the
-// YAML: the same bytes from every build. The caller owns the slice.
-func OpenAPIJSON() []byte { return []byte(openAPIJSON()) }

@@ -16,7 +16,7 @@ func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	if err := yaml.Unmarshal(OpenAPIYAML(), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(OpenAPIJSON(), &fromJSON); err != nil {
+	if err := json.Unmarshal(openAPIJSON(), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
 	// Through encoding/json once more, so that numbers have one type.
@@ -31,18 +31,16 @@ func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	if !reflect.DeepEqual(fromJSON, want) {
 		t.Error("the JSON document says something else than the YAML document")
 	}
-	if !strings.HasPrefix(string(OpenAPIJSON()), `{"openapi":"3.1.0","info":{"title":`) {
-		t.Errorf("keys are not in the order of the document: %.60s", OpenAPIJSON())
+	if !strings.HasPrefix(string(openAPIJSON()), `{"openapi":"3.1.0","info":{"title":`) {
+		t.Errorf("keys are not in the order of the document: %.60s", openAPIJSON())
 	}
 }
 
 func TestOpenAPIIsNotShared(t *testing.T) {
-	for name, get := range map[string]func() []byte{"yaml": OpenAPIYAML, "json": OpenAPIJSON} {
-		want := get()
-		clear(get())
-		if !bytes.Equal(get(), want) {
-			t.Errorf("%s: a caller could change the document", name)
-		}
+	want := OpenAPIYAML()
+	clear(OpenAPIYAML())
+	if !bytes.Equal(OpenAPIYAML(), want) {
+		t.Error("a caller could change the document")
 	}
 }
 
@@ -59,7 +57,7 @@ func TestErrorExamplesAreTheCatalogue(t *testing.T) {
 			Examples map[string]struct{ Value wireList[wireError] }
 		}
 	}
-	if err := json.Unmarshal(OpenAPIJSON(), &doc); err != nil {
+	if err := json.Unmarshal(openAPIJSON(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	var codes []string

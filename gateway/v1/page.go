@@ -75,7 +75,7 @@ type example struct {
 // method of every type, because a template may call any.
 func pageValues() []string {
 	var d document
-	if err := json.Unmarshal(OpenAPIJSON(), &d); err != nil {
+	if err := json.Unmarshal(openAPIJSON(), &d); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
 	var lists, links, options strings.Builder
