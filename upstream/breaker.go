@@ -10,6 +10,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	breakers "inquiry-gateway/internal/breaker"
 	"inquiry-gateway/upstream/fleet"
 )
 
@@ -26,36 +27,24 @@ type breaker struct {
 	untold    atomic.Bool  // it has opened and the fleet does not know yet
 }
 
-// buckets is the resolution of the rolling window.
-const buckets = 10
-
 // newBreaker gives a closed breaker whose changes show in the metrics and the
 // log.
 func newBreaker(kind string, cfg BreakerConfig, m *metrics, log *slog.Logger) *breaker {
 	b := &breaker{openFor: cfg.OpenFor}
 	m.state.Set(0)
-	b.cb = gobreaker.NewCircuitBreaker[answer](gobreaker.Settings{
-		Name:         kind,
-		MaxRequests:  1,
-		Interval:     cfg.Window,
-		BucketPeriod: cfg.Window / buckets,
-		Timeout:      cfg.OpenFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			answered := c.TotalSuccesses + c.TotalFailures
-			return answered >= uint32(cfg.MinRequests) && float64(c.TotalFailures) >= cfg.FailureRatio*float64(answered)
-		},
-		IsSuccessful: func(err error) bool { return judge(err) == fleet.Answers },
-		IsExcluded:   func(err error) bool { return judge(err) == fleet.Unknown },
-		// Runs under the breaker's lock: it must not ask the breaker anything.
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			if to == gobreaker.StateOpen {
-				b.openUntil.Store(time.Now().Add(cfg.OpenFor).UnixNano())
-				b.untold.Store(true)
-			}
-			m.state.Set(float64(to))
-			m.transitions[to.String()].Inc()
-			log.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
-		},
+	known := func(err error) (well, counts bool) {
+		v := judge(err)
+		return v == fleet.Answers, v != fleet.Unknown
+	}
+	opens := breakers.Config{Window: cfg.Window, Least: cfg.MinRequests, Ratio: cfg.FailureRatio, OpenFor: cfg.OpenFor}
+	b.cb = breakers.New[answer](opens, known, func(from, to gobreaker.State) {
+		if to == gobreaker.StateOpen {
+			b.openUntil.Store(time.Now().Add(cfg.OpenFor).UnixNano())
+			b.untold.Store(true)
+		}
+		m.state.Set(float64(to))
+		m.transitions[to.String()].Inc()
+		log.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
 	})
 	return b
 }

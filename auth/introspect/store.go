@@ -27,6 +27,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/breaker"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/series"
@@ -35,14 +36,8 @@ import (
 const (
 	// maxIntrospection bounds an answer, in bytes.
 	maxIntrospection = 64 << 10
-
-	// The breaker opens for breakerOpenFor when the server fails in breakerRatio of
-	// at least breakerRequests lookups within breakerWindow.
-	breakerWindow   = 10 * time.Second
-	breakerBuckets  = 10
+	// breakerRequests is how many lookups the breaker judges at least.
 	breakerRequests = 10
-	breakerRatio    = 0.5
-	breakerOpenFor  = 5 * time.Second
 )
 
 // Store is an auth.Store that asks an authorization server. Its answers are stored
@@ -101,23 +96,15 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 	}
 }
 
-// newBreaker opens when half of at least breakerRequests lookups within
-// breakerWindow failed. Unknown keys are answers, not failures.
+// newBreaker makes a breaker that unknown keys do not open: they are answers.
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
 	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
-	return gobreaker.NewCircuitBreaker[*auth.Grant](gobreaker.Settings{
-		Interval:     breakerWindow,
-		BucketPeriod: breakerWindow / breakerBuckets,
-		Timeout:      breakerOpenFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.Requests >= breakerRequests && float64(c.TotalFailures) >= breakerRatio*float64(c.Requests)
-		},
-		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, auth.ErrUnknownKey) },
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			state.Set(float64(to))
-			s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
-		},
+	judge := func(err error) (well, counts bool) { return err == nil || errors.Is(err, auth.ErrUnknownKey), true }
+	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
+	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {
+		state.Set(float64(to))
+		s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
 	})
 }
 

@@ -11,15 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"inquiry-gateway/internal/breaker"
 )
 
 const (
-	breakerWindow = 10 * time.Second
-	breakerBucket = time.Second
-	breakerCalls  = 5 // at least, before the ratio counts
-	breakerRatio  = 0.5
-	breakerOpen   = 200 * time.Millisecond
-	probeEvery    = 250 * time.Millisecond // a little more than breakerOpen
+	breakerCalls = 5 // at least, before the ratio counts
+	breakerOpen  = 200 * time.Millisecond
+	probeEvery   = 250 * time.Millisecond // a little more than breakerOpen
 )
 
 // guarded is a Redis client with a breaker for each node: the one server, the
@@ -78,19 +77,12 @@ func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *
 // add puts a breaker in front of a node.
 func (g *guarded) add(client *redis.Client) {
 	n := &node{g: g, client: client}
-	n.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name: "redis", MaxRequests: 1, Timeout: breakerOpen,
-		Interval: breakerWindow, BucketPeriod: breakerBucket,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.Requests >= breakerCalls && float64(c.TotalFailures) >= breakerRatio*float64(c.Requests)
-		},
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
-		IsSuccessful: func(err error) bool { return !isOutage(err) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { // runs under the breaker's lock
-			if from == gobreaker.StateClosed || to == gobreaker.StateClosed { // the tries between are no news
-				g.log.Warn("the breaker of Redis changed", "node", client.Options().Addr, "from", from.String(), "to", to.String())
-			}
-		},
+	judge := func(err error) (well, counts bool) { return !isOutage(err), !errors.Is(err, context.Canceled) }
+	opens := breaker.Config{Window: 10 * time.Second, Least: breakerCalls, Ratio: 0.5, OpenFor: breakerOpen}
+	n.breaker = breaker.New[struct{}](opens, judge, func(from, to gobreaker.State) {
+		if from == gobreaker.StateClosed || to == gobreaker.StateClosed { // the tries between are no news
+			g.log.Warn("the breaker of Redis changed", "node", client.Options().Addr, "from", from.String(), "to", to.String())
+		}
 	})
 	client.AddHook(protect{n})
 	g.mu.Lock()

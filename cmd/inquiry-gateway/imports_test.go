@@ -69,6 +69,7 @@ func mayImport() map[string][]string {
 		"upstream/replay":    {},
 		"upstream/timeparse": {},
 
+		"internal/breaker":           {},
 		"internal/invalid":           {},
 		"internal/localcache":        {},
 		"internal/panics":            {},
