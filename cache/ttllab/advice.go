@@ -97,7 +97,8 @@ func (k *KindReport) early(ttl float64) string {
 	return fmt.Sprintf("%.0f look-ups in %s are observed", k.LookupsPerSecond*k.Observed, observed.Round(time.Second))
 }
 
-// verdict joins the goals: which TTLs meet all of them, and which goal today's breaks.
+// verdict joins the goals: which TTLs meet all of them, and which goal today's breaks. The
+// shortest is bounded by the load, the longest by outdated answers.
 func (k *KindReport) verdict(load, outdated float64) string {
 	low, high := k.Candidates[0].TTL, k.Candidates[len(k.Candidates)-1].TTL
 	possible := true

@@ -94,6 +94,10 @@ type options struct {
 
 // estimator holds the groups of lists, and what is done with the figures. All methods are
 // safe for concurrent use.
+//
+// Of its locks, those of calibration and control are taken first, then that of regime, then
+// that of fleet, and in the end those of a shard and of checks, which need no other. That of
+// picker is taken by itself.
 type estimator struct {
 	kinds     []*kindLab
 	goals     atomic.Pointer[GoalsConfig]
@@ -105,7 +109,8 @@ type estimator struct {
 	kept    atomic.Pointer[ttls] // of the plan; nil: the configured ones count
 }
 
-// kindLab is the lab of one kind.
+// kindLab is the lab of one kind, or of the lists of one status that has a TTL of its own.
+// Look-ups touch its shards and counters only; all else reads these once in a while.
 type kindLab struct {
 	name, kind  string
 	status      string // empty: of all lists of the kind that have no group of their own

@@ -83,7 +83,8 @@ func (p *Plan) figures(c cost) Figures {
 	return Figures{c.load*p.Correction + p.Rechecks + p.New, 1 - c.waits/answers, c.outdated / answers}
 }
 
-// describe adds the groups.
+// describe adds the groups that have watched lists, with how their TTLs lie: weighed by
+// look-ups, because a list that is asked for often matters more.
 func (plan *Plan) describe(e *estimator, p *planner, policy Policy) {
 	plan.Lists = len(p.lists)
 	jitter := policy.mean(time.Second)

@@ -73,7 +73,8 @@ func (r *rules) fresh(c int, key uint64, fill int64) int64 {
 	return r.ttl[c] - int64(r.jitter[c]*spread)
 }
 
-// state is what may be done with a list of an age.
+// state is what may be done with a list of an age. Unlike in the real cache there is no
+// stale_if_error here: the legacy is taken to be well.
 type state int
 
 const (

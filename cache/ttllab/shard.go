@@ -50,7 +50,8 @@ type shard struct {
 	others [2]float64 // look-ups and fills of the other nodes, aged
 }
 
-// stratum is a set of watched keys that all stand for the same number of keys.
+// stratum is a set of watched keys that all stand for the same number of keys. The sums
+// beside the keys are of all look-ups that were simulated, also of keys that have left.
 type stratum struct {
 	keys  []watched
 	index map[uint64]int32 // by hash
@@ -60,7 +61,8 @@ type stratum struct {
 	turns turnout // since the start
 }
 
-// watched is one key of the sample.
+// watched is one key of the sample, with one cache for each candidate and what is known of
+// the real one. Most of its 1,750 bytes are these and the newest changes of the list.
 type watched struct {
 	hash    uint64
 	pending burst
