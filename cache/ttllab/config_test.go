@@ -23,6 +23,11 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		{"all wrong", Config{RecheckConfig{-1}, GoalsConfig{MaxUpstreamPerSecond: math.NaN(), MaxOutdated: 1.5, Mode: "force", MinTTL: time.Hour, MaxTTL: time.Minute}},
 			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second", "goals.max_outdated", "goals.mode", "goals.min_ttl"}},
 		{"keep without a goal", Config{Goals: GoalsConfig{Mode: ModeKeep, MinTTL: time.Second, MaxTTL: time.Minute}}, []string{"goals.mode"}},
+		{"a promise", Config{RecheckConfig{1}, GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 10}}, nil},
+		{"a promise that is not measured", Config{Goals: GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 10}}, []string{"goals.late_after"}},
+		{"half a promise", Config{RecheckConfig{1}, GoalsConfig{LateAfter: time.Minute}}, []string{"goals.late_after"}},
+		{"no promise", Config{RecheckConfig{1}, GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 200_000}}, []string{"goals.max_late_per_million"}},
+		{"a late promise", Config{RecheckConfig{1}, GoalsConfig{LateAfter: 25 * time.Hour, MaxLatePerMillion: 10}}, []string{"goals.late_after"}},
 		{"too much", Config{RecheckConfig{1001}, GoalsConfig{MaxUpstreamPerSecond: math.Inf(1), Mode: ModeAdvise, MaxTTL: 25 * time.Hour}},
 			[]string{"recheck.budget_per_second", "goals.max_upstream_per_second", "goals.max_ttl"}},
 	}

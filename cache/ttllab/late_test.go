@@ -85,20 +85,3 @@ func TestLateAnswersAreEstimated(t *testing.T) {
 		t.Error("the estimate is not the truth")
 	}
 }
-
-func TestAPromiseIsMeasured(t *testing.T) {
-	for _, tt := range []struct {
-		c  Config
-		ok bool
-	}{
-		{Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 10}}, true},
-		{Config{Goals: GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 10}}, false},
-		{Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: time.Minute}}, false},
-		{Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: time.Minute, MaxLatePerMillion: 200_000}}, false},
-		{Config{Recheck: RecheckConfig{1}, Goals: GoalsConfig{LateAfter: 25 * time.Hour, MaxLatePerMillion: 10}}, false},
-	} {
-		if err := tt.c.Validate(); (err == nil) != tt.ok {
-			t.Errorf("%+v: %v", tt.c, err)
-		}
-	}
-}
