@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,9 @@ import (
 const (
 	cookieName      = "inquiry_gateway_console"
 	sessionLifetime = 12 * time.Hour // a night's watch
+	// maxSessions bounds their memory to 300 KiB. Where one more begins, the one that
+	// would end first ends.
+	maxSessions = 1 << 12
 )
 
 // Sessions decide who may use the listener: whoever sends the token, and whoever
@@ -106,6 +110,9 @@ func (s *Sessions) begin(r *http.Request) *http.Cookie {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.open, func(_ hash, end time.Time) bool { return !now.Before(end) })
+	if len(s.open) == maxSessions {
+		delete(s.open, slices.MinFunc(slices.Collect(maps.Keys(s.open)), func(a, b hash) int { return s.open[a].Compare(s.open[b]) }))
+	}
 	s.open[sha256.Sum256([]byte(value))] = now.Add(sessionLifetime)
 	return newCookie(r, value, sessionLifetime)
 }

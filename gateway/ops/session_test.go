@@ -84,3 +84,15 @@ func TestCookie(t *testing.T) {
 		}
 	}
 }
+
+func TestSessionsAreBounded(t *testing.T) {
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	s := NewSessions("s3cret", func() time.Time { at = at.Add(time.Second); return at })
+	first, second := s.begin(request()).Value, s.begin(request()).Value
+	for range maxSessions - 1 {
+		s.begin(request())
+	}
+	if len(s.open) != maxSessions || s.authorized(withCookie(first)) || !s.authorized(withCookie(second)) {
+		t.Errorf("%d sessions are open; the first one has to end alone", len(s.open))
+	}
+}
