@@ -53,7 +53,7 @@ func breaks(tag atom.Atom) bool {
 	return false
 }
 
-// tidy trims each line, and leaves at most one empty line in a row. Blanks of HTML
+// tidy trims each line, and leaves at most one empty line in a row. Several blanks
 // become one.
 func tidy(s string) string {
 	lines := strings.Split(strings.ReplaceAll(s, "\u00a0", " "), "\n")

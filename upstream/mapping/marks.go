@@ -239,8 +239,7 @@ func (m *marks) follows(path string, v jsonwalk.Value) bool {
 	}
 }
 
-// links looks for a link with relation next in an array of links, as HAL and Atom in
-// JSON have them.
+// links looks for a link with relation next in an array of links.
 func (m *marks) links(path string, list jsonwalk.Value) {
 	list.Each(func(link jsonwalk.Value) bool {
 		isNext, target := false, ""
