@@ -27,7 +27,7 @@ func (c *Current) Set(g *Gateway, write time.Duration, ofServer bool) {
 // Enabled implements httpwire.Lane.
 func (c *Current) Enabled() bool {
 	s := c.inForce.Load()
-	return s != nil && s.gateway.hitLane
+	return s != nil && s.gateway.opts.HitLane
 }
 
 // Answer implements httpwire.Lane.

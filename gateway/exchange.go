@@ -98,7 +98,7 @@ func requestIDOf(ctx context.Context) string {
 func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 
 // Deadline implements auth.Caller.
-func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.requestTimeout) }
+func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
 // LogRefusal implements auth.Caller. What it decides is for the record of the
 // request too.

@@ -2,6 +2,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -93,65 +94,40 @@ type Options struct {
 	Traces trace.TracerProvider // nil: no spans
 
 	Logger     *slog.Logger          // nil: slog.Default
-	Registerer prometheus.Registerer // nil: a registry of its own
+	Registerer prometheus.Registerer // nil: nobody sees the metrics
 }
 
 // Gateway is the public API as an http.Handler, safe for concurrent use.
 type Gateway struct {
-	auth           Authenticator
-	lists          Lists
-	rate           Limiter
-	draining       *atomic.Bool
-	requestTimeout time.Duration
-	hitLane        bool
-	ignoreUnknown  bool
-	proxies        proxies
-	requestLog     io.Writer
-	records        *records
-	exchanges      sync.Pool // of *exchange
-	sampleHits     uint64
-	logListKeys    bool
-	refusals       *refusals
-	logger         *slog.Logger
-	metrics        *metrics
-	headers        *headers
-	dates          dates
-	engine         *gin.Engine
-	paths          []string             // of its routes
-	endpoints      map[string]*endpoint // of the lists, by path
-	tracer         *span.Tracer         // nil: no spans
+	opts      Options
+	proxies   proxies
+	records   *records
+	exchanges sync.Pool // of *exchange
+	refusals  *refusals
+	metrics   *metrics
+	headers   *headers
+	dates     dates
+	engine    *gin.Engine
+	paths     []string             // of its routes
+	endpoints map[string]*endpoint // of the lists, by path
+	tracer    *span.Tracer         // nil: no spans
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
 // with the same Registerer counts on.
 func New(opts Options) *Gateway {
-	if opts.RequestTimeout == 0 {
-		opts.RequestTimeout = 5 * time.Second
-	}
-	if opts.Draining == nil {
-		opts.Draining = new(atomic.Bool)
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, 5*time.Second)
+	opts.Draining = cmp.Or(opts.Draining, new(atomic.Bool))
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	opts.SampleHits = max(opts.SampleHits, 1)
 	g := &Gateway{
-		auth:           opts.Auth,
-		lists:          opts.Lists,
-		rate:           opts.Rate,
-		draining:       opts.Draining,
-		requestTimeout: opts.RequestTimeout,
-		hitLane:        opts.HitLane,
-		ignoreUnknown:  opts.IgnoreUnknownParameters,
-		proxies:        opts.TrustedProxies,
-		requestLog:     opts.RequestLog,
-		records:        newRecords(),
-		exchanges:      sync.Pool{New: func() any { return new(exchange) }},
-		sampleHits:     uint64(max(opts.SampleHits, 1)),
-		logListKeys:    opts.LogListKeys,
-		logger:         opts.Logger,
-		metrics:        newMetrics(opts.Registerer),
-		headers:        newHeaders(),
-		tracer:         span.New(opts.Traces, scope),
+		opts:      opts,
+		proxies:   opts.TrustedProxies,
+		records:   newRecords(),
+		exchanges: sync.Pool{New: func() any { return new(exchange) }},
+		metrics:   newMetrics(opts.Registerer),
+		headers:   newHeaders(),
+		tracer:    span.New(opts.Traces, scope),
 	}
 	g.endpoints = map[string]*endpoint{
 		"/api/v1/buyer/inquiries":  {kindBuyer, g.list(kindBuyer), g.metrics.endpoint("buyer_inquiries")},

@@ -110,7 +110,7 @@ func (g *Gateway) run(h handler, x *exchange) (err error) {
 			panic(cause)
 		}
 		g.metrics.panics.Inc()
-		g.logger.Error("panic in a handler", "request_id", x.id.String(), "stack", string(debug.Stack()))
+		g.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %v", cause)
 	}()
 	return h(x)
@@ -125,20 +125,20 @@ func (g *Gateway) list(kind string) handler {
 		if err := g.authorize(x, kind); err != nil {
 			return err
 		}
-		f, err := parseFilter(x.request.Query, g.ignoreUnknown)
+		f, err := parseFilter(x.request.Query, g.opts.IgnoreUnknownParameters)
 		if err != nil {
 			return err
 		}
 		k, found := f.key(&x.principal), false
 		if !g.recording(x) {
-			if x.list, found = g.lists.Lookup(k); found {
-				g.lists.Served(k, x.list)
+			if x.list, found = g.opts.Lists.Lookup(k); found {
+				g.opts.Lists.Served(k, x.list)
 			}
 		}
 		if !found {
 			ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
 			defer cancel()
-			if x.list, err = g.lists.Get(ctx, k); err != nil {
+			if x.list, err = g.opts.Lists.Get(ctx, k); err != nil {
 				return err
 			}
 		}
@@ -174,12 +174,12 @@ func (g *Gateway) authorize(x *exchange, kind string) error {
 // each request over HTTP/2 begins with.
 func (g *Gateway) authenticate(x *exchange) (*auth.Grant, error) {
 	if !g.recording(x) {
-		if grant, ok := g.auth.Recall(x.request.Authorization); ok {
-			g.auth.Accept(x.ctx, grant)
+		if grant, ok := g.opts.Auth.Recall(x.request.Authorization); ok {
+			g.opts.Auth.Accept(x.ctx, grant)
 			return grant, nil
 		}
 	}
-	return g.auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
+	return g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
 }
 
 // rateError refuses a request that is over its account's rate.
@@ -198,7 +198,7 @@ const waited = time.Millisecond
 // withinRate counts the request against its account. It comes after all checks of
 // the key, so that nobody can use up the rate of another.
 func (g *Gateway) withinRate(x *exchange) error {
-	if g.rate == nil {
+	if g.opts.Rate == nil {
 		return nil
 	}
 	p := &x.principal
@@ -208,9 +208,9 @@ func (g *Gateway) withinRate(x *exchange) error {
 	case x.authTime > waited:
 		ctx, cancel := context.WithDeadline(x.ctx, x.Deadline())
 		defer cancel()
-		x.rate = g.rate.Allow(ctx, p.Account, p.Plan)
+		x.rate = g.opts.Rate.Allow(ctx, p.Account, p.Plan)
 	default:
-		x.rate = g.rate.Allow(x.ctx, p.Account, p.Plan)
+		x.rate = g.opts.Rate.Allow(x.ctx, p.Account, p.Plan)
 	}
 	if !x.rate.Allowed {
 		return &rateError{x.rate.Policy, x.rate.RetryAfter}
@@ -245,7 +245,7 @@ func (x *exchange) writeList() {
 // closes says whether the answer is the last one of its connection: while the gateway
 // drains, and after a request whose end a proxy may have seen elsewhere (RFC 9112,
 // section 6.1).
-func (x *exchange) closes() bool { return x.gateway.draining.Load() || x.request.Coded }
+func (x *exchange) closes() bool { return x.gateway.opts.Draining.Load() || x.request.Coded }
 
 // common adds the fields that lists and errors share.
 func (x *exchange) common() {

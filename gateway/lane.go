@@ -52,7 +52,7 @@ func (g *Gateway) answerHit(c *httpwire.Conn, h *httpwire.Head, begin time.Time,
 	defer func() {
 		if cause := recover(); cause != nil {
 			g.metrics.panics.Inc()
-			g.logger.Error("panic in the hit lane", "stack", string(debug.Stack()))
+			g.opts.Logger.Error("panic in the hit lane", "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
@@ -79,19 +79,19 @@ func (g *Gateway) answerHit(c *httpwire.Conn, h *httpwire.Head, begin time.Time,
 // recall looks for what h asks for. It counts nothing and waits for nothing.
 func (g *Gateway) recall(hit *freshHit, h *httpwire.Head, begin time.Time) bool {
 	var ok bool
-	if hit.endpoint = g.endpoints[h.Path]; hit.endpoint == nil || !g.hitLane {
+	if hit.endpoint = g.endpoints[h.Path]; hit.endpoint == nil || !g.opts.HitLane {
 		return false
 	}
-	if hit.grant, ok = g.auth.Recall(h.Authorization); !ok || hit.grant.Principal.Authorize(hit.kind) != nil {
+	if hit.grant, ok = g.opts.Auth.Recall(h.Authorization); !ok || hit.grant.Principal.Authorize(hit.kind) != nil {
 		return false
 	}
 	hit.authTime = time.Since(begin)
-	f, err := parseFilter(h.Query, g.ignoreUnknown)
+	f, err := parseFilter(h.Query, g.opts.IgnoreUnknownParameters)
 	if err != nil {
 		return false
 	}
 	hit.key = f.key(&hit.grant.Principal)
-	hit.found, ok = g.lists.Lookup(hit.key)
+	hit.found, ok = g.opts.Lists.Lookup(hit.key)
 	return ok && hit.found.Outcome == cache.Hit && owned(hit.found.Entry, &hit.grant.Principal)
 }
 
@@ -100,9 +100,9 @@ func (g *Gateway) serveHit(x *exchange, hit *freshHit) error {
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	g.metrics.laneAnswers.Inc()
-	g.auth.Accept(x.ctx, hit.grant)
+	g.opts.Auth.Accept(x.ctx, hit.grant)
 	x.conn.Authenticated(x.begin)
-	g.lists.Served(hit.key, hit.found)
+	g.opts.Lists.Served(hit.key, hit.found)
 	x.identify()
 	x.writeList()
 	err := x.cause

@@ -231,7 +231,7 @@ func TestOddRequestsGetTheEnvelope(t *testing.T) {
 func TestLaneIsSwitched(t *testing.T) {
 	s := newStand(t, listenHere(t), nil).serve(t)
 	c := dialStand(t, s, false)
-	off := New(Options{Auth: s.gateway.auth, Lists: s.lists})
+	off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
 	for i, tt := range []struct {
 		gateway *Gateway
 		lane    int // what it has answered by then
@@ -320,7 +320,7 @@ func TestLaneDrains(t *testing.T) {
 	c.send(hitOf("acme", buyersList))
 	c.receive()
 	<-s.idle
-	s.gateway.draining.Store(true)
+	s.gateway.opts.Draining.Store(true)
 	c.send(hitOf("acme", buyersList))
 	text, err := io.ReadAll(c.in)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ") || s.inLane(t) != 1 {

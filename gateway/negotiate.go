@@ -87,7 +87,7 @@ func (g *Gateway) chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache
 		if w.weight == 0 || w.weight < a.identity {
 			break
 		}
-		if v := g.lists.Coded(e, w.coding); v != nil {
+		if v := g.opts.Lists.Coded(e, w.coding); v != nil {
 			return v, w.header
 		}
 	}

@@ -24,12 +24,12 @@ func newRecords() *records {
 // account and key id; never the key, a filter's records or an id of the legacy
 // system.
 func (g *Gateway) log(x *exchange, endpoint string) {
-	if g.requestLog == nil || !g.sampled(x) {
+	if g.opts.RequestLog == nil || !g.sampled(x) {
 		return
 	}
 	buf := g.records.pool.Get().(*[]byte)
 	*buf = g.appendRecord((*buf)[:0], x, endpoint)
-	if _, err := g.requestLog.Write(*buf); err != nil {
+	if _, err := g.opts.RequestLog.Write(*buf); err != nil {
 		g.metrics.logErrors.Inc()
 	}
 	g.records.pool.Put(buf)
@@ -41,7 +41,7 @@ func (g *Gateway) sampled(x *exchange) bool {
 	if x.unlogged {
 		return false
 	}
-	return g.sampleHits == 1 || x.list.Outcome != cache.Hit || x.problem != "" || rand.Uint64N(g.sampleHits) == 0
+	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.problem != "" || rand.IntN(g.opts.SampleHits) == 0
 }
 
 // appendRecord appends the record as the line that slog's JSONHandler would
@@ -81,7 +81,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 		b = appendText(b, "tier", x.list.Tier)
 		b = appendSeconds(b, "age_seconds", x.list.Age)
 		b = appendSeconds(b, "list_seconds", x.list.Wait)
-		if g.logListKeys && x.list.Outcome != cache.Impossible { // nobody is asked for that one, whatever the ttl
+		if g.opts.LogListKeys && x.list.Outcome != cache.Impossible { // nobody is asked for that one, whatever the ttl
 			b = appendListKey(b, x.list.Entry)
 		}
 	}
