@@ -32,11 +32,14 @@ type backoff struct {
 	kinds [kindCount]kindBackoff
 }
 
+// attempt is the state of a key or kind that fails.
 type attempt struct {
 	failures int
 	next     time.Time
 }
 
+// kindBackoff is what fails for a whole kind. It counts rounds, not calls: many calls that
+// fail together are one sign.
 type kindBackoff struct {
 	mu       sync.Mutex
 	accounts []string  // with failures since the last success: distinct, endpointAccounts at most
@@ -49,6 +52,7 @@ func (kb *kindBackoff) failing() bool { return len(kb.accounts) >= endpointAccou
 
 func (kb *kindBackoff) reset() { kb.attempt, kb.accounts, kb.probing = attempt{}, nil, false }
 
+// newBackoff knows of no failure.
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, *attempt]{MaximumSize: failingKeys})
 	if err != nil {
@@ -110,6 +114,7 @@ func (b *backoff) failed(i kindIndex, k Key, err error, now time.Time) {
 	}
 }
 
+// failed takes a failure by the endpoint's own fault.
 func (kb *kindBackoff) failed(account string, now time.Time) {
 	kb.mu.Lock()
 	defer kb.mu.Unlock()

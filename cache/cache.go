@@ -1,5 +1,16 @@
 // Package cache keeps finished v1 bodies in the process and in Redis, fresh on
 // purpose.
+//
+// [Lists.Lookup] answers out of the process, or leaves the key to [Lists.Get]. Get loads the
+// key's base, which is the list that the legacy is asked for, and selects the wanted list
+// from it where the two differ. load serves what the policy allows at once; else it joins
+// the one flight of the base and waits for it. A flight looks into the process once more,
+// then into Redis, then contends for the fleet's lease, and fills: see obtain. How an entry
+// may be served is judged in one place, judge, by the policy in force at that moment.
+//
+// Three things make an entry unusable besides its age: another key or mapping than the one
+// that is asked for (belongsTo), a purge since its fill began (epochs.current), and the
+// chance that a purge was missed (epochs.confirmed).
 package cache
 
 import (
@@ -34,6 +45,7 @@ var ErrClosed = errors.New("cache: closed")
 // ErrUnknownKind is returned for a key whose kind is neither buyer nor seller.
 var ErrUnknownKind = errors.New("cache: the key's kind is neither buyer nor seller")
 
+// overdueError is a type because it wraps another error.
 type overdueError struct{}
 
 func (overdueError) Error() string { return "cache: the fill went past its deadline" }
@@ -84,6 +96,7 @@ func InBackground(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }
 
+// backgroundKey is where a context says that nobody waits.
 type backgroundKey struct{}
 
 // FillError is what the error of a fill may say about itself, for the back-off.

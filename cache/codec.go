@@ -142,6 +142,7 @@ type reader struct {
 	bad  bool
 }
 
+// take gives the next n bytes, which are raw's own.
 func (r *reader) take(n int) []byte {
 	if r.bad || n < 0 || n > len(r.rest) {
 		r.bad = true
@@ -160,6 +161,8 @@ func (r *reader) uint64() uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
+// length gives the uvarint before a field. One that is longer than the rest is bad, so that
+// nobody allocates by it.
 func (r *reader) length() int {
 	n, used := binary.Uvarint(r.rest)
 	if r.bad || used <= 0 || n > uint64(len(r.rest)) {
@@ -170,6 +173,7 @@ func (r *reader) length() int {
 	return int(n)
 }
 
+// prefixed gives a field with its length, of most bytes at most.
 func (r *reader) prefixed(most int) []byte {
 	n := r.length()
 	if n > most {

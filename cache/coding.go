@@ -29,6 +29,7 @@ type coded struct {
 	made atomic.Pointer[Variant] // nil: not yet; with a nil Body: not smaller
 }
 
+// size is the memory of the coding; 0: it is not made.
 func (c *coded) size() int {
 	if v := c.made.Load(); v != nil {
 		return cap(v.Body)
@@ -89,6 +90,7 @@ type compressor struct {
 	zstd *zstd.Encoder
 }
 
+// newCompressor makes one compressor for all goroutines.
 func newCompressor() (*compressor, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
@@ -98,6 +100,7 @@ func newCompressor() (*compressor, error) {
 	return &compressor{zstd: enc}, nil
 }
 
+// gzipped compresses with the quickest level: a caller waits for it.
 func (c *compressor) gzipped(body []byte) []byte {
 	out := bytes.NewBuffer(make([]byte, 0, len(body)/2))
 	w, ok := c.gzip.Get().(*gzip.Writer)

@@ -163,6 +163,7 @@ func (c Config) ring() (*redistier.Ring, error) {
 	return redistier.ParseRing(c.SealingKeysFile.Text())
 }
 
+// validate checks the kind's times, and those that each status has by its overrides.
 func (c KindConfig) validate(path string, p *invalid.Problems) {
 	c.terms().validate(path, p)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
@@ -175,6 +176,7 @@ func (c KindConfig) validate(path string, p *invalid.Problems) {
 	}
 }
 
+// validate bounds the times: an entry must not outlive what Redis remembers of purges.
 func (t terms) validate(path string, p *invalid.Problems) {
 	for _, v := range []struct {
 		name string

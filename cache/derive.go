@@ -32,6 +32,7 @@ const (
 	NoRecord                  // no record can have it: the list is empty, and nobody is asked
 )
 
+// of is what becomes of a value; the empty one is no filter.
 func (f *Filter) of(value string) Asked {
 	if value == "" {
 		return AskedFor

@@ -165,6 +165,7 @@ func bodySum(i kindIndex, body []byte) [sumSize]byte {
 // etagSize is how long every entity tag is, in bytes.
 const etagSize = len(`W/""`) + (sumSize*8+5)/6
 
+// etagOf is the weak entity tag of a body (RFC 9110, section 8.8.3).
 func etagOf(sum [sumSize]byte) string {
 	b := make([]byte, 0, etagSize)
 	b = append(b, `W/"`...)

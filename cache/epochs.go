@@ -47,6 +47,7 @@ const maxEarly = 256
 // each.
 const recentPurges = 1024
 
+// recentPurge is a purge of an account that this node has made or heard of.
 type recentPurge struct {
 	account string // hashed
 	cell    *cell
@@ -123,6 +124,7 @@ func (c *cell) rise(e redistier.Epoch) {
 	raise(&c.epoch, e.Last)
 }
 
+// raise sets a to n unless it is more already.
 func raise[N int64 | uint64, A interface {
 	Load() N
 	CompareAndSwap(old, now N) bool

@@ -198,6 +198,7 @@ func (l *Lists) detach(f *flight) {
 	}
 }
 
+// endSpan says in the flight's span how it ended.
 func (f *flight) endSpan() {
 	if f.span.Recording() {
 		f.span.Set(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))

@@ -95,6 +95,7 @@ func (l *Lists) Mark(id string) (mark uint32, wanted bool) {
 	return p.mark(id), true
 }
 
+// mark is the first 32 bits of the id's HMAC.
 func (p *policy) mark(id string) uint32 {
 	h := hmac.New(sha256.New, []byte(p.hints.RecordKeyFile.Secret()))
 	h.Write([]byte(id))
@@ -125,6 +126,7 @@ func (l *Lists) Changed(ctx context.Context, h Hint) (marked int, err error) {
 	return marked, nil
 }
 
+// outdateAll marks all targets, and tells how many it could before an error.
 func (l *Lists) outdateAll(ctx context.Context, all map[target]bool, hard bool) (marked int, err error) {
 	how := hintSoft
 	if hard {
@@ -198,6 +200,7 @@ func (l *Lists) followRecords() {
 	}
 }
 
+// markRecords takes all messages that wait together with s: one walk over the tier serves all.
 func (l *Lists) markRecords(s string) {
 	defer l.opts.Panics.Catch(nil)
 	marks := map[string]map[uint32]bool{hintHard: {}, hintSoft: {}}

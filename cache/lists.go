@@ -156,6 +156,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	return l, nil
 }
 
+// registerGauges makes the series that are asked of the tier itself.
 func (l *Lists) registerGauges() {
 	all := series.In(l.opts.Registerer, "cache")
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })

@@ -240,6 +240,7 @@ func (l *Lists) tracedPeek(ctx context.Context, q *query, k Key, now time.Time) 
 	return have
 }
 
+// use is the word for it in a span.
 func (f found) use() string {
 	switch {
 	case f.entry == nil:

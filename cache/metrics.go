@@ -70,6 +70,7 @@ type metrics struct {
 	derived  *prometheus.CounterVec
 }
 
+// newMetrics makes the series, with those of rare events at zero.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	all := series.In(reg, "cache")
 	m := &metrics{

@@ -60,6 +60,7 @@ func (c StatusConfig) over(base terms) terms {
 	return base
 }
 
+// override sets d, unless there is nothing to set it to.
 func override(d *time.Duration, by *time.Duration) {
 	if by != nil {
 		*d = *by
@@ -112,12 +113,14 @@ type policy struct {
 	ahead       float64 // share of the ttl at whose end a list is refreshed ahead
 }
 
+// kindPolicy is what holds for the lists of one kind.
 type kindPolicy struct {
 	terms    terms
 	byStatus map[string]terms
 	mapping  Mapping
 }
 
+// newPolicy compiles a valid Config. What fills must know is set by compile.
 func newPolicy(c Config, r *redistier.Ring) *policy {
 	return &policy{
 		ring:   r,
@@ -127,6 +130,8 @@ func newPolicy(c Config, r *redistier.Ring) *policy {
 	}
 }
 
+// newKindPolicy puts the overrides of each status over the kind's times once, so that a
+// look-up finds them ready.
 func newKindPolicy(kind string, c KindConfig, goals ttllab.GoalsConfig) kindPolicy {
 	p := kindPolicy{terms: c.terms().keep(kind, goals)}
 	if len(c.ByStatus) > 0 {
@@ -148,6 +153,7 @@ const kindCount = 2
 
 var kindNames = [kindCount]string{KindBuyer, KindSeller}
 
+// indexOf is the index of a kind; false: it is unknown.
 func indexOf(kind string) (kindIndex, bool) {
 	switch kind {
 	case KindBuyer:

@@ -69,6 +69,7 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
 // target is a kind, or an account by its hash, whose lists are outdated.
 type target struct{ kind, account string }
 
+// cellOf is where the epoch of a target is kept.
 func (l *Lists) cellOf(t target) *cell {
 	if i, ok := indexOf(t.kind); ok {
 		return &l.epochs.kinds[i]

@@ -35,6 +35,8 @@ func (l *Lists) watch() {
 	l.watchers.Go(func() { l.redis.Listen(l.life, l.apply) })
 }
 
+// apply takes in a notice of another node. The epoch comes before the count of notices: who
+// sees the number must see what it counts.
 func (l *Lists) apply(n redistier.Notice) {
 	if n.Records != "" {
 		l.heardRecords(n.Records)

@@ -12,6 +12,7 @@ import (
 // safe for concurrent use; Set comes before the first request.
 type Current struct{ inForce atomic.Pointer[servedBy] }
 
+// servedBy is a Gateway with the write timeout of its configuration.
 type servedBy struct {
 	gateway  *Gateway
 	write    time.Duration // how long the answer may take from its start

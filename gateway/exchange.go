@@ -80,6 +80,7 @@ func (x *exchange) assignID() {
 	x.id.draw()
 }
 
+// requestIDKey is where a context has the id of the request that it began with.
 type requestIDKey struct{}
 
 // withRequestID lets a fill that outlives its caller still name the request that

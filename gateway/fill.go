@@ -76,6 +76,8 @@ func Mappings(c *upstream.Client) map[string]cache.Mapping {
 	return all
 }
 
+// filterOf says in the words of the cache what becomes of a filter: cache and upstream do not
+// know each other.
 func filterOf(f mapping.Filter) cache.Filter {
 	asked := map[mapping.Asked]cache.Asked{
 		mapping.AskedFor: cache.AskedFor, mapping.SelectedHere: cache.SelectedHere, mapping.NoRecord: cache.NoRecord,

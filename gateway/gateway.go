@@ -1,4 +1,10 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
+//
+// Every request becomes an exchange. A handler finds its list, or says why there is none,
+// and never writes; serve writes the list or the error once, and leaves one log record. The
+// table that turns errors into answers is problemOf. A fresh hit over HTTP/1.1 may be
+// answered before net/http reads the request: answerHit does so with the same functions, in
+// the same order.
 package gateway
 
 import (

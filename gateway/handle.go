@@ -262,6 +262,8 @@ func (x *exchange) common() {
 	x.AddText("Ratelimit", b[n:])
 }
 
+// appendLimit appends a policy with a count and a time, as an item of a structured field
+// (RFC 9651).
 func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime string, d time.Duration) []byte {
 	b = append(strconv.AppendQuote(b, policy), nameOfCount...)
 	b = append(strconv.AppendInt(b, int64(count), 10), nameOfTime...)

@@ -29,6 +29,7 @@ type headers struct {
 // filled are the values of Cache-Status for a list that was just fetched.
 type filled struct{ stored, unstored, collapsed []string }
 
+// newHeaders formats all values that a hit can need.
 func newHeaders() *headers {
 	h := &headers{
 		jsonType:     []string{"application/json; charset=utf-8"},
@@ -96,6 +97,7 @@ func staleTTL(ttl time.Duration) string {
 // costs as much as looking a list up. It is safe for concurrent use.
 type dates struct{ now atomic.Pointer[date] }
 
+// date is the value of one second.
 type date struct {
 	second int64
 	value  []string

@@ -25,6 +25,7 @@ type metrics struct {
 	logSuppressed prometheus.Counter
 }
 
+// newMetrics makes the series. A Gateway of another configuration counts on in the same ones.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	http, log := series.In(reg, "http"), series.In(reg, "log")
 	return &metrics{

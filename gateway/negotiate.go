@@ -108,6 +108,8 @@ func notModified(ifNoneMatch []string, etag string) bool {
 	return false
 }
 
+// matchesAny tells whether a line of If-None-Match names the entity tag, or * for any. Of a
+// line that cannot be read no tag after the mistake counts.
 func matchesAny(line, opaque string) bool {
 	line = strings.Trim(line, " \t")
 	if line == "*" {

@@ -114,6 +114,7 @@ func (g *Gateway) attributesOf(r *http.Request) []attribute.KeyValue {
 	return all
 }
 
+// appendAddress appends the two attributes of an address and its port; none if it has no port.
 func appendAddress(all []attribute.KeyValue, address string, host func(string) attribute.KeyValue, port func(int) attribute.KeyValue) []attribute.KeyValue {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -39,6 +39,7 @@ func refused(reason, format string, n int) error {
 	return &Error{Failure: FailureUnavailable, Reason: reason, RetryAfter: time.Second, Err: fmt.Errorf(format, n)}
 }
 
+// leave ends a fetch that enter has counted.
 func (b *bulkhead) leave(account string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -47,6 +47,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
+// take takes one token of the ceiling, for the class that the context names. Its error is
+// the answer of the request.
 func (b bounded) take(ctx context.Context) error {
 	class, _ := ctx.Value(classKey{}).(fleet.Class)
 	if err := b.ceiling.Take(ctx, class); err != nil {

@@ -1,4 +1,19 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
+//
+// [Client.Fetch] gets one list. What may refuse the fetch comes first: the bulkhead, the
+// account's part of it, this node's breaker, what the legacy has told us to wait, and the
+// breakers of other nodes. Then the first page is asked for, conditionally where the last
+// reply said by what it can be known again. The pager goes on from there: page after page,
+// or all pages at the same time where the first one tells how many there are. Each reply is
+// mapped in its order. Details and responses are asked for in batches, where the records
+// lack them. Internal ids are removed from all texts at the end, when all of them are known.
+//
+// One request passes, from the outside: the breaker, the repeats within their budget, the
+// credentials, the span, and the transport, which takes a token of the fleet's ceiling for
+// every request, sign-ins included.
+//
+// Each failure becomes an [Error] where it happens. Only judge decides what an error says
+// about the legacy: for the breaker, for the back-off of the cache, and for other nodes.
 package upstream
 
 import (
@@ -156,6 +171,8 @@ func New(cfg Config, opts Options) (*Client, error) {
 	return c, nil
 }
 
+// connect makes the connections and credentials, where those of a client before cannot be
+// used on.
 func (c *Client) connect(opts Options) (err error) {
 	c.http = newHTTP(c.cfg, opts)
 	if opts.Transport != nil {
@@ -166,6 +183,7 @@ func (c *Client) connect(opts Options) (err error) {
 	return err
 }
 
+// withDefaults fills in the zero values that need one.
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {

@@ -101,6 +101,8 @@ type fetcher struct {
 	keep func(asked address.Request, body string, header http.Header)
 }
 
+// newFetcher makes what one fetch needs of its own. All that is counted in it is behind a
+// pointer: batches of further requests work with copies.
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
 		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},

@@ -45,6 +45,7 @@ type kept struct {
 	most  prometheus.Gauge
 }
 
+// newKept keeps nothing until setLimit.
 func newKept(reg prometheus.Registerer) *kept {
 	all := series.In(reg, subsystem)
 	return &kept{
@@ -62,6 +63,7 @@ func (k *kept) setLimit(bytes int64) {
 	k.fit()
 }
 
+// on tells whether anything is to be kept.
 func (k *kept) on() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,6 +89,7 @@ func (k *kept) add(list *Kept) {
 	k.fit()
 }
 
+// fit lets go of the oldest lists until the others are within the limit. It needs k.mu.
 func (k *kept) fit() {
 	for k.bytes > k.limit {
 		k.bytes -= k.lists[0].bytes

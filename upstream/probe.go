@@ -68,6 +68,7 @@ func (p *Probe) Refusal(cfg mapping.EndpointConfig) (reason string, leftOut int)
 	return "", len(broken) + len(strangers)
 }
 
+// records is a number of records in words.
 func records(n int) string {
 	if n == 1 {
 		return "1 record"
@@ -264,6 +265,8 @@ func (f *fetcher) savedBatches(ctx context.Context, p *Probe, s *mapping.Second,
 	return subs, unsaved, nil
 }
 
+// shownRequest is what will be sent, for a person to read. It signs in where that is
+// needed, but shows nothing of it.
 func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *ProbeRequest {
 	r := &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
 	for name, list := range f.http.Header {

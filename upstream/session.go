@@ -43,6 +43,7 @@ const (
 // maxLoginBytes bounds the reply to a sign-in.
 const maxLoginBytes = 1 << 20
 
+// spec is the login as a request with two placeholders.
 func (l LoginConfig) spec() address.Spec {
 	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
 		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,
@@ -107,6 +108,8 @@ func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
 	}
 }
 
+// session makes the function that signs in once and gives the token. Its errors hold
+// neither the address, which may have a secret in its query, nor what was sent.
 func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.Time) func(context.Context) (token, error) {
 	if cfg.Login.BaseURL != "" {
 		base = cfg.Login.BaseURL

@@ -62,6 +62,7 @@ func newTokens(request func(context.Context) (token, error), renewOn []int, time
 // signInMetrics counts sign-ins by result.
 type signInMetrics struct{ ok, failed, held prometheus.Counter }
 
+// newSignInMetrics makes the series, which a client before may have made already.
 func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
 	v := series.In(reg, subsystem).Counters("sign_ins_total",
 		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
@@ -135,6 +136,7 @@ func (t *tokens) renew(ctx context.Context) (token, error) {
 	return token{}, err
 }
 
+// signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
 func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
 	defer t.panics.Catch(func(p any) { err = bug(p) })
 	fresh, err = t.request(ctx)

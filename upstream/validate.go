@@ -72,6 +72,8 @@ func (c Config) checkLimits(p *invalid.Problems) {
 		"must be above 0 and at most 1; 0.5 opens it when half of the requests fail")
 }
 
+// checkBaseURL wants an address to which paths can be added. Its messages do not repeat the
+// text: it may have a password in it.
 func (c Config) checkBaseURL(p *invalid.Problems) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -88,6 +90,8 @@ func (c Config) checkBaseURL(p *invalid.Problems) {
 	}
 }
 
+// checkHeaders checks the headers of every request. A header with a placeholder would be
+// sent as it stands, so it is refused.
 func (c Config) checkHeaders(p *invalid.Problems) {
 	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
 	for name, value := range c.Headers {
