@@ -30,7 +30,7 @@ var (
 	ErrAccessRequired = errors.New("the account has no paid API access")
 
 	// ErrUnknownKey is what a Store answers when it has no grant for a
-	// credential. Authenticate turns it into a Denial.
+	// credential. The Authenticator turns it into a Denial.
 	ErrUnknownKey = errors.New("unknown key")
 )
 

@@ -19,14 +19,14 @@ const (
 	resultCanceled    = "canceled" // the caller left while the store was asked
 )
 
-// newResults makes the counters of the outcomes of Authenticate.
+// newResults makes the counters of the outcomes of AuthenticateFrom.
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
 	return series.By(series.In(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked)
 }
 
-// resultOf names the outcome of Authenticate with a bounded label.
+// resultOf names the outcome of AuthenticateFrom with a bounded label.
 func resultOf(err error) string {
 	if err == nil {
 		return resultOK

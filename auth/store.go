@@ -12,7 +12,7 @@ import (
 type Store interface {
 	// Find returns the grant of a credential. ErrUnknownKey means that the
 	// store is sure there is none; any other error means that the store could
-	// not find out, and Authenticate makes ErrUnavailable of it. A revoked or
+	// not find out, and the Authenticator makes ErrUnavailable of it. A revoked or
 	// expired grant is returned like any other: judging it is not the store's
 	// business. The grant may be shared and is not changed by anybody.
 	Find(ctx context.Context, c Credential) (*Grant, error)

@@ -132,7 +132,7 @@ func (l *Lists) wait(ctx context.Context, f *flight, leader bool) error {
 // refresh starts a flight in the background unless its key has one already.
 func (l *Lists) refresh(ctx context.Context, f *flight) {
 	f.background = true
-	_, _, _ = l.join(ctx, f) // that it could not start is counted
+	_, _, _ = l.join(ctx, f) // where it does not start, the next look-up tries again
 }
 
 // inFlight tells whether a key has a flight that can be joined.

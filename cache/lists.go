@@ -143,9 +143,6 @@ func New(cfg Config, opts Options) (*Lists, error) {
 			Client: opts.Redis, Prefix: opts.Prefix, EpochLife: epochLife, Now: opts.Now, NodeClock: opts.foreignTime,
 			Logger: opts.Logger, Registerer: opts.Registerer, Panics: opts.Panics,
 		})
-		if err != nil {
-			return nil, err
-		}
 		l.epochs.suspectEpoch.Store(1) // nothing is confirmed yet
 	}
 	l.registerGauges()

@@ -121,8 +121,9 @@ func (e *estimator) step(now time.Time) {
 	}
 	first := c.last == 0 || seconds < 0 || seconds > 10*controlEvery.Seconds() // or the process stood still
 	c.last = now.UnixNano()
-	if first {
+	if first { // what was known before may be of another traffic
 		seconds, c.groups = 0, make([]groupFlow, len(e.kinds))
+		c.lookups, c.load, c.spent = 0, [2]float64{}, [3]float64{}
 	}
 	looks := c.gather(e, seconds, now.UnixNano())
 	c.measure(e, seconds)
@@ -214,7 +215,8 @@ type recently struct {
 	filled      int64
 }
 
-// recent copies what the keys have shown since the last step, and lets it fade.
+// recent copies what the keys have shown since the last step, and lets it fade. After 0
+// seconds, which is the first step, they have shown nothing.
 func (s *shard) recent(seconds float64) (all []recently) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,6 +226,7 @@ func (s *shard) recent(seconds float64) (all []recently) {
 		came, begun := float64(k.came), k.begun
 		k.came, k.begun = 0, false
 		if seconds == 0 {
+			k.asked, k.span = 0, 0
 			return
 		}
 		k.asked, k.span = k.asked*f+came, k.span*f+seconds

@@ -265,7 +265,8 @@ func TestAPlanSparesTheLegacySystem(t *testing.T) {
 	}
 }
 
-// Without goals there is no plan, also where there was one.
+// Without goals there is no plan, also where there was one. Goals that are given back
+// begin with nothing: the traffic may have become another one.
 func TestWithoutGoalsNothingIsPlanned(t *testing.T) {
 	p := Policy{TTL: 30 * time.Second}
 	g := newRig(7, 50, 20, 1.1, p)
@@ -278,6 +279,19 @@ func TestWithoutGoalsNothingIsPlanned(t *testing.T) {
 	g.run(e, time.Minute, ttl, nil)
 	if r := e.report(at(g.now)); r.Plan != nil || len(r.Notes) > 0 {
 		t.Errorf("%+v, %q", r.Plan, r.Notes)
+	}
+	e.setConfig(Config{Goals: GoalsConfig{MaxTTL: time.Minute, MaxUpstreamPerSecond: 3}})
+	g.run(e, 2*time.Second, ttl, nil)
+	c, known := &e.control, 0.0
+	for _, lab := range e.kinds {
+		for i := range lab.shards {
+			for _, w := range lab.shards[i].recent(1e-9) {
+				known += w.span
+			}
+		}
+	}
+	if c.last == 0 || c.lookups > 0 || c.load != [2]float64{} || known > 1e-3 {
+		t.Errorf("%v look-ups, load %v, %v s of lists are known before any came", c.lookups, c.load, known)
 	}
 }
 
