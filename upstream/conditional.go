@@ -66,26 +66,15 @@ func (f *fetcher) conditional(first address.Request, want Request) (r address.Re
 	}
 	condition = map[string]string{}
 	if etag != "" {
-		condition[ifNoneMatch] = etag
+		condition["If-None-Match"] = etag
 	}
 	if modified != "" {
-		condition[ifModifiedSince] = modified
+		condition["If-Modified-Since"] = modified
 	}
-	head := address.Head{Method: first.Method, Headers: maps.Clone(condition)}
+	head := address.Head{Method: first.Method, Headers: maps.Clone(condition), Conditional: true}
 	maps.Copy(head.Headers, first.Headers)
 	first.Head = &head
 	return first, condition
-}
-
-// The headers of a condition. A configuration cannot set them.
-const (
-	ifNoneMatch     = "If-None-Match"
-	ifModifiedSince = "If-Modified-Since"
-)
-
-// isConditional tells whether the answer to a request may be 304.
-func isConditional(r address.Request) bool {
-	return r.Headers[ifNoneMatch] != "" || r.Headers[ifModifiedSince] != ""
 }
 
 // contradicted tells whether a 304 says something that makes it none: it is about
@@ -93,7 +82,7 @@ func isConditional(r address.Request) bool {
 // body never told.
 func contradicted(a answer, condition map[string]string) bool {
 	etag := a.header.Get("ETag")
-	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(condition[ifNoneMatch], "W/")
+	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(condition["If-None-Match"], "W/")
 	return other || linkNext(a.header.Values("Link")) != ""
 }
 

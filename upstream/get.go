@@ -106,7 +106,7 @@ func (f *fetcher) send(ctx context.Context, r *resty.Request, asked address.Requ
 	if f.seen != nil {
 		f.seen(raw)
 	}
-	if f.format.Empty(raw.StatusCode) || raw.StatusCode == http.StatusNotModified && isConditional(asked) {
+	if f.format.Empty(raw.StatusCode) || raw.StatusCode == http.StatusNotModified && asked.Conditional {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil
 	}
@@ -129,7 +129,7 @@ func endRequest(step span.Span, a answer, err error) {
 	} else {
 		fail(step, err)
 	}
-	if err == nil || errors.As(err, &status) {
+	if a.header != nil || errors.As(err, &status) { // neither after a panic
 		step.Set(semconv.HTTPResponseStatusCode(int(status)))
 	}
 }

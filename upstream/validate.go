@@ -30,6 +30,7 @@ func (c Config) Validate() error {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)
 		c.checkOwnHeaders(kind+".fields.responses.fetch.headers.", ec.Fields.Responses.Fetch.Headers, p)
+		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
 	return p.Err()
 }

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,6 +77,21 @@ func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
 
 // Values are public values by those of the legacy. One that is not set is null.
 type Values map[string]Default
+
+// MarshalJSON writes texts and null. Lists in Redis are found by a hash of it: what is
+// written for a value must stay, or a new version finds none of them.
+func (v Values) MarshalJSON() ([]byte, error) {
+	var public map[string]*string
+	if v != nil {
+		public = make(map[string]*string, len(v))
+	}
+	for legacy, value := range v {
+		if public[legacy] = nil; value.Set && !value.Null {
+			public[legacy] = &value.Value
+		}
+	}
+	return json.Marshal(public)
+}
 
 // translations are the public values that are texts, nil if there are none, and the
 // values of the legacy that mean null.
