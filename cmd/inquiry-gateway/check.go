@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -174,7 +175,11 @@ func (o *opsClient) compareAnswers(ctx context.Context, cfg config.Config, out i
 	if d.Answers == 0 {
 		return fmt.Errorf("%s keeps no list's replies yet; they come with fetches", o.base)
 	}
-	writeAnswers(out, d)
+	var text bytes.Buffer
+	writeAnswers(&text, d)
+	if _, err := text.WriteTo(out); err != nil {
+		return err
+	}
 	if d.Differs() {
 		return fmt.Errorf("%d of %d answers would differ, or be asked for differently", d.Changed, d.Answers)
 	}

@@ -155,7 +155,9 @@ func TestSignOutEndsTheSession(t *testing.T) {
 	if status(first) != http.StatusOK || status(second) != http.StatusOK {
 		t.Fatal("signed in, and not let in")
 	}
-	send("POST", "/console/logout", "", first, "")
+	if out := send("POST", "/console/logout", "", first, ""); out.StatusCode != http.StatusSeeOther || len(out.Cookies()) != 1 || out.Cookies()[0].MaxAge >= 0 {
+		t.Errorf("signing out: %d %v", out.StatusCode, out.Header)
+	}
 	if got := status(first); got != http.StatusUnauthorized {
 		t.Errorf("after signing out: %d", got)
 	}

@@ -180,8 +180,8 @@ func writeViolations(out io.Writer, list []violation) {
 	}
 }
 
-// writeTable prints rows in columns, the first row as their heading. An error of out
-// shows at its next write.
+// writeTable prints rows in columns, the first row as their heading. It tells no error
+// of out: where that matters it is memory.
 func writeTable(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {

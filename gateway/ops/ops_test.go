@@ -19,7 +19,10 @@ func (page) SignIn(w http.ResponseWriter, _ string, _ bool) { w.WriteHeader(http
 func newListener(token string, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."}))
-	opts.Gatherer, opts.Sessions, opts.Console, opts.Logger = registry, NewSessions(token, nil), page{http.NotFoundHandler()}, slog.New(slog.DiscardHandler)
+	opts.Gatherer, opts.Console, opts.Logger = registry, page{http.NotFoundHandler()}, slog.New(slog.DiscardHandler)
+	if opts.Sessions == nil {
+		opts.Sessions = NewSessions(token, nil)
+	}
 	return New(opts)
 }
 

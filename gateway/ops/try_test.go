@@ -28,7 +28,8 @@ func TestTrial(t *testing.T) {
 			return Sample{Reply: "reply of " + want.Account}, nil
 		},
 	}
-	h := newListener("s3cret", Options{Trial: trial})
+	sessions := NewSessions("s3cret", nil)
+	h := newListener("", Options{Trial: trial, Sessions: sessions})
 	const subject = `{"kind":"buyer","account":"a"`
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -59,7 +60,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 	}
-	h = newListener("", Options{Trial: trial})
+	sessions.SetToken("") // by a reload
 	r := httptest.NewRequest("POST", "http://127.0.0.1/ops/sample", strings.NewReader(subject+"}"))
 	if w := serveWith(h, r); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "ops.token_file") {
 		t.Errorf("without a token a real reply: %d %s", w.Code, w.Body)

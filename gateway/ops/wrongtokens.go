@@ -47,9 +47,9 @@ func (t *WrongTokens) delay(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	t.total.Inc()
-	before := t.unlogged.Add(1) - 1
+	t.unlogged.Add(1)
 	t.records.Do(func() {
-		t.unlogged.Store(0)
+		before := t.unlogged.Swap(0) - 1
 		t.logger.Warn("a wrong token was sent to the ops listener",
 			slog.Group("security", "event", "ops_token_refused"), "remote", r.RemoteAddr, "path", r.URL.Path, "not_logged_before", before)
 	})

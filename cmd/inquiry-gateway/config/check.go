@@ -215,14 +215,14 @@ const (
 
 // lists are both, by the key at which they stand, so that a check of one is a check of
 // the other.
-func (c Canary) lists() map[string][]secretfile.File {
-	return map[string][]secretfile.File{"canary.buyer_keys": c.BuyerKeys, "canary.seller_keys": c.SellerKeys}
+func (c Canary) lists(yield func(key string, files []secretfile.File) bool) {
+	_ = yield("canary.buyer_keys", c.BuyerKeys) && yield("canary.seller_keys", c.SellerKeys)
 }
 
 // refuseKeys reports entries that are an API key instead of the file of one. It
 // runs before anything that would name the file, and so show the key.
 func (doc *document) refuseKeys(c Canary) {
-	for list, files := range c.lists() {
+	for list, files := range c.lists {
 		for i, file := range files {
 			if key := item(list, i); doc.isKey(file.Path()) {
 				at, _ := locate(doc.root, key)
@@ -273,7 +273,7 @@ func (doc *document) checkCanaryKey(list string, files []secretfile.File) {
 // checkCanary wants two accounts for each kind that has any. Whether the keys are good
 // only their store knows.
 func (doc *document) checkCanary(c Canary) {
-	for list, files := range c.lists() {
+	for list, files := range c.lists {
 		if len(files) == 1 {
 			doc.wrong(list, "wants at least two keys, of two accounts: a list is compared with another's")
 		}

@@ -93,10 +93,13 @@ func TestSecretIsAllThatIsNotPublic(t *testing.T) {
 }
 
 func TestCanaryKeysAreFiles(t *testing.T) {
-	text := "canary:\n  buyer_keys: [token, pepper]\n  seller_keys: [tls.key, legacy.ca]\n  every: 10s\n" + example(t)
+	text := "canary:\n  buyer_keys: [token, pepper]\n  seller_keys: [tls.key, token]\n  every: 10s\n" + example(t)
 	loaded, problems := loadText(t, text)
 	if problems != nil {
 		t.Fatal(problems)
+	}
+	if files := loaded.Config.Files(); len(slices.Compact(slices.Clone(files))) != len(files) {
+		t.Errorf("a file that two keys name is watched twice: %q", files)
 	}
 	c := loaded.Config.Canary
 	if len(c.BuyerKeys) != 2 || len(c.SellerKeys) != 2 || c.Every != 10*time.Second {

@@ -83,7 +83,7 @@ func inAuthServer(settings auth.IntrospectionConfig, c callers) (keyStore, error
 	s := &authServer{accounts: map[string]string{c.known.key: c.known.account, c.stranger.key: c.stranger.account}}
 	web, err := serve(s)
 	if err != nil {
-		return keyStore{}, err
+		return keyStore{close: func() {}}, err
 	}
 	i := auth.DefaultIntrospectionConfig()
 	i.URL, i.Timeout, i.TTL, i.NegativeTTL = web.url(), settings.Timeout, settings.TTL, settings.NegativeTTL

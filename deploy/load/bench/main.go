@@ -92,11 +92,11 @@ func (o options) run(ctx context.Context) (err error) {
 		return err
 	}
 	b := &bench{options: o, dir: dir, client: newClient(warmers)}
-	err = catch(func() {
+	defer func() { err = errors.Join(err, b.stop(), os.RemoveAll(dir)) }() // after a bug, too
+	return catch(func() {
 		b.prepare(ctx)
 		b.run(ctx)
 	})
-	return errors.Join(err, b.stop(), os.RemoveAll(dir))
 }
 
 // failure is an error that ends the run. Nothing can be measured after one, so most

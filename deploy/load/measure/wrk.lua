@@ -30,7 +30,7 @@ end
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format(
-    'SUMMARY {"Requests":%d,"Duration":%d000,"Bytes":%d,"Errors":%d,"BadStatus":%d,"P50":%d000,"P99":%d000}\n', -- times in nanoseconds
-    summary.requests, summary.duration, summary.bytes, e.connect + e.read + e.write + e.timeout, e.status,
-    latency:percentile(50), latency:percentile(99)))
+    'SUMMARY {"Requests":%d,"Duration":%.0f,"Bytes":%d,"Errors":%d,"BadStatus":%d,"P50":%.0f,"P99":%.0f}\n', -- times in nanoseconds
+    summary.requests, summary.duration * 1000, summary.bytes, e.connect + e.read + e.write + e.timeout, e.status,
+    latency:percentile(50) * 1000, latency:percentile(99) * 1000))
 end

@@ -127,20 +127,26 @@ func next(d *jsontext.Decoder, want string) bool {
 	return err == nil && t.String() == want
 }
 
-// elements adds those of the array that comes next. They are parts of body.
+// elements sets all to those of the array that comes next, if all of it is there. They
+// are parts of body.
 func elements(d *jsontext.Decoder, body []byte, all *[]jsontext.Value) bool {
 	if d.PeekKind() != '[' || !next(d, "[") {
 		return false
 	}
+	var found []jsontext.Value
 	for d.PeekKind() != ']' {
 		value, err := d.ReadValue()
 		if err != nil {
 			return false
 		}
 		end := d.InputOffset()
-		*all = append(*all, body[end-int64(len(value)):end])
+		found = append(found, body[end-int64(len(value)):end])
 	}
-	return next(d, "]")
+	if !next(d, "]") {
+		return false
+	}
+	*all = found
+	return true
 }
 
 // object checks that one object, which is valid JSON, has exactly its fields.
