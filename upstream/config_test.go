@@ -52,6 +52,7 @@ func TestValidate(t *testing.T) {
 		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path, query and body"},
 		{"too many bytes", "base_url:", "max_response_bytes: 2000000000\nbase_url:", "max_response_bytes", "1GiB"},
 		{"own header", "base_url:", "headers: {via: c}\nbase_url:", "headers.via", "itself"},
+		{"own header of details", "buyer:", "buyer:\n  details: {fetch: {path: \"/d/{id}\", headers: {if-none-match: x}}}", "buyer.details.fetch.headers.if-none-match", "itself"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			section := strings.Replace(sample.YAML, tc.from, tc.to, 1)
