@@ -35,7 +35,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metrics {
 	all := series.In(reg, subsystem)
 	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
-		return series.Of(all.Counters(name, help, "kind", label), "kind", kind, values...)
+		return series.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
 	return &metrics{
 		requests: counters("requests_total", "Fetches from the legacy system by result; not_modified: by a 304, the list that was there is renewed.",

@@ -95,11 +95,6 @@ func By(counters *prometheus.CounterVec, values ...string) map[string]prometheus
 	return resolved
 }
 
-// Of is By for a counter whose other label has the value of.
-func Of(counters *prometheus.CounterVec, label, of string, values ...string) map[string]prometheus.Counter {
-	return By(counters.MustCurryWith(prometheus.Labels{label: of}), values...)
-}
-
 func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	if reg == nil {
 		return c

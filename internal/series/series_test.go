@@ -11,12 +11,12 @@ import (
 func TestASeriesThatIsThereIsCountedOn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	for range 2 { // as after a reload
-		Of(In(reg, "x").Counters("things_total", "Things.", "kind", "result"), "kind", "buyer", "ok", "failed")["ok"].Inc()
+		By(In(reg, "x").Counters("things_total", "Things.", "result"), "ok", "failed")["ok"].Inc()
 		In(reg, "").With(prometheus.Labels{"store": "s"}).NativeHistograms("seconds", "Time.", []float64{1}).WithLabelValues().Observe(2)
 		In(reg, "x").GaugeFunc("size", "Size.", func() float64 { return 7 })
 	}
 	for name, want := range map[string]map[string]float64{
-		"inquiry_gateway_x_things_total": {"buyerok": 2, "buyerfailed": 0},
+		"inquiry_gateway_x_things_total": {"ok": 2, "failed": 0},
 		"inquiry_gateway_x_size":         {"": 7},
 	} {
 		values, err := testkit.Values(reg, name)
