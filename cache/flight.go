@@ -150,7 +150,7 @@ func (l *Lists) outdated(f *flight) bool {
 	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.epochs.tag(f.kind, f.cell)
 }
 
-// prepare needs l.mu.
+// prepare makes what those who join a flight need to find, before any can. It needs l.mu.
 func (l *Lists) prepare(f *flight) {
 	f.done = make(chan struct{})
 	f.maxWait = time.NewTimer(l.maxWait())

@@ -183,7 +183,11 @@ func (e *estimator) setConfig(c Config) {
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
 	if perSecond := c.Recheck.BudgetPerSecond; e.picker.budget == nil || perSecond != float64(e.picker.budget.Limit()) {
-		e.picker.budget = rate.NewLimiter(rate.Limit(perSecond), int(math.Ceil(min(perSecond, 1)))*max(int(perSecond), 1))
+		burst := int(perSecond)
+		if perSecond > 0 {
+			burst = max(burst, 1)
+		}
+		e.picker.budget = rate.NewLimiter(rate.Limit(perSecond), burst)
 	}
 	e.retune()
 }
