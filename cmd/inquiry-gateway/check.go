@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -175,9 +174,7 @@ func (o *opsClient) compareAnswers(ctx context.Context, cfg config.Config, out i
 	if d.Answers == 0 {
 		return fmt.Errorf("%s keeps no list's replies yet; they come with fetches", o.base)
 	}
-	var text bytes.Buffer
-	writeAnswers(&text, d)
-	if _, err := text.WriteTo(out); err != nil {
+	if err := showText(out, func(out io.Writer) { writeAnswers(out, d) }); err != nil {
 		return err
 	}
 	if d.Differs() {

@@ -94,12 +94,17 @@ func newCommand() *cli.Command {
 // for a person. text writes into memory, so that it meets no error; what is wrong
 // with standard output is the error of show.
 func show(c *cli.Command, value any, text func(out io.Writer)) error {
-	var shown bytes.Buffer
 	if c.Bool("json") {
 		return json.NewEncoder(c.Root().Writer).Encode(value)
 	}
+	return showText(c.Root().Writer, text)
+}
+
+// showText writes a text at once; its error is that of out.
+func showText(out io.Writer, text func(out io.Writer)) error {
+	var shown bytes.Buffer
 	text(&shown)
-	_, err := shown.WriteTo(c.Root().Writer)
+	_, err := shown.WriteTo(out)
 	return err
 }
 

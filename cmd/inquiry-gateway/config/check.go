@@ -213,18 +213,23 @@ const (
 	maxCanaryEvery = 5 * time.Minute
 )
 
-// lists are both, by the key at which they stand, so that a check of one is a check of
-// the other.
-func (c Canary) lists(yield func(key string, files []secretfile.File) bool) {
-	_ = yield("canary.buyer_keys", c.BuyerKeys) && yield("canary.seller_keys", c.SellerKeys)
+// canaryList is one of the canary's lists of keys.
+type canaryList struct {
+	key   string // of the configuration
+	files []secretfile.File
+}
+
+// lists are both, so that a check of one is a check of the other.
+func (c Canary) lists() [2]canaryList {
+	return [...]canaryList{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
 }
 
 // refuseKeys reports entries that are an API key instead of the file of one. It
 // runs before anything that would name the file, and so show the key.
 func (doc *document) refuseKeys(c Canary) {
-	for list, files := range c.lists {
-		for i, file := range files {
-			if key := item(list, i); doc.isKey(file.Path()) {
+	for _, list := range c.lists() {
+		for i, file := range list.files {
+			if key := item(list.key, i); doc.isKey(file.Path()) {
 				at, _ := locate(doc.root, key)
 				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
 			}
@@ -273,12 +278,12 @@ func (doc *document) checkCanaryKey(list string, files []secretfile.File) {
 // checkCanary wants two accounts for each kind that has any. Whether the keys are good
 // only their store knows.
 func (doc *document) checkCanary(c Canary) {
-	for list, files := range c.lists {
-		if len(files) == 1 {
-			doc.wrong(list, "wants at least two keys, of two accounts: a list is compared with another's")
+	for _, list := range c.lists() {
+		if len(list.files) == 1 {
+			doc.wrong(list.key, "wants at least two keys, of two accounts: a list is compared with another's")
 		}
-		for i := range files {
-			doc.checkCanaryKey(list, files[:i+1])
+		for i := range list.files {
+			doc.checkCanaryKey(list.key, list.files[:i+1])
 		}
 	}
 	if c.Every < minCanaryEvery || c.Every > maxCanaryEvery {
