@@ -52,37 +52,36 @@ func isEntityTag(s string) bool {
 }
 
 // conditional gives the first request for a list with the headers that make it
-// conditional, and those; none: the list is to be read.
+// conditional, or as it is: the list is to be read.
 //
 // That is so if it was last read by another mapping, longer than full_read_every ago,
 // or before the connections of this client were made: its credentials may have been
 // others, which is not in the fingerprint.
-func (f *fetcher) conditional(first address.Request, want Request) (r address.Request, condition map[string]string) {
+func (f *fetcher) conditional(first address.Request, want Request) address.Request {
 	fingerprint, rest, _ := strings.Cut(want.Validator, "\n")
 	etag, modified, _ := strings.Cut(rest, "\n")
 	age := f.now().Sub(want.ReadAt)
 	if fingerprint != f.fingerprint || age < 0 || age >= f.cfg.FullReadEvery || want.ReadAt.Before(f.since) {
-		return first, nil
+		return first
 	}
-	condition = map[string]string{}
+	headers := map[string]string{}
 	if etag != "" {
-		condition["If-None-Match"] = etag
+		headers["If-None-Match"] = etag
 	}
 	if modified != "" {
-		condition["If-Modified-Since"] = modified
+		headers["If-Modified-Since"] = modified
 	}
-	head := address.Head{Method: first.Method, Headers: maps.Clone(condition), Conditional: true}
-	maps.Copy(head.Headers, first.Headers)
-	first.Head = &head
-	return first, condition
+	maps.Copy(headers, first.Headers)
+	first.Head = &address.Head{Method: first.Method, Headers: headers, Conditional: true}
+	return first
 }
 
 // contradicted tells whether a 304 says something that makes it none: it is about
 // another reply than ours (RFC 9111, section 4.3.4), or a page follows now, which the
 // body never told.
-func contradicted(a answer, condition map[string]string) bool {
+func contradicted(a answer, asked address.Request) bool {
 	etag := a.header.Get("ETag")
-	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(condition["If-None-Match"], "W/")
+	other := etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(asked.Headers["If-None-Match"], "W/")
 	return other || linkNext(a.header.Values("Link")) != ""
 }
 

@@ -128,14 +128,14 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, err
 	}
-	conditional, condition := f.conditional(first, want)
-	a, err := f.get(ctx, conditional)
+	asked := f.conditional(first, want)
+	a, err := f.get(ctx, asked)
 	if err != nil {
 		return List{}, err
 	}
 	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
 	if a.status == http.StatusNotModified {
-		if !contradicted(a, condition) {
+		if !contradicted(a, asked) {
 			list.NotModified = true
 			return list, nil
 		}
