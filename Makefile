@@ -23,9 +23,10 @@ BENCHFLAGS ?=
 PKG       ?= ./...
 
 # What is tested is built as what is released is, so that both share one build
-# cache. The tags leave templates out, because of which the linker would keep every
+# cache. nomsgpack leaves out a codec that gin can use and the gateway does not. The other
+# tags leave templates out, because of which the linker would keep every
 # method of every type: a third of the program.
-TAGS := grpcnotrace,urfave_cli_no_template
+TAGS := nomsgpack,grpcnotrace,urfave_cli_no_template
 export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
