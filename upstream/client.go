@@ -196,7 +196,7 @@ func (o Options) withDefaults() Options {
 
 // mappingVersion changes when the same configuration and reply come to mean
 // another list, so that lists cached by an older version are not used.
-const mappingVersion = 2
+const mappingVersion = 3
 
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
