@@ -35,7 +35,6 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -104,7 +103,6 @@ type Client struct {
 	fleet     *fleet.Advice
 	panics    *panics.Catcher
 	mark      func(id string) (mark uint32, wanted bool)
-	kept      *kept
 }
 
 // Spare tells whether less than half of upstream.max_concurrent is in use, so that a
@@ -119,8 +117,6 @@ type endpoint struct {
 	hold        *hold
 	attempts    int
 	metrics     *metrics
-	drift       *drift.Watcher
-	always      *drift.Always
 	fingerprint string
 	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
@@ -153,16 +149,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		if e.hold == nil {
 			e.hold = &hold{}
 		}
-		if e.drift == nil {
-			e.drift = drift.New(kind, m.drift, c.log, c.now)
-			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
-		}
 	}
-	if c.kept = newKept(opts.Registerer); opts.Before != nil {
-		c.kept = opts.Before.kept
+	if opts.Before != nil {
 		c.succeed(opts.Before)
 	}
-	c.kept.setLimit(cfg.KeepRepliesBytes)
 	if c.http == nil {
 		if err := c.connect(opts); err != nil {
 			return nil, err
@@ -247,16 +237,6 @@ func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
 		return status, inquiryType
 	}
 	return e.plan.Filters()
-}
-
-// Drift gives the changes in the shape of a kind's records that were seen since
-// the start, the oldest first; at most the last hundred.
-func (c *Client) Drift(kind string) []drift.Change {
-	e, ok := c.endpoints[kind]
-	if !ok {
-		return nil
-	}
-	return e.drift.Changes()
 }
 
 // Close closes idle connections. Fetches that are under way go on.

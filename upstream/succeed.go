@@ -38,7 +38,6 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 		e.budget = before.budget
 	}
 	if e.fingerprint == before.fingerprint {
-		e.drift, e.always = before.drift, before.always
 		e.uuids.Store(before.uuids.Load())
 	}
 }

@@ -57,9 +57,6 @@ func writeExplanation(out io.Writer, x ops.Explanation) {
 	if c := x.Upstream.Ceiling; c.PerSecond > 0 {
 		rows = append(rows, []string{"ceiling", fmt.Sprintf("%d requests per second, %.0f%% of it this node's, of %d nodes", c.PerSecond, 100*c.Part, c.Nodes)})
 	}
-	for _, d := range x.Upstream.Drift {
-		rows = append(rows, []string{"drift", fmt.Sprintf("%s %s (%s) at %s", d.Path, d.Change, d.Type, d.At.UTC().Format(time.RFC3339))})
-	}
 	writeTable(out, rows)
 }
 

@@ -57,7 +57,6 @@ func mayImport() map[string][]string {
 		"upstream/arena":           {},
 		"upstream/decode":          {},
 		"upstream/draft":           {"upstream/decode", "upstream/timeparse"},
-		"upstream/drift":           {"upstream/jsonwalk"},
 		"upstream/fleet":           {"internal/..."},
 		"upstream/internal/sample": {},
 		"upstream/jsonwalk":        {"upstream/arena"},

@@ -141,9 +141,6 @@ func legacySystem(a *alarms) {
 		"CeilingReached", "FailingFast")
 	a.may = append(a.may, "FailingFast", "HitRatioDropped") // of what goes before
 	a.fault("the legacy system is slow", both(a.legacy("fault=delay&delay=600ms"), a.always(a.purge)), "SlowFast")
-	a.fault("a path of records has another name",
-		both(a.configure("items: result.items", "items: result.items\n    always_present: [_memo]"), both(a.bug("shape"), a.always(a.purge))),
-		"LegacyDrift", "PathsMissing")
 }
 
 func lists(a *alarms) {

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"regexp"
-	"slices"
 )
 
 // The bounds of internal_id_patterns: each one reads every text of a list.
@@ -41,14 +40,6 @@ func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
 func (r *Reply) HoldsID(text string) bool {
 	_, n := r.ids.Clean(text)
 	return n > 0
-}
-
-// Sort puts the whole list into the configured order. Records of the same time stay as
-// the legacy gave them. Call it last.
-func (r *Reply) Sort() {
-	if r.plan.newestFirst {
-		slices.SortStableFunc(r.List, func(a, b Inquiry) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	}
 }
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and

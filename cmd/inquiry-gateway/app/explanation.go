@@ -39,10 +39,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 		return x, err
 	}
 	x.Cache = cacheState(seen, gen.client.Fingerprints()[x.Kind])
-	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}, Ceiling: ops.Ceiling(a.ceiling.State())}
-	for _, d := range gen.client.Drift(x.Kind) {
-		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
-	}
+	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
 	if x.Prediction = predict(seen, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}

@@ -37,7 +37,7 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain, Trial: a.trial(),
+		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil

@@ -66,7 +66,7 @@ func (s *served) options() ops.Options {
 		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 			return ops.Explanation{
 				Account: want.Account, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},
-				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true}, Upstream: ops.UpstreamState{Drift: []ops.Drift{}},
+				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true},
 			}, nil
 		},
 		Purge: func(_ context.Context, kind, account string) (ops.PurgeReply, error) {

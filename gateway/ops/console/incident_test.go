@@ -30,7 +30,6 @@ func TestFindings(t *testing.T) {
 		"down":               {func(f *feed) { f.count("upstream_requests_total", 5, "buyer", "upstream") }, levelBad, "5 requests to the legacy system failed"},
 		"stale":              {func(f *feed) { f.count("cache_lookups_total", 2, "buyer", "stale-error", "local") }, levelWarn, "2 answers in the last minute were lists older"},
 		"foreign":            {func(f *feed) { f.count("upstream_foreign_records_total", 1, "seller") }, levelBad, "1 seller records of another account"},
-		"drift":              {func(f *feed) { f.count("upstream_drift_total", 1, "buyer", "type") }, levelWarn, "records: 1 of buyer lists"},
 		"invalid":            {func(f *feed) { f.count("upstream_records_invalid_total", 3, "buyer", "title") }, levelWarn, "refused 3 fields of buyer records"},
 		"redis down":         {func(f *feed) { f.gauge("redis_breaker_state", 2) }, levelBad, "Redis is down"},
 		"redis fails":        {func(f *feed) { f.count("redis_operations_total", 5, "get", "timeout") }, levelWarn, "5 calls of Redis failed"},

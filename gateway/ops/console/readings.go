@@ -112,7 +112,6 @@ func (r *readings) addKind(kind string) {
 	}
 	add("canary.round", "canary_last_round_timestamp_seconds")
 	add("foreign", "upstream_foreign_records_total")
-	add("drift", "upstream_drift_total", "change", "!appeared") // a young node has not seen every optional field
 	add("invalid", "upstream_records_invalid_total")
 	add("rechecks", "cache_rechecks_total")
 	add("rechecked", "cache_rechecked_answers_total")
