@@ -53,7 +53,6 @@ type App struct {
 	redis    redissub.Client      // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
-	advice   *fleet.Advice
 	ceiling  *fleet.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
@@ -130,7 +129,6 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
 		return err
 	}
-	a.advice = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry})
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
 		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
@@ -304,9 +302,6 @@ func (a *App) closeParts(ctx context.Context) error {
 		errs = append(errs, a.lists.Close(ctx))
 	}
 	a.running().close(&generation{})
-	if a.advice != nil {
-		a.advice.Close()
-	}
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}
