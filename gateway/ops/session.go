@@ -31,9 +31,9 @@ type Sessions struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	guarded bool // there is a token
-	token   hash // of operators
-	read    hash // lets in to the metrics alone; the zero value is of no text
+	guarded bool               // there is a token
+	token   hash               // of operators
+	read    hash               // lets in to the metrics alone; the zero value is of no text
 	open    map[hash]time.Time // cookie -> when its session ends
 }
 
