@@ -154,7 +154,7 @@ func TestTLSWithReload(t *testing.T) {
 // of the file, put over that of a program with Redis.
 func keyChanges() []string {
 	changes := []string{
-		"listen: '127.0.0.2:0'", "ops: {listen: '127.0.0.2:0'}", "ops: {token_file: token}", "tls: {cert_file: cert.pem, key_file: key.pem}",
+		"listen: '127.0.0.2:0'", "ops: {listen: '127.0.0.2:0'}", "ops: {token_file: token}", "ops: {token_file: token, read_token_file: secret}", "tls: {cert_file: cert.pem, key_file: key.pem}",
 		"request_timeout: 4s", "shutdown_delay: 1s", "shutdown_grace: 19s", "max_connections: 99", "max_streams: 99",
 		"gateway: {unknown_parameters: ignore}", "gateway: {docs: false}", "gateway: {hit_lane: off}", "gateway: {trusted_proxies: [10.0.0.1]}",
 		"auth: {keys_file: more.yaml}", "auth: {unknown_keys: {per_second: 3, burst: 7}}", "auth: {keys_file: peppered.yaml, pepper_file: secret}",

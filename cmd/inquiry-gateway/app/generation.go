@@ -18,7 +18,6 @@ import (
 // whole, by one that shares with it the parts that do not change.
 type generation struct {
 	cfg         config.Config
-	token       string // of the ops listener
 	keys        *keyring
 	client      *upstream.Client
 	public      *gateway.Gateway
@@ -39,7 +38,7 @@ type keyring struct {
 // already. On an error nothing new is left running.
 func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	old := a.running()
-	gen = &generation{cfg: cfg, token: cfg.Ops.Token()}
+	gen = &generation{cfg: cfg}
 	defer func() {
 		if err != nil {
 			gen.close(old)

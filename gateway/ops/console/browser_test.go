@@ -233,8 +233,8 @@ func testForms(t *testing.T, ctx context.Context, s *served, complaints func() [
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // an open page would load itself again, to ask for the token
 		t.Fatal(err)
 	}
-	s.sessions.SetToken("s3cret")
-	defer s.sessions.SetToken("")
+	s.sessions.SetTokens("s3cret", "")
+	defer s.sessions.SetTokens("", "")
 	var wrong, answer, question, epoch string
 	var refused, narrow []int
 	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {
