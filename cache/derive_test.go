@@ -40,8 +40,8 @@ var byLines = Derivation{
 }
 
 // lines answers with one record of each of a few statuses, and the call's number.
-func (g *legacy) lines(ctx context.Context, k Key, known Known) (Content, error) {
-	c, err := g.fill(ctx, k, known)
+func (g *legacy) lines(ctx context.Context, k Key) (Content, error) {
+	c, err := g.fill(ctx, k)
 	if err != nil {
 		return c, err
 	}
@@ -223,7 +223,7 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 func TestAListThatCannotBeSelectedIsAskedForByItself(t *testing.T) {
 	c := newClock()
 	var asked []Key
-	l := startDerived(t, setup{now: c.Now, fill: func(_ context.Context, k Key, _ Known) (Content, error) {
+	l := startDerived(t, setup{now: c.Now, fill: func(_ context.Context, k Key) (Content, error) {
 		asked = append(asked, k)
 		return Content{Body: fmt.Appendf(nil, "broken %s", k.Status), AnsweredAt: c.Now()}, nil
 	}})

@@ -18,8 +18,6 @@ type Explanation struct {
 	AnsweredAt time.Time      // of that entry; zero without one
 	Age        time.Duration  // since then
 	TTL        time.Duration  // what is left of it, negative when stale
-	ReadAt     time.Time      // when the legacy last sent the list; later it said that it is the same
-	Validator  bool           // the legacy can be asked whether the list has changed
 	Bytes      int            // with all variants
 	Stored     map[string]int // bytes by coding
 
@@ -103,7 +101,6 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 	}
 	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
 	x.AnsweredAt, x.Age, x.TTL, x.Bytes, x.PolicyTTL = e.AnsweredAt, v.age, v.ttl, e.Size(), q.policy.ttlOf(&q.terms, e)
-	x.ReadAt, x.Validator = e.known().ReadAt, e.validator != ""
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
 	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}
 	if outcome, ok := l.outcomeOf(q.kind, q.base, v.state); ok {

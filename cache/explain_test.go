@@ -68,7 +68,7 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, err = f.nodes[1].Explain(t.Context(), aKey)
-	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != purged.Epoch || x.Tier != "" {
+	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != purged || x.Tier != "" {
 		t.Errorf("after a purge: %+v, %v", x, err)
 	}
 	if _, err := f.nodes[0].Explain(t.Context(), Key{Kind: "admin"}); err != ErrUnknownKind {
@@ -122,8 +122,8 @@ func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	lab := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
 	filled := 0
-	fill := func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	fill := func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.AnsweredAt = time.Time{} // now
 		return c, err
 	}

@@ -94,9 +94,6 @@ func cacheRows(s ops.CacheState) [][]string {
 		entry = fmt.Sprintf("%s, age %s, ttl left %s, %d bytes", s.Tier, seconds(s.AgeSeconds), seconds(s.LeftSeconds), s.Bytes)
 	}
 	rows := [][]string{{"cache", entry}}
-	if s.Conditional {
-		rows = append(rows, []string{"", "read at " + s.ReadAt.Format(time.RFC3339) + "; the legacy can be asked whether it has changed since"})
-	}
 	rows = append(rows,
 		[]string{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
 			seconds(s.TTLSeconds), s.Policy, seconds(s.JitterSeconds), seconds(s.StaleWhileRevalidateSeconds), seconds(s.StaleIfErrorSeconds))},

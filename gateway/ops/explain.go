@@ -60,8 +60,6 @@ type CacheState struct {
 	Outcome     string     `json:"outcome"`        // of a look-up now
 	Tier        string     `json:"tier,omitempty"` // local or redis; empty: in neither
 	AnsweredAt  *time.Time `json:"answered_at,omitempty"`
-	ReadAt      *time.Time `json:"read_at,omitempty"` // when the legacy last sent the list; at answered_at it may have said that it is the same
-	Conditional bool       `json:"conditional"`       // the legacy can be asked whether the list has changed
 	AgeSeconds  float64    `json:"age_seconds"`
 	LeftSeconds float64    `json:"ttl_left_seconds"` // negative when stale
 	Bytes       int        `json:"bytes"`            // with all variants

@@ -89,7 +89,7 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 // cacheState writes durations as seconds, as all of the ops listener's JSON does.
 func cacheState(x cache.Explanation, mapping string) ops.CacheState {
 	return ops.CacheState{
-		Outcome: string(x.Outcome), Tier: x.Tier, AnsweredAt: moment(x.AnsweredAt), ReadAt: moment(x.ReadAt), Conditional: x.Validator,
+		Outcome: string(x.Outcome), Tier: x.Tier, AnsweredAt: moment(x.AnsweredAt),
 		AgeSeconds: x.Age.Seconds(), LeftSeconds: x.TTL.Seconds(), Bytes: x.Bytes,
 		Policy: x.Policy, TTLSeconds: x.PolicyTTL.Seconds(), JitterSeconds: x.JitterShorten.Seconds(),
 		StaleWhileRevalidateSeconds: x.WhileRefresh.Seconds(), StaleIfErrorSeconds: x.IfError.Seconds(),
