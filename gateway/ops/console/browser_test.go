@@ -14,8 +14,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"inquiry-gateway/gateway/browsertest"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/browsertest"
 	"inquiry-gateway/gateway/ops"
 )
 
