@@ -54,7 +54,10 @@ func (overdueError) Unwrap() error { return context.DeadlineExceeded }
 // Key names one list: everything of a request that affects the bytes. Empty
 // Status or InquiryType means no filter. It is comparable.
 type Key struct {
-	Kind, Account, Status, InquiryType string
+	Kind        string `json:"kind"`
+	Account     string `json:"account"`
+	Status      string `json:"status,omitempty"`
+	InquiryType string `json:"inquiry_type,omitempty"`
 }
 
 // Content is a finished v1 body and the moment when the legacy answered.

@@ -305,8 +305,8 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	if r := mustGet(t, second, acmes("pending")); r.Outcome != Hit || r.Tier != TierRedis || r.Age != 3*time.Second || body(r) != "pending of acme #1\n" {
 		t.Errorf("the other node: %s from %q, age %s: %q", r.Outcome, r.Tier, r.Age, body(r))
 	}
-	if x, err := second.Explain(t.Context(), acmes("answered")); err != nil || x.Outcome != Hit || x.Base != acmes("") || x.Tier != TierLocal {
-		t.Errorf("explained as %s from %q by %+v, %v", x.Outcome, x.Tier, x.Base, err)
+	if x, err := second.Explain(t.Context(), acmes("answered")); err != nil || x.Outcome != Hit || x.DerivedFrom != "the list without filters" || x.Tier != TierLocal {
+		t.Errorf("explained as %s from %q by %+v, %v", x.Outcome, x.Tier, x.DerivedFrom, err)
 	}
 	c.Add(2 * time.Second)
 	settled(second)

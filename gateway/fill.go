@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -41,7 +40,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 		c := cache.Content{AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}
 		_, s := tracer.Start(ctx, "gateway.render")
 		defer s.End()
-		c.Body, err = render(k.Kind, list.Inquiries)
+		c.Body, err = v1.Render(k.Kind, list.Inquiries)
 		return c, err
 	}
 }
@@ -94,16 +93,4 @@ func Derivation() cache.Derivation {
 		},
 		Empty: v1.AppendBuyer(nil, nil), // as of both kinds
 	}
-}
-
-// render knows no default: a kind that it does not know is a bug, and not rendered
-// as another one.
-func render(kind string, list []upstream.Inquiry) ([]byte, error) {
-	switch kind {
-	case kindBuyer:
-		return v1.AppendBuyer(make([]byte, 0, v1.BuyerSize(list)), list), nil
-	case kindSeller:
-		return v1.AppendSeller(make([]byte, 0, v1.SellerSize(list)), list), nil
-	}
-	return nil, fmt.Errorf("no projection for kind %q", kind)
 }
