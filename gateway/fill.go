@@ -29,22 +29,15 @@ type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 // is ever cached. Nil traces make no spans.
 func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	tracer := span.New(traces, scope)
-	return func(ctx context.Context, k cache.Key, known cache.Known) (cache.Content, error) {
+	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
 		r := request(k)
-		r.Validator, r.ReadAt = known.Validator, known.ReadAt
 		r.RequestID, r.Background = requestIDOf(ctx), cache.Background(ctx)
 		list, err := fetch(ctx, r)
 		if err != nil {
 			describeFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		c := cache.Content{
-			AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint,
-			Validator: list.Validator, NotModified: list.NotModified, Marks: list.Marks,
-		}
-		if c.NotModified {
-			return c, nil
-		}
+		c := cache.Content{AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}
 		_, s := tracer.Start(ctx, "gateway.render")
 		defer s.End()
 		c.Body, err = v1.Render(k.Kind, list.Inquiries)

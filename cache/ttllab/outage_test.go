@@ -24,7 +24,7 @@ func outageOf(t *testing.T, trace []lookup, policy ttllab.Policy, from time.Time
 		cfg := cache.DefaultConfig()
 		cfg.Jitter = policy.Jitter
 		cfg.Buyer = cache.KindConfig{TTL: policy.TTL, StaleWhileRevalidate: policy.StaleWhileRevalidate, StaleIfError: policy.StaleIfError}
-		lists, err := cache.New(cfg, cache.Options{Now: clock.Now, Fill: func(_ context.Context, k cache.Key, _ cache.Known) (cache.Content, error) {
+		lists, err := cache.New(cfg, cache.Options{Now: clock.Now, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
 			if !clock.Now().Before(from) {
 				return cache.Content{}, errors.New("away")
 			}

@@ -142,7 +142,6 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Lab:        a.lab,
-		Spare:      func() bool { return a.current.Load().client.Spare() && a.legacyHealthy() },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -276,7 +275,7 @@ func (a *App) drain(ctx context.Context) {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), cache.Key(k), cache.Known{})
+		c, err := fill(cache.InBackground(ctx), cache.Key(k))
 		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }

@@ -177,9 +177,6 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("rate_limit", c.RateLimit.Validate())
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
-	if c.Cache.Hints.Stream != "" && len(c.Redis.Addrs) == 0 {
-		doc.wrong("cache.hints.stream", "hints cannot be in a Redis that is not there; set redis.addrs, or use POST /ops/changed")
-	}
 	const needed = "base_url, buyer and seller"
 	if section := child(doc.root, "upstream"); section == nil {
 		doc.wrong("upstream", "missing; add the section with %s", needed)

@@ -61,9 +61,6 @@ func mutants() []mutant {
 		one("a filter forgotten in a list that is made from another", "cache/derive.go", `	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()`,
 			"if ON { body = base.Identity.Body }\nl.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()"),
 		one("a 304 for another list", "gateway/negotiate.go", `	opaque := strings.TrimPrefix(etag, "W/")`, "if ON { return true }\nopaque := strings.TrimPrefix(etag, \"W/\")"),
-		one("a 304 that renews a list with another filter", "cache/fill.go", `	base, known := l.base(f, t)`,
-			"base, known := l.base(f, t)\nif other := f.key; ON && base == nil {\nother.Status, other.InquiryType = \"\", \"\"\n"+
-				"if e, ok := l.tier.GetEntryQuietly(other); ok && e.Value.validator != \"\" && e.Value.fingerprint == f.fingerprint { base, known = e.Value, e.Value.known() }\n}"),
 		one("a reload that changes no policy", "cache/lists.go", `		l.policy.Store(p)
 		l.tier.SetMaximum`, "if !ON { l.policy.Store(p) }\nl.tier.SetMaximum"),
 	}
