@@ -102,7 +102,7 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 		return
 	}
 	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
-	x.AnsweredAt, x.Age, x.TTL, x.Bytes, x.PolicyTTL = e.AnsweredAt, v.age, v.ttl, e.Size(), q.policy.ttlOf(&q.terms, e)
+	x.AnsweredAt, x.Age, x.TTL, x.Bytes, x.PolicyTTL = e.AnsweredAt, v.age, v.ttl, e.Size(), q.terms.ttl
 	x.ReadAt, x.Validator = e.known().ReadAt, e.validator != ""
 	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
 	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}
@@ -113,9 +113,6 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 
 // source names the configuration key that governs a list.
 func (p *policy) source(i kindIndex, status string) string {
-	if p.of(i, status).until > 0 {
-		return "cache.goals"
-	}
 	name := "cache." + kindNames[i]
 	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
 		name += ".by_status." + status

@@ -87,10 +87,10 @@ func (l *Lists) staleAtOnce(q *query, state freshness, now time.Time) (Outcome, 
 }
 
 // aheadDue tells whether a fresh list is so near to the end of its ttl that who asks
-// for it has it refreshed. Where the goals choose the ttl they choose that, too.
+// for it has it refreshed.
 func (l *Lists) aheadDue(q *query, have found) bool {
 	p := q.policy
-	return p.ahead > 0 && q.terms.until == 0 && have.ttl < time.Duration(p.ahead*float64(q.terms.ttl)) && !l.inFlight(q.base) &&
+	return p.ahead > 0 && have.ttl < time.Duration(p.ahead*float64(q.terms.ttl)) && !l.inFlight(q.base) &&
 		!l.backoff.failing(q.kind, q.base) && (l.opts.Spare == nil || l.opts.Spare())
 }
 

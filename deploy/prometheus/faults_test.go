@@ -49,7 +49,6 @@ var trials = []struct {
 	{"lists", 60, lists},
 	{"canary", 60, canary},
 	{"promises", 120, promises},
-	{"a new ttl", 60, newTTL},
 	{"days", 240, days},
 }
 
@@ -186,21 +185,9 @@ func promises(a *alarms) {
 	a.demo.Change("0s")
 	a.configure("every: 10s", "every: 1s")() // minutes of the rules
 	a.configure("budget_per_second: 1", "budget_per_second: 100")()
-	a.configure("late_after: 1m", "late_after: 2s")()
 	a.watch(a.demo)
 	a.quiet("lists that do not change", 2*time.Hour)
-	a.fault("lists change more often than thought", func() func() { a.demo.Change("2s"); return func() { a.demo.Change("0s") } },
-		"ServedOutdated", "LateFast", "LateSlowly")
-}
-
-// newTTL puts a ttl in force and has the cache do what its prediction cannot know. The
-// program settles, measures and remembers for a sixtieth of the time, too, and needs
-// fewer look-ups for it.
-func newTTL(a *alarms) {
-	a.watch(a.demo)
-	a.quiet("a prediction is made of some traffic", 40*time.Minute)
-	a.may = append(a.may, "HitRatioDropped")
-	a.fault("purges without end after a new ttl", both(a.configure("buyer: {ttl: 30s", "buyer: {ttl: 2s"), a.always(a.purge)), "PredictionOff")
+	a.fault("lists change more often than thought", func() func() { a.demo.Change("2s"); return func() { a.demo.Change("0s") } }, "ServedOutdated")
 }
 
 func days(a *alarms) {
@@ -405,12 +392,6 @@ var bugs = [][3]string{
 	{"gateway/handle.go", "x.principal.Authorize(kind); err != nil {", "x.principal.Authorize(kind); err != nil && !planted.On(\"access\") {"},
 	{"gateway/handle.go", "\tx.Add(\"X-Content-Type-Options\"", "\tif planted.On(\"contract\") {\n\t\treturn\n\t}\n\tx.Add(\"X-Content-Type-Options\""},
 	{"gateway/ops/canary/canary.go", "\t\tfor i := range c.opts.Kinds {\n", "\t\tfor planted.On(\"hang\") {\n\t\t\ttime.Sleep(time.Millisecond)\n\t\t}\n\t\tfor i := range c.opts.Kinds {\n"},
-	{"cache/ttllab/calibration.go", "2, time.Minute\n", "2, time.Second\n"},
-	{"cache/ttllab/calibration.go", "3, 2 * time.Minute\n", "3, 2 * time.Second\n"},
-	{"cache/ttllab/calibration.go", "verdictsCount = 24 * time.Hour\n)\n", "verdictsCount = 24 * time.Minute\n)\n\nvar _ = planted.On\n"},
-	{"cache/ttllab/advice.go", "1000\n\tenoughObserved = 5 * time.Minute\n)\n", "20\n\tenoughObserved = 5 * time.Second\n)\n\nvar _ = planted.On\n"},
-	{"cache/ttllab/calibration.go", "surePoints            = 1\n", "surePoints            = 10\n"},
-	{"cache/ttllab/calibration.go", "500 // look-ups", "20 // look-ups"},
 	{"upstream/legacy/render.go", "\"replies\", replies,\n\t\t\"_memo\"", "\"replies\", replies,\n\t\tmap[bool]string{true: \"_note\", false: \"_memo\"}[planted.On(\"shape\")]"},
 }
 
