@@ -11,8 +11,8 @@ import (
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	l := setup{fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Body = bytes.Repeat(c.Body, 200)
 		return c, err
 	}}.start(t)
@@ -60,8 +60,8 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	mapping := "v1"
 	mappings := func() Fills { return Fills{Mappings: map[string]Mapping{KindBuyer: {Fingerprint: mapping}}} }
-	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Fingerprint = mapping
 		return c, err
 	}})
@@ -97,8 +97,8 @@ func TestAnEntryOverTheLimitIsServedNotStored(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	cfg := testConfig()
 	cfg.MaxEntryBytes, cfg.CompressMinBytes = 2<<10, 1<<20
-	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Body = []byte(strings.Repeat("x", 2<<10))
 		return c, err
 	}}.start(t)
@@ -160,7 +160,7 @@ func BenchmarkBuild(b *testing.B) {
 		content := Content{Body: []byte(list.String())}
 		l := setup{fill: (&legacy{}).fill}.start(b)
 		for name, step := range map[string]func(){
-			"entry": func() { l.build(&flight{key: aKey}, tag{}, content, nil) },
+			"entry": func() { l.build(&flight{key: aKey}, tag{}, content) },
 			"gzip":  func() { l.comp.variant(content.Body, Gzip) },
 			"zstd":  func() { l.comp.variant(content.Body, Zstd) },
 		} {

@@ -81,11 +81,9 @@ type policy struct {
 	jitter      float64
 	compressMin int
 	maxEntry    int
-	coalesce    bool            // across the fleet
 	ring        *redistier.Ring // nil: entries are not sealed
 	fills       Fills
 	hints       HintsConfig
-	ahead       float64 // share of the ttl at whose end a list is refreshed ahead
 }
 
 // kindPolicy is what holds for the lists of one kind.
@@ -101,7 +99,7 @@ func newPolicy(c Config, r *redistier.Ring) *policy {
 		ring:   r,
 		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
-		coalesce: c.FleetCoalescing, hints: c.Hints, ahead: c.RefreshAhead,
+		hints: c.Hints,
 	}
 }
 

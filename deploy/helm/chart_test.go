@@ -111,7 +111,7 @@ func checkRefusals(t *testing.T, h helm) {
 // where they are mounted.
 func checkConfiguration(t *testing.T, m manifests) {
 	files := map[string]string{
-		"ops/token": "token\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
+		"ops/token": "token\n", "ops/read-token": "read\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
 		"keys/keys.yaml": "accounts: []\nkeys: []\n",
 	}
 	config := m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"]

@@ -219,7 +219,7 @@ func checkReferences(t *testing.T, m manifests) {
 		case "ServiceMonitor":
 			ops := m.one(t, "Service", "acme-inquiry-gateway-ops")
 			selects(t, o, o.Spec.Selector, ops.Metadata.Labels)
-			if e := o.Spec.Endpoints[0]; e.Port != ops.Spec.Ports[0].Name || e.Authorization.Credentials.Name != "inquiry-ops" {
+			if e := o.Spec.Endpoints[0]; e.Port != ops.Spec.Ports[0].Name || e.Authorization.Credentials.Name != "inquiry-ops" || e.Authorization.Credentials.Key != "read-token" {
 				t.Errorf("ServiceMonitor: %+v", e)
 			}
 		case "HorizontalPodAutoscaler":

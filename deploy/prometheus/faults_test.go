@@ -158,8 +158,6 @@ func lists(a *alarms) {
 			}
 		}
 	}), "EntriesRefused")
-	a.fault("hints that nobody understands", both(a.configure("cache:\n", "cache:\n  hints: {stream: changes}\n"),
-		a.always(func() { a.redis.Do("XADD", "changes", "*", "nonsense", "1") })), "HintsFailing")
 }
 
 // canary's bugs are planted: no fault of another system can cause what these alerts are

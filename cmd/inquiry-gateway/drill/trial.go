@@ -36,8 +36,6 @@ func trials() []Trial {
 		{Name: "failures_in_a_row", Declared: Renewed, act: failuresInARow, learns: true, expires: true,
 			fault: legacy.Fault{Name: legacy.FaultStatus, Account: one},
 			Does:  "the legacy system fails for one account, again and again"},
-		{Name: "not_modified", Declared: Renewed, act: notModified, learns: true, configure: func(c *config.Config) { c.Upstream.FullReadEvery = drillLife },
-			Does: "the legacy system says that a list has not changed (304), and sends it again once it has"},
 		{Name: "told_to_wait", Declared: Miss, act: toldToWait,
 			fault: legacy.Fault{Name: legacy.FaultStatus, Account: one, Code: 429, RetryAfter: int(never.Seconds())},
 			Does:  "the legacy system tells one account to wait (429 with Retry-After), and it is asked for all the time"},

@@ -373,9 +373,9 @@ func outcomeName(cacheStatus string) string {
 	return "answer of another sort"
 }
 
-// notPurged: nothing comes back that was answered before a purge, not by a 304 either.
-// After a hint that serves stale lists a 304 says that nothing has changed, whatever was
-// hinted.
+// notPurged: nothing comes back that was answered before a purge.
+// After a hint that serves stale lists the same body says that nothing has changed,
+// whatever was hinted.
 func (c *checks) notPurged(r *request, a *answer) string {
 	said := c.w.legacy.saidAt(a)
 	c.mu.Lock()

@@ -29,7 +29,7 @@ type calm struct {
 }
 
 // calmly runs the test in virtual time, with another seed where one is asked for. The
-// legacy system says of a list that is as it was the same as before, or 304.
+// legacy system says of a list that is as it was the same as before.
 func calmly(t *testing.T, seed uint64, test func(t *testing.T, c *calm)) {
 	testkit.Slow(t)
 	testkit.Computes(t)
@@ -37,7 +37,7 @@ func calmly(t *testing.T, seed uint64, test func(t *testing.T, c *calm)) {
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
 		c := &calm{world: newWorld(t, seed, "introspection")} // it has no ceiling
-		c.tags, c.checks.onAnswer, c.legacy.first = true, c.count, map[state]int{}
+		c.checks.onAnswer, c.legacy.first = c.count, map[state]int{}
 		for i := range callers {
 			caller := newCaller(c.world, fmt.Sprintf("caller %d", i), false)
 			c.actors.Go(func() { caller.run(thinks) })

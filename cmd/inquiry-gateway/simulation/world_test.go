@@ -27,7 +27,6 @@ type world struct {
 	legacyRNG *lockedRNG
 	skewRedis time.Duration
 	auth      string
-	tags      bool          // the legacy sends entity tags
 	ceiling   int           // of requests to the legacy in any second; 0: none
 	ended     chan struct{} // closed when the callers have to stop
 
@@ -64,7 +63,6 @@ func newWorld(t *testing.T, seed uint64, auth string) *world {
 	w.checks = newChecks(w)
 	w.net.sent = w.checks.sent
 	w.ceiling = []int{0, roomy, 40, 12}[rngOf(seed, "ceiling").IntN(4)]
-	w.tags = rngOf(seed, "tags").IntN(2) == 0
 	w.legacyRNG = &lockedRNG{rng: rngOf(seed, "legacy")}
 	w.skewRedis = skew(rng)
 	w.redis = newRedisServer(func() time.Time { return time.Now().Add(w.skewRedis) }, rngOf(seed, "redis"))

@@ -117,7 +117,7 @@ func newLists(body []byte, registry *prometheus.Registry, rdb redis.UniversalCli
 	cfg.Local.MaxBytes, cfg.MaxEntryBytes, cfg.Jitter = 16<<30, 64<<20, 0
 	cfg.Buyer.TTL = 4 * time.Hour
 	return must(cache.New(cfg, cache.Options{
-		Fill: func(context.Context, cache.Key, cache.Known) (cache.Content, error) {
+		Fill: func(context.Context, cache.Key) (cache.Content, error) {
 			return cache.Content{Body: bytes.Clone(body), AnsweredAt: time.Now()}, nil
 		},
 		Redis: rdb, Prefix: "growth", Registerer: registry,

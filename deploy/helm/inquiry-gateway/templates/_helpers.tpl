@@ -49,7 +49,7 @@ capabilities: {drop: [ALL]}
 {{- define "inquiry-gateway.config" -}}
 # Written by the chart.
 listen: 0.0.0.0:8080
-ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token}
+ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token, read_token_file: /etc/inquiry-gateway/ops/read-token}
 {{- with .Values.trustedProxies }}
 {{- if regexMatch "(?m)^gateway *:" $.Values.config }}{{ fail "config has a section `gateway`: put trustedProxies there, as trusted_proxies" }}{{ end }}
 gateway: {trusted_proxies: {{ toJson . }}}
