@@ -27,7 +27,7 @@ type object struct {
 	}
 	Immutable bool
 	Data      map[string]string
-	Spec struct {
+	Spec      struct {
 		Replicas *int
 		Template struct {
 			Metadata struct{ Labels map[string]string }
