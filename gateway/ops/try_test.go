@@ -60,7 +60,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 	}
-	sessions.SetToken("") // by a reload
+	sessions.SetTokens("", "") // by a reload
 	r := httptest.NewRequest("POST", "http://127.0.0.1/ops/sample", strings.NewReader(subject+"}"))
 	if w := serveWith(h, r); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "ops.token_file") {
 		t.Errorf("without a token a real reply: %d %s", w.Code, w.Body)

@@ -140,7 +140,9 @@ func reasonOf(err error) string {
 // the same is no difference.
 func rendered(kind string, list upstream.List) []any {
 	var envelope struct{ Data []any }
-	_ = json.Unmarshal(v1.AppendList(nil, kind, list.Inquiries), &envelope) // which is JSON
+	if body, err := v1.Render(kind, list.Inquiries); err == nil {
+		_ = json.Unmarshal(body, &envelope) // which is JSON
+	}
 	return envelope.Data
 }
 

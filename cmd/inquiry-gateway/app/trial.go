@@ -109,8 +109,8 @@ func tryMapping(ctx context.Context, section upstream.Config, want ops.TryReques
 	if endpoint.Fields.Responses.Fetch.Path != "" { // the others have been asked for no responses
 		list = list[:min(len(list), secondCalls)]
 	}
-	t.List = v1.AppendList(nil, want.Kind, list)
-	return t, nil
+	t.List, err = v1.Render(want.Kind, list)
+	return t, err
 }
 
 // sample asks the legacy system as the running configuration says: once for the list,
