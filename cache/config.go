@@ -4,7 +4,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -40,47 +39,26 @@ type Config struct {
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
 	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
-	// FleetCoalescing lets one node of the fleet fill a list while the others
-	// wait for it in Redis. It costs a miss one more call of Redis.
-	FleetCoalescing bool `yaml:"fleet_coalescing"`
-	// RefreshAhead is the last part of a ttl, as a share of it, in which a request for a
-	// fresh list has it refreshed in the background. So lists that are asked for often
-	// are refreshed before their ttl ends. 0 turns it off. It costs up to
-	// 1/(1-refresh_ahead) times the requests, and waits while half of
-	// upstream.max_concurrent is in use.
-	RefreshAhead float64 `yaml:"refresh_ahead"`
 	// Hints is about what the legacy system tells of changes.
 	Hints HintsConfig `yaml:"hints"`
 	// Lab is what the TTL lab may ask of the legacy, which by default is nothing,
-	// and what its advice aims at.
+	// and the goals that its report marks.
 	Lab ttllab.Config `yaml:",inline"`
 }
 
 // HintsConfig is about lists that have changed at the legacy system, as
-// POST /ops/changed or a stream of Redis says.
+// POST /ops/changed says.
 type HintsConfig struct {
 	// StaleFor is how long after a soft hint a list of before is still served while it is
 	// refreshed, at most the list's stale_while_revalidate. After it, only if the legacy
 	// system fails, within stale_if_error.
 	StaleFor time.Duration `yaml:"stale_for"`
-	// Stream is the name of a Redis stream of hints that the fleet reads, without
-	// redis.prefix. Empty: none.
-	Stream string `yaml:"stream"`
-	// RecordKeyFile holds the key by which ids of records are hashed with HMAC-SHA-256, at
-	// least 16 bytes. Without it hints can name accounts and kinds only.
-	RecordKeyFile secretfile.File `yaml:"record_key_file"`
 }
 
-const (
-	maxStaleFor  = time.Minute
-	minRecordKey = 16
-	maxAhead     = 0.5
-)
+const maxStaleFor = time.Minute
 
 func (c HintsConfig) validate(p *invalid.Problems) {
 	p.AddIf(c.StaleFor < 0 || c.StaleFor > maxStaleFor, "hints.stale_for", "must be between 0 and 1m")
-	p.AddIf(len(c.Stream) > 200 || strings.ContainsAny(c.Stream, " \t\r\n"), "hints.stream", "must be the name of a key of Redis, without spaces and of at most 200 bytes")
-	p.AddIf(c.RecordKeyFile.Set() && len(c.RecordKeyFile.Secret()) < minRecordKey, "hints.record_key_file", "holds a key of less than %d bytes", minRecordKey)
 }
 
 // LocalConfig is the in-process tier.
@@ -117,7 +95,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
 		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
-		FleetCoalescing: true, Hints: HintsConfig{StaleFor: time.Second}, Lab: ttllab.DefaultConfig(),
+		Hints: HintsConfig{StaleFor: time.Second},
 	}
 }
 
@@ -136,7 +114,6 @@ func (c Config) Validate() error {
 	if !(c.Jitter >= 0 && c.Jitter <= 0.9) {
 		p.Add("jitter", "must be between 0 and 0.9")
 	}
-	p.AddIf(!(c.RefreshAhead >= 0 && c.RefreshAhead <= maxAhead), "refresh_ahead", "must be between 0 and %g, a share of the ttl", maxAhead)
 	c.Hints.validate(&p)
 	if c.CompressMinBytes < 0 {
 		p.Add("compress_min_bytes", "must not be negative")
@@ -148,9 +125,6 @@ func (c Config) Validate() error {
 	c.Seller.validate("seller", &p)
 	if err := c.Lab.Validate(); err != nil {
 		p = append(p, err)
-	}
-	if g := c.Lab.Goals; g.Mode == ttllab.ModeKeep && g.MaxTTL+max(c.Buyer.StaleIfError, c.Seller.StaleIfError) > maxLifetime {
-		p.Add("goals.max_ttl", "together with stale_if_error it must not be above 168h")
 	}
 	return p.Err()
 }

@@ -31,13 +31,9 @@ type Entry struct {
 	Identity Variant
 	values   [2]string // what ETag and Identity.Length are slices of
 
-	validator string        // of the list; empty: none
-	unread    time.Duration // how long before AnsweredAt the list was last read
-
 	stamp int64      // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
 	sum   ttllab.Sum // of the identity body
 	held  int        // bytes of memory that the identity body lies in
-	marks []uint32   // of the internal ids, on the node that has filled it
 	coded [codingCount]coded
 }
 
@@ -58,14 +54,13 @@ func newEntry(o origin, body []byte, held int) *Entry {
 	}
 	e := &Entry{
 		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
-		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, unread: o.unread,
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held,
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries
 	}
-	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + len(o.validator) + etagSize + 20)
+	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + etagSize + 20)
 	e.Account, e.Status, e.InquiryType = text.add(o.key.Account), text.add(o.key.Status), text.add(o.key.InquiryType)
-	e.validator = text.add(o.validator)
 	e.values = [2]string{text.add(etagOf(o.sum)), text.add(strconv.Itoa(len(body)))}
 	e.ETag = e.values[:1:1]
 	e.Identity = Variant{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
@@ -89,7 +84,7 @@ func (t *text) add(s string) string {
 
 // weight is what the entry takes in memory, in bytes.
 func (e *Entry) weight() uint32 {
-	size := pages(e.held) + entryOverhead + len(e.validator) + 4*cap(e.marks)
+	size := pages(e.held) + entryOverhead
 	for i := range e.coded {
 		size += pages(e.coded[i].size())
 	}
@@ -112,9 +107,6 @@ func (e *Entry) belongsTo(k Key, fingerprint string) bool {
 	return e.Account == k.Account && e.Kind == k.Kind && e.Status == k.Status &&
 		e.InquiryType == k.InquiryType && e.fingerprint == fingerprint
 }
-
-// known is what the next fill is told of the entry.
-func (e *Entry) known() Known { return Known{e.validator, e.AnsweredAt.Add(-e.unread)} }
 
 // newerThan compares epochs, then moments of the legacy's answer; nil is oldest. A slow
 // fill that began before a change does not replace one that began after it. Two

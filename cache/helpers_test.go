@@ -33,7 +33,7 @@ type legacy struct {
 	hold  chan struct{} // non-nil: answers wait for it to be closed
 }
 
-func (g *legacy) fill(ctx context.Context, k Key, known Known) (Content, error) {
+func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
 	n := g.calls.Add(1)
 	if g.hold != nil {
 		select {
@@ -122,7 +122,7 @@ func counter(t testing.TB, c prometheus.Metric) float64 {
 	return m.Gauge.GetValue()
 }
 
-func panicking(context.Context, Key, Known) (Content, error) { panic("mapping bug") }
+func panicking(context.Context, Key) (Content, error) { panic("mapping bug") }
 
 // stampede lets 500 callers on each node ask at once, and returns how long each
 // waited.

@@ -56,9 +56,6 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	outcome := Hit
-	if have.state == fresh && l.aheadDue(&q, have) {
-		return Result{}, false
-	}
 	if have.state != fresh {
 		var ok bool
 		if outcome, ok = l.staleAtOnce(&q, have.state, now); !ok {
@@ -84,26 +81,6 @@ func (l *Lists) staleAtOnce(q *query, state freshness, now time.Time) (Outcome, 
 	}
 	outcome, ok := l.outcomeOf(q.kind, q.base, state)
 	return outcome, ok && (!l.backoff.due(q.kind, q.base, now, false) || l.inFlight(q.base))
-}
-
-// aheadDue tells whether a fresh list is so near to the end of its ttl that who asks
-// for it has it refreshed. Where the goals choose the ttl they choose that, too.
-func (l *Lists) aheadDue(q *query, have found) bool {
-	p := q.policy
-	return p.ahead > 0 && q.terms.until == 0 && have.ttl < time.Duration(p.ahead*float64(q.terms.ttl)) && !l.inFlight(q.base) &&
-		!l.backoff.failing(q.kind, q.base) && (l.opts.Spare == nil || l.opts.Spare())
-}
-
-// refreshAhead starts a refresh that wants a list which is not so near to its end: the
-// node that is first fetches it, the others find it in Redis.
-func (l *Lists) refreshAhead(ctx context.Context, q *query, have *Entry, now time.Time) {
-	if have == nil {
-		return // only the derived list is here; its base is asked for when that has ended
-	}
-	t := q.terms
-	t.ttl -= time.Duration(q.policy.ahead * float64(t.ttl))
-	l.metrics.ahead.Inc()
-	l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: have, terms: t})
 }
 
 // outcomeOf tells how an entry in that state is served without waiting for the
@@ -175,8 +152,6 @@ func (l *Lists) load(ctx context.Context, q *query) (Result, error) {
 		if outcome, ok := l.outcomeOf(q.kind, q.base, have.state); ok {
 			if have.state != fresh && l.backoff.due(q.kind, q.base, start, true) {
 				l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: base, terms: q.terms})
-			} else if have.state == fresh && l.aheadDue(q, have) {
-				l.refreshAhead(ctx, q, base, start)
 			}
 			return Result{Entry: have.entry, Outcome: outcome, Tier: TierLocal, Age: have.age, TTL: have.ttl}, nil
 		}

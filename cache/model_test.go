@@ -49,8 +49,8 @@ func newModel() *model {
 	return &model{legacy: &legacy{clock: newClock()}, cfg: testConfig(), given: map[string]given{}, purged: map[Scope]purged{}}
 }
 
-func (m *model) answer(ctx context.Context, k Key, known Known) (Content, error) {
-	c, err := m.fill(ctx, k, known)
+func (m *model) answer(ctx context.Context, k Key) (Content, error) {
+	c, err := m.fill(ctx, k)
 	if err != nil {
 		return c, err
 	}
@@ -175,7 +175,6 @@ func drawConfig(t *rapid.T) Config {
 	}
 	c := testConfig()
 	c.Jitter = rapid.SampledFrom([]float64{0, 0.1, 0.9}).Draw(t, "jitter")
-	c.FleetCoalescing = rapid.Bool().Draw(t, "coalescing")
 	pending := seconds("pending ttl")
 	c.Buyer = KindConfig{TTL: seconds("ttl"), StaleWhileRevalidate: seconds("swr"), StaleIfError: seconds("sie"),
 		ByStatus: map[string]StatusConfig{"pending": {TTL: &pending}}}

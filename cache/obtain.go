@@ -61,7 +61,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) (settled bool) {
 		return f.best != nil && l.epochs.confirmed(f.best) && l.serveStored(ctx, f, f.best, TierLocal)
 	}
 	p := l.policy.Load()
-	if settled || !p.coalesce || p.of(f.kind, f.key.Status).lifetime() <= 0 || time.Since(start) >= l.redis.Slow() {
+	if settled || p.of(f.kind, f.key.Status).lifetime() <= 0 || time.Since(start) >= l.redis.Slow() {
 		return settled // nobody would find a list that is never stored
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.lease")

@@ -15,8 +15,7 @@ const pollEvery = 250 * time.Millisecond
 // messageDelay is how long a message may be on its way after its number was polled.
 const messageDelay = 20 * time.Millisecond
 
-// watch runs until the cache is closed: one goroutine polls, one listens,
-// one reads the stream of hints, one looks for records.
+// watch runs until the cache is closed: one goroutine polls, one listens.
 func (l *Lists) watch() {
 	l.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
@@ -30,17 +29,13 @@ func (l *Lists) watch() {
 			}
 		}
 	})
-	l.watchers.Go(l.followStream)
-	l.watchers.Go(l.followRecords)
 	l.watchers.Go(func() { l.redis.Listen(l.life, l.apply) })
 }
 
 // apply takes in a notice of another node. The epoch comes before the count of notices: who
 // sees the number must see what it counts.
 func (l *Lists) apply(n redistier.Notice) {
-	if n.Records != "" {
-		l.heardRecords(n.Records)
-	} else if i, ok := indexOf(n.Kind); ok {
+	if i, ok := indexOf(n.Kind); ok {
 		l.epochs.kinds[i].rise(n.Epoch)
 	} else {
 		c := l.epochs.of(n.Account)

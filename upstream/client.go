@@ -1,8 +1,7 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
 // [Client.Fetch] gets one list. What may refuse the fetch comes first: the bulkhead, the
-// account's part of it, this node's breaker, what the legacy has told us to wait, and the
-// breakers of other nodes. Then the first page is asked for, conditionally where the last
+// account's part of it, and what the legacy has told us to wait. Then the first page is asked for, conditionally where the last
 // reply said by what it can be known again. The pager goes on from there: page after page,
 // or all pages at the same time where the first one tells how many there are. Each reply is
 // mapped in its order. Details and responses are asked for in batches, where the records
@@ -13,7 +12,7 @@
 // every request, sign-ins included.
 //
 // Each failure becomes an [Error] where it happens. Only judge decides what an error says
-// about the legacy: for the breaker, for the back-off of the cache, and for other nodes.
+// about the legacy: for the breaker and for the back-off of the cache.
 package upstream
 
 import (
@@ -30,6 +29,7 @@ import (
 
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/invalid"
@@ -71,7 +71,8 @@ type Options struct {
 	Now        func() time.Time
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
-	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
+	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
+	Prefix     string               // of every key there; empty: iq
 	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
 	// Mark hashes an internal id, for hints about changed records: of the ids of a list
@@ -100,7 +101,6 @@ type Client struct {
 	now       func() time.Time
 	log       *slog.Logger
 	tracer    *span.Tracer
-	fleet     *fleet.Advice
 	panics    *panics.Catcher
 	mark      func(id string) (mark uint32, wanted bool)
 }
@@ -130,7 +130,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
-		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics, mark: opts.Mark,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics, mark: opts.Mark,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
@@ -141,7 +141,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 			e.succeed(opts.Before.endpoints[kind], cfg, opts.Before.cfg)
 		}
 		if e.breaker == nil {
-			e.breaker = newBreaker(kind, cfg.Breaker, m, c.log)
+			e.breaker = newBreaker(kind, cfg, m, opts)
 		}
 		if e.budget == nil {
 			e.budget = newBudget(cfg.Retry.Budget)

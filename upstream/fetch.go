@@ -46,8 +46,8 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	return list, nil
 }
 
-// admitted fetches a list if the bulkhead, the account's part of it and the breakers
-// of the fleet allow it.
+// admitted fetches a list if the bulkhead, the account's part of it and what the legacy
+// has told us to wait allow it.
 func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetch func(context.Context) (List, error)) (list List, err error) {
 	ctx, step := c.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
@@ -67,15 +67,10 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetc
 	defer e.metrics.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	ticket, err := c.enter(limited, e, account)
-	if err != nil {
+	if err := e.hold.refusal(account, c.now()); err != nil {
 		return List{}, err
 	}
-	verdict := fleet.Unknown // stands where a panic ends the fetch
-	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	list, err = fetch(limited)
-	verdict = judge(err)
-	return list, err
+	return fetch(limited)
 }
 
 // fetcher makes the requests of one fetch. Its get may be called concurrently.
@@ -86,7 +81,7 @@ type fetcher struct {
 	account   string
 	format    *mapping.Format // of the replies
 	marks     *marks
-	left      *atomic.Int64 // bytes that all further replies together may have
+	allowed   *allowance
 	requests  *atomic.Int64 // made, repeats aside
 	class     fleet.Class   // of its first request
 	begun     *atomic.Bool  // the first request has been made
@@ -101,12 +96,11 @@ type fetcher struct {
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
 		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},
-		left: &atomic.Int64{}, requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
+		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
 	}
 	if want.Background {
 		f.class = fleet.Background
 	}
-	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }
 

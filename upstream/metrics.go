@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 			"result", "ok", resultNotModified, string(FailureTimeout),
 			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
-			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
 			"reason", "connect", "status_502", "status_503", reasonThrottled),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),

@@ -225,7 +225,7 @@ func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *Prob
 	for name, value := range first.Headers {
 		r.Headers[name] = shown(name, value)
 	}
-	if name, _, err := f.creds.header(ctx); err == nil && name != "" {
+	if name, _, err := f.creds.header(ctx, ""); err == nil && name != "" {
 		r.Headers[http.CanonicalHeaderKey(name)] = hidden
 	}
 	return r

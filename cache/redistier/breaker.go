@@ -30,15 +30,13 @@ type guarded struct {
 	redis.UniversalClient
 	timeout time.Duration // of one call
 	probed  string        // the key that the prober asks for
-	// minReplicas of Redis must have a purge.
-	minReplicas int
-	metrics     *clientMetrics
-	trouble     chan struct{} // capacity 1: a call found a node that cannot serve
-	closing     chan struct{}
-	once        sync.Once
-	wg          sync.WaitGroup
-	log         *slog.Logger
-	denied      sync.Once // has been told of
+	metrics *clientMetrics
+	trouble chan struct{} // capacity 1: a call found a node that cannot serve
+	closing chan struct{}
+	once    sync.Once
+	wg      sync.WaitGroup
+	log     *slog.Logger
+	denied  sync.Once // has been told of
 
 	mu    sync.Mutex
 	nodes map[*node]struct{}
@@ -59,7 +57,7 @@ type node struct {
 // The nodes of a Cluster are not known yet: each gets its breaker when the client finds it.
 func guard(rdb redis.UniversalClient, c Config, reg prometheus.Registerer, log *slog.Logger) *guarded {
 	g := &guarded{
-		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe", minReplicas: c.MinReplicas,
+		UniversalClient: rdb, timeout: c.Timeout, probed: c.Prefix + ":probe",
 		trouble: make(chan struct{}, 1), closing: make(chan struct{}), log: log, nodes: make(map[*node]struct{}),
 	}
 	g.metrics = newClientMetrics(reg, func() float64 { return float64(g.state()) })
@@ -108,17 +106,6 @@ func (g *guarded) Down() bool { return g.state() != gobreaker.StateClosed }
 
 // CallTimeout is how long one call may take.
 func (g *guarded) CallTimeout() time.Duration { return g.timeout }
-
-// masterOf returns the client of the server that takes writes of a key.
-func (g *guarded) masterOf(ctx context.Context, key string) (redis.Cmdable, error) {
-	switch rdb := g.UniversalClient.(type) {
-	case *redis.ClusterClient:
-		return rdb.MasterForKey(ctx, key)
-	case *redis.Client:
-		return rdb, nil
-	}
-	return nil, errors.ErrUnsupported
-}
 
 // Close ends the prober and the client.
 func (g *guarded) Close() error {

@@ -21,7 +21,6 @@ const (
 const (
 	defaultTimeout = 100 * time.Millisecond // unless configured
 	maxTimeout     = 5 * time.Second
-	maxReplicas    = 16 // that a purge can wait for
 )
 
 // Config is the `redis:` section. Without Addrs there is no Redis and the
@@ -43,11 +42,6 @@ type Config struct {
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
 	// longer than one and a half of it, whatever Redis does. 0: 100ms.
 	Timeout time.Duration `yaml:"timeout"`
-	// MinReplicas is how many replicas of Redis must have taken a purge before it
-	// is acknowledged, so that a fail-over to one of them does not lose it. With
-	// fewer in time the purge is in force, but reported as failed. 0: a purge does
-	// not wait for replicas.
-	MinReplicas int `yaml:"min_replicas"`
 }
 
 // TLS says how to reach Redis over TLS. Any field set turns it on.
@@ -75,7 +69,6 @@ func (c Config) Validate() error {
 	p.AddIf(c.Username != "" && c.UsernameFile.Set(), "username_file", "username is set, too; remove one of the two")
 	p.AddIf(c.UsernameFile.Set() && c.UsernameFile.Secret() == "", "username_file", "the file is empty")
 	p.AddIf(c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout), "timeout", "must be between 1ms and 5s")
-	p.AddIf(c.MinReplicas < 0 || c.MinReplicas > maxReplicas, "min_replicas", "must be between 0 and %d", maxReplicas)
 	p.AddIf(c.DB < 0, "db", "must not be negative")
 	p.AddIf(strings.ContainsAny(c.Prefix, "{} \r\n"), "prefix", "must hold no spaces or braces")
 	return p.Err()

@@ -59,5 +59,5 @@ func ResultOf(err error) string {
 // isPassing tells whether a write may work soon: Redis is away, or another
 // server is about to take it.
 func isPassing(err error) bool {
-	return isOutage(err) || errors.Is(err, ErrTooFewReplicas) || begins(err, "READONLY", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS")
+	return isOutage(err) || begins(err, "READONLY", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS")
 }

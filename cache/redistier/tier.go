@@ -78,10 +78,7 @@ type Tier struct {
 	log    *slog.Logger
 	panics *panics.Catcher
 
-	down        func() bool // of the client: its breaker is open
-	minReplicas int         // that must have a purge
-	// masterOf returns the client of the one server that takes writes of a key.
-	masterOf func(ctx context.Context, key string) (redis.Cmdable, error)
+	down func() bool // of the client: its breaker is open
 }
 
 // New makes a tier. Redis need not be up.
@@ -97,7 +94,7 @@ func New(o Options) *Tier {
 		waits: waits{byKey: make(map[string]*wait)}, down: func() bool { return false }, log: o.Logger, panics: o.Panics,
 	}
 	if c, ok := o.Client.(*guarded); ok {
-		t.timeout, t.minReplicas, t.masterOf, t.down = c.timeout, c.minReplicas, c.masterOf, c.Down
+		t.timeout, t.down = c.timeout, c.Down
 	}
 	if !o.NodeClock {
 		series.In(o.Registerer, "redis").GaugeFunc("clock_offset_seconds",

@@ -53,7 +53,6 @@ type App struct {
 	redis    redissub.Client      // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
-	advice   *fleet.Advice
 	ceiling  *fleet.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
@@ -130,7 +129,6 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
 		return err
 	}
-	a.advice = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry})
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
 		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
@@ -144,7 +142,6 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Lab:        a.lab,
-		Spare:      func() bool { return a.current.Load().client.Spare() && a.legacyHealthy() },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -278,7 +275,7 @@ func (a *App) drain(ctx context.Context) {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), cache.Key(k), cache.Known{})
+		c, err := fill(cache.InBackground(ctx), cache.Key(k))
 		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
@@ -304,9 +301,6 @@ func (a *App) closeParts(ctx context.Context) error {
 		errs = append(errs, a.lists.Close(ctx))
 	}
 	a.running().close(&generation{})
-	if a.advice != nil {
-		a.advice.Close()
-	}
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}

@@ -193,7 +193,7 @@ func (a *App) putInForce(gen *generation) error {
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.sessions.SetToken(gen.token)
+	a.sessions.SetTokens(gen.cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}

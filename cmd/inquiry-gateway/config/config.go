@@ -59,11 +59,15 @@ type Config struct {
 // Ops is the listener for operators: health, metrics, purge, explain.
 type Ops struct {
 	Listen    string          `yaml:"listen"`     // host:port for operators
-	TokenFile secretfile.File `yaml:"token_file"` // the bearer token; none: on loopback only
+	TokenFile secretfile.File `yaml:"token_file"` // the operators' bearer token, for everything; none: on loopback only
+	// ReadTokenFile is a second bearer token, for /metrics alone: the one for Prometheus. Empty: there is none.
+	ReadTokenFile secretfile.File `yaml:"read_token_file"`
 }
 
-// Token is the bearer token; empty: none is asked for.
-func (o Ops) Token() string { return strings.TrimSpace(o.TokenFile.Text()) }
+// Tokens are that of operators and that for the metrics; empty: there is none.
+func (o Ops) Tokens() (operator, read string) {
+	return strings.TrimSpace(o.TokenFile.Text()), strings.TrimSpace(o.ReadTokenFile.Text())
+}
 
 // TLS is the certificate of the public API; both empty: clear text.
 type TLS struct {

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,28 +87,6 @@ func (e *environment) allAre(ctx context.Context, want Outcome, q question) erro
 		}
 	}
 	return nil
-}
-
-// notModified: the list that is known is good again, and no longer than it is the same.
-// What the legacy system counts shows that the first answer came from a 304.
-func notModified(ctx context.Context, e *environment) ([]Seen, error) {
-	other := question{caller: e.stranger}
-	known := e.ask(ctx, e.gateway, other)
-	if err := e.gateway.Expire(); err != nil {
-		return nil, err
-	}
-	same := e.ask(ctx, e.gateway, other)
-	if n := e.system.Stats().NotModified; n != 1 || !bytes.Equal(same.body, known.body) {
-		return nil, fmt.Errorf("the legacy system said %d times that nothing has changed; the list is the same: %v", n, bytes.Equal(same.body, known.body))
-	}
-	if !e.system.Answer(other.caller.account) {
-		return nil, errors.New("the list cannot be changed")
-	}
-	changed := e.ask(ctx, e.gateway, other)
-	if n := e.system.Stats().NotModified; n != 1 || bytes.Equal(changed.body, known.body) {
-		return nil, fmt.Errorf("the list has changed, and the gateway serves what it was; the legacy system said %d times that it is the same", n)
-	}
-	return []Seen{same, changed}, nil
 }
 
 // toldToWait: a quota may be one account's own. That account gets no further request

@@ -127,7 +127,6 @@ func (r *run) settings() config.Config {
 	c.Listen, c.Ops.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	c.RequestTimeout, c.ShutdownGrace = from.RequestTimeout, grace
 	c.Cache.Buyer, c.Cache.Jitter = from.Cache.Buyer, from.Cache.Jitter
-	c.Cache.FleetCoalescing = from.Cache.FleetCoalescing
 	// A list has to be known when the trouble comes, however short its ttl is; and
 	// with more of that the rest must not be more than a configuration may have.
 	b := &c.Cache.Buyer

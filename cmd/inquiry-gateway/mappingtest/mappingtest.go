@@ -148,7 +148,11 @@ func (t Test) judge(list upstream.List, err error) []string {
 		return nil
 	}
 	var got struct{ Data []any }
-	if err := json.Unmarshal(v1.AppendList(nil, t.Kind, list.Inquiries), &got); err != nil {
+	body, err := v1.Render(t.Kind, list.Inquiries)
+	if err == nil {
+		err = json.Unmarshal(body, &got)
+	}
+	if err != nil {
 		return []string{err.Error()}
 	}
 	want := make([]any, len(*t.Expect.Records))
