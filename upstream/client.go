@@ -1,8 +1,7 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
 // [Client.Fetch] gets one list. What may refuse the fetch comes first: the bulkhead, the
-// account's part of it, and what the legacy has told us to wait. Then the first page is asked for, conditionally where the last
-// reply said by what it can be known again. The pager goes on from there: page after page,
+// account's part of it, and what the legacy has told us to wait. Then the first page is asked for. The pager goes on from there: page after page,
 // or all pages at the same time where the first one tells how many there are. Each reply is
 // mapped in its order. Details and responses are asked for in batches, where the records
 // lack them. Internal ids are removed from all texts at the end, when all of them are known.
@@ -55,12 +54,7 @@ type List struct {
 	// Unasked: no record can have the wanted filter value, so the legacy was not
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
-	Fingerprint string // of the mapping that made it
-	// Validator is for the next [Request] for the list, which the legacy may answer by
-	// saying that nothing has changed. Opaque; empty: the list must be read each time.
-	Validator string
-	// NotModified: nothing has changed. Inquiries and Validator are empty.
-	NotModified bool
+	Fingerprint string   // of the mapping that made it
 	Marks       []uint32 // of its internal ids, sorted; see Options.Mark
 }
 
@@ -96,7 +90,6 @@ type Client struct {
 	cfg       Config
 	http      *resty.Client
 	creds     credentials
-	since     time.Time // when the two were made
 	endpoints map[string]*endpoint
 	bulkhead  *bulkhead
 	now       func() time.Time
@@ -178,7 +171,6 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport)
 	}
-	c.since = opts.Now()
 	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err
 }

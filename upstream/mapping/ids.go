@@ -37,12 +37,6 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 // no UUID in a text.
 func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
 
-// HoldsID tells whether an internal id of the list is in a text.
-func (r *Reply) HoldsID(text string) bool {
-	_, n := r.ids.Clean(text)
-	return n > 0
-}
-
 // Sort puts the whole list into the configured order. Records of the same time stay as
 // the legacy gave them. Call it last.
 func (r *Reply) Sort() {
