@@ -42,7 +42,7 @@ type Config struct {
 	// Hints is about what the legacy system tells of changes.
 	Hints HintsConfig `yaml:"hints"`
 	// Lab is what the TTL lab may ask of the legacy, which by default is nothing,
-	// and what its advice aims at.
+	// and the goals that its report marks.
 	Lab ttllab.Config `yaml:",inline"`
 }
 
@@ -95,7 +95,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
 		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
-		Hints: HintsConfig{StaleFor: time.Second}, Lab: ttllab.DefaultConfig(),
+		Hints: HintsConfig{StaleFor: time.Second},
 	}
 }
 
@@ -125,9 +125,6 @@ func (c Config) Validate() error {
 	c.Seller.validate("seller", &p)
 	if err := c.Lab.Validate(); err != nil {
 		p = append(p, err)
-	}
-	if g := c.Lab.Goals; g.Mode == ttllab.ModeKeep && g.MaxTTL+max(c.Buyer.StaleIfError, c.Seller.StaleIfError) > maxLifetime {
-		p.Add("goals.max_ttl", "together with stale_if_error it must not be above 168h")
 	}
 	return p.Err()
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
@@ -128,27 +126,16 @@ func TestAKindOfItsOwnIsRefused(t *testing.T) {
 // BenchmarkLookup supports leaving the whole hot path to one call that
 // allocates nothing.
 func BenchmarkLookup(b *testing.B) {
-	b.Run("configured", func(b *testing.B) { benchLookup(b, testConfig()) })
-	kept := testConfig()
-	kept.Lab.Goals.Mode, kept.Lab.Goals.MaxUpstreamPerSecond = ttllab.ModeKeep, 1
-	b.Run("kept", func(b *testing.B) { benchLookup(b, kept) })
-}
-
-func benchLookup(b *testing.B, cfg Config) {
 	g := &legacy{clock: newClock()}
-	lab := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
-	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
+	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer closeLists(b, l)
-	keys, plan := make([]Key, 1000), map[uint64]time.Duration{}
+	keys := make([]Key, 1000)
 	for i := range keys {
 		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprintf("account-%d", i), Status: "pending"}
-		plan[mustGet(b, l, keys[i]).Entry.lab.Hash] = 20 * time.Second
-	}
-	if cfg.Lab.Goals.Mode == ttllab.ModeKeep {
-		lab.Plan(plan, KindBuyer, time.Minute)
+		mustGet(b, l, keys[i])
 	}
 	b.ReportAllocs()
 	i := 0

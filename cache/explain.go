@@ -112,7 +112,7 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 		return
 	}
 	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
-	ttl := q.policy.ttlOf(&q.terms, e)
+	ttl := q.terms.ttl
 	x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.ttl), e.Size()
 	x.TTL, x.Jitter = secondsOf(ttl), secondsOf(ttl-v.age-v.ttl)
 	if outcome, ok := l.outcomeOf(q.kind, q.base, v.state); ok {
@@ -122,9 +122,6 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 
 // source names the configuration key that governs a list.
 func (p *policy) source(i kindIndex, status string) string {
-	if p.of(i, status).until > 0 {
-		return "cache.goals"
-	}
 	name := "cache." + kindNames[i]
 	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
 		name += ".by_status." + status

@@ -76,48 +76,6 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	}
 }
 
-// Where goals are kept the lab gives each list its ttl, and what a list is judged by says
-// so: before the lab knows one, it is the configured one. A ttl of 0 stays.
-func TestTheLabGivesTTLs(t *testing.T) {
-	cfg := testConfig()
-	cfg.Buyer.StaleWhileRevalidate = 0
-	cfg.Seller.TTL = 0
-	zero := time.Duration(0)
-	cfg.Buyer.ByStatus = map[string]StatusConfig{"closed": {TTL: &zero}}
-	cfg.Lab.Goals = ttllab.GoalsConfig{Mode: ttllab.ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}
-	lab := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
-	g := &legacy{clock: newClock()}
-	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeLists(t, l)
-	r := mustGet(t, l, aKey)
-	list := ttllab.List(aKey)
-	for _, tt := range []struct {
-		own, rest, want time.Duration
-	}{{0, 0, 10 * time.Second}, {25 * time.Second, time.Second, 25 * time.Second}, {0, 4 * time.Second, 4 * time.Second}, {0, time.Hour, time.Minute}} {
-		if tt.rest > 0 {
-			lab.Plan(map[uint64]time.Duration{list.Hash(): tt.own}, KindBuyer, tt.rest)
-		}
-		for _, off := range []time.Duration{-time.Millisecond, time.Millisecond} {
-			g.clock.Set(r.Entry.AnsweredAt.Add(tt.want + off))
-			if got, ok := l.Lookup(aKey); ok != (off < 0) || ok && got.TTL != -off {
-				t.Errorf("own %s, others %s, %s after %s: %v, %+v", tt.own, tt.rest, off, tt.want, ok, got)
-			}
-		}
-		x, err := l.Explain(t.Context(), aKey)
-		if err != nil || x.Policy != "cache.goals" || x.TTL.Duration() != tt.want {
-			t.Errorf("%s by %s, %v; want %s", x.TTL.Duration(), x.Policy, err, tt.want)
-		}
-	}
-	for _, k := range []Key{{Kind: KindSeller, Account: "acme"}, {Kind: KindBuyer, Account: "acme", Status: "closed"}} {
-		if x, err := l.Explain(t.Context(), k); err != nil || x.TTL != 0 || x.Policy == "cache.goals" {
-			t.Errorf("%+v: %s by %s", k, x.TTL.Duration(), x.Policy)
-		}
-	}
-}
-
 func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	lab := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)

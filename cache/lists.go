@@ -111,7 +111,7 @@ type Lists struct {
 // goroutines that listen for purges, which Close ends. Errors of the
 // configuration have a method Field() string.
 func New(cfg Config, opts Options) (*Lists, error) {
-	p, err := compile(cfg, opts.Fills, opts.Lab)
+	p, err := compile(cfg, opts.Fills)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (l *Lists) SetConfig(cfg Config) error {
 // Prepare does all of SetConfig that can fail, and gives the rest, which swaps
 // what is known of fills in the same step.
 func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
-	p, err := compile(cfg, fills, l.opts.Lab)
+	p, err := compile(cfg, fills)
 	if err != nil {
 		return nil, err
 	}

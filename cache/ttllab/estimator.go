@@ -42,7 +42,7 @@
 // # What it does not know
 //
 // Entries that are evicted for want of space, purges and stale-if-error: an estimate is
-// about a legacy in health, but for Outage. Without Share it is about one node; nodes that share their
+// about a legacy in health. Without Share it is about one node; nodes that share their
 // look-ups, or logs of all nodes merged by time, give the estimate for the fleet. There
 // a node may serve an older copy than the newest one while it refreshes it, which the
 // ages do not have.
@@ -95,18 +95,14 @@ type options struct {
 // estimator holds the groups of lists, and what is done with the figures. All methods are
 // safe for concurrent use.
 //
-// Of its locks, those of calibration and control are taken first, then that of regime, then
-// that of fleet, and in the end those of a shard and of checks, which need no other. That of
-// picker is taken by itself.
+// Of its locks, that of calibration is taken first, then that of fleet, and in the end
+// those of a shard and of checks, which need no other. That of picker is taken by itself.
 type estimator struct {
 	kinds     []*kindLab
 	goals     atomic.Pointer[GoalsConfig]
 	drawShare atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
 	picker    picker
 	fleet     fleet
-
-	control controller
-	kept    atomic.Pointer[ttls] // of the plan; nil: the configured ones count
 }
 
 // kindLab is the lab of one kind, or of the lists of one status that has a TTL of its own.
@@ -114,7 +110,6 @@ type estimator struct {
 type kindLab struct {
 	name, kind  string
 	status      string // empty: of all lists of the kind that have no group of their own
-	group       Group
 	halfLife    int64
 	first       atomic.Int64 // look-up, Unix ns; 0: none yet
 	rules       atomic.Pointer[rules]
@@ -127,7 +122,6 @@ type kindLab struct {
 	theirs      atomic.Pointer[counts] // of the other nodes
 	differed    atomic.Int64           // when another node last had another TTL, Unix ns
 	checks      checks
-	regime      regime
 	calibration calibration
 	shards      [shardCount]shard
 }
@@ -137,7 +131,7 @@ func newEstimator(o options) *estimator {
 	places := (cmp.Or(o.keys, defaultKeys) + shardCount - 1) / shardCount
 	e := &estimator{picker: picker{picked: make(chan recheck, keptPicks)}}
 	for _, k := range o.kinds {
-		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, group: GroupOf(k.Name), e: e, halfLife: int64(o.halfLife)}
+		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, e: e, halfLife: int64(o.halfLife)}
 		lab.rules.Store(newRules(k.Policy))
 		lab.theirs.Store(&counts{})
 		lab.checks.lab, lab.checks.aged.halfLife, lab.checks.open = lab, lab.halfLife, map[uint64]cluster{}
@@ -177,9 +171,6 @@ func (e *estimator) of(k *List) (group *kindLab) {
 // setConfig swaps the budget and the goals.
 func (e *estimator) setConfig(c Config) {
 	e.goals.Store(&c.Goals)
-	if c.Goals.Mode != ModeKeep {
-		e.kept.Store(nil)
-	}
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
 	if perSecond := c.Recheck.BudgetPerSecond; e.picker.budget == nil || perSecond != float64(e.picker.budget.Limit()) {
@@ -204,11 +195,11 @@ func (e *estimator) config() Config {
 func (lab *kindLab) setPolicy(p Policy) {
 	r := newRules(p)
 	old := lab.rules.Swap(r)
-	if old.policy == r.policy {
+	if old.swr == r.swr {
 		return
 	}
 	for i := range lab.shards {
-		lab.shards[i].forget(old.swr != r.swr)
+		lab.shards[i].forget()
 	}
 }
 

@@ -3,7 +3,6 @@ package ttllab
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -74,10 +73,9 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) {
 		l.current.Store(e)
 		return
 	}
-	kept := c.Goals.Mode == ModeKeep || old.config().Goals.Mode == ModeKeep
 	for _, k := range kinds {
 		lab := old.named(k.Name)
-		lab.foresee(k.Policy, kept, l.now())
+		lab.foresee(k.Policy, l.now())
 		lab.setPolicy(k.Policy)
 	}
 	old.setConfig(c)
@@ -211,8 +209,7 @@ func compare(ctx context.Context, r recheck, fetch Fetch, timeout time.Duration,
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
-		rechecksDesc, answersDesc, outdatedDesc, goalDesc, lateDesc, goalLateDesc, budgetDesc, planLoadDesc, planOutdatedDesc,
-		planListsDesc, nodesDesc, lostDesc, predictionErrorDesc,
+		rechecksDesc, answersDesc, outdatedDesc, goalDesc, nodesDesc, lostDesc, predictionErrorDesc,
 	} {
 		ch <- d
 	}
@@ -222,14 +219,8 @@ var (
 	rechecksDesc        = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	answersDesc         = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	outdatedDesc        = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
-	lateDesc            = prometheus.NewDesc("inquiry_gateway_cache_late_answers_total", "Answers out of the cache, estimated by the re-checks, that showed a list which had changed longer than cache.goals.late_after before. Absent without that goal.", []string{"kind"}, nil)
-	goalLateDesc        = prometheus.NewDesc("inquiry_gateway_cache_goal_late_ratio", "Share of answers that may be late, by cache.goals.max_late_per_million. Absent without that goal.", nil, nil)
 	nodesDesc           = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
 	lostDesc            = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
-	budgetDesc          = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
-	planLoadDesc        = prometheus.NewDesc("inquiry_gateway_cache_plan_upstream_requests_per_second", "Requests per second that the ttls planned for cache.goals are expected to make, by what is done with them: advise or keep. Not a number while too little is known; absent without goals.", []string{"mode"}, nil)
-	planOutdatedDesc    = prometheus.NewDesc("inquiry_gateway_cache_plan_outdated_ratio", "Share of answers that are expected to be outdated by these ttls.", []string{"mode"}, nil)
-	planListsDesc       = prometheus.NewDesc("inquiry_gateway_cache_plan_lists", "Lists that have a ttl of their own by the plan.", []string{"mode"}, nil)
 	predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
 	goalDesc            = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
@@ -253,22 +244,8 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		gauge(predictionErrorDesc, worst.Hits, kind, "hits")
 		gauge(predictionErrorDesc, worst.Requests, kind, "requests")
 	}
-	goals := config.Goals
-	for d, v := range map[*prometheus.Desc]float64{
-		goalDesc: goals.MaxOutdated, goalLateDesc: goals.MaxLatePerMillion / 1e6, budgetDesc: goals.MaxUpstreamPerSecond,
-	} {
-		if v > 0 {
-			gauge(d, v)
-		}
-	}
-	if !goals.none() {
-		planned := Plan{Planned: Figures{Load: math.NaN(), Outdated: math.NaN()}}
-		if p := e.control.newest(); p != nil {
-			planned = *p
-		}
-		gauge(planLoadDesc, planned.Planned.Load, goals.Mode)
-		gauge(planOutdatedDesc, planned.Planned.Outdated, goals.Mode)
-		gauge(planListsDesc, float64(planned.Lists), goals.Mode)
+	if goal := config.Goals.MaxOutdated; goal > 0 {
+		gauge(goalDesc, goal)
 	}
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
@@ -283,8 +260,5 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		counter(answersDesc, s.answers-s.outdatedAnswers, kind, "same")
 		counter(answersDesc, s.outdatedAnswers, kind, "outdated")
 		counter(outdatedDesc, s.seconds, kind)
-		if goals.LateAfter > 0 {
-			counter(lateDesc, s.lateAnswers, kind)
-		}
 	}
 }

@@ -81,14 +81,8 @@ func mayImport() map[string][]string {
 		"internal/testkit/redistest": {"internal/testkit"},
 		"internal/theme":             {},
 
-		"deploy":               {},
-		"deploy/live":          {"internal/testkit"},
-		"deploy/load/bare":     {},
-		"deploy/load/bench":    {"deploy/load/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
-		"deploy/load/measure":  {},
-		"deploy/load/report":   {},
-		"deploy/packages/sbom": {},
-		"deploy/soak":          {},
+		"deploy":           {},
+		"deploy/load/peer": {},
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -66,11 +65,7 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 func canaryPolicies(c cache.Config) map[string]canary.Policy {
 	policies := map[string]canary.Policy{}
 	for _, k := range c.LabKinds() {
-		p := canary.Policy(k.Policy)
-		if c.Lab.Goals.Mode == ttllab.ModeKeep && p.TTL > 0 { // any within the bounds
-			p.TTL, p.Jitter = max(p.TTL, c.Lab.Goals.MaxTTL), 1
-		}
-		policies[k.Name] = p
+		policies[k.Name] = canary.Policy(k.Policy)
 	}
 	return policies
 }

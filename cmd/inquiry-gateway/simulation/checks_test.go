@@ -343,7 +343,6 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 	age := r.start.Sub(c.w.legacy.saidAt(a))
 	most := time.Duration(0)
 	for _, p := range policies {
-		p.ttl = max(p.ttl, p.maxTTL)
 		switch {
 		case strings.Contains(r.outcome, "stale-error"):
 			most = max(most, p.ttl+max(p.sie, p.swr))
@@ -459,7 +458,7 @@ func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running m
 	age := now.Sub(last.at)
 	for _, n := range c.w.nodes {
 		for _, p := range n.during(last.at, now) {
-			if p.mapping != mapping || p.maxTTL > 0 || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
+			if p.mapping != mapping || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
 				return
 			}
 		}

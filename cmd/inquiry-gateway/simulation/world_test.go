@@ -132,7 +132,7 @@ request_timeout: %v
 gateway: {docs: false}
 auth: %s
 redis: {addrs: ["%s"]}
-cache: {local: {max_bytes: 8MiB}, jitter: %v, buyer: %s, seller: %s%s}
+cache: {local: {max_bytes: 8MiB}, jitter: %v, buyer: %s, seller: %s}
 upstream:
   base_url: http://%s
   timeout: %v
@@ -154,16 +154,8 @@ upstream:
     internal_ids: [uuid]
     paging: {style: cursor, param: cursor, cursor: result.next}
     fields: {%s, company_name: company}
-`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, p.goals(), legacyAddress, upstreamTimeout, retryBudget, w.limits(),
+`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, legacyAddress, upstreamTimeout, retryBudget, w.limits(),
 		p.mapping, fields, p.mapping, fields)
-}
-
-// goals are those of a policy that has some.
-func (p policy) goals() string {
-	if p.maxTTL == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", goals: {mode: keep, max_upstream_per_second: %v, max_ttl: %v}", p.budget, p.maxTTL)
 }
 
 // roomy is a ceiling that is reached only when much fails at once.

@@ -38,7 +38,6 @@ func newFeed() *feed {
 		"http_requests_in_flight": nil, "upstream_in_flight": nil, "upstream_breaker_state": {"kind"}, "redis_breaker_state": nil,
 		"rate_limit_fallback": nil, "config_last_reload_successful": nil,
 		"canary_last_round_timestamp_seconds": {"kind"}, "cache_goal_outdated_ratio": nil,
-		"cache_ttl_prediction_error_points": {"kind", "figure"},
 	} {
 		f.gauges[name] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
 		f.registry.MustRegister(f.gauges[name])

@@ -117,8 +117,6 @@ func (r *readings) addKind(kind string) {
 	add("rechecks", "cache_rechecks_total")
 	add("rechecked", "cache_rechecked_answers_total")
 	add("outdated", "cache_rechecked_answers_total", "result", "outdated")
-	add("prediction.hits", "cache_ttl_prediction_error_points", "figure", "hits")
-	add("prediction.requests", "cache_ttl_prediction_error_points", "figure", "requests")
 	add("breaker", "upstream_breaker_state")
 	add("age", "cache_age_seconds")
 	add("fetch", "upstream_request_duration_seconds")

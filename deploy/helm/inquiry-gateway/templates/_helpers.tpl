@@ -57,3 +57,9 @@ gateway: {trusted_proxies: {{ toJson . }}}
 # From the value config.
 {{ required "config is required: the gateway's configuration, with at least `upstream`" .Values.config | trim }}
 {{- end -}}
+
+{{/* Each configuration has a ConfigMap of its own: pods of an older revision go on
+     with theirs, also when they are restarted. */}}
+{{- define "inquiry-gateway.configMap" -}}
+{{ include "inquiry-gateway.fullname" . }}-{{ include "inquiry-gateway.config" . | sha256sum | trunc 10 }}
+{{- end -}}

@@ -1,5 +1,5 @@
 vcl 4.1;
-backend origin { .host = "{{.Host}}"; .port = "{{.Port}}"; }
+backend origin { .host = "127.0.0.1"; .port = "9500"; }
 sub vcl_recv {
   if (!req.http.Authorization) { return (synth(401)); }
   return (hash);
