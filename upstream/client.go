@@ -55,7 +55,6 @@ type List struct {
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
 	Fingerprint string   // of the mapping that made it
-	Marks       []uint32 // of its internal ids, sorted; see Options.Mark
 }
 
 // Options are what a client shares with the program around it. All may be left
@@ -70,10 +69,6 @@ type Options struct {
 	Prefix     string               // of every key there; empty: iq
 	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
-	// Mark hashes an internal id, for hints about changed records: of the ids of a list
-	// nothing else leaves this package. It is safe for concurrent use. Nil, or not
-	// wanted: lists have no marks.
-	Mark func(id string) (mark uint32, wanted bool)
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport takes the requests in the place of the network, for saved replies;
@@ -96,7 +91,6 @@ type Client struct {
 	log       *slog.Logger
 	tracer    *span.Tracer
 	panics    *panics.Catcher
-	mark      func(id string) (mark uint32, wanted bool)
 	kept      *kept
 }
 
@@ -127,7 +121,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
-		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics, mark: opts.Mark,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})

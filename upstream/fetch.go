@@ -75,7 +75,6 @@ type fetcher struct {
 	requestID string
 	account   string
 	format    *mapping.Format // of the replies
-	marks     *marks
 	allowed   *allowance
 	requests  *atomic.Int64 // made, repeats aside
 	class     fleet.Class   // of its first request
@@ -93,7 +92,7 @@ type fetcher struct {
 // pointer: batches of further requests work with copies.
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
-		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},
+		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format,
 		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
 	}
 	if want.Background {
@@ -120,7 +119,6 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		return List{}, err
 	}
 	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
-	reply.IDs = f.marks.tell()
 	compare := f.drift.Due()
 	if compare {
 		reply.KeepSamples = drift.Records
@@ -142,7 +140,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	}
 	keep()
 	reply.Sort()
-	list.Inquiries, list.Marks = reply.List, f.marks.all()
+	list.Inquiries = reply.List
 	return list, nil
 }
 

@@ -91,23 +91,3 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
 		one(p.responses.role, &inq.Responses[j].ResponderType.String)
 	}
 }
-
-// idsOf adds internal ids to a reply's, and tells who wants to know.
-type idsOf struct{ *Reply }
-
-// Add implements [jsonwalk.IDs].
-func (r idsOf) Add(id string) {
-	r.ids.Add(id)
-	if r.IDs != nil {
-		r.IDs(id)
-	}
-}
-
-// AddQuoted implements [jsonwalk.IDs].
-func (r idsOf) AddQuoted(s string, i int) int {
-	n := r.ids.AddQuoted(s, i)
-	if n > 0 && r.IDs != nil {
-		r.IDs(s[i+1 : i+n-1])
-	}
-	return n
-}
