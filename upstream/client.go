@@ -54,7 +54,7 @@ type List struct {
 	// Unasked: no record can have the wanted filter value, so the legacy was not
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
-	Fingerprint string   // of the mapping that made it
+	Fingerprint string // of the mapping that made it
 }
 
 // Options are what a client shares with the program around it. All may be left
