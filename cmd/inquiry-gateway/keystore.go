@@ -27,7 +27,7 @@ const keyCommandTimeout = 30 * time.Second
 type keyWriter interface {
 	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
 	Revoke(ctx context.Context, id string) error
-	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) error
+	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error)
 }
 
 // keyReader shows keys, never what callers send.
