@@ -152,7 +152,7 @@ type Replayed struct {
 // secret is needed. A request that no reply is for gets the next one that is left. cfg's
 // reply section is passed over, as the replies are kept as they were read.
 func (k *Kept) Replay(ctx context.Context, cfg Config) (Replayed, error) {
-	cfg.Auth, cfg.TLS, cfg.Retry.Attempts, cfg.KeepRepliesBytes, cfg.FullReadEvery = AuthConfig{Type: "none"}, DefaultConfig().TLS, 1, 0, 0
+	cfg.Auth, cfg.TLS, cfg.Retry.Attempts, cfg.KeepRepliesBytes = AuthConfig{Type: "none"}, DefaultConfig().TLS, 1, 0
 	cfg.Buyer.Reply, cfg.Seller.Reply = mapping.ReplyConfig{}, mapping.ReplyConfig{}
 	transport := &keptTransport{left: slices.Clone(k.replies)}
 	client, err := New(cfg, Options{Transport: transport})

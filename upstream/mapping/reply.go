@@ -31,9 +31,6 @@ type Reply struct {
 	KeepSamples int
 	Samples     []string
 
-	// IDs is told of each internal id of the replies; nil: nobody.
-	IDs func(id string)
-
 	plan      *Plan
 	want      Request
 	walker    *jsonwalk.Walker
@@ -73,7 +70,7 @@ type violation struct{ field, why string }
 func (p *Plan) NewReply(want Request) *Reply {
 	r := &Reply{plan: p, want: want, List: []Inquiry{}}
 	r.ids.Patterns = p.idPatterns
-	r.walker = jsonwalk.NewWalker(r, idsOf{r}, &r.texts, p.sizes[:])
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, p.sizes[:])
 	return r
 }
 
