@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/series"
@@ -30,7 +29,7 @@ type Options struct {
 	Redis      redis.Cmdable        // nil: in-process tier only; closed by its owner
 	Prefix     string               // of every Redis key; empty: "iq"
 	Derivation Derivation           // zero: each key is asked for by itself
-	Lab        *ttllab.Lab          // told of look-ups and fills; nil: none
+	Observer   Observer             // told of look-ups and fills; nil: none
 	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger

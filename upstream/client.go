@@ -1,8 +1,7 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
 // [Client.Fetch] gets one list. What may refuse the fetch comes first: the bulkhead, the
-// account's part of it, and what the legacy has told us to wait. Then the first page is asked for, conditionally where the last
-// reply said by what it can be known again. The pager goes on from there: page after page,
+// account's part of it, and what the legacy has told us to wait. Then the first page is asked for. The pager goes on from there: page after page,
 // or all pages at the same time where the first one tells how many there are. Each reply is
 // mapped in its order. Details and responses are asked for in batches, where the records
 // lack them. Internal ids are removed from all texts at the end, when all of them are known.
@@ -55,12 +54,6 @@ type List struct {
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
 	Fingerprint string // of the mapping that made it
-	// Validator is for the next [Request] for the list, which the legacy may answer by
-	// saying that nothing has changed. Opaque; empty: the list must be read each time.
-	Validator string
-	// NotModified: nothing has changed. Inquiries and Validator are empty.
-	NotModified bool
-	Marks       []uint32 // of its internal ids, sorted; see Options.Mark
 }
 
 // Options are what a client shares with the program around it. All may be left
@@ -75,10 +68,6 @@ type Options struct {
 	Prefix     string               // of every key there; empty: iq
 	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
-	// Mark hashes an internal id, for hints about changed records: of the ids of a list
-	// nothing else leaves this package. It is safe for concurrent use. Nil, or not
-	// wanted: lists have no marks.
-	Mark func(id string) (mark uint32, wanted bool)
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport takes the requests in the place of the network, for saved replies;
@@ -95,14 +84,12 @@ type Client struct {
 	cfg       Config
 	http      *resty.Client
 	creds     credentials
-	since     time.Time // when the two were made
 	endpoints map[string]*endpoint
 	bulkhead  *bulkhead
 	now       func() time.Time
 	log       *slog.Logger
 	tracer    *span.Tracer
 	panics    *panics.Catcher
-	mark      func(id string) (mark uint32, wanted bool)
 }
 
 // Spare tells whether less than half of upstream.max_concurrent is in use, so that a
@@ -130,7 +117,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
-		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics, mark: opts.Mark,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
@@ -168,7 +155,6 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport)
 	}
-	c.since = opts.Now()
 	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err
 }

@@ -26,10 +26,6 @@ type Config struct {
 	Buyer   mapping.EndpointConfig `yaml:"buyer"`
 	Seller  mapping.EndpointConfig `yaml:"seller"`
 
-	// FullReadEvery is how often a list is read although the legacy says that it has not
-	// changed. In between a list that was made from one reply to a GET is asked for with
-	// the ETag and Last-Modified of that reply, and a 304 renews it. 0: no such requests.
-	FullReadEvery time.Duration `yaml:"full_read_every"`
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
 	// sign-ins. About four fifths of it are there to be used steadily. 0: no bound.
@@ -94,7 +90,6 @@ func DefaultConfig() Config {
 		MaxResponseBytes: 16 << 20,
 		MaxRecords:       10_000,
 		MaxConcurrent:    64,
-		FullReadEvery:    10 * time.Minute,
 		Auth:             AuthConfig{Type: "none"},
 		Retry:            RetryConfig{Attempts: 2, Budget: 0.1},
 		Breaker: BreakerConfig{

@@ -38,11 +38,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 		}
 		return List{}, failed
 	}
-	result := "ok"
-	if list.NotModified {
-		result = resultNotModified
-	}
-	e.metrics.requests[result].Inc()
+	e.metrics.requests["ok"].Inc()
 	return list, nil
 }
 
@@ -54,10 +50,7 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetc
 	if step.Recording() {
 		step.Set(attribute.String("inquiry.kind", e.plan.Kind), attribute.String("upstream.breaker", e.breaker.state().String()),
 			attribute.Int("upstream.in_flight", c.bulkhead.count()), attribute.Int("upstream.max_concurrent", c.cfg.MaxConcurrent))
-		defer func() {
-			step.Set(attribute.Bool("upstream.not_modified", list.NotModified))
-			endStep(step, len(list.Inquiries), err)
-		}()
+		defer func() { endStep(step, len(list.Inquiries), err) }()
 	}
 	if err := c.bulkhead.enter(account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
 		return List{}, err
@@ -80,7 +73,6 @@ type fetcher struct {
 	requestID string
 	account   string
 	format    *mapping.Format // of the replies
-	marks     *marks
 	allowed   *allowance
 	requests  *atomic.Int64 // made, repeats aside
 	class     fleet.Class   // of its first request
@@ -95,7 +87,7 @@ type fetcher struct {
 // pointer: batches of further requests work with copies.
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
-		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},
+		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format,
 		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
 	}
 	if want.Background {
@@ -116,22 +108,11 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, err
 	}
-	asked := f.conditional(first, want)
-	a, err := f.get(ctx, asked)
+	a, err := f.get(ctx, first)
 	if err != nil {
 		return List{}, err
 	}
 	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
-	if a.status == http.StatusNotModified {
-		if !contradicted(a, asked) {
-			list.NotModified = true
-			return list, nil
-		}
-		if a, err = f.get(ctx, first); err != nil {
-			return List{}, err
-		}
-	}
-	reply.IDs = f.marks.tell()
 	if err = l.readFrom(ctx, first, a); err == nil {
 		err = f.details(ctx, want.Account, reply)
 	}
@@ -143,7 +124,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, asError(err)
 	}
-	list.Inquiries, list.Marks, list.Validator = reply.List, f.marks.all(), f.validator(reply, first, a)
+	list.Inquiries = reply.List
 	return list, nil
 }
 

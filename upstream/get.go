@@ -22,7 +22,7 @@ import (
 // answer is one good reply. Of its header only what paging is told to look at
 // is ever read.
 type answer struct {
-	body   string // JSON; empty if the status means that there is nothing, or nothing new
+	body   string // JSON; empty if the status means that there is nothing
 	header http.Header
 	status int
 }
@@ -103,7 +103,7 @@ func (f *fetcher) send(ctx context.Context, r *resty.Request, asked address.Requ
 	if f.seen != nil {
 		f.seen(raw)
 	}
-	if f.format.Empty(raw.StatusCode) || raw.StatusCode == http.StatusNotModified && asked.Conditional {
+	if f.format.Empty(raw.StatusCode) {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil
 	}

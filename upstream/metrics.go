@@ -9,9 +9,6 @@ import (
 
 const subsystem = "upstream"
 
-// resultNotModified is the result of a fetch that the legacy answered with 304.
-const resultNotModified = "not_modified"
-
 // metrics are the series of one endpoint. The values of their labels are resolved,
 // so that all series exist from the start and counting needs no look-up.
 type metrics struct {
@@ -36,8 +33,8 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		return series.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
 	return &metrics{
-		requests: counters("requests_total", "Fetches from the legacy system by result; not_modified: by a 304, the list that was there is renewed.",
-			"result", "ok", resultNotModified, string(FailureTimeout),
+		requests: counters("requests_total", "Fetches from the legacy system by result.",
+			"result", "ok", string(FailureTimeout),
 			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),

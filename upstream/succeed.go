@@ -20,7 +20,7 @@ func (c Config) signInBase() string {
 func (c *Client) succeed(before *Client) {
 	c.bulkhead = before.bulkhead
 	if reflect.DeepEqual(c.cfg.connection(), before.cfg.connection()) {
-		c.http, c.creds, c.since = before.http, before.creds, before.since
+		c.http, c.creds = before.http, before.creds
 	}
 }
 

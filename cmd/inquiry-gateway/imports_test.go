@@ -50,7 +50,7 @@ func mayImport() map[string][]string {
 
 		"cache":           {"cache/...", "internal/..."},
 		"cache/redistier": {"internal/..."},
-		"cache/ttllab":    {"internal/..."},
+		"cache/ttllab":    {"cache", "internal/..."},
 
 		"upstream":                 {"upstream/...", "internal/..."},
 		"upstream/address":         {"internal/..."},

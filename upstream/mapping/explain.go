@@ -101,7 +101,7 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
-	x.whole.walker = jsonwalk.NewWalker(x, idsOf{x.whole}, &x.whole.texts, p.sizes[:])
+	x.whole.walker = jsonwalk.NewWalker(x, &x.whole.ids, &x.whole.texts, p.sizes[:])
 	return x
 }
 

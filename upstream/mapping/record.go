@@ -27,7 +27,7 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 		r.Samples = append(r.Samples, f.Element)
 	}
 	for _, path := range r.plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if !r.owned(f) {
 		r.dropResponses()
@@ -178,7 +178,7 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 	}
 	plan := r.plan.responses
 	for _, path := range plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if !holds(plan.where, f) {
 		return true

@@ -30,9 +30,6 @@ type Reply struct {
 	KeepSamples int
 	Samples     []string
 
-	// IDs is told of each internal id of the replies; nil: nobody.
-	IDs func(id string)
-
 	plan      *Plan
 	want      Request
 	walker    *jsonwalk.Walker
@@ -85,7 +82,7 @@ type violation struct{ field, why string }
 func (p *Plan) NewReply(want Request) *Reply {
 	r := &Reply{plan: p, want: want, List: []Inquiry{}}
 	r.ids.Patterns = p.idPatterns
-	r.walker = jsonwalk.NewWalker(r, idsOf{r}, &r.texts, p.sizes[:])
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, p.sizes[:])
 	return r
 }
 

@@ -132,7 +132,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
 		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	a.lab = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now)
+	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
 	if a.redis != nil {
 		a.lab.Shared()
 	}
@@ -141,7 +141,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
-		Lab:        a.lab,
+		Observer:   a.lab,
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -274,9 +274,9 @@ func (a *App) drain(ctx context.Context) {
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
-	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), cache.Key(k))
-		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
+	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
+		c, err := fill(cache.InBackground(ctx), k)
+		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))

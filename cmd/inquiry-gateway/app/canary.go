@@ -11,6 +11,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -45,7 +46,7 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 			NoUUIDs: func() bool { return a.running().client.RemovesUUIDs(k.name) },
 		}
 		for status := range k.cache.ByStatus {
-			kind.ByStatus[status] = policies[cache.LabKind(k.name, status)]
+			kind.ByStatus[status] = policies[ttllab.StatusName(k.name, status)]
 		}
 		kinds = append(kinds, kind)
 	}
@@ -64,7 +65,7 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 // by the group's name.
 func canaryPolicies(c cache.Config) map[string]canary.Policy {
 	policies := map[string]canary.Policy{}
-	for _, k := range c.LabKinds() {
+	for _, k := range ttllab.KindsOf(c) {
 		policies[k.Name] = canary.Policy(k.Policy)
 	}
 	return policies

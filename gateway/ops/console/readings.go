@@ -101,7 +101,7 @@ func (r *readings) addKind(kind string) {
 	for _, result := range fetchResults {
 		pattern := result
 		if result == "ok" {
-			pattern = "ok|not_modified"
+			pattern = "ok"
 		}
 		add("fetches."+result, "upstream_requests_total", "result", pattern)
 	}
