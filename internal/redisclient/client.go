@@ -141,6 +141,11 @@ func (c *Client) Commands() redis.Cmdable {
 	return c
 }
 
+// Subscribe is for who follows messages on his own; [Client.Listen] says more of the connection.
+func (c *Client) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return c.client.Subscribe(ctx, channels...)
+}
+
 // CallTimeout is redis.timeout: how long one call may take.
 func (c *Client) CallTimeout() time.Duration { return c.timeout }
 
