@@ -20,14 +20,13 @@ import (
 
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
-	"inquiry-gateway/internal/redissub"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/fleet"
 )
@@ -50,7 +49,7 @@ type App struct {
 	memory   memory
 	registry *prometheus.Registry // of what lives as long as the process
 	traces   *traces              // with no provider where they are off
-	redis    redissub.Client      // nil without Redis
+	redis    *redisclient.Client  // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
 	ceiling  *fleet.Ceiling
@@ -126,11 +125,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
 	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
 	a.accounts = console.NewTopAccounts(topAccounts)
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
 	if a.redis != nil {
@@ -155,7 +154,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	gen, err := a.newGeneration(cfg)
 	if err != nil {
@@ -203,7 +202,7 @@ func Check(cfg config.Config) (err error) {
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler)}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)

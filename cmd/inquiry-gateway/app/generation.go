@@ -46,7 +46,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis, Prefix: cfg.Redis.Prefix, Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}

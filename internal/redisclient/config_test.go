@@ -1,4 +1,4 @@
-package redistier
+package redisclient
 
 import (
 	"errors"
@@ -63,7 +63,7 @@ func TestFilesThatHoldNoCertificatesAreNamed(t *testing.T) {
 	c.Addrs = []string{"127.0.0.1:1"}
 	text := secretfile.New("file", "no PEM")
 	c.TLS.Files = secretfile.TLS{CAFile: text, CertFile: text, KeyFile: text}
-	rdb, err := Open(c, nil, nil, nil)
+	rdb, err := Open(c, Options{})
 	if got := fields(err); rdb != nil || !slices.Equal(got, []string{"tls.ca_file", "tls.cert_file"}) {
 		t.Errorf("a client, %t; problems in %v", rdb != nil, got)
 	}

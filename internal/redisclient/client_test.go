@@ -1,7 +1,8 @@
-package redistier
+package redisclient
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,16 +18,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func open(t *testing.T, srv *redistest.Server) *guarded {
+func open(t *testing.T, srv *redistest.Server) *Client {
 	t.Helper()
 	c := DefaultConfig()
 	c.Addrs = []string{srv.Addr}
-	rdb, err := Open(c, prometheus.NewRegistry(), nil, nil)
+	rdb, err := Open(c, Options{Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb.(*guarded)
+	return rdb
 }
 
 // TestASlowRedisIsAskedOnlyUntilItsBreakerOpens counts the calls that reach a
@@ -69,12 +70,46 @@ func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := open(t, srv)
 	srv.Kill()
-	ctx := Probing(t.Context())
+	ctx := context.WithValue(t.Context(), passKey{}, passNested)
 	for range 2 * poolSize {
-		_ = rdb.UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err()
+		_ = rdb.client.Ping(ctx).Err()
 	}
 	srv.Restart()
-	if err := rdb.UniversalClient.Ping(context.WithValue(ctx, passKey{}, passNested)).Err(); err != nil {
+	if err := rdb.client.Ping(ctx).Err(); err != nil {
 		t.Errorf("the first call after the return: %v", err)
 	}
+}
+
+// A connection that only listens and breaks is noticed: who counts on messages must know
+// that some are missing.
+func TestListenSaysWhenMessagesAreMissing(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := open(t, srv)
+	var connected atomic.Bool
+	heard := make(chan string, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rdb.Listen(ctx, func(channel, payload string) { heard <- channel + " " + payload }, connected.Store, "a", "b")
+	}()
+	tell := func() {
+		t.Helper()
+		redistest.Eventually(t, "the channels are subscribed to", connected.Load)
+		srv.Do("PUBLISH", "b", "hello")
+		if m := <-heard; m != "b hello" {
+			t.Errorf("heard %q", m)
+		}
+	}
+	tell()
+	srv.Kill()
+	redistest.Eventually(t, "the end of the connection is noticed", func() bool { return !connected.Load() })
+	srv.Restart()
+	tell()
+	srv.Pause()
+	redistest.Eventually(t, "a connection without a word is noticed", func() bool { return !connected.Load() })
+	srv.Resume()
+	tell()
+	cancel()
+	<-ended
 }

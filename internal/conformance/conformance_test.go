@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,10 +30,8 @@ func (m mode) String() string {
 
 func (m mode) withoutPieces() mode { m.pieces = 1; return m }
 
-// modes are those of every run; -write adds the last two.
+// modes are the ways in which each conversation is held.
 var modes = []mode{{false, false, 1}, {true, false, 1}, {false, true, 1}, {true, true, 1}, {true, false, 5}, {false, true, 5}}
-
-const quickModes = 4
 
 // answer is what one server said to a conversation.
 type answer struct {
@@ -46,14 +43,11 @@ type answer struct {
 // net/http, which has refused something, closes the connection.
 func TestConformance(t *testing.T) {
 	testkit.Slow(t)
-	cases, servers, bare := readCases(t), startServers(t), startBare(t)
+	cases, servers := readCases(t), startServers(t)
 	var group errgroup.Group
 	group.SetLimit(32)
 	for _, c := range cases {
-		for i, m := range modes {
-			if i >= quickModes && !*write {
-				break
-			}
+		for _, m := range modes {
 			group.Go(func() error {
 				answers, closed, err := hold(servers[m.withoutPieces()], c, m)
 				if err != nil {
@@ -64,7 +58,6 @@ func TestConformance(t *testing.T) {
 				return nil
 			})
 		}
-		group.Go(func() error { compare(t, c, bare); return nil })
 	}
 	_ = group.Wait()
 	if n := servers[modes[1]].metric(t, "inquiry_gateway_http_hit_lane_answers_total"); n == 0 {
@@ -72,35 +65,6 @@ func TestConformance(t *testing.T) {
 	}
 	if len(cases) < 200 {
 		t.Errorf("only %d cases", len(cases))
-	}
-	failed := runH2Spec(t, servers, bare)
-	if *write {
-		writeReport(t, cases, failed)
-	}
-}
-
-// compare holds a case with net/http alone. Where that does something else, the case says
-// what and why. net/http closes at times before it has read everything; the reset may take
-// its last answer away, so that it is asked again.
-func compare(t *testing.T, c testCase, bare server) {
-	want := cmp.Or(c.bare, c.verdict())
-	var got string
-	var err error
-	for range 5 {
-		var answers []answer
-		var closed bool
-		answers, closed, err = hold(bare, c, mode{pieces: 1})
-		if got = verdictOf(statusesOf(answers), closed); got == want {
-			break
-		}
-	}
-	switch {
-	case err != nil && !errors.Is(err, errTooFew):
-		t.Errorf("%s\nbare net/http: %v", c, err)
-	case got != want:
-		t.Errorf("%s\nbare net/http: %s, the case says %q", c, got, want)
-	case c.bare == c.verdict():
-		t.Errorf("%s\nbare net/http does the same: %s", c, got)
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 //	  age: 0                     a field, * stands for any text, !0 for another; !age: there is none
 //	  body: *"404"*              the body, as a field
 //	stays                        or closes: the connection, after the last answer
-//	bare: 200 stays: why         what bare net/http does where it does something else
 //	declared: why                the gateway leaves the RFC's advice here
 //
 // Where why is "as above" it is that of the case before. In what is sent $ begins an
@@ -34,7 +33,6 @@ type testCase struct {
 	halfClose, first     bool
 	want                 []expected
 	closes               bool
-	bare, bareWhy        string
 	declared             string
 }
 
@@ -90,7 +88,7 @@ func readCases(t *testing.T) []testCase {
 		t.Fatal("no cases", err)
 	}
 	var all []testCase
-	var lastBare, lastDeclared string
+	var lastDeclared string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -102,14 +100,12 @@ func readCases(t *testing.T) []testCase {
 				t.Fatalf("%s, case %d: %v", file, i+1, err)
 			}
 			c.file = strings.TrimSuffix(filepath.Base(file), ".txt")
-			for _, why := range []struct{ text, last *string }{{&c.bareWhy, &lastBare}, {&c.declared, &lastDeclared}} {
-				switch *why.text {
-				case "":
-				case "as above":
-					*why.text = *why.last
-				default:
-					*why.last = *why.text
-				}
+			switch c.declared {
+			case "":
+			case "as above":
+				c.declared = lastDeclared
+			default:
+				lastDeclared = c.declared
 			}
 			if slices.ContainsFunc(all, func(o testCase) bool { return o.String() == c.String() }) {
 				t.Fatalf("%s is there twice", c)
@@ -156,8 +152,6 @@ func parseCase(text string) (c testCase, err error) {
 			last.fields = append(last.fields, [2]string{name, pattern})
 		case line == "stays", line == "closes":
 			c.closes, ended = line == "closes", true
-		case mark == "bare:":
-			c.bare, c.bareWhy, _ = strings.Cut(rest, ": ")
 		case mark == "declared:":
 			c.declared = rest
 		default:
@@ -170,8 +164,6 @@ func parseCase(text string) (c testCase, err error) {
 		return c, fmt.Errorf("%s: neither stays nor closes", c.title)
 	case c.title == "" || !strings.ContainsAny(c.section, "0123456789"):
 		return c, fmt.Errorf("%q names no section", lines[0])
-	case c.bare != "" && c.bareWhy == "":
-		return c, fmt.Errorf("%s: why does bare net/http differ?", c.title)
 	}
 	return c, nil
 }

@@ -1,12 +1,10 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,12 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -170,40 +166,4 @@ func makeKeys(t *testing.T) (keys map[string]string, file string) {
 		add(fmt.Sprint("tight-", i), legacy.KindBuyer, fmt.Sprint("tight-", i), paid+", plan: tight", read)
 	}
 	return keys, accounts + records
-}
-
-// startBare serves the same paths with net/http alone, as a short program would: its mux, its
-// ServeContent, its limits set as the gateway's, and keys looked up in a map.
-func startBare(t *testing.T) server {
-	keys, _ := makeKeys(t)
-	var good []string
-	for id, key := range keys {
-		if id == "buyer" || id == "empty" || strings.HasPrefix(id, "tight") {
-			good = append(good, key)
-		}
-	}
-	const etag = `"bare"`
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+list, func(w http.ResponseWriter, r *http.Request) {
-		if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); !ok || !slices.Contains(good, key) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		w.Header().Set("ETag", etag)
-		w.Header().Set("Content-Type", "application/json")
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader([]byte(`{"data":[]}`)))
-	})
-	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "docs") })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0)}
-	s.Protocols.SetHTTP1(true)
-	s.Protocols.SetHTTP2(true)
-	s.Protocols.SetUnencryptedHTTP2(true)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Close(); <-done })
-	return server{address: l.Addr().String(), keys: keys, tight: new(atomic.Int64), etag: etag}
 }

@@ -1,6 +1,7 @@
-package redistier
+package redisclient
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -19,6 +20,7 @@ const (
 )
 
 const (
+	defaultPrefix  = "iq"
 	defaultTimeout = 100 * time.Millisecond // unless configured
 	maxTimeout     = 5 * time.Second
 )
@@ -102,4 +104,14 @@ func (c Config) validateMode(p *invalid.Problems) {
 		"sentinel_username": c.SentinelUsername, "sentinel_password_file": c.SentinelPasswordFile.Path()} {
 		p.AddIf(value != "", field, "is for mode sentinel only")
 	}
+}
+
+// config is nil without TLS.
+func (t TLS) config(p *invalid.Problems) *tls.Config {
+	if t == (TLS{}) {
+		return nil
+	}
+	c := t.Files.Config("tls", p)
+	c.ServerName = t.ServerName
+	return c
 }
