@@ -27,7 +27,6 @@ func mayImport() map[string][]string {
 		"cmd/inquiry-gateway/config":      {"gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/drill":       {"cmd/inquiry-gateway/config", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/mappingtest": {"cmd/inquiry-gateway/config", "gateway/v1", "upstream", "upstream/replay"},
-		"cmd/inquiry-gateway/simulation":  {},
 		"cmd/inquiry-gateway/watch":       {},
 
 		"gateway":             {"gateway/v1", "gateway/httpwire", "auth/...", "cache/...", "upstream/...", "internal/..."},
