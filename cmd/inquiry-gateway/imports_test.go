@@ -53,7 +53,7 @@ func mayImport() map[string][]string {
 		"cache/ttllab":    {"internal/..."},
 
 		"upstream":                 {"upstream/...", "internal/..."},
-		"upstream/address":         {"internal/..."},
+		"upstream/address":         {"upstream/decode", "internal/..."},
 		"upstream/arena":           {},
 		"upstream/decode":          {},
 		"upstream/draft":           {"upstream/decode", "upstream/timeparse"},
