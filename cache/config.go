@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -17,6 +16,7 @@ const (
 	minLocalBytes = 1 << 20
 	minEntryBytes = 1 << 10
 	maxEntryBytes = 256 << 20 // half of what Redis takes as one value
+	maxRechecks   = 1000      // per second; more is no sample any longer
 )
 
 var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -41,9 +41,10 @@ type Config struct {
 	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
 	// Hints is about what the legacy system tells of changes.
 	Hints HintsConfig `yaml:"hints"`
-	// Lab is what the TTL lab may ask of the legacy, which by default is nothing,
-	// and the goals that its report marks.
-	Lab ttllab.Config `yaml:",inline"`
+	// Recheck bounds what the TTL lab may ask of the legacy for its own sake.
+	Recheck RecheckConfig `yaml:"recheck"`
+	// Goals mark the ttls in the TTL lab's report that keep them.
+	Goals GoalsConfig `yaml:"goals"`
 }
 
 // HintsConfig is about lists that have changed at the legacy system, as
@@ -59,6 +60,23 @@ const maxStaleFor = time.Minute
 
 func (c HintsConfig) validate(p *invalid.Problems) {
 	p.AddIf(c.StaleFor < 0 || c.StaleFor > maxStaleFor, "hints.stale_for", "must be between 0 and 1m")
+}
+
+// RecheckConfig is the re-checks of cached lists.
+type RecheckConfig struct {
+	// BudgetPerSecond is how many cached lists per second, over all kinds, may be
+	// compared with the legacy. 0 turns re-checks off.
+	BudgetPerSecond float64 `yaml:"budget_per_second"`
+}
+
+// GoalsConfig is what a ttl shall keep. Zero: no such goal.
+type GoalsConfig struct {
+	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
+	// get for all kinds together.
+	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second"`
+	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
+	// what the legacy would say at that moment.
+	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated"`
 }
 
 // LocalConfig is the in-process tier.
@@ -87,6 +105,13 @@ type StatusConfig struct {
 	TTL                  *time.Duration `yaml:"ttl"`
 	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate"`
 	StaleIfError         *time.Duration `yaml:"stale_if_error"`
+}
+
+// For is the policy of the lists filtered by a status: the kind's, with what the status
+// overrides.
+func (c KindConfig) For(status string) KindConfig {
+	t := c.ByStatus[status].over(c.terms())
+	return KindConfig{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie}
 }
 
 // DefaultConfig returns the policy of a file without a `cache:` section.
@@ -123,9 +148,10 @@ func (c Config) Validate() error {
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
-	if err := c.Lab.Validate(); err != nil {
-		p = append(p, err)
-	}
+	// Written this way NaN is refused, too.
+	p.AddIf(!(c.Recheck.BudgetPerSecond >= 0 && c.Recheck.BudgetPerSecond <= maxRechecks), "recheck.budget_per_second", "must be between 0 and %d re-checks per second; 0 turns them off", maxRechecks)
+	p.AddIf(!(c.Goals.MaxUpstreamPerSecond >= 0 && c.Goals.MaxUpstreamPerSecond <= 1e9), "goals.max_upstream_per_second", "must be between 0 and 1e9 requests per second; leave it out for no goal")
+	p.AddIf(!(c.Goals.MaxOutdated >= 0 && c.Goals.MaxOutdated <= 1), "goals.max_outdated", "must be a share of answers between 0 and 1, such as 0.01; leave it out for no goal")
 	return p.Err()
 }
 
@@ -166,30 +192,4 @@ func (t terms) validate(path string, p *invalid.Problems) {
 	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
 		p.Add(path+".ttl", "together with its stale window it must not be above 168h")
 	}
-}
-
-// LabKinds are the groups of lists that have a ttl of their own, for the TTL
-// lab: the kinds by name, and each status that overrides its kind's as
-// "buyer status=pending".
-func (c Config) LabKinds() []ttllab.Kind {
-	var kinds []ttllab.Kind
-	for _, k := range []struct {
-		name   string
-		config KindConfig
-	}{{KindBuyer, c.Buyer}, {KindSeller, c.Seller}} {
-		base := k.config.terms()
-		kinds = append(kinds, ttllab.Kind{Name: k.name, Kind: k.name, Policy: base.lab(c.Jitter)})
-		for _, status := range slices.Sorted(maps.Keys(k.config.ByStatus)) {
-			policy := k.config.ByStatus[status].over(base).lab(c.Jitter)
-			kinds = append(kinds, ttllab.Kind{Name: LabKind(k.name, status), Kind: k.name, Status: status, Policy: policy})
-		}
-	}
-	return kinds
-}
-
-// LabKind is the lab's name of the lists of one status.
-func LabKind(kind, status string) string { return kind + " status=" + status }
-
-func (t terms) lab(jitter float64) ttllab.Policy {
-	return ttllab.Policy{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie, Jitter: jitter}
 }

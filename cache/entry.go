@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 // Entry is one finished list, shared by all readers: nothing reachable from it
@@ -25,15 +23,15 @@ type Entry struct {
 	tag          tag       // epochs when the fill began
 	cell         *cell     // the account's epoch in this process
 	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
-	lab          ttllab.Answer
+	list, source uint64    // Source
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
 	values   [2]string // what ETag and Identity.Length are slices of
 
-	stamp int64      // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
-	sum   ttllab.Sum // of the identity body
-	held  int        // bytes of memory that the identity body lies in
+	stamp int64         // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
+	sum   [sumSize]byte // of the identity body
+	held  int           // bytes of memory that the identity body lies in
 	coded [codingCount]coded
 }
 
@@ -125,26 +123,9 @@ func (e *Entry) newerThan(o *Entry) bool {
 
 const sumSize = 16
 
-// keepForLab notes what the TTL lab is told of a list that the legacy is asked for by
-// its own key, once its age is known.
-func (e *Entry) keepForLab() {
-	e.lab = ttllab.Answer{Hash: e.labList().Hash(), Source: e.sum.Short(), At: e.AnsweredAt.UnixNano()}
-}
-
-// labList is the list as the TTL lab names it.
-func (e *Entry) labList() *ttllab.List { return (*ttllab.List)(&e.Key) }
-
-// Source is a hash of what names the list that the legacy is asked for, and one of its
-// body: those of the entry itself unless it was selected from another list. Equal
-// lists have equal ones on all nodes.
-func (e *Entry) Source() (list, body uint64) { return e.lab.Hash, e.lab.Source }
-
-// LabSum is the hash by which the TTL lab knows a body of a kind.
-func LabSum(kind string, body []byte) uint64 {
-	i, _ := indexOf(kind)
-	sum := ttllab.Sum(bodySum(i, body))
-	return sum.Short()
-}
+// isSource makes the entry the one that the legacy was asked for, which is what its
+// observer knows it by.
+func (e *Entry) isSource() { e.list, e.source = e.Hash(), e.Sum() }
 
 // bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
 // every node. A weak validator over bytes that we made needs no more than a good

@@ -1,11 +1,8 @@
 package cache
 
 import (
-	"context"
 	"testing"
 	"time"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
@@ -76,16 +73,33 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	}
 }
 
-func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
+// told is an observer that counts.
+type told struct {
+	answered map[Outcome]int
+	failed   int
+	filled   int
+	lists    map[uint64]int // look-ups and fills by source
+}
+
+func (o *told) Answered(e *Entry, outcome Outcome, _ time.Time) {
+	o.answered[outcome]++
+	list, _ := e.Source()
+	o.lists[list]++
+}
+
+func (o *told) Failed(_, _ string, list uint64, _ time.Time) { o.failed++; o.lists[list]++ }
+
+func (o *told) Filled(e *Entry, _ time.Duration) {
+	o.filled++
+	list, _ := e.Source()
+	o.lists[list]++
+}
+
+func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	lab := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
+	o := &told{answered: map[Outcome]int{}, lists: map[uint64]int{}}
 	filled := 0
-	fill := func(ctx context.Context, k Key) (Content, error) {
-		c, err := g.fill(ctx, k)
-		c.AnsweredAt = time.Time{} // now
-		return c, err
-	}
-	l, err := New(testConfig(), Options{Fill: fill, Lab: lab, Filled: func(k Key) {
+	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Observer: o, Filled: func(k Key) {
 		if filled++; k.Account != "acme" {
 			t.Errorf("filled %v", k)
 		}
@@ -97,18 +111,15 @@ func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	r, _ := l.Lookup(aKey)
 	l.Served(aKey, r)
 	g.failWith(errLegacy)
-	if _, err := l.Get(t.Context(), Key{Kind: KindSeller, Account: "acme"}); err != errLegacy {
+	sellers := Key{Kind: KindSeller, Account: "acme"}
+	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
 		t.Errorf("error %v", err)
 	}
 	closeLists(t, l)
-	if filled != 2 {
-		t.Errorf("told of %d fills, one of them failed", filled)
+	if filled != 2 || o.filled != 1 || o.failed != 1 || o.answered[Hit] != 1 || o.answered[Miss] != 1 {
+		t.Errorf("%d fills and failures, told %+v", filled, o)
 	}
-	kinds := lab.Report().Kinds
-	if buyers := kinds[0]; buyers.WatchedKeys != 1 || buyers.LookupsPerSecond != 2*buyers.FillsPerSecond || buyers.FillsPerSecond == 0 {
-		t.Errorf("%v look-ups/s, %v fills/s of %d buyers' lists", buyers.LookupsPerSecond, buyers.FillsPerSecond, buyers.WatchedKeys)
-	}
-	if sellers := kinds[1]; sellers.LookupsPerSecond == 0 || sellers.FillsPerSecond != 0 {
-		t.Errorf("%v look-ups/s, %v fills/s of sellers' lists", sellers.LookupsPerSecond, sellers.FillsPerSecond)
+	if o.lists[aKey.Hash()] != 3 || o.lists[sellers.Hash()] != 1 {
+		t.Errorf("by list: %v", o.lists)
 	}
 }

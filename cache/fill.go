@@ -52,8 +52,8 @@ func (l *Lists) filled(k Key, e *Entry, took time.Duration) {
 	if l.opts.Filled != nil {
 		l.opts.Filled(k)
 	}
-	if e != nil {
-		l.opts.Lab.Filled(e.labList(), &e.lab, e.Size(), took)
+	if e != nil && l.opts.Observer != nil {
+		l.opts.Observer.Filled(e, took)
 	}
 }
 
@@ -123,7 +123,7 @@ func (l *Lists) build(f *flight, t tag, c Content) *Entry {
 	}
 	e := newEntry(o, c.Body, cap(c.Body))
 	e.cell = f.cell
-	e.keepForLab()
+	e.isSource()
 	return e
 }
 
@@ -167,7 +167,7 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	}
 	// From here on the age runs with this process's monotonic clock.
 	e.AnsweredAt = now.Add(-age)
-	e.keepForLab()
+	e.isSource()
 	return e, nil
 }
 

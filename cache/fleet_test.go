@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ func newFleet(t testing.TB, size int) *fleet {
 }
 
 // relaxTimeouts gives a busy machine the time that production would not.
-func relaxTimeouts(c redistier.Config) redistier.Config {
+func relaxTimeouts(c redisclient.Config) redisclient.Config {
 	c.Timeout = 4 * time.Second
 	return c
 }

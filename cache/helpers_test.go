@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,7 +64,7 @@ type setup struct {
 	cfg   Config
 	fill  Fill
 	now   func() time.Time
-	redis redis.Cmdable
+	redis *redisclient.Client
 	limit time.Duration
 	reg   prometheus.Registerer
 

@@ -11,13 +11,12 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/series"
 	"inquiry-gateway/internal/span"
 )
@@ -27,10 +26,10 @@ import (
 type Options struct {
 	Fill       Fill
 	Fills      Fills                // until Prepare gives others
-	Redis      redis.Cmdable        // nil: in-process tier only; closed by its owner
+	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
 	Prefix     string               // of every Redis key; empty: "iq"
 	Derivation Derivation           // zero: each key is asked for by itself
-	Lab        *ttllab.Lab          // told of look-ups and fills; nil: none
+	Observer   Observer             // told of look-ups and fills; nil: none
 	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger

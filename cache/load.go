@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/span"
 )
 
@@ -69,7 +68,9 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 func (l *Lists) Served(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		l.metrics.served(i, r)
-		l.opts.Lab.Hit(r.Entry.labList(), &r.Entry.lab, &r.Entry.sum, r.lookedAt)
+		if o := l.opts.Observer; o != nil {
+			o.Answered(r.Entry, r.Outcome, r.lookedAt)
+		}
 	}
 }
 
@@ -109,8 +110,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if q.base, impossible = q.mapping().base(k); impossible {
 		return l.impossible(&q), nil
 	}
-	base := ttllab.List(q.base)
-	l.opts.Lab.Looked((*ttllab.List)(&k), base.Hash(), l.opts.Now())
+	start := l.opts.Now()
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
 	defer span.End()
 	r, err := l.load(ctx, &q)
@@ -121,25 +121,20 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if err != nil {
 		span.Fail(reasonOf(err))
 		l.metrics.failed(q.kind)
-		l.opts.Lab.Failed((*ttllab.List)(&k))
+		if o := l.opts.Observer; o != nil {
+			o.Failed(k.Kind, k.Status, q.base.Hash(), start)
+		}
 		return Result{}, err
 	}
-	l.tellLab(&k, r)
+	if o := l.opts.Observer; o != nil {
+		o.Answered(r.Entry, r.Outcome, start)
+	}
 	if span.Recording() {
 		span.Set(attribute.Float64("cache.age_seconds", r.Age.Seconds()), attribute.Float64("cache.ttl_seconds", r.TTL.Seconds()))
 		setAnswer(span, r)
 	}
 	l.metrics.served(q.kind, r)
 	return r, nil
-}
-
-// tellLab tells how a look-up was answered.
-func (l *Lists) tellLab(k *Key, r Result) {
-	if r.Outcome == Miss || r.Outcome == Collapsed {
-		l.opts.Lab.Waited((*ttllab.List)(k))
-		return
-	}
-	l.opts.Lab.Served(r.Entry.labList(), &r.Entry.lab, &r.Entry.sum, l.opts.Now())
 }
 
 // load answers with the newest list of the query's key or of its base: at once out

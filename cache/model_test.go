@@ -3,13 +3,13 @@ package cache
 import (
 	"context"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"math"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/secretfile"
@@ -185,7 +185,7 @@ func drawConfig(t *rapid.T) Config {
 // environment is a fleet of two nodes over one real Redis, and a node on its own.
 type environment struct {
 	*model
-	rdb     redis.Cmdable
+	rdb     *redisclient.Client
 	nodes   []*Lists
 	sealing secretfile.File
 	stashed map[string]string // Redis values that may come back
@@ -315,7 +315,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 		if rapid.Bool().Draw(t, "derivation") {
 			w.by = someSelected
 		}
-		for _, r := range []redis.Cmdable{rdb, cut, nil} {
+		for _, r := range []*redisclient.Client{rdb, cut, nil} {
 			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: tellsBase, Fills: Fills{Mappings: w.by}, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
 			if err != nil {
 				t.Fatal(err)

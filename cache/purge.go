@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 )
 
 // epochLife is how long Redis remembers a purge. It is longer than any entry
@@ -87,7 +88,7 @@ func (l *Lists) outdate(ctx context.Context, t target, soft bool) (epoch uint64,
 		l.epochs.remember(t.account, c, true) // also if Redis does not take it: its old list must not come back here
 	}
 	var e redistier.Epoch
-	err = redistier.Retry(ctx, func() (err error) {
+	err = redisclient.Retry(ctx, func() (err error) {
 		if e, err = raise(ctx, key); err != nil {
 			gone()
 		}
@@ -97,7 +98,7 @@ func (l *Lists) outdate(ctx context.Context, t target, soft bool) (epoch uint64,
 		return 0, fmt.Errorf("raise the epoch: %w", err)
 	}
 	c.rise(e)
-	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, redistier.Notice{Kind: t.kind, Account: t.account, Epoch: e}) }); err != nil {
+	if err := redisclient.Retry(ctx, func() error { return l.announce(ctx, redistier.Notice{Kind: t.kind, Account: t.account, Epoch: e}) }); err != nil {
 		return e.Last, fmt.Errorf("tell the other nodes: %w", err)
 	}
 	return e.Last, nil

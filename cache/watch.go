@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 )
 
 // pollEvery bounds how long a lost message can hide a purge. With the time that
@@ -21,7 +22,7 @@ func (l *Lists) watch() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			_ = l.poll(redistier.Probing(l.life)) // an error is counted, and the next tick is the retry
+			_ = l.poll(redisclient.Probing(l.life)) // an error is counted, and the next tick is the retry
 			select {
 			case <-l.life.Done():
 				return

@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -34,7 +33,6 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -91,7 +89,6 @@ type Client struct {
 	log       *slog.Logger
 	tracer    *span.Tracer
 	panics    *panics.Catcher
-	kept      *kept
 }
 
 // Spare tells whether less than half of upstream.max_concurrent is in use, so that a
@@ -106,10 +103,7 @@ type endpoint struct {
 	hold        *hold
 	attempts    int
 	metrics     *metrics
-	drift       *drift.Watcher
-	always      *drift.Always
 	fingerprint string
-	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
 
 // New compiles the mapping. It reports everything that is wrong with the
@@ -140,16 +134,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		if e.hold == nil {
 			e.hold = &hold{}
 		}
-		if e.drift == nil {
-			e.drift = drift.New(kind, m.drift, c.log, c.now)
-			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
-		}
 	}
-	if c.kept = newKept(opts.Registerer); opts.Before != nil {
-		c.kept = opts.Before.kept
+	if opts.Before != nil {
 		c.succeed(opts.Before)
 	}
-	c.kept.setLimit(cfg.KeepRepliesBytes)
 	if c.http == nil {
 		if err := c.connect(opts); err != nil {
 			return nil, err
@@ -182,7 +170,7 @@ func (o Options) withDefaults() Options {
 
 // mappingVersion changes when the same configuration and reply come to mean
 // another list, so that lists cached by an older version are not used.
-const mappingVersion = 2
+const mappingVersion = 3
 
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
@@ -216,15 +204,6 @@ func (c *Client) Fingerprints() map[string]string {
 	return all
 }
 
-// RemovesUUIDs tells whether the internal ids of a kind have been UUIDs in some
-// list since the start. In such a list no text has anything of their form left;
-// in one whose ids are of another form a text may quote a UUID of the caller's
-// own. False for an unknown kind.
-func (c *Client) RemovesUUIDs(kind string) bool {
-	e, ok := c.endpoints[kind]
-	return ok && e.uuids.Load()
-}
-
 // Filters tell what becomes of the values of the two filters, see
 // [mapping.Plan.Filters]. For an unknown kind the legacy is asked for all.
 func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
@@ -233,16 +212,6 @@ func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
 		return status, inquiryType
 	}
 	return e.plan.Filters()
-}
-
-// Drift gives the changes in the shape of a kind's records that were seen since
-// the start, the oldest first; at most the last hundred.
-func (c *Client) Drift(kind string) []drift.Change {
-	e, ok := c.endpoints[kind]
-	if !ok {
-		return nil
-	}
-	return e.drift.Changes()
 }
 
 // Close closes idle connections. Fetches that are under way go on.

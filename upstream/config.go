@@ -35,11 +35,6 @@ type Config struct {
 	// it has reached Redis.
 	MaxNodes int `yaml:"max_nodes"`
 
-	// KeepRepliesBytes has the newest lists' replies kept in the memory of the process, so
-	// that check --answers can say what another mapping would make of them. They stay
-	// there; nobody is shown what they hold. 0: none are kept.
-	KeepRepliesBytes int64 `yaml:"keep_replies_bytes"`
-
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
 	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account"`

@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -83,9 +81,6 @@ type fetcher struct {
 	// For a probe.
 	seen          func(*http.Response) // is told of every response
 	keepResponses int                  // of each second request
-
-	// keep is told of every good reply; nil: nobody is.
-	keep func(asked address.Request, body string, header http.Header)
 }
 
 // newFetcher makes what one fetch needs of its own. All that is counted in it is behind a
@@ -104,7 +99,6 @@ func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 // list gets all replies that make up a list, and maps them. No part of the list is older
 // than its AnsweredAt, when the first reply was there.
 func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
-	keep := f.record(want)
 	reply := f.plan.NewReply(want)
 	l := f.newPager(f.plan.Paging, ask, tracedReply{reply, func() span.Span {
 		_, step := f.tracer.Start(ctx, "upstream.map")
@@ -119,10 +113,6 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		return List{}, err
 	}
 	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
-	compare := f.drift.Due()
-	if compare {
-		reply.KeepSamples = drift.Records
-	}
 	if err = l.readFrom(ctx, first, a); err == nil {
 		err = f.details(ctx, want.Account, reply)
 	}
@@ -130,16 +120,10 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		err = f.responses(ctx, want.Account, reply)
 	}
 	f.guard(ctx, reply)
-	if compare {
-		f.drift.Compare(reply.Samples)
-	}
-	f.always.See(reply.Watched, reply.Lacking)
 	f.count(want.Account, reply)
 	if err != nil {
 		return List{}, asError(err)
 	}
-	keep()
-	reply.Sort()
 	list.Inquiries = reply.List
 	return list, nil
 }
@@ -149,9 +133,6 @@ func (f *fetcher) guard(ctx context.Context, reply *mapping.Reply) {
 	_, step := f.tracer.Start(ctx, "upstream.guard")
 	defer step.End()
 	reply.RemoveIDs()
-	if reply.HasUUIDs() {
-		f.uuids.Store(true)
-	}
 }
 
 // tracedReply maps replies, each with a span.
@@ -177,6 +158,7 @@ func (f *fetcher) count(account string, r *mapping.Reply) {
 		f.metrics.invalid[field].Add(float64(n))
 		f.log.Warn("legacy records refused", "kind", f.plan.Kind, "field", field, "records", n, "of", r.Seen)
 	}
+	r.EachDefaulted(func(field string, n int) { f.metrics.defaulted[field].Add(float64(n)) })
 	for field, n := range r.Removed {
 		f.metrics.removed[field].Add(float64(n))
 		if f.log.Enabled(context.Background(), slog.LevelDebug) { // most lists have some

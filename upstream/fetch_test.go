@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -478,39 +477,23 @@ func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
 	all.Wait()
 }
 
-// Only lists whose own ids are UUIDs promise texts without any.
-func TestRemovesUUIDs(t *testing.T) {
-	numbered := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(sample.Ticket, "4711")
-	for ticket, want := range map[string]bool{sample.Ticket: true, numbered: false} {
-		f := newFixture(t, serveJSON(`{"result":{"items":[`+ticket+`]}}`), nil)
-		if f.RemovesUUIDs("buyer") {
-			t.Error("known before any list was")
-		}
+// A path that vanishes is hidden by the field's default: the counter tells it.
+func TestDefaultsAreCounted(t *testing.T) {
+	record := sample.Ticket
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		serveJSON(`{"result":{"items":[`+record+","+record+`]}}`)(w, r)
+	}, nil)
+	fetch := func() float64 {
 		if _, err := f.Fetch(t.Context(), acme); err != nil {
 			t.Fatal(err)
 		}
-		if f.RemovesUUIDs("buyer") != want || f.RemovesUUIDs("seller") || f.RemovesUUIDs("nobody") {
-			t.Errorf("buyer %t, want %t; others %t, %t", f.RemovesUUIDs("buyer"), want, f.RemovesUUIDs("seller"), f.RemovesUUIDs("nobody"))
-		}
+		return f.metric(t, "defaulted_total", "buyer", "inquiry_type")
 	}
-}
-
-func TestDriftOfAFetch(t *testing.T) {
-	record := sample.Ticket
-	clock := testkit.NewClock(time.Now())
-	f := newFixtureAt(t, clock, func(w http.ResponseWriter, r *http.Request) {
-		serveJSON(`{"result":{"items":[`+record+`]}}`)(w, r)
-	}, nil)
-	if _, err := f.Fetch(t.Context(), acme); err != nil {
-		t.Fatal(err)
+	if n := fetch(); n != 0 {
+		t.Errorf("%v defaults in whole records", n)
 	}
-	clock.Add(time.Minute)
-	record = strings.Replace(sample.Ticket, `"subject":"Late"`, `"subject":{"en":"Late"}`, 1)
-	failed(t, f, t.Context(), FailureInvalid, "record") // and drift says why
-	if got := fmt.Sprint(f.Drift("buyer")); !strings.Contains(got, "subject.en appeared") || !strings.Contains(got, "subject disappeared") {
-		t.Errorf("got %s", got)
-	}
-	if f.metric(t, "drift_total", "appeared") != 1 || f.Drift("nosuch") != nil || len(f.Drift("seller")) != 0 {
-		t.Error("not counted")
+	record = strings.Replace(sample.Ticket, `"category":"`, `"kategory":"`, 1)
+	if n := fetch(); n != 2 {
+		t.Errorf("%v defaults counted, want 2", n)
 	}
 }

@@ -111,9 +111,6 @@ func (f *fetcher) send(ctx context.Context, r *resty.Request, asked address.Requ
 	if err != nil {
 		return answer{}, classify(ctx, err)
 	}
-	if f.keep != nil {
-		f.keep(asked, body, raw.Header)
-	}
 	return answer{body, raw.Header, raw.StatusCode}, nil
 }
 

@@ -37,10 +37,6 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 	if same && now.Retry == old.Retry {
 		e.budget = before.budget
 	}
-	if e.fingerprint == before.fingerprint {
-		e.drift, e.always = before.drift, before.always
-		e.uuids.Store(before.uuids.Load())
-	}
 }
 
 // GoesOnIn tells whether next uses the connections of c, which are not to be

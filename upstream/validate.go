@@ -48,7 +48,6 @@ func (c Config) checkLimits(p *invalid.Problems) {
 	}
 	positive("timeout", c.Timeout > 0, "2s")
 	positive("max_response_bytes", c.MaxResponseBytes > 0, "16MiB")
-	p.AddIf(c.KeepRepliesBytes < 0 || c.KeepRepliesBytes > 1<<30, "keep_replies_bytes", "must be between 0 (none are kept) and 1GiB")
 	p.AddIf(c.MaxResponseBytes > 1<<30, "max_response_bytes", "must be at most 1GiB; the whole list is kept in memory")
 	positive("max_records", c.MaxRecords > 0, "10000")
 	positive("max_concurrent", c.MaxConcurrent > 0, "64")

@@ -10,9 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// retryEvery is how long Retry waits between two tries.
-const retryEvery = 50 * time.Millisecond
-
 var (
 	// raiseScript is the INCR of an epoch, kept for ARGV[1] ms. It counts from
 	// the time in microseconds, so that an epoch which Redis has lost is never
@@ -161,23 +158,6 @@ func (t *Tier) Restore(ctx context.Context, key string, e Epoch) (lost bool, err
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	return restoreScript.Run(ctx, t.rdb, []string{key, t.softKey(key)}, t.epochLife, e.Last, e.Floor).Bool()
-}
-
-// Retry repeats a write that may be done twice, until it works, fails for good
-// or ctx ends. It returns the last error of the write. A fail-over takes seconds, and a
-// purge must outlast it.
-func Retry(ctx context.Context, write func() error) error {
-	for {
-		err := write()
-		if err == nil || !isPassing(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(retryEvery):
-		}
-	}
 }
 
 // Poll reads the number of the last purge, and after it the epochs of kinds: a

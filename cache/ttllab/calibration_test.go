@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"bytes"
 	"fmt"
 	"math"
@@ -64,12 +66,12 @@ func (r *measured) run(d time.Duration) {
 			g.calibrate(at(second), !r.ill)
 		}
 		if r.perSecond > 0 {
-			r.ask(List{Kind: "buyer", Account: fmt.Sprint(r.first + zipf.Uint64())})
+			r.ask(cache.Key{Kind: "buyer", Account: fmt.Sprint(r.first + zipf.Uint64())})
 		}
 	}
 }
 
-func (r *measured) ask(k List) {
+func (r *measured) ask(k cache.Key) {
 	h := k.Hash()
 	filled, ok := r.filled[h]
 	age := r.now - filled
@@ -83,14 +85,14 @@ func (r *measured) ask(k List) {
 	case usable:
 		r.Served(&k, &Answer{Hash: h, At: at(filled).UnixNano()}, sum(0), at(r.now))
 	case r.rand.Float64() < r.failing:
-		r.Failed(&k)
+		r.of(&k).failed.Add(1)
 		return
 	default:
 		r.Waited(&k)
 	}
 	if !usable || stale {
 		r.filled[h] = r.now
-		r.Filled(&k, &Answer{Hash: h, At: at(r.now).UnixNano()}, 100, 0)
+		r.Lab.filled(&k, &Answer{Hash: h, At: at(r.now).UnixNano()}, 100, 0)
 	}
 }
 

@@ -64,6 +64,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -99,7 +101,7 @@ type options struct {
 // those of a shard and of checks, which need no other. That of picker is taken by itself.
 type estimator struct {
 	kinds     []*kindLab
-	goals     atomic.Pointer[GoalsConfig]
+	goals     atomic.Pointer[cache.GoalsConfig]
 	drawShare atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
 	picker    picker
 	fleet     fleet
@@ -155,7 +157,7 @@ func (e *estimator) named(name string) *kindLab {
 }
 
 // of is the group that a list belongs to; nil: none.
-func (e *estimator) of(k *List) (group *kindLab) {
+func (e *estimator) of(k *cache.Key) (group *kindLab) {
 	for _, lab := range e.kinds {
 		switch {
 		case lab.kind != k.Kind:
@@ -187,7 +189,7 @@ func (e *estimator) setConfig(c Config) {
 func (e *estimator) config() Config {
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
-	return Config{Recheck: RecheckConfig{BudgetPerSecond: float64(e.picker.budget.Limit())}, Goals: *e.goals.Load()}
+	return Config{Recheck: cache.RecheckConfig{BudgetPerSecond: float64(e.picker.budget.Limit())}, Goals: *e.goals.Load()}
 }
 
 // setPolicy tells that the real cache has another policy from now on. What was counted is
@@ -211,7 +213,7 @@ func (lab *kindLab) looked(hash uint64, now time.Time) {
 }
 
 // hit is looked and served in one.
-func (lab *kindLab) hit(k *List, a *Answer, body *Sum, now time.Time) {
+func (lab *kindLab) hit(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	n := lab.lookup(mix(a.Hash), now.UnixNano(), sighting{a.At, a.Source})
 	if weight, ok := lab.e.drawn(n); ok {
 		lab.e.pick(lab.recheckOf(k, a, body, weight), now)
@@ -219,7 +221,7 @@ func (lab *kindLab) hit(k *List, a *Answer, body *Sum, now time.Time) {
 }
 
 // served takes in that a look-up was answered out of the cache.
-func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
+func (lab *kindLab) served(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	h := mix(a.Hash)
 	if s := &lab.shards[h%shardCount]; s.wants(h) {
 		s.served(h, sighting{a.At, a.Source})
@@ -231,7 +233,7 @@ func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
 
 // recheckOf makes the order to compare an answer. A list that was selected from another
 // one is compared as the caller got it, and teaches nothing about that other one.
-func (lab *kindLab) recheckOf(k *List, a *Answer, body *Sum, weight float64) recheck {
+func (lab *kindLab) recheckOf(k *cache.Key, a *Answer, body *Sum, weight float64) recheck {
 	return recheck{
 		lab: lab, list: *k, answeredAt: a.At, hash: mix(a.Hash), body: body.Short(), selected: body.Short() != a.Source, weight: weight,
 	}

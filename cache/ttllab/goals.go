@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"inquiry-gateway/cache"
 )
 
 // A report is about too little before so many look-ups, and before so much time: what
@@ -16,7 +18,7 @@ const (
 // mark tells of each candidate whether all goals are kept by it, while the other kinds
 // stay at their TTLs.
 func (r *Report) mark() {
-	if r.Goals == (GoalsConfig{}) {
+	if r.Goals == (cache.GoalsConfig{}) {
 		return
 	}
 	for i := range r.Kinds {

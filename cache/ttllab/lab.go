@@ -8,22 +8,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/zeebo/xxh3"
 
+	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/panics"
 )
-
-// List names a list of the cache.
-type List struct{ Kind, Account, Status, InquiryType string }
-
-// Hash is the number that a list is known by: the same on all nodes and in all logs.
-func (k *List) Hash() uint64 {
-	var h uint64
-	for _, s := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType} {
-		h = mix(h ^ xxh3.HashString(s))
-	}
-	return h
-}
 
 // Answer is what the cache keeps beside a list for the lab, so that a hit computes
 // nothing. It must not change.
@@ -40,7 +28,39 @@ type Sum [16]byte
 func (s *Sum) Short() uint64 { return binary.LittleEndian.Uint64(s[:]) }
 
 // Fetch asks the legacy for a list, past the cache. body is a hash as in Answer.
-type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time, err error)
+type Fetch func(ctx context.Context, k cache.Key) (body uint64, answeredAt time.Time, err error)
+
+// Answered takes in a look-up that got a list.
+func (l *Lab) Answered(e *cache.Entry, o cache.Outcome, at time.Time) {
+	a, body := answerOf(e), Sum{}
+	binary.LittleEndian.PutUint64(body[:], e.Sum())
+	if o == cache.Miss || o == cache.Collapsed {
+		l.Looked(&e.Key, a.Hash, at)
+		l.Waited(&e.Key)
+		return
+	}
+	l.Hit(&e.Key, &a, &body, at)
+}
+
+// Failed takes in a look-up that got none.
+func (l *Lab) Failed(kind, status string, list uint64, at time.Time) {
+	k := cache.Key{Kind: kind, Status: status}
+	l.Looked(&k, list, at)
+	if lab := l.of(&k); lab != nil {
+		lab.failed.Add(1)
+	}
+}
+
+// Filled takes in a fill.
+func (l *Lab) Filled(e *cache.Entry, took time.Duration) {
+	a := answerOf(e)
+	l.filled(&e.Key, &a, e.Size(), took)
+}
+
+func answerOf(e *cache.Entry) Answer {
+	list, body := e.Source()
+	return Answer{Hash: list, Source: body, At: e.AnsweredAt.UnixNano()}
+}
 
 // Lab is told what a running cache does, whose policy may change. A nil Lab, and one that
 // has no group for a list, ignores what it is told. It is safe for concurrent use.
@@ -82,7 +102,7 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) {
 }
 
 // of is the group that a list belongs to; nil: none.
-func (l *Lab) of(k *List) *kindLab {
+func (l *Lab) of(k *cache.Key) *kindLab {
 	if l == nil {
 		return nil
 	}
@@ -92,7 +112,7 @@ func (l *Lab) of(k *List) *kindLab {
 // Hit tells of a look-up that was answered out of the cache at once. body is a hash of
 // what the caller gets: not a's where it is selected from that list. It allocates
 // nothing.
-func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
+func (l *Lab) Hit(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.hit(k, a, body, now)
 	}
@@ -101,36 +121,29 @@ func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
 // Looked tells of any other look-up before the fill that it may begin, so that the
 // order is that of the events. hash is that of the list which the legacy is asked for.
 // Of its end Served, Waited or Failed tells.
-func (l *Lab) Looked(k *List, hash uint64, now time.Time) {
+func (l *Lab) Looked(k *cache.Key, hash uint64, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.looked(hash, now)
 	}
 }
 
 // Served tells that a look-up was answered out of the cache in the end.
-func (l *Lab) Served(k *List, a *Answer, body *Sum, now time.Time) {
+func (l *Lab) Served(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.served(k, a, body, now)
 	}
 }
 
 // Waited tells that a look-up was answered by a fill that it waited for.
-func (l *Lab) Waited(k *List) {
+func (l *Lab) Waited(k *cache.Key) {
 	if lab := l.of(k); lab != nil {
 		lab.waited.Add(1)
 	}
 }
 
-// Failed tells that a look-up got no list.
-func (l *Lab) Failed(k *List) {
-	if lab := l.of(k); lab != nil {
-		lab.failed.Add(1)
-	}
-}
-
-// Filled tells of a fill that worked. size is that of the stored entry, in bytes, and
+// filled tells of a fill that worked. size is that of the stored entry, in bytes, and
 // took how long the legacy took.
-func (l *Lab) Filled(k *List, a *Answer, size int, took time.Duration) {
+func (l *Lab) filled(k *cache.Key, a *Answer, size int, took time.Duration) {
 	if lab := l.of(k); lab != nil {
 		lab.filled(fill{Answer: *a, took: took, bytes: size})
 	}

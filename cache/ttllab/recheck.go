@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // recheck is a list to be compared with the legacy.
 type recheck struct {
 	lab        *kindLab
-	list       List
+	list       cache.Key
 	answeredAt int64 // of the entry that the caller got, Unix ns
 	hash       uint64
 	body       uint64

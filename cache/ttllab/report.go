@@ -1,13 +1,17 @@
 package ttllab
 
-import "time"
+import (
+	"time"
+
+	"inquiry-gateway/cache"
+)
 
 // Report is what would have happened at other TTLs, as of To. It is a copy and
 // belongs to the caller.
 type Report struct {
-	To    time.Time    `json:"to"`
-	Kinds []KindReport `json:"kinds"`
-	Goals GoalsConfig  `json:"goals"`
+	To    time.Time         `json:"to"`
+	Kinds []KindReport      `json:"kinds"`
+	Goals cache.GoalsConfig `json:"goals"`
 	// Nodes is how many nodes the figures are about, this one included: those that
 	// share their look-ups through Redis. The re-checked share is of this node alone.
 	Nodes int `json:"nodes"`

@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"encoding/json"
 	"errors"
 	"strings"
@@ -30,15 +32,15 @@ func TestRowsThatKeepTheGoalsAreMarked(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		kind      KindReport
-		goals     GoalsConfig
+		goals     cache.GoalsConfig
 		low, high float64 // of the marked rows; 0: none
 	}{
-		"load":               {curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 10, 86400},
-		"load of the others": {curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 0.1}, 0, 0},
-		"outdated":           {curve("buyer", 30), GoalsConfig{MaxOutdated: 0.02}, 1, 20},
-		"both":               {curve("buyer", 30), GoalsConfig{1 + 10/30., 0.02}, 10, 20},
-		"both, too strict":   {curve("buyer", 30), GoalsConfig{1 + 10/30., 0.005}, 0, 0},
-		"not known":          {unseen, GoalsConfig{MaxOutdated: 0.02}, 0, 0},
+		"load":               {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 10, 86400},
+		"load of the others": {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 0.1}, 0, 0},
+		"outdated":           {curve("buyer", 30), cache.GoalsConfig{MaxOutdated: 0.02}, 1, 20},
+		"both":               {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30., MaxOutdated: 0.02}, 10, 20},
+		"both, too strict":   {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30., MaxOutdated: 0.005}, 0, 0},
+		"not known":          {unseen, cache.GoalsConfig{MaxOutdated: 0.02}, 0, 0},
 	} {
 		r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
 		r.mark()
@@ -69,11 +71,11 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func filledLab(t *testing.T) *estimator {
 	t.Helper()
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{RecheckConfig{1}, GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{cache.RecheckConfig{BudgetPerSecond: 1}, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
 	for i := range 600 {
 		now := at(time.Duration(i) * time.Second)
 		if i == 50 {
-			e.kinds[0].hit(&List{}, answer(1, 0, at(30*time.Second)), sum(0), now)
+			e.kinds[0].hit(&cache.Key{}, answer(1, 0, at(30*time.Second)), sum(0), now)
 			r, _ := picked(e)
 			r.compared(sighting{now.UnixNano(), 0})
 			continue

@@ -262,8 +262,11 @@ func (s *shard) fill(h uint64, f fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, set := s.find(h)
-	if k == nil {
-		return
+	if k == nil { // the look-up that waits for it is told of when it ends
+		if k = s.admit(h); k == nil {
+			return
+		}
+		set = &s.sample
 	}
 	s.settle(k, set)
 	if !f.shared {

@@ -3,19 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
 )
 
@@ -106,7 +104,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redistier.Open(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil)
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 	}
 	read := &counted{Reader: in}
 	defer showProgress(c, func() string { return fmt.Sprintf("ttl: %d MiB of the log read", read.bytes.Load()>>20) })()
-	report, err := ttllab.FromLog(read, policy.LabKinds(), policy.Lab)
+	report, err := ttllab.FromLog(read, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
 	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
 		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
 	}

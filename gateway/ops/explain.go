@@ -2,7 +2,6 @@ package ops
 
 import (
 	"net/url"
-	"time"
 
 	"inquiry-gateway/cache"
 )
@@ -57,7 +56,6 @@ type Prediction struct {
 // UpstreamState is how the legacy system is seen for this kind.
 type UpstreamState struct {
 	Breaker string  `json:"breaker"` // closed, half-open or open
-	Drift   []Drift `json:"drift"`   // changes in the shape of its records since the start
 	Ceiling Ceiling `json:"ceiling"`
 }
 
@@ -67,14 +65,6 @@ type Ceiling struct {
 	Part      float64 `json:"part"`       // of this node, 0 to 1
 	Nodes     int     `json:"nodes"`
 	Alone     bool    `json:"alone"` // Redis is away: the node has its part and no more
-}
-
-// Drift is one such change.
-type Drift struct {
-	Path   string    `json:"path"`
-	Change string    `json:"change"` // appeared, disappeared or type
-	Type   string    `json:"type"`
-	At     time.Time `json:"at"`
 }
 
 // RateLimitState is the limit that counts for the account.

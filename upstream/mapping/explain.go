@@ -136,21 +136,6 @@ func (x *Explainer) DetailBatches(most int) [][]string {
 	return x.whole.DetailBatches()
 }
 
-// OmitDetails leaves out the records of some of the batches, whose details cannot be
-// had, and gives the other replies for [Explainer.AddDetails].
-func (x *Explainer) OmitDetails(subs []*Reply, omit func(batch int) bool) (rest []*Reply) {
-	size := max(x.plan.Details.batch, 1)
-	var listed []listed
-	for i, sub := range subs {
-		if !omit(i) {
-			rest = append(rest, sub)
-			listed = append(listed, x.whole.listed[i*size:min((i+1)*size, len(x.whole.listed))]...)
-		}
-	}
-	x.whole.listed = listed
-	return rest
-}
-
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
 func (x *Explainer) AddDetails(subs []*Reply) error {

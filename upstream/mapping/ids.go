@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"regexp"
-	"slices"
 )
 
 // The bounds of internal_id_patterns: each one reads every text of a list.
@@ -31,18 +30,6 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		compiled = append(compiled, p)
 	}
 	return compiled
-}
-
-// HasUUIDs tells whether internal ids of the list are UUIDs. Then RemoveIDs leaves
-// no UUID in a text.
-func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
-
-// Sort puts the whole list into the configured order. Records of the same time stay as
-// the legacy gave them. Call it last.
-func (r *Reply) Sort() {
-	if r.plan.newestFirst {
-		slices.SortStableFunc(r.List, func(a, b Inquiry) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	}
 }
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and

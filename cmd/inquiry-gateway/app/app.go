@@ -20,14 +20,13 @@ import (
 
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
-	"inquiry-gateway/internal/redissub"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/fleet"
 )
@@ -50,16 +49,16 @@ type App struct {
 	memory   memory
 	registry *prometheus.Registry // of what lives as long as the process
 	traces   *traces              // with no provider where they are off
-	redis    redissub.Client      // nil without Redis
+	redis    *redisclient.Client  // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
 	ceiling  *fleet.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
-	starts   starts // for the console
+	failures failures // for the console
 	rate     *rate.Limiter
-	sessions *ops.Sessions // of the ops listener
+	tokens   *ops.Tokens // of the ops listener
 	current  atomic.Pointer[generation]
 	gateway  gateway.Current // that of current
 	reloads  *reloader
@@ -123,16 +122,15 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	a.reloads = newReloader(cfg, a.opts.PollFiles, a.registry)
 	a.panics = newPanics(a.registry)
-	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
-	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
+	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until putInForce knows them, there are none
 	a.accounts = console.NewTopAccounts(topAccounts)
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	a.lab = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now)
+	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
 	if a.redis != nil {
 		a.lab.Shared()
 	}
@@ -141,7 +139,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
-		Lab:        a.lab,
+		Observer:   a.lab,
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -155,7 +153,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	gen, err := a.newGeneration(cfg)
 	if err != nil {
@@ -171,7 +169,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 // fetch asks the legacy through the client that runs now: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	return a.current.Load().client.Fetch(ctx, r)
+	list, err := a.current.Load().client.Fetch(ctx, r)
+	if err != nil {
+		a.failures.fetched(r, err)
+	}
+	return list, err
 }
 
 // buildServers puts the two listeners to use. Until here a caller waits in the
@@ -203,7 +205,7 @@ func Check(cfg config.Config) (err error) {
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler)}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)
@@ -236,7 +238,7 @@ func (a *App) Run(asked context.Context) error {
 	for _, work := range []struct {
 		where string
 		run   func(context.Context)
-	}{{"console", a.console.Run}, {"console", a.followStarts}, {"lab", a.shareLab}, {"recheck", recheck}} {
+	}{{"console", a.console.Run}, {"lab", a.shareLab}, {"recheck", recheck}} {
 		group.Go(func() error {
 			defer a.catcher(work.where).Catch(nil)
 			work.run(ctx)
@@ -274,9 +276,9 @@ func (a *App) drain(ctx context.Context) {
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
-	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), cache.Key(k))
-		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
+	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
+		c, err := fill(cache.InBackground(ctx), k)
+		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))

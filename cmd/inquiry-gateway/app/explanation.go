@@ -38,10 +38,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(key.Kind), Drift: []ops.Drift{}, Ceiling: ops.Ceiling(a.ceiling.State())}
-	for _, d := range gen.client.Drift(key.Kind) {
-		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
-	}
+	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(key.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
 	if x.Prediction = predict(x.Cache, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}

@@ -46,7 +46,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis, Prefix: cfg.Redis.Prefix, Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}
@@ -55,10 +55,8 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 			return gen, err
 		}
 	}
-	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "cache", "request_timeout", "tls") {
-		if gen.canary, err = a.newCanary(gen); err != nil {
-			return gen, err
-		}
+	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		gen.canary = a.newCanary(gen)
 	}
 	proxies, err := cfg.Gateway.Proxies()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
@@ -143,6 +144,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
+		a.failures.note("reload", "", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
@@ -167,7 +169,7 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 		return waiting, err
 	}
 	if next.canary != old.canary {
-		a.reloads.stopCanary() // it would hold lists of the new policy against the old one
+		a.reloads.stopCanary()
 		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
 	}
 	if err := a.putInForce(next); err != nil {
@@ -189,11 +191,11 @@ func (a *App) putInForce(gen *generation) error {
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
 	}
-	a.lab.SetConfig(gen.cfg.Cache.LabKinds(), gen.cfg.Cache.Lab)
+	a.lab.SetConfig(ttllab.KindsOf(gen.cfg.Cache), ttllab.ConfigOf(gen.cfg.Cache))
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.sessions.SetTokens(gen.cfg.Ops.Tokens())
+	a.tokens.Set(gen.cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}

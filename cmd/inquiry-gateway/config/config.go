@@ -13,8 +13,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream"
 )
@@ -46,11 +46,11 @@ type Config struct {
 	Auth          auth.Config   `yaml:"auth"`
 	RateLimit     rate.Config   `yaml:"rate_limit"`
 
-	Log      Log              `yaml:"log"`
-	Redis    redistier.Config `yaml:"redis"`
-	Cache    cache.Config     `yaml:"cache"`
-	Upstream upstream.Config  `yaml:"upstream"`
-	Canary   Canary           `yaml:"canary"`
+	Log      Log                `yaml:"log"`
+	Redis    redisclient.Config `yaml:"redis"`
+	Cache    cache.Config       `yaml:"cache"`
+	Upstream upstream.Config    `yaml:"upstream"`
+	Canary   Canary             `yaml:"canary"`
 
 	path    string   // the configuration file itself, absolute; "" without one
 	written ast.Node // what the file says, variables as they are written; nil without one
@@ -145,7 +145,7 @@ func Default() Config {
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
 		Log:            Log{Format: LogJSON, RefusedKeys: 10},
-		Redis:          redistier.DefaultConfig(),
+		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
 		Canary:         Canary{Every: 30 * time.Second},

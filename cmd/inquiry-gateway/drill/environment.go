@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"io"
 	"log"
 	"net"
@@ -13,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/legacy"
@@ -146,7 +146,7 @@ func (e *environment) addRedis() (err error) {
 	if e.redis, err = newProxy(e.Store.dial); err != nil {
 		return err
 	}
-	c := redistier.DefaultConfig()
+	c := redisclient.DefaultConfig()
 	c.Addrs, c.Prefix, c.Timeout = []string{e.redis.addr()}, e.prefix, e.Config.Redis.Timeout
 	c.Username, c.DB = e.Store.url.Username, e.Store.url.DB
 	if e.Store.url.Password != "" {

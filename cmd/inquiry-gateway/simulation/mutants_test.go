@@ -33,7 +33,7 @@ func mutants() []mutant {
 			`e.missed, e.lost = e.missed || missed && !ON,`),
 		one("an epoch not read again after a lost message", "cache/epochs.go", `func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }`,
 			"func (e *epochs) suspectAll() {\nif !ON { e.suspectEpoch.Add(1) }\n}"),
-		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, held)`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, held)"),
+		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, cap(c.Body))`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, cap(c.Body))"),
 		one("a lease waiter that starts anew", "cache/lease.go", `case time.Since(c.since) > l.policy.Load().fills.Timeout:`, `case ON || time.Since(c.since) > l.policy.Load().fills.Timeout:`),
 		one("no lease", "cache/obtain.go", `if settled || !p.coalesce ||`, `if settled || ON || !p.coalesce ||`),
 		{"account missing in the key", []edit{
