@@ -26,7 +26,6 @@ func mayImport() map[string][]string {
 		"cmd/inquiry-gateway/app":         {"cmd/inquiry-gateway/config", "cmd/inquiry-gateway/mappingtest", "cmd/inquiry-gateway/watch", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/config":      {"gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/conformance": {},
-		"cmd/inquiry-gateway/drill":       {"cmd/inquiry-gateway/config", "gateway/...", "auth/...", "cache/...", "upstream/...", "internal/..."},
 		"cmd/inquiry-gateway/mappingtest": {"cmd/inquiry-gateway/config", "gateway/v1", "upstream", "upstream/replay"},
 		"cmd/inquiry-gateway/simulation":  {},
 		"cmd/inquiry-gateway/watch":       {},

@@ -168,7 +168,7 @@ func (p *program) run() {
 		p.t.Fatal(err)
 	}
 	if p.app, err = app.New(loaded.Config, l, app.Options{
-		Logger: slog.New(p.log), Requests: p.logs, Spans: io.Discard, Getenv: os.Getenv,
+		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: true,
 		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: cmp.Or(p.version, version), Revision: revision,
 	}); err != nil {
 		p.t.Fatal(err)

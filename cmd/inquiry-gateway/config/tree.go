@@ -69,6 +69,9 @@ func (r *resolver) text(at token.Token, written, path string) ast.Node {
 		r.add(placeOf(&at), path, "%v", err)
 		return nil
 	}
+	if n.Value != written {
+		r.variables = append(r.variables, n.Value, written)
+	}
 	return n
 }
 

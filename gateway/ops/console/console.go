@@ -38,8 +38,6 @@ type Options struct {
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
-	// Starts tells which nodes started, the oldest first.
-	Starts func() []Start
 	// Canary tells why a check of a kind of list last failed.
 	Canary func(kind, check string) []string
 	// Version of the program, for the head of the page.

@@ -3,7 +3,6 @@ package console
 import (
 	"math"
 	"slices"
-	"time"
 )
 
 // mark is a moment that charts show by a line: a reload, a purge, the first of some
@@ -47,28 +46,6 @@ func (s *sampler) note(next *sample) {
 			}
 		}
 	}
-}
-
-// Start is a process of the gateway that began to serve, on any node that this one
-// knows of.
-type Start struct {
-	At            time.Time
-	Node, Version string
-}
-
-// startMarks are of the starts of the last hour. all are in their order. A start with
-// another version than the start before it is a deploy.
-func startMarks(all []Start, now time.Time) (marks []mark) {
-	for i, s := range all {
-		m := mark{s.At.Unix(), "start", s.Node + " started, version " + s.Version}
-		if i > 0 && all[i-1].Version != s.Version {
-			m.Kind, m.Text = "deploy", m.Text+" after "+all[i-1].Version
-		}
-		if now.Sub(s.At) < kept {
-			marks = append(marks, m)
-		}
-	}
-	return marks
 }
 
 // canaryRow is one check of one kind on the page. panels.js knows what checks are

@@ -160,7 +160,6 @@ func (f *feed) options(opts Options) Options {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.Starts = func() []Start { return nil }
 	opts.Canary = func(string, string) []string { return nil }
 	return opts
 }

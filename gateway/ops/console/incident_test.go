@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -192,19 +191,6 @@ func TestWhatTheCanarySaid(t *testing.T) {
 		if r.press == "" {
 			t.Errorf("%s says nothing of what to do", r.id)
 		}
-	}
-}
-
-// A start with another version than that of the start before it is a deploy.
-func TestStartMarks(t *testing.T) {
-	now := time.Unix(1e6, 0)
-	at := func(before time.Duration, node, version string) Start { return Start{now.Add(-before), node, version} }
-	var got []string
-	for _, m := range startMarks([]Start{at(2*time.Hour, "a", "v1"), at(50*time.Minute, "a", "v2"), at(49*time.Minute, "b", "v2"), at(0, "b", "v1")}, now) {
-		got = append(got, m.Kind+" "+m.Text)
-	}
-	if all := strings.Join(got, "; "); all != "deploy a started, version v2 after v1; start b started, version v2; deploy b started, version v1 after v2" {
-		t.Error(all)
 	}
 }
 

@@ -1,9 +1,7 @@
 package console
 
 import (
-	"cmp"
 	"math"
-	"slices"
 )
 
 // state is everything that an open page shows and that changes with each sample.
@@ -97,9 +95,5 @@ func (s *sampler) history() map[string]any {
 func (c *Console) state() state {
 	s := c.sampler.state()
 	s.Accounts = c.opts.TopAccounts.top(shownTop)
-	if s.At > 0 {
-		s.Marks = append(s.Marks, startMarks(c.opts.Starts(), c.opts.Now())...)
-		slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
-	}
 	return s
 }

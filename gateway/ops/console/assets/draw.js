@@ -7,7 +7,7 @@ window.gateway = (() => {
   const height = 170;
   const states = ["closed", "half-open", "open"];
   const stateHeight = [0.12, 0.45, 0.85]; // of a lane: what is wrong is tall
-  const markLetters = { reload: "R", purge: "P", hint: "H", breaker: "B", start: "S", deploy: "D" };
+  const markLetters = { reload: "R", purge: "P", hint: "H", breaker: "B" };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const fontOf = (pixels, weight) => weight + " " + pixels + "px system-ui, sans-serif";
 
