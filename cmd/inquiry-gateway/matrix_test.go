@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -74,15 +74,14 @@ func TestMatrix(t *testing.T) {
 // cell is a gateway and all that it depends on, in one situation.
 type cell struct {
 	*program
-	s       situation
-	setup   setup
-	redis   *redistest.Server
-	cable   *redistest.Proxy
-	prefix  string
-	backend *httptest.Server
-	keys    *httptest.Server
-	broken  atomic.Value // how the key store fails
-	rows    []failure
+	s      situation
+	setup  setup
+	redis  *redistest.Server
+	cable  *redistest.Proxy
+	prefix string
+	keys   *httptest.Server
+	broken atomic.Value // how the key store fails
+	rows   []failure
 }
 
 // cellNumber makes the prefixes of cells that share a Redis differ.
@@ -105,22 +104,16 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 		yaml: fmt.Sprintf("redis: {addrs: [%q], prefix: %q, timeout: %s}\ncache: {buyer: {%s, stale_if_error: 10m}}\n", c.cable.Addr, c.prefix, quick(partRedis, "100ms"), policy),
 		auth: "{keys_file: keys.yaml}", upstream: []string{"timeout: 2s", "timeout: " + quick(partLegacy, "300ms")},
 	}
-	var backend atomic.Pointer[legacy.Server]
-	c.backend = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { backend.Load().ServeHTTP(w, r) }))
-	c.backend.Config.ErrorLog = log.New(io.Discard, "", 0)
-	t.Cleanup(c.backend.Close)
-	c.setup.upstream = append(c.setup.upstream, demoLegacyURL, c.backend.URL)
 	switch source {
 	case "introspection":
 		c.keys = httptest.NewServer(http.HandlerFunc(c.introspect))
-		t.Cleanup(c.keys.Close)
+		t.Cleanup(func() { c.keys.CloseClientConnections(); c.keys.Close() })
 		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s, ttl: 5m}}", c.keys.URL, quick(partKeys, "300ms"))
 	case "redis":
 		c.setup.auth = fmt.Sprintf("{redis: {ttl: 5m, timeout: %s}}", quick(partRedis, "100ms"))
 	}
 	c.setup.prepare = func(p *program) {
 		c.program = p
-		backend.Store(p.system)
 		if source == "redis" {
 			c.addKeys()
 		}
@@ -148,6 +141,7 @@ func (c *cell) addKeys() {
 
 // introspect answers as RFC 7662 says, unless the key store fails.
 func (c *cell) introspect(w http.ResponseWriter, r *http.Request) {
+	token := r.PostFormValue("token") // what is read whole is seen to be given up
 	switch c.broken.Load() {
 	case stateSlow:
 		<-r.Context().Done()
@@ -155,7 +149,7 @@ func (c *cell) introspect(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "<html>Please sign in</html>") // a gateway that left needs no answer
 	default:
 		account := legacy.BuyerTypical
-		if r.PostFormValue("token") == c.program.keys["other-buyer"] {
+		if token == c.program.keys["other-buyer"] {
 			account = legacy.BuyerOther
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -163,10 +157,17 @@ func (c *cell) introspect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// keysVersion is the series of the changes that a node has taken in from Redis.
+var keysVersion = regexp.MustCompile(`inquiry_gateway_auth_store_version [1-9]`)
+
 // run lets the node learn one list, causes the situation, and asks in each way that the
 // table declares. It returns how many rows it has compared.
 func (c *cell) run() int64 {
 	c.gets(http.StatusOK, buyerList, "buyer")
+	if strings.Contains(c.setup.auth, "redis") {
+		c.eventually("the node follows the keys in Redis", func() bool { return keysVersion.Match(c.ops("/metrics").body) })
+		c.gets(http.StatusOK, buyerList, "buyer")
+	}
 	c.eventually("the list is in Redis", func() bool { return len(c.lists()) > 0 })
 	c.fail()
 	compared := int64(0)
