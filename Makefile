@@ -11,15 +11,13 @@ H2SPEC      := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 REDOCLY     := @redocly/cli@2.77.0
 OPENAPI     := gateway/v1/openapi.yaml
 
-# How long `make fuzz` spends on each target, `make soak` in all, and `make microbench` on each benchmark.
+# How long `make fuzz` spends on each target, and `make microbench` on each benchmark.
 FUZZTIME  ?= 10m
-SOAKTIME  ?= 30m
 # How many conversations and requests `make prove` holds, and how many at a time.
 PROVE     ?= 10000000
 PROVESTEP ?= 250000
 BENCHTIME ?= 1s
 BENCH     ?= .
-BENCHFLAGS ?=
 PKG       ?= ./...
 
 # What is tested is built as what is released is, so that both share one build
@@ -31,7 +29,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test alerts race simulate simulate-mutants bench microbench conformance fuzz prove soak release lint axe fmt vet staticcheck openapi helm
+.PHONY: help tags build demo quick test race simulate simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,10 +51,6 @@ test: ## run all tests (installs Redis and Chromium where it may)
 	@.ci/packages
 	@.ci/test $(PKG)
 
-alerts: ## drive every alert by a real fault, with Prometheus, in which time goes faster: six minutes
-	@.ci/packages
-	go test ./deploy/prometheus -run TestAlertsByRealFaults -faults -parallel 4 -v -count 1
-
 race: ## run all tests under the race detector, as .ci/run does: three times as long
 	@.ci/packages
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
@@ -67,8 +61,8 @@ simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new 
 simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
 	go test ./cmd/inquiry-gateway/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
 
-bench: ## measure what a request costs, against bare net/http, nginx and Varnish (BENCHFLAGS=-quick)
-	go run ./deploy/load/bench $(BENCHFLAGS)
+bench: ## measure what a request costs, against bare net/http, nginx, Varnish and a proxy (ROUNDS=5)
+	deploy/load/run
 
 microbench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) $(PKG)
@@ -82,9 +76,6 @@ fuzz: ## fuzz every target in turn for FUZZTIME each, on one processor: hours (P
 
 prove: ## hold PROVE conversations with the hit lane and without it, then PROVE requests under the race detector: hours
 	@.ci/prove $(PROVE) $(PROVESTEP)
-
-soak: ## run two gateways with Redis under traffic and faults for SOAKTIME, and look for what grows
-	go test ./deploy/soak -count=1 -timeout 0 -v -args -for $(SOAKTIME)
 
 release: ## build dist: binaries for Linux and macOS, SBOMs, Debian and RPM packages, checksums
 	.ci/release dist
@@ -106,6 +97,9 @@ openapi: ## lint the OpenAPI document
 
 axe: ## check the accessibility of the pages with axe-core
 	AXE_CORE=$$(.ci/axe) go test ./gateway/v1 ./gateway/ops/console -run InABrowser
+
+vuln: ## look for known vulnerabilities in what is built (needs the vulnerability database: not in .ci/run)
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 helm: ## lint and render the Helm chart (builds helm: minutes the first time)
 	go vet -tags helm,$(TAGS) ./deploy/helm

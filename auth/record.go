@@ -64,7 +64,13 @@ var (
 	ErrNoSuchAccount   = errors.New("there is no such account")
 	ErrDuplicate       = errors.New("the key is there already")
 	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
+	ErrRevoked         = errors.New("the key is revoked; make a new one with keys new")
+	// ErrUncertain: the store did not answer, so a change may have been made or not.
+	ErrUncertain = errors.New("it is not known whether the key store has made the change")
 )
+
+// Revoked is ErrRevoked with the id, cut short.
+func Revoked(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrRevoked) }
 
 // NoSuchKey is ErrNoSuchKey with the id, cut short.
 func NoSuchKey(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrNoSuchKey) }
@@ -146,10 +152,12 @@ func (r KeyRecord) Problems() invalid.Problems {
 	p.AddIf(!ValidKind(r.Kind), "kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
 	checkID(&p, "account", r.Account)
 	for i, scope := range r.Scopes {
-		// A misspelt scope would only show as a 403 later.
-		if scope != ScopeInquiriesRead {
-			p.Add(fmt.Sprintf("scopes[%d]", i), "is %q: the only scope there is is %s", Clip(scope), ScopeInquiriesRead)
-		} else if i > 0 {
+		// A scope that means nothing here may be another service's: it is kept, and gives nothing.
+		if text := idProblem(scope); text != "" {
+			p.Add(fmt.Sprintf("scopes[%d]", i), "%s", text)
+		} else if strings.ContainsAny(scope, `"\`) { // RFC 6749, 3.3
+			p.Add(fmt.Sprintf("scopes[%d]", i), "may hold neither quotation marks nor backslashes")
+		} else if slices.Contains(r.Scopes[:i], scope) {
 			p.Add(fmt.Sprintf("scopes[%d]", i), "stands here twice")
 		}
 	}

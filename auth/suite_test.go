@@ -119,7 +119,7 @@ func newTestRedis(t *testing.T) *testStore {
 		if err != nil {
 			t.Fatal(err)
 		}
-		version, err := client.Get(t.Context(), "iq:auth:version").Float64()
+		version, err := client.Get(t.Context(), "iq:{auth}:version").Float64()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func newTestRedis(t *testing.T) *testStore {
 			paused = true
 		case storeGarbage:
 			for _, key := range []string{"fresh", "known", "nobody"} {
-				then(client.Set(t.Context(), "iq:auth:sha256:"+auth.Hasher{}.Hash(key).Hex(), "garbage", 0).Err())
+				then(client.HSet(t.Context(), "iq:{auth}:sha256", auth.Hasher{}.Hash(key).Hex(), "garbage").Err())
 			}
 		}
 	}

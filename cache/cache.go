@@ -54,7 +54,10 @@ func (overdueError) Unwrap() error { return context.DeadlineExceeded }
 // Key names one list: everything of a request that affects the bytes. Empty
 // Status or InquiryType means no filter. It is comparable.
 type Key struct {
-	Kind, Account, Status, InquiryType string
+	Kind        string `json:"kind"`
+	Account     string `json:"account"`
+	Status      string `json:"status,omitempty"`
+	InquiryType string `json:"inquiry_type,omitempty"`
 }
 
 // Content is a finished v1 body and the moment when the legacy answered.
@@ -66,27 +69,12 @@ type Content struct {
 	// mapping than the one its flight began under is served to who waits for it,
 	// and kept in no tier.
 	Fingerprint string
-	// Validator is what the legacy said by which it can tell later whether the list
-	// has changed; empty: nothing. This package does not look into it.
-	Validator string
-	// NotModified tells that the list of the [Known] that the fill was given is still
-	// the legacy's. Body and Validator are empty then.
-	NotModified bool
-	// Marks are those of its internal ids, see [Lists.Mark]. They are handed over.
-	Marks []uint32
-}
-
-// Known is what a fill is told of the list that is there already, so that the legacy
-// may say that it has not changed. The zero value is no list.
-type Known struct {
-	Validator string    // as [Content.Validator] was
-	ReadAt    time.Time // when the list was last read, and not only said to be the same
 }
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
 // closed. It is called once per key at a time. An error is never stored.
-type Fill func(ctx context.Context, k Key, known Known) (Content, error)
+type Fill func(ctx context.Context, k Key) (Content, error)
 
 // Background tells whether nobody waits for the fill that ctx belongs to.
 func Background(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }

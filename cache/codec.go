@@ -14,10 +14,8 @@ import (
 //
 //	"IQE" version | kind, account, status, inquiry type, fingerprint |
 //	answered at (8, Unix ns on the clock of Redis) | kind epoch (8) | account epoch (8) | sum (16) |
-//	body | how long before that it was read (8, ns) | validator | CRC-32C of all before (4)
+//	body | CRC-32C of all before (4)
 //
-// A list without a validator ends with the body, as all did once: nodes that know no
-// validators refuse the others during a rollout, and fetch those lists themselves.
 // Strings and the body are a uvarint length and bytes, the rest is big endian.
 //
 // Nodes of before wrote the time of their own clock. The version is the same all
@@ -60,8 +58,6 @@ type origin struct {
 	stamp       int64 // answeredAt on the clock of Redis; 0: on this node's
 	tag         tag
 	sum         [sumSize]byte // of the body
-	validator   string
-	unread      time.Duration
 }
 
 // parts are what comes first in the encoded form.
@@ -74,9 +70,6 @@ func (e *Entry) Size() int {
 	size := len(entryMagic) + fixedFields + crcSize + prefixedSize(len(e.Identity.Body))
 	for _, s := range e.parts() {
 		size += prefixedSize(len(s))
-	}
-	if e.validator != "" {
-		size += 8 + prefixedSize(len(e.validator))
 	}
 	return size
 }
@@ -96,10 +89,6 @@ func (e *Entry) encode() []byte {
 	raw = binary.BigEndian.AppendUint64(raw, e.tag.account)
 	raw = append(raw, e.sum[:]...)
 	raw = append(binary.AppendUvarint(raw, uint64(len(e.Identity.Body))), e.Identity.Body...)
-	if e.validator != "" {
-		raw = binary.BigEndian.AppendUint64(raw, uint64(e.unread))
-		raw = append(binary.AppendUvarint(raw, uint64(len(e.validator))), e.validator...)
-	}
 	return binary.BigEndian.AppendUint32(raw, crc32.Checksum(raw, castagnoli))
 }
 
@@ -126,9 +115,6 @@ func decode(raw []byte) (*Entry, error) {
 	o.tag = tag{r.uint64(), r.uint64()}
 	copy(o.sum[:], r.take(sumSize))
 	body := r.prefixed(len(raw))
-	if len(r.rest) > 0 {
-		o.unread, o.validator = time.Duration(r.uint64()), string(r.prefixed(maxKeyPart))
-	}
 	if r.bad || len(r.rest) != 0 {
 		return nil, errTruncated
 	}

@@ -33,9 +33,6 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 		octets := rapid.SliceOfN(rapid.Byte(), 0, 300)
 		body := octets.Draw(t, "body")
 		o.sum = bodySum(0, body)
-		if o.validator = str.Draw(t, "validator"); o.validator != "" {
-			o.unread = time.Duration(rapid.Int64Min(0).Draw(t, "unread"))
-		}
 		first := newEntry(o, body, cap(body))
 		raw := first.encode()
 		if len(raw) != first.Size() {
@@ -45,7 +42,7 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.tag != o.tag || e.validator != o.validator || e.unread != o.unread {
+		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.tag != o.tag {
 			t.Fatalf("came back as %+v", e)
 		}
 		if !bytes.Equal(e.Identity.Body, body) || e.ETag[0] != first.ETag[0] || e.Identity.Length[0] != first.Identity.Length[0] || e.spread != first.spread {

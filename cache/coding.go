@@ -60,16 +60,6 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 	return v
 }
 
-// takeCodings takes those of an entry with the same body. It is for one that nobody
-// else has yet.
-func (e *Entry) takeCodings(from *Entry) {
-	for i := range e.coded {
-		if v := from.coded[i].made.Load(); v != nil {
-			e.coded[i].once.Do(func() { e.coded[i].made.Store(v) })
-		}
-	}
-}
-
 // reweigh counts what an entry of the in-process tier has grown by.
 func (l *Lists) reweigh(e *Entry) {
 	l.tier.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {

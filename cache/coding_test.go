@@ -31,7 +31,7 @@ func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()
 			cfg.CompressMinBytes = tt.min
-			l := setup{cfg: cfg, fill: func(context.Context, Key, Known) (Content, error) { return Content{Body: []byte(tt.body)}, nil }}.start(t)
+			l := setup{cfg: cfg, fill: func(context.Context, Key) (Content, error) { return Content{Body: []byte(tt.body)}, nil }}.start(t)
 			e := mustGet(t, l, aKey).Entry
 			for c, decode := range map[Coding]func([]byte) ([]byte, error){Gzip: gunzip, Zstd: unzstd} {
 				v := l.Coded(e, c)
@@ -68,7 +68,7 @@ func unzstd(b []byte) ([]byte, error) {
 
 // Whoever asks gets the one that was made first, and the tier counts it.
 func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
-	l := setup{fill: func(context.Context, Key, Known) (Content, error) {
+	l := setup{fill: func(context.Context, Key) (Content, error) {
 		return Content{Body: []byte(strings.Repeat("inquiry ", 10_000))}, nil
 	}}.start(t)
 	e := mustGet(t, l, aKey).Entry

@@ -4,11 +4,9 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -18,6 +16,7 @@ const (
 	minLocalBytes = 1 << 20
 	minEntryBytes = 1 << 10
 	maxEntryBytes = 256 << 20 // half of what Redis takes as one value
+	maxRechecks   = 1000      // per second; more is no sample any longer
 )
 
 var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -40,47 +39,44 @@ type Config struct {
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
 	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
-	// FleetCoalescing lets one node of the fleet fill a list while the others
-	// wait for it in Redis. It costs a miss one more call of Redis.
-	FleetCoalescing bool `yaml:"fleet_coalescing"`
-	// RefreshAhead is the last part of a ttl, as a share of it, in which a request for a
-	// fresh list has it refreshed in the background. So lists that are asked for often
-	// are refreshed before their ttl ends. 0 turns it off. It costs up to
-	// 1/(1-refresh_ahead) times the requests, and waits while half of
-	// upstream.max_concurrent is in use.
-	RefreshAhead float64 `yaml:"refresh_ahead"`
 	// Hints is about what the legacy system tells of changes.
 	Hints HintsConfig `yaml:"hints"`
-	// Lab is what the TTL lab may ask of the legacy, which by default is nothing,
-	// and what its advice aims at.
-	Lab ttllab.Config `yaml:",inline"`
+	// Recheck bounds what the TTL lab may ask of the legacy for its own sake.
+	Recheck RecheckConfig `yaml:"recheck"`
+	// Goals mark the ttls in the TTL lab's report that keep them.
+	Goals GoalsConfig `yaml:"goals"`
 }
 
 // HintsConfig is about lists that have changed at the legacy system, as
-// POST /ops/changed or a stream of Redis says.
+// POST /ops/changed says.
 type HintsConfig struct {
 	// StaleFor is how long after a soft hint a list of before is still served while it is
 	// refreshed, at most the list's stale_while_revalidate. After it, only if the legacy
 	// system fails, within stale_if_error.
 	StaleFor time.Duration `yaml:"stale_for"`
-	// Stream is the name of a Redis stream of hints that the fleet reads, without
-	// redis.prefix. Empty: none.
-	Stream string `yaml:"stream"`
-	// RecordKeyFile holds the key by which ids of records are hashed with HMAC-SHA-256, at
-	// least 16 bytes. Without it hints can name accounts and kinds only.
-	RecordKeyFile secretfile.File `yaml:"record_key_file"`
 }
 
-const (
-	maxStaleFor  = time.Minute
-	minRecordKey = 16
-	maxAhead     = 0.5
-)
+const maxStaleFor = time.Minute
 
 func (c HintsConfig) validate(p *invalid.Problems) {
 	p.AddIf(c.StaleFor < 0 || c.StaleFor > maxStaleFor, "hints.stale_for", "must be between 0 and 1m")
-	p.AddIf(len(c.Stream) > 200 || strings.ContainsAny(c.Stream, " \t\r\n"), "hints.stream", "must be the name of a key of Redis, without spaces and of at most 200 bytes")
-	p.AddIf(c.RecordKeyFile.Set() && len(c.RecordKeyFile.Secret()) < minRecordKey, "hints.record_key_file", "holds a key of less than %d bytes", minRecordKey)
+}
+
+// RecheckConfig is the re-checks of cached lists.
+type RecheckConfig struct {
+	// BudgetPerSecond is how many cached lists per second, over all kinds, may be
+	// compared with the legacy. 0 turns re-checks off.
+	BudgetPerSecond float64 `yaml:"budget_per_second"`
+}
+
+// GoalsConfig is what a ttl shall keep. Zero: no such goal.
+type GoalsConfig struct {
+	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
+	// get for all kinds together.
+	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second"`
+	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
+	// what the legacy would say at that moment.
+	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated"`
 }
 
 // LocalConfig is the in-process tier.
@@ -111,13 +107,20 @@ type StatusConfig struct {
 	StaleIfError         *time.Duration `yaml:"stale_if_error"`
 }
 
+// For is the policy of the lists filtered by a status: the kind's, with what the status
+// overrides.
+func (c KindConfig) For(status string) KindConfig {
+	t := c.ByStatus[status].over(c.terms())
+	return KindConfig{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie}
+}
+
 // DefaultConfig returns the policy of a file without a `cache:` section.
 func DefaultConfig() Config {
 	kind := KindConfig{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
 		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
-		FleetCoalescing: true, Hints: HintsConfig{StaleFor: time.Second}, Lab: ttllab.DefaultConfig(),
+		Hints: HintsConfig{StaleFor: time.Second},
 	}
 }
 
@@ -136,7 +139,6 @@ func (c Config) Validate() error {
 	if !(c.Jitter >= 0 && c.Jitter <= 0.9) {
 		p.Add("jitter", "must be between 0 and 0.9")
 	}
-	p.AddIf(!(c.RefreshAhead >= 0 && c.RefreshAhead <= maxAhead), "refresh_ahead", "must be between 0 and %g, a share of the ttl", maxAhead)
 	c.Hints.validate(&p)
 	if c.CompressMinBytes < 0 {
 		p.Add("compress_min_bytes", "must not be negative")
@@ -146,12 +148,10 @@ func (c Config) Validate() error {
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
-	if err := c.Lab.Validate(); err != nil {
-		p = append(p, err)
-	}
-	if g := c.Lab.Goals; g.Mode == ttllab.ModeKeep && g.MaxTTL+max(c.Buyer.StaleIfError, c.Seller.StaleIfError) > maxLifetime {
-		p.Add("goals.max_ttl", "together with stale_if_error it must not be above 168h")
-	}
+	// Written this way NaN is refused, too.
+	p.AddIf(!(c.Recheck.BudgetPerSecond >= 0 && c.Recheck.BudgetPerSecond <= maxRechecks), "recheck.budget_per_second", "must be between 0 and %d re-checks per second; 0 turns them off", maxRechecks)
+	p.AddIf(!(c.Goals.MaxUpstreamPerSecond >= 0 && c.Goals.MaxUpstreamPerSecond <= 1e9), "goals.max_upstream_per_second", "must be between 0 and 1e9 requests per second; leave it out for no goal")
+	p.AddIf(!(c.Goals.MaxOutdated >= 0 && c.Goals.MaxOutdated <= 1), "goals.max_outdated", "must be a share of answers between 0 and 1, such as 0.01; leave it out for no goal")
 	return p.Err()
 }
 
@@ -192,30 +192,4 @@ func (t terms) validate(path string, p *invalid.Problems) {
 	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
 		p.Add(path+".ttl", "together with its stale window it must not be above 168h")
 	}
-}
-
-// LabKinds are the groups of lists that have a ttl of their own, for the TTL
-// lab: the kinds by name, and each status that overrides its kind's as
-// "buyer status=pending".
-func (c Config) LabKinds() []ttllab.Kind {
-	var kinds []ttllab.Kind
-	for _, k := range []struct {
-		name   string
-		config KindConfig
-	}{{KindBuyer, c.Buyer}, {KindSeller, c.Seller}} {
-		base := k.config.terms()
-		kinds = append(kinds, ttllab.Kind{Name: k.name, Kind: k.name, Policy: base.lab(c.Jitter)})
-		for _, status := range slices.Sorted(maps.Keys(k.config.ByStatus)) {
-			policy := k.config.ByStatus[status].over(base).lab(c.Jitter)
-			kinds = append(kinds, ttllab.Kind{Name: LabKind(k.name, status), Kind: k.name, Status: status, Policy: policy})
-		}
-	}
-	return kinds
-}
-
-// LabKind is the lab's name of the lists of one status.
-func LabKind(kind, status string) string { return kind + " status=" + status }
-
-func (t terms) lab(jitter float64) ttllab.Policy {
-	return ttllab.Policy{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie, Jitter: jitter}
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,9 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		}, []string{"buyer.ttl", "compress_min_bytes", "jitter", "local.max_bytes", "max_entry_bytes", "seller.stale_if_error"}},
 		{"entry above the tier", func(c *Config) { c.Local.MaxBytes = 4 << 20 }, []string{"max_entry_bytes"}},
 		{"sum too long", func(c *Config) { c.Buyer.TTL, c.Buyer.StaleIfError = 4*day, 4*day }, []string{"buyer.ttl"}},
+		{"lab", func(c *Config) {
+			c.Recheck.BudgetPerSecond, c.Goals = 1001, GoalsConfig{MaxUpstreamPerSecond: math.NaN(), MaxOutdated: 1.5}
+		}, []string{"goals.max_outdated", "goals.max_upstream_per_second", "recheck.budget_per_second"}},
 		{"status", func(c *Config) {
 			c.Buyer.ByStatus = map[string]StatusConfig{"a b": {}, "ok": {TTL: &negative}}
 		}, []string{"buyer.by_status.a b", "buyer.by_status.ok.ttl"}},

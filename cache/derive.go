@@ -104,7 +104,8 @@ func (l *Lists) derive(q *query, base *Entry) (e *Entry, kept bool, err error) {
 	e = newEntry(origin{
 		key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag, sum: bodySum(q.kind, body),
 	}, body, cap(body))
-	e.spread, e.cell, e.suspectEpoch, e.lab = base.spread, base.cell, base.suspectEpoch, base.lab
+	e.spread, e.cell, e.suspectEpoch = base.spread, base.cell, base.suspectEpoch
+	e.list, e.source = base.list, base.source
 	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > q.policy.maxEntry || q.terms.lifetime() <= 0 {
 		return e, false, nil
 	}

@@ -40,8 +40,8 @@ var byLines = Derivation{
 }
 
 // lines answers with one record of each of a few statuses, and the call's number.
-func (g *legacy) lines(ctx context.Context, k Key, known Known) (Content, error) {
-	c, err := g.fill(ctx, k, known)
+func (g *legacy) lines(ctx context.Context, k Key) (Content, error) {
+	c, err := g.fill(ctx, k)
 	if err != nil {
 		return c, err
 	}
@@ -223,7 +223,7 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 func TestAListThatCannotBeSelectedIsAskedForByItself(t *testing.T) {
 	c := newClock()
 	var asked []Key
-	l := startDerived(t, setup{now: c.Now, fill: func(_ context.Context, k Key, _ Known) (Content, error) {
+	l := startDerived(t, setup{now: c.Now, fill: func(_ context.Context, k Key) (Content, error) {
 		asked = append(asked, k)
 		return Content{Body: fmt.Appendf(nil, "broken %s", k.Status), AnsweredAt: c.Now()}, nil
 	}})
@@ -305,8 +305,8 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	if r := mustGet(t, second, acmes("pending")); r.Outcome != Hit || r.Tier != TierRedis || r.Age != 3*time.Second || body(r) != "pending of acme #1\n" {
 		t.Errorf("the other node: %s from %q, age %s: %q", r.Outcome, r.Tier, r.Age, body(r))
 	}
-	if x, err := second.Explain(t.Context(), acmes("answered")); err != nil || x.Outcome != Hit || x.Base != acmes("") || x.Tier != TierLocal {
-		t.Errorf("explained as %s from %q by %+v, %v", x.Outcome, x.Tier, x.Base, err)
+	if x, err := second.Explain(t.Context(), acmes("answered")); err != nil || x.Outcome != Hit || x.DerivedFrom != "the list without filters" || x.Tier != TierLocal {
+		t.Errorf("explained as %s from %q by %+v, %v", x.Outcome, x.Tier, x.DerivedFrom, err)
 	}
 	c.Add(2 * time.Second)
 	settled(second)

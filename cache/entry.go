@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 // Entry is one finished list, shared by all readers: nothing reachable from it
@@ -25,19 +23,15 @@ type Entry struct {
 	tag          tag       // epochs when the fill began
 	cell         *cell     // the account's epoch in this process
 	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
-	lab          ttllab.Answer
+	list, source uint64    // Source
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
 	values   [2]string // what ETag and Identity.Length are slices of
 
-	validator string        // of the list; empty: none
-	unread    time.Duration // how long before AnsweredAt the list was last read
-
-	stamp int64      // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
-	sum   ttllab.Sum // of the identity body
-	held  int        // bytes of memory that the identity body lies in
-	marks []uint32   // of the internal ids, on the node that has filled it
+	stamp int64         // AnsweredAt on the clock of Redis, Unix ns; the same on all nodes
+	sum   [sumSize]byte // of the identity body
+	held  int           // bytes of memory that the identity body lies in
 	coded [codingCount]coded
 }
 
@@ -58,14 +52,13 @@ func newEntry(o origin, body []byte, held int) *Entry {
 	}
 	e := &Entry{
 		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
-		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, unread: o.unread,
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held,
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries
 	}
-	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + len(o.validator) + etagSize + 20)
+	text := newText(len(o.key.Account) + len(o.key.Status) + len(o.key.InquiryType) + etagSize + 20)
 	e.Account, e.Status, e.InquiryType = text.add(o.key.Account), text.add(o.key.Status), text.add(o.key.InquiryType)
-	e.validator = text.add(o.validator)
 	e.values = [2]string{text.add(etagOf(o.sum)), text.add(strconv.Itoa(len(body)))}
 	e.ETag = e.values[:1:1]
 	e.Identity = Variant{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
@@ -89,7 +82,7 @@ func (t *text) add(s string) string {
 
 // weight is what the entry takes in memory, in bytes.
 func (e *Entry) weight() uint32 {
-	size := pages(e.held) + entryOverhead + len(e.validator) + 4*cap(e.marks)
+	size := pages(e.held) + entryOverhead
 	for i := range e.coded {
 		size += pages(e.coded[i].size())
 	}
@@ -113,9 +106,6 @@ func (e *Entry) belongsTo(k Key, fingerprint string) bool {
 		e.InquiryType == k.InquiryType && e.fingerprint == fingerprint
 }
 
-// known is what the next fill is told of the entry.
-func (e *Entry) known() Known { return Known{e.validator, e.AnsweredAt.Add(-e.unread)} }
-
 // newerThan compares epochs, then moments of the legacy's answer; nil is oldest. A slow
 // fill that began before a change does not replace one that began after it. Two
 // entries with one stamp are of one fill, whatever the clocks say.
@@ -133,26 +123,9 @@ func (e *Entry) newerThan(o *Entry) bool {
 
 const sumSize = 16
 
-// keepForLab notes what the TTL lab is told of a list that the legacy is asked for by
-// its own key, once its age is known.
-func (e *Entry) keepForLab() {
-	e.lab = ttllab.Answer{Hash: e.labList().Hash(), Source: e.sum.Short(), At: e.AnsweredAt.UnixNano()}
-}
-
-// labList is the list as the TTL lab names it.
-func (e *Entry) labList() *ttllab.List { return (*ttllab.List)(&e.Key) }
-
-// Source is a hash of what names the list that the legacy is asked for, and one of its
-// body: those of the entry itself unless it was selected from another list. Equal
-// lists have equal ones on all nodes.
-func (e *Entry) Source() (list, body uint64) { return e.lab.Hash, e.lab.Source }
-
-// LabSum is the hash by which the TTL lab knows a body of a kind.
-func LabSum(kind string, body []byte) uint64 {
-	i, _ := indexOf(kind)
-	sum := ttllab.Sum(bodySum(i, body))
-	return sum.Short()
-}
+// isSource makes the entry the one that the legacy was asked for, which is what its
+// observer knows it by.
+func (e *Entry) isSource() { e.list, e.source = e.Hash(), e.Sum() }
 
 // bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
 // every node. A weak validator over bytes that we made needs no more than a good

@@ -7,14 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	l := setup{fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Body = bytes.Repeat(c.Body, 200)
 		return c, err
 	}}.start(t)
@@ -62,8 +60,8 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	mapping := "v1"
 	mappings := func() Fills { return Fills{Mappings: map[string]Mapping{KindBuyer: {Fingerprint: mapping}}} }
-	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Fingerprint = mapping
 		return c, err
 	}})
@@ -99,8 +97,8 @@ func TestAnEntryOverTheLimitIsServedNotStored(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	cfg := testConfig()
 	cfg.MaxEntryBytes, cfg.CompressMinBytes = 2<<10, 1<<20
-	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
+	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key) (Content, error) {
+		c, err := g.fill(ctx, k)
 		c.Body = []byte(strings.Repeat("x", 2<<10))
 		return c, err
 	}}.start(t)
@@ -128,27 +126,16 @@ func TestAKindOfItsOwnIsRefused(t *testing.T) {
 // BenchmarkLookup supports leaving the whole hot path to one call that
 // allocates nothing.
 func BenchmarkLookup(b *testing.B) {
-	b.Run("configured", func(b *testing.B) { benchLookup(b, testConfig()) })
-	kept := testConfig()
-	kept.Lab.Goals.Mode, kept.Lab.Goals.MaxUpstreamPerSecond = ttllab.ModeKeep, 1
-	b.Run("kept", func(b *testing.B) { benchLookup(b, kept) })
-}
-
-func benchLookup(b *testing.B, cfg Config) {
 	g := &legacy{clock: newClock()}
-	lab := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
-	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
+	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer closeLists(b, l)
-	keys, plan := make([]Key, 1000), map[uint64]time.Duration{}
+	keys := make([]Key, 1000)
 	for i := range keys {
 		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprintf("account-%d", i), Status: "pending"}
-		plan[mustGet(b, l, keys[i]).Entry.lab.Hash] = 20 * time.Second
-	}
-	if cfg.Lab.Goals.Mode == ttllab.ModeKeep {
-		lab.Plan(plan, KindBuyer, time.Minute)
+		mustGet(b, l, keys[i])
 	}
 	b.ReportAllocs()
 	i := 0
@@ -173,7 +160,7 @@ func BenchmarkBuild(b *testing.B) {
 		content := Content{Body: []byte(list.String())}
 		l := setup{fill: (&legacy{}).fill}.start(b)
 		for name, step := range map[string]func(){
-			"entry": func() { l.build(&flight{key: aKey}, tag{}, content, nil) },
+			"entry": func() { l.build(&flight{key: aKey}, tag{}, content) },
 			"gzip":  func() { l.comp.variant(content.Body, Gzip) },
 			"zstd":  func() { l.comp.variant(content.Body, Zstd) },
 		} {

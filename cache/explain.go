@@ -7,37 +7,44 @@ import (
 	"inquiry-gateway/cache/redistier"
 )
 
-// Explanation says what the cache would do for a key now, and why. It holds no
-// content.
+// Explanation says what the cache would do for a key now, and why. It holds no content. Page
+// and command show its JSON as it is: a moment that never was is left out.
 type Explanation struct {
-	Key     Key
-	Base    Key     // that the legacy is asked by; the same unless the list is derived
-	Outcome Outcome // of a look-up now; Miss also when the fill might fail
-	Tier    string  // where the newest entry is; empty: nowhere
+	Key         Key     `json:"key"`
+	DerivedFrom string  `json:"derived_from,omitempty"` // the list that this one is selected from, as the legacy is not sent all filters
+	Outcome     Outcome `json:"outcome"`                // of a look-up now; Miss also when the fill might fail
+	Tier        string  `json:"tier,omitempty"`         // where the newest entry is, local or redis; empty: nowhere
 
-	AnsweredAt time.Time      // of that entry; zero without one
-	Age        time.Duration  // since then
-	TTL        time.Duration  // what is left of it, negative when stale
-	ReadAt     time.Time      // when the legacy last sent the list; later it said that it is the same
-	Validator  bool           // the legacy can be asked whether the list has changed
-	Bytes      int            // with all variants
-	Stored     map[string]int // bytes by coding
+	AnsweredAt time.Time `json:"answered_at,omitzero"` // of that entry
+	Age        Seconds   `json:"age_seconds"`          // since then
+	Left       Seconds   `json:"ttl_left_seconds"`     // negative when stale
+	Bytes      int       `json:"bytes"`                // with all variants
 
-	Policy        string // the configuration key that the times come from
-	PolicyTTL     time.Duration
-	WhileRefresh  time.Duration // stale_while_revalidate
-	IfError       time.Duration // stale_if_error
-	JitterShorten time.Duration // what jitter takes off this entry's ttl
+	Policy               string  `json:"policy"` // the configuration key that the times come from
+	TTL                  Seconds `json:"ttl_seconds"`
+	Jitter               Seconds `json:"jitter_seconds"` // taken off this entry's ttl
+	StaleWhileRevalidate Seconds `json:"stale_while_revalidate_seconds"`
+	StaleIfError         Seconds `json:"stale_if_error_seconds"`
 
-	KindEpoch, AccountEpoch uint64
-	Unconfirmed             bool // a purge may have been missed; Redis is asked first
+	KindEpoch    uint64 `json:"kind_epoch"`
+	AccountEpoch uint64 `json:"account_epoch"`
+	Mapping      string `json:"mapping"`               // fingerprint of the configured mapping
+	Unconfirmed  bool   `json:"unconfirmed,omitempty"` // a purge may have been missed; Redis is asked first
 
-	Refused  string    // why the entry in Redis was refused; empty: it was not, or there is none
-	Redis    string    // as RedisState
-	InFlight bool      // a fill or a refresh runs
-	Failing  bool      // the last fill failed
-	RetryAt  time.Time // no refresh of this key before; zero: at once
+	Refused  string    `json:"refused_entry,omitempty"` // why the entry in Redis was refused; empty: it was not, or there is none
+	Redis    string    `json:"redis"`                   // as RedisState
+	InFlight bool      `json:"in_flight,omitempty"`     // a fill or a refresh runs on this node
+	Failing  bool      `json:"failing,omitempty"`       // the last fill failed
+	RetryAt  time.Time `json:"retry_at,omitzero"`       // no refresh before; never in the past
 }
+
+// Seconds is a duration as JSON has it.
+type Seconds float64
+
+// Duration is the same as Go has it.
+func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+func secondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
 // Explain looks like Get, but changes nothing, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
@@ -51,10 +58,13 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.epochs.of(redistier.Hash(k.Account))}
 	tag := l.epochs.tag(q.kind, f.cell)
 	x := Explanation{
-		Key: k, Base: q.base, Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load(),
-		Policy: q.policy.source(q.kind, k.Status), PolicyTTL: q.terms.ttl, WhileRefresh: q.terms.swr, IfError: q.terms.sie,
-		KindEpoch: tag.kind, AccountEpoch: tag.account,
-		Failing: l.backoff.failing(q.kind, q.base), RetryAt: l.backoff.retryAt(q.base),
+		Key: k, DerivedFrom: derivedFrom(k, q.base), Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load(),
+		Policy: q.policy.source(q.kind, k.Status), TTL: secondsOf(q.terms.ttl),
+		StaleWhileRevalidate: secondsOf(q.terms.swr), StaleIfError: secondsOf(q.terms.sie),
+		KindEpoch: tag.kind, AccountEpoch: tag.account, Mapping: f.fingerprint, Failing: l.backoff.failing(q.kind, q.base),
+	}
+	if at := l.backoff.retryAt(q.base); at.After(l.opts.Now()) {
+		x.RetryAt = at.UTC()
 	}
 	for _, key := range [...]Key{q.base, k} {
 		e, ok := l.tier.GetEntryQuietly(key)
@@ -102,10 +112,9 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 		return
 	}
 	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
-	x.AnsweredAt, x.Age, x.TTL, x.Bytes, x.PolicyTTL = e.AnsweredAt, v.age, v.ttl, e.Size(), q.policy.ttlOf(&q.terms, e)
-	x.ReadAt, x.Validator = e.known().ReadAt, e.validator != ""
-	x.JitterShorten = x.PolicyTTL - v.age - v.ttl
-	x.Stored = map[string]int{"identity": len(e.Identity.Body), "gzip": e.coded[Gzip].size(), "zstd": e.coded[Zstd].size()}
+	ttl := q.terms.ttl
+	x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.ttl), e.Size()
+	x.TTL, x.Jitter = secondsOf(ttl), secondsOf(ttl-v.age-v.ttl)
 	if outcome, ok := l.outcomeOf(q.kind, q.base, v.state); ok {
 		x.Outcome = outcome
 	}
@@ -113,12 +122,26 @@ func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
 
 // source names the configuration key that governs a list.
 func (p *policy) source(i kindIndex, status string) string {
-	if p.of(i, status).until > 0 {
-		return "cache.goals"
-	}
 	name := "cache." + kindNames[i]
 	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
 		name += ".by_status." + status
 	}
 	return name
+}
+
+// derivedFrom names the list that a list is selected from; empty: it is fetched itself.
+func derivedFrom(k, base Key) string {
+	if base == k {
+		return ""
+	}
+	list := "the list"
+	for _, filter := range [][2]string{{"status", base.Status}, {"inquiry_type", base.InquiryType}} {
+		if filter[1] != "" {
+			list += " with " + filter[0] + "=" + filter[1]
+		}
+	}
+	if list == "the list" {
+		list += " without filters"
+	}
+	return list
 }

@@ -1,11 +1,8 @@
 package cache
 
 import (
-	"context"
 	"testing"
 	"time"
-
-	"inquiry-gateway/cache/ttllab"
 )
 
 func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
@@ -43,11 +40,11 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 			}
 			r := mustGet(t, l, aKey)
 			settled(l)
-			if x.Outcome != r.Outcome || (r.Outcome != Miss && (x.Age != r.Age || x.TTL != r.TTL || x.Tier != r.Tier)) {
+			if x.Outcome != r.Outcome || (r.Outcome != Miss && (x.Age.Duration() != r.Age || x.Left.Duration() != r.TTL || x.Tier != r.Tier)) {
 				t.Errorf("predicted %s from %q, age %s, ttl %s; got %s from %q, %s, %s",
-					x.Outcome, x.Tier, x.Age, x.TTL, r.Outcome, r.Tier, r.Age, r.TTL)
+					x.Outcome, x.Tier, x.Age.Duration(), x.Left.Duration(), r.Outcome, r.Tier, r.Age, r.TTL)
 			}
-			if x.Policy != "cache.buyer.by_status.pending" || x.PolicyTTL != short || x.Failing != tt.failing || x.Redis != "off" {
+			if x.Policy != "cache.buyer.by_status.pending" || x.TTL.Duration() != short || x.Failing != tt.failing || x.Redis != "off" {
 				t.Errorf("%+v", x)
 			}
 		})
@@ -60,7 +57,7 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	mustGet(t, f.nodes[0], aKey)
 	f.settled()
 	x, err := f.nodes[1].Explain(t.Context(), aKey)
-	if err != nil || x.Tier != TierRedis || x.Outcome != Hit || x.Policy != "cache.buyer" || x.Bytes == 0 || x.Stored["identity"] == 0 {
+	if err != nil || x.Tier != TierRedis || x.Outcome != Hit || x.Policy != "cache.buyer" || x.Bytes == 0 {
 		t.Errorf("%+v, %v", x, err)
 	}
 	purged, err := f.nodes[1].Purge(t.Context(), Scope{Kind: KindBuyer})
@@ -68,7 +65,7 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, err = f.nodes[1].Explain(t.Context(), aKey)
-	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != purged.Epoch || x.Tier != "" {
+	if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.KindEpoch != purged || x.Tier != "" {
 		t.Errorf("after a purge: %+v, %v", x, err)
 	}
 	if _, err := f.nodes[0].Explain(t.Context(), Key{Kind: "admin"}); err != ErrUnknownKind {
@@ -76,58 +73,33 @@ func TestExplainSeesRedisAndTheEpochs(t *testing.T) {
 	}
 }
 
-// Where goals are kept the lab gives each list its ttl, and what a list is judged by says
-// so: before the lab knows one, it is the configured one. A ttl of 0 stays.
-func TestTheLabGivesTTLs(t *testing.T) {
-	cfg := testConfig()
-	cfg.Buyer.StaleWhileRevalidate = 0
-	cfg.Seller.TTL = 0
-	zero := time.Duration(0)
-	cfg.Buyer.ByStatus = map[string]StatusConfig{"closed": {TTL: &zero}}
-	cfg.Lab.Goals = ttllab.GoalsConfig{Mode: ttllab.ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}
-	lab := ttllab.NewLab(cfg.LabKinds(), cfg.Lab, nil)
-	g := &legacy{clock: newClock()}
-	l, err := New(cfg, Options{Fill: g.fill, Lab: lab, Now: g.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeLists(t, l)
-	r := mustGet(t, l, aKey)
-	list := ttllab.List(aKey)
-	for _, tt := range []struct {
-		own, rest, want time.Duration
-	}{{0, 0, 10 * time.Second}, {25 * time.Second, time.Second, 25 * time.Second}, {0, 4 * time.Second, 4 * time.Second}, {0, time.Hour, time.Minute}} {
-		if tt.rest > 0 {
-			lab.Plan(map[uint64]time.Duration{list.Hash(): tt.own}, KindBuyer, tt.rest)
-		}
-		for _, off := range []time.Duration{-time.Millisecond, time.Millisecond} {
-			g.clock.Set(r.Entry.AnsweredAt.Add(tt.want + off))
-			if got, ok := l.Lookup(aKey); ok != (off < 0) || ok && got.TTL != -off {
-				t.Errorf("own %s, others %s, %s after %s: %v, %+v", tt.own, tt.rest, off, tt.want, ok, got)
-			}
-		}
-		x, err := l.Explain(t.Context(), aKey)
-		if err != nil || x.Policy != "cache.goals" || x.PolicyTTL != tt.want {
-			t.Errorf("%s by %s, %v; want %s", x.PolicyTTL, x.Policy, err, tt.want)
-		}
-	}
-	for _, k := range []Key{{Kind: KindSeller, Account: "acme"}, {Kind: KindBuyer, Account: "acme", Status: "closed"}} {
-		if x, err := l.Explain(t.Context(), k); err != nil || x.PolicyTTL != 0 || x.Policy == "cache.goals" {
-			t.Errorf("%+v: %s by %s", k, x.PolicyTTL, x.Policy)
-		}
-	}
+// told is an observer that counts.
+type told struct {
+	answered map[Outcome]int
+	failed   int
+	filled   int
+	lists    map[uint64]int // look-ups and fills by source
 }
 
-func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
+func (o *told) Answered(e *Entry, outcome Outcome, _ time.Time) {
+	o.answered[outcome]++
+	list, _ := e.Source()
+	o.lists[list]++
+}
+
+func (o *told) Failed(_, _ string, list uint64, _ time.Time) { o.failed++; o.lists[list]++ }
+
+func (o *told) Filled(e *Entry, _ time.Duration) {
+	o.filled++
+	list, _ := e.Source()
+	o.lists[list]++
+}
+
+func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
 	g := &legacy{clock: newClock()}
-	lab := ttllab.NewLab(testConfig().LabKinds(), ttllab.Config{}, nil)
+	o := &told{answered: map[Outcome]int{}, lists: map[uint64]int{}}
 	filled := 0
-	fill := func(ctx context.Context, k Key, known Known) (Content, error) {
-		c, err := g.fill(ctx, k, known)
-		c.AnsweredAt = time.Time{} // now
-		return c, err
-	}
-	l, err := New(testConfig(), Options{Fill: fill, Lab: lab, Filled: func(k Key) {
+	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Observer: o, Filled: func(k Key) {
 		if filled++; k.Account != "acme" {
 			t.Errorf("filled %v", k)
 		}
@@ -139,18 +111,15 @@ func TestTheLabIsToldOfLookUpsAndFills(t *testing.T) {
 	r, _ := l.Lookup(aKey)
 	l.Served(aKey, r)
 	g.failWith(errLegacy)
-	if _, err := l.Get(t.Context(), Key{Kind: KindSeller, Account: "acme"}); err != errLegacy {
+	sellers := Key{Kind: KindSeller, Account: "acme"}
+	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
 		t.Errorf("error %v", err)
 	}
 	closeLists(t, l)
-	if filled != 2 {
-		t.Errorf("told of %d fills, one of them failed", filled)
+	if filled != 2 || o.filled != 1 || o.failed != 1 || o.answered[Hit] != 1 || o.answered[Miss] != 1 {
+		t.Errorf("%d fills and failures, told %+v", filled, o)
 	}
-	kinds := lab.Report().Kinds
-	if buyers := kinds[0]; buyers.WatchedKeys != 1 || buyers.LookupsPerSecond != 2*buyers.FillsPerSecond || buyers.FillsPerSecond == 0 {
-		t.Errorf("%v look-ups/s, %v fills/s of %d buyers' lists", buyers.LookupsPerSecond, buyers.FillsPerSecond, buyers.WatchedKeys)
-	}
-	if sellers := kinds[1]; sellers.LookupsPerSecond == 0 || sellers.FillsPerSecond != 0 {
-		t.Errorf("%v look-ups/s, %v fills/s of sellers' lists", sellers.LookupsPerSecond, sellers.FillsPerSecond)
+	if o.lists[aKey.Hash()] != 3 || o.lists[sellers.Hash()] != 1 {
+		t.Errorf("by list: %v", o.lists)
 	}
 }

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -53,8 +52,8 @@ func (l *Lists) filled(k Key, e *Entry, took time.Duration) {
 	if l.opts.Filled != nil {
 		l.opts.Filled(k)
 	}
-	if e != nil {
-		l.opts.Lab.Filled(e.labList(), &e.lab, e.Size(), took)
+	if e != nil && l.opts.Observer != nil {
+		l.opts.Observer.Filled(e, took)
 	}
 }
 
@@ -67,18 +66,14 @@ func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored b
 	if l.unwanted(f) {
 		ctx = InBackground(ctx)
 	}
-	base, known := l.base(f, t)
-	c, err := l.opts.Fill(ctx, f.key, known)
-	if err == nil && c.NotModified && (base == nil || c.Fingerprint != base.fingerprint) {
-		err = errors.New("cache: a fill tells that a list that it was not given has not changed")
-	}
+	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
 		l.backoff.failed(f.kind, f.key, err, l.opts.Now())
 		span.Fail(reasonOf(err))
 		return nil, false, err
 	}
-	e = l.build(f, t, c, base)
+	e = l.build(f, t, c)
 	e.suspectEpoch = suspectEpoch
 	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
 	result := fillOK
@@ -95,7 +90,7 @@ func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored b
 		stored = true
 	}
 	if span.Recording() {
-		span.Set(attribute.Bool("cache.stored", stored), attribute.Bool("cache.not_modified", c.NotModified), attribute.Int("cache.entry_bytes", e.Size()))
+		span.Set(attribute.Bool("cache.stored", stored), attribute.Int("cache.entry_bytes", e.Size()))
 	}
 	return e, stored, nil
 }
@@ -116,41 +111,19 @@ func (l *Lists) unstored(f *flight, e *Entry, noStore bool) string {
 	return ""
 }
 
-// base is the entry that a fill may find to be still the legacy's, and what the fill is
-// told of it. One that a purge hides, or may hide, is none: it is to be read again.
-func (l *Lists) base(f *flight, t tag) (*Entry, Known) {
-	e := f.best
-	if e == nil || e.validator == "" || e.tag != t || !e.belongsTo(f.key, f.fingerprint) || !l.epochs.confirmed(e) {
-		return nil, Known{}
-	}
-	return e, e.known()
-}
-
-// build makes the entry of a fill. One that has not changed has the body and the
-// codings of its base.
-func (l *Lists) build(f *flight, t tag, c Content, base *Entry) *Entry {
+// build makes the entry of a fill.
+func (l *Lists) build(f *flight, t tag, c Content) *Entry {
 	now := l.opts.Now()
 	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
 		c.AnsweredAt = now
 	}
-	o := origin{key: f.key, fingerprint: c.Fingerprint, tag: t, answeredAt: c.AnsweredAt, validator: c.Validator}
-	held := cap(c.Body)
-	if c.NotModified {
-		c.Body, held = base.Identity.Body, base.held
-		o.sum, o.validator, o.unread = base.sum, base.validator, max(c.AnsweredAt.Sub(base.known().ReadAt), 0)
-	} else {
-		o.sum = bodySum(f.kind, c.Body)
-	}
+	o := origin{key: f.key, fingerprint: c.Fingerprint, tag: t, answeredAt: c.AnsweredAt, sum: bodySum(f.kind, c.Body)}
 	if l.redis != nil {
 		o.stamp = l.redis.Stamp(c.AnsweredAt)
 	}
-	e := newEntry(o, c.Body, held)
-	if e.marks = c.Marks; c.NotModified {
-		e.marks = base.marks
-		e.takeCodings(base)
-	}
+	e := newEntry(o, c.Body, cap(c.Body))
 	e.cell = f.cell
-	e.keepForLab()
+	e.isSource()
 	return e
 }
 
@@ -194,7 +167,7 @@ func (l *Lists) decodeAndVerify(f *flight, raw []byte) (*Entry, error) {
 	}
 	// From here on the age runs with this process's monotonic clock.
 	e.AnsweredAt = now.Add(-age)
-	e.keepForLab()
+	e.isSource()
 	return e, nil
 }
 

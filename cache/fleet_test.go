@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ func newFleet(t testing.TB, size int) *fleet {
 }
 
 // relaxTimeouts gives a busy machine the time that production would not.
-func relaxTimeouts(c redistier.Config) redistier.Config {
+func relaxTimeouts(c redisclient.Config) redisclient.Config {
 	c.Timeout = 4 * time.Second
 	return c
 }
@@ -139,10 +140,10 @@ func TestALateFillHasAllOfItsTime(t *testing.T) {
 	fillsWithin(l, time.Second)
 	var left time.Duration
 	fill := l.opts.Fill
-	l.opts.Fill = func(ctx context.Context, k Key, known Known) (Content, error) {
+	l.opts.Fill = func(ctx context.Context, k Key) (Content, error) {
 		end, _ := ctx.Deadline()
 		left = time.Until(end)
-		return fill(ctx, k, known)
+		return fill(ctx, k)
 	}
 	f.srv.Do("SET", namesOf(l, aKey).Lease, "another node", "PX", "700")
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
@@ -249,24 +250,6 @@ func TestListsThatAreNeverStoredAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWithoutFleetCoalescingEachNodeFills(t *testing.T) {
-	f := newFleet(t, 2)
-	f.hold = make(chan struct{})
-	cfg := testConfig()
-	cfg.FleetCoalescing = false
-	done := make(chan Result, 2)
-	for _, l := range f.nodes {
-		if err := l.SetConfig(cfg); err != nil {
-			t.Fatal(err)
-		}
-		go func() { done <- mustGet(t, l, aKey) }()
-	}
-	redistest.Eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
-	close(f.hold)
-	<-done
-	<-done
-}
-
 // BenchmarkStampede prints what a fleet of three nodes costs the legacy when
 // 500 callers on each ask for one key at once, at a legacy that takes 20 ms. It
 // supports waking the waiters by a message instead of letting them poll.
@@ -304,7 +287,7 @@ func BenchmarkTiers(b *testing.B) {
 	f := newFleet(b, 1)
 	l := f.nodes[0]
 	page := strings.Repeat(`{"title":"Order 4711","status":"pending","created_at":"2026-06-01T09:30:00.000Z"},`, 125) // 10 KB
-	l.opts.Fill = func(context.Context, Key, Known) (Content, error) {
+	l.opts.Fill = func(context.Context, Key) (Content, error) {
 		return Content{Body: []byte(page), AnsweredAt: f.clock.Now()}, nil
 	}
 	b.Run("local", func(b *testing.B) {

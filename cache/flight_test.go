@@ -79,8 +79,8 @@ func TestWaitersFollowTheirOwnContext(t *testing.T) {
 func TestACallerOutOfTimeGetsTheStaleList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &legacy{clock: newClock()}
-		l := setup{fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-			c, err := g.fill(ctx, k, known)
+		l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
+			c, err := g.fill(ctx, k)
 			c.AnsweredAt = time.Now()
 			return c, err
 		}}.start(t)
@@ -112,7 +112,7 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var bad atomic.Bool
 				bad.Store(true)
-				l := setup{limit: time.Second, fill: func(context.Context, Key, Known) (Content, error) {
+				l := setup{limit: time.Second, fill: func(context.Context, Key) (Content, error) {
 					if bad.CompareAndSwap(true, false) {
 						time.Sleep(time.Millisecond) // of the bubble: until all callers wait
 						tt.end()
@@ -140,7 +140,7 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 func TestAFillHasItsOwnDeadlineAndTheCallersValues(t *testing.T) {
 	type ctxKey struct{}
 	synctest.Test(t, func(t *testing.T) {
-		l := setup{limit: 3 * time.Second, fill: func(ctx context.Context, _ Key, _ Known) (Content, error) {
+		l := setup{limit: 3 * time.Second, fill: func(ctx context.Context, _ Key) (Content, error) {
 			deadline, ok := ctx.Deadline()
 			if !ok || time.Until(deadline) != 3*time.Second || ctx.Value(ctxKey{}) != "id-1" {
 				t.Errorf("deadline in %s, value %v", time.Until(deadline), ctx.Value(ctxKey{}))
@@ -159,8 +159,8 @@ func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 	c := newClock()
 	g := &legacy{clock: c}
 	noStore := true
-	l := setup{now: c.Now, fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-		content, err := g.fill(ctx, k, known)
+	l := setup{now: c.Now, fill: func(ctx context.Context, k Key) (Content, error) {
+		content, err := g.fill(ctx, k)
 		content.NoStore = noStore
 		return content, err
 	}}.start(t)
@@ -188,7 +188,7 @@ func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
-		l, err := New(testConfig(), Options{Fills: Fills{Timeout: time.Hour}, Fill: func(ctx context.Context, _ Key, _ Known) (Content, error) {
+		l, err := New(testConfig(), Options{Fills: Fills{Timeout: time.Hour}, Fill: func(ctx context.Context, _ Key) (Content, error) {
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return Content{}, ctx.Err()
@@ -215,8 +215,8 @@ func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
 func TestABackgroundRefreshRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &legacy{clock: newClock()}
-		l := setup{fill: func(ctx context.Context, k Key, known Known) (Content, error) {
-			c, err := g.fill(ctx, k, known)
+		l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
+			c, err := g.fill(ctx, k)
 			c.AnsweredAt = time.Now()
 			return c, err
 		}}.start(t)

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ type legacy struct {
 	hold  chan struct{} // non-nil: answers wait for it to be closed
 }
 
-func (g *legacy) fill(ctx context.Context, k Key, known Known) (Content, error) {
+func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
 	n := g.calls.Add(1)
 	if g.hold != nil {
 		select {
@@ -63,7 +64,7 @@ type setup struct {
 	cfg   Config
 	fill  Fill
 	now   func() time.Time
-	redis redis.Cmdable
+	redis *redisclient.Client
 	limit time.Duration
 	reg   prometheus.Registerer
 
@@ -122,7 +123,7 @@ func counter(t testing.TB, c prometheus.Metric) float64 {
 	return m.Gauge.GetValue()
 }
 
-func panicking(context.Context, Key, Known) (Content, error) { panic("mapping bug") }
+func panicking(context.Context, Key) (Content, error) { panic("mapping bug") }
 
 // stampede lets 500 callers on each node ask at once, and returns how long each
 // waited.

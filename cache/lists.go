@@ -11,13 +11,12 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/series"
 	"inquiry-gateway/internal/span"
 )
@@ -26,14 +25,11 @@ import (
 // value is usable.
 type Options struct {
 	Fill       Fill
-	Fills      Fills         // until Prepare gives others
-	Redis      redis.Cmdable // nil: in-process tier only; closed by its owner
-	Prefix     string        // of every Redis key; empty: "iq"
-	Derivation Derivation    // zero: each key is asked for by itself
-	Lab        *ttllab.Lab   // told of look-ups and fills; nil: none
-	// Spare tells whether the legacy system can be asked for what nobody waits for; nil:
-	// it can. It must be quick.
-	Spare      func() bool
+	Fills      Fills                // until Prepare gives others
+	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
+	Prefix     string               // of every Redis key; empty: "iq"
+	Derivation Derivation           // zero: each key is asked for by itself
+	Observer   Observer             // told of look-ups and fills; nil: none
 	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger
@@ -73,7 +69,7 @@ func (o Options) withDefaults() (Options, error) {
 //   - If Redis loses a purge, with its memory or in a fail-over, the node that
 //     made it gives it back and tells the others again at its next poll. Each
 //     node remembers the last 1,024 accounts that were purged, and refuses their
-//     older lists meanwhile. redis.min_replicas has a purge wait for replicas.
+//     older lists meanwhile.
 //   - One node fills a key for the fleet, and the callers of all nodes wait for
 //     its answer as long as they have time. When it dies the others find out
 //     within a second. A fill has all of its time whenever it begins, and none
@@ -95,7 +91,6 @@ type Lists struct {
 	epochs  *epochs
 	backoff *backoff
 	comp    *compressor
-	records chan string // that other nodes were told of, as in a notice
 	metrics *metrics
 	tracer  *span.Tracer
 
@@ -115,14 +110,14 @@ type Lists struct {
 // goroutines that listen for purges, which Close ends. Errors of the
 // configuration have a method Field() string.
 func New(cfg Config, opts Options) (*Lists, error) {
-	p, err := compile(cfg, opts.Fills, opts.Lab)
+	p, err := compile(cfg, opts.Fills)
 	if err != nil {
 		return nil, err
 	}
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), records: make(chan string, maxHeardRecords), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), epochs: newEpochs(), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
 	l.policy.Store(p)
 	l.metrics = newMetrics(opts.Registerer)
 	if l.comp, err = newCompressor(); err != nil {
@@ -177,7 +172,7 @@ func (l *Lists) SetConfig(cfg Config) error {
 // Prepare does all of SetConfig that can fail, and gives the rest, which swaps
 // what is known of fills in the same step.
 func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
-	p, err := compile(cfg, fills, l.opts.Lab)
+	p, err := compile(cfg, fills)
 	if err != nil {
 		return nil, err
 	}

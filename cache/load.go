@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/span"
 )
 
@@ -56,9 +55,6 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	outcome := Hit
-	if have.state == fresh && l.aheadDue(&q, have) {
-		return Result{}, false
-	}
 	if have.state != fresh {
 		var ok bool
 		if outcome, ok = l.staleAtOnce(&q, have.state, now); !ok {
@@ -72,7 +68,9 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 func (l *Lists) Served(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		l.metrics.served(i, r)
-		l.opts.Lab.Hit(r.Entry.labList(), &r.Entry.lab, &r.Entry.sum, r.lookedAt)
+		if o := l.opts.Observer; o != nil {
+			o.Answered(r.Entry, r.Outcome, r.lookedAt)
+		}
 	}
 }
 
@@ -84,26 +82,6 @@ func (l *Lists) staleAtOnce(q *query, state freshness, now time.Time) (Outcome, 
 	}
 	outcome, ok := l.outcomeOf(q.kind, q.base, state)
 	return outcome, ok && (!l.backoff.due(q.kind, q.base, now, false) || l.inFlight(q.base))
-}
-
-// aheadDue tells whether a fresh list is so near to the end of its ttl that who asks
-// for it has it refreshed. Where the goals choose the ttl they choose that, too.
-func (l *Lists) aheadDue(q *query, have found) bool {
-	p := q.policy
-	return p.ahead > 0 && q.terms.until == 0 && have.ttl < time.Duration(p.ahead*float64(q.terms.ttl)) && !l.inFlight(q.base) &&
-		!l.backoff.failing(q.kind, q.base) && (l.opts.Spare == nil || l.opts.Spare())
-}
-
-// refreshAhead starts a refresh that wants a list which is not so near to its end: the
-// node that is first fetches it, the others find it in Redis.
-func (l *Lists) refreshAhead(ctx context.Context, q *query, have *Entry, now time.Time) {
-	if have == nil {
-		return // only the derived list is here; its base is asked for when that has ended
-	}
-	t := q.terms
-	t.ttl -= time.Duration(q.policy.ahead * float64(t.ttl))
-	l.metrics.ahead.Inc()
-	l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: have, terms: t})
 }
 
 // outcomeOf tells how an entry in that state is served without waiting for the
@@ -132,8 +110,7 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if q.base, impossible = q.mapping().base(k); impossible {
 		return l.impossible(&q), nil
 	}
-	base := ttllab.List(q.base)
-	l.opts.Lab.Looked((*ttllab.List)(&k), base.Hash(), l.opts.Now())
+	start := l.opts.Now()
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
 	defer span.End()
 	r, err := l.load(ctx, &q)
@@ -144,25 +121,20 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	if err != nil {
 		span.Fail(reasonOf(err))
 		l.metrics.failed(q.kind)
-		l.opts.Lab.Failed((*ttllab.List)(&k))
+		if o := l.opts.Observer; o != nil {
+			o.Failed(k.Kind, k.Status, q.base.Hash(), start)
+		}
 		return Result{}, err
 	}
-	l.tellLab(&k, r)
+	if o := l.opts.Observer; o != nil {
+		o.Answered(r.Entry, r.Outcome, start)
+	}
 	if span.Recording() {
 		span.Set(attribute.Float64("cache.age_seconds", r.Age.Seconds()), attribute.Float64("cache.ttl_seconds", r.TTL.Seconds()))
 		setAnswer(span, r)
 	}
 	l.metrics.served(q.kind, r)
 	return r, nil
-}
-
-// tellLab tells how a look-up was answered.
-func (l *Lists) tellLab(k *Key, r Result) {
-	if r.Outcome == Miss || r.Outcome == Collapsed {
-		l.opts.Lab.Waited((*ttllab.List)(k))
-		return
-	}
-	l.opts.Lab.Served(r.Entry.labList(), &r.Entry.lab, &r.Entry.sum, l.opts.Now())
 }
 
 // load answers with the newest list of the query's key or of its base: at once out
@@ -175,8 +147,6 @@ func (l *Lists) load(ctx context.Context, q *query) (Result, error) {
 		if outcome, ok := l.outcomeOf(q.kind, q.base, have.state); ok {
 			if have.state != fresh && l.backoff.due(q.kind, q.base, start, true) {
 				l.refresh(ctx, &flight{key: q.base, kind: q.kind, have: base, terms: q.terms})
-			} else if have.state == fresh && l.aheadDue(q, have) {
-				l.refreshAhead(ctx, q, base, start)
 			}
 			return Result{Entry: have.entry, Outcome: outcome, Tier: TierLocal, Age: have.age, TTL: have.ttl}, nil
 		}

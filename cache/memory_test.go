@@ -14,7 +14,7 @@ import (
 )
 
 // sized answers with lists of many sizes, compressible like JSON.
-func sized(_ context.Context, k Key, _ Known) (Content, error) {
+func sized(_ context.Context, k Key) (Content, error) {
 	n := int(spreadOf(k, 1)*200) + 1
 	var b strings.Builder
 	for i := range n {
@@ -42,7 +42,7 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 		keys int
 	}{
 		{"lists of 50 B to 15 KB", sized, 3_000},
-		{"empty lists", func(context.Context, Key, Known) (Content, error) {
+		{"empty lists", func(context.Context, Key) (Content, error) {
 			return Content{Body: []byte(`{"data":[],"meta":{},"errors":[]}`)}, nil
 		}, 25_000},
 	} {

@@ -37,15 +37,10 @@ const (
 	unstoredRedis   = "redis_error"
 )
 
-// How lists are marked as changed, and results of reading a stream of that, as labels.
+// How lists are marked as changed, as labels.
 const (
-	hintSoft      = "soft"
-	hintHard      = "hard"
-	streamApplied = "applied"
-	streamRefused = "refused"
-	streamFailed  = "failed"
-	streamUnread  = "unread"
-	streamLost    = "lost"
+	hintSoft = "soft"
+	hintHard = "hard"
 )
 
 var (
@@ -64,9 +59,6 @@ type metrics struct {
 	unstored *prometheus.CounterVec
 	purges   prometheus.Counter
 	hints    *prometheus.CounterVec
-	stream   *prometheus.CounterVec
-	dropped  prometheus.Counter
-	ahead    prometheus.Counter
 	derived  *prometheus.CounterVec
 }
 
@@ -82,11 +74,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"kind", "result"),
 		purges: all.Counter("purges_total", "Purges that were begun on this node."),
 		hints:  all.Counters("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
-		stream: all.Counters("hint_stream_total",
-			"Entries of cache.hints.stream that this node has read, by result: applied, refused (not understood), or failed (Redis did not take the mark; tried again); unread counts failed reads, and lost streams that had vanished.",
-			"result"),
-		dropped: all.Counter("hint_records_dropped_total", "Hints of records, told by other nodes, that this node did not look for: too many waited."),
-		ahead:   all.Counter("refreshes_ahead_total", "Refreshes of fresh lists that were begun before their ttl ended."),
 	}
 	lookups := all.Counters("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
@@ -116,9 +103,6 @@ func (m *metrics) startRare() {
 	}
 	for _, how := range []string{hintSoft, hintHard} {
 		m.hints.WithLabelValues(how)
-	}
-	for _, result := range []string{streamApplied, streamRefused, streamFailed, streamUnread, streamLost} {
-		m.stream.WithLabelValues(result)
 	}
 	for _, reason := range []error{errForeign, errPurged, errMapping} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())

@@ -3,13 +3,13 @@ package cache
 import (
 	"context"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"math"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/secretfile"
@@ -49,8 +49,8 @@ func newModel() *model {
 	return &model{legacy: &legacy{clock: newClock()}, cfg: testConfig(), given: map[string]given{}, purged: map[Scope]purged{}}
 }
 
-func (m *model) answer(ctx context.Context, k Key, known Known) (Content, error) {
-	c, err := m.fill(ctx, k, known)
+func (m *model) answer(ctx context.Context, k Key) (Content, error) {
+	c, err := m.fill(ctx, k)
 	if err != nil {
 		return c, err
 	}
@@ -175,7 +175,6 @@ func drawConfig(t *rapid.T) Config {
 	}
 	c := testConfig()
 	c.Jitter = rapid.SampledFrom([]float64{0, 0.1, 0.9}).Draw(t, "jitter")
-	c.FleetCoalescing = rapid.Bool().Draw(t, "coalescing")
 	pending := seconds("pending ttl")
 	c.Buyer = KindConfig{TTL: seconds("ttl"), StaleWhileRevalidate: seconds("swr"), StaleIfError: seconds("sie"),
 		ByStatus: map[string]StatusConfig{"pending": {TTL: &pending}}}
@@ -186,7 +185,7 @@ func drawConfig(t *rapid.T) Config {
 // environment is a fleet of two nodes over one real Redis, and a node on its own.
 type environment struct {
 	*model
-	rdb     redis.Cmdable
+	rdb     *redisclient.Client
 	nodes   []*Lists
 	sealing secretfile.File
 	stashed map[string]string // Redis values that may come back
@@ -316,7 +315,7 @@ func TestEveryBodyBelongsToTheKeyAndIsYoungEnough(t *testing.T) {
 		if rapid.Bool().Draw(t, "derivation") {
 			w.by = someSelected
 		}
-		for _, r := range []redis.Cmdable{rdb, cut, nil} {
+		for _, r := range []*redisclient.Client{rdb, cut, nil} {
 			l, err := New(w.cfg, Options{Fill: w.answer, Redis: r, Now: w.clock.Now, Derivation: tellsBase, Fills: Fills{Mappings: w.by}, Prefix: fmt.Sprint("run", prefix), foreignTime: true})
 			if err != nil {
 				t.Fatal(err)

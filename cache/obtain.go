@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 )
 
 // obtain settles a flight by the first of these that the policy lets be served: a
@@ -61,7 +62,7 @@ func (l *Lists) obtainShared(ctx context.Context, f *flight) (settled bool) {
 		return f.best != nil && l.epochs.confirmed(f.best) && l.serveStored(ctx, f, f.best, TierLocal)
 	}
 	p := l.policy.Load()
-	if settled || !p.coalesce || p.of(f.kind, f.key.Status).lifetime() <= 0 || time.Since(start) >= l.redis.Slow() {
+	if settled || p.of(f.kind, f.key.Status).lifetime() <= 0 || time.Since(start) >= l.redis.Slow() {
 		return settled // nobody would find a list that is never stored
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.lease")
@@ -80,8 +81,8 @@ func (l *Lists) read(ctx context.Context, f *flight, m redistier.Mode) (r redist
 	defer span.End()
 	suspectEpoch := l.epochs.suspectEpoch.Load() // before the read: what is missed after it is not confirmed by it
 	if r, err = l.redis.Read(ctx, f.names, l.policy.Load().mostRead(), m); err != nil {
-		span.Fail(redistier.ResultOf(err))
-		span.Set(attribute.String("cache.result", redistier.ResultOf(err)))
+		span.Fail(redisclient.ResultOf(err))
+		span.Set(attribute.String("cache.result", redisclient.ResultOf(err)))
 		return r, false, err
 	}
 	if f.cell.learn(r.Epoch, suspectEpoch) {

@@ -4,19 +4,15 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/cache/ttllab"
 )
 
 // maxSkew is how far ahead of this node's clock another node's answer may seem
 // to be. An entry from further in the future is refused: its age is unknown.
 const maxSkew = 2 * time.Second
 
-// terms are the three times that govern one list. Where a ttl is kept by goals, the lab
-// gives it by the list's group, and ttl is the longest that it may give.
+// terms are the three times that govern one list.
 type terms struct {
 	ttl, swr, sie time.Duration
-	group         ttllab.Group
-	until         time.Duration // the ttl before the lab knows one; 0: it never gives one
 }
 
 // lifetime is how long after the legacy's answer an entry can be of any use.
@@ -29,27 +25,8 @@ func (c KindConfig) terms() terms {
 // stricter takes the shorter of each time: what is fresh, or may be served stale,
 // by the result is so by both.
 func (t terms) stricter(o terms) terms {
-	if t.group != o.group {
-		t.group = 0
-	}
-	t.ttl, t.swr, t.sie, t.until = min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie), min(t.until, o.until)
+	t.ttl, t.swr, t.sie = min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie)
 	return t
-}
-
-// keep has the lab give the ttl, unless it is 0.
-func (t terms) keep(group string, c ttllab.GoalsConfig) terms {
-	if c.Mode == ttllab.ModeKeep && t.ttl > 0 {
-		t.group, t.until, t.ttl = ttllab.GroupOf(group), t.ttl, max(t.ttl, c.MaxTTL)
-	}
-	return t
-}
-
-// ttlOf is the ttl of an entry, jitter not taken off.
-func (p *policy) ttlOf(t *terms, e *Entry) time.Duration {
-	if t.until == 0 {
-		return t.ttl
-	}
-	return min(p.lab.TTL(t.group, e.lab.Hash, t.until), t.ttl)
 }
 
 // over returns base with what c overrides.
@@ -76,7 +53,7 @@ type Fills struct {
 const defaultFillTimeout = 5 * time.Second
 
 // compile validates a Config and reads its files.
-func compile(c Config, fills Fills, lab *ttllab.Lab) (*policy, error) {
+func compile(c Config, fills Fills) (*policy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -85,7 +62,6 @@ func compile(c Config, fills Fills, lab *ttllab.Lab) (*policy, error) {
 		return nil, err
 	}
 	p := newPolicy(c, r)
-	p.lab = lab
 	if fills.Timeout <= 0 {
 		fills.Timeout = defaultFillTimeout
 	}
@@ -105,12 +81,9 @@ type policy struct {
 	jitter      float64
 	compressMin int
 	maxEntry    int
-	coalesce    bool            // across the fleet
 	ring        *redistier.Ring // nil: entries are not sealed
 	fills       Fills
-	lab         *ttllab.Lab // nil: none
 	hints       HintsConfig
-	ahead       float64 // share of the ttl at whose end a list is refreshed ahead
 }
 
 // kindPolicy is what holds for the lists of one kind.
@@ -124,21 +97,21 @@ type kindPolicy struct {
 func newPolicy(c Config, r *redistier.Ring) *policy {
 	return &policy{
 		ring:   r,
-		kinds:  [kindCount]kindPolicy{newKindPolicy(KindBuyer, c.Buyer, c.Lab.Goals), newKindPolicy(KindSeller, c.Seller, c.Lab.Goals)},
+		kinds:  [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
 		jitter: c.Jitter, compressMin: int(c.CompressMinBytes), maxEntry: int(c.MaxEntryBytes),
-		coalesce: c.FleetCoalescing, hints: c.Hints, ahead: c.RefreshAhead,
+		hints: c.Hints,
 	}
 }
 
 // newKindPolicy puts the overrides of each status over the kind's times once, so that a
 // look-up finds them ready.
-func newKindPolicy(kind string, c KindConfig, goals ttllab.GoalsConfig) kindPolicy {
-	p := kindPolicy{terms: c.terms().keep(kind, goals)}
+func newKindPolicy(c KindConfig) kindPolicy {
+	p := kindPolicy{terms: c.terms()}
 	if len(c.ByStatus) > 0 {
 		p.byStatus = make(map[string]terms, len(c.ByStatus))
 	}
 	for status, s := range c.ByStatus {
-		p.byStatus[status] = s.over(c.terms()).keep(LabKind(kind, status), goals)
+		p.byStatus[status] = s.over(c.terms())
 	}
 	return p
 }
@@ -200,8 +173,7 @@ func (p *policy) judge(t terms, e *Entry, now time.Time) verdict {
 		return verdict{}
 	}
 	age = max(age, 0)
-	ttl := p.ttlOf(&t, e)
-	ttl -= time.Duration(float64(ttl) * p.jitter * e.spread)
+	ttl := t.ttl - time.Duration(float64(t.ttl)*p.jitter*e.spread)
 	v := verdict{age: age, ttl: ttl - age}
 	switch {
 	case v.ttl > 0:

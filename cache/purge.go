@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 )
 
 // epochLife is how long Redis remembers a purge. It is longer than any entry
@@ -36,27 +37,16 @@ func (s Scope) validate() error {
 // to name a new master, or its replicas may be behind.
 const purgeWithin = 3 * time.Second
 
-// Purged is what a purge has reached.
-type Purged struct {
-	Epoch    uint64 // lists of an older one are not served any more
-	Replicas int    // of Redis that have it; counted only where some are wanted
-	Wanted   int    // redis.min_replicas
-}
-
-// ErrTooFewReplicas is returned for a purge that is in force but that fewer
-// replicas of Redis have taken than wanted: a fail-over could lose it.
-var ErrTooFewReplicas = redistier.ErrTooFewReplicas
-
 // Purge makes every list of the scope unservable: here at once, on every node
 // that can reach Redis within a second, whether or not a message is lost, and
 // on a node that is cut off within a second of its return (until then its lists
 // age by the policy). Fills that began before cannot bring the old data back.
-// It takes at most 3 s. [ErrTooFewReplicas] means that it is in force; any other
-// error that the fleet may not know, but this node does. Calling again is
-// harmless.
-func (l *Lists) Purge(ctx context.Context, s Scope) (Purged, error) {
+// It takes at most 3 s. An error means that the fleet may not know
+// of it, but this node does. Calling again is harmless. It returns the new epoch: lists
+// of an older one are not served any more; 0: Redis has not taken it.
+func (l *Lists) Purge(ctx context.Context, s Scope) (epoch uint64, err error) {
 	if err := s.validate(); err != nil {
-		return Purged{}, err
+		return 0, err
 	}
 	l.metrics.purges.Inc()
 	t := target{kind: s.Kind}
@@ -79,13 +69,13 @@ func (l *Lists) cellOf(t target) *cell {
 
 // outdate raises the target's epoch over the fleet, by a purge or softly. The errors
 // are Purge's; after one of a soft change nothing may be marked, here neither.
-func (l *Lists) outdate(ctx context.Context, t target, soft bool) (Purged, error) {
+func (l *Lists) outdate(ctx context.Context, t target, soft bool) (epoch uint64, err error) {
 	c, now := l.cellOf(t), l.opts.Now()
 	if l.redis == nil {
 		if soft {
-			return Purged{Epoch: c.changeHere(now)}, nil
+			return c.changeHere(now), nil
 		}
-		return Purged{Epoch: c.purgeHere().Last}, nil
+		return c.purgeHere().Last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, purgeWithin)
 	defer cancel()
@@ -98,29 +88,18 @@ func (l *Lists) outdate(ctx context.Context, t target, soft bool) (Purged, error
 		l.epochs.remember(t.account, c, true) // also if Redis does not take it: its old list must not come back here
 	}
 	var e redistier.Epoch
-	err := redistier.Retry(ctx, func() (err error) {
+	err = redisclient.Retry(ctx, func() (err error) {
 		if e, err = raise(ctx, key); err != nil {
 			gone()
 		}
 		return err
 	})
-	p := Purged{Epoch: e.Last, Wanted: l.redis.MinReplicas()}
 	if err != nil {
-		return p, fmt.Errorf("raise the epoch: %w", err)
+		return 0, fmt.Errorf("raise the epoch: %w", err)
 	}
 	c.rise(e)
-	if err := redistier.Retry(ctx, func() error { return l.announce(ctx, redistier.Notice{Kind: t.kind, Account: t.account, Epoch: e}) }); err != nil {
-		return p, fmt.Errorf("tell the other nodes: %w", err)
+	if err := redisclient.Retry(ctx, func() error { return l.announce(ctx, redistier.Notice{Kind: t.kind, Account: t.account, Epoch: e}) }); err != nil {
+		return e.Last, fmt.Errorf("tell the other nodes: %w", err)
 	}
-	if p.Wanted == 0 || soft {
-		return p, nil
-	}
-	err = redistier.Retry(ctx, func() (err error) {
-		p.Replicas, err = l.redis.Replicate(ctx, key, e)
-		return err
-	})
-	if err != nil && !errors.Is(err, ErrTooFewReplicas) {
-		err = fmt.Errorf("%w: %w", ErrTooFewReplicas, err)
-	}
-	return p, err
+	return e.Last, nil
 }

@@ -3,13 +3,13 @@ package cache
 import (
 	"context"
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/cache/redistier"
@@ -18,9 +18,9 @@ import (
 )
 
 // openRedis connects to a test server as the gateway would.
-func openRedis(t testing.TB, c redistier.Config) redis.Cmdable {
+func openRedis(t testing.TB, c redisclient.Config) *redisclient.Client {
 	t.Helper()
-	rdb, err := redistier.Open(c, prometheus.NewRegistry(), nil, nil)
+	rdb, err := redisclient.Open(c, redisclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +28,8 @@ func openRedis(t testing.TB, c redistier.Config) redis.Cmdable {
 	return rdb
 }
 
-func redisAt(addr string) redistier.Config {
-	c := redistier.DefaultConfig()
+func redisAt(addr string) redisclient.Config {
+	c := redisclient.DefaultConfig()
 	c.Addrs = []string{addr}
 	return c
 }
@@ -40,7 +40,7 @@ func namesOf(l *Lists, k Key) redistier.Names { return l.redis.Names(listOf(k, "
 func entryKey(l *Lists, k Key) string { return namesOf(l, k).Entry }
 
 // freshReader is another node: the same Redis, an empty process.
-func freshReader(t testing.TB, rdb redis.Cmdable, g *legacy) *Lists {
+func freshReader(t testing.TB, rdb *redisclient.Client, g *legacy) *Lists {
 	t.Helper()
 	return setup{fill: g.fill, now: g.clock.Now, redis: rdb}.start(t)
 }
@@ -292,7 +292,7 @@ func TestASluggishRedisIsCalledOncePerMiss(t *testing.T) {
 	mustGet(t, l, otherKey)
 	settled(l)
 	srv.Do("CONFIG", "RESETSTAT")
-	cable.Delay(redistier.DefaultConfig().Timeout * 5 / 8)
+	cable.Delay(redisclient.DefaultConfig().Timeout * 5 / 8)
 	for n := range 5 {
 		start := time.Now()
 		if r := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)}); r.Outcome != Miss {
@@ -324,7 +324,7 @@ func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 }
 
 func TestWithoutAddressesThereIsNoRedis(t *testing.T) {
-	rdb, err := redistier.Open(redistier.DefaultConfig(), nil, nil, nil)
+	rdb, err := redisclient.Open(redisclient.DefaultConfig(), redisclient.Options{})
 	if rdb != nil || err != nil {
 		t.Fatalf("client %v, error %v", rdb, err)
 	}

@@ -2,23 +2,22 @@ package cache
 
 import (
 	"fmt"
+	"inquiry-gateway/internal/redisclient"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // shares tells whether a second node gets from Redis what a first one filled.
-func shares(t *testing.T, c redistier.Config, g *legacy, account string) bool {
+func shares(t *testing.T, c redisclient.Config, g *legacy, account string) bool {
 	t.Helper()
 	k := Key{Kind: KindBuyer, Account: account}
 	first := freshReader(t, openRedis(t, c), g)
@@ -32,7 +31,7 @@ func shares(t *testing.T, c redistier.Config, g *legacy, account string) bool {
 
 func TestListsAndPurgesLiveInAClusterThatLosesAMaster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
-	c := redistier.DefaultConfig()
+	c := redisclient.DefaultConfig()
 	c.Addrs = cluster.Addrs()
 	g := &legacy{clock: newClock()}
 	f := &fleet{legacy: g, nodes: []*Lists{freshReader(t, openRedis(t, c), g), freshReader(t, openRedis(t, c), g)}}
@@ -71,7 +70,7 @@ func TestListsAndPurgesLiveInAClusterThatLosesAMaster(t *testing.T) {
 
 func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 	s := redistest.StartSentinel(t)
-	c := redistier.DefaultConfig()
+	c := redisclient.DefaultConfig()
 	c.Addrs, c.MasterName = []string{s.Sentinel.Addr}, s.MasterName
 	g := &legacy{clock: newClock()}
 	redistest.Eventually(t, "a list is shared through the first master", func() bool { return shares(t, c, g, fmt.Sprint("before-", g.calls.Load())) })
@@ -139,7 +138,7 @@ func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
 			srv := redistest.Start(t)
 			srv.Do("ACL", "SETUSER", "default", missing)
 			var log testkit.Log
-			rdb, err := redistier.Open(relaxTimeouts(redisAt(srv.Addr)), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), nil)
+			rdb, err := redisclient.Open(relaxTimeouts(redisAt(srv.Addr)), redisclient.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}

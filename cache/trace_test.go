@@ -178,10 +178,10 @@ func TestSpansOfFailures(t *testing.T) {
 		fill Fill
 		want string
 	}{
-		{func(context.Context, Key, Known) (Content, error) {
+		{func(context.Context, Key) (Content, error) {
 			return Content{}, errors.New("ticket 4711: secret")
 		}, "fill"},
-		{func(context.Context, Key, Known) (Content, error) {
+		{func(context.Context, Key) (Content, error) {
 			return Content{}, fmt.Errorf("secret: %w", context.DeadlineExceeded)
 		}, "timeout"},
 		{panicking, "panic"},

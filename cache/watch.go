@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 )
 
 // pollEvery bounds how long a lost message can hide a purge. With the time that
@@ -15,14 +16,13 @@ const pollEvery = 250 * time.Millisecond
 // messageDelay is how long a message may be on its way after its number was polled.
 const messageDelay = 20 * time.Millisecond
 
-// watch runs until the cache is closed: one goroutine polls, one listens,
-// one reads the stream of hints, one looks for records.
+// watch runs until the cache is closed: one goroutine polls, one listens.
 func (l *Lists) watch() {
 	l.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			_ = l.poll(redistier.Probing(l.life)) // an error is counted, and the next tick is the retry
+			_ = l.poll(redisclient.Probing(l.life)) // an error is counted, and the next tick is the retry
 			select {
 			case <-l.life.Done():
 				return
@@ -30,17 +30,13 @@ func (l *Lists) watch() {
 			}
 		}
 	})
-	l.watchers.Go(l.followStream)
-	l.watchers.Go(l.followRecords)
 	l.watchers.Go(func() { l.redis.Listen(l.life, l.apply) })
 }
 
 // apply takes in a notice of another node. The epoch comes before the count of notices: who
 // sees the number must see what it counts.
 func (l *Lists) apply(n redistier.Notice) {
-	if n.Records != "" {
-		l.heardRecords(n.Records)
-	} else if i, ok := indexOf(n.Kind); ok {
+	if i, ok := indexOf(n.Kind); ok {
 		l.epochs.kinds[i].rise(n.Epoch)
 	} else {
 		c := l.epochs.of(n.Account)

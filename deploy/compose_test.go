@@ -160,7 +160,7 @@ func TestSampleKeysAreWhatTheirFileSays(t *testing.T) {
 		}
 		used = strings.ReplaceAll(used, "Bearer sample-"+k.ID+"'", "")
 	}
-	used = strings.ReplaceAll(used, "Bearer "+strings.TrimSpace(read(t, "compose/ops-token"))+"'", "")
+	used = strings.ReplaceAll(used, "Bearer "+strings.TrimSpace(read(t, "compose/ops-read-token"))+"'", "")
 	if strings.Contains(used, "Bearer ") {
 		t.Error("compose.yaml shows a key that is no sample key")
 	}

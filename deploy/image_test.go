@@ -145,8 +145,8 @@ func TestDockerfile(t *testing.T) {
 	if !regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*$`).MatchString(last["USER"]) {
 		t.Errorf("runs as %q: a number other than 0 is needed, an empty image has no names", last["USER"])
 	}
-	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))
-	if want := "ARG GO=" + language[1] + "."; !strings.HasPrefix(all[0], want) {
-		t.Errorf("built by %q, go.mod wants %s", all[0], want)
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))
+	if want := "ARG GO=" + toolchain[1] + "-"; !strings.HasPrefix(all[0], want) {
+		t.Errorf("built by %q, go.mod names %s", all[0], toolchain[1])
 	}
 }

@@ -35,6 +35,7 @@ type exchange struct {
 	list      cache.Result  // zero: no list was looked up
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
+	refused   bool          // LogRefusal has decided on its record
 	unlogged  bool          // a summary of refusals counts it instead of a record
 	sent      int           // bytes of the body
 	duration  time.Duration
@@ -102,9 +103,11 @@ func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
 // LogRefusal implements auth.Caller. What it decides is for the record of the
-// request too.
+// request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
-	x.unlogged = !x.gateway.refusals.logged(x.clientAddress(), reason)
+	if !x.refused {
+		x.refused, x.unlogged = true, !x.gateway.refusals.logged(x.clientAddress(), reason)
+	}
 	return !x.unlogged
 }
 
@@ -136,11 +139,24 @@ func (p proxies) client(forwardedFor []string, addr netip.Addr) netip.Addr {
 	}
 	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
 	for i := len(hops) - 1; i >= 0 && p.trust(addr); i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+		hop, ok := parseHop(strings.TrimSpace(hops[i]))
+		if !ok {
 			break
 		}
-		addr = hop.Unmap()
+		addr = hop
 	}
 	return addr
+}
+
+// parseHop reads one address of X-Forwarded-For. Some proxies write its port too, and
+// IPv6 in brackets. A zone is cut off: it can be any text, and means nothing here.
+func parseHop(s string) (netip.Addr, bool) {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return ap.Addr().Unmap().WithZone(""), true
+	}
+	if inner, found := strings.CutPrefix(s, "["); found {
+		s = strings.TrimSuffix(inner, "]")
+	}
+	addr, err := netip.ParseAddr(s)
+	return addr.Unmap().WithZone(""), err == nil
 }

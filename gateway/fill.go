@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -30,25 +29,18 @@ type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 // is ever cached. Nil traces make no spans.
 func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	tracer := span.New(traces, scope)
-	return func(ctx context.Context, k cache.Key, known cache.Known) (cache.Content, error) {
+	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
 		r := request(k)
-		r.Validator, r.ReadAt = known.Validator, known.ReadAt
 		r.RequestID, r.Background = requestIDOf(ctx), cache.Background(ctx)
 		list, err := fetch(ctx, r)
 		if err != nil {
 			describeFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		c := cache.Content{
-			AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint,
-			Validator: list.Validator, NotModified: list.NotModified, Marks: list.Marks,
-		}
-		if c.NotModified {
-			return c, nil
-		}
+		c := cache.Content{AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}
 		_, s := tracer.Start(ctx, "gateway.render")
 		defer s.End()
-		c.Body, err = render(k.Kind, list.Inquiries)
+		c.Body, err = v1.Render(k.Kind, list.Inquiries)
 		return c, err
 	}
 }
@@ -101,16 +93,4 @@ func Derivation() cache.Derivation {
 		},
 		Empty: v1.AppendBuyer(nil, nil), // as of both kinds
 	}
-}
-
-// render knows no default: a kind that it does not know is a bug, and not rendered
-// as another one.
-func render(kind string, list []upstream.Inquiry) ([]byte, error) {
-	switch kind {
-	case kindBuyer:
-		return v1.AppendBuyer(make([]byte, 0, v1.BuyerSize(list)), list), nil
-	case kindSeller:
-		return v1.AppendSeller(make([]byte, 0, v1.SellerSize(list)), list), nil
-	}
-	return nil, fmt.Errorf("no projection for kind %q", kind)
 }

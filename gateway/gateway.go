@@ -92,9 +92,9 @@ type Options struct {
 	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
-	// LogRefusals is how many log records of requests that were not authenticated
-	// one client address gets for each reason within 10 s. One more record counts
-	// the others. 0: all are written.
+	// LogRefusals is how many log records of requests without a good key one client
+	// address gets for each reason within 10 s: refused keys, unknown paths and methods,
+	// documents. One more record counts the others. 0: all are written.
 	LogRefusals int
 
 	Traces trace.TracerProvider // nil: no spans

@@ -280,7 +280,7 @@ func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
 		asked = r
 		return upstream.List{AnsweredAt: answered, Unasked: true, Inquiries: []upstream.Inquiry{{Title: "t", CompanyName: "c", CreatedAt: answered}}}, nil
 	}, nil)
-	content, err := fill(withRequestID(context.Background(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"}, cache.Known{})
+	content, err := fill(withRequestID(context.Background(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
 	if string(content.Body) != want || !content.AnsweredAt.Equal(answered) || !content.NoStore {
 		t.Errorf("got %s, %+v", content.Body, content)
 	}
-	if _, err := fill(context.Background(), cache.Key{Kind: "admin"}, cache.Known{}); err == nil {
+	if _, err := fill(context.Background(), cache.Key{Kind: "admin"}); err == nil {
 		t.Error("a kind without a projection was rendered")
 	}
 }

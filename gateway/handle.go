@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/httpwire"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/theme"
 )
 
 // handler finds the list that x asks for and puts it into x.list, or says why
@@ -47,17 +51,32 @@ func (g *Gateway) serve(w httpwire.Writer, r *http.Request, series *endpointSeri
 	g.end(x, series)
 }
 
-// page is adapt for documents, which write their own answers and know no caller.
-func (g *Gateway) page(endpoint string, h http.Handler) gin.HandlerFunc {
+// page is the handler chain of documents, which know no caller. The path under a folder
+// that has a page leads to that page.
+func (g *Gateway) page(endpoint string, files map[string]theme.Asset) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
+	missing := g.adapt(series, refuse(errNotFound))
 	return func(c *gin.Context) {
+		file, found := files[c.Request.URL.Path]
+		if _, folder := files[c.Request.URL.Path+"/"]; !found && !folder {
+			missing(c)
+			return
+		}
 		x := g.start(c.Writer, c.Request)
 		defer g.metrics.inFlight.Dec()
 		x.Into(c.Writer.Header())
 		if x.closes() {
 			c.Header("Connection", "close")
 		}
-		h.ServeHTTP(c.Writer, c.Request)
+		theme.Secure(c.Writer.Header(), v1.DocsPolicy)
+		if found {
+			file.ServeHTTP(c.Writer, c.Request)
+		} else {
+			// Relative, so that it also fits behind a proxy's path prefix.
+			c.Header("Location", path.Base(c.Request.URL.Path)+"/")
+			c.Status(http.StatusFound)
+			c.Writer.WriteHeaderNow()
+		}
 		x.Status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
 		g.end(x, series)
 	}
@@ -90,6 +109,9 @@ func (x *exchange) identify() {
 // not be used after end: it returns to the pool.
 func (g *Gateway) end(x *exchange, s *endpointSeries) {
 	x.duration = time.Since(x.begin)
+	if x.principal.Account == "" { // no good key: whoever sends such requests chooses how many there are
+		x.LogRefusal(cmp.Or(x.problem, s.endpoint))
+	}
 	s.observe(x)
 	g.describe(x)
 	g.log(x, s.endpoint)

@@ -9,8 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"inquiry-gateway/cache"
-	v1 "inquiry-gateway/gateway/v1"
 )
 
 // records are the buffers that log records are written in.
@@ -56,20 +57,17 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = x.begin.Add(x.duration).AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"`...)
 	b = append(b, level.String()...)
-	b = append(b, `","msg":"request","request_id":"`...)
-	b = append(b, x.id.bytes()...) // of a harmless alphabet, taken over or made
-	b = append(b, `","method":"`...)
-	b = append(b, methodLabel(x.request.Method)...)
-	b = append(b, `","endpoint":"`...)
-	b = append(b, endpoint...)
-	b = append(b, `","status":`...)
+	b = append(b, `","msg":"request"`...)
+	b = appendText(b, "request_id", x.id.bytes())
+	b = appendText(b, "method", methodLabel(x.request.Method))
+	b = appendText(b, "endpoint", endpoint)
+	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(x.Status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)
 	b = append(b, `,"bytes":`...)
 	b = strconv.AppendInt(b, int64(x.sent), 10)
-	b = append(b, `,"client_address":"`...)
-	b = x.clientAddress().AppendTo(b)
-	b = append(b, '"')
+	var address [64]byte
+	b = appendText(b, "client_address", x.clientAddress().AppendTo(address[:0]))
 	b = g.appendTrace(b, x)
 	if x.principal.Account != "" {
 		b = appendText(b, "account", x.principal.Account)
@@ -102,12 +100,14 @@ func appendListKey(b []byte, e *cache.Entry) []byte {
 	return fmt.Appendf(b, `,"key":"%016x","etag":"%016x"`, list, body)
 }
 
-// appendText appends a text attribute, escaped.
-func appendText(b []byte, key, value string) []byte {
+// appendText appends a text attribute. Every text of a record is escaped here, also one
+// that cannot need it: a line that is no JSON hides its request.
+func appendText[T []byte | string](b []byte, key string, value T) []byte {
 	b = append(b, ',', '"')
 	b = append(b, key...)
 	b = append(b, '"', ':')
-	return v1.AppendString(b, value)
+	b, _ = jsontext.AppendQuote(b, value) // its only error is invalid UTF-8, which it replaces
+	return b
 }
 
 // appendSeconds appends a duration in seconds to the microsecond.

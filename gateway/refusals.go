@@ -76,8 +76,8 @@ func (r *refusals) flush() {
 	r.mu.Unlock()
 	for key, n := range counts {
 		if n > r.most {
-			r.logger.Info("requests refused without a record of their own", slog.String("client_address", key.address()),
-				slog.Group("security", slog.String("event", "auth_failed_suppressed"), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))
+			r.logger.Info("requests without a good key that have no record of their own", slog.String("client_address", key.address()),
+				slog.Group("security", slog.String("event", "unauthenticated_suppressed"), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))
 		}
 	}
 }

@@ -57,8 +57,8 @@ func TestRefusalsAreSummedUp(t *testing.T) {
 		summaries()
 		time.Sleep(refusalWindow)
 		synctest.Wait()
-		summaries(`"client_address":"192.0.2.1","security":{"event":"auth_failed_suppressed","reason":"unknown","suppressed":97}`,
-			`"client_address":"2001:db8::/64","security":{"event":"auth_failed_suppressed","reason":"unknown","suppressed":5}`)
+		summaries(`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":97}`,
+			`"client_address":"2001:db8::/64","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":5}`)
 		if got := logged(4, "192.0.2.1", "unknown"); got != 3 {
 			t.Errorf("%d records in the next window, want 3", got)
 		}
@@ -83,7 +83,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%d counts", n)
 	}
 	r.flush()
-	if want := fmt.Sprintf(`"client_address":"others","security":{"event":"auth_failed_suppressed","reason":"unknown","suppressed":%d}`, maxRefusalCounts-1); !strings.Contains(log.String(), want) || strings.Count(log.String(), "\n") != 1 {
+	if want := fmt.Sprintf(`"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":%d}`, maxRefusalCounts-1); !strings.Contains(log.String(), want) || strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("%.500s", log.String())
 	}
 }

@@ -114,7 +114,7 @@ func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
 		tb.Fatal(err)
 	}
 	authenticator := auth.NewAuthenticator(store, auth.Hasher{}, auth.Options{Logger: quiet, Now: now, Registerer: s.registry})
-	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: func(_ context.Context, k cache.Key, _ cache.Known) (cache.Content, error) {
+	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
 		return cache.Content{Body: bodyOf(k), AnsweredAt: standTime}, nil
 	}})
 	if err != nil {

@@ -56,11 +56,12 @@ const (
 
 // credentials give the header that identifies the gateway.
 type credentials interface {
-	// header gives its name and value; an empty name: none.
-	header(ctx context.Context) (name, value string, err error)
-	// refused says which status other than 200 the legacy answered to the value, and
-	// tells whether another value may be had by asking again.
-	refused(status int, value string) bool
+	// header gives its name and value, which is another one than refused; an empty
+	// name: none.
+	header(ctx context.Context, refused string) (name, value string, err error)
+	// renews tells whether another value may be had after the legacy answered with the
+	// status to this one.
+	renews(status int, value string) bool
 }
 
 // authKeys are the keys that each type of credentials may have, and those with a "!"
@@ -170,9 +171,9 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 // fixedHeader is a header made of one secret, or none where its name is empty.
 type fixedHeader struct{ name, value string }
 
-func (h fixedHeader) header(context.Context) (name, value string, err error) {
+func (h fixedHeader) header(context.Context, string) (name, value string, err error) {
 	return h.name, h.value, nil
 }
 
-// refused has nothing better to offer.
-func (h fixedHeader) refused(int, string) bool { return false }
+// renews is false: there is nothing better.
+func (h fixedHeader) renews(int, string) bool { return false }

@@ -13,6 +13,7 @@ import (
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
@@ -224,6 +225,48 @@ func TestOAuthRevokedToken(t *testing.T) {
 	failed(t, always, t.Context(), FailureUpstream, "status_4xx")
 	if always.calls.Load() != 2 {
 		t.Errorf("%d requests", always.calls.Load())
+	}
+}
+
+// A sign-in sends the secret once, whether the endpoint takes it in the header or in
+// the body, and after the first good one never in the wrong place.
+func TestOAuthSendsTheSecretOnce(t *testing.T) {
+	for _, body := range []bool{false, true} {
+		var asked atomic.Int64
+		good := true
+		endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			_, header, _ := r.BasicAuth()
+			w.Header().Set("Content-Type", "application/json")
+			if !good || body && r.PostFormValue("client_secret") != "s3cr3t" || !body && header != "s3cr3t" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprint(w, `{"access_token":"t","token_type":"bearer","expires_in":1}`)
+		}))
+		t.Cleanup(endpoint.Close)
+		clock := testkit.NewClock(time.Now())
+		f := newFixtureAt(t, clock, serveJSON(`{"result":{"items":[]}}`), func(c *Config) {
+			c.Auth = AuthConfig{Type: authOAuth2, TokenURL: endpoint.URL, ClientID: "gw", ClientSecretFile: secret("s3cr3t")}
+		})
+		fetch := func(want bool) {
+			t.Helper()
+			before := asked.Load()
+			_, err := f.Fetch(t.Context(), acme)
+			if n := asked.Load() - before; n != 1 || (err == nil) != want {
+				t.Errorf("in the body %t: %d requests for a token, %v", body, n, err)
+			}
+			clock.Add(time.Minute)
+		}
+		if body {
+			fetch(false) // the first guess
+		}
+		fetch(true)
+		good = false
+		fetch(false)
+		fetch(false)
+		good = true
+		fetch(true)
 	}
 }
 

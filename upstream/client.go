@@ -1,9 +1,7 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
 // [Client.Fetch] gets one list. What may refuse the fetch comes first: the bulkhead, the
-// account's part of it, this node's breaker, what the legacy has told us to wait, and the
-// breakers of other nodes. Then the first page is asked for, conditionally where the last
-// reply said by what it can be known again. The pager goes on from there: page after page,
+// account's part of it, and what the legacy has told us to wait. Then the first page is asked for. The pager goes on from there: page after page,
 // or all pages at the same time where the first one tells how many there are. Each reply is
 // mapped in its order. Details and responses are asked for in batches, where the records
 // lack them. Internal ids are removed from all texts at the end, when all of them are known.
@@ -13,7 +11,7 @@
 // every request, sign-ins included.
 //
 // Each failure becomes an [Error] where it happens. Only judge decides what an error says
-// about the legacy: for the breaker, for the back-off of the cache, and for other nodes.
+// about the legacy: for the breaker and for the back-off of the cache.
 package upstream
 
 import (
@@ -30,12 +28,12 @@ import (
 
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -56,12 +54,6 @@ type List struct {
 	// asked and AnsweredAt is merely now. Not worth caching.
 	Unasked     bool
 	Fingerprint string // of the mapping that made it
-	// Validator is for the next [Request] for the list, which the legacy may answer by
-	// saying that nothing has changed. Opaque; empty: the list must be read each time.
-	Validator string
-	// NotModified: nothing has changed. Inquiries and Validator are empty.
-	NotModified bool
-	Marks       []uint32 // of its internal ids, sorted; see Options.Mark
 }
 
 // Options are what a client shares with the program around it. All may be left
@@ -72,13 +64,10 @@ type Options struct {
 	Now        func() time.Time
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
-	Fleet      *fleet.Advice        // nil: the breakers of other nodes do not count
+	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
+	Prefix     string               // of every key there; empty: iq
 	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
-	// Mark hashes an internal id, for hints about changed records: of the ids of a list
-	// nothing else leaves this package. It is safe for concurrent use. Nil, or not
-	// wanted: lists have no marks.
-	Mark func(id string) (mark uint32, wanted bool)
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport takes the requests in the place of the network, for saved replies;
@@ -95,16 +84,12 @@ type Client struct {
 	cfg       Config
 	http      *resty.Client
 	creds     credentials
-	since     time.Time // when the two were made
 	endpoints map[string]*endpoint
 	bulkhead  *bulkhead
 	now       func() time.Time
 	log       *slog.Logger
 	tracer    *span.Tracer
-	fleet     *fleet.Advice
 	panics    *panics.Catcher
-	mark      func(id string) (mark uint32, wanted bool)
-	kept      *kept
 }
 
 // Spare tells whether less than half of upstream.max_concurrent is in use, so that a
@@ -119,8 +104,6 @@ type endpoint struct {
 	hold        *hold
 	attempts    int
 	metrics     *metrics
-	drift       *drift.Watcher
-	always      *drift.Always
 	fingerprint string
 	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
@@ -134,7 +117,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		cfg: cfg, endpoints: map[string]*endpoint{}, bulkhead: &bulkhead{}, now: opts.Now, log: opts.Logger,
-		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), fleet: opts.Fleet, panics: opts.Panics, mark: opts.Mark,
+		tracer: span.New(opts.Traces, "inquiry-gateway/upstream"), panics: opts.Panics,
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
@@ -145,7 +128,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 			e.succeed(opts.Before.endpoints[kind], cfg, opts.Before.cfg)
 		}
 		if e.breaker == nil {
-			e.breaker = newBreaker(kind, cfg.Breaker, m, c.log)
+			e.breaker = newBreaker(kind, cfg, m, opts)
 		}
 		if e.budget == nil {
 			e.budget = newBudget(cfg.Retry.Budget)
@@ -153,16 +136,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		if e.hold == nil {
 			e.hold = &hold{}
 		}
-		if e.drift == nil {
-			e.drift = drift.New(kind, m.drift, c.log, c.now)
-			e.always = drift.NewAlways(kind, plan.Always, m.missing, c.log, c.now)
-		}
 	}
-	if c.kept = newKept(opts.Registerer); opts.Before != nil {
-		c.kept = opts.Before.kept
+	if opts.Before != nil {
 		c.succeed(opts.Before)
 	}
-	c.kept.setLimit(cfg.KeepRepliesBytes)
 	if c.http == nil {
 		if err := c.connect(opts); err != nil {
 			return nil, err
@@ -178,7 +155,6 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport)
 	}
-	c.since = opts.Now()
 	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err
 }
@@ -196,7 +172,7 @@ func (o Options) withDefaults() Options {
 
 // mappingVersion changes when the same configuration and reply come to mean
 // another list, so that lists cached by an older version are not used.
-const mappingVersion = 2
+const mappingVersion = 3
 
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
@@ -247,16 +223,6 @@ func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
 		return status, inquiryType
 	}
 	return e.plan.Filters()
-}
-
-// Drift gives the changes in the shape of a kind's records that were seen since
-// the start, the oldest first; at most the last hundred.
-func (c *Client) Drift(kind string) []drift.Change {
-	e, ok := c.endpoints[kind]
-	if !ok {
-		return nil
-	}
-	return e.drift.Changes()
 }
 
 // Close closes idle connections. Fetches that are under way go on.

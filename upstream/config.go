@@ -26,10 +26,6 @@ type Config struct {
 	Buyer   mapping.EndpointConfig `yaml:"buyer"`
 	Seller  mapping.EndpointConfig `yaml:"seller"`
 
-	// FullReadEvery is how often a list is read although the legacy says that it has not
-	// changed. In between a list that was made from one reply to a GET is asked for with
-	// the ETag and Last-Modified of that reply, and a 304 renews it. 0: no such requests.
-	FullReadEvery time.Duration `yaml:"full_read_every"`
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
 	// sign-ins. About four fifths of it are there to be used steadily. 0: no bound.
@@ -38,11 +34,6 @@ type Config struct {
 	// its start takes that part of max_requests_per_second. 0: it sends nothing until
 	// it has reached Redis.
 	MaxNodes int `yaml:"max_nodes"`
-
-	// KeepRepliesBytes has the newest lists' replies kept in the memory of the process, so
-	// that check --answers can say what another mapping would make of them. They stay
-	// there; nobody is shown what they hold. 0: none are kept.
-	KeepRepliesBytes int64 `yaml:"keep_replies_bytes"`
 
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
@@ -99,7 +90,6 @@ func DefaultConfig() Config {
 		MaxResponseBytes: 16 << 20,
 		MaxRecords:       10_000,
 		MaxConcurrent:    64,
-		FullReadEvery:    10 * time.Minute,
 		Auth:             AuthConfig{Type: "none"},
 		Retry:            RetryConfig{Attempts: 2, Budget: 0.1},
 		Breaker: BreakerConfig{

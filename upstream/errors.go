@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -27,7 +26,7 @@ const (
 // Error is the only error that Fetch returns.
 //
 // Reason is one of a small fixed set of words, fit for a metric label:
-// breaker_open, fleet_breaker, bulkhead_full, account_bulkhead_full, held_back, ceiling, throttled, connect, tls, truncated, read, timeout, canceled,
+// breaker_open, bulkhead_full, account_bulkhead_full, held_back, ceiling, throttled, connect, tls, truncated, read, timeout, canceled,
 // status_2xx to status_5xx, media_type, encoding, charset, json, xml, fault, expect, items, record, owner,
 // too_large, too_many, account, auth, paging, internal.
 type Error struct {
@@ -46,7 +45,6 @@ const reasonFault = "fault"
 // The reasons of FailureUnavailable.
 const (
 	reasonBreaker     = "breaker_open"
-	reasonFleet       = "fleet_breaker"
 	reasonFull        = "bulkhead_full"
 	reasonAccountFull = "account_bulkhead_full"
 	reasonHeld        = "held_back" // the legacy has told us to wait
@@ -67,7 +65,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // EndpointFault tells whether the endpoint itself fails, as the breaker sees it,
 // and not one account's list or the gateway.
-func (e *Error) EndpointFault() bool { return judge(e) == fleet.Fails }
+func (e *Error) EndpointFault() bool { return judge(e) == fails }
 
 // Refused tells that the gateway did not ask: a breaker is open, the bulkhead is
 // full, the ceiling is reached, or nobody wants the list any more.

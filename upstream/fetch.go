@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/drift"
 	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -40,26 +38,19 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 		}
 		return List{}, failed
 	}
-	result := "ok"
-	if list.NotModified {
-		result = resultNotModified
-	}
-	e.metrics.requests[result].Inc()
+	e.metrics.requests["ok"].Inc()
 	return list, nil
 }
 
-// admitted fetches a list if the bulkhead, the account's part of it and the breakers
-// of the fleet allow it.
+// admitted fetches a list if the bulkhead, the account's part of it and what the legacy
+// has told us to wait allow it.
 func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetch func(context.Context) (List, error)) (list List, err error) {
 	ctx, step := c.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
 		step.Set(attribute.String("inquiry.kind", e.plan.Kind), attribute.String("upstream.breaker", e.breaker.state().String()),
 			attribute.Int("upstream.in_flight", c.bulkhead.count()), attribute.Int("upstream.max_concurrent", c.cfg.MaxConcurrent))
-		defer func() {
-			step.Set(attribute.Bool("upstream.not_modified", list.NotModified))
-			endStep(step, len(list.Inquiries), err)
-		}()
+		defer func() { endStep(step, len(list.Inquiries), err) }()
 	}
 	if err := c.bulkhead.enter(account, c.cfg.MaxConcurrent, c.cfg.perAccount()); err != nil {
 		return List{}, err
@@ -69,15 +60,10 @@ func (c *Client) admitted(ctx context.Context, e *endpoint, account string, fetc
 	defer e.metrics.inFlight.Dec()
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	ticket, err := c.enter(limited, e, account)
-	if err != nil {
+	if err := e.hold.refusal(account, c.now()); err != nil {
 		return List{}, err
 	}
-	verdict := fleet.Unknown // stands where a panic ends the fetch
-	defer func() { c.leave(ctx, e, ticket, verdict) }()
-	list, err = fetch(limited)
-	verdict = judge(err)
-	return list, err
+	return fetch(limited)
 }
 
 // fetcher makes the requests of one fetch. Its get may be called concurrently.
@@ -87,8 +73,7 @@ type fetcher struct {
 	requestID string
 	account   string
 	format    *mapping.Format // of the replies
-	marks     *marks
-	left      *atomic.Int64 // bytes that all further replies together may have
+	allowed   *allowance
 	requests  *atomic.Int64 // made, repeats aside
 	class     fleet.Class   // of its first request
 	begun     *atomic.Bool  // the first request has been made
@@ -96,29 +81,24 @@ type fetcher struct {
 	// For a probe.
 	seen          func(*http.Response) // is told of every response
 	keepResponses int                  // of each second request
-
-	// keep is told of every good reply; nil: nobody is.
-	keep func(asked address.Request, body string, header http.Header)
 }
 
 // newFetcher makes what one fetch needs of its own. All that is counted in it is behind a
 // pointer: batches of further requests work with copies.
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
-		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format, marks: &marks{of: c.mark},
-		left: &atomic.Int64{}, requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
+		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format,
+		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
 	}
 	if want.Background {
 		f.class = fleet.Background
 	}
-	f.left.Store(c.cfg.MaxResponseBytes)
 	return f
 }
 
 // list gets all replies that make up a list, and maps them. No part of the list is older
 // than its AnsweredAt, when the first reply was there.
 func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
-	keep := f.record(want)
 	reply := f.plan.NewReply(want)
 	l := f.newPager(f.plan.Paging, ask, tracedReply{reply, func() span.Span {
 		_, step := f.tracer.Start(ctx, "upstream.map")
@@ -128,26 +108,11 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 	if err != nil {
 		return List{}, err
 	}
-	asked := f.conditional(first, want)
-	a, err := f.get(ctx, asked)
+	a, err := f.get(ctx, first)
 	if err != nil {
 		return List{}, err
 	}
 	list := List{AnsweredAt: f.now(), Fingerprint: f.fingerprint}
-	if a.status == http.StatusNotModified {
-		if !contradicted(a, asked) {
-			list.NotModified = true
-			return list, nil
-		}
-		if a, err = f.get(ctx, first); err != nil {
-			return List{}, err
-		}
-	}
-	reply.IDs = f.marks.tell()
-	compare := f.drift.Due()
-	if compare {
-		reply.KeepSamples = drift.Records
-	}
 	if err = l.readFrom(ctx, first, a); err == nil {
 		err = f.details(ctx, want.Account, reply)
 	}
@@ -155,17 +120,11 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 		err = f.responses(ctx, want.Account, reply)
 	}
 	f.guard(ctx, reply)
-	if compare {
-		f.drift.Compare(reply.Samples)
-	}
-	f.always.See(reply.Watched, reply.Lacking)
 	f.count(want.Account, reply)
 	if err != nil {
 		return List{}, asError(err)
 	}
-	keep()
-	reply.Sort()
-	list.Inquiries, list.Marks, list.Validator = reply.List, f.marks.all(), f.validator(reply, first, a)
+	list.Inquiries = reply.List
 	return list, nil
 }
 
@@ -202,6 +161,7 @@ func (f *fetcher) count(account string, r *mapping.Reply) {
 		f.metrics.invalid[field].Add(float64(n))
 		f.log.Warn("legacy records refused", "kind", f.plan.Kind, "field", field, "records", n, "of", r.Seen)
 	}
+	r.EachDefaulted(func(field string, n int) { f.metrics.defaulted[field].Add(float64(n)) })
 	for field, n := range r.Removed {
 		f.metrics.removed[field].Add(float64(n))
 		if f.log.Enabled(context.Background(), slog.LevelDebug) { // most lists have some

@@ -22,7 +22,7 @@ import (
 // answer is one good reply. Of its header only what paging is told to look at
 // is ever read.
 type answer struct {
-	body   string // JSON; empty if the status means that there is nothing, or nothing new
+	body   string // JSON; empty if the status means that there is nothing
 	header http.Header
 	status int
 }
@@ -33,24 +33,20 @@ func (a answer) empty() bool { return a.status != http.StatusOK }
 // get makes one request, repeated if need be, unless the breaker is open.
 func (f *fetcher) get(ctx context.Context, asked address.Request) (answer, error) {
 	f.requests.Add(1)
-	a, err := f.breaker.do(func() (answer, error) {
+	return f.breaker.do(ctx, func() (answer, error) {
 		return f.retried(ctx, func() (answer, error) {
 			a, err := f.once(ctx, asked)
 			f.hold.obey(f.account, err, f.now())
 			return a, err
 		})
 	})
-	if err == nil && f.left.Add(-int64(len(a.body))) < 0 {
-		err = invalidReply("too_large", "the replies have more than %d bytes together", f.cfg.MaxResponseBytes)
-	}
-	return a, err
 }
 
 // once makes one request and reads the whole reply. If the credentials may have
 // run out it tries again with new ones.
 func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, error) {
-	for renewed := false; ; renewed = true {
-		name, value, err := f.creds.header(ctx)
+	for refused := ""; ; {
+		name, value, err := f.creds.header(ctx, refused)
 		switch {
 		case err != nil && ctx.Err() != nil, isCeiling(err):
 			return answer{}, classify(ctx, err)
@@ -63,9 +59,10 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 		}
 		a, err := f.send(f.classed(ctx), r, asked)
 		var status statusError
-		if err == nil || renewed || !errors.As(err, &status) || !f.creds.refused(int(status), value) {
+		if err == nil || refused != "" || !errors.As(err, &status) || !f.creds.renews(int(status), value) {
 			return a, err
 		}
+		refused = value
 	}
 }
 
@@ -106,16 +103,13 @@ func (f *fetcher) send(ctx context.Context, r *resty.Request, asked address.Requ
 	if f.seen != nil {
 		f.seen(raw)
 	}
-	if f.format.Empty(raw.StatusCode) || raw.StatusCode == http.StatusNotModified && asked.Conditional {
+	if f.format.Empty(raw.StatusCode) {
 		discard(raw)
 		return answer{header: raw.Header, status: raw.StatusCode}, nil
 	}
-	body, err := readBody(raw, f.format, f.cfg.MaxResponseBytes)
+	body, err := readBody(raw, f.format, f.allowed)
 	if err != nil {
 		return answer{}, classify(ctx, err)
-	}
-	if f.keep != nil {
-		f.keep(asked, body, raw.Header)
 	}
 	return answer{body, raw.Header, raw.StatusCode}, nil
 }

@@ -5,13 +5,9 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"inquiry-gateway/internal/series"
-	"inquiry-gateway/upstream/drift"
 )
 
 const subsystem = "upstream"
-
-// resultNotModified is the result of a fetch that the legacy answered with 304.
-const resultNotModified = "not_modified"
 
 // metrics are the series of one endpoint. The values of their labels are resolved,
 // so that all series exist from the start and counting needs no look-up.
@@ -21,10 +17,9 @@ type metrics struct {
 	retries     map[string]prometheus.Counter // by reason
 	invalid     map[string]prometheus.Counter // by field
 	removed     map[string]prometheus.Counter // by field
-	drift       map[string]prometheus.Counter // by change
+	defaulted   map[string]prometheus.Counter // by field
 	transitions map[string]prometheus.Counter // by state
 	foreign     prometheus.Counter
-	missing     prometheus.Counter
 	duration    prometheus.Observer
 	state       prometheus.Gauge
 	inFlight    prometheus.Gauge // of both endpoints
@@ -38,22 +33,19 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		return series.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
 	return &metrics{
-		requests: counters("requests_total", "Fetches from the legacy system by result; not_modified: by a 304, the list that was there is renewed.",
-			"result", "ok", resultNotModified, string(FailureTimeout),
+		requests: counters("requests_total", "Fetches from the legacy system by result.",
+			"result", "ok", string(FailureTimeout),
 			string(FailureUnavailable), string(FailureUpstream), string(FailureInvalid), string(FailureCanceled)),
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
-			"reason", reasonBreaker, reasonFleet, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
 			"reason", "connect", "status_502", "status_503", reasonThrottled),
-		invalid: counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
-		removed: counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
-		drift: counters("drift_total", "Paths in the legacy's records that appeared, disappeared or changed their type.",
-			"change", drift.Appeared, drift.Disappeared, drift.Type),
+		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
+		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
-		missing: all.Counters("paths_missing_total",
-			"Paths of always_present that a record of a list did not have, once per list and path.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),
 		state:    all.Gauges("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open.", "kind").WithLabelValues(kind),

@@ -177,7 +177,7 @@ func (l *pager) allAtOnce(ctx context.Context, first answer, n int) error {
 }
 
 // values are those of a page by its index and the records before it. With the style
-// cursor they are those of the first page.
+// cursor they are those of the first page, which has none.
 func (p paging) values(page, records int) address.Values {
 	values := p.at("", "")
 	switch {
@@ -185,8 +185,6 @@ func (p paging) values(page, records int) address.Values {
 		values[address.Page] = []string{strconv.Itoa(p.First + page)}
 	case p.Style == mapping.PageOffset:
 		values[address.Offset] = []string{strconv.Itoa(records)}
-	case p.FirstCursor != "":
-		values.SetCursor(p.FirstCursor, "")
 	}
 	return values
 }

@@ -133,16 +133,16 @@ func TestPagingReadsAll(t *testing.T) {
 // names by its address is asked for with the same body.
 func TestPagingByPOST(t *testing.T) {
 	for paging, body := range map[string]string{
-		"{style: page, total: total}":                        `{page: "{page}"}`,
-		"{style: page, size: 7, more: more}":                 `{page: "{page}", limit: "{size}"}`,
-		"{style: page, param: page, total_pages: pages}":     `{customer: "{account}"}`,
-		"{style: offset, total: total, size: 9}":             `{offset: "{offset}", limit: "{size}"}`,
-		"{style: offset}":                                    `{offset: "{offset}"}`,
-		"{style: cursor, cursor: cursor}":                    `{cursor: "{cursor}"}`,
-		"{style: cursor, cursor: pair}":                      `{cursor: "{cursor}"}`,
-		"{style: cursor, cursor: cursor, first_cursor: '0'}": `{cursor: "{cursor:number}"}`,
-		"{style: next_url, next: next}":                      `{customer: "{account}"}`,
-		"{style: link_header, size: 8}":                      `{limit: "{size}"}`,
+		"{style: page, total: total}":                    `{page: "{page}"}`,
+		"{style: page, size: 7, more: more}":             `{page: "{page}", limit: "{size}"}`,
+		"{style: page, param: page, total_pages: pages}": `{customer: "{account}"}`,
+		"{style: offset, total: total, size: 9}":         `{offset: "{offset}", limit: "{size}"}`,
+		"{style: offset}":                                `{offset: "{offset}"}`,
+		"{style: cursor, cursor: cursor}":                `{cursor: "{cursor}"}`,
+		"{style: cursor, cursor: pair}":                  `{cursor: "{cursor}"}`,
+		"{style: cursor, cursor: cursor, size: 5}":       `{cursor: "{cursor:number}", limit: "{size}"}`,
+		"{style: next_url, next: next}":                  `{customer: "{account}"}`,
+		"{style: link_header, size: 8}":                  `{limit: "{size}"}`,
 	} {
 		f := newFixture(t, pagedLegacy{total: 33, size: 10}.ServeHTTP, func(c *Config) {
 			section := strings.Replace(sample.YAML, "filtering: upstream", "filtering: upstream\n  method: POST\n  body: "+body+"\n  paging: "+paging, 1)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
-	"inquiry-gateway/upstream/replay"
 )
 
 // Probe is a list and what it looks like through the mapping.
@@ -37,10 +35,8 @@ type Probe struct {
 	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
 	Whole     bool          `json:"whole"`                // all pages were read, and all second requests made
 
-	Reply   string       `json:"-"` // the body of the first reply, as the mapping reads it
-	Further []SavedReply `json:"-"` // to the requests after it, in no order; see ProbeOptions.Further
-	Unsaved []string     `json:"-"` // further requests that no saved reply is for
-	Served  []Inquiry    `json:"-"` // see mapping.Explainer.Served; nil with a Problem
+	Reply  string    `json:"-"` // the body of the first reply, as the mapping reads it
+	Served []Inquiry `json:"-"` // see mapping.Explainer.Served; nil with a Problem
 
 	mapping.Explanation
 }
@@ -85,13 +81,6 @@ type ProbeRequest struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// SavedReply is one reply with its request.
-type SavedReply struct {
-	Path  string // and query
-	Sent  string // the request's body; empty: none
-	Reply string // as the mapping reads it
-}
-
 // ProbeOptions choose what is probed.
 type ProbeOptions struct {
 	Sample  []byte // a saved reply; nil: ask
@@ -99,11 +88,6 @@ type ProbeOptions struct {
 	// Whole asks for all pages, and for the responses to all inquiries, within the
 	// bounds of a fetch. Otherwise one request is made, and one for responses.
 	Whole bool
-	// Further is for how many records details and responses are asked for if not all
-	// are wanted, and their replies are kept. With a Sample they are asked for in the
-	// same way: the client's transport has saved replies. What it has none for is left
-	// out. 0: details for 10 and responses for one are, with a Sample none.
-	Further int
 }
 
 // The records that details and responses are asked for if nothing else is said.
@@ -114,11 +98,8 @@ const (
 
 // further is for how many records details and responses are asked for.
 func (o ProbeOptions) further() (details, responses int) {
-	switch {
-	case o.Whole && o.Sample == nil:
+	if o.Whole && o.Sample == nil {
 		return math.MaxInt, math.MaxInt
-	case o.Further > 0:
-		return o.Further, o.Further
 	}
 	return probedDetails, probedResponses
 }
@@ -140,7 +121,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 	f := c.newFetcher(e, want)
 	f.keepResponses = math.MaxInt
 	if opts.Sample != nil {
-		err = f.probeSample(ctx, x, p, opts)
+		err = f.probeSample(x, p, opts)
 	} else if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -163,7 +144,7 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 }
 
 // probeSample explains a saved reply.
-func (f *fetcher) probeSample(ctx context.Context, x *mapping.Explainer, p *Probe, opts ProbeOptions) (err error) {
+func (f *fetcher) probeSample(x *mapping.Explainer, p *Probe, opts ProbeOptions) (err error) {
 	if p.Reply, err = f.format.Decode(string(opts.Sample), "", f.cfg.MaxResponseBytes); err != nil {
 		return err
 	}
@@ -173,9 +154,6 @@ func (f *fetcher) probeSample(ctx context.Context, x *mapping.Explainer, p *Prob
 	n, err := x.Take(p.Reply)
 	if err == nil && f.plan.Paging.Style == mapping.PageNone {
 		err = x.CheckEnd(f.plan.Paging, mapping.End{Records: n, Pages: 1})
-	}
-	if err == nil && opts.Further > 0 {
-		return f.probeFurther(ctx, x, p, opts)
 	}
 	if err == nil && len(x.DetailBatches(probedDetails)) > 0 {
 		err = x.AddDetails(nil)
@@ -213,21 +191,11 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 
 // probeFurther asks for details and responses, if the list needs any.
 func (f *fetcher) probeFurther(ctx context.Context, x *mapping.Explainer, p *Probe, opts ProbeOptions) error {
-	var mu sync.Mutex
-	if opts.Further > 0 && opts.Sample == nil {
-		f.keep = func(asked address.Request, body string, _ http.Header) {
-			if u, err := url.Parse(asked.URL); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				p.Further = append(p.Further, SavedReply{u.RequestURI(), asked.Body, body})
-			}
-		}
-	}
 	details, responses := opts.further()
 	if batches := x.DetailBatches(details); len(batches) > 0 {
-		subs, unsaved, err := f.savedBatches(ctx, p, f.plan.Details, batches, opts)
+		subs, err := f.batches(ctx, p.Account, f.plan.Details, batches)
 		if err == nil {
-			err = x.AddDetails(x.OmitDetails(subs, func(i int) bool { return unsaved[i] }))
+			err = x.AddDetails(subs)
 		}
 		if err != nil {
 			return err
@@ -237,32 +205,11 @@ func (f *fetcher) probeFurther(ctx context.Context, x *mapping.Explainer, p *Pro
 	if len(batches) == 0 {
 		return nil
 	}
-	subs, _, err := f.savedBatches(ctx, p, f.plan.Second, batches, opts)
+	subs, err := f.batches(ctx, p.Account, f.plan.Second, batches)
 	if err != nil {
 		err = asError(err)
 	}
 	return x.AddResponses(batches, subs, err)
-}
-
-// savedBatches is batches. For a saved list it notes what no saved reply is for, and
-// goes on as if nothing belonged to the record.
-func (f *fetcher) savedBatches(ctx context.Context, p *Probe, s *mapping.Second, batches [][]string, opts ProbeOptions) (subs []*mapping.Reply, unsaved map[int]bool, err error) {
-	if opts.Sample == nil {
-		subs, err = f.batches(ctx, p.Account, s, batches)
-		return subs, nil, err
-	}
-	unsaved = map[int]bool{}
-	for i, ids := range batches {
-		sub, err := f.batch(ctx, p.Account, s, ids)
-		if missing, is := errors.AsType[*replay.MissingError](err); is {
-			p.Unsaved = append(p.Unsaved, missing.Asked)
-			unsaved[i] = true
-		} else if err != nil {
-			return nil, nil, err
-		}
-		subs = append(subs, sub)
-	}
-	return subs, unsaved, nil
 }
 
 // shownRequest is what will be sent, for a person to read. It signs in where that is
@@ -278,7 +225,7 @@ func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *Prob
 	for name, value := range first.Headers {
 		r.Headers[name] = shown(name, value)
 	}
-	if name, _, err := f.creds.header(ctx); err == nil && name != "" {
+	if name, _, err := f.creds.header(ctx, ""); err == nil && name != "" {
 		r.Headers[http.CanonicalHeaderKey(name)] = hidden
 	}
 	return r

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -36,9 +35,9 @@ func TestBreakerOpens(t *testing.T) {
 func TestBreakerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := BreakerConfig{Window: 10 * time.Second, MinRequests: 4, FailureRatio: 0.5, OpenFor: 5 * time.Second}
-		b := newBreaker("buyer", cfg, newFixtureMetrics(), slog.New(slog.DiscardHandler))
+		b := newBreaker("buyer", Config{Breaker: cfg}, newFixtureMetrics(), Options{}.withDefaults())
 		try := func(result error) error {
-			_, err := b.do(func() (answer, error) { return answer{}, result })
+			_, err := b.do(t.Context(), func() (answer, error) { return answer{}, result })
 			return err
 		}
 		bad := &Error{Failure: FailureTimeout, Reason: "timeout"}
@@ -67,7 +66,7 @@ func TestBreakerRecovers(t *testing.T) {
 		_ = try(bad)
 		state("open")
 		time.Sleep(6 * time.Second)
-		if _, err := b.do(func() (answer, error) {
+		if _, err := b.do(t.Context(), func() (answer, error) {
 			if e := asError(try(nil)); e.Reason != "breaker_open" || e.RetryAfter != time.Second {
 				t.Errorf("a second probe at the same time: %v", e)
 			}
@@ -126,30 +125,30 @@ func TestBreakerCounts(t *testing.T) {
 	}
 }
 
-// One judge serves the breaker, the cache's back-off and the fleet.
+// One judge serves the breaker and the cache's back-off.
 func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
-		want fleet.Verdict
+		want verdict
 	}{
-		{nil, fleet.Answers},
-		{&Error{Failure: FailureTimeout, Reason: "timeout"}, fleet.Fails},
-		{&Error{Failure: FailureUpstream, Reason: "connect"}, fleet.Fails},
-		{&Error{Failure: FailureUpstream, Reason: "truncated"}, fleet.Fails},
-		{&Error{Failure: FailureUpstream, Reason: "status_5xx"}, fleet.Fails},
-		{&Error{Failure: FailureUpstream, Reason: "status_4xx"}, fleet.Answers},
-		{invalidReply("too_many", "of them"), fleet.Answers},
-		{&Error{Failure: FailureUpstream, Reason: "auth"}, fleet.Unknown},
-		{&Error{Failure: FailureUpstream, Reason: "account"}, fleet.Unknown},
-		{&Error{Failure: FailureUpstream, Reason: "internal"}, fleet.Unknown},
-		{&Error{Failure: FailureUnavailable, Reason: "bulkhead_full"}, fleet.Unknown},
-		{&Error{Failure: FailureCanceled, Reason: "canceled"}, fleet.Unknown},
-		{errors.New("of another package"), fleet.Unknown},
+		{nil, answers},
+		{&Error{Failure: FailureTimeout, Reason: "timeout"}, fails},
+		{&Error{Failure: FailureUpstream, Reason: "connect"}, fails},
+		{&Error{Failure: FailureUpstream, Reason: "truncated"}, fails},
+		{&Error{Failure: FailureUpstream, Reason: "status_5xx"}, fails},
+		{&Error{Failure: FailureUpstream, Reason: "status_4xx"}, answers},
+		{invalidReply("too_many", "of them"), answers},
+		{&Error{Failure: FailureUpstream, Reason: "auth"}, unknown},
+		{&Error{Failure: FailureUpstream, Reason: "account"}, unknown},
+		{&Error{Failure: FailureUpstream, Reason: "internal"}, unknown},
+		{&Error{Failure: FailureUnavailable, Reason: "bulkhead_full"}, unknown},
+		{&Error{Failure: FailureCanceled, Reason: "canceled"}, unknown},
+		{errors.New("of another package"), unknown},
 	} {
 		if got := judge(tc.err); got != tc.want {
 			t.Errorf("%v: verdict %d, want %d", tc.err, got, tc.want)
 		}
-		if e, ok := tc.err.(*Error); ok && e.EndpointFault() != (tc.want == fleet.Fails) {
+		if e, ok := tc.err.(*Error); ok && e.EndpointFault() != (tc.want == fails) {
 			t.Errorf("%v: endpoint's fault %t", e, e.EndpointFault())
 		}
 	}

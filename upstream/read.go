@@ -7,6 +7,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/flate"
@@ -20,23 +22,49 @@ import (
 // be used again. A longer one costs less to cut off.
 const drainBytes = 64 << 10
 
-// readBody gives the body of a 200 with an accepted media type as JSON, of at most
-// max bytes after decompression and decoding. It closes the body in every case.
-func readBody(resp *http.Response, format *mapping.Format, max int64) (string, error) {
+// allowance is how many bytes all replies of one fetch may have together, after
+// decompression and decoding. They are counted while they come, so that replies that
+// come at the same time are bounded, too. It is safe for concurrent use.
+type allowance struct {
+	max      int64
+	left     atomic.Int64
+	decoding sync.Mutex // one reply at a time grows by being decoded
+}
+
+func newAllowance(max int64) *allowance {
+	a := &allowance{max: max}
+	a.left.Store(max)
+	return a
+}
+
+// take counts n more bytes; negative: they are not held any more.
+func (a *allowance) take(n int64) error {
+	if a.left.Add(-n) < 0 {
+		return invalidReply("too_large", "the replies have more than %d bytes together", a.max)
+	}
+	return nil
+}
+
+// readBody gives the body of a 200 with an accepted media type as JSON, as far as
+// the allowance goes. It closes the body in every case.
+func readBody(resp *http.Response, format *mapping.Format, allowed *allowance) (string, error) {
 	charset, err := checkHead(resp, format)
 	if err != nil {
 		discard(resp)
 		return "", err
 	}
 	defer resp.Body.Close()
-	body, err := readPlain(resp, max)
+	raw, err := readPlain(resp, allowed)
 	if err != nil {
 		return "", err
 	}
-	if body, err = format.Decode(body, charset, max); err != nil {
+	allowed.decoding.Lock()
+	defer allowed.decoding.Unlock()
+	body, err := format.Decode(raw, charset, allowed.left.Load()+int64(len(raw)))
+	if err != nil {
 		return "", asError(err)
 	}
-	return body, nil
+	return body, allowed.take(int64(len(body) - len(raw)))
 }
 
 // discard closes a body that is not wanted.
@@ -46,14 +74,11 @@ func discard(resp *http.Response) {
 }
 
 // readPlain gives the body without its content coding.
-func readPlain(resp *http.Response, max int64) (string, error) {
+func readPlain(resp *http.Response, allowed *allowance) (string, error) {
 	var from io.Reader = resp.Body
 	size := resp.ContentLength
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
-		if size > max {
-			return "", invalidReply("too_large", "the reply has more than %d bytes", max)
-		}
 	case "gzip", "x-gzip":
 		zip, err := gzip.NewReader(resp.Body)
 		switch {
@@ -66,7 +91,7 @@ func readPlain(resp *http.Response, max int64) (string, error) {
 	default:
 		return "", invalidReply("encoding", "the reply is in a content coding that was not asked for")
 	}
-	body, err := readAll(from, size, max)
+	body, err := readAll(from, size, allowed)
 	if err == nil && size < 0 {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 	}
@@ -119,28 +144,35 @@ type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
-// readAll reads at most max bytes, straight from the connection. size is what to
-// expect, negative if unknown.
-func readAll(from io.Reader, size, max int64) (string, error) {
+// readAll reads straight from the connection, as far as the allowance goes. size is
+// what to expect, negative if unknown.
+func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
+	taken := max(size, 0)
+	if err := allowed.take(taken); err != nil {
+		return "", err
+	}
 	if size < 0 {
 		size = unknownSize
 	}
 	b, n := make([]byte, size+1), 0 // not full before the end is seen
 	var err error
-	for err == nil && int64(n) <= max {
+	for err == nil {
 		if n == len(b) {
 			b = append(b, make([]byte, n)...)
 		}
 		var got int
 		got, err = from.Read(b[n:])
 		n += got
-	}
-	if int64(n) <= max && err == io.EOF {
-		return arena.View(b[:n]), nil
+		if more := int64(n) - taken; more > 0 {
+			taken += more
+			if e := allowed.take(more); e != nil {
+				return "", e
+			}
+		}
 	}
 	switch {
-	case int64(n) > max:
-		return "", invalidReply("too_large", "the reply has more than %d bytes", max)
+	case err == io.EOF:
+		return arena.View(b[:n]), allowed.take(int64(n) - taken)
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
 		return "", invalidReply("encoding", "the compressed reply is damaged")
 	}

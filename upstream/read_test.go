@@ -22,10 +22,10 @@ func TestReadAll(t *testing.T) {
 			"broken":            func(r io.Reader) io.Reader { return io.MultiReader(r, iotest.ErrReader(broken)) },
 		} {
 			for _, size := range []int64{int64(n), -1, 0, 10, int64(n) + 5000} {
-				got, err := readAll(wrap(strings.NewReader(want)), size, max)
+				got, err := readAll(wrap(strings.NewReader(want)), size, newAllowance(max))
 				var e *Error
 				switch {
-				case n > max:
+				case n > max || size > max:
 					if !errors.As(err, &e) || e.Reason != "too_large" {
 						t.Errorf("%d %s, announced %d: %v", n, name, size, err)
 					}

@@ -59,7 +59,7 @@ func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, 
 	if err != nil {
 		return nil, err
 	}
-	sub.KeepSamples, sub.IDs = f.keepResponses, f.marks.tell()
+	sub.KeepSamples = f.keepResponses
 	own := *f
 	own.format = s.Format
 	l := own.newPager(s.Paging, ask, sub)

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"inquiry-gateway/upstream/internal/sample"
 )
@@ -55,8 +57,13 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func secondFixture(t testing.TB, l *commentLegacy, fetch string, change func(*Config)) *fixture {
 	t.Helper()
+	return secondFixtureOf(t, l.ServeHTTP, fetch, change)
+}
+
+func secondFixtureOf(t testing.TB, serve http.HandlerFunc, fetch string, change func(*Config)) *fixture {
+	t.Helper()
 	section := strings.Replace(sample.YAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1)
-	return newFixture(t, l.ServeHTTP, func(c *Config) {
+	return newFixture(t, serve, func(c *Config) {
 		cfg := configFrom(t, section)
 		if err := cfg.Validate(); err != nil {
 			t.Fatal(err)
@@ -129,6 +136,72 @@ func TestSecondCallsFail(t *testing.T) {
 	}
 	f = secondFixture(t, &commentLegacy{tickets: 5}, `{path: "/v2/nosuch/{id}", id: customer.nosuch}`, nil)
 	failed(t, f, t.Context(), FailureInvalid, "record")
+}
+
+// A list makes several requests at a time, each of which gets a connection at once:
+// waiting for one would look like a legacy that is slow.
+func TestRequestsDoNotWaitForEachOther(t *testing.T) {
+	l := &commentLegacy{tickets: 8}
+	section := `{path: "/v2/tickets/{id}/comments", id: uuid, concurrency: 8}`
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2/tickets" {
+			time.Sleep(200 * time.Millisecond)
+		}
+		l.ServeHTTP(w, r)
+	}
+	f := secondFixtureOf(t, slow, section, func(c *Config) {
+		c.MaxConcurrent, c.MaxConcurrentPerAccount, c.Timeout, c.Breaker.MinRequests = 2, 2, 700*time.Millisecond, 1
+	})
+	var lists sync.WaitGroup
+	for range 2 {
+		lists.Go(func() {
+			if _, err := f.Fetch(t.Context(), acme); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	lists.Wait()
+	if state := f.BreakerState("buyer"); state != "closed" {
+		t.Errorf("the breaker of a legacy that is well is %s", state)
+	}
+}
+
+// max_response_bytes bounds what a fetch holds while its replies come, not only when
+// they are there.
+func TestRepliesThatComeTogetherAreBoundedTogether(t *testing.T) {
+	l := &commentLegacy{tickets: 8}
+	const limit = 64 << 10
+	for name, length := range map[string]bool{"told": true, "untold": false} {
+		var sent atomic.Int64
+		end := make(chan struct{})
+		f := secondFixtureOf(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v2/tickets" {
+				l.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if length {
+				w.Header().Set("Content-Length", fmt.Sprint(limit/2))
+			}
+			for range 31 { // each below the limit, and no reply ends
+				if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush()
+				sent.Add(1 << 10)
+			}
+			select {
+			case <-end:
+			case <-r.Context().Done():
+			}
+		}, `{path: "/v2/tickets/{id}/comments", id: uuid, concurrency: 8}`, func(c *Config) { c.MaxResponseBytes = limit })
+		begin := time.Now()
+		failed(t, f, t.Context(), FailureInvalid, "too_large")
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("%s: refused after %v, when the replies had come", name, took)
+		}
+		close(end)
+	}
 }
 
 // A part of the responses is never taken for all of them.

@@ -175,6 +175,68 @@ func TestSignInFails(t *testing.T) {
 	}
 }
 
+// An account that the legacy refuses for good, whatever the token, costs the others
+// nothing: neither the token nor the sign-ins.
+func TestOneAccountsRefusalSignsNobodyOut(t *testing.T) {
+	var logins atomic.Int64
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/login":
+			serveJSON(fmt.Sprintf(`{"data":{"token":"s%d"}}`, logins.Add(1)))(w, r)
+		case r.URL.Query().Get("customer") == "locked":
+			status(401)(w, r)
+		default:
+			serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+		}
+	}, func(c *Config) {
+		c.Auth = configFrom(t, sample.YAML+"auth: "+sessionAuth["bearer"]+"\n").Auth
+		c.Auth.PasswordFile = secret("pw")
+	})
+	for i := range 40 {
+		_, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "locked"})
+		if e := asError(err); err == nil || e.Reason != "status_4xx" {
+			t.Fatalf("fetch %d of the locked account: %v", i, err)
+		}
+		if _, err := f.Fetch(t.Context(), acme); err != nil {
+			t.Fatalf("after %d fetches of the locked account: %v", i+1, err)
+		}
+	}
+	if n := logins.Load(); n > 1+renewBurst {
+		t.Errorf("%d sign-ins", n)
+	}
+}
+
+// While a new token is asked for because one account was refused, the others go on
+// with the one that is there.
+func TestOthersDoNotWaitForASignIn(t *testing.T) {
+	var logins atomic.Int64
+	hold := make(chan struct{})
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/login":
+			if logins.Add(1) > 1 {
+				<-hold
+			}
+			serveJSON(`{"data":{"token":"s"}}`)(w, r)
+		case r.URL.Query().Get("customer") == "locked":
+			status(401)(w, r)
+		default:
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		}
+	}, func(c *Config) {
+		c.Auth = configFrom(t, sample.YAML+"auth: "+sessionAuth["bearer"]+"\n").Auth
+		c.Auth.PasswordFile = secret("pw")
+	})
+	var locked sync.WaitGroup
+	locked.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "locked"}) })
+	waitFor(t, func() bool { return logins.Load() == 2 })
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Error(err)
+	}
+	close(hold)
+	locked.Wait()
+}
+
 // A legacy that refuses each token at once gets a bounded number of sign-ins.
 func TestSignInsAreBounded(t *testing.T) {
 	clock := testkit.NewClock(time.Now())
@@ -193,13 +255,13 @@ func TestSignInsAreBounded(t *testing.T) {
 	for range 50 {
 		failing()
 	}
-	if got := l.logins.Load(); got != signInBurst || f.metric(t, "sign_ins_total", "held") == 0 {
+	if got := l.logins.Load(); got != 1+renewBurst || f.metric(t, "sign_ins_total", "held") == 0 {
 		t.Errorf("%d sign-ins", got)
 	}
-	clock.Add(signInEvery)
+	clock.Add(renewEvery)
 	failing()
 	failing()
-	if got := l.logins.Load(); got != signInBurst+1 {
+	if got := l.logins.Load(); got != 2+renewBurst {
 		t.Errorf("%d sign-ins", got)
 	}
 }

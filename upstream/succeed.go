@@ -20,7 +20,7 @@ func (c Config) signInBase() string {
 func (c *Client) succeed(before *Client) {
 	c.bulkhead = before.bulkhead
 	if reflect.DeepEqual(c.cfg.connection(), before.cfg.connection()) {
-		c.http, c.creds, c.since = before.http, before.creds, before.since
+		c.http, c.creds = before.http, before.creds
 	}
 }
 
@@ -38,7 +38,6 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 		e.budget = before.budget
 	}
 	if e.fingerprint == before.fingerprint {
-		e.drift, e.always = before.drift, before.always
 		e.uuids.Store(before.uuids.Load())
 	}
 }

@@ -23,6 +23,11 @@ const (
 	signInEvery    = time.Second     //
 	signInPause    = time.Second     // after a failure, doubled by each further one
 	maxSignInPause = 1 * time.Minute // an account that is locked stays so no longer by us
+
+	// Of sign-ins because a token was refused. An account that the legacy refuses for
+	// good would else cost everybody the token with each of its requests.
+	renewBurst = 3
+	renewEvery = 10 * time.Second
 )
 
 // token is what a sign-in gives: the header that identifies the gateway.
@@ -31,9 +36,10 @@ type token struct {
 	end         time.Time // not used from then on; zero: until it is refused
 }
 
-// tokens keeps one token for all requests. When it runs out or is refused, one
-// sign-in is made, and everybody waits for it within their own deadline. It is safe
-// for concurrent use.
+// tokens keeps one token for all requests. When it runs out, one sign-in is made, and
+// everybody waits for it within their own deadline. When it is refused, those wait
+// whose requests were refused: for the others it goes on until there is a new one, as
+// the legacy may mean one account only. It is safe for concurrent use.
 type tokens struct {
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
 	renewOn []int                                // statuses that refuse a token
@@ -42,12 +48,14 @@ type tokens struct {
 	panics  *panics.Catcher
 	metrics signInMetrics
 	flight  singleflight.Group
-	limit   *rate.Limiter
+	limit   *rate.Limiter // of all sign-ins
+	renewal *rate.Limiter // of those because a token was refused
 
 	mu       sync.Mutex
-	token    token // without a value: none
-	err      error // of the last sign-in
-	failures int   // one after another
+	token    token  // without a value: none
+	refused  string // a value that the legacy has refused, for which a new one is asked
+	err      error  // of the last sign-in
+	failures int    // one after another
 	next     time.Time
 }
 
@@ -55,7 +63,7 @@ type tokens struct {
 func newTokens(request func(context.Context) (token, error), renewOn []int, timeout time.Duration, m signInMetrics, opts Options) *tokens {
 	return &tokens{
 		request: request, renewOn: renewOn, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
-		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst),
+		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst),
 	}
 }
 
@@ -71,11 +79,11 @@ func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
 
 // header gives the token, waiting for a new one if need be, but no longer
 // than the context allows.
-func (t *tokens) header(ctx context.Context) (name, value string, err error) {
-	have, err := t.kept()
+func (t *tokens) header(ctx context.Context, refused string) (name, value string, err error) {
+	have, err := t.kept(refused)
 	if have.value == "" && err == nil {
 		select {
-		case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx)) }):
+		case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx), refused) }):
 			// A token that was just made is used even if it runs out in a moment:
 			// asking for another would give another of the same kind.
 			have, _ = r.Val.(token)
@@ -87,14 +95,14 @@ func (t *tokens) header(ctx context.Context) (name, value string, err error) {
 	return have.name, have.value, err
 }
 
-// kept gives the token that is there, or why there is none; neither where a new
-// one is to be asked for.
-func (t *tokens) kept() (token, error) {
+// kept gives the token that is there, unless it is the refused one, or why there is
+// none; neither where a new one is to be asked for.
+func (t *tokens) kept(refused string) (token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	switch {
-	case t.token.value != "" && (t.token.end.IsZero() || now.Before(t.token.end)):
+	case t.token.value != "" && t.token.value != refused && (t.token.end.IsZero() || now.Before(t.token.end)):
 		return t.token, nil
 	case t.err != nil && now.Before(t.next):
 		return token{}, t.err
@@ -103,12 +111,12 @@ func (t *tokens) kept() (token, error) {
 }
 
 // errHeld is why no sign-in is made although a token is needed.
-var errHeld = errors.New("no token: the legacy refuses tokens soon after it gives them, so sign-ins are held back")
+var errHeld = errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 
-// renew gets a new token and keeps it. It belongs to nobody's request, and ends
-// after the timeout at the latest.
-func (t *tokens) renew(ctx context.Context) (token, error) {
-	if kept, err := t.kept(); kept.value != "" || err != nil { // another call has just ended
+// renew gets a new token in the place of a refused one, or of none, and keeps it. It
+// belongs to nobody's request, and ends after the timeout at the latest.
+func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
+	if kept, err := t.kept(refused); kept.value != "" || err != nil { // another call has just ended
 		return kept, err
 	}
 	if !t.limit.AllowN(t.now(), 1) {
@@ -124,10 +132,9 @@ func (t *tokens) renew(ctx context.Context) (token, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.token, t.err = fresh, err
-	if err == nil {
+	if t.err = err; err == nil {
 		t.metrics.ok.Inc()
-		t.failures = 0
+		t.token, t.failures = fresh, 0
 		return fresh, nil
 	}
 	t.metrics.failed.Inc()
@@ -146,16 +153,23 @@ func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// refused drops the token, unless another one is there already.
-func (t *tokens) refused(status int, value string) bool {
+// renews is true where there is another token already, and for a value that is refused
+// for the first time while so many sign-ins may be made. Otherwise the refusal is the
+// answer to this request alone.
+func (t *tokens) renews(status int, value string) bool {
 	if !slices.Contains(t.renewOn, status) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if value == t.token.value {
-		t.token = token{}
+	if value != t.token.value || value == t.refused {
+		return true
 	}
+	if !t.renewal.AllowN(t.now(), 1) {
+		t.metrics.held.Inc()
+		return false
+	}
+	t.refused = value
 	return true
 }
 

@@ -15,7 +15,9 @@ import (
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
 const via = "1.1 inquiry-gateway"
 
-// newHTTP builds the one client for the legacy system. Every request has a
+// newHTTP builds the one client for the legacy system. Its connections have no bound of
+// their own: max_concurrent bounds the fetches, and each of them its requests. A request
+// that waited for a connection here would look like a legacy that is slow. Every request has a
 // deadline by its context, the header's arrival included. It keeps nothing of a
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
 // and no repeats, which are decided in one place (see retry.go).
@@ -29,7 +31,6 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
 		IdleConnTimeout:        90 * time.Second,
-		MaxConnsPerHost:        cfg.MaxConcurrent,
 		MaxIdleConns:           cfg.MaxConcurrent,
 		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
 		MaxResponseHeaderBytes: 64 << 10,

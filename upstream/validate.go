@@ -35,9 +35,6 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
-// maxFullReadEvery bounds for how long a legacy whose 304 is wrong is believed.
-const maxFullReadEvery = 24 * time.Hour
-
 // Bounds of the ceiling of a fleet.
 const (
 	maxPerSecond = 1_000_000
@@ -51,15 +48,12 @@ func (c Config) checkLimits(p *invalid.Problems) {
 	}
 	positive("timeout", c.Timeout > 0, "2s")
 	positive("max_response_bytes", c.MaxResponseBytes > 0, "16MiB")
-	p.AddIf(c.KeepRepliesBytes < 0 || c.KeepRepliesBytes > 1<<30, "keep_replies_bytes", "must be between 0 (none are kept) and 1GiB")
 	p.AddIf(c.MaxResponseBytes > 1<<30, "max_response_bytes", "must be at most 1GiB; the whole list is kept in memory")
 	positive("max_records", c.MaxRecords > 0, "10000")
 	positive("max_concurrent", c.MaxConcurrent > 0, "64")
 	n := c.MaxConcurrentPerAccount
 	p.AddIf(n < 0 || n > max(c.MaxConcurrent, 0), "max_concurrent_per_account",
 		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
-	p.AddIf(c.FullReadEvery < 0 || c.FullReadEvery > maxFullReadEvery, "full_read_every",
-		"must be between 0 and %s, for instance 10m; 0 reads lists each time", maxFullReadEvery)
 	p.AddIf(c.MaxRequestsPerSecond < 0 || c.MaxRequestsPerSecond > maxPerSecond, "max_requests_per_second", "must be between 1 and %d; 0 or leaving it out is no bound", maxPerSecond)
 	p.AddIf(c.MaxNodes < 0 || c.MaxNodes > maxNodes, "max_nodes", "must be between 0 and %d", maxNodes)
 	p.AddIf(c.MaxNodes > 0 && c.MaxRequestsPerSecond == 0, "max_nodes", "has no meaning without max_requests_per_second; remove it")

@@ -80,7 +80,7 @@ func TestDecodeKeysProblems(t *testing.T) {
 		"bad hex":           {key("id: k, kind: buyer, account: a, sha256: abc"), []string{"f:3: keys[0].sha256: must be 64 hexadecimal digits"}},
 		"bad kind":          {key("id: k, kind: admin, account: a, " + digest), []string{`f:3: keys[0].kind: is "admin": use buyer or seller`}},
 		"unknown account":   {key("id: k, kind: buyer, account: b, " + digest), []string{`f:3: keys[0].account: there is no account "b"`}},
-		"bad scope":         {key(good + ", scopes: [\"inquiry:read\"]"), []string{`f:3: keys[0].scopes[0]: is "inquiry:read"`}},
+		"bad scope":         {key(good + ", scopes: [\"inquiry read\"]"), []string{"f:3: keys[0].scopes[0]: may hold visible"}},
 		"scope twice":       {key(good + `, scopes: ["inquiries:read", "inquiries:read"]`), []string{"f:3: keys[0].scopes[1]: stands here twice"}},
 		"scopes no list":    {key(good + `, scopes: "inquiries:read"`), []string{"keys[0].scopes: must be a list"}},
 		"bad time":          {key(good + ", expires_at: 2027-01-01"), []string{`f:3: keys[0].expires_at: is "2027-01-01": write a time as`}},

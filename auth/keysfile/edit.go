@@ -101,19 +101,28 @@ func (e *Editor) Revoke(ctx context.Context, id string) error {
 }
 
 // Rotate appends the key that follows another one and lets the old one expire
-// at a time, unless it does so earlier. Both happen or neither.
-func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) error {
+// at a time, unless it does so earlier. Both happen or neither. It returns the old key as
+// it is then. A revoked key is auth.ErrRevoked.
+func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error) {
 	at := oldExpires.UTC().Truncate(time.Second)
-	return e.edit(ctx, func(l *auth.Listing) error {
+	err = e.edit(ctx, func(l *auth.Listing) error {
 		if err := add(l, next, nil); err != nil {
 			return err
 		}
-		old, err := l.Key(oldID)
-		if err == nil && (old.ExpiresAt.IsZero() || old.ExpiresAt.After(at)) {
-			old.ExpiresAt = at
+		k, err := l.Key(oldID)
+		if err != nil {
+			return err
 		}
-		return err
+		if k.Revoked {
+			return auth.Revoked(oldID)
+		}
+		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(at) {
+			k.ExpiresAt = at
+		}
+		old = *k
+		return nil
 	})
+	return old, err
 }
 
 // SetAccount changes an account, or adds it when that is asked for.

@@ -160,7 +160,7 @@ func TestKeysFileRefuses(t *testing.T) {
 		"no such account": {with(func(k *auth.KeyRecord) { k.Account = "other" }), auth.ErrNoSuchAccount, "other"},
 		"bad id":          {with(func(k *auth.KeyRecord) { k.ID = "a\nb" }), nil, "key id may hold"},
 		"bad kind":        {with(func(k *auth.KeyRecord) { k.Kind = "admin" }), nil, "kind is"},
-		"bad scope":       {with(func(k *auth.KeyRecord) { k.Scopes = []string{"x"} }), nil, "scopes[0] is"},
+		"bad scope":       {with(func(k *auth.KeyRecord) { k.Scopes = []string{"x y"} }), nil, "scopes[0] may hold"},
 		"scope twice":     {with(func(k *auth.KeyRecord) { k.Scopes = []string{auth.ScopeInquiriesRead, auth.ScopeInquiriesRead} }), nil, "twice"},
 		"far future":      {with(func(k *auth.KeyRecord) { k.ExpiresAt = testNow.AddDate(9000, 0, 0) }), nil, "expires_at is after"},
 		"no such key":     {func(f *Editor) error { return f.Revoke(ctx, "nothing") }, auth.ErrNoSuchKey, "nothing"},
@@ -170,7 +170,7 @@ func TestKeysFileRefuses(t *testing.T) {
 		"account access":   {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: "free"}) }, nil, "api_access is"},
 		"account plan":     {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme", Plan: &plan}) }, nil, "plan may hold"},
 		"account, nothing": {func(f *Editor) error { return f.SetAccount(ctx, auth.AccountChange{ID: "acme"}) }, nil, "nothing to change"},
-		"rotate unknown":   {func(f *Editor) error { return f.Rotate(ctx, "nothing", testRecord("k2"), testNow) }, auth.ErrNoSuchKey, "nothing"},
+		"rotate unknown":   {func(f *Editor) error { _, err := f.Rotate(ctx, "nothing", testRecord("k2"), testNow); return err }, auth.ErrNoSuchKey, "nothing"},
 	}
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	before := "accounts: [{id: acme}]\nkeys: [{id: k1, sha256: " + digestOf("k1") + ", kind: buyer, account: acme}]\n"
@@ -211,10 +211,10 @@ func TestKeysFileRotate(t *testing.T) {
 	if err := f.Add(ctx, testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rotate(ctx, "k1", testRecord("k2"), testNow); err != nil {
+	if _, err := f.Rotate(ctx, "k1", testRecord("k2"), testNow); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rotate(ctx, "k1", testRecord("k3"), testNow.Add(time.Hour)); err != nil {
+	if _, err := f.Rotate(ctx, "k1", testRecord("k3"), testNow.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := f.List(ctx)

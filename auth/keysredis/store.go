@@ -1,4 +1,4 @@
-// Package keysredis serves, edits and watches the API keys that a fleet shares in Redis.
+// Package keysredis serves and edits the API keys that a fleet shares in Redis.
 //
 // Issuers may write the records by themselves, see names for the lay-out, if they raise the
 // version after each change: nodes forget what they have stored when it rises.
@@ -7,13 +7,18 @@ package keysredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/redissub"
 	"inquiry-gateway/internal/series"
 )
 
@@ -41,7 +46,7 @@ type Store struct {
 	stop    context.CancelFunc
 	done    chan struct{} // closed when watch has ended
 
-	known version // watch's own
+	version int64 // the last change that has been taken in, watch's own; negative: not known yet
 }
 
 // New returns a store over the records under prefix, whose digests
@@ -60,7 +65,8 @@ func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfi
 		dropped: all.Counters("invalidations_total", "Times that stored keys were dropped, by how their change was noticed.", "cause"),
 		taken: all.Gauge("store_version",
 			"Version of the key store whose changes this node has taken in; nodes should agree within a second."),
-		done: make(chan struct{}),
+		done:    make(chan struct{}),
+		version: -1,
 	}
 	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
 	s.CachedStore = auth.NewCachedStore("redis", s.read, policy, opts)
@@ -81,40 +87,51 @@ func (s *Store) Close() {
 	s.CachedStore.Close()
 }
 
-// read looks one key up, with its account: one round trip for the key and the version, and
-// one for the account. An unknown key is believed only where a version is set, since a Redis
-// that has lost its data would lock everybody out.
+// read looks one key up, with its account, in two round trips. That a key or an account is not there is
+// believed only where a version is set, since a Redis that has lost its data would lock everybody out.
 func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	var record *redis.SliceCmd
-	var version *redis.StringCmd
-	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		record = p.HMGet(ctx, s.keys.key(c.Digest.Hex()), keyFields[:]...)
-		version = p.Get(ctx, s.keys.version())
-		return nil
-	})
-	if err := record.Err(); err != nil {
-		return nil, redisError(err)
+	text, set, err := s.record(ctx, s.keys.keys(), c.Digest.Hex())
+	if err != nil {
+		return nil, err
 	}
-	k, err := parseKey(c.Digest, record.Val())
-	if errors.Is(err, auth.ErrUnknownKey) && version.Err() != nil {
-		// A Redis that lost its data knows no key. That is not the caller's doing.
-		// Only then the version matters, which in a Cluster another node may have.
-		if errors.Is(version.Err(), redis.Nil) {
-			return nil, errors.New("the key store in Redis is empty: no version is set")
-		}
-		return nil, redisError(version.Err())
+	k, err := parseKey(c.Digest, text)
+	if errors.Is(err, auth.ErrUnknownKey) && !set {
+		return nil, errEmpty
 	}
 	if err != nil {
 		return nil, err
 	}
-	a, err := readAccount(ctx, s.client, s.keys, k.Account)
+	text, stillSet, err := s.record(ctx, s.keys.accounts(), k.Account)
 	if err != nil {
 		return nil, err
 	}
-	if a.APIAccess == auth.AccessNone && version.Err() == nil && errors.Is(s.client.Get(ctx, s.keys.version()).Err(), redis.Nil) {
-		return nil, errors.New("the key store in Redis was emptied between a key and its account")
+	if text == "" && set && !stillSet {
+		return nil, errEmpty
+	}
+	a, err := parseAccount(k.Account, text)
+	if err != nil {
+		return nil, err
 	}
 	return k.Grant(a), nil
+}
+
+var errEmpty = errors.New("the key store in Redis is empty: no version is set")
+
+// record reads a field of a hash, and whether a version is set. Without a field the version must be readable.
+func (s *Store) record(ctx context.Context, hash, field string) (text string, set bool, err error) {
+	var record, version *redis.StringCmd
+	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+		record, version = p.HGet(ctx, hash, field), p.Get(ctx, s.keys.version())
+		return nil
+	})
+	absent := errors.Is(record.Err(), redis.Nil)
+	switch {
+	case record.Err() != nil && !absent:
+		return "", false, redisError(record.Err())
+	case absent && version.Err() != nil && !errors.Is(version.Err(), redis.Nil):
+		return "", false, redisError(version.Err())
+	}
+	return record.Val(), version.Err() == nil, nil
 }
 
 // DigestOf finds the digest of the key with that id, for Authenticator.ByID.
@@ -123,4 +140,137 @@ func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	return digestOf(ctx, s.client, s.keys, id)
+}
+
+// digestOf finds a key's digest by its id. Errors: auth.ErrNoSuchKey, auth.ErrGarbage.
+func digestOf(ctx context.Context, client redis.Cmdable, n names, id string) (auth.Digest, error) {
+	c := &cell{hash: n.ids(), field: id}
+	if err := load(ctx, client, c); err != nil {
+		return auth.Digest{}, err
+	}
+	if c.old == "" {
+		return auth.Digest{}, auth.NoSuchKey(id)
+	}
+	digest, err := auth.ParseDigest(c.old)
+	if err != nil {
+		return auth.Digest{}, fmt.Errorf("%w: the index of ids holds no digest", auth.ErrGarbage)
+	}
+	return digest, nil
+}
+
+// Why stored answers are dropped.
+const (
+	causeMessage = "message" // one key or account changed
+	causeGap     = "gap"     // a message was lost or not understood
+	causeVersion = "version" // the version read shows a change that no message told
+)
+
+// watch follows the changes of the store until the context ends.
+func (s *Store) watch(ctx context.Context) {
+	messages, stop := redissub.Messages(ctx, s.client, time.Second, s.keys.changes())
+	defer func() { _ = stop() }()
+	ticker := time.NewTicker(s.cfg.Poll)
+	defer ticker.Stop()
+	s.poll(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.poll(ctx)
+		case m := <-messages:
+			switch m := m.(type) {
+			case *redis.Subscription:
+				// Messages may have been lost before. The version says whether they
+				// were: a new connection alone is no reason to forget keys, least of
+				// all while the server that has them may be away.
+				s.poll(ctx)
+			case *redis.Message:
+				s.apply(m.Payload)
+			}
+		}
+	}
+}
+
+// poll reads the version. While that fails nothing is dropped: known keys are
+// good within their time.
+func (s *Store) poll(ctx context.Context) {
+	defer s.panics.Catch(nil)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	n, err := s.client.Get(ctx, s.keys.version()).Int64()
+	if errors.Is(err, redis.Nil) {
+		n, err = 0, nil // read tells an empty store from an unknown key
+	}
+	if err != nil || n == s.version {
+		return
+	}
+	if n < s.version {
+		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", s.version), slog.Int64("to", n))
+	}
+	s.version = n
+	s.drop(causeVersion, s.ForgetAll)
+}
+
+// apply drops what a message names. A message that is not understood, or whose version
+// does not follow the last one, means that something was missed.
+func (s *Store) apply(message string) {
+	defer s.panics.Catch(func(any) { s.ForgetAll() }) // what it was about is not known
+	number, rest, _ := strings.Cut(message, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 {
+		s.drop(causeGap, s.ForgetAll)
+		return
+	}
+	if n <= s.version {
+		return // a poll was faster
+	}
+	follows := s.version >= 0 && n == s.version+1
+	s.version = n
+	forget := s.changed(rest)
+	if !follows || forget == nil {
+		s.drop(causeGap, s.ForgetAll)
+		return
+	}
+	s.drop(causeMessage, forget)
+}
+
+// changed reads what a message names: "key <digest>" and "account <id>", one or several. Nil:
+// it is not understood.
+func (s *Store) changed(pairs string) (forget func()) {
+	var digests []auth.Digest
+	var accounts []string
+	words := strings.Split(pairs, " ")
+	if len(words)%2 != 0 {
+		return nil
+	}
+	for ; len(words) > 0; words = words[2:] {
+		switch what, id := words[0], words[1]; {
+		case what == changedAccount && id != "":
+			accounts = append(accounts, id)
+		case what == changedKey:
+			digest, err := auth.ParseDigest(id)
+			if err != nil {
+				return nil
+			}
+			digests = append(digests, digest)
+		default:
+			return nil
+		}
+	}
+	return func() {
+		for _, d := range digests {
+			s.Forget(d)
+		}
+		for _, id := range accounts {
+			s.ForgetAccount(id)
+		}
+	}
+}
+
+// drop makes stored answers be looked up again, and tells metrics so.
+func (s *Store) drop(cause string, forget func()) {
+	forget()
+	s.taken.Set(float64(s.version))
+	s.dropped.WithLabelValues(cause).Inc()
 }

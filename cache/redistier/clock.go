@@ -3,6 +3,7 @@ package redistier
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,8 +65,8 @@ func (c *clock) learn(start time.Time, answer *redis.Cmd) {
 	end := c.now()
 	parts, err := answer.Int64Slice()
 	if err != nil || len(parts) != 2 {
-		if isDenied(err) && !c.denied.Swap(true) {
-			c.log.Error("the user of Redis may not read its time, so that lists age on each node's own clock; the README has the ACL", "err", err)
+		if strings.HasPrefix(err.Error(), "NOPERM") && !c.denied.Swap(true) {
+			c.log.Error("the user of Redis may not read its time, so that lists age on each node's own clock; docs/redis.md has the ACL", "err", err)
 		}
 		return
 	}

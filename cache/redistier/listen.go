@@ -4,10 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
-
-	"inquiry-gateway/internal/redissub"
 )
 
 // waits are the flights of this node that wait for the fills of other nodes.
@@ -69,23 +65,17 @@ func (t *Tier) Connected() bool { return t.waits.connected.Load() }
 // Listen hears the messages of the other nodes until ctx ends: it wakes who waits
 // for a fill, and calls purged for each purge.
 func (t *Tier) Listen(ctx context.Context, purged func(Notice)) {
-	redissub.Each(ctx, t.rdb, func(m any) { t.hear(m, purged) }, t.purgeChannel(), t.fillChannel())
+	t.rdb.Listen(ctx, func(channel, payload string) { t.hear(channel, payload, purged) }, t.waits.connected.Store, t.purgeChannel(), t.fillChannel())
 }
 
-// hear takes in one message. A subscription that has ended counts as no connection until
-// the next one is there.
-func (t *Tier) hear(m any, purged func(Notice)) {
+// hear takes in one message.
+func (t *Tier) hear(channel, payload string, purged func(Notice)) {
 	defer t.panics.Catch(nil) // of this message: the listener goes on
-	switch m := m.(type) {
-	case *redis.Subscription:
-		t.waits.connected.Store(m.Kind == "subscribe")
-	case *redis.Message:
-		if m.Channel == t.fillChannel() {
-			t.waits.wake(m.Payload)
-		} else if n, ok := parseNotice(m.Payload); ok {
-			purged(n)
-		} else {
-			t.log.Warn("a purge message was not understood")
-		}
+	if channel == t.fillChannel() {
+		t.waits.wake(payload)
+	} else if n, ok := parseNotice(payload); ok {
+		purged(n)
+	} else {
+		t.log.Warn("a purge message was not understood")
 	}
 }

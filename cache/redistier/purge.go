@@ -10,13 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// retryEvery is how long Retry waits between two tries.
-const retryEvery = 50 * time.Millisecond
-
-// ErrTooFewReplicas is returned by Replicate when fewer replicas than wanted have
-// an epoch: a fail-over could lose it.
-var ErrTooFewReplicas = errors.New("fewer replicas of Redis than redis.min_replicas have taken the purge")
-
 var (
 	// raiseScript is the INCR of an epoch, kept for ARGV[1] ms. It counts from
 	// the time in microseconds, so that an epoch which Redis has lost is never
@@ -47,8 +40,7 @@ local message = before .. ' ' .. n .. ' ' .. ARGV[4]
 redis.call('PUBLISH', ARGV[3], message)
 return message`)
 	// restoreScript raises an epoch to ARGV[2] unless it is there already, and tells
-	// whether Redis had lost something. It writes in any case, so that WAIT has something
-	// to wait for. If the purge of ARGV[3] is not known, all of an older epoch counts as
+	// whether Redis had lost something. If the purge of ARGV[3] is not known, all of an older epoch counts as
 	// purged.
 	restoreScript = redis.NewScript(`local e, lost = redis.call('GET', KEYS[1]) or '0', 0
 if tonumber(e) < tonumber(ARGV[2]) then e, lost = ARGV[2], 1 end
@@ -83,9 +75,6 @@ type Notice struct {
 	Kind    string // or
 	Account string // hashed
 	Epoch
-	// Records are the hashes of records whose lists have changed, where it is not known
-	// whose lists those are. Then Kind and Account are empty.
-	Records string
 }
 
 // String is the message; Redis puts the two numbers in front. A node of a version
@@ -94,8 +83,6 @@ type Notice struct {
 func (n Notice) String() string {
 	what := "account " + n.Account
 	switch {
-	case n.Records != "":
-		return "records " + n.Records
 	case n.Kind != "":
 		what = "kind " + n.Kind
 	}
@@ -105,11 +92,11 @@ func (n Notice) String() string {
 	return fmt.Sprintf("%s %d %d %d", what, n.Last, n.Floor, n.Changed)
 }
 
-// maxNotice bounds a message. The hashes of records are what takes place.
-const maxNotice = 32 << 10
+// maxNotice bounds a message.
+const maxNotice = 4 << 10
 
 // parseNotice reads "<before> <seq> kind|account <name> <epoch>", for a change with
-// its floor and time, or "<before> <seq> records <hashes>".
+// its floor and time.
 func parseNotice(s string) (n Notice, ok bool) {
 	var what, name string
 	read, _ := fmt.Sscanf(s, "%d %d %s %s %d %d %d", &n.Before, &n.Seq, &what, &name, &n.Last, &n.Floor, &n.Changed)
@@ -117,9 +104,6 @@ func parseNotice(s string) (n Notice, ok bool) {
 		return n, false
 	}
 	switch what {
-	case "records":
-		n.Records = name
-		return n, read == 4
 	case "kind":
 		n.Kind = name
 	case "account":
@@ -174,51 +158,6 @@ func (t *Tier) Restore(ctx context.Context, key string, e Epoch) (lost bool, err
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	return restoreScript.Run(ctx, t.rdb, []string{key, t.softKey(key)}, t.epochLife, e.Last, e.Floor).Bool()
-}
-
-// MinReplicas is how many replicas must have an epoch for Replicate to succeed. 0:
-// it need not be called.
-func (t *Tier) MinReplicas() int { return t.minReplicas }
-
-// Replicate writes an epoch once more, in case a new master has lost it, and waits
-// for replicas to have it, at most half of a call's time. It returns how many do;
-// where they are too few, the error is ErrTooFewReplicas.
-func (t *Tier) Replicate(ctx context.Context, key string, e Epoch) (int, error) {
-	ctx, cancel := t.bounded(ctx)
-	defer cancel()
-	master, err := t.masterOf(ctx, key)
-	if err != nil {
-		return 0, err
-	}
-	p := master.Pipeline() // WAIT counts what was written on its own connection
-	write := restoreScript.Eval(ctx, p, []string{key, t.softKey(key)}, t.epochLife, e.Last, e.Floor)
-	wait := p.Do(ctx, "wait", t.minReplicas, (t.timeout / 2).Milliseconds())
-	_, _ = p.Exec(ctx) // each command has its own error
-	n, err := wait.Int()
-	if err = errors.Join(write.Err(), err); err != nil {
-		return n, err
-	}
-	if n < t.minReplicas {
-		err = ErrTooFewReplicas
-	}
-	return n, err
-}
-
-// Retry repeats a write that may be done twice, until it works, fails for good
-// or ctx ends. It returns the last error of the write. A fail-over takes seconds, and a
-// purge must outlast it.
-func Retry(ctx context.Context, write func() error) error {
-	for {
-		err := write()
-		if err == nil || !isPassing(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(retryEvery):
-		}
-	}
 }
 
 // Poll reads the number of the last purge, and after it the epochs of kinds: a

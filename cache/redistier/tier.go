@@ -28,6 +28,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/series"
 )
 
@@ -53,8 +54,8 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 // Options are what a tier is built from. Client and EpochLife are required.
 type Options struct {
-	Client redis.Cmdable // of Open; closed by its owner
-	Prefix string        // of every key and channel; empty: "iq"
+	Client *redisclient.Client // closed by its owner
+	Prefix string              // of every key and channel; empty: "iq"
 	// EpochLife is how long Redis remembers a purge.
 	EpochLife  time.Duration
 	Now        func() time.Time // nil: the clock of this node
@@ -68,7 +69,7 @@ type Options struct {
 // call. Each call ends within the timeout of the client. It is safe for concurrent
 // use.
 type Tier struct {
-	rdb       redis.Cmdable
+	rdb       *redisclient.Client
 	prefix    string
 	timeout   time.Duration // of one call
 	epochLife int64         // ms
@@ -78,10 +79,7 @@ type Tier struct {
 	log    *slog.Logger
 	panics *panics.Catcher
 
-	down        func() bool // of the client: its breaker is open
-	minReplicas int         // that must have a purge
-	// masterOf returns the client of the one server that takes writes of a key.
-	masterOf func(ctx context.Context, key string) (redis.Cmdable, error)
+	down func() bool // of the client: its breaker is open
 }
 
 // New makes a tier. Redis need not be up.
@@ -92,12 +90,9 @@ func New(o Options) *Tier {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	t := &Tier{
-		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", timeout: defaultTimeout, epochLife: o.EpochLife.Milliseconds(),
+		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", timeout: o.Client.CallTimeout(), epochLife: o.EpochLife.Milliseconds(),
 		writes: make(chan struct{}, maxWrites), clock: clock{now: o.Now, log: o.Logger, off: o.NodeClock},
-		waits: waits{byKey: make(map[string]*wait)}, down: func() bool { return false }, log: o.Logger, panics: o.Panics,
-	}
-	if c, ok := o.Client.(*guarded); ok {
-		t.timeout, t.minReplicas, t.masterOf, t.down = c.timeout, c.minReplicas, c.masterOf, c.Down
+		waits: waits{byKey: make(map[string]*wait)}, log: o.Logger, panics: o.Panics,
 	}
 	if !o.NodeClock {
 		series.In(o.Registerer, "redis").GaugeFunc("clock_offset_seconds",
@@ -108,7 +103,7 @@ func New(o Options) *Tier {
 
 // Down tells whether requests are kept away from Redis, or from a part of a
 // Cluster.
-func (t *Tier) Down() bool { return t.down() }
+func (t *Tier) Down() bool { return t.rdb.Down() }
 
 // Slow is how long one read may take for a flight to call Redis once more. With
 // the timeout of that call it bounds what a slow Redis adds.

@@ -26,8 +26,6 @@ type sample struct {
 	distinct       float64
 	watched        int // distinct keys among keys
 	ages           [candidateCount][ageBuckets]float64
-	survived       [2]outages         // of the sample and of the hot keys
-	counted        [graceRows]float64 // look-ups of this node since then
 }
 
 // sample copies shard by shard, so that look-ups wait for one at a time.
@@ -57,13 +55,6 @@ func (s *shard) addTo(m *sample, now int64) {
 			m.watched++
 		}
 	}
-	for i := range s.begun {
-		if s.begun[i] {
-			m.counted[i] += lookups - s.before[i]
-		}
-	}
-	m.survived[0].addScaled(&s.sample.lasts, 1/s.rate())
-	m.survived[1].addScaled(&s.hot.lasts, 1)
 	m.add(&s.sample, s.rate())
 	m.add(&s.hot, 1)
 }
@@ -79,6 +70,21 @@ func (m *sample) add(set *stratum, pi float64) {
 	}
 }
 
+// observed is for how long the kind has been watched, aged like the counts; seconds.
+func (lab *kindLab) observed(now int64) float64 {
+	from, seconds := lab.first.Load(), 0.0
+	if from == 0 {
+		return 0
+	}
+	if lab.halfLife > 0 {
+		from = max(from, (now/lab.halfLife-64)*lab.halfLife) // what is older counts for nothing
+		for end := (from/lab.halfLife + 1) * lab.halfLife; end < now; end += lab.halfLife {
+			seconds, from = (seconds+float64(end-from)*1e-9)/2, end
+		}
+	}
+	return seconds + float64(max(now-from, 0))*1e-9
+}
+
 // report computes the report as of now. It takes some tens of milliseconds and
 // holds no lock for longer than it takes to copy one shard.
 func (e *estimator) report(now time.Time) Report {
@@ -87,13 +93,7 @@ func (e *estimator) report(now time.Time) Report {
 	for _, lab := range e.kinds {
 		r.Kinds = append(r.Kinds, lab.report(now.UnixNano()))
 	}
-	for i := range r.Kinds {
-		r.Kinds[i].Served.promise(r.Goals)
-		r.advise(i)
-	}
-	if r.Plan = e.control.newest(); r.Plan != nil {
-		r.Notes = append(r.Notes, r.Plan.notes()...)
-	}
+	r.mark()
 	return r
 }
 
@@ -107,7 +107,6 @@ func (lab *kindLab) report(now int64) KindReport {
 		Observed: lab.observed(now), WatchedKeys: m.watched, Keys: m.distinct, Candidates: []Candidate{},
 		TTLChanges: lab.calibration.all(),
 	}
-	k.Regime, _ = lab.regime.newest()
 	if k.Observed > 0 {
 		k.LookupsPerSecond, k.FillsPerSecond = m.lookups/k.Observed, m.fills/k.Observed
 	}
@@ -121,7 +120,6 @@ func (lab *kindLab) report(now int64) KindReport {
 	c := newComputer(m, rules, now)
 	k.Changes = c.changes()
 	since := float64(now-m.first) * 1e-9
-	k.Outage = m.outage(rules.policy, since)
 	for i := range candidates {
 		row := c.candidate(i, k.Observed)
 		row.Upstream.Value += k.RechecksPerSecond

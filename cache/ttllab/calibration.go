@@ -10,9 +10,7 @@ import (
 
 // A change of a TTL is a test of the report: it has said what that TTL does, and the
 // real cache then shows it. Both are about the same nodes and count the same things:
-// look-ups that waited for the legacy or failed, and fills. The look-ups that are measured
-// also run through the simulation, which tells an error of the simulation from another
-// traffic than the one that the prediction was made of.
+// look-ups that waited for the legacy or failed, and fills.
 
 const (
 	// keptTTLChanges of a group are kept.
@@ -52,8 +50,6 @@ type TTLChange struct {
 	// Why this is no verdict on the prediction. Empty with StateDone: it is one.
 	Why       string      `json:"why,omitempty"`
 	Predicted *TTLFigures `json:"predicted,omitempty"`
-	// Simulated is what the simulation makes of the look-ups that were measured.
-	Simulated *TTLFigures `json:"simulated,omitempty"`
 	Measured  *TTLFigures `json:"measured,omitempty"`
 	Error     *TTLError   `json:"error,omitempty"` // null until it is done
 	Lookups   float64     `json:"lookups"`         // measured ones, in so many seconds
@@ -83,20 +79,17 @@ type calibration struct {
 	from    counts      // of all nodes, when the measuring began
 	own     uint64      // look-ups of this node, then
 	failed  uint64      // of these
-	turns   turnout     // by the simulation
 	stdErr  float64     // of the prediction, by the sample
 }
 
 // foresee notes what the report says about the TTL of p, which is about to come into
-// force. kept: TTLs are chosen by the plan, before or after.
-func (lab *kindLab) foresee(p Policy, kept bool, now time.Time) {
+// force.
+func (lab *kindLab) foresee(p Policy, now time.Time) {
 	old := lab.rules.Load().policy
 	sameTTL, sameRules := p.TTL == old.TTL, p.StaleWhileRevalidate == old.StaleWhileRevalidate && p.Jitter == old.Jitter
 	var k KindReport
 	var ends string // the change that is under way
 	switch {
-	case kept:
-		ends = "cache.goals.mode: keep chooses the ttls"
 	case !sameTTL:
 		ends, k = "the ttl has changed again", lab.report(now.UnixNano())
 	case !sameRules:
@@ -107,7 +100,7 @@ func (lab *kindLab) foresee(p Policy, kept bool, now time.Time) {
 	c := &lab.calibration
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.abandon(now, ends); kept || sameTTL {
+	if c.abandon(now, ends); sameTTL {
 		return
 	}
 	next := TTLChange{At: now, From: k.TTL, To: p.TTL.Seconds(), State: StateSettling, Until: now.Add(settling(p.TTL))}
@@ -155,7 +148,7 @@ func (c *calibration) open() *TTLChange {
 // abandon ends the change that is under way. It needs the lock.
 func (c *calibration) abandon(now time.Time, why string) {
 	if t := c.open(); t != nil {
-		t.State, t.Until, t.Why, t.Simulated, t.Measured = StateAbandoned, now, why, nil, nil
+		t.State, t.Until, t.Why, t.Measured = StateAbandoned, now, why, nil
 	}
 }
 
@@ -171,9 +164,7 @@ func (e *estimator) calibrate(now time.Time, healthy bool) {
 	for _, lab := range e.kinds {
 		c := &lab.calibration
 		c.mu.Lock()
-		if c.follow(lab, now, healthy); len(c.changes) > 0 {
-			c.excuse(lab)
-		}
+		c.follow(lab, now, healthy)
 		c.mu.Unlock()
 	}
 }
@@ -196,7 +187,7 @@ func (c *calibration) follow(lab *kindLab, now time.Time, healthy bool) {
 	switch {
 	case t.State == StateSettling && elapsed >= settling(ttl):
 		t.State, t.Until, c.begun = StateMeasuring, now.Add(least), now.UnixNano()
-		c.from, c.own, c.failed, c.turns = lab.all(), lab.own().Lookups, lab.failed.Load(), lab.turnout()
+		c.from, c.own, c.failed = lab.all(), lab.own().Lookups, lab.failed.Load()
 	case t.State == StateMeasuring && elapsed >= least && c.measure(lab, t, elapsed):
 		t.State, t.Until = StateDone, now
 		return
@@ -217,7 +208,7 @@ func (c *calibration) settleAgain(t *TTLChange, now time.Time, ttl time.Duration
 
 // measure compares; false: it is not sure enough yet.
 func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration) bool {
-	d, turns := lab.all().minus(c.from), lab.turnout()
+	d := lab.all().minus(c.from)
 	if d.Lookups < fewestMeasured {
 		return false
 	}
@@ -229,32 +220,10 @@ func (c *calibration) measure(lab *kindLab, t *TTLChange, elapsed time.Duration)
 	}
 	t.Measured, t.Lookups, t.Seconds = is, lookups, elapsed.Seconds()
 	t.Error = &TTLError{100 * (is.HitRatio - t.Predicted.HitRatio), 100 * (is.Requests - t.Predicted.Requests), 196 * math.Sqrt(chance+c.stdErr*c.stdErr)}
-	if turns.add(&c.turns, -1); turns.lookups > 0 {
-		sim := KindReport{TTL: t.To, LookupsPerSecond: 1}
-		for i, ttl := range candidates {
-			sim.Candidates = append(sim.Candidates, Candidate{TTL: ttl.Seconds(), HitRatio: Estimate{Value: 1 - turns.waits[i]/turns.lookups}, Upstream: Estimate{Value: turns.fetches[i] / turns.lookups}})
-		}
-		t.Simulated = sim.figures()
-	}
 	if failed := float64(lab.failed.Load()-c.failed) / float64(lab.own().Lookups-c.own); failed > mostFailed {
 		t.Why = fmt.Sprintf("%.1f %% of the look-ups failed", 100*failed)
 	}
 	return true
-}
-
-// excuse takes the verdict from changes in whose time the traffic became another one. It
-// needs the lock. That is often seen only after the measuring.
-func (c *calibration) excuse(lab *kindLab) {
-	traffic, noticed := lab.regime.newest()
-	if traffic == nil {
-		return
-	}
-	for i := range c.changes {
-		t := &c.changes[i]
-		if t.State != StateAbandoned && t.Why == "" && t.At.Before(noticed) && (t.State != StateDone || traffic.Since.Before(t.Until)) {
-			t.Why = fmt.Sprintf("the traffic has changed at %s: %s", traffic.Since.UTC().Format(clockFormat), traffic.Reason)
-		}
-	}
 }
 
 // clockFormat is for a person.
@@ -305,9 +274,6 @@ func (t *TTLChange) describe(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "%.2f %% hits predicted, %.2f %% measured (off by %+.2f points, +-%.2f)", 100*t.Predicted.HitRatio, 100*t.Measured.HitRatio, t.Error.Hits, t.Error.Margin)
 		fmt.Fprintf(b, "; %.2f requests per 100 look-ups predicted, %.2f measured (%+.2f)", 100*t.Predicted.Requests, 100*t.Measured.Requests, t.Error.Requests)
-		if t.Simulated != nil {
-			fmt.Fprintf(b, "; %.2f %% and %.2f by a simulation of the %.0f look-ups in these %s", 100*t.Simulated.HitRatio, 100*t.Simulated.Requests, t.Lookups, time.Duration(t.Seconds*1e9).Round(time.Second))
-		}
 	}
 	if t.Why != "" && t.State != StateAbandoned {
 		b.WriteString("; no verdict, ")

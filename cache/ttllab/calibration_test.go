@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"bytes"
 	"fmt"
 	"math"
@@ -64,12 +66,12 @@ func (r *measured) run(d time.Duration) {
 			g.calibrate(at(second), !r.ill)
 		}
 		if r.perSecond > 0 {
-			r.ask(List{Kind: "buyer", Account: fmt.Sprint(r.first + zipf.Uint64())})
+			r.ask(cache.Key{Kind: "buyer", Account: fmt.Sprint(r.first + zipf.Uint64())})
 		}
 	}
 }
 
-func (r *measured) ask(k List) {
+func (r *measured) ask(k cache.Key) {
 	h := k.Hash()
 	filled, ok := r.filled[h]
 	age := r.now - filled
@@ -83,14 +85,14 @@ func (r *measured) ask(k List) {
 	case usable:
 		r.Served(&k, &Answer{Hash: h, At: at(filled).UnixNano()}, sum(0), at(r.now))
 	case r.rand.Float64() < r.failing:
-		r.Failed(&k)
+		r.of(&k).failed.Add(1)
 		return
 	default:
 		r.Waited(&k)
 	}
 	if !usable || stale {
 		r.filled[h] = r.now
-		r.Filled(&k, &Answer{Hash: h, At: at(r.now).UnixNano()}, 100, 0)
+		r.Lab.filled(&k, &Answer{Hash: h, At: at(r.now).UnixNano()}, 100, 0)
 	}
 }
 
@@ -146,7 +148,7 @@ func TestAPredictionComesTrue(t *testing.T) {
 				}
 				r.run(20 * time.Minute)
 				c := r.change()
-				t.Logf("%+v predicted, %+v simulated, %+v measured: %+v", *c.Predicted, *c.Simulated, *c.Measured, *c.Error)
+				t.Logf("%+v predicted, %+v measured: %+v", *c.Predicted, *c.Measured, *c.Error)
 				if c.State != StateDone || c.Why != "" || math.Abs(c.Error.Hits) > 1 || math.Abs(c.Error.Requests) > 1 || c.Error.Margin > 1 {
 					t.Errorf("ttl %s: %+v, %+v", ttl, c, *c.Error)
 				}
@@ -161,15 +163,12 @@ func TestAPredictionComesTrue(t *testing.T) {
 	}
 }
 
-// A wrong prediction is told as what it is: by how much, and whether the traffic is why.
+// A wrong prediction is told as what it is: by how much.
 func TestAWrongPredictionIsTold(t *testing.T) {
 	testkit.Computes(t)
-	for name, tt := range map[string]struct {
-		change  func(r *measured)
-		traffic bool // it is another one
-	}{
-		"the cache drops lists":            {func(r *measured) { r.lost = 0.06 }, false},
-		"more lists, by too little to see": {func(r *measured) { r.lists, r.first = 300, 150 }, true},
+	for name, change := range map[string]func(r *measured){
+		"the cache drops lists":            func(r *measured) { r.lost = 0.06 },
+		"more lists, by too little to see": func(r *measured) { r.lists, r.first = 300, 150 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMeasured(t, Policy{TTL: 5 * time.Second})
@@ -178,15 +177,12 @@ func TestAWrongPredictionIsTold(t *testing.T) {
 				t.Errorf("off by %g before there was a change", got)
 			}
 			r.reload(time.Minute)
-			tt.change(r)
+			change(r)
 			r.run(20 * time.Minute)
 			c := r.change()
-			t.Logf("%+v predicted, %+v simulated, %+v measured: %+v", *c.Predicted, *c.Simulated, *c.Measured, *c.Error)
+			t.Logf("%+v predicted, %+v measured: %+v", *c.Predicted, *c.Measured, *c.Error)
 			if c.State != StateDone || c.Why != "" || math.Abs(c.Error.Hits) < 2 || c.Error.Hits != 100*(c.Measured.HitRatio-c.Predicted.HitRatio) {
 				t.Errorf("%+v", c)
-			}
-			if byTraffic := math.Abs(c.Simulated.HitRatio-c.Predicted.HitRatio) > math.Abs(c.Measured.HitRatio-c.Simulated.HitRatio); byTraffic != tt.traffic {
-				t.Error("another traffic and an error of the simulation are not told apart")
 			}
 			if got := r.gauge("hits"); got != math.Abs(c.Error.Hits) {
 				t.Errorf("the metric is %g", got)
@@ -204,15 +200,6 @@ func TestAWrongPredictionIsTold(t *testing.T) {
 func TestChangesWithoutAVerdict(t *testing.T) {
 	testkit.Computes(t)
 	const long = 15 * time.Minute
-	busierAfter := func(d time.Duration) func(*measured) {
-		return func(r *measured) {
-			r.run(long)
-			r.reload(time.Minute)
-			r.run(d)
-			r.perSecond = 60
-			r.run(long)
-		}
-	}
 	for name, tt := range map[string]struct {
 		run         func(r *measured)
 		state, why  string
@@ -240,16 +227,7 @@ func TestChangesWithoutAVerdict(t *testing.T) {
 			r.reload(time.Minute)
 		}, StateAbandoned, "stale_while_revalidate or jitter has changed", false},
 		"other rules, too": {func(r *measured) { r.run(long); r.policy.StaleWhileRevalidate = time.Minute; r.reload(time.Minute) }, StateAbandoned, "stale_while_revalidate or jitter has changed, too", false},
-		"the plan chooses": {func(r *measured) {
-			r.run(long)
-			r.reload(time.Minute)
-			r.config = Config{Goals: GoalsConfig{Mode: ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}}
-			r.reload(2 * time.Minute)
-			if n := len(r.Report().Kinds[0].TTLChanges); n != 1 {
-				r.t.Errorf("%d changes", n)
-			}
-		}, StateAbandoned, "cache.goals.mode: keep chooses the ttls", false},
-		"look-ups fail": {func(r *measured) { r.run(long); r.reload(time.Minute); r.failing = 0.3; r.run(long) }, StateDone, "% of the look-ups failed", false},
+		"look-ups fail":    {func(r *measured) { r.run(long); r.reload(time.Minute); r.failing = 0.3; r.run(long) }, StateDone, "% of the look-ups failed", false},
 		"the legacy system is in trouble": {func(r *measured) {
 			r.run(long)
 			r.reload(time.Minute)
@@ -264,9 +242,6 @@ func TestChangesWithoutAVerdict(t *testing.T) {
 			}
 			r.run(3 * time.Hour)
 		}, StateAbandoned, "the legacy system was in trouble", false},
-		"another traffic":             {busierAfter(time.Minute), StateDone, "the traffic has changed at ", false},
-		"another traffic at the end":  {busierAfter(4 * time.Minute), StateDone, "the traffic has changed at ", false},
-		"another traffic, afterwards": {busierAfter(20 * time.Minute), StateDone, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMeasured(t, Policy{TTL: 5 * time.Second})
@@ -327,7 +302,7 @@ func TestAFleetIsMeasuredAsAWhole(t *testing.T) {
 	}
 	reload := func(n int, ttl time.Duration) {
 		ttls[n] = ttl
-		nodes[n].kinds[0].foresee(Policy{TTL: ttl}, false, at(now))
+		nodes[n].kinds[0].foresee(Policy{TTL: ttl}, at(now))
 		nodes[n].kinds[0].setPolicy(Policy{TTL: ttl})
 	}
 	run(30 * time.Minute)
@@ -344,7 +319,7 @@ func TestAFleetIsMeasuredAsAWhole(t *testing.T) {
 		if c.State != StateDone || c.Why != "" {
 			t.Fatalf("node %d: %+v", i, c)
 		}
-		t.Logf("%+v predicted, %+v simulated, %+v measured: %+v", *c.Predicted, *c.Simulated, *c.Measured, *c.Error)
+		t.Logf("%+v predicted, %+v measured: %+v", *c.Predicted, *c.Measured, *c.Error)
 		if math.Abs(c.Error.Hits) > 1 || math.Abs(c.Error.Requests) > 1 || c.Lookups < 50*c.Seconds {
 			t.Errorf("node %d: %+v", i, c)
 		}

@@ -57,37 +57,6 @@ func (l *looks) all() []change { return l.kept[:min(l.count, keptChanges)] }
 // seen tells whether the body was ever seen twice.
 func (l *looks) seen() bool { return l.count > 0 || l.since.looks > 0 }
 
-// newest is what the newest changes and the looks since then say.
-func (l *looks) newest(n uint32) looks {
-	some := looks{count: min(l.count, n), since: l.since}
-	for i := range some.count {
-		some.kept[i] = l.kept[(l.count-1-i)%keptChanges]
-	}
-	return some
-}
-
-// now is the rate of late, drawn towards mean. Where nothing has changed for so long that
-// the list has become another one, all but the newest change is forgotten.
-func (l *looks) now(mean float64) float64 {
-	const surprise = 5 // changes that should have come since the newest
-	if l.count > 1 {
-		some := l.newest(1)
-		if took, since := l.took(), some.took(); float64(l.count-1)*since > surprise*(took-since) {
-			return some.rateOf(mean)
-		}
-	}
-	return l.rateOf(mean)
-}
-
-// took is the time that the looks cover, seconds.
-func (l *looks) took() float64 {
-	sum := l.quiet().seconds
-	for _, c := range l.all() {
-		sum += c.seconds
-	}
-	return sum
-}
-
 // quiet sums up the looks without a change.
 func (l *looks) quiet() stretch {
 	sum := l.since

@@ -10,14 +10,13 @@ type totals struct {
 	checked, outdated uint64
 	// answers and outdatedAnswers are how many answers out of the cache these stand for.
 	answers, outdatedAnswers float64
-	lateAnswers              float64 // of these, longer than cache.goals.late_after
 	seconds                  float64 // for which all outdated lists are expected to have been so
 }
 
 func (t totals) plus(o totals) totals {
 	return totals{
 		t.checked + o.checked, t.outdated + o.outdated, t.answers + o.answers, t.outdatedAnswers + o.outdatedAnswers,
-		t.lateAnswers + o.lateAnswers, t.seconds + o.seconds,
+		t.seconds + o.seconds,
 	}
 }
 
@@ -27,7 +26,7 @@ type checks struct {
 	lab  *kindLab
 	ever totals
 	aged aging
-	sum  tallies // of clusters that are closed, aged
+	sum  tally // of clusters that are closed, aged
 	open map[uint64]cluster
 	n    float64 // re-checks, aged
 	bad  float64 // outdated ones
@@ -42,8 +41,6 @@ type checks struct {
 type cluster struct {
 	at            int64 // of the fill
 	all, outdated float64
-	late          float64
-	seen          window  // when the list changed, by the re-checks of the fill
 	squares       float64 // of the weights
 }
 
@@ -65,15 +62,6 @@ func (t *tally) add(c cluster) {
 	t.cs++
 }
 
-// tallies are one of outdated answers, and one with late ones in their place.
-type tallies struct{ outdated, late tally }
-
-func (t *tallies) add(k cluster) {
-	t.outdated.add(k)
-	k.outdated = k.late
-	t.late.add(k)
-}
-
 // scale multiplies all sums, so that their ratios stay.
 func (t *tally) scale(f float64) {
 	for _, v := range [...]*float64{&t.all, &t.outdated, &t.squares, &t.aa, &t.ao, &t.oo, &t.cs} {
@@ -81,8 +69,8 @@ func (t *tally) scale(f float64) {
 	}
 }
 
-// add takes in one comparison. w is when the list has changed if it has.
-func (c *checks) add(r recheck, now sighting, w window) {
+// add takes in one comparison of a list that changes at a rate, per second; 0: unknown.
+func (c *checks) add(r recheck, now sighting, rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance(now.at)
@@ -96,11 +84,6 @@ func (c *checks) add(r recheck, now sighting, w window) {
 		k = cluster{}
 	}
 	k.at = r.answeredAt
-	k.seen.narrow(&w, now, now.body == r.body)
-	late := 0.0
-	if after := c.lab.e.goals.Load().LateAfter; after > 0 {
-		late = w.until(now.at - int64(after))
-	}
 	k.all += r.weight
 	k.squares += r.weight * r.weight
 	c.ever.checked++
@@ -108,13 +91,11 @@ func (c *checks) add(r recheck, now sighting, w window) {
 	c.ever.answers += r.weight
 	if now.body != r.body {
 		k.outdated += r.weight
-		k.late += late * r.weight
-		c.ever.lateAnswers += late * r.weight
 		c.ever.outdated++
 		c.ever.outdatedAnswers += r.weight
 		c.bad++
-		c.ever.seconds += sinceChange(age, w.rate)
-		c.secs += sinceChange(age, w.rate)
+		c.ever.seconds += sinceChange(age, rate)
+		c.secs += sinceChange(age, rate)
 	}
 	c.open[r.hash] = k
 }
@@ -152,19 +133,10 @@ func (c *checks) advance(now int64) {
 func (c *checks) age(steps int) {
 	c.close()
 	f := math.Ldexp(1, -steps)
-	c.sum.outdated.scale(f)
-	c.sum.late.scale(f)
+	c.sum.scale(f)
 	waited, failed := c.unserved()
 	c.waited, c.failed, c.n, c.bad, c.secs = waited*f, failed*f, c.n*f, c.bad*f, c.secs*f
 	c.counted = [2]uint64{c.lab.waited.Load(), c.lab.failed.Load()}
-}
-
-// fade halves all counts so many times, because the traffic has become another one.
-func (c *checks) fade(steps int, now int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.advance(now)
-	c.age(steps)
 }
 
 // unserved counts the look-ups that waited for the legacy, and those that got nothing.
@@ -191,13 +163,11 @@ func (c *checks) share(lookups float64, now int64) (s Served, checked float64) {
 	for _, k := range c.open {
 		sum.add(k)
 	}
-	if sum.outdated.all == 0 {
+	if sum.all == 0 {
 		return s, c.n
 	}
-	p, low, high := sum.outdated.interval()
+	p, low, high := sum.interval()
 	s.Outdated, s.Low, s.High = p*cached, low*cached, high*cached
-	p, low, high = sum.late.interval()
-	s.Late = &Late{PerMillion: 1e6 * p * cached, Low: 1e6 * low * cached, High: 1e6 * high * cached}
 	if c.bad > 0 {
 		s.OutdatedFor = c.secs / c.bad
 	}

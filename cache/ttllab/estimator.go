@@ -42,7 +42,7 @@
 // # What it does not know
 //
 // Entries that are evicted for want of space, purges and stale-if-error: an estimate is
-// about a legacy in health, but for Outage. Without Share it is about one node; nodes that share their
+// about a legacy in health. Without Share it is about one node; nodes that share their
 // look-ups, or logs of all nodes merged by time, give the estimate for the fleet. There
 // a node may serve an older copy than the newest one while it refreshes it, which the
 // ages do not have.
@@ -64,6 +64,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -95,18 +97,14 @@ type options struct {
 // estimator holds the groups of lists, and what is done with the figures. All methods are
 // safe for concurrent use.
 //
-// Of its locks, those of calibration and control are taken first, then that of regime, then
-// that of fleet, and in the end those of a shard and of checks, which need no other. That of
-// picker is taken by itself.
+// Of its locks, that of calibration is taken first, then that of fleet, and in the end
+// those of a shard and of checks, which need no other. That of picker is taken by itself.
 type estimator struct {
 	kinds     []*kindLab
-	goals     atomic.Pointer[GoalsConfig]
+	goals     atomic.Pointer[cache.GoalsConfig]
 	drawShare atomic.Uint64 // of the answers that are re-checked, of 2^64; 0: none
 	picker    picker
 	fleet     fleet
-
-	control controller
-	kept    atomic.Pointer[ttls] // of the plan; nil: the configured ones count
 }
 
 // kindLab is the lab of one kind, or of the lists of one status that has a TTL of its own.
@@ -114,7 +112,6 @@ type estimator struct {
 type kindLab struct {
 	name, kind  string
 	status      string // empty: of all lists of the kind that have no group of their own
-	group       Group
 	halfLife    int64
 	first       atomic.Int64 // look-up, Unix ns; 0: none yet
 	rules       atomic.Pointer[rules]
@@ -127,7 +124,6 @@ type kindLab struct {
 	theirs      atomic.Pointer[counts] // of the other nodes
 	differed    atomic.Int64           // when another node last had another TTL, Unix ns
 	checks      checks
-	regime      regime
 	calibration calibration
 	shards      [shardCount]shard
 }
@@ -137,7 +133,7 @@ func newEstimator(o options) *estimator {
 	places := (cmp.Or(o.keys, defaultKeys) + shardCount - 1) / shardCount
 	e := &estimator{picker: picker{picked: make(chan recheck, keptPicks)}}
 	for _, k := range o.kinds {
-		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, group: GroupOf(k.Name), e: e, halfLife: int64(o.halfLife)}
+		lab := &kindLab{name: k.Name, kind: k.Kind, status: k.Status, e: e, halfLife: int64(o.halfLife)}
 		lab.rules.Store(newRules(k.Policy))
 		lab.theirs.Store(&counts{})
 		lab.checks.lab, lab.checks.aged.halfLife, lab.checks.open = lab, lab.halfLife, map[uint64]cluster{}
@@ -161,7 +157,7 @@ func (e *estimator) named(name string) *kindLab {
 }
 
 // of is the group that a list belongs to; nil: none.
-func (e *estimator) of(k *List) (group *kindLab) {
+func (e *estimator) of(k *cache.Key) (group *kindLab) {
 	for _, lab := range e.kinds {
 		switch {
 		case lab.kind != k.Kind:
@@ -177,9 +173,6 @@ func (e *estimator) of(k *List) (group *kindLab) {
 // setConfig swaps the budget and the goals.
 func (e *estimator) setConfig(c Config) {
 	e.goals.Store(&c.Goals)
-	if c.Goals.Mode != ModeKeep {
-		e.kept.Store(nil)
-	}
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
 	if perSecond := c.Recheck.BudgetPerSecond; e.picker.budget == nil || perSecond != float64(e.picker.budget.Limit()) {
@@ -196,7 +189,7 @@ func (e *estimator) setConfig(c Config) {
 func (e *estimator) config() Config {
 	e.picker.mu.Lock()
 	defer e.picker.mu.Unlock()
-	return Config{Recheck: RecheckConfig{BudgetPerSecond: float64(e.picker.budget.Limit())}, Goals: *e.goals.Load()}
+	return Config{Recheck: cache.RecheckConfig{BudgetPerSecond: float64(e.picker.budget.Limit())}, Goals: *e.goals.Load()}
 }
 
 // setPolicy tells that the real cache has another policy from now on. What was counted is
@@ -204,11 +197,11 @@ func (e *estimator) config() Config {
 func (lab *kindLab) setPolicy(p Policy) {
 	r := newRules(p)
 	old := lab.rules.Swap(r)
-	if old.policy == r.policy {
+	if old.swr == r.swr {
 		return
 	}
 	for i := range lab.shards {
-		lab.shards[i].forget(old.swr != r.swr)
+		lab.shards[i].forget()
 	}
 }
 
@@ -220,7 +213,7 @@ func (lab *kindLab) looked(hash uint64, now time.Time) {
 }
 
 // hit is looked and served in one.
-func (lab *kindLab) hit(k *List, a *Answer, body *Sum, now time.Time) {
+func (lab *kindLab) hit(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	n := lab.lookup(mix(a.Hash), now.UnixNano(), sighting{a.At, a.Source})
 	if weight, ok := lab.e.drawn(n); ok {
 		lab.e.pick(lab.recheckOf(k, a, body, weight), now)
@@ -228,7 +221,7 @@ func (lab *kindLab) hit(k *List, a *Answer, body *Sum, now time.Time) {
 }
 
 // served takes in that a look-up was answered out of the cache.
-func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
+func (lab *kindLab) served(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	h := mix(a.Hash)
 	if s := &lab.shards[h%shardCount]; s.wants(h) {
 		s.served(h, sighting{a.At, a.Source})
@@ -240,7 +233,7 @@ func (lab *kindLab) served(k *List, a *Answer, body *Sum, now time.Time) {
 
 // recheckOf makes the order to compare an answer. A list that was selected from another
 // one is compared as the caller got it, and teaches nothing about that other one.
-func (lab *kindLab) recheckOf(k *List, a *Answer, body *Sum, weight float64) recheck {
+func (lab *kindLab) recheckOf(k *cache.Key, a *Answer, body *Sum, weight float64) recheck {
 	return recheck{
 		lab: lab, list: *k, answeredAt: a.At, hash: mix(a.Hash), body: body.Short(), selected: body.Short() != a.Source, weight: weight,
 	}

@@ -31,9 +31,7 @@ const (
 	hotOfAll    = 4
 	nodeSilent  = 10 * time.Second
 	tellEvery   = time.Second
-	fleetFormat = 4
-	// leaderSilent is after how long without a plan of the node that makes it another one does.
-	leaderSilent = 3 * controlEvery
+	fleetFormat = 5
 )
 
 // counts are look-ups and what became of them, since the start.
@@ -78,24 +76,6 @@ type fleet struct {
 	self   uint64
 	nodes  map[uint64]int64 // when they were heard last, Unix ns
 	lost   uint64           // look-ups that were not told or not taken in
-
-	// One node makes the plan of all: where each keeps its own, the load that one causes
-	// is a reason for the others to ask less, and their plans drift apart.
-	leader  uint64 // who made the newest one: of two the lower number
-	planned int64  // when it was heard, Unix ns; 0: never
-	plan    ttls   // what it said
-	telling ttls   // this node's, not told yet
-}
-
-// agree takes the plan of the node that leads, or has this one lead with its own.
-func (f *fleet) agree(now int64, own func() ttls) ttls {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.shared && f.planned != 0 && f.leader != f.self && now-f.planned <= int64(leaderSilent) {
-		return f.plan
-	}
-	f.leader, f.planned, f.telling = f.self, now, own()
-	return f.telling
 }
 
 // share has the estimator tell of its look-ups, and wait for those of other nodes. It
@@ -199,13 +179,11 @@ func (s *shard) count(c counts) {
 	s.others[1] += float64(c.Fills)
 }
 
-// A message is a header, for each kind a kindHeader and so many told look-ups, and the
-// TTLs of a plan. All are written as they stand here.
+// A message is a header, for each kind a kindHeader and so many told look-ups. All are written as they stand here.
 type (
 	header struct {
 		Format       uint8
 		From, Layout uint64
-		Planned      uint32 // TTLs
 	}
 	kindHeader struct {
 		Counts     counts // since the last message
@@ -218,10 +196,6 @@ type (
 		Ago   uint16 // ms before the message, so that clocks need not agree
 		Count uint16
 		Hot   bool
-	}
-	plannedTTL struct {
-		ID  uint64
-		TTL time.Duration
 	}
 )
 
@@ -251,14 +225,10 @@ func (e *estimator) tell(now time.Time) []byte {
 	if !f.shared {
 		return nil
 	}
-	b := appendFixed(nil, header{fleetFormat, f.self, e.layout(), uint32(len(f.telling))})
+	b := appendFixed(nil, header{fleetFormat, f.self, e.layout()})
 	for _, lab := range e.kinds {
 		b = lab.tell(b, now.UnixNano(), f)
 	}
-	for id, ttl := range f.telling {
-		b = appendFixed(b, plannedTTL{id, ttl})
-	}
-	f.telling = nil
 	return b
 }
 
@@ -315,11 +285,9 @@ func (e *estimator) hear(message []byte, now time.Time) error {
 			return errForeignMessage
 		}
 	}
-	plan, ok := readFixed[plannedTTL](in, h[0].Planned)
-	if !ok || in.Len() > 0 {
+	if in.Len() > 0 {
 		return errForeignMessage
 	}
-	f.follow(plan, h[0].From, now.UnixNano())
 	return nil
 }
 
@@ -350,17 +318,6 @@ func (lab *kindLab) hear(in *bytes.Reader, now int64, f *fleet) bool {
 		}
 	}
 	return true
-}
-
-// follow takes over a plan, if there is one.
-func (f *fleet) follow(plan []plannedTTL, from uint64, now int64) {
-	next := ttls{}
-	for _, p := range plan {
-		next[p.ID] = min(max(p.TTL, minTTL), maxTTL)
-	}
-	if next[0] > 0 && (f.planned == 0 || from <= f.leader || now-f.planned > int64(leaderSilent)) {
-		f.leader, f.planned, f.plan = from, now, next
-	}
 }
 
 // coverage is how many nodes the report is about, this one included, and how many

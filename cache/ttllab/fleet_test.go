@@ -1,10 +1,8 @@
 package ttllab
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -129,43 +127,4 @@ func FuzzHear(f *testing.F) {
 			}
 		}
 	})
-}
-
-// All nodes keep one plan, also after the node that makes it is gone: that of one of them.
-func TestAFleetHasOnePlan(t *testing.T) {
-	nodes := sharedFleet(t, 3, 0, Policy{TTL: 10 * time.Second})
-	for _, n := range nodes {
-		n.setConfig(Config{Goals: GoalsConfig{Mode: ModeKeep, MaxUpstreamPerSecond: 1, MinTTL: time.Second, MaxTTL: time.Minute}})
-	}
-	r, list := rand.New(rand.NewPCG(5, 5)), List{}
-	leads := func(n *estimator) bool { return n.fleet.leader == n.fleet.self }
-	during := func(nodes []*estimator, from, to time.Duration) {
-		var newest []ttls // of the node that leads
-		for now := from; now < to; now += time.Second {
-			for range 20 {
-				key, node := uint64(1+r.IntN(10)), nodes[r.IntN(len(nodes))]
-				body := uint64(now/time.Second) >> key // list 1 changes every two seconds, list 2 every four
-				node.kinds[0].hit(&list, answer(key, body, at(now-time.Duration(r.IntN(1e9)))), sum(body), at(now))
-			}
-			for _, n := range nodes {
-				n.tune(at(now))
-			}
-			exchange(t, nodes, now)
-			if i := slices.IndexFunc(nodes, leads); i >= 0 && to-now <= 2*controlEvery {
-				newest = append(newest, *nodes[i].kept.Load())
-			}
-		}
-		for i, n := range nodes {
-			if kept := *n.kept.Load(); len(kept) != 13 || !slices.ContainsFunc(newest, func(of ttls) bool { return maps.Equal(of, kept) }) {
-				t.Errorf("node %d keeps %d ttls which no node has planned for all", i, len(kept))
-			}
-		}
-	}
-	during(nodes, 0, time.Minute)
-	before := *nodes[0].kept.Load()
-	nodes = slices.DeleteFunc(nodes, leads)
-	during(nodes, time.Minute, 3*time.Minute)
-	if maps.Equal(before, *nodes[0].kept.Load()) {
-		t.Error("the plan of a node that is gone is kept for ever")
-	}
 }

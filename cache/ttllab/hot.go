@@ -71,7 +71,6 @@ func (s *shard) promote(d draw, last int64) {
 			was.cells[c].fill = 0
 		}
 	} else {
-		k.held.fill(last)
 		k.guess(s.lab.rules.Load(), d.at, drawEvery/float64(max(d.at-last, 1)), s.lab.first.Load())
 	}
 	s.hot.add(k)

@@ -3,28 +3,15 @@ package ttllab
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/zeebo/xxh3"
 
+	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/panics"
 )
-
-// List names a list of the cache.
-type List struct{ Kind, Account, Status, InquiryType string }
-
-// Hash is the number that a list is known by: the same on all nodes and in all logs.
-func (k *List) Hash() uint64 {
-	var h uint64
-	for _, s := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType} {
-		h = mix(h ^ xxh3.HashString(s))
-	}
-	return h
-}
 
 // Answer is what the cache keeps beside a list for the lab, so that a hit computes
 // nothing. It must not change.
@@ -41,7 +28,39 @@ type Sum [16]byte
 func (s *Sum) Short() uint64 { return binary.LittleEndian.Uint64(s[:]) }
 
 // Fetch asks the legacy for a list, past the cache. body is a hash as in Answer.
-type Fetch func(ctx context.Context, k List) (body uint64, answeredAt time.Time, err error)
+type Fetch func(ctx context.Context, k cache.Key) (body uint64, answeredAt time.Time, err error)
+
+// Answered takes in a look-up that got a list.
+func (l *Lab) Answered(e *cache.Entry, o cache.Outcome, at time.Time) {
+	a, body := answerOf(e), Sum{}
+	binary.LittleEndian.PutUint64(body[:], e.Sum())
+	if o == cache.Miss || o == cache.Collapsed {
+		l.Looked(&e.Key, a.Hash, at)
+		l.Waited(&e.Key)
+		return
+	}
+	l.Hit(&e.Key, &a, &body, at)
+}
+
+// Failed takes in a look-up that got none.
+func (l *Lab) Failed(kind, status string, list uint64, at time.Time) {
+	k := cache.Key{Kind: kind, Status: status}
+	l.Looked(&k, list, at)
+	if lab := l.of(&k); lab != nil {
+		lab.failed.Add(1)
+	}
+}
+
+// Filled takes in a fill.
+func (l *Lab) Filled(e *cache.Entry, took time.Duration) {
+	a := answerOf(e)
+	l.filled(&e.Key, &a, e.Size(), took)
+}
+
+func answerOf(e *cache.Entry) Answer {
+	list, body := e.Source()
+	return Answer{Hash: list, Source: body, At: e.AnsweredAt.UnixNano()}
+}
 
 // Lab is told what a running cache does, whose policy may change. A nil Lab, and one that
 // has no group for a list, ignores what it is told. It is safe for concurrent use.
@@ -74,17 +93,16 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) {
 		l.current.Store(e)
 		return
 	}
-	kept := c.Goals.Mode == ModeKeep || old.config().Goals.Mode == ModeKeep
 	for _, k := range kinds {
 		lab := old.named(k.Name)
-		lab.foresee(k.Policy, kept, l.now())
+		lab.foresee(k.Policy, l.now())
 		lab.setPolicy(k.Policy)
 	}
 	old.setConfig(c)
 }
 
 // of is the group that a list belongs to; nil: none.
-func (l *Lab) of(k *List) *kindLab {
+func (l *Lab) of(k *cache.Key) *kindLab {
 	if l == nil {
 		return nil
 	}
@@ -94,7 +112,7 @@ func (l *Lab) of(k *List) *kindLab {
 // Hit tells of a look-up that was answered out of the cache at once. body is a hash of
 // what the caller gets: not a's where it is selected from that list. It allocates
 // nothing.
-func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
+func (l *Lab) Hit(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.hit(k, a, body, now)
 	}
@@ -103,36 +121,29 @@ func (l *Lab) Hit(k *List, a *Answer, body *Sum, now time.Time) {
 // Looked tells of any other look-up before the fill that it may begin, so that the
 // order is that of the events. hash is that of the list which the legacy is asked for.
 // Of its end Served, Waited or Failed tells.
-func (l *Lab) Looked(k *List, hash uint64, now time.Time) {
+func (l *Lab) Looked(k *cache.Key, hash uint64, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.looked(hash, now)
 	}
 }
 
 // Served tells that a look-up was answered out of the cache in the end.
-func (l *Lab) Served(k *List, a *Answer, body *Sum, now time.Time) {
+func (l *Lab) Served(k *cache.Key, a *Answer, body *Sum, now time.Time) {
 	if lab := l.of(k); lab != nil {
 		lab.served(k, a, body, now)
 	}
 }
 
 // Waited tells that a look-up was answered by a fill that it waited for.
-func (l *Lab) Waited(k *List) {
+func (l *Lab) Waited(k *cache.Key) {
 	if lab := l.of(k); lab != nil {
 		lab.waited.Add(1)
 	}
 }
 
-// Failed tells that a look-up got no list.
-func (l *Lab) Failed(k *List) {
-	if lab := l.of(k); lab != nil {
-		lab.failed.Add(1)
-	}
-}
-
-// Filled tells of a fill that worked. size is that of the stored entry, in bytes, and
+// filled tells of a fill that worked. size is that of the stored entry, in bytes, and
 // took how long the legacy took.
-func (l *Lab) Filled(k *List, a *Answer, size int, took time.Duration) {
+func (l *Lab) filled(k *cache.Key, a *Answer, size int, took time.Duration) {
 	if lab := l.of(k); lab != nil {
 		lab.filled(fill{Answer: *a, took: took, bytes: size})
 	}
@@ -211,8 +222,7 @@ func compare(ctx context.Context, r recheck, fetch Fetch, timeout time.Duration,
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
-		rechecksDesc, answersDesc, outdatedDesc, goalDesc, lateDesc, goalLateDesc, budgetDesc, planLoadDesc, planOutdatedDesc,
-		planListsDesc, nodesDesc, lostDesc, predictionErrorDesc,
+		rechecksDesc, answersDesc, outdatedDesc, goalDesc, nodesDesc, lostDesc, predictionErrorDesc,
 	} {
 		ch <- d
 	}
@@ -222,14 +232,8 @@ var (
 	rechecksDesc        = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	answersDesc         = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
 	outdatedDesc        = prometheus.NewDesc("inquiry_gateway_cache_outdated_seconds_total", "Seconds for which the lists that had changed are expected to have been outdated.", []string{"kind"}, nil)
-	lateDesc            = prometheus.NewDesc("inquiry_gateway_cache_late_answers_total", "Answers out of the cache, estimated by the re-checks, that showed a list which had changed longer than cache.goals.late_after before. Absent without that goal.", []string{"kind"}, nil)
-	goalLateDesc        = prometheus.NewDesc("inquiry_gateway_cache_goal_late_ratio", "Share of answers that may be late, by cache.goals.max_late_per_million. Absent without that goal.", nil, nil)
 	nodesDesc           = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
 	lostDesc            = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be shared with the other nodes; the TTL lab's figures lack them.", nil, nil)
-	budgetDesc          = prometheus.NewDesc("inquiry_gateway_cache_goal_upstream_requests_per_second", "Requests per second that the legacy system may get, by cache.goals.max_upstream_per_second. Absent without that goal.", nil, nil)
-	planLoadDesc        = prometheus.NewDesc("inquiry_gateway_cache_plan_upstream_requests_per_second", "Requests per second that the ttls planned for cache.goals are expected to make, by what is done with them: advise or keep. Not a number while too little is known; absent without goals.", []string{"mode"}, nil)
-	planOutdatedDesc    = prometheus.NewDesc("inquiry_gateway_cache_plan_outdated_ratio", "Share of answers that are expected to be outdated by these ttls.", []string{"mode"}, nil)
-	planListsDesc       = prometheus.NewDesc("inquiry_gateway_cache_plan_lists", "Lists that have a ttl of their own by the plan.", []string{"mode"}, nil)
 	predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction was off, the worst of the ttls that came into force and were measured in the last 24 hours, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number without such a verdict.", []string{"kind", "figure"}, nil)
 	goalDesc            = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
@@ -253,22 +257,8 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		gauge(predictionErrorDesc, worst.Hits, kind, "hits")
 		gauge(predictionErrorDesc, worst.Requests, kind, "requests")
 	}
-	goals := config.Goals
-	for d, v := range map[*prometheus.Desc]float64{
-		goalDesc: goals.MaxOutdated, goalLateDesc: goals.MaxLatePerMillion / 1e6, budgetDesc: goals.MaxUpstreamPerSecond,
-	} {
-		if v > 0 {
-			gauge(d, v)
-		}
-	}
-	if !goals.none() {
-		planned := Plan{Planned: Figures{Load: math.NaN(), Outdated: math.NaN()}}
-		if p := e.control.newest(); p != nil {
-			planned = *p
-		}
-		gauge(planLoadDesc, planned.Planned.Load, goals.Mode)
-		gauge(planOutdatedDesc, planned.Planned.Outdated, goals.Mode)
-		gauge(planListsDesc, float64(planned.Lists), goals.Mode)
+	if goal := config.Goals.MaxOutdated; goal > 0 {
+		gauge(goalDesc, goal)
 	}
 	if config.Recheck.BudgetPerSecond == 0 {
 		return
@@ -283,8 +273,5 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 		counter(answersDesc, s.answers-s.outdatedAnswers, kind, "same")
 		counter(answersDesc, s.outdatedAnswers, kind, "outdated")
 		counter(outdatedDesc, s.seconds, kind)
-		if goals.LateAfter > 0 {
-			counter(lateDesc, s.lateAnswers, kind)
-		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // recheck is a list to be compared with the legacy.
 type recheck struct {
 	lab        *kindLab
-	list       List
+	list       cache.Key
 	answeredAt int64 // of the entry that the caller got, Unix ns
 	hash       uint64
 	body       uint64
@@ -77,11 +79,7 @@ func (e *estimator) tune(now time.Time) {
 	for _, lab := range e.kinds {
 		own := lab.own()
 		hits += own.Lookups - min(own.Lookups, own.Unserved)
-		if lab.halfLife > 0 {
-			lab.watchRegime(now.UnixNano())
-		}
 	}
-	e.step(now)
 	p := &e.picker
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,26 +109,21 @@ func (r recheck) compared(now sighting) {
 	if now.at <= r.answeredAt {
 		return
 	}
-	w := r.lab.shards[r.hash%shardCount].recheck(r, now)
-	r.lab.checks.add(r, now, w)
+	r.lab.checks.add(r, now, r.lab.shards[r.hash%shardCount].recheck(r, now))
 }
 
-// recheck takes in a body and returns when the first change since the fill was, if there
-// was one. The key's rate of change is 0 if unknown.
-func (s *shard) recheck(r recheck, now sighting) window {
-	w := window{from: r.answeredAt, to: now.at}
+// recheck takes in a body and returns the key's rate of change, per second; 0: unknown.
+func (s *shard) recheck(r recheck, now sighting) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, _ := s.find(r.hash)
 	if k == nil {
-		return w
+		return 0
 	}
 	if !r.selected {
-		w.known(k.known, r.body)
 		k.observe(now)
 	}
-	w.rate = pool([]looks{k.looks}).rate
-	return w
+	return pool([]looks{k.looks}).rate
 }
 
 // sinceChange is how long ago the first change in an interval of this length is

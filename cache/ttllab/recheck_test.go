@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -13,7 +15,7 @@ import (
 func recheckLab(t *testing.T, perSecond float64) *estimator {
 	t.Helper()
 	p := Policy{TTL: 100 * time.Second}
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{Recheck: RecheckConfig{perSecond}}})
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{Recheck: cache.RecheckConfig{BudgetPerSecond: perSecond}}})
 	return e
 }
 
@@ -43,7 +45,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 	e.kinds[0].looked(1, start) // no answer out of the cache
 	for i := range 1000 {       // 10 s
 		now := at(time.Duration(i) * 10 * time.Millisecond)
-		e.kinds[0].hit(&List{Account: "one"}, answer(1, 1, start), sum(1), now)
+		e.kinds[0].hit(&cache.Key{Account: "one"}, answer(1, 1, start), sum(1), now)
 		if i%100 == 99 {
 			e.tune(now)
 		}
@@ -58,7 +60,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 		t.Errorf("%d re-checks in 10 s at 2 per second", got)
 	}
 	off := recheckLab(t, 0)
-	off.kinds[0].hit(&List{}, answer(1, 1, start), sum(1), at(time.Second))
+	off.kinds[0].hit(&cache.Key{}, answer(1, 1, start), sum(1), at(time.Second))
 	if _, ok := picked(off); ok {
 		t.Error("a re-check without a budget")
 	}
@@ -73,7 +75,7 @@ func TestRechecksFollowTheAnswers(t *testing.T) {
 		now := at(time.Duration(i) * time.Millisecond)
 		for key, share := range shares {
 			for range share {
-				e.kinds[key%2].hit(&List{Account: string(rune('0' + key))}, answer(uint64(key), 1, start), sum(1), now)
+				e.kinds[key%2].hit(&cache.Key{Account: string(rune('0' + key))}, answer(uint64(key), 1, start), sum(1), now)
 			}
 		}
 		if i%1000 == 0 {
@@ -102,7 +104,7 @@ func TestServedOutdated(t *testing.T) {
 	e.kinds[0].failed.Add(1)
 	for i := range 40 { // answers out of the cache: 40 of 41
 		now := at(time.Duration(i+1) * 2 * time.Second)
-		e.kinds[0].hit(&List{}, answer(1, 7, start), sum(7), now)
+		e.kinds[0].hit(&cache.Key{}, answer(1, 7, start), sum(7), now)
 		r, ok := picked(e)
 		if !ok {
 			t.Fatalf("no re-check at %s", now)
@@ -208,7 +210,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 	held, within := 0, map[int]int{}
 	var width, bias float64
 	for run := range uint64(runs) {
-		l, trace, k := watchedLegacy(run, 5, Config{Recheck: RecheckConfig{0.5}})
+		l, trace, k := watchedLegacy(run, 5, Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 0.5}})
 		shareAt := func(ttl time.Duration) float64 { return l.outdated(trace, ttl, func(event, time.Duration, bool) {}) }
 		truth := shareAt(watchedTTL)
 		if k.Served.Low <= truth && truth <= k.Served.High {
@@ -247,7 +249,7 @@ func (l legacy) tell(e *estimator, ev event, filled time.Duration, hit bool) {
 		e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(filled).UnixNano(), Source: body}, bytes: 100})
 		return
 	}
-	e.kinds[0].hit(&List{}, answer(key, body, at(filled)), sum(body), at(ev.at))
+	e.kinds[0].hit(&cache.Key{}, answer(key, body, at(filled)), sum(body), at(ev.at))
 	if r, ok := picked(e); ok {
 		r.compared(sighting{at(ev.at).UnixNano(), l.body(ev.key, ev.at)})
 	}

@@ -1,18 +1,17 @@
 package ttllab
 
-import "time"
+import (
+	"time"
+
+	"inquiry-gateway/cache"
+)
 
 // Report is what would have happened at other TTLs, as of To. It is a copy and
 // belongs to the caller.
 type Report struct {
-	To    time.Time    `json:"to"`
-	Kinds []KindReport `json:"kinds"`
-	Goals GoalsConfig  `json:"goals"`
-	// Plan is what cache.goals makes of the TTLs. Null without goals, in a report from a
-	// log, and while too little is known.
-	Plan *Plan `json:"plan,omitempty"`
-	// Notes say in sentences what concerns all kinds.
-	Notes []string `json:"notes,omitempty"`
+	To    time.Time         `json:"to"`
+	Kinds []KindReport      `json:"kinds"`
+	Goals cache.GoalsConfig `json:"goals"`
 	// Nodes is how many nodes the figures are about, this one included: those that
 	// share their look-ups through Redis. The re-checked share is of this node alone.
 	Nodes int `json:"nodes"`
@@ -36,29 +35,12 @@ type KindReport struct {
 	WatchedKeys       int     `json:"watched_keys"`
 	Keys              float64 `json:"keys"` // distinct ones, estimated
 
-	// Regime: the traffic has become another one, and what was counted before counts for
-	// little. Null: it has not since the start.
-	Regime *Regime `json:"regime,omitempty"`
-
 	Changes    Changes     `json:"changes"`
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by TTL; empty before the first look-up
-	Advice     []Advice    `json:"advice"`     // one per goal
 	// TTLChanges are the newest changes of the TTL, oldest first: what was predicted, and
 	// what then happened.
 	TTLChanges []TTLChange `json:"ttl_changes,omitempty"`
-	// Outage is what becomes of the look-ups while the legacy system is away. Null before
-	// the first one.
-	Outage *Outage `json:"outage,omitempty"`
-	// Verdict says which TTLs meet all goals, and which of them today's breaks. Empty
-	// without goals.
-	Verdict string `json:"verdict,omitempty"`
-}
-
-// Regime is a change of the traffic.
-type Regime struct {
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason"` // what differs, for a person
 }
 
 // Changes is how often lists change.
@@ -82,8 +64,6 @@ type Served struct {
 	// OutdatedFor is how long those had differed, on average, in seconds, if
 	// changes come at random within the time since the fill.
 	OutdatedFor float64 `json:"outdated_for_seconds"`
-	// Late is null without cache.goals.late_after, and before the first re-check.
-	Late *Late `json:"late,omitempty"`
 }
 
 // Candidate is what one TTL would have done.
@@ -100,6 +80,9 @@ type Candidate struct {
 	RedisBytes Estimate  `json:"redis_bytes"` // as of now, keys and Redis' own overhead included
 	// Current marks the candidate nearest to today's TTL.
 	Current bool `json:"current"`
+	// KeepsGoals: by the estimate all goals are kept at this TTL, the other kinds staying
+	// at theirs. Null without goals.
+	KeepsGoals *bool `json:"keeps_goals,omitempty"`
 	// Settled: at least four TTLs were observed. Before that the start, when
 	// everything was a miss, still weighs.
 	Settled bool `json:"settled"`

@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"encoding/json"
 	"errors"
 	"strings"
@@ -22,84 +24,35 @@ func curve(kind string, ttl float64) KindReport {
 	return k
 }
 
-func TestAdvice(t *testing.T) {
+// The rows that keep both goals are marked, the other kinds staying at their ttls.
+func TestRowsThatKeepTheGoalsAreMarked(t *testing.T) {
 	unseen := curve("buyer", 30)
 	for c := range unseen.Candidates {
 		unseen.Candidates[c].Outdated = nil
 	}
-	unsure := curve("buyer", 30)
-	for c := range unsure.Candidates {
-		unsure.Candidates[c].Upstream.StdErr = unsure.Candidates[c].Upstream.Value // 1.645 of it on top
-	}
-	swr := curve("buyer", 30)
-	swr.StaleWhileRevalidate = 30
-	tests := []struct {
-		name   string
-		kind   KindReport
-		goals  GoalsConfig
-		want   float64
-		reason string
+	for name, tt := range map[string]struct {
+		kind      KindReport
+		goals     cache.GoalsConfig
+		low, high float64 // of the marked rows; 0: none
 	}{
-		{"budget", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 10, "10s is the shortest TTL that keeps the buyer lists within 1 requests/s (estimated 1)"},
-		{"budget with doubt", unsure, GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 30, "30s is the shortest"},
-		{"budget too small", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 10/30. + 1e-5}, 0, "no TTL up to 24h"},
-		{"budget used up by the others", curve("buyer", 30), GoalsConfig{MaxUpstreamPerSecond: 0.1}, 0, "the other kinds use up"},
-		{"staleness", curve("buyer", 30), GoalsConfig{MaxOutdated: 0.02}, 20, "20s is the longest TTL with at most 2 % of the answers outdated (estimated 2 %)"},
-		{"staleness out of reach", curve("buyer", 30), GoalsConfig{MaxOutdated: 1e-4}, 0, "even a TTL of 1s leaves more than 0.01 % of the answers outdated, or that cannot be ruled out yet"},
-		{"staleness out of reach, swr", swr, GoalsConfig{MaxOutdated: 1e-4}, 0, "; a shorter stale_while_revalidate helps"},
-		{"staleness unknown", unseen, GoalsConfig{MaxOutdated: 0.02}, 0, "no list was seen twice yet"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
-			r.advise(0)
-			a := r.Kinds[0].Advice
-			if len(a) != 1 || a[0].TTL != tt.want || !strings.Contains(a[0].Reason, tt.reason) {
-				t.Errorf("%+v, want %gs: %s", a, tt.want, tt.reason)
+		"load":               {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30.}, 10, 86400},
+		"load of the others": {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 0.1}, 0, 0},
+		"outdated":           {curve("buyer", 30), cache.GoalsConfig{MaxOutdated: 0.02}, 1, 20},
+		"both":               {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30., MaxOutdated: 0.02}, 10, 20},
+		"both, too strict":   {curve("buyer", 30), cache.GoalsConfig{MaxUpstreamPerSecond: 1 + 10/30., MaxOutdated: 0.005}, 0, 0},
+		"not known":          {unseen, cache.GoalsConfig{MaxOutdated: 0.02}, 0, 0},
+	} {
+		r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
+		r.mark()
+		for _, c := range r.Kinds[0].Candidates {
+			if want := c.TTL >= tt.low && c.TTL <= tt.high; c.KeepsGoals == nil || *c.KeepsGoals != want {
+				t.Errorf("%s: ttl %gs: %v, want %v", name, c.TTL, c.KeepsGoals, want)
 			}
-		})
-	}
-	for name, r := range map[string]Report{
-		"without goals":    {Kinds: []KindReport{curve("buyer", 30)}},
-		"without look-ups": {Kinds: []KindReport{{}}, Goals: GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 1}},
-	} {
-		if r.advise(0); len(r.Kinds[0].Advice) != 0 || r.Kinds[0].Verdict != "" {
-			t.Errorf("%+v %s", r.Kinds[0], name)
 		}
 	}
-}
-
-// The goals together, and what today's ttl does about them.
-func TestTheVerdict(t *testing.T) {
-	for _, tt := range []struct {
-		ttl   float64
-		goals GoalsConfig
-		want  string
-	}{
-		{30, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m"},
-		{90, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m; today's 90s breaks max_outdated"},
-		{3, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0.06}, "5s to 1m; today's 3s breaks max_upstream_per_second"},
-		{30, GoalsConfig{MaxUpstreamPerSecond: 0.5, MaxOutdated: 0.01}, "no TTL meets all goals; today's 30s breaks max_outdated"},
-		{30, GoalsConfig{MaxUpstreamPerSecond: 0, MaxOutdated: 0.003}, "1s to 3s; today's 30s breaks max_outdated"},
-		{30, GoalsConfig{MaxUpstreamPerSecond: 2, MaxOutdated: 0}, "5s to 24h"},
-	} {
-		r := Report{Goals: tt.goals, Kinds: []KindReport{curve("buyer", tt.ttl)}}
-		if r.advise(0); r.Kinds[0].Verdict != tt.want {
-			t.Errorf("%+v: %q, want %q", tt, r.Kinds[0].Verdict, tt.want)
-		}
-	}
-}
-
-// Two seconds of traffic are no ground for advice.
-func TestEarlyAdviceSaysSo(t *testing.T) {
-	e := newLab(t, 0, Policy{TTL: 5 * time.Second})
-	e.setConfig(Config{Goals: GoalsConfig{MaxUpstreamPerSecond: 5}})
-	for i := range 2000 {
-		e.kinds[0].looked(uint64(i%7), at(time.Duration(i)*time.Millisecond))
-	}
-	a := e.report(at(2 * time.Second)).Kinds[0].Advice[0]
-	if !a.Provisional || !strings.HasSuffix(a.Reason, "; too early to act on: 2000 look-ups in 2s are observed") {
-		t.Errorf("%+v", a)
+	r := Report{Kinds: []KindReport{curve("buyer", 30)}}
+	if r.mark(); r.Kinds[0].Candidates[0].KeepsGoals != nil {
+		t.Error("a row is marked without a goal")
 	}
 }
 
@@ -118,11 +71,11 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func filledLab(t *testing.T) *estimator {
 	t.Helper()
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{RecheckConfig{1}, GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, config: Config{cache.RecheckConfig{BudgetPerSecond: 1}, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}})
 	for i := range 600 {
 		now := at(time.Duration(i) * time.Second)
 		if i == 50 {
-			e.kinds[0].hit(&List{}, answer(1, 0, at(30*time.Second)), sum(0), now)
+			e.kinds[0].hit(&cache.Key{}, answer(1, 0, at(30*time.Second)), sum(0), now)
 			r, _ := picked(e)
 			r.compared(sighting{now.UnixNano(), 0})
 			continue
@@ -145,8 +98,7 @@ func TestTheReportAsJSON(t *testing.T) {
 	for _, part := range []string{
 		`"to":"2026-05-04T00:10:00Z"`, `"goals":{"max_upstream_per_second":1,"max_outdated":0.5}`, `"kind":"buyer","ttl_seconds":30,`,
 		`"observed_seconds":600,"lookups_per_second":1,"fills_per_second":0.03`, `"candidates":[{"ttl_seconds":1,"hit_ratio":{"value":`,
-		`"current":true`, `"settled":false`, `"advice":[{"goal":"max_upstream_per_second","ttl_seconds":`,
-		`"kind":"seller"`, `"candidates":[],"advice":[]`,
+		`"current":true`, `"settled":false`, `"keeps_goals":true`, `"kind":"seller"`, `"candidates":[]`,
 	} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("no %s in\n%s", part, text)
@@ -177,8 +129,8 @@ func TestTheReportAsATable(t *testing.T) {
 		"\nbuyer lists: ttl 30s, stale_while_revalidate 30s\n",
 		"observed 10m0s: 1 look-ups/s of about 1 lists (1 watched), 0.03333 fills/s\n",
 		"served outdated: 0.00 % of the answers", ": 1 re-checks\n",
-		"\n  *  30s   99.83  0.00     0.035   0     15.4s    30.6s        ",
-		"\n  ~  10m", "\n      2m", "\n  max_outdated 0.5: 2m is the longest TTL", "; too early to act on: 600 look-ups in 10m0s are observed\n", "\n  by all goals: 2s to 2m\n",
+		"\n  *+  30s   99.83  0.00     0.035   0     15.4s    30.6s        ",
+		"\n   ~  10m", "\n   +   2m", "\n  + keeps cache.goals, the other kinds staying as they are\n",
 		"re-checks are 0.00167 of the requests/s", "seller lists: ttl 30s, stale_while_revalidate 30s\n  no look-up yet\n",
 	} {
 		if !strings.Contains(got, part) {

@@ -28,9 +28,6 @@ type Policy struct {
 	Jitter               float64       // the share, 0 to 1, by which a ttl is shortened at most
 }
 
-// mean is how long a list is fresh with a TTL, in the mean; seconds.
-func (p Policy) mean(ttl time.Duration) float64 { return ttl.Seconds() * (1 - p.Jitter/2) }
-
 // rules are a Policy compiled for the simulation: nanoseconds, and per candidate
 // what would otherwise be computed on each look-up. They are immutable.
 type rules struct {
@@ -41,7 +38,6 @@ type rules struct {
 	jitter [candidateCount]float64 // most that is taken off, nanoseconds
 	bucket [candidateCount]float64 // age buckets per nanosecond
 	swr    int64
-	grace  [graceRows]int64
 }
 
 // newRules works out what each look-up needs for each candidate. Values that no
@@ -49,7 +45,7 @@ type rules struct {
 func newRules(p Policy) *rules {
 	p.TTL, p.StaleWhileRevalidate, p.StaleIfError = max(p.TTL, 0), max(p.StaleWhileRevalidate, 0), max(p.StaleIfError, 0)
 	p.Jitter = min(max(p.Jitter, 0), 1)
-	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate), grace: p.graces()}
+	r := &rules{policy: p, swr: int64(p.StaleWhileRevalidate)}
 	off := func(c int) float64 { return math.Abs(math.Log(float64(candidates[c]) / float64(max(p.TTL, 1)))) } // by ratio
 	for c, ttl := range candidates {
 		r.ttl[c] = int64(ttl)
@@ -131,16 +127,14 @@ func (k *watched) simulate(r *rules, now, latency int64, set *stratum) {
 		cell := &k.cells[c]
 		age := now - cell.fill
 		if age < 0 && age > -farAhead {
-			age = k.inFlight(r, c, set)
+			age = k.inFlight(r, c)
 		} else if s := r.judge(c, age, k.hash, cell.fill); s != fresh {
 			cell.fetches++
-			set.turns.fetches[c] += set.stand
 			cell.fill = now + latency
 			k.waiting &^= 1 << c
 			if s == unusable {
 				k.waiting |= 1 << c
 				cell.waits++
-				set.turns.waits[c] += set.stand
 				age = 0
 			}
 		}
@@ -154,10 +148,9 @@ func (k *watched) simulate(r *rules, now, latency int64, set *stratum) {
 }
 
 // inFlight is the age of an answer given while the legacy works on the next.
-func (k *watched) inFlight(r *rules, c int, set *stratum) int64 {
+func (k *watched) inFlight(r *rules, c int) int64 {
 	if k.waiting&(1<<c) != 0 {
 		k.cells[c].waits++ // collapsed
-		set.turns.waits[c] += set.stand
 		return 0
 	}
 	return r.fresh(c, k.hash, k.cells[c].fill) // served while it is refreshed: it had just gone stale

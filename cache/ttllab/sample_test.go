@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"math"
 	"runtime"
 	"sync"
@@ -166,7 +168,7 @@ func TestANewPolicyTakesEffect(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, keys: 128, halfLife: time.Minute, config: Config{Recheck: RecheckConfig{100}}})
+	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, keys: 128, halfLife: time.Minute, config: Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 100}}})
 	const workers, each = 8, 1500
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -174,7 +176,7 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range each {
 				now := at(time.Duration(i) * 5 * time.Millisecond)
 				key := uint64(i*i+w) % 500
-				e.kinds[0].hit(&List{}, answer(key, 1, now), sum(1), now)
+				e.kinds[0].hit(&cache.Key{}, answer(key, 1, now), sum(1), now)
 				e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: now.UnixNano(), Source: uint64(i / 100)}, took: 1, bytes: 10})
 				if r, ok := picked(e); ok {
 					r.compared(sighting{now.Add(time.Second).UnixNano(), uint64(i)})
@@ -183,7 +185,7 @@ func TestConcurrentUse(t *testing.T) {
 				case 1:
 					e.kinds[0].setPolicy(Policy{TTL: time.Second, StaleWhileRevalidate: time.Duration(i)})
 				case 2:
-					e.setConfig(Config{Recheck: RecheckConfig{BudgetPerSecond: 50}})
+					e.setConfig(Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 50}})
 				case 3:
 					e.report(now)
 				case 4:

@@ -38,10 +38,6 @@ type shard struct {
 	drawn   [drawnKept]draw // newest at draws-1 modulo drawnKept
 	draws   uint64
 
-	// Since when the reach of a look-up is known, by row: look-ups until then, aged.
-	begun  [graceRows]bool
-	before [graceRows]float64
-
 	// Of a fleet:
 	shared bool
 	notes  []note // this node's look-ups since the last message
@@ -50,15 +46,34 @@ type shard struct {
 	others [2]float64 // look-ups and fills of the other nodes, aged
 }
 
+// aging halves counts at the end of each half-life, counted from 1970.
+type aging struct {
+	halfLife int64 // ns; 0: nothing is ever forgotten
+	epoch    int64 // number of half-lives since 1970; 0: nothing counted yet
+	next     int64 // when the next begins, Unix ns
+}
+
+// steps is how many half-lives have ended since the last call.
+func (a *aging) steps(now int64) int {
+	if a.halfLife == 0 || now < a.next {
+		return 0
+	}
+	epoch := now / a.halfLife
+	a.next = (epoch + 1) * a.halfLife
+	if a.epoch == 0 {
+		a.epoch = epoch
+	}
+	steps := int(min(max(epoch-a.epoch, 0), 64))
+	a.epoch = max(a.epoch, epoch)
+	return steps
+}
+
 // stratum is a set of watched keys that all stand for the same number of keys. The sums
 // beside the keys are of all look-ups that were simulated, also of keys that have left.
 type stratum struct {
 	keys  []watched
 	index map[uint64]int32 // by hash
 	ages  [candidateCount][ageBuckets]uint32
-	lasts outages
-	stand float64 // how many keys each stands for
-	turns turnout // since the start
 }
 
 // watched is one key of the sample, with one cache for each candidate and what is known of
@@ -69,18 +84,13 @@ type watched struct {
 	last    int64   // look-up, Unix ns
 	lookups float64 // aged
 	fills   float64 // aged; of the real cache
-	came    uint32  // look-ups since the controller's last step
-	begun   bool    // its first fetch was since then
-	asked   float64 // look-ups, and in how many seconds: fading, as of that step
-	span    float64
-	noted   uint32 // place of its last note, from 1
-	waiting uint32 // bit c: the fill of candidate c that runs has callers waiting
+	noted   uint32  // place of its last note, from 1
+	waiting uint32  // bit c: the fill of candidate c that runs has callers waiting
 
 	known  sighting // the newest body seen, re-checks included
 	bytes  int
 	filled int64 // Unix ns, by the real cache
 	looks  looks
-	held   history
 	cells  [candidateCount]cell
 }
 
@@ -200,16 +210,10 @@ func (s *shard) served(h uint64, answer sighting) {
 // first, so that the order of events is kept. It needs the lock.
 func (s *shard) settle(k *watched, set *stratum) {
 	r, latency := s.lab.rules.Load(), s.lab.latency.Load()
-	if set.stand = 1; set == &s.sample {
-		set.stand = 1 / s.rate()
-	}
-	set.turns.lookups += set.stand * float64(k.pending.n)
-	k.came += uint32(k.pending.n)
 	for _, now := range k.pending.at[:k.pending.n] {
 		k.lookups++
 		k.last = max(k.last, now)
 		k.simulate(r, now, latency, set)
-		s.survive(k, r, now, latency, &set.lasts)
 	}
 	k.pending.n = 0
 }
@@ -258,8 +262,11 @@ func (s *shard) fill(h uint64, f fill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, set := s.find(h)
-	if k == nil {
-		return
+	if k == nil { // the look-up that waits for it is told of when it ends
+		if k = s.admit(h); k == nil {
+			return
+		}
+		set = &s.sample
 	}
 	s.settle(k, set)
 	if !f.shared {
@@ -267,7 +274,6 @@ func (s *shard) fill(h uint64, f fill) {
 	}
 	at := sighting{f.At, f.Source}
 	k.observe(at)
-	k.begun = k.begun || k.filled == 0 && !f.shared
 	if at.at >= k.filled {
 		k.filled = at.at
 		if f.bytes > 0 {
@@ -289,9 +295,6 @@ func (s *shard) age(steps int, now int64) {
 	f := math.Ldexp(1, -steps)
 	lookups, fills := s.totals()
 	s.lookups, s.fills = lookups*f, fills*f
-	for i := range s.before {
-		s.before[i] *= f
-	}
 	s.others = [2]float64{s.others[0] * f, s.others[1] * f}
 	s.counted = [2]uint64{s.seen.Load(), s.filled.Load()}
 	idle := max(int64(candidates[candidateCount-1])+s.aging.halfLife, forgetAfter*s.aging.halfLife)
@@ -338,9 +341,6 @@ func (set *stratum) age(steps int, since int64) {
 			set.ages[c][b] >>= min(steps, 31)
 		}
 	}
-	var left outages
-	left.addScaled(&set.lasts, f)
-	set.lasts = left
 	for i := 0; i < len(set.keys); {
 		if set.keys[i].last < since {
 			set.drop(i)
@@ -364,14 +364,10 @@ func (k *watched) scale(f float64) {
 	}
 }
 
-// forget drops what was counted by another policy, and with ages the buckets, which meant
-// other ages.
-func (s *shard) forget(ages bool) {
+// forget drops the ages of another policy, whose buckets meant other ages.
+func (s *shard) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleAll()
-	s.sample.lasts, s.hot.lasts, s.begun = outages{}, outages{}, [graceRows]bool{}
-	if ages {
-		s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
-	}
+	s.sample.ages, s.hot.ages = [candidateCount][ageBuckets]uint32{}, [candidateCount][ageBuckets]uint32{}
 }

@@ -1,6 +1,8 @@
 package ttllab
 
 import (
+	"inquiry-gateway/cache"
+
 	"math"
 	"testing"
 	"time"
@@ -139,12 +141,11 @@ func TestAClockThatIsSetBackMakesAMiss(t *testing.T) {
 }
 
 func TestListsOfNoGroupAreIgnored(t *testing.T) {
-	k, a, none := &List{Kind: "admin"}, &Answer{}, (*Lab)(nil)
+	k, a, none := &cache.Key{Kind: "admin"}, &Answer{}, (*Lab)(nil)
 	for _, l := range []*Lab{none, NewLab([]Kind{{Name: "buyer", Kind: "buyer"}}, Config{}, nil)} {
 		l.Looked(k, 1, start)
-		l.Filled(k, a, 1, 1)
+		l.filled(k, a, 1, 1)
 		l.Waited(k)
-		l.Failed(k)
 		l.Hit(k, a, sum(0), start)
 		l.Served(k, a, sum(0), start)
 		if l == none {

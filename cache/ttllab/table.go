@@ -25,9 +25,6 @@ func (r Report) WriteTable(w io.Writer) error {
 	if r.LostLookups > 0 {
 		fmt.Fprintf(&b, "%d look-ups were too many to be shared and are missing\n", r.LostLookups)
 	}
-	for _, note := range r.Notes {
-		b.WriteString(note + "\n")
-	}
 	for i := range r.Kinds {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
@@ -62,9 +59,6 @@ func (k *KindReport) describe(b *strings.Builder) {
 	if k.RechecksPerSecond > 0 {
 		fmt.Fprintf(b, "  re-checks are %.3g of the requests/s to the legacy, whatever the ttl\n", k.RechecksPerSecond)
 	}
-	if k.Regime != nil {
-		fmt.Fprintf(b, "  the traffic has changed at %s: %s; what was counted before counts for little\n", k.Regime.Since.UTC().Format(clockFormat), k.Regime.Reason)
-	}
 	if k.Changes.Looks > 0 {
 		fmt.Fprintf(b, "  lists change %.3g (+-%.2g) times an hour: %d changes in %d looks\n",
 			k.Changes.PerHour.Value, k.Changes.PerHour.StdErr, k.Changes.Changes, k.Changes.Looks)
@@ -73,31 +67,22 @@ func (k *KindReport) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "  served outdated: %.2f %% of the answers (%.2f to %.2f %%), for %s on average: %d re-checks\n",
 			100*s.Outdated, 100*s.Low, 100*s.High, age(s.OutdatedFor), s.Checks)
 	}
-	if k.Served.Late != nil {
-		k.Served.Late.describe(b)
-	}
 	k.rows(b)
 	k.describeChanges(b)
-	if k.Outage != nil {
-		k.Outage.describe(b)
-	}
-	for _, a := range k.Advice {
-		fmt.Fprintf(b, "  %s %g: %s\n", a.Goal, a.Limit, a.Reason)
-	}
-	if k.Verdict != "" {
-		fmt.Fprintf(b, "  by all goals: %s\n", k.Verdict)
-	}
 }
 
 // rows writes a line for each candidate, and what the marks in them mean.
 func (k *KindReport) rows(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tttl\thits %\t+-\tlegacy/s\t+-\tmean age\tp99 age\toutdated %\t+-\tRedis\t")
-	current, unsettled := false, false
+	current, kept, unsettled := false, false, false
 	for _, c := range k.Candidates {
 		mark := ""
 		if c.Current {
 			mark, current = "*", true
+		}
+		if c.KeepsGoals != nil && *c.KeepsGoals {
+			mark, kept = mark+"+", true
 		}
 		if !c.Settled {
 			mark, unsettled = mark+"~", true
@@ -113,6 +98,9 @@ func (k *KindReport) rows(b *strings.Builder) {
 	_ = t.Flush() // a strings.Builder takes everything
 	if current {
 		b.WriteString("  * nearest to today's ttl   +- standard error of the sample\n")
+	}
+	if kept {
+		b.WriteString("  + keeps cache.goals, the other kinds staying as they are\n")
 	}
 	if unsettled {
 		b.WriteString("  ~ observed for less than four TTLs: the start, when all was a miss, still weighs\n")

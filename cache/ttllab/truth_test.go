@@ -45,7 +45,7 @@ func hashOf(s string) uint64 {
 	return h.Sum64()
 }
 
-func (p *replay) fill(_ context.Context, k cache.Key, _ cache.Known) (cache.Content, error) {
+func (p *replay) fill(_ context.Context, k cache.Key) (cache.Content, error) {
 	now := p.clock.Now()
 	key, err := strconv.Atoi(k.Account)
 	if err != nil {

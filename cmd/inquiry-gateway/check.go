@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/urfave/cli/v3"
 
@@ -14,7 +13,6 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
 	"inquiry-gateway/deploy"
-	"inquiry-gateway/gateway/ops"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -35,7 +33,6 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
 			mayMissFlag("with --all: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
-			&cli.BoolFlag{Name: "answers", Usage: "with --against: show what the mappings of the file would make of the replies that the gateway keeps; fails if anything differs"},
 			tokenFileFlag("with --against: "),
 			&cli.BoolFlag{Name: "json", Usage: "answer in JSON: what is wrong with the file, and what is doubtful"},
 		},
@@ -117,8 +114,6 @@ func checkUse(c *cli.Command) error {
 		return usagef("--buyer and --seller are asked for with --live only")
 	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
 		return usagef("--all goes with --live, and --may-miss with --all")
-	case c.String("against") == "" && c.Bool("answers"):
-		return usagef("--answers asks a running gateway; give --against URL")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}
@@ -135,18 +130,13 @@ func checkTests(ctx context.Context, cfg config.Config, file string, out io.Writ
 	return mappingtest.Write(out, results)
 }
 
-// checkAgainst compares what the file says with what runs, and with --answers the
-// mappings, too.
+// checkAgainst compares what the file says with what runs.
 func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) error {
 	gateway, err := openOps(c.String("against"), c.String("token-file"))
 	if err != nil {
 		return err
 	}
-	err = gateway.compare(ctx, cfg, c.Root().Writer)
-	if c.Bool("answers") {
-		err = errors.Join(err, gateway.compareAnswers(ctx, cfg, c.Root().Writer))
-	}
-	return err
+	return gateway.compare(ctx, cfg, c.Root().Writer)
 }
 
 // compare shows the keys whose values differ. Values that are hidden on either side
@@ -167,65 +157,6 @@ func (o *opsClient) compare(ctx context.Context, cfg config.Config, out io.Write
 	}
 	writeTable(out, rows)
 	return fmt.Errorf("%s runs something else: %s, hidden values not compared", o.base, plural(len(changes), "difference"))
-}
-
-// compareAnswers has the running gateway try the mappings of the file on the replies
-// that it keeps, which stay there.
-func (o *opsClient) compareAnswers(ctx context.Context, cfg config.Config, out io.Writer) error {
-	var d ops.AnswersDiff
-	if err := o.ask(ctx, "/ops/answers", ops.AnswersRequest{Buyer: cfg.EndpointText("buyer"), Seller: cfg.EndpointText("seller")}, &d); err != nil {
-		return err
-	}
-	if d.Answers == 0 {
-		return fmt.Errorf("%s keeps no list's replies yet; they come with fetches", o.base)
-	}
-	if err := showText(out, func(out io.Writer) { writeAnswers(out, d) }); err != nil {
-		return err
-	}
-	if d.Differs() {
-		return fmt.Errorf("%d of %d answers would differ, or be asked for differently", d.Changed, d.Answers)
-	}
-	return nil
-}
-
-// writeAnswers prints which fields would differ, with examples, and then the load on
-// the legacy system.
-func writeAnswers(out io.Writer, d ops.AnswersDiff) {
-	if d.Empty > 0 {
-		fmt.Fprintf(out, "answers: %d of %d tried are empty lists, which say nothing of the fields\n", d.Empty, d.Answers)
-	}
-	if len(d.Fields) == 0 {
-		fmt.Fprintf(out, "answers: all %d tried would be the same\n", d.Answers)
-	} else {
-		rows := [][]string{{"KIND", "FIELD", "ANSWERS OF " + strconv.Itoa(d.Answers), "VALUES", "RUNNING", "FILE"}}
-		for _, f := range d.Fields {
-			for i, e := range f.Examples {
-				row := []string{f.Kind, f.Field, strconv.Itoa(f.Answers), strconv.Itoa(f.Values), e.Before, e.After}
-				if i > 0 {
-					row = []string{"", "", "", "", e.Before, e.After}
-				}
-				rows = append(rows, row)
-			}
-		}
-		writeTable(out, rows)
-	}
-	rows := [][]string{{"KIND", "LISTS", "REQUESTS PER LIST", "ASKED FOR DIFFERENTLY", "STATUS SENT", "INQUIRY_TYPE SENT"}}
-	for _, l := range d.Load {
-		f := l.Filters
-		rows = append(rows, []string{
-			l.Kind, strconv.Itoa(l.Lists), fromTo(fmt.Sprintf("%.3g", l.Before), fmt.Sprintf("%.3g", l.After)), strconv.Itoa(l.Differ),
-			fromTo(strconv.FormatBool(f.StatusBefore), strconv.FormatBool(f.StatusAfter)), fromTo(strconv.FormatBool(f.InquiryTypeBefore), strconv.FormatBool(f.InquiryTypeAfter)),
-		})
-	}
-	writeTable(out, rows)
-}
-
-// fromTo shows one value where nothing changes, and else both.
-func fromTo(before, after string) string {
-	if before == after {
-		return before
-	}
-	return before + " -> " + after
 }
 
 // findings are what check found, for a program. Both lists are never null.

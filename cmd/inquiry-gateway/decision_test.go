@@ -130,10 +130,10 @@ func (p *program) asks(a asker) answer {
 
 // spoilKeys makes every record of a key something that is none.
 func spoilKeys(s *redistest.Server) {
-	for _, key := range strings.Fields(s.Do("KEYS", "iq:auth:sha256:*")) {
-		if strings.HasPrefix(key, "iq:") {
-			s.Do("DEL", key)
-			s.Do("SET", key, "garbage")
+	const records = "iq:{auth}:sha256"
+	for _, digest := range strings.Fields(s.Do("HKEYS", records)) {
+		if len(digest) == 64 {
+			s.Do("HSET", records, digest, "garbage")
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/deploy"
-	"inquiry-gateway/internal/redissub"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -166,7 +166,7 @@ func (d *demo) redis() (string, error) {
 	if d.redisURL == "" {
 		return "", nil
 	}
-	o, err := redissub.ParseURL(d.redisURL)
+	o, err := redisclient.ParseURL(d.redisURL)
 	if err != nil {
 		return "", err
 	}

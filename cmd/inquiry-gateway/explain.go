@@ -1,14 +1,13 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -44,105 +43,46 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// writeExplanation prints an explanation for a person, the outcome first: what a caller
-// would get. Then comes where that is from, a row for each part.
+// writeExplanation prints what a caller would get, and below that every field of the answer,
+// as it is named there.
 func writeExplanation(out io.Writer, x ops.Explanation) {
-	fmt.Fprintf(out, "%s: %d%s %s\n%s\n\n", x.Prediction.Outcome, x.Prediction.HTTPStatus, spaced(x.Prediction.Code), describeList(x), printable(x.Prediction.Text))
-	var rows [][]string
-	if x.Access != nil {
-		rows = append(rows, accessRows(x.Access, x.RateLimit)...)
+	code := x.Prediction.Code
+	if code != "" {
+		code = " " + code
 	}
-	rows = append(rows, cacheRows(x.Cache)...)
-	rows = append(rows, []string{"legacy", "breaker " + x.Upstream.Breaker})
-	if c := x.Upstream.Ceiling; c.PerSecond > 0 {
-		rows = append(rows, []string{"ceiling", fmt.Sprintf("%d requests per second, %.0f%% of it this node's, of %d nodes", c.PerSecond, 100*c.Part, c.Nodes)})
+	fmt.Fprintf(out, "%s: %d%s\n%s\n\n", x.Prediction.Outcome, x.Prediction.HTTPStatus, code, printable(x.Prediction.Text))
+	text, err := json.Marshal(x)
+	if err == nil {
+		err = writeTree(out, json.NewDecoder(bytes.NewReader(text)), "")
 	}
-	for _, d := range x.Upstream.Drift {
-		rows = append(rows, []string{"drift", fmt.Sprintf("%s %s (%s) at %s", d.Path, d.Change, d.Type, d.At.UTC().Format(time.RFC3339))})
+	if err != nil {
+		fmt.Fprintln(out, err) // of a value that is no JSON; there is none
 	}
-	writeTable(out, rows)
 }
 
-// describeList names the list as its caller would: kind, account and filters.
-func describeList(x ops.Explanation) string {
-	text := "the list of " + x.Kind + " " + printable(x.Account)
-	for _, filter := range [][2]string{{"status", x.Status}, {"inquiry_type", x.InquiryType}} {
-		if filter[1] != "" {
-			text += ", " + filter[0] + "=" + filter[1]
+// writeTree prints the fields of the JSON object that comes next, in their order, an object
+// within it two blanks further in.
+func writeTree(out io.Writer, from *json.Decoder, indent string) error {
+	if _, err := from.Token(); err != nil { // "{"
+		return err
+	}
+	for from.More() {
+		name, err := from.Token()
+		if err != nil {
+			return err
 		}
-	}
-	return text
-}
-
-// accessRows say what authorization answers. The rate is shown and not spent.
-func accessRows(a *ops.Access, r *ops.RateLimitState) [][]string {
-	rows := [][]string{
-		{"key", a.KeyID + ": " + a.Verdict + ", " + strconv.Itoa(a.HTTPStatus) + spaced(a.Code)},
-		{"", a.KeyKind + " key, scopes " + cmp.Or(strings.Join(a.Scopes, " "), "none") + ", paid access " + yesNo(a.PaidAccess) + ", plan " + cmp.Or(a.Plan, "none")},
-	}
-	if r != nil && r.PerSecond > 0 {
-		rows = append(rows, []string{"rate", fmt.Sprintf("%g per second, burst %d, by %s; not looked at", r.PerSecond, r.Burst, r.From)})
-	}
-	return rows
-}
-
-// cacheRows say where the list is and by which policy it is served. What is as
-// usual has no row.
-func cacheRows(s ops.CacheState) [][]string {
-	entry := "nothing in either tier"
-	if s.Tier != "" {
-		entry = fmt.Sprintf("%s, age %s, ttl left %s, %d bytes", s.Tier, seconds(s.AgeSeconds), seconds(s.LeftSeconds), s.Bytes)
-	}
-	rows := [][]string{{"cache", entry}}
-	if s.Conditional {
-		rows = append(rows, []string{"", "read at " + s.ReadAt.Format(time.RFC3339) + "; the legacy can be asked whether it has changed since"})
-	}
-	rows = append(rows,
-		[]string{"ttl", fmt.Sprintf("%s by %s, less %s jitter; stale while revalidating %s, on errors %s",
-			seconds(s.TTLSeconds), s.Policy, seconds(s.JitterSeconds), seconds(s.StaleWhileRevalidateSeconds), seconds(s.StaleIfErrorSeconds))},
-		[]string{"key parts", fmt.Sprintf("kind %s (epoch %d), account %s (epoch %d), status %q, inquiry_type %q, mapping %s",
-			s.Key.Kind, s.Key.KindEpoch, s.Key.Account, s.Key.AccountEpoch, s.Key.Status, s.Key.InquiryType, s.Key.Mapping)},
-		[]string{"redis", s.Redis})
-	if s.DerivedFrom != "" {
-		rows = append(rows, []string{"", "selected from " + s.DerivedFrom + ", which is what the legacy is asked for"})
-	}
-	if s.Refused != "" {
-		rows = append(rows, []string{"", "its entry was refused: " + s.Refused})
-	}
-	if s.Unconfirmed {
-		rows = append(rows, []string{"", "a purge may have been missed: Redis is asked before anything is served"})
-	}
-	if s.InFlight {
-		rows = append(rows, []string{"fill", "under way on this node"})
-	}
-	if s.Failing {
-		last := "the last one failed"
-		if s.RetryAt != nil {
-			last += "; not tried again before " + s.RetryAt.Format(time.RFC3339)
+		var value json.RawMessage
+		if err := from.Decode(&value); err != nil {
+			return err
 		}
-		rows = append(rows, []string{"fill", last})
+		if value[0] == '{' {
+			fmt.Fprintf(out, "%s%s\n", indent, name)
+			if err := writeTree(out, json.NewDecoder(bytes.NewReader(value)), indent+"  "); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s%s: %s\n", indent, name, printable(strings.Trim(string(value), `"`)))
 	}
-	return rows
-}
-
-// seconds prints a number of seconds as configurations write a duration, to the
-// millisecond.
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
-}
-
-// spaced puts a space before a word that may be missing.
-func spaced(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " " + s
-}
-
-// yesNo prints a condition for a person.
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,79 +44,4 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "buyer acme: good, 24 records") || !strings.Contains(string(guide), "buyer acme: good, 24 records") {
 		t.Errorf("check: exit code %d: %s%s", code, out, errOut)
 	}
-}
-
-// Each guarantee of the README names tests of this package or of app.
-func TestGuaranteesNameTests(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	below, err := filepath.Glob("app/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tests []byte
-	for _, file := range append(files, below...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tests = append(tests, text...)
-	}
-	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(readme, -1)
-	if len(names) < 20 {
-		t.Errorf("the README names %d tests", len(names))
-	}
-	for _, name := range names {
-		if !bytes.Contains(tests, append(append([]byte("\nfunc "), name[1]...), '(')) {
-			t.Errorf("there is no %s", name[1])
-		}
-	}
-}
-
-// The README's picture of one request names functions as package.function. Each
-// of them exists.
-func TestPictureNamesFunctions(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, picture, _ := strings.Cut(string(readme), "```mermaid\n")
-	picture, _, closed := strings.Cut(picture, "```")
-	names := regexp.MustCompile(`\b((?:auth|cache|gateway|upstream)(?:/\w+)*)\.(\w+)`).FindAllStringSubmatch(picture, -1)
-	if !closed || len(names) < 15 {
-		t.Fatalf("the picture names %d functions", len(names))
-	}
-	for _, name := range names {
-		function := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name[2] + `[(\[]`)
-		if !function.MatchString(sources(t, name[1])) {
-			t.Errorf("there is no function %s", name[0])
-		}
-	}
-}
-
-// sources is the text of a package, tests aside.
-func sources(t *testing.T, pkg string) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", pkg, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(text)
-	}
-	return all.String()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,10 +80,18 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 			return fmt.Errorf("%w; add it with accounts set, or give --api-access paid to make it now", err)
 		}
 		if err != nil {
-			return err
+			return unshown(record.ID, err)
 		}
 		return showKey(c, key, record, nil)
 	})
+}
+
+// unshown says what to do about a key that may be in the store although nobody was shown it.
+func unshown(id string, err error) error {
+	if errors.Is(err, auth.ErrUncertain) {
+		return fmt.Errorf("%w; when the store answers again, look with keys list: a key %s was shown to nobody, so revoke it and make another one", err, id)
+	}
+	return err
 }
 
 // showKey prints the key; it is kept nowhere, so this is the only time. Standard
@@ -99,6 +108,9 @@ func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRec
 	}
 	note := c.Root().ErrWriter
 	fmt.Fprintf(note, "key %s of %s %s. It is shown this once: only its hash is kept.\n", record.ID, record.Kind, record.Account)
+	if !slices.Contains(record.Scopes, auth.ScopeInquiriesRead) {
+		fmt.Fprintf(note, "It lacks the scope %s, so requests with it are refused with 403.\n", auth.ScopeInquiriesRead)
+	}
 	if old != nil {
 		fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
 	}
@@ -294,27 +306,21 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 		next.ID, next.ExpiresAt = cmp.Or(c.String("id"), newKeyID()), expires
-		if err := store.Rotate(ctx, oldID, next, now.Add(c.Duration("overlap"))); err != nil {
-			return err
-		}
-		old, err := store.Get(ctx, oldID)
+		old, err := store.Rotate(ctx, oldID, next, now.Add(c.Duration("overlap")))
 		if err != nil {
-			return fmt.Errorf("key %s was made, but the old one cannot be read: %w", next.ID, err)
+			return unshown(next.ID, err)
 		}
 		return showKey(c, key, next, &old)
 	})
 }
 
 // follow makes a key with the kind, account and scopes of another one, and gives its
-// record, without an id and an end, and the key itself. A revoked
-// key has no follower: whoever had it must not get another one by routine.
+// record, without an id and an end, and the key itself. That a revoked key has no follower is
+// for the store to say, at the moment of the change.
 func follow(ctx context.Context, store *keyStore, oldID string) (auth.KeyRecord, string, error) {
 	old, err := store.Get(ctx, oldID)
 	if err != nil {
 		return auth.KeyRecord{}, "", err
-	}
-	if old.Revoked {
-		return auth.KeyRecord{}, "", fmt.Errorf("key %s is revoked; make a new one with keys new", old.ID)
 	}
 	key, err := auth.Generate(old.Kind)
 	return auth.KeyRecord{Digest: store.hasher.Hash(key), Kind: old.Kind, Account: old.Account, Scopes: old.Scopes}, key, err

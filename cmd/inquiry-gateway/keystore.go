@@ -3,19 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
 )
 
@@ -27,7 +25,7 @@ const keyCommandTimeout = 30 * time.Second
 type keyWriter interface {
 	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
 	Revoke(ctx context.Context, id string) error
-	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) error
+	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error)
 }
 
 // keyReader shows keys, never what callers send.
@@ -106,7 +104,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redistier.Open(cfg.Redis, prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil)
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
 	if err != nil {
 		return nil, err
 	}

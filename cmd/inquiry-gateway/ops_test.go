@@ -85,6 +85,33 @@ func withToken(t *testing.T) (p *program, send func(method, path, token, cookie,
 	}
 }
 
+// The token that Prometheus is given reads the metrics. It purges nothing, shows no
+// configuration, explains no list and takes no profile; a reload takes it back.
+func TestReadTokenReadsMetricsAlone(t *testing.T) {
+	p, send := withToken(t)
+	p.write("ops-read-token", "read-token-of-the-test\n")
+	p.edit("token_file: ops-token", "token_file: ops-token, read_token_file: ops-read-token")
+	status := func(method, path, token string) int { return send(method, path, token, "", "").StatusCode }
+	p.eventually("the token for reading counts", func() bool { return status("GET", "/metrics", "read-token-of-the-test") == http.StatusOK })
+	others := map[string]string{
+		"/ops/config": "GET", "/ops/explain?kind=buyer&account=acme": "GET", "/ops/ttl": "GET", "/debug/pprof/": "GET", "/debug/pprof/heap": "GET",
+		"/ops/purge": "POST", "/ops/changed": "POST", "/": "GET", "/console/state": "GET", "/metrics/": "GET",
+	}
+	for path, method := range others {
+		if got := status(method, path, "read-token-of-the-test"); got != http.StatusForbidden {
+			t.Errorf("%s %s with the token for reading: %d", method, path, got)
+		}
+		if got := status(method, path, "s3cret-of-the-test"); got == http.StatusForbidden || got == http.StatusUnauthorized {
+			t.Errorf("%s %s with the operators' token: %d", method, path, got)
+		}
+	}
+	p.edit(", read_token_file: ops-read-token", "")
+	p.eventually("the token for reading is taken back", func() bool { return status("GET", "/metrics", "read-token-of-the-test") == http.StatusUnauthorized })
+	if got := status("GET", "/metrics", "s3cret-of-the-test"); got != http.StatusOK {
+		t.Errorf("the operators' token: %d", got)
+	}
+}
+
 // Wrong tokens are answered slowly, counted and logged, not each of them; the
 // right one is taken at once all the while.
 func TestWrongOpsTokensAreSlowAndLogged(t *testing.T) {

@@ -59,7 +59,8 @@ func opsOf(c *cli.Command) (*opsClient, error) {
 	if address, err = opsAddress(loaded.Config.Ops.Listen); err != nil {
 		return nil, err
 	}
-	return newOpsClient(address, loaded.Config.Ops.Token())
+	token, _ = loaded.Config.Ops.Tokens()
+	return newOpsClient(address, token)
 }
 
 // opsAddress is where a program on the same machine reaches ops.listen: a listener on

@@ -47,9 +47,6 @@ func writePurge(out io.Writer, want ops.PurgeRequest, reply ops.PurgeReply) {
 	if want.Account != "" {
 		what = "all lists of the account " + printable(want.Account)
 	}
-	if reply.Wanted > 0 {
-		what += fmt.Sprintf("; %d replicas of Redis have it", reply.Replicas)
-	}
 	fmt.Fprintf(out, "purged: %s; epoch %d\n", what, reply.Epoch)
 }
 
@@ -62,25 +59,20 @@ func changedCommand() *cli.Command {
 		Usage: "have cached lists refreshed that have changed at the legacy system",
 		Flags: append(opsFlags(),
 			&cli.StringSliceFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind; may be repeated"},
-			&cli.StringSliceFlag{Name: "record", Usage: "the lists that have the record with this internal `ID`; needs cache.hints.record_key_file; may be repeated"},
 			&cli.StringSliceFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
 			&cli.BoolFlag{Name: "hard", Usage: "do not serve the old lists any more, not even for a moment"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			want := ops.ChangedRequest{Accounts: c.StringSlice("account"), Records: c.StringSlice("record"), Kinds: c.StringSlice("kind"), Hard: c.Bool("hard")}
-			if len(want.Accounts)+len(want.Records)+len(want.Kinds) == 0 {
-				return usagef("what has changed? give --account ID, --record ID or --kind buyer|seller")
+			want := ops.ChangedRequest{Accounts: c.StringSlice("account"), Kinds: c.StringSlice("kind"), Hard: c.Bool("hard")}
+			if len(want.Accounts)+len(want.Kinds) == 0 {
+				return usagef("what has changed? give --account ID or --kind buyer|seller")
 			}
 			var reply ops.ChangedReply
 			if err := askOps(ctx, c, "/ops/changed", want, &reply); err != nil {
 				return err
 			}
 			return show(c, reply, func(out io.Writer) {
-				further := ""
-				if len(want.Records) > 0 {
-					further = " here, and of those that other nodes find by the records"
-				}
-				fmt.Fprintf(out, "marked as changed: the lists of %d accounts and kinds%s\n", reply.Marked, further)
+				fmt.Fprintf(out, "marked as changed: the lists of %d accounts and kinds\n", reply.Marked)
 			})
 		},
 	}

@@ -64,7 +64,7 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 		defer f.Close()
 		in = f
 	}
-	report, err := ttllab.FromLog(in, policy.LabKinds(), policy.Lab)
+	report, err := ttllab.FromLog(in, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
 	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
 		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -45,6 +45,11 @@ func TestChart(t *testing.T) {
 	full := parse(t, rendered["full"])
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
 	t.Run("configuration", func(t *testing.T) { checkConfiguration(t, full) })
+	t.Run("another configuration is another ConfigMap", func(t *testing.T) {
+		if configMap(t, parse(t, rendered["minimal"])).Metadata.Name == configMap(t, full).Metadata.Name {
+			t.Error("two configurations share a ConfigMap")
+		}
+	})
 	t.Run("schemas", func(t *testing.T) { checkSchemas(t, rendered["minimal"]+"\n---\n"+rendered["full"]) })
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
 }
@@ -88,6 +93,7 @@ func checkRefusals(t *testing.T, h helm) {
 	for set, want := range map[string]string{
 		"config=":                    "config is required",
 		"ops.existingSecret=":        "ops.existingSecret is required",
+		"keys.existingSecret=":       "keys.existingSecret is required",
 		"networkPolicy.enabled=true": "networkPolicy.egress is required",
 		"replicas=none":              "replicas",
 		"image.digest=latest":        "image.digest",
@@ -107,14 +113,30 @@ func checkRefusals(t *testing.T, h helm) {
 	}
 }
 
+// configMap is the one that the pods mount: of this configuration alone, and never changed.
+func configMap(t *testing.T, m manifests) object {
+	t.Helper()
+	name := ""
+	for _, v := range m.pod(t).Volumes {
+		if v.Name == "config" {
+			name = v.ConfigMap.Name
+		}
+	}
+	o := m.one(t, "ConfigMap", name)
+	if !regexp.MustCompile(`^acme-inquiry-gateway-[0-9a-f]{10}$`).MatchString(name) || !o.Immutable || o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("a later revision can change or delete the configuration of running pods: %+v", o.Metadata)
+	}
+	return o
+}
+
 // checkConfiguration hands the rendered file to the program, with the Secrets
 // where they are mounted.
 func checkConfiguration(t *testing.T, m manifests) {
 	files := map[string]string{
-		"ops/token": "token\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
+		"ops/token": "token\n", "ops/read-token": "read\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
 		"keys/keys.yaml": "accounts: []\nkeys: []\n",
 	}
-	config := m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"]
+	config := configMap(t, m).Data["gateway.yaml"]
 	if !strings.Contains(config, `gateway: {trusted_proxies: ["10.0.0.0/8","fd00::/8"]}`) {
 		t.Errorf("the configuration does not trust the proxies:\n%s", config)
 	}
@@ -136,7 +158,7 @@ func checkConfiguration(t *testing.T, m manifests) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(live.Build(t), "check", "-c", file)
+	cmd := exec.Command(testkit.Build(t), "check", "-c", file)
 	cmd.Env = append(os.Environ(), "REDIS_ADDR=redis:6379")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, config)
@@ -145,7 +167,7 @@ func checkConfiguration(t *testing.T, m manifests) {
 	for _, v := range m.pod(t).Containers[0].VolumeMounts {
 		mounted[v.MountPath] = true
 	}
-	for _, path := range regexp.MustCompile(mountPoint+`/[a-z/]+/`).FindAllString(m.one(t, "ConfigMap", "acme-inquiry-gateway").Data["gateway.yaml"], -1) {
+	for _, path := range regexp.MustCompile(mountPoint+`/[a-z/]+/`).FindAllString(configMap(t, m).Data["gateway.yaml"], -1) {
 		if !mounted[strings.TrimSuffix(path, "/")] {
 			t.Errorf("nothing is mounted at %s: %v", path, slices.Sorted(maps.Keys(mounted)))
 		}

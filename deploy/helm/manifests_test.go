@@ -22,11 +22,12 @@ type manifests []object
 type object struct {
 	Kind     string
 	Metadata struct {
-		Name   string
-		Labels map[string]string
+		Name                string
+		Labels, Annotations map[string]string
 	}
-	Data map[string]string
-	Spec struct {
+	Immutable bool
+	Data      map[string]string
+	Spec      struct {
 		Replicas *int
 		Template struct {
 			Metadata struct{ Labels map[string]string }
@@ -78,7 +79,10 @@ type pod struct {
 			ReadOnly  bool   `yaml:"readOnly"`
 		} `yaml:"volumeMounts"`
 	}
-	Volumes []struct{ Name string }
+	Volumes []struct {
+		Name      string
+		ConfigMap struct{ Name string } `yaml:"configMap"`
+	}
 }
 
 type probe struct {
@@ -219,7 +223,7 @@ func checkReferences(t *testing.T, m manifests) {
 		case "ServiceMonitor":
 			ops := m.one(t, "Service", "acme-inquiry-gateway-ops")
 			selects(t, o, o.Spec.Selector, ops.Metadata.Labels)
-			if e := o.Spec.Endpoints[0]; e.Port != ops.Spec.Ports[0].Name || e.Authorization.Credentials.Name != "inquiry-ops" {
+			if e := o.Spec.Endpoints[0]; e.Port != ops.Spec.Ports[0].Name || e.Authorization.Credentials.Name != "inquiry-ops" || e.Authorization.Credentials.Key != "read-token" {
 				t.Errorf("ServiceMonitor: %+v", e)
 			}
 		case "HorizontalPodAutoscaler":

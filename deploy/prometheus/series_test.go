@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,82 +14,157 @@ import (
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"inquiry-gateway/deploy/live"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 const (
-	readme    = "../docs/metrics.md"
-	dashboard = "../grafana/inquiry-gateway.json"
+	metricsDoc = "../docs/metrics.md"
+	dashboard  = "../grafana/inquiry-gateway.json"
+	prefix     = "inquiry_gateway_" // of every metric that is the gateway's own
 )
 
-var update = flag.Bool("update", false, "write the table of metrics into deploy/docs/metrics.md")
+var update = flag.Bool("update", false, "write the table of metrics into the documentation")
 
-// TestSeries holds rules, dashboard, runbook and README against what the running
+// TestSeries holds rules, dashboard, runbook and documentation against what the running
 // program exposes.
 func TestSeries(t *testing.T) {
-	binary := live.Build(t)
+	binary := testkit.Build(t)
 	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
 	t.Run("and so are the runbook's commands", func(t *testing.T) { checkCommands(t, binary) })
 	t.Run("are in the docs", func(t *testing.T) { checkTable(t, exposed) })
 }
 
-// exposedFamilies runs everything and makes it count: a metric with labels
-// appears with its first event.
+// exposedFamilies runs everything and makes it count: a metric with labels appears with
+// its first event. Nobody answers at the address of the authorization server.
 func exposedFamilies(t *testing.T, binary string) map[string]family {
 	t.Helper()
-	demo := live.StartDemo(t, binary, redistest.Start(t).Addr)
+	demo := testkit.StartDemo(t, binary, redistest.Start(t).Addr)
 	demo.Exercise()
-	return familiesOf(append(otherKeyStores(t, demo, binary), live.Get(t, demo.Ops+"/metrics"))...)
-}
-
-// otherKeyStores reads what nodes expose whose keys are not in a file. Nobody
-// answers at the address of the authorization server.
-func otherKeyStores(t *testing.T, demo *live.Demo, binary string) [][]byte {
-	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var pages [][]byte
+	pages := [][]byte{demo.Metrics(demo.Ops)}
 	for _, auth := range []string{
 		"auth: {redis: {}}",
 		fmt.Sprintf("auth: {introspection: {url: 'http://127.0.0.1:9/', client_id: gateway, client_secret_file: %s}}", secret),
 	} {
-		pages = append(pages, live.Get(t, demo.StartNode(binary, auth).Ops+"/metrics"))
+		pages = append(pages, demo.Metrics(demo.StartNode(binary, auth)))
 	}
-	return pages
+	return familiesOf(pages...)
 }
 
-// checkNames looks for every metric that is named anywhere.
+// selector finds the metrics that a query or a text names: the gateway's own, those of
+// the recording rules, and those of every Go process under Prometheus.
+var (
+	selector = regexp.MustCompile(`\b((?:[a-z_]+:)?inquiry_gateway_[a-z0-9_:]+|(?:go|process)_[a-z0-9_]+|up)(\{[^}]*\}|\b)`)
+	matcher  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
+)
+
+// mayBeEmpty are selectors that match nothing in the demo, and why.
+func mayBeEmpty() map[string]string {
+	return map[string]string{}
+}
+
+// checkNames asks that each metric that is named anywhere is exposed, and that each
+// selector of a query matches one of its series: a renamed metric, label or value is a
+// mistake.
 func checkNames(t *testing.T, exposed map[string]family) {
-	known := map[string]bool{"up": true} // Prometheus' own
-	for name := range exposed {
-		known[name] = true
+	recorded := map[string]bool{"up": true}
+	var queries []string
+	for _, r := range rulesOf(t, ruleFiles()...) {
+		recorded[r.Record] = true
+		queries = append(queries, r.Expr)
 	}
-	for _, r := range live.Rules(t, ruleFiles()...) {
-		known[r.Record] = true
-	}
-	checked := 0
-	for _, file := range append(ruleFiles(), dashboard, runbook) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			queries = append(queries, target.Expr)
 		}
-		for _, s := range live.Selectors(string(text)) {
-			if !known[familyOf(exposed, s.Name)] {
-				t.Errorf("%s names %s, which nothing exposes", file, s.Name)
+	}
+	unused, checked := mayBeEmpty(), 0
+	for _, query := range queries {
+		for _, m := range selector.FindAllStringSubmatch(query, -1) {
+			f, ok := exposed[familyOf(exposed, m[1])]
+			if recorded[m[1]] {
+				continue
 			}
 			checked++
+			if _, allowed := mayBeEmpty()[m[0]]; allowed {
+				delete(unused, m[0])
+			} else if !ok || !f.has(m[2]) {
+				t.Errorf("%s selects nothing in %s", m[0], query)
+			}
 		}
 	}
-	if checked < 100 {
-		t.Errorf("only %d names found", checked)
+	if checked < 50 {
+		t.Errorf("only %d selectors found", checked)
 	}
+	for s := range unused {
+		t.Errorf("%s is allowed to be empty and is in no query", s)
+	}
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range selector.FindAllStringSubmatch(string(text), -1) {
+		if _, ok := exposed[familyOf(exposed, m[1])]; !ok && !recorded[m[1]] {
+			t.Errorf("the runbook names %s, which nothing exposes", m[1])
+		}
+	}
+}
+
+// panel is one of the dashboard.
+type panel struct {
+	Type, Title, Description string
+	FieldConfig              struct{ Defaults struct{ Unit string } }
+	Targets                  []struct{ Expr string }
+}
+
+func panels(t *testing.T) []panel {
+	t.Helper()
+	text, err := os.ReadFile(dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct{ Panels []panel }
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Panels
+}
+
+// TestDashboard asks that each panel says what it shows, of one installation alone, and
+// that Prometheus can read each query.
+func TestDashboard(t *testing.T) {
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "gateway", "$instance", ".*")
+	var rules strings.Builder
+	rules.WriteString("groups: [{name: dashboard, rules: [\n")
+	for _, p := range panels(t) {
+		if p.Type == "row" {
+			continue
+		}
+		if p.Title == "" || p.Description == "" || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %q has no title, description, unit or query", p.Title)
+		}
+		for _, q := range p.Targets {
+			if !strings.Contains(q.Expr, `job="$job"`) {
+				t.Errorf("%s mixes installations: %s", p.Title, q.Expr)
+			}
+			fmt.Fprintf(&rules, "{record: 'r:%d', expr: %q},\n", rules.Len(), variables.Replace(q.Expr))
+		}
+	}
+	rules.WriteString("]}]\n")
+	file := filepath.Join(t.TempDir(), "queries.yaml")
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", file)
 }
 
 var command = regexp.MustCompile("`inquiry-gateway ([a-z]+)([^`]*)`")
@@ -119,9 +195,9 @@ func checkCommands(t *testing.T, binary string) {
 
 const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->\n"
 
-// checkTable compares the README's table with what is exposed; -update writes it.
+// checkTable compares the table of metrics with what is exposed; -update writes it.
 func checkTable(t *testing.T, exposed map[string]family) {
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(metricsDoc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +211,7 @@ func checkTable(t *testing.T, exposed map[string]family) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(readme, []byte(before+begin+want+end+after), 0o644); err != nil {
+		if err := os.WriteFile(metricsDoc, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -147,7 +223,7 @@ func metricsTable(exposed map[string]family) string {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
-		if f := exposed[name]; strings.HasPrefix(name, live.Prefix) {
+		if f := exposed[name]; strings.HasPrefix(name, prefix) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, f.Type, strings.Join(f.Labels, ", "), f.Help)
 		}
 	}
@@ -174,6 +250,28 @@ func difference(have, want string) string {
 type family struct {
 	Name, Type, Help string
 	Labels           []string // sorted, without a histogram's le
+	Series           []map[string]string
+}
+
+// has says whether matchers such as {tier="local", result!="hit"} select one of the
+// family's series. The labels of the scrape and of a histogram's buckets count as right.
+func (f family) has(matchers string) bool {
+	return slices.ContainsFunc(f.Series, func(labels map[string]string) bool {
+		for _, m := range matcher.FindAllStringSubmatch(matchers, -1) {
+			name, op, value := m[1], m[2], m[3]
+			if name == "job" || name == "instance" || name == "le" {
+				continue
+			}
+			same := labels[name] == value
+			if strings.HasSuffix(op, "~") {
+				same = regexp.MustCompile("^(?:" + value + ")$").MatchString(labels[name])
+			}
+			if same == strings.HasPrefix(op, "!") {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // familiesOf reads the text format of metrics pages, by name. What one page has
@@ -184,19 +282,28 @@ func familiesOf(pages ...[]byte) map[string]family {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, _ := parser.TextToMetricFamilies(bytes.NewReader(page))
 		for name, f := range families {
-			labels := map[string]bool{}
+			labels, series := map[string]bool{}, all[name].Series
 			for _, l := range all[name].Labels {
 				labels[l] = true
 			}
 			for _, m := range f.Metric {
+				series = append(series, labelsOf(m))
 				for _, l := range m.Label { // those of a histogram have no le
 					labels[l.GetName()] = true
 				}
 			}
-			all[name] = family{name, strings.ToLower(f.GetType().String()), f.GetHelp(), slices.Sorted(maps.Keys(labels))}
+			all[name] = family{name, strings.ToLower(f.GetType().String()), f.GetHelp(), slices.Sorted(maps.Keys(labels)), series}
 		}
 	}
 	return all
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.Label {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
 }
 
 // familyOf is the name of the family that a series is of: a histogram's without

@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// maxFields is how many fields an answer can have besides its length: a hit in a
-// coding, under a rate, has eleven.
-const maxFields = 12
+// usualFields is how many fields an answer has at most today besides its length: a hit
+// in a coding, under a rate. More are allocated.
+const usualFields = 12
 
 // Header holds the fields of one answer, in the order in which they were added.
-// They are kept apart from net/http's map because filling, copying and sorting
+// A Header must not be copied. They are kept apart from net/http's map because filling, copying and sorting
 // that map is a tenth of what a hit costs. Where the head is written by hand, they
 // never get into a map. The zero value is empty. It is for one goroutine.
 type Header struct {
-	fields [maxFields]field
-	n      int
+	fields []field
+	room   [usualFields]field
 }
 
 // field is a name in net/http's canonical form and its value: in the shape that
@@ -30,20 +30,25 @@ type field struct {
 // Add appends a field of exactly one value. Each name is added once, in net/http's
 // canonical form, and no value may have a line break.
 func (h *Header) Add(name string, value []string) {
-	h.fields[h.n] = field{name: name, value: value}
-	h.n++
+	h.add(field{name: name, value: value})
 }
 
 // AddText is Add for a value that differs from answer to answer. As bytes it needs no
 // allocation. The bytes must not change until the answer is sent.
 func (h *Header) AddText(name string, value []byte) {
-	h.fields[h.n] = field{name: name, text: value}
-	h.n++
+	h.add(field{name: name, text: value})
+}
+
+func (h *Header) add(f field) {
+	if h.fields == nil {
+		h.fields = h.room[:0]
+	}
+	h.fields = append(h.fields, f)
 }
 
 // Into puts the fields into net/http's map.
 func (h *Header) Into(m http.Header) {
-	for _, f := range h.fields[:h.n] {
+	for _, f := range h.fields {
 		if f.text != nil {
 			f.value = []string{string(f.text)}
 		}
@@ -53,7 +58,7 @@ func (h *Header) Into(m http.Header) {
 
 // appendTo appends the fields as lines of HTTP/1.
 func (h *Header) appendTo(b []byte) []byte {
-	for i := range h.fields[:h.n] {
+	for i := range h.fields {
 		f := &h.fields[i]
 		b = appendField(b, f.name)
 		if f.text != nil {

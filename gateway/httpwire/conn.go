@@ -128,7 +128,7 @@ func parsePeer(s string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return ap.Addr().Unmap()
+	return ap.Addr().Unmap().WithZone("") // no network contains an address with a zone
 }
 
 // Authenticated notes that somebody has authenticated on the connection. From then

@@ -46,20 +46,22 @@ func (w *wire) Write(p []byte) (int, error) {
 	case w.held == nil:
 		return w.Conn.Write(p)
 	case len(*w.held) > 0:
-		return len(p), w.writeBoth(p)
+		return w.writeBoth(p)
 	}
 	*w.held = append(*w.held, p...)
 	return len(p), nil
 }
 
-// writeBoth sends what is held and p with one call. It needs the lock.
-func (w *wire) writeBoth(p []byte) error {
+// writeBoth sends what is held and p with one call, and gives how much of p was sent. It
+// needs the lock.
+func (w *wire) writeBoth(p []byte) (int, error) {
+	held := len(*w.held)
 	w.parts = [2][]byte{*w.held, p}
 	w.vector = w.parts[:]
-	_, err := w.vector.WriteTo(w.Conn)
+	n, err := w.vector.WriteTo(w.Conn)
 	w.parts = [2][]byte{} // the body belongs to the cache
 	w.putBuffer()
-	return err
+	return max(0, int(n)-held), err
 }
 
 // release ends the holding. It sends what is still held: the head of an answer

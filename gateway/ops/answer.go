@@ -48,8 +48,6 @@ func read(body io.Reader, into any, hint string) error {
 var (
 	// ErrChanged is for hints of Options.Changed that say nothing.
 	ErrChanged error = refusal{http.StatusBadRequest, "cannot be marked"}
-	// ErrTry is for what the functions of Trial cannot work with.
-	ErrTry error = refusal{http.StatusBadRequest, "cannot be tried"}
 	// ErrNothingToExplain is for a key that does not exist.
 	ErrNothingToExplain error = refusal{http.StatusNotFound, "there is nothing to explain"}
 	// ErrCannotExplain is for a question that a part cannot answer.

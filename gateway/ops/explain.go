@@ -2,7 +2,8 @@ package ops
 
 import (
 	"net/url"
-	"time"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -20,17 +21,14 @@ type ExplainRequest struct {
 	InquiryType string // the filter; empty: none
 }
 
-// Explanation is the answer: no secret, no content. Durations are in seconds.
+// Explanation is the answer: no secret, no content. Durations are in seconds. What is asked
+// for stands in Cache.Key.
 type Explanation struct {
-	Kind        string          `json:"kind"`
-	Account     string          `json:"account"`
-	Status      string          `json:"status,omitempty"`
-	InquiryType string          `json:"inquiry_type,omitempty"`
-	Access      *Access         `json:"access,omitempty"` // with a key
-	Prediction  Prediction      `json:"prediction"`
-	Cache       CacheState      `json:"cache"`
-	Upstream    UpstreamState   `json:"upstream"`
-	RateLimit   *RateLimitState `json:"rate_limit,omitempty"` // with a key
+	Prediction Prediction        `json:"prediction"`
+	Access     *Access           `json:"access,omitempty"`     // with a key
+	RateLimit  *RateLimitState   `json:"rate_limit,omitempty"` // with a key
+	Cache      cache.Explanation `json:"cache"`
+	Upstream   UpstreamState     `json:"upstream"`
 }
 
 // Access is what authorization says of a key.
@@ -55,48 +53,9 @@ type Prediction struct {
 	Text       string `json:"text"`
 }
 
-// CacheState is what the cache has of the list, and the policy for it.
-type CacheState struct {
-	Outcome     string     `json:"outcome"`        // of a look-up now
-	Tier        string     `json:"tier,omitempty"` // local or redis; empty: in neither
-	AnsweredAt  *time.Time `json:"answered_at,omitempty"`
-	ReadAt      *time.Time `json:"read_at,omitempty"` // when the legacy last sent the list; at answered_at it may have said that it is the same
-	Conditional bool       `json:"conditional"`       // the legacy can be asked whether the list has changed
-	AgeSeconds  float64    `json:"age_seconds"`
-	LeftSeconds float64    `json:"ttl_left_seconds"` // negative when stale
-	Bytes       int        `json:"bytes"`            // with all variants
-
-	Policy                      string  `json:"policy"` // the configuration key the times come from
-	TTLSeconds                  float64 `json:"ttl_seconds"`
-	JitterSeconds               float64 `json:"jitter_seconds"` // taken off this entry's ttl
-	StaleWhileRevalidateSeconds float64 `json:"stale_while_revalidate_seconds"`
-	StaleIfErrorSeconds         float64 `json:"stale_if_error_seconds"`
-
-	Key         KeyParts   `json:"key"`
-	DerivedFrom string     `json:"derived_from,omitempty"`  // the list that this one is selected from, as the legacy is not sent all filters
-	Unconfirmed bool       `json:"unconfirmed"`             // a purge may have been missed; Redis is asked first
-	Refused     string     `json:"refused_entry,omitempty"` // why an entry in Redis was refused
-	Redis       string     `json:"redis"`                   // off, ok or down
-	InFlight    bool       `json:"in_flight"`               // a fill or refresh runs on this node
-	Failing     bool       `json:"failing"`                 // the last fill failed
-	RetryAt     *time.Time `json:"retry_at,omitempty"`      // no refresh before
-}
-
-// KeyParts is everything that decides which entry a request finds.
-type KeyParts struct {
-	Kind         string `json:"kind"`
-	Account      string `json:"account"`
-	Status       string `json:"status"`
-	InquiryType  string `json:"inquiry_type"`
-	KindEpoch    uint64 `json:"kind_epoch"`
-	AccountEpoch uint64 `json:"account_epoch"`
-	Mapping      string `json:"mapping"` // fingerprint of the configured mapping
-}
-
 // UpstreamState is how the legacy system is seen for this kind.
 type UpstreamState struct {
 	Breaker string  `json:"breaker"` // closed, half-open or open
-	Drift   []Drift `json:"drift"`   // changes in the shape of its records since the start
 	Ceiling Ceiling `json:"ceiling"`
 }
 
@@ -106,14 +65,6 @@ type Ceiling struct {
 	Part      float64 `json:"part"`       // of this node, 0 to 1
 	Nodes     int     `json:"nodes"`
 	Alone     bool    `json:"alone"` // Redis is away: the node has its part and no more
-}
-
-// Drift is one such change.
-type Drift struct {
-	Path   string    `json:"path"`
-	Change string    `json:"change"` // appeared, disappeared or type
-	Type   string    `json:"type"`
-	At     time.Time `json:"at"`
 }
 
 // RateLimitState is the limit that counts for the account.

@@ -28,6 +28,14 @@ func (s *Sessions) guard(console Console, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if s.mayRead(r) {
+			if r.URL.Path == "/metrics" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			http.Error(w, "this is the token of ops.read_token_file, which is for /metrics only; send that of ops.token_file", http.StatusForbidden)
+			return
+		}
 		if r.Header.Get("Authorization") != "" && !s.Wrong.delay(w, r) {
 			return
 		}

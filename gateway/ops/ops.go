@@ -38,7 +38,6 @@ type Options struct {
 	TTL func() any
 	// Explain says what a request would get now, and why.
 	Explain func(context.Context, ExplainRequest) (Explanation, error)
-	Trial   Trial // what the playground does
 	Logger  *slog.Logger
 }
 
@@ -126,7 +125,6 @@ func (opts Options) guarded() *http.ServeMux {
 		}
 		respond(w, x, err)
 	})
-	opts.Trial.routes(mux, opts.Sessions)
 	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell

@@ -14,12 +14,8 @@ type PurgeRequest struct {
 }
 
 // PurgeReply tells the new epoch; lists of an older one are not served any more.
-// A purge that fewer replicas have than wanted is no success: it is in force, and
-// a fail-over of Redis can lose it.
 type PurgeReply struct {
-	Epoch    uint64 `json:"epoch"`
-	Replicas int    `json:"replicas,omitempty"`        // of Redis that have it; counted only where some are wanted
-	Wanted   int    `json:"wanted_replicas,omitempty"` // redis.min_replicas
+	Epoch uint64 `json:"epoch"`
 }
 
 // check is nil for exactly one of the two.
@@ -40,9 +36,6 @@ func purgeFailed(reply PurgeReply, err error) error {
 		return nil
 	case reply.Epoch == 0:
 		return fmt.Errorf("purged on this node only; repeat it when Redis is back: %w", err)
-	case reply.Replicas < reply.Wanted:
-		return fmt.Errorf("purged on all nodes, but only %d of %d wanted replicas of Redis have it, so that a fail-over can lose it; repeat it when the replicas are back: %w",
-			reply.Replicas, reply.Wanted, err)
 	}
 	return fmt.Errorf("purged, but not all nodes may know at once; repeat it: %w", err)
 }
@@ -52,14 +45,11 @@ func purgeFailed(reply PurgeReply, err error) error {
 type ChangedRequest struct {
 	Accounts      []string `json:"accounts,omitempty"`
 	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
-	Records       []string `json:"records,omitempty"`        // internal ids
-	RecordHashes  []string `json:"record_hashes,omitempty"`  // HMAC-SHA-256 of these, in hex
 	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
 	Hard          bool     `json:"hard,omitempty"`           // not to be served any more, not even for a moment
 }
 
-// ChangedReply tells how many accounts and kinds are marked. Other nodes may find more
-// accounts by the records.
+// ChangedReply tells how many accounts and kinds are marked.
 type ChangedReply struct {
 	Marked int `json:"marked"`
 }

@@ -31,8 +31,9 @@ type Sessions struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	guarded bool // there is a token
-	token   hash
+	guarded bool               // there is a token
+	token   hash               // of operators
+	read    hash               // lets in to the metrics alone; the zero value is of no text
 	open    map[hash]time.Time // cookie -> when its session ends
 }
 
@@ -47,17 +48,21 @@ func NewSessions(token string, now func() time.Time) *Sessions {
 		now = time.Now
 	}
 	s := &Sessions{now: now, open: map[hash]time.Time{}}
-	s.SetToken(token)
+	s.SetTokens(token, "")
 	return s
 }
 
-// SetToken makes a token count from now on. Another one than before ends all
-// sessions.
-func (s *Sessions) SetToken(token string) {
+// SetTokens makes a token of operators and one for the metrics count from now on;
+// an empty second one lets nobody in. Another token of operators than before ends
+// all sessions.
+func (s *Sessions) SetTokens(token, read string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.token
-	s.guarded, s.token = token != "", sha256.Sum256([]byte(token))
+	s.guarded, s.token, s.read = token != "", sha256.Sum256([]byte(token)), hash{}
+	if read != "" {
+		s.read = sha256.Sum256([]byte(read))
+	}
 	if s.token != before {
 		clear(s.open)
 	}
@@ -78,8 +83,7 @@ func (s *Sessions) authorized(r *http.Request) bool {
 	if !s.Guarded() {
 		return true
 	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") && s.isToken(strings.TrimLeft(given, " ")) {
+	if given, ok := bearer(r); ok && s.isToken(given) {
 		return true
 	}
 	s.mu.Lock()
@@ -93,6 +97,21 @@ func (s *Sessions) isToken(given string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.guarded || subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
+}
+
+// mayRead reports whether r carries the token that is for the metrics alone.
+func (s *Sessions) mayRead(r *http.Request) bool {
+	given, ok := bearer(r)
+	got := sha256.Sum256([]byte(given))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ok && subtle.ConstantTimeCompare(got[:], s.read[:]) == 1
+}
+
+// bearer is the token that r carries.
+func bearer(r *http.Request) (token string, ok bool) {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimLeft(given, " "), strings.EqualFold(scheme, "Bearer")
 }
 
 // cookieOf is the request's cookie, as sessions are found by it.

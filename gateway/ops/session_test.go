@@ -57,11 +57,11 @@ func TestWhoIsAuthorized(t *testing.T) {
 		t.Error("the session outlives its time")
 	}
 	good = s.begin(request()).Value
-	s.SetToken("s3cret")
+	s.SetTokens("s3cret", "")
 	if !s.authorized(withCookie(good)) {
 		t.Error("the same token again has ended a session")
 	}
-	s.SetToken("other")
+	s.SetTokens("other", "")
 	if s.authorized(withCookie(good)) {
 		t.Error("the session outlives its token")
 	}

@@ -20,9 +20,8 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 	var mu sync.Mutex
 	var seen []string
 	mux := http.NewServeMux()
-	mux.Handle("/docs", Docs())
-	mux.Handle("/docs/", Docs())
-	mux.Handle("/openapi.json", OpenAPI())
+	mux.Handle("/docs/", served(Docs()))
+	mux.Handle("/openapi.json", served(OpenAPI()))
 	mux.HandleFunc("/api/v1/buyer/inquiries", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		seen = append(seen, r.Header.Get("Authorization")+" "+r.URL.RawQuery)
@@ -52,7 +51,7 @@ func TestDocsInABrowser(t *testing.T) {
 			var overflow int
 			err := chromedp.Do(ctx,
 				chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme),
-				chromedp.Navigate(base+"/docs"),
+				chromedp.Navigate(base+"/docs/"),
 				browsertest.Until(`!document.getElementById("form").hidden`),
 				browsertest.Into(&title, chromedp.Evaluate[string](`document.title + " at " + document.getElementById("address").textContent`)),
 				browsertest.Into(&errors, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#errors details code")].map(e => e.textContent)`)),

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
-	"path"
 	"strings"
 	"sync"
 
 	"inquiry-gateway/internal/theme"
 )
 
-// docsPolicy lets the page load its own files and ask its own host, and
-// nothing else.
-const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+// DocsPolicy is the Content-Security-Policy of the page: it may load its own files and
+// ask its own host, and nothing else.
+const DocsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 //go:embed docs
@@ -39,54 +37,14 @@ var docsSite = sync.OnceValue(func() map[string]theme.Asset {
 	return site
 })
 
-// Docs returns the handler of /docs and everything under /docs/: a page made from
-// the document at /openapi.json beside it. All its files are embedded, and its
-// Content-Security-Policy lets it load nothing from elsewhere. Errors are the
-// envelope, with the X-Request-Id that w has already. It expects the path as it
-// was asked for, without a prefix stripped.
-func Docs() http.Handler {
-	return documentation(docsSite())
-}
+// Docs is the page at /docs/ and its files, by path. It is made from the document at
+// /openapi.json beside it. All its files are embedded; they are served with DocsPolicy.
+func Docs() map[string]theme.Asset { return docsSite() }
 
-// OpenAPI returns the handler of /openapi.json and /openapi.yaml. Errors are as
-// those of Docs.
-func OpenAPI() http.Handler {
-	return documentation(map[string]theme.Asset{
+// OpenAPI is the document at /openapi.json and /openapi.yaml, by path.
+func OpenAPI() map[string]theme.Asset {
+	return map[string]theme.Asset{
 		"/openapi.json": theme.NewAsset("openapi.json", openAPIJSON()),
 		"/openapi.yaml": theme.NewAsset("openapi.yaml", OpenAPIYAML()),
-	})
-}
-
-// documentation serves files by their paths.
-func documentation(files map[string]theme.Asset) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		theme.Secure(w.Header(), docsPolicy)
-		a, found := files[r.URL.Path]
-		_, folder := files[r.URL.Path+"/"]
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			writeProblem(w, r, MethodNotAllowed.Problem())
-		case folder:
-			// Relative, so that it also fits behind a proxy's path prefix.
-			w.Header().Set("Location", path.Base(r.URL.Path)+"/")
-			w.WriteHeader(http.StatusFound)
-		case found:
-			a.ServeHTTP(w, r)
-		default:
-			writeProblem(w, r, NotFound.Problem())
-		}
-	})
-}
-
-// writeProblem answers with the error envelope, as the lists do.
-func writeProblem(w http.ResponseWriter, r *http.Request, p Problem) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		// The caller may be gone; there is nobody left to tell.
-		_, _ = w.Write(AppendErrors(nil, p.Occurrence(h.Get("X-Request-Id"))))
 	}
 }

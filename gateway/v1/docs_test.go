@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/theme"
 )
 
 // get asks h for target with headers given as pairs.
@@ -17,9 +19,16 @@ func get(h http.Handler, method, target string, headers ...string) *http.Respons
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	w.Header().Set("X-Request-Id", "req-1")
 	h.ServeHTTP(w, r)
 	return w.Result()
+}
+
+// served answers with files by their path, as the gateway does.
+func served(files map[string]theme.Asset) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		theme.Secure(w.Header(), DocsPolicy)
+		files[r.URL.Path].ServeHTTP(w, r)
+	})
 }
 
 func body(t *testing.T, res *http.Response) []byte {
@@ -34,7 +43,7 @@ func body(t *testing.T, res *http.Response) []byte {
 // loaded lists what the page loads or links to under /docs/.
 func loaded(t *testing.T) []string {
 	t.Helper()
-	page := string(body(t, get(Docs(), "GET", "/docs/")))
+	page := string(body(t, get(served(Docs()), "GET", "/docs/")))
 	var names []string
 	for _, m := range regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if !strings.HasPrefix(m[1], "../openapi.") && !strings.HasPrefix(m[1], "#") && m[1] != "./" {
@@ -50,10 +59,10 @@ func loaded(t *testing.T) []string {
 func TestDocsFiles(t *testing.T) {
 	for _, target := range append(loaded(t), "/docs/") {
 		t.Run(target, func(t *testing.T) {
-			plain := get(Docs(), "GET", target)
+			plain := get(served(Docs()), "GET", target)
 			want := body(t, plain)
 			if plain.StatusCode != 200 || len(want) == 0 || plain.Header.Get("X-Content-Type-Options") != "nosniff" ||
-				plain.Header.Get("Content-Security-Policy") != docsPolicy || plain.Header.Get("Referrer-Policy") != "no-referrer" {
+				plain.Header.Get("Content-Security-Policy") != DocsPolicy || plain.Header.Get("Referrer-Policy") != "no-referrer" {
 				t.Errorf("%d with %v and %d bytes", plain.StatusCode, plain.Header, len(want))
 			}
 			wantCache := "max-age=31536000, immutable"
@@ -63,52 +72,15 @@ func TestDocsFiles(t *testing.T) {
 			if got := plain.Header.Get("Cache-Control"); got != wantCache {
 				t.Errorf("Cache-Control is %q, want %q", got, wantCache)
 			}
-			head := get(Docs(), "HEAD", target)
+			head := get(served(Docs()), "HEAD", target)
 			if len(body(t, head)) != 0 || head.ContentLength != int64(len(want)) {
 				t.Errorf("HEAD: length %d, want %d", head.ContentLength, len(want))
 			}
-			again := get(Docs(), "GET", target, "If-None-Match", plain.Header.Get("ETag"))
+			again := get(served(Docs()), "GET", target, "If-None-Match", plain.Header.Get("ETag"))
 			if again.StatusCode != 304 || len(body(t, again)) != 0 {
 				t.Errorf("If-None-Match: %d", again.StatusCode)
 			}
 		})
-	}
-}
-
-func TestDocsRedirectsToItsFolder(t *testing.T) {
-	res := get(Docs(), "GET", "/docs")
-	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != "docs/" {
-		t.Errorf("got %d to %q", res.StatusCode, res.Header.Get("Location"))
-	}
-}
-
-func TestDocsErrorsAreTheEnvelope(t *testing.T) {
-	for _, c := range []struct {
-		handler        http.Handler
-		method, target string
-		want           Problem
-	}{
-		{Docs(), "GET", "/docs/nothing", NotFound.Problem()},
-		{Docs(), "GET", "/docs/index.html", NotFound.Problem()},
-		{Docs(), "GET", "/docs/..%2fopenapi.yaml", NotFound.Problem()},
-		{Docs(), "GET", "/docsx", NotFound.Problem()},
-		{Docs(), "POST", "/docs/", MethodNotAllowed.Problem()},
-		{OpenAPI(), "GET", "/openapi.xml", NotFound.Problem()},
-		{OpenAPI(), "DELETE", "/openapi.json", MethodNotAllowed.Problem()},
-	} {
-		t.Run(c.method+" "+c.target, func(t *testing.T) {
-			res := get(c.handler, c.method, c.target)
-			want := AppendErrors(nil, c.want.Occurrence("req-1"))
-			if got := body(t, res); res.StatusCode != c.want.Status || !bytes.Equal(got, want) {
-				t.Errorf("got %d %s, want %s", res.StatusCode, got, want)
-			}
-			if res.Header.Get("Cache-Control") != "no-store" || (res.Header.Get("Allow") == "GET, HEAD") != (c.want.Status == 405) {
-				t.Errorf("headers %v", res.Header)
-			}
-		})
-	}
-	if head := get(Docs(), "HEAD", "/docs/nothing"); head.StatusCode != 404 || len(body(t, head)) != 0 {
-		t.Errorf("HEAD: %d", head.StatusCode)
 	}
 }
 
@@ -120,11 +92,11 @@ func TestOpenAPIDocuments(t *testing.T) {
 		"/openapi.json": {"application/json; charset=utf-8", openAPIJSON()},
 		"/openapi.yaml": {"application/yaml", OpenAPIYAML()},
 	} {
-		res := get(OpenAPI(), "GET", target)
+		res := get(served(OpenAPI()), "GET", target)
 		if got := body(t, res); !bytes.Equal(got, want.body) || res.Header.Get("Content-Type") != want.contentType || res.Header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: %v and %d bytes", target, res.Header, len(got))
 		}
-		if again := get(OpenAPI(), "GET", target, "If-None-Match", res.Header.Get("ETag")); again.StatusCode != 304 {
+		if again := get(served(OpenAPI()), "GET", target, "If-None-Match", res.Header.Get("ETag")); again.StatusCode != 304 {
 			t.Errorf("%s: If-None-Match gives %d", target, again.StatusCode)
 		}
 	}

@@ -9,6 +9,7 @@
 package v1
 
 import (
+	"fmt"
 	"slices"
 
 	"inquiry-gateway/upstream"
@@ -42,12 +43,16 @@ func AppendSeller(dst []byte, list []upstream.Inquiry) []byte {
 	return appendRecords(slices.Grow(dst, SellerSize(list)), list, appendSellerRecord)
 }
 
-// AppendList is AppendSeller for the kind seller, else AppendBuyer.
-func AppendList(dst []byte, kind string, list []upstream.Inquiry) []byte {
-	if kind == "seller" {
-		return AppendSeller(dst, list)
+// Render gives the whole reply of a kind's list. Another kind is a bug and an error: no
+// list is shown to a caller for whom it was not made.
+func Render(kind string, list []upstream.Inquiry) ([]byte, error) {
+	switch kind {
+	case "buyer":
+		return AppendBuyer(nil, list), nil
+	case "seller":
+		return AppendSeller(nil, list), nil
 	}
-	return AppendBuyer(dst, list)
+	return nil, fmt.Errorf("no projection for kind %q", kind)
 }
 
 // appendRecords appends the envelope with what record renders of each inquiry.

@@ -174,3 +174,10 @@ func TestSizeIsClose(t *testing.T) {
 		}
 	}
 }
+
+// A kind that nobody has heard of is a bug, not a buyer.
+func TestUnknownKindIsRefused(t *testing.T) {
+	if body, err := Render("admin", []upstream.Inquiry{{Title: "secret"}}); err == nil || body != nil {
+		t.Errorf("rendered %s, %v", body, err)
+	}
+}

@@ -88,8 +88,6 @@ type Spec struct {
 type Head struct {
 	Method  string
 	Headers map[string]string // the media type of a body included
-	// Conditional: some of the headers ask for a 304 where nothing has changed.
-	Conditional bool
 }
 
 // Request is one request. It is comparable.

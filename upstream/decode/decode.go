@@ -24,9 +24,6 @@ type Format struct {
 	Charset encoding.Encoding
 	// Lists are the elements of XML that are lists, however many there are.
 	Lists Lists
-	// Prefixes are put before the names of elements and attributes, by the URL of
-	// their namespace. Names of other namespaces have none.
-	Prefixes map[string]string
 }
 
 // Error says why a reply cannot be decoded. Its text holds nothing of the reply.

@@ -11,7 +11,7 @@ import (
 // together, as a list if there are several, or if the name is one of a list.
 func (w *treeWriter) object(dst []byte, e element, members []member, text []byte) ([]byte, error) {
 	if !group(members) {
-		return nil, w.refuse("two elements with the same name in different namespaces within one; name one of these under reply.namespaces")
+		return nil, w.refuse("two elements with the same name in different namespaces within one")
 	}
 	dst = append(dst, '{')
 	for i := 0; i < len(members); {

@@ -44,7 +44,7 @@ type treeWriter struct {
 // element is an open element. Its members and its text begin where those of the
 // element around it were when it began.
 type element struct {
-	name, local, space  string
+	name, space         string
 	lists               *Lists
 	members, text, from int
 	null                bool
@@ -131,10 +131,10 @@ func (w *treeWriter) start(t xml.StartElement) error {
 		return w.refuse("too many elements")
 	}
 	e := element{
-		name: w.Prefixes[t.Name.Space] + t.Name.Local, local: t.Name.Local, space: t.Name.Space,
+		name: t.Name.Local, space: t.Name.Space,
 		members: len(w.members), text: len(w.text), from: len(w.out),
 	}
-	if e.local == "Fault" && len(w.open) == 3 && w.open[1].local == "Envelope" && w.open[2].local == "Body" {
+	if e.name == "Fault" && len(w.open) == 3 && w.open[1].name == "Envelope" && w.open[2].name == "Body" {
 		return refusal("fault", "the reply is a SOAP fault")
 	}
 	e.lists = around.lists.at(e.name)
@@ -160,9 +160,9 @@ func (w *treeWriter) attributes(list []xml.Attr) error {
 			e.null = e.null || a.Name.Local == "nil" && (a.Value == "true" || a.Value == "1")
 			continue
 		}
-		name := Attribute + w.Prefixes[a.Name.Space] + a.Name.Local
+		name := Attribute + a.Name.Local
 		if slices.ContainsFunc(w.members[e.members:], func(m member) bool { return m.name == name }) {
-			return w.refuse("two attributes with the same name in different namespaces; name one of these under reply.namespaces")
+			return w.refuse("two attributes with the same name in different namespaces")
 		}
 		w.add(member{name: name, attribute: true, from: len(w.out)}, a.Value)
 	}

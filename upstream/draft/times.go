@@ -76,7 +76,7 @@ func timesOf(c *column) *timing {
 // parsed gives the times of a column in a format; nil if it has none, or one value does
 // not fit.
 func parsed(c *column, format string) (at []time.Time) {
-	parse, _, _ := timeparse.New(format, "", "")
+	parse, _, _ := timeparse.New(format, "")
 	some := false
 	at = make([]time.Time, len(c.cells))
 	for i, x := range c.cells {

@@ -7,10 +7,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/testkit/redistest"
 )
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(redistest.Silence{})
+	goleak.VerifyTestMain(m)
+}
+
+// patient is a client that gives a busy machine time for a call of Redis.
+type patient struct{ *redis.Client }
+
+func (patient) CallTimeout() time.Duration { return 4 * time.Second }
+
+func openRedis(t testing.TB, srv *redistest.Server) redis.Cmdable {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return patient{rdb}
+}
 
 // ask lets a member make a call, and take its answer unless it is lost.
 func ask(t testing.TB, s *store, m *member, g sharing, now time.Time, answered bool) shared {

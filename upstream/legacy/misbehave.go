@@ -24,7 +24,7 @@ type call struct {
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	switch c.fault.Name {
 	case FaultDelay:
-		s.sendList(w, r, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
+		sendJSON(w, c.kind, s.list(c.kind, c.account, c.filter)) // the wait is over
 	case FaultStatus:
 		if c.fault.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(c.fault.RetryAfter))

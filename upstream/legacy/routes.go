@@ -2,13 +2,10 @@ package legacy
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/zeebo/xxh3"
 )
 
 // What a legacy system says about itself, and a gateway must not repeat.
@@ -73,7 +70,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 			s.misbehave(w, r, call{kind, account, f, fault})
 			return
 		}
-		s.sendList(w, r, kind, s.list(kind, account, f))
+		sendJSON(w, kind, s.list(kind, account, f))
 	}
 }
 
@@ -98,18 +95,6 @@ func (s *Server) disclose(h http.Header) {
 	h.Set("Set-Cookie", sessionCookie+"="+s.data.sessionID+"; path=/")
 	h.Set("Cache-Control", "public, max-age=3600")
 	h.Set("ETag", `"1-legacydesk"`)
-}
-
-// sendList sends a list with its entity tag, or a 304 where the caller has it already.
-func (s *Server) sendList(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
-	tag := fmt.Sprintf(`"%x-legacydesk"`, xxh3.Hash(body))
-	w.Header().Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		s.stats.add(func(all *Stats) { all.NotModified++ })
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	sendJSON(w, kind, body)
 }
 
 // sendJSON sends a body, which need not be JSON, as JSON.
@@ -137,7 +122,6 @@ func login(w http.ResponseWriter) {
 // callers that followed a redirect; Other is every unknown path.
 type Stats struct {
 	Requests    Requests          `json:"requests"`
-	NotModified int               `json:"not_modified"`  // of these, answered with 304
 	Faults      map[FaultName]int `json:"faults"`        // requests that a fault acted on
 	InFlight    int               `json:"in_flight"`     // lists being answered now
 	MaxInFlight int               `json:"max_in_flight"` // highest so far

@@ -34,12 +34,7 @@ type EndpointConfig struct {
 	Details            DetailsConfig `yaml:"details"`
 	// Where are conditions that a record must meet to be shown. The others are no
 	// mistakes, and their internal ids are removed from all texts.
-	Where []Condition `yaml:"where"`
-	// AlwaysPresent are GJSON paths that every shown record has with a value other than
-	// null. Where one is missing the list is served all the same; log and metric tell it.
-	AlwaysPresent []string `yaml:"always_present"`
-	// Order of the records: as_given (default), or newest_first, by created_at.
-	Order           string       `yaml:"order" enum:",as_given,newest_first"`
+	Where           []Condition  `yaml:"where"`
 	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
 	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
 	Fields          FieldsConfig `yaml:"fields"`
@@ -58,9 +53,6 @@ type ReplyConfig struct {
 	// EmptyStatuses mean an empty list: of 204, 205, 404 and 410. For details they
 	// mean a missing one.
 	EmptyStatuses []int `yaml:"empty_statuses"`
-	// Namespaces are URLs of XML namespaces by prefix. Names of theirs are written
-	// prefix:name in paths. All other names have no prefix.
-	Namespaces map[string]string `yaml:"namespaces"`
 }
 
 // FieldsConfig maps the public fields of a record. A buyer's record has no

@@ -34,7 +34,6 @@ const (
 	hidesIDs       = "internal ids would not be removed from texts"
 	hidesResponses = "every inquiry would look unanswered"
 	hidesDefault   = "every record has the default"
-	hidesDrift     = "it would be reported as missing all the time"
 	hidesNull      = "every record has null"
 	hidesEnd       = "" // no next page and a wrong path look the same; the marks of more tell them apart
 )
@@ -70,9 +69,6 @@ func (p *Plan) coverage() *coverage {
 	}
 	for i, path := range p.idPaths {
 		add(&c.records, "records", index("internal_ids", i), hidesIDs, path)
-	}
-	for i, path := range p.Always {
-		add(&c.records, "records", index("always_present", i), hidesDrift, path)
 	}
 	for _, t := range p.texts() {
 		text(&c.records, "records", "fields."+t.name, t)

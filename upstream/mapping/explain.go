@@ -101,7 +101,7 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
-	x.whole.walker = jsonwalk.NewWalker(x, idsOf{x.whole}, &x.whole.texts, p.sizes[:])
+	x.whole.walker = jsonwalk.NewWalker(x, &x.whole.ids, &x.whole.texts, p.sizes[:])
 	return x
 }
 
@@ -134,21 +134,6 @@ func (x *Explainer) undone(run func() error) error {
 func (x *Explainer) DetailBatches(most int) [][]string {
 	x.whole.listed = x.whole.listed[:min(len(x.whole.listed), most)]
 	return x.whole.DetailBatches()
-}
-
-// OmitDetails leaves out the records of some of the batches, whose details cannot be
-// had, and gives the other replies for [Explainer.AddDetails].
-func (x *Explainer) OmitDetails(subs []*Reply, omit func(batch int) bool) (rest []*Reply) {
-	size := max(x.plan.Details.batch, 1)
-	var listed []listed
-	for i, sub := range subs {
-		if !omit(i) {
-			rest = append(rest, sub)
-			listed = append(listed, x.whole.listed[i*size:min((i+1)*size, len(x.whole.listed))]...)
-		}
-	}
-	x.whole.listed = listed
-	return rest
 }
 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the

@@ -20,7 +20,7 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 func (x *Explainer) fields(frame *jsonwalk.Frame, taken bool) []ExplainedField {
 	var list []ExplainedField
 	for _, t := range x.plan.texts() {
-		s, why := t.from(frame)
+		s, _, why := t.from(frame)
 		f := t.explained(frame, why)
 		f.guarded = t.guarded()
 		switch {

@@ -62,6 +62,45 @@ func TestFieldExtensions(t *testing.T) {
 	}
 }
 
+// An id ends where a browser shows that its element does.
+func TestIDsInHTML(t *testing.T) {
+	const shown = "[removed] 5"
+	for markup, want := range map[string]string{
+		"<table><tr><td>ID0010001</td><td>5</td></tr></table>":                    shown,
+		"<tr><th>ID0010001<th>5":                                                  shown,
+		"<dl><dt>ID0010001</dt><dd>5</dd></dl>":                                   "[removed]\n5",
+		"<select><option>ID0010001<option>5</select>":                             "[removed]\n5",
+		"<ul><li>ID0010001<li>5</ul>":                                             "[removed]\n5",
+		"ID0010001<br>5":                                                          "[removed]\n5",
+		"<p>ID0010001<p>5":                                                        "[removed]\n\n5",
+		"<h4>ID0010001</h4>5":                                                     "[removed]\n\n5",
+		"<figure>ID0010001<figcaption>5</figcaption></figure>":                    "[removed]\n5",
+		"<fieldset><legend>ID0010001</legend>5</fieldset>":                        "[removed]\n5",
+		"<ruby>ID0010001<rt>5</rt></ruby>":                                        shown,
+		"ID0010001<img src=x>5":                                                   shown,
+		"<x-badge>ID0010001</x-badge><x-badge>5</x-badge>":                        shown,
+		"ID0010001<sup>5</sup>":                                                   shown,
+		"<b>ID00</b><i>10001</i>":                                                 "[removed]",
+		"10<sup>3</sup> and 4<sup>th</sup>":                                       "10 3 and 4th",
+		"<head><meta charset=utf-8><body><p>Hello</p>":                            "Hello",
+		"<html><head><title>Mail</title><p>Hello":                                 "Hello",
+		"<head><style>p{}</style><title>Mail</title></head><p>Hello":              "Hello",
+		"<head><title/><style type=x /></head><p>Hello":                           "Hello",
+		"<p>a</p><template><p>no<template>no</template>no</p></template><p>b</p>": "a\n\nb",
+		"<noframes><b>no</b></noframes>b":                                         "b",
+		"a<br>\nb<br />\r\nc<br> \n\nd":                                           "a\nb\nc\n\nd",
+		"<p>a</p>\n<p>b</p>\n":                                                    "a\n\nb",
+		"<ul>\n<li>a</li>\n<li>b</li>\n</ul>":                                     "a\nb",
+		"<div>a</div><div>b</div><div><br></div>c":                                "a\nb\n\nc",
+	} {
+		var r Reply
+		r.ids.Add("ID0010001")
+		if got, _ := r.ids.Clean(htmlText(markup)); got != want {
+			t.Errorf("%s: got %q, want %q", markup, got, want)
+		}
+	}
+}
+
 func FuzzHTML(f *testing.F) {
 	f.Add("<p>a</p><script>b")
 	f.Add("&lt;<!-- <b> -->")

@@ -18,14 +18,12 @@ type Field struct {
 	// set to null.
 	Default Default `yaml:"default"`
 	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
-	// Ambiguous says which time is meant where clocks are put back and show it twice, or
-	// are put forward and never show it: earlier, later, or fail for an invalid record.
-	// Left out, that is not the same in all zones.
-	Ambiguous string `yaml:"ambiguous" enum:",earlier,later,fail"`
 	// NullValues are values of the legacy that mean null: the field is missing then. A
 	// null under values says the same.
 	NullValues []string `yaml:"null_values"`
-	Zone       string   `yaml:"zone"` // of a time whose layout holds none: an IANA name; UTC when empty
+	// Zone is that of a time whose layout holds none: an IANA name; UTC when empty. Where
+	// clocks are put back and show a time twice, the earlier one is meant.
+	Zone string `yaml:"zone"`
 
 	// Lookup finds the field in a table of the reply, such as the included objects of
 	// JSON:API; instead of a path.

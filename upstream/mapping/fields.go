@@ -59,15 +59,16 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 	}
 	t := &textPlan{
 		fieldPlan: c.field(field, name, f), values: values, def: f.Default, fixed: f.Const, nullable: nullable,
-		html: f.TrimHTML, noEmpty: f.Empty == "missing", nulls: nulls, keep: f.UnknownValues == "keep",
+		nth: c.texts, html: f.TrimHTML, noEmpty: f.Empty == "missing", nulls: nulls, keep: f.UnknownValues == "keep",
 	}
+	c.texts++
 	return t.prepare()
 }
 
 // textKeys finds keys of a text field that contradict each other. translated: it has
 // values that are not null.
 func (c *compiler) textKeys(field string, f Field, translated bool) {
-	c.AddIf(f.Format != "" || f.Zone != "" || f.Ambiguous != "", field, "format, zone and ambiguous are for times; remove them")
+	c.AddIf(f.Format != "" || f.Zone != "", field, "format and zone are for times; remove them")
 	c.AddIf(f.Const.Set && (len(f.Path) > 0 || translated || f.Default.Set), field+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	c.AddIf(f.Values != nil && len(f.Values) == 0, field+".values", "empty: no value would be accepted")
@@ -88,7 +89,7 @@ func (c *compiler) time(field, name string, f Field) *timePlan {
 	c.AddIf(f.Join.Set && len(f.Path) < 2, field+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
 	t := &timePlan{fieldPlan: c.field(field, name, f), format: cmp.Or(f.Format, "rfc3339")}
 	var formatErr, zoneErr error
-	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone, f.Ambiguous)
+	t.parse, formatErr, zoneErr = timeparse.New(f.Format, f.Zone)
 	c.AddIf(formatErr != nil, field+".format", "%v", formatErr)
 	c.AddIf(zoneErr != nil, field+".zone", "%v", zoneErr)
 	return t

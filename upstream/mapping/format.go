@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -72,13 +71,6 @@ func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 			"only 204, 205, 404 and 410 can mean that there is nothing; %d is a failure or a reply to read", status)
 	}
 	f.emptyStatuses, f.Accept = cfg.EmptyStatuses, f.accept()
-	f.Prefixes = make(map[string]string, len(cfg.Namespaces))
-	c.AddIf(len(cfg.Namespaces) > 0 && !f.XML, field+".namespaces", "only XML has namespaces; remove the key, or set format: xml")
-	for _, prefix := range slices.Sorted(maps.Keys(cfg.Namespaces)) {
-		url := cfg.Namespaces[prefix]
-		c.AddIf(prefix == "" || url == "" || f.Prefixes[url] != "", field+".namespaces", "each namespace needs one prefix and its own URL")
-		f.Prefixes[url] = prefix + ":"
-	}
 	return f
 }
 

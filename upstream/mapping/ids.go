@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"regexp"
-	"slices"
 )
 
 // The bounds of internal_id_patterns: each one reads every text of a list.
@@ -36,20 +35,6 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 // HasUUIDs tells whether internal ids of the list are UUIDs. Then RemoveIDs leaves
 // no UUID in a text.
 func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
-
-// HoldsID tells whether an internal id of the list is in a text.
-func (r *Reply) HoldsID(text string) bool {
-	_, n := r.ids.Clean(text)
-	return n > 0
-}
-
-// Sort puts the whole list into the configured order. Records of the same time stay as
-// the legacy gave them. Call it last.
-func (r *Reply) Sort() {
-	if r.plan.newestFirst {
-		slices.SortStableFunc(r.List, func(a, b Inquiry) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	}
-}
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and
 // counts them by field in Removed. Call it after the last reply, because one
@@ -96,24 +81,4 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
 		one(p.responses.content, &inq.Responses[j].Content)
 		one(p.responses.role, &inq.Responses[j].ResponderType.String)
 	}
-}
-
-// idsOf adds internal ids to a reply's, and tells who wants to know.
-type idsOf struct{ *Reply }
-
-// Add implements [jsonwalk.IDs].
-func (r idsOf) Add(id string) {
-	r.ids.Add(id)
-	if r.IDs != nil {
-		r.IDs(id)
-	}
-}
-
-// AddQuoted implements [jsonwalk.IDs].
-func (r idsOf) AddQuoted(s string, i int) int {
-	n := r.ids.AddQuoted(s, i)
-	if n > 0 && r.IDs != nil {
-		r.IDs(s[i+1 : i+n-1])
-	}
-	return n
 }

@@ -56,10 +56,6 @@ type Request struct {
 	InquiryType string // public value; empty: all
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
 	Background  bool   // nobody waits for the list: it gives way where requests are bounded
-
-	// Of the list that is there already; zero: none is.
-	Validator string    // as it came with that list
-	ReadAt    time.Time // when the legacy last sent it, and did not only say that it is the same
 }
 
 // Error says why a reply cannot be accepted. Its text is for logs: it holds

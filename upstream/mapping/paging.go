@@ -27,13 +27,12 @@ type PagingConfig struct {
 
 	// Size is how many records are asked for at a time, by size_param or where query or
 	// body hold {size}. A legacy may send fewer.
-	Size        int    `yaml:"size"`
-	SizeParam   string `yaml:"size_param"`   // of the query; instead of {size} in query or body
-	Param       string `yaml:"param"`        // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
-	FirstCursor string `yaml:"first_cursor"` // the cursor of the first page, such as *; default none
-	First       int    `yaml:"first"`        // number of the first page: 0 or 1
-	Cursor      string `yaml:"cursor"`       // GJSON path of the next page's cursor; nothing there: the end
-	Next        string `yaml:"next"`         // GJSON path of the next page's URL; nothing there: the end
+	Size      int    `yaml:"size"`
+	SizeParam string `yaml:"size_param"` // of the query; instead of {size} in query or body
+	Param     string `yaml:"param"`      // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
+	First     int    `yaml:"first"`      // number of the first page: 0 or 1
+	Cursor    string `yaml:"cursor"`     // GJSON path of the next page's cursor; nothing there: the end
+	Next      string `yaml:"next"`       // GJSON path of the next page's URL; nothing there: the end
 
 	// Where the end is told, for page and offset; the first that is set counts.
 	// If none is, pages are asked for one by one until an empty one.
@@ -69,7 +68,7 @@ func pagingKeys(style string) (keys []string, known bool) {
 		PageNone:   "",
 		PageNumber: "size size_param param first total total_header total_pages more last ends_short max_pages concurrency",
 		PageOffset: "size size_param param total total_header more last ends_short max_pages concurrency",
-		PageCursor: "size size_param param first_cursor cursor! more last max_pages",
+		PageCursor: "size size_param param cursor! more last max_pages",
 		PageNext:   "size size_param next! rewrite_host max_pages",
 		PageLink:   "size size_param rewrite_host max_pages",
 	}[style]

@@ -17,7 +17,6 @@ type Plan struct {
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // of one list
 	OwnerPaths []string     // as they were written
-	Always     []string     // paths that every record has, as they were written
 	Format     Format       // of the replies
 	Details    *Second      // nil: the list has all of a record
 	Second     *Second      // nil: the replies have all that belongs to a list
@@ -32,7 +31,6 @@ type Plan struct {
 	tables      []tablePlan    // that fields are looked up in
 	byPaths     []string       // of records, that no field names
 	byInner     []string       // of responses likewise
-	always      []source       // that a record always has; nil: none is named
 	where       []condition    // that a record must have to be shown
 	sizes       [frameCount]int
 	idPaths     []string
@@ -43,7 +41,6 @@ type Plan struct {
 	byType      filter
 	dropForeign bool
 	skipInvalid bool
-	newestFirst bool
 
 	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
 	created                                      *timePlan
@@ -92,6 +89,7 @@ type compiler struct {
 	plan   *Plan
 	prefix string // of field names in messages
 	frame  int
+	texts  int            // compiled so far
 	root   *jsonwalk.Node // of the frame's element
 	at     place          // of the frame's element in XML
 }
@@ -102,7 +100,7 @@ type compiler struct {
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: &Plan{
 		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, idPaths: cfg.InternalIDs,
-		skipInvalid: cfg.OnInvalidRecord == "skip", newestFirst: cfg.Order == "newest_first", dropForeign: cfg.OnForeignRecord == "drop",
+		skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
 	}}
 	problems.Enums(kind, cfg)
 	c.plan.request = address.Spec{
@@ -117,7 +115,6 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
 	c.plan.where = c.conditions(kind+".where", cfg.Where)
-	c.always(kind+".always_present", cfg.AlwaysPresent)
 	c.fields(cfg.Fields)
 	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	c.plan.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)

@@ -27,7 +27,7 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 		r.Samples = append(r.Samples, f.Element)
 	}
 	for _, path := range r.plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if !r.owned(f) {
 		r.dropResponses()
@@ -36,9 +36,6 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 	if !holds(r.plan.where, f) {
 		r.dropResponses()
 		return true
-	}
-	if r.plan.always != nil {
-		r.lacks(f)
 	}
 	if len(r.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
@@ -132,11 +129,11 @@ func (r *Reply) owned(f *jsonwalk.Frame) bool {
 // is not read.
 func (r *Reply) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 	plan := r.plan
-	inq.Title = plan.title.of(f, &bad).String
-	inq.Content = plan.content.of(f, &bad).String
-	inq.Status = plan.status.of(f, &bad).String
-	inq.InquiryType = plan.inquiryType.of(f, &bad)
-	inq.CompanyName = plan.company.of(f, &bad).String
+	inq.Title = plan.title.of(f, &bad, &r.defaulted).String
+	inq.Content = plan.content.of(f, &bad, &r.defaulted).String
+	inq.Status = plan.status.of(f, &bad, &r.defaulted).String
+	inq.InquiryType = plan.inquiryType.of(f, &bad, &r.defaulted)
+	inq.CompanyName = plan.company.of(f, &bad, &r.defaulted).String
 	inq.CreatedAt = plan.created.of(f, &bad)
 	if bad.why == "" && plan.responses != nil && plan.Second == nil {
 		bad = r.readResponses(f)
@@ -181,7 +178,7 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 	}
 	plan := r.plan.responses
 	for _, path := range plan.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(idsOf{r}.Add)
+		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
 	if !holds(plan.where, f) {
 		return true
@@ -192,8 +189,8 @@ func (r *Reply) response(f *jsonwalk.Frame) bool {
 	last := len(r.responses)
 	r.responses = append(r.responses, Response{})
 	one := &r.responses[last]
-	one.Content = plan.content.of(f, &r.broken).String
-	one.ResponderType = plan.role.of(f, &r.broken)
+	one.Content = plan.content.of(f, &r.broken, &r.defaulted).String
+	one.ResponderType = plan.role.of(f, &r.broken, &r.defaulted)
 	one.CreatedAt = plan.created.of(f, &r.broken)
 	if r.broken.why != "" {
 		*one = Response{}

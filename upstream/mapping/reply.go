@@ -3,7 +3,6 @@ package mapping
 import (
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,9 +30,6 @@ type Reply struct {
 	KeepSamples int
 	Samples     []string
 
-	// IDs is told of each internal id of the replies; nil: nobody.
-	IDs func(id string)
-
 	plan      *Plan
 	want      Request
 	walker    *jsonwalk.Walker
@@ -53,6 +49,7 @@ type Reply struct {
 	merging   bool            // their details are there
 	noDetail  bool            // but that of the current record
 	secondIDs []string        // of each inquiry of the list, if its responses come by a second request
+	defaulted [maxTexts]int   // records, or responses, without a value of each text
 	err       *Error
 }
 
@@ -61,8 +58,20 @@ type Counts struct {
 	Seen    int            // records, those that were skipped or filtered included
 	Skipped map[string]int // records that were refused, by field
 	Foreign int            // records of another account
-	Watched int            // records that were looked at for [Plan.Always]
-	Lacking []int          // of these, without each of the paths
+}
+
+// EachDefaulted visits the texts that had nothing, or null, at their paths, with how
+// often: the default was taken, or null.
+func (r *Reply) EachDefaulted(visit func(field string, n int)) {
+	texts := r.plan.texts()
+	if p := r.plan.responses; p != nil {
+		texts = append(texts, p.content, p.role)
+	}
+	for _, t := range texts {
+		if n := r.defaulted[t.nth]; n > 0 {
+			visit(t.name, n)
+		}
+	}
 }
 
 // violation is one reason why a record cannot be accepted. Its zero value is
@@ -73,7 +82,7 @@ type violation struct{ field, why string }
 func (p *Plan) NewReply(want Request) *Reply {
 	r := &Reply{plan: p, want: want, List: []Inquiry{}}
 	r.ids.Patterns = p.idPatterns
-	r.walker = jsonwalk.NewWalker(r, idsOf{r}, &r.texts, p.sizes[:])
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, p.sizes[:])
 	return r
 }
 
@@ -82,7 +91,7 @@ func (p *Plan) NewReply(want Request) *Reply {
 // then the list is not to be used.
 func (r *Reply) Take(body string) (records int, err error) {
 	before, kept, samples := r.Counts, len(r.List), len(r.Samples)
-	before.Skipped, before.Lacking = maps.Clone(before.Skipped), slices.Clone(before.Lacking)
+	before.Skipped = maps.Clone(before.Skipped)
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
 	failed := r.read(body)
 	if failed == nil {

@@ -60,6 +60,9 @@ func (r *Reply) AddResponses(subs []*Reply) error {
 	size := max(r.plan.Second.batch, 1)
 	for i, sub := range subs {
 		r.ids.Merge(&sub.ids)
+		for t, n := range sub.defaulted {
+			r.defaulted[t] += n
+		}
 		at := i * size
 		if r.plan.Second.batch == 0 {
 			r.List[at].Responses, broken[at] = sub.responses, sub.broken

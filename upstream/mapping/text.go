@@ -66,9 +66,13 @@ type textPlan struct {
 	keep     bool     // unknown values stay as they are
 
 	// Worked out by prepare for what most fields and values are.
+	nth   int     // among the texts of the plan
 	plain bool    // a string in the only slot is the legacy's text
 	few   []entry // of values, if there are no more than fewValues
 }
+
+// maxTexts is more than the texts of a plan.
+const maxTexts = 8
 
 // entry is one of the values of a field.
 type entry struct{ legacy, public string }
@@ -105,28 +109,33 @@ const (
 )
 
 // of is from where a mistake before makes all others none. A field that the kind
-// has not is null.
-func (t *textPlan) of(f *jsonwalk.Frame, bad *violation) (s NullString) {
+// has not is null. What was missing is counted.
+func (t *textPlan) of(f *jsonwalk.Frame, bad *violation, missing *[maxTexts]int) (s NullString) {
 	if t == nil || bad.why != "" {
 		return s
 	}
-	s, why := t.from(f)
-	if why != "" {
+	s, found, why := t.from(f)
+	switch {
+	case why != "":
 		*bad = violation{t.name, why}
+	case !found:
+		missing[t.nth]++
 	}
 	return s
 }
 
-// from maps the field of one record. why is empty when it can be accepted. Most fields
-// are plain and most values strings: these take the first branch and no other.
-func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
+// from maps the field of one record. why is empty when it can be accepted; found is
+// false for a default, or for null where nothing is. Most fields are plain and most
+// values strings: these take the first branch and no other.
+func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, found bool, why string) {
 	if t.plain {
 		if v := f.Value(t.sources[0].slot); v.Kind == jsonwalk.Text {
-			return t.public(v.In(f.Texts))
+			s, why = t.public(v.In(f.Texts))
+			return s, true, why
 		}
 	}
 	if t.fixed.Set {
-		return NullString{t.fixed.Value, !t.fixed.Null}, ""
+		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
 	}
 	legacy, found, why := t.legacy(f)
 	if found && t.html {
@@ -137,15 +146,16 @@ func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, why string) {
 	}
 	switch {
 	case why != "":
-		return s, why
+		return s, false, why
 	case found:
-		return t.public(legacy)
+		s, why = t.public(legacy)
+		return s, true, why
 	case t.def.Set && !t.def.Null:
-		return NullString{t.def.Value, true}, ""
+		return NullString{t.def.Value, true}, false, ""
 	case t.nullable:
-		return s, ""
+		return s, false, ""
 	}
-	return s, whyMissing
+	return s, false, whyMissing
 }
 
 // legacy gives the text of the field as the legacy has it. found is false for a missing

@@ -25,12 +25,6 @@ type Reply struct {
 	Body    []byte
 }
 
-// MissingError says for which request there is no saved reply.
-type MissingError struct{ Asked string }
-
-// Error implements error.
-func (e *MissingError) Error() string { return "no saved reply is for " + e.Asked }
-
 // Server is a transport that never touches the network. Of the replies that fit a
 // request it takes one with the most parameters; of several such each in its turn. It is safe for concurrent use.
 type Server struct {
@@ -81,7 +75,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	found := s.find(r.URL, asked)
 	s.mu.Unlock()
 	if found == nil {
-		return nil, &MissingError{asked}
+		return nil, fmt.Errorf("no saved reply is for %s", asked)
 	}
 	return found.response(r), nil
 }

@@ -1,6 +1,7 @@
 package timeparse
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,19 +11,26 @@ import (
 var someZones = []string{"UTC", "Asia/Seoul", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Gaza", "Pacific/Apia", "America/Sao_Paulo", "Asia/Kathmandu"}
 
 // sameTime holds a parser against package time, in the years that a reply may
-// have.
+// have. Of times that a clock shows twice it wants the first.
 func sameTime(t rapid.TB, parse Parser, layout string, loc *time.Location, in string) {
 	t.Helper()
 	got, ok := parse(in)
 	want, err := time.ParseInLocation(layout, in, loc)
+	const clock = "2006-01-02 15:04:05.999999999"
+	for ago := 24 * time.Hour; ago > 0 && err == nil && !strings.HasSuffix(layout, "Z07:00"); ago -= 15 * time.Minute {
+		if first := want.Add(-ago); first.In(loc).Format(clock) == want.In(loc).Format(clock) {
+			want = first
+			break
+		}
+	}
 	want, good := inRange(want.UTC(), err == nil)
 	if ok != good || ok && (!got.Equal(want) || got.Location() != time.UTC) {
 		t.Fatalf("%q in %q at %v: %v %v, package time has %v %v", in, layout, loc, got, ok, want, err)
 	}
 }
 
-// Wherever and whenever a clock stands, also in the hours that come twice or
-// never, a time means what package time says.
+// Wherever and whenever a clock stands, also in the hours that come never, a time means
+// what package time says, and in those that come twice the first.
 func TestLayoutsEqualTimeInEveryZone(t *testing.T) {
 	layouts := []string{"2006-01-02 15:04:05", "20060102150405", "2006/01/02 15:04", "02-01-2006", "15:04:05 02/01/2006", "2006-01-02T15", "2006 2006-01-02", "2006-01-02 15:04:05.000"}
 	type reader struct {
@@ -38,7 +46,7 @@ func TestLayoutsEqualTimeInEveryZone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, layout := range layouts {
-			readers = append(readers, reader{layoutParser(layout, loc), layout, loc})
+			readers = append(readers, reader{layoutParser(layout, newZone(loc)), layout, loc})
 		}
 		var list []time.Time
 		for at := time.Date(1960, 1, 1, 0, 0, 0, 0, loc); at.Year() < 2110; at = at.AddDate(0, 0, 1) {
@@ -74,7 +82,7 @@ func FuzzTimes(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	parsers := []Parser{layoutParser(layouts[0], loc), standard(time.RFC3339, time.UTC), layoutParser(layouts[2], loc)}
+	parsers := []Parser{layoutParser(layouts[0], newZone(loc)), standard(time.RFC3339, newZone(time.UTC)), layoutParser(layouts[2], newZone(loc))}
 	layouts[1] = time.RFC3339
 	f.Fuzz(func(t *testing.T, in string, which uint8) {
 		i := int(which) % len(parsers)
@@ -98,13 +106,13 @@ func BenchmarkTimes(b *testing.B) {
 		parse func(string) (time.Time, bool)
 		in    string
 	}{
-		{"layout", layoutParser(layout, seoul), "2026-03-14 09:30:00"},
-		{"layout, summer time", layoutParser(layout, york), "2026-07-14 09:30:00"},
+		{"layout", layoutParser(layout, newZone(seoul)), "2026-03-14 09:30:00"},
+		{"layout, summer time", layoutParser(layout, newZone(york)), "2026-07-14 09:30:00"},
 		{"package time", func(s string) (time.Time, bool) {
 			t, err := time.ParseInLocation(layout, s, seoul)
 			return t.UTC(), err == nil
 		}, "2026-03-14 09:30:00"},
-		{"rfc3339", standard(time.RFC3339, time.UTC), "2026-03-14T09:30:00.123+09:00"},
+		{"rfc3339", standard(time.RFC3339, newZone(time.UTC)), "2026-03-14T09:30:00.123+09:00"},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -21,33 +21,19 @@ type Parser func(s string) (time.Time, bool)
 
 // New returns the parser of a format: rfc3339 (also for an empty format), unix,
 // unix_ms, odata, or a layout of package time. zone is the IANA name of the zone
-// of a layout that has none; empty means UTC. ambiguous says which of two times is meant
-// where clocks are put back and the local time comes twice, or which of the two offsets
-// counts where they are put forward and it does not exist: earlier, later, or fail for
-// neither; empty: what package time takes, which is not the same in all zones. Each error
-// says what is wrong with the format, or with the zone and what goes with it.
-func New(format, zone, ambiguous string) (parse Parser, formatErr, zoneErr error) {
+// of a layout that has none; empty means UTC. Where clocks are put back and a local time
+// comes twice, the earlier one is meant; where they are put forward and it never comes,
+// what package time takes. Each error says what is wrong with the format, or with the
+// zone.
+func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
 		zoneErr = fmt.Errorf("unknown time zone %q; use an IANA name such as Asia/Seoul", zone)
 		loc = time.UTC
 	}
 	parse, hasZone, formatErr := in(format, loc)
-	switch {
-	case zoneErr != nil || formatErr != nil:
-	case zone != "" && hasZone:
+	if zoneErr == nil && formatErr == nil && zone != "" && hasZone {
 		zoneErr = errors.New("a zone is for layouts that hold none; these times say theirs themselves, remove the key")
-	case zone == "" && ambiguous != "":
-		zoneErr = errors.New("ambiguous is for layouts with a zone; name the zone, or remove ambiguous")
-	case ambiguous != "":
-		local, _, _ := in(format, time.UTC)
-		parse = func(s string) (time.Time, bool) {
-			t, ok := local(s)
-			if !ok {
-				return t, false
-			}
-			return inRange(resolve(t, loc, ambiguous))
-		}
 	}
 	return parse, formatErr, zoneErr
 }
@@ -56,7 +42,7 @@ func New(format, zone, ambiguous string) (parse Parser, formatErr, zoneErr error
 func in(format string, loc *time.Location) (parse Parser, hasZone bool, err error) {
 	switch format {
 	case "", "rfc3339":
-		return standard(time.RFC3339, time.UTC), true, nil
+		return standard(time.RFC3339, newZone(time.UTC)), true, nil
 	case "unix":
 		return func(s string) (time.Time, bool) { return parseUnix(s, 1) }, true, nil
 	case "unix_ms":
@@ -65,33 +51,42 @@ func in(format string, loc *time.Location) (parse Parser, hasZone bool, err erro
 		return parseOData, true, nil
 	}
 	hasZone, err = checkLayout(format)
-	return layoutParser(format, loc), hasZone, err
+	return layoutParser(format, newZone(loc)), hasZone, err
 }
 
-// resolve gives the time at which clocks of a zone show what t shows in UTC. It tries
-// the offsets of a day before and of a day after: no zone changes its clocks twice in
-// two days. One that the zone really has at the resulting time is right; with both the
-// time comes twice, with none it does not exist.
-func resolve(t time.Time, loc *time.Location, ambiguous string) (time.Time, bool) {
-	at := func(day time.Duration) (time.Time, bool) { // by the offset of a day before or after
-		_, offset := t.Add(day).In(loc).Zone()
-		u := t.Add(-time.Duration(offset) * time.Second)
-		_, real := u.In(loc).Zone()
-		return u, real == offset
+// zoneOf is a zone whose local times are read.
+type zoneOf struct {
+	*time.Location
+	steady time.Time // from here on clocks are never changed; zero: they are each year
+}
+
+// nearChange is longer than any change of clocks.
+const nearChange = 25 * time.Hour
+
+// newZone finds out until when the clocks of a zone were changed.
+func newZone(loc *time.Location) zoneOf {
+	z := zoneOf{Location: loc}
+	if start, end := time.Now().In(loc).ZoneBounds(); end.IsZero() {
+		z.steady = start.Add(nearChange)
 	}
-	one, oneOK := at(-24 * time.Hour)
-	two, twoOK := at(24 * time.Hour)
-	switch {
-	case one.Equal(two) || oneOK && !twoOK:
-		return one, true
-	case twoOK && !oneOK:
-		return two, true
-	case ambiguous == "fail":
-		return t, false
-	case two.Before(one) == (ambiguous == "earlier"):
-		return two, true
+	return z
+}
+
+// earlier gives the earlier one of the two times that a local time is, in UTC. Package
+// time takes this one in some zones and the later one in others.
+func (z zoneOf) earlier(t time.Time) time.Time {
+	if !z.steady.IsZero() && t.After(z.steady) {
+		return t.UTC()
 	}
-	return one, true
+	_, now := t.Zone()
+	_, before := t.Add(-nearChange).Zone()
+	if before > now { // they were put back in between, maybe after this time
+		first := t.Add(time.Duration(now-before) * time.Second)
+		if _, real := first.Zone(); real == before {
+			t = first
+		}
+	}
+	return t.UTC()
 }
 
 // checkLayout refuses a layout that cannot carry a date, and tells whether it carries
@@ -128,17 +123,17 @@ func inRange(t time.Time, ok bool) (time.Time, bool) {
 }
 
 // standard is package time's own parser.
-func standard(layout string, loc *time.Location) Parser {
+func standard(layout string, loc zoneOf) Parser {
 	return func(s string) (time.Time, bool) {
-		t, err := time.ParseInLocation(layout, s, loc)
-		return inRange(t.UTC(), err == nil)
+		t, err := time.ParseInLocation(layout, s, loc.Location)
+		return inRange(loc.earlier(t), err == nil)
 	}
 }
 
 // layoutParser reads times of a layout. Most layouts are numbers of fixed width
 // with marks between them: these are compared byte by byte, in half the time of
 // package time. All else, and each value that is odd, is left to package time.
-func layoutParser(layout string, loc *time.Location) Parser {
+func layoutParser(layout string, loc zoneOf) Parser {
 	slow := standard(layout, loc)
 	var at [6]int  // of year, month, day, hour, minute and second; negative: nowhere
 	mask := layout // with a d where a digit must be
@@ -163,7 +158,7 @@ func layoutParser(layout string, loc *time.Location) Parser {
 		if n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 28 || n[3] > 23 || n[4] > 59 || n[5] > 59 {
 			return slow(s) // it knows how long a month is
 		}
-		return inRange(time.Date(year, time.Month(n[1]), n[2], n[3], n[4], n[5], 0, loc).UTC(), true)
+		return inRange(loc.earlier(time.Date(year, time.Month(n[1]), n[2], n[3], n[4], n[5], 0, loc.Location)), true)
 	}
 }
 

@@ -20,14 +20,13 @@ import (
 
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
-	"inquiry-gateway/internal/redissub"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/fleet"
 )
@@ -50,10 +49,9 @@ type App struct {
 	memory   memory
 	registry *prometheus.Registry // of what lives as long as the process
 	traces   *traces              // with no provider where they are off
-	redis    redissub.Client      // nil without Redis
+	redis    *redisclient.Client  // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
-	advice   *fleet.Advice
 	ceiling  *fleet.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
@@ -134,14 +132,13 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 			Help: "Log records of every sort, security records included, that were lost because the log is not read as fast as it is written.",
 		}, func() float64 { return float64(lost()) }))
 	}
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
-	a.advice = fleet.New(fleet.Options{Redis: a.redis, Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry})
 	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	a.lab = ttllab.NewLab(cfg.Cache.LabKinds(), cfg.Cache.Lab, a.opts.Now)
+	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
 	if a.redis != nil {
 		a.lab.Shared()
 	}
@@ -150,8 +147,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
-		Lab:        a.lab,
-		Spare:      func() bool { return a.current.Load().client.Spare() && a.legacyHealthy() },
+		Observer:   a.lab,
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -165,7 +161,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis, Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	gen, err := a.newGeneration(cfg)
 	if err != nil {
@@ -218,7 +214,7 @@ func Check(cfg config.Config) (err error) {
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: askNobody}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
-	if a.redis, err = redistier.Open(cfg.Redis, a.registry, a.opts.Logger, a.opts.Dial); err != nil {
+	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
 	gen, err := a.newGeneration(cfg)
@@ -289,9 +285,9 @@ func (a *App) drain(ctx context.Context) {
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
-	fetch := func(ctx context.Context, k ttllab.List) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), cache.Key(k), cache.Known{})
-		return cache.LabSum(k.Kind, c.Body), c.AnsweredAt, err
+	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
+		c, err := fill(cache.InBackground(ctx), k)
+		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
@@ -316,9 +312,6 @@ func (a *App) closeParts(ctx context.Context) error {
 		errs = append(errs, a.lists.Close(ctx))
 	}
 	a.running().close(&generation{})
-	if a.advice != nil {
-		a.advice.Close()
-	}
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}

@@ -110,7 +110,7 @@ func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
 	calls, done := 0, make(chan struct{})
 	go func() {
 		defer close(done)
-		a.recheck(ctx, func(context.Context, cache.Key, cache.Known) (cache.Content, error) {
+		a.recheck(ctx, func(context.Context, cache.Key) (cache.Content, error) {
 			if calls++; calls == 2 {
 				cancel()
 			}

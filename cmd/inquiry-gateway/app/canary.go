@@ -46,7 +46,7 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 			NoUUIDs: func() bool { return a.running().client.RemovesUUIDs(k.name) },
 		}
 		for status := range k.cache.ByStatus {
-			kind.ByStatus[status] = policies[cache.LabKind(k.name, status)]
+			kind.ByStatus[status] = policies[ttllab.StatusName(k.name, status)]
 		}
 		kinds = append(kinds, kind)
 	}
@@ -65,12 +65,8 @@ func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
 // by the group's name.
 func canaryPolicies(c cache.Config) map[string]canary.Policy {
 	policies := map[string]canary.Policy{}
-	for _, k := range c.LabKinds() {
-		p := canary.Policy(k.Policy)
-		if c.Lab.Goals.Mode == ttllab.ModeKeep && p.TTL > 0 { // any within the bounds
-			p.TTL, p.Jitter = max(p.TTL, c.Lab.Goals.MaxTTL), 1
-		}
-		policies[k.Name] = p
+	for _, k := range ttllab.KindsOf(c) {
+		policies[k.Name] = canary.Policy(k.Policy)
 	}
 	return policies
 }

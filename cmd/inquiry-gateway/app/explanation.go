@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
@@ -19,31 +18,28 @@ import (
 // filled, spent or counted by it.
 func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 	gen := a.current.Load()
-	x := ops.Explanation{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
+	var x ops.Explanation
+	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
 		who, denied := gen.keys.ByID(ctx, want.KeyID)
 		if err := unexplained(denied); err != nil {
 			return x, err
 		}
-		if x.Account = who.Account; x.Kind == "" {
-			x.Kind = who.Kind
+		if key.Account = who.Account; key.Kind == "" {
+			key.Kind = who.Kind
 		}
 		if denied == nil {
-			denied = who.Authorize(x.Kind)
+			denied = who.Authorize(key.Kind)
 		}
 		x.Access = accessOf(want.KeyID, who, denied)
 		x.RateLimit = rateLimitOf(gen.cfg, who.Plan)
 	}
-	seen, err := a.lists.Explain(ctx, cache.Key{Kind: x.Kind, Account: x.Account, Status: x.Status, InquiryType: x.InquiryType})
-	if err != nil {
+	var err error
+	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Cache = cacheState(seen, gen.client.Fingerprints()[x.Kind])
-	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(x.Kind), Drift: []ops.Drift{}, Ceiling: ops.Ceiling(a.ceiling.State())}
-	for _, d := range gen.client.Drift(x.Kind) {
-		x.Upstream.Drift = append(x.Upstream.Drift, ops.Drift(d))
-	}
-	if x.Prediction = predict(seen, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
+	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(key.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
+	if x.Prediction = predict(x.Cache, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}
 	return x, nil
@@ -86,55 +82,13 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
 }
 
-// cacheState writes durations as seconds, as all of the ops listener's JSON does.
-func cacheState(x cache.Explanation, mapping string) ops.CacheState {
-	return ops.CacheState{
-		Outcome: string(x.Outcome), Tier: x.Tier, AnsweredAt: moment(x.AnsweredAt), ReadAt: moment(x.ReadAt), Conditional: x.Validator,
-		AgeSeconds: x.Age.Seconds(), LeftSeconds: x.TTL.Seconds(), Bytes: x.Bytes,
-		Policy: x.Policy, TTLSeconds: x.PolicyTTL.Seconds(), JitterSeconds: x.JitterShorten.Seconds(),
-		StaleWhileRevalidateSeconds: x.WhileRefresh.Seconds(), StaleIfErrorSeconds: x.IfError.Seconds(),
-		Key: ops.KeyParts{
-			Kind: x.Key.Kind, Account: x.Key.Account, Status: x.Key.Status, InquiryType: x.Key.InquiryType,
-			KindEpoch: x.KindEpoch, AccountEpoch: x.AccountEpoch, Mapping: mapping,
-		},
-		DerivedFrom: derivedFrom(x), Unconfirmed: x.Unconfirmed, Refused: x.Refused, Redis: x.Redis,
-		InFlight: x.InFlight, Failing: x.Failing, RetryAt: moment(x.RetryAt),
-	}
-}
-
-// derivedFrom names the list that the explained one is selected from.
-func derivedFrom(x cache.Explanation) string {
-	if x.Base == x.Key {
-		return ""
-	}
-	list := "the list"
-	for _, filter := range [][2]string{{"status", x.Base.Status}, {"inquiry_type", x.Base.InquiryType}} {
-		if filter[1] != "" {
-			list += " with " + filter[0] + "=" + filter[1]
-		}
-	}
-	if list == "the list" {
-		list += " without filters"
-	}
-	return list
-}
-
-// moment leaves out what never was: JSON would show the year 1.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 // predict says what an authorized request gets. The rate does not come into it:
 // looking at it would spend it.
 func predict(x cache.Explanation, breaker string) ops.Prediction {
 	served := func(outcome cache.Outcome, text string) ops.Prediction {
 		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
 	}
-	stale := x.Tier != "" && x.Age < x.PolicyTTL-x.JitterShorten+x.IfError
+	stale := x.Tier != "" && x.Age < x.TTL-x.Jitter+x.StaleIfError
 	switch {
 	case x.Outcome == cache.Impossible:
 		return served(cache.Impossible, "an empty list, without asking: no record can have these filter values")

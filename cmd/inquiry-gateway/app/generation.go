@@ -18,7 +18,6 @@ import (
 // whole, by one that shares with it the parts that do not change.
 type generation struct {
 	cfg         config.Config
-	token       string // of the ops listener
 	keys        *keyring
 	client      *upstream.Client
 	public      *gateway.Gateway
@@ -39,15 +38,15 @@ type keyring struct {
 // already. On an error nothing new is left running.
 func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	old := a.running()
-	gen = &generation{cfg: cfg, token: cfg.Ops.Token()}
+	gen = &generation{cfg: cfg}
 	defer func() {
 		if err != nil {
 			gen.close(old)
 		}
 	}()
 	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
-		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Fleet: a.advice, Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Before: old.client, Mark: a.lists.Mark,
+		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
 	}); err != nil {
 		return gen, err
 	}

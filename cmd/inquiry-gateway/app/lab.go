@@ -3,10 +3,6 @@ package app
 import (
 	"context"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"inquiry-gateway/internal/redissub"
 )
 
 const (
@@ -27,14 +23,12 @@ func (a *App) shareLab(ctx context.Context) {
 	messages := make(chan []byte)
 	go func() {
 		defer close(messages)
-		redissub.Each(ctx, a.redis, func(m any) {
-			if m, ok := m.(*redis.Message); ok {
-				select {
-				case messages <- []byte(m.Payload):
-				case <-ctx.Done():
-				}
+		a.redis.Listen(ctx, func(_, payload string) {
+			select {
+			case messages <- []byte(payload):
+			case <-ctx.Done():
 			}
-		}, channel)
+		}, func(bool) {}, channel)
 	}()
 	a.lab.Share(ctx, func(ctx context.Context, message []byte) {
 		ctx, cancel := context.WithTimeout(ctx, publishWithin)

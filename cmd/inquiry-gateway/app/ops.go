@@ -24,8 +24,8 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
-		p, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
-		return ops.PurgeReply{Epoch: p.Epoch, Replicas: p.Replicas, Wanted: p.Wanted}, err
+		epoch, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+		return ops.PurgeReply{Epoch: epoch}, err
 	}
 	if a.console, err = console.New(console.Options{
 		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
@@ -37,7 +37,7 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain, Trial: a.trial(),
+		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil
@@ -83,14 +83,13 @@ func (a *App) legacyHealthy() bool {
 // changed marks lists as changed, as the legacy system has told.
 func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedReply, error) {
 	marked, err := a.lists.Changed(ctx, cache.Hint{
-		Accounts: r.Accounts, AccountHashes: r.AccountHashes, Records: r.Records, RecordHashes: r.RecordHashes, Kinds: r.Kinds, Hard: r.Hard,
+		Accounts: r.Accounts, AccountHashes: r.AccountHashes, Kinds: r.Kinds, Hard: r.Hard,
 	})
 	if errors.Is(err, cache.ErrHint) {
 		err = fmt.Errorf("%w: %w", ops.ErrChanged, err)
 	}
-	// Ids of records are internal, and stay out of the log.
 	a.opts.Logger.Info("lists marked as changed", "hard", r.Hard, "accounts", len(r.Accounts)+len(r.AccountHashes),
-		"records", len(r.Records)+len(r.RecordHashes), "kinds", r.Kinds, "marked", marked, "error", err)
+		"kinds", r.Kinds, "marked", marked, "error", err)
 	return ops.ChangedReply{Marked: marked}, err
 }
 

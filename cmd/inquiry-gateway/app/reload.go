@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/gateway"
@@ -190,11 +191,11 @@ func (a *App) putInForce(gen *generation) error {
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
 	}
-	a.lab.SetConfig(gen.cfg.Cache.LabKinds(), gen.cfg.Cache.Lab)
+	a.lab.SetConfig(ttllab.KindsOf(gen.cfg.Cache), ttllab.ConfigOf(gen.cfg.Cache))
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.sessions.SetToken(gen.token)
+	a.sessions.SetTokens(gen.cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}

@@ -58,6 +58,13 @@ func (doc *document) checkListeners(c Config) {
 	if opsErr == nil && !ops.loopback() && !c.Ops.TokenFile.Set() {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
+	operator, read := c.Ops.Tokens()
+	switch {
+	case c.Ops.ReadTokenFile.Set() && !c.Ops.TokenFile.Set():
+		doc.wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
+	case read != "" && read == operator:
+		doc.wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
+	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		doc.warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
@@ -167,9 +174,6 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("rate_limit", c.RateLimit.Validate())
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
-	if c.Cache.Hints.Stream != "" && len(c.Redis.Addrs) == 0 {
-		doc.wrong("cache.hints.stream", "hints cannot be in a Redis that is not there; set redis.addrs, or use POST /ops/changed")
-	}
 	const needed = "base_url, buyer and seller"
 	if section := child(doc.root, "upstream"); section == nil {
 		doc.wrong("upstream", "missing; add the section with %s", needed)

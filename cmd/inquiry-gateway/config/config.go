@@ -13,8 +13,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream"
 )
@@ -46,11 +46,11 @@ type Config struct {
 	Auth          auth.Config   `yaml:"auth"`
 	RateLimit     rate.Config   `yaml:"rate_limit"`
 
-	Log      Log              `yaml:"log"`
-	Redis    redistier.Config `yaml:"redis"`
-	Cache    cache.Config     `yaml:"cache"`
-	Upstream upstream.Config  `yaml:"upstream"`
-	Canary   Canary           `yaml:"canary"`
+	Log      Log                `yaml:"log"`
+	Redis    redisclient.Config `yaml:"redis"`
+	Cache    cache.Config       `yaml:"cache"`
+	Upstream upstream.Config    `yaml:"upstream"`
+	Canary   Canary             `yaml:"canary"`
 
 	path    string   // the configuration file itself, absolute; "" without one
 	written ast.Node // what the file says, variables as they are written; nil without one
@@ -59,11 +59,15 @@ type Config struct {
 // Ops is the listener for operators: health, metrics, purge, explain.
 type Ops struct {
 	Listen    string          `yaml:"listen"`     // host:port for operators
-	TokenFile secretfile.File `yaml:"token_file"` // the bearer token; none: on loopback only
+	TokenFile secretfile.File `yaml:"token_file"` // the operators' bearer token, for everything; none: on loopback only
+	// ReadTokenFile is a second bearer token, for /metrics alone: the one for Prometheus. Empty: there is none.
+	ReadTokenFile secretfile.File `yaml:"read_token_file"`
 }
 
-// Token is the bearer token; empty: none is asked for.
-func (o Ops) Token() string { return strings.TrimSpace(o.TokenFile.Text()) }
+// Tokens are that of operators and that for the metrics; empty: there is none.
+func (o Ops) Tokens() (operator, read string) {
+	return strings.TrimSpace(o.TokenFile.Text()), strings.TrimSpace(o.ReadTokenFile.Text())
+}
 
 // TLS is the certificate of the public API; both empty: clear text.
 type TLS struct {
@@ -133,7 +137,7 @@ func Default() Config {
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
 		Log:            Log{RefusedKeys: 10},
-		Redis:          redistier.DefaultConfig(),
+		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
 		Canary:         Canary{Every: 30 * time.Second},

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"reflect"
 
@@ -31,18 +30,6 @@ func readDocument(path string, env func(string) (string, bool)) *document {
 	}
 	data, _, err := readRegular(path, maxFileBytes)
 	doc.read(data, err, env)
-	return doc
-}
-
-// textDocument reads a text of at most so many bytes that is no file. Its variables stay
-// as they are written.
-func textDocument(name, text string, most int) *document {
-	doc := &document{report: &report{file: name}}
-	var err error
-	if len(text) > most {
-		err = errors.New("is larger than a whole configuration may be")
-	}
-	doc.read([]byte(text), err, nil)
 	return doc
 }
 
@@ -137,12 +124,6 @@ func (doc *document) has(key string) bool {
 // written. The error is a Problems.
 func Read(path string, into any) error {
 	return readDocument(path, nil).into(into)
-}
-
-// ReadText is Read of a text that is no file, and whose length the caller bounds.
-// name stands for it in errors.
-func ReadText(name, text string, into any) error {
-	return textDocument(name, text, math.MaxInt).into(into)
 }
 
 // into decodes the whole document, and checks its texts against their enum tags, which

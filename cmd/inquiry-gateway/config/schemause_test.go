@@ -85,7 +85,7 @@ func shipped(t *testing.T) map[string]string {
 	}
 	for _, pattern := range []string{
 		"deploy/examples/*.yaml", "deploy/compose/*.yaml", "upstream/legacy/mapping.yaml", "cmd/inquiry-gateway/demo.yaml",
-		"deploy/load/bench/files/gateway.yaml", "cmd/inquiry-gateway/config/testdata/example.yaml",
+		"cmd/inquiry-gateway/config/testdata/example.yaml",
 	} {
 		add(pattern)
 	}

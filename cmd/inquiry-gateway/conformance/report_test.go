@@ -9,12 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"inquiry-gateway/deploy/load/report"
 )
 
 var (
@@ -30,7 +29,7 @@ var publicName = regexp.MustCompile(`(?:^|, )as ([a-zA-Z0-9-]+)$`)
 // writeReport is for people; failed are the tests of h2spec that each server fails.
 func writeReport(t *testing.T, cases []testCase, failed map[string][]string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What the gateway does with HTTP\n\nWritten by `make conformance`; the cases are in `cmd/inquiry-gateway/conformance/testdata`.\n\n%s.\n\n", report.ThisMachine(time.Now()))
+	fmt.Fprintf(&b, "# What the gateway does with HTTP\n\nWritten by `make conformance`; the cases are in `cmd/inquiry-gateway/conformance/testdata`.\n\n%s.\n\n", fmt.Sprintf("%s on %s/%s, %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly)))
 	fmt.Fprintf(&b, "%d conversations of bytes, each with a declared verdict: the status of each answer, conditions on its fields, and whether the connection stays or closes.\n"+
 		"Each was held with the gateway in these ways, and each time the verdict was the declared one:\n\n", len(cases))
 	for _, m := range modes {

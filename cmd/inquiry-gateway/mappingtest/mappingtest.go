@@ -3,7 +3,6 @@
 package mappingtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,44 +113,6 @@ func server(list []Reply, folder string) (*replay.Server, error) {
 	return replay.New(replies)
 }
 
-// Saved reads replies from a text in the form that a test has under replies, with
-// their bodies in it, and gives a server of them. The text comes from a browser, so that
-// no file is read for it.
-func Saved(text string) (*replay.Server, error) {
-	var replies []Reply
-	if strings.TrimSpace(text) == "" {
-		return replay.New(nil)
-	}
-	if err := config.ReadText("replies", text, &replies); err != nil {
-		return nil, err
-	}
-	for i, r := range replies {
-		if r.File != "" {
-			return nil, fmt.Errorf("reply %d: no file is read here; write its text under body", i+1)
-		}
-	}
-	return server(replies, "")
-}
-
-// SavedText writes replies as Saved reads them, with their JSON indented for a person.
-func SavedText(replies []upstream.SavedReply) string {
-	var b strings.Builder
-	for _, r := range replies {
-		to, _ := json.Marshal(r.Path)
-		fmt.Fprintf(&b, "- to: %s\n", to)
-		if r.Sent != "" {
-			has, _ := json.Marshal(r.Sent)
-			fmt.Fprintf(&b, "  has: %s\n", has)
-		}
-		var body bytes.Buffer
-		if json.Indent(&body, []byte(r.Reply), "    ", "  ") != nil {
-			continue // an empty one
-		}
-		fmt.Fprintf(&b, "  body: |\n    %s\n", body.Bytes())
-	}
-	return b.String()
-}
-
 // body is what the legacy system would send: a text as it stands, all else as JSON.
 func (r Reply) body(folder string) ([]byte, error) {
 	text, plain := r.Body.(string)
@@ -187,7 +148,11 @@ func (t Test) judge(list upstream.List, err error) []string {
 		return nil
 	}
 	var got struct{ Data []any }
-	if err := json.Unmarshal(v1.AppendList(nil, t.Kind, list.Inquiries), &got); err != nil {
+	body, err := v1.Render(t.Kind, list.Inquiries)
+	if err == nil {
+		err = json.Unmarshal(body, &got)
+	}
+	if err != nil {
 		return []string{err.Error()}
 	}
 	want := make([]any, len(*t.Expect.Records))

@@ -343,7 +343,6 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 	age := r.start.Sub(c.w.legacy.saidAt(a))
 	most := time.Duration(0)
 	for _, p := range policies {
-		p.ttl = max(p.ttl, p.maxTTL)
 		switch {
 		case strings.Contains(r.outcome, "stale-error"):
 			most = max(most, p.ttl+max(p.sie, p.swr))
@@ -374,9 +373,9 @@ func outcomeName(cacheStatus string) string {
 	return "answer of another sort"
 }
 
-// notPurged: nothing comes back that was answered before a purge, not by a 304 either.
-// After a hint that serves stale lists a 304 says that nothing has changed, whatever was
-// hinted.
+// notPurged: nothing comes back that was answered before a purge.
+// After a hint that serves stale lists the same body says that nothing has changed,
+// whatever was hinted.
 func (c *checks) notPurged(r *request, a *answer) string {
 	said := c.w.legacy.saidAt(a)
 	c.mu.Lock()
@@ -459,7 +458,7 @@ func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running m
 	age := now.Sub(last.at)
 	for _, n := range c.w.nodes {
 		for _, p := range n.during(last.at, now) {
-			if p.mapping != mapping || p.maxTTL > 0 || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
+			if p.mapping != mapping || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
 				return
 			}
 		}

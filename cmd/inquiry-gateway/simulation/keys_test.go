@@ -102,19 +102,19 @@ func (k *keyring) restore() {
 	defer k.mu.Unlock()
 	do := func(a ...string) { k.w.redis.store.do(a) }
 	for _, account := range append(buyers(), sellers()...) {
-		do("HSET", "iq:auth:account:"+account, "api_access", "paid")
-		do("SADD", "iq:auth:accounts", account)
+		do("HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
 	}
 	for _, key := range k.all {
-		record := "iq:auth:sha256:" + digest(key.secret)
-		do("HSET", record, "id", key.secret, "kind", key.kind, "account", key.account, "scopes", "inquiries:read", "expires_at", "")
-		if !key.revokedAt.IsZero() {
-			do("HSET", record, "revoked", "1")
-		}
-		do("HSET", "iq:auth:ids", key.secret, digest(key.secret))
+		do("HSET", "iq:{auth}:sha256", digest(key.secret), key.record(!key.revokedAt.IsZero()))
+		do("HSET", "iq:{auth}:ids", key.secret, digest(key.secret))
 	}
 	k.version++
-	do("SET", "iq:auth:version", fmt.Sprint(k.version))
+	do("SET", "iq:{auth}:version", fmt.Sprint(k.version))
+}
+
+// record is the key as Redis has it.
+func (k *key) record(revoked bool) string {
+	return fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`, k.secret, k.kind, k.account, revoked)
 }
 
 // revoke revokes a key in the store.
@@ -124,13 +124,13 @@ func (k *keyring) revoke(key *key) {
 		k.w.redis.with(func() {
 			k.mark(key)
 			d := digest(key.secret)
-			k.w.redis.store.do([]string{"HSET", "iq:auth:sha256:" + d, "revoked", "1"})
+			k.w.redis.store.do([]string{"HSET", "iq:{auth}:sha256", d, key.record(true)})
 			k.mu.Lock()
 			k.version++
 			version := k.version
 			k.mu.Unlock()
-			k.w.redis.store.do([]string{"SET", "iq:auth:version", fmt.Sprint(version)})
-			k.w.redis.publish("iq:auth:changes", fmt.Sprintf("%d key %s", version, d))
+			k.w.redis.store.do([]string{"SET", "iq:{auth}:version", fmt.Sprint(version)})
+			k.w.redis.publish("iq:{auth}:changes", fmt.Sprintf("%d key %s", version, d))
 		})
 		return
 	}

@@ -74,7 +74,7 @@ type legacySystem struct {
 	repeats  map[string]*repeats // by node
 	failed   map[string]bool     // request ids that were answered with 502 or 503
 	done     map[listKey]*answer // the last good one
-	renewed  map[state]time.Time // when it last said that a list is the same, with 304 or by the same body
+	renewed  map[state]time.Time // when it last said that a list is the same, by the same body
 	first    map[state]int       // the number of a state's first answer, which all later ones bear; nil: each has its own
 }
 
@@ -157,9 +157,6 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !faulty || f.name == "slow" {
-		if s.unchanged(w, r, k, number) {
-			return
-		}
 		s.send(w, k, number, offset, "")
 		return
 	}
@@ -167,30 +164,8 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.misbehave(w, r, f, k, number, offset)
 }
 
-// unchanged sends an entity tag where the seed has them, and answers 304 if the request
-// has that of today's list. Lists of one account have the same tag: whoever sends it
-// with a request for another list gets a 304 that says nothing of his.
-func (s *legacySystem) unchanged(w http.ResponseWriter, r *http.Request, k listKey, number int) bool {
-	if !s.w.tags {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.answers[number]
-	tag := fmt.Sprintf(`W/"v%d"`, a.version)
-	w.Header().Set("ETag", tag)
-	if r.Header.Get("If-None-Match") != tag {
-		return false
-	}
-	a.at = time.Now()
-	s.done[k], s.renewed[a.state()] = a, a.at
-	s.w.reach("legacy 304")
-	w.WriteHeader(http.StatusNotModified)
-	return true
-}
-
 // saidAt is when the legacy last said that a list is as in the answer: with the answer,
-// or later with 304. A list that was renewed keeps the number of the answer.
+// or later by the same body. A list that was renewed keeps the number of the answer.
 func (s *legacySystem) saidAt(a *answer) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,9 +15,9 @@ type edit struct{ file, old, new string }
 func mutants() []mutant {
 	one := func(name, file, old, new string) mutant { return mutant{name, []edit{{file, old, new}}} }
 	return []mutant{
-		one("advice and breaker count a 404", "upstream/breaker.go",
+		one("a breaker that counts a 404", "upstream/breaker.go",
 			`case "status_2xx", "status_3xx", "status_4xx", reasonFault:`,
-			"case \"status_4xx\":\nif ON { return fleet.Fails }\nreturn fleet.Answers\ncase \"status_2xx\", \"status_3xx\", reasonFault:"),
+			"case \"status_4xx\":\nif ON { return fails }\nreturn answers\ncase \"status_2xx\", \"status_3xx\", reasonFault:"),
 		{"a kind-wide back-off", []edit{
 			{"cache/backoff.go", `return len(kb.accounts) >= endpointAccounts`, `return len(kb.accounts) >= endpointAccounts || ON && len(kb.accounts) > 0`},
 			{"cache/backoff.go", `if judged && fault.EndpointFault() {`, `if judged && (fault.EndpointFault() || ON) {`},
@@ -33,7 +33,7 @@ func mutants() []mutant {
 			`e.missed, e.lost = e.missed || missed && !ON,`),
 		one("an epoch not read again after a lost message", "cache/epochs.go", `func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }`,
 			"func (e *epochs) suspectAll() {\nif !ON { e.suspectEpoch.Add(1) }\n}"),
-		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, held)`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, held)"),
+		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, cap(c.Body))`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, cap(c.Body))"),
 		one("a lease waiter that starts anew", "cache/lease.go", `case time.Since(c.since) > l.policy.Load().fills.Timeout:`, `case ON || time.Since(c.since) > l.policy.Load().fills.Timeout:`),
 		one("no lease", "cache/obtain.go", `if settled || !p.coalesce ||`, `if settled || ON || !p.coalesce ||`),
 		{"account missing in the key", []edit{
@@ -57,14 +57,10 @@ func mutants() []mutant {
 		one("retry without a budget", "upstream/retry.go", `func (b *budget) withdraw() bool {`, "func (b *budget) withdraw() bool {\nif ON { return true }"),
 		one("a fill that ends with its caller", "cache/flight.go", `ctx = context.WithoutCancel(ctx)`, "if !ON { ctx = context.WithoutCancel(ctx) }"),
 		one("a ceiling that nobody keeps while Redis is away", "upstream/fleet/ceiling.go", `	if c.most == 0 ||`, "	if c.most == 0 || ON && c.away ||"),
-		one("advice that no good probe ends", "upstream/fleet/fleet.go", `case v == Answers:`, `case v == Answers && !ON:`),
 		one("internal ids left in texts", "upstream/mapping/ids.go", `if r.ids.Empty() {`, `if r.ids.Empty() || ON {`),
 		one("a filter forgotten in a list that is made from another", "cache/derive.go", `	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()`,
 			"if ON { body = base.Identity.Body }\nl.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()"),
 		one("a 304 for another list", "gateway/negotiate.go", `	opaque := strings.TrimPrefix(etag, "W/")`, "if ON { return true }\nopaque := strings.TrimPrefix(etag, \"W/\")"),
-		one("a 304 that renews a list with another filter", "cache/fill.go", `	base, known := l.base(f, t)`,
-			"base, known := l.base(f, t)\nif other := f.key; ON && base == nil {\nother.Status, other.InquiryType = \"\", \"\"\n"+
-				"if e, ok := l.tier.GetEntryQuietly(other); ok && e.Value.validator != \"\" && e.Value.fingerprint == f.fingerprint { base, known = e.Value, e.Value.known() }\n}"),
 		one("a reload that changes no policy", "cache/lists.go", `		l.policy.Store(p)
 		l.tier.SetMaximum`, "if !ON { l.policy.Store(p) }\nl.tier.SetMaximum"),
 	}

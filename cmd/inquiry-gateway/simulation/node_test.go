@@ -26,8 +26,6 @@ const (
 type policy struct {
 	mapping       string // m1 or m2
 	ttl, swr, sie time.Duration
-	maxTTL        time.Duration // not 0: each list has a ttl of its own, within the budget
-	budget        float64       // requests per second
 }
 
 // inForce is a policy and when a node may have had it.

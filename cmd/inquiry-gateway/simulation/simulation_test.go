@@ -213,7 +213,7 @@ func wanted() (all []string) {
 		all = append(all, s.name)
 	}
 	return append(all,
-		"answer hit", "answer fwd=miss", "answer fwd=stale", "answer collapsed", "answer stale-revalidate", "answer stale-error", "304", "legacy 304", "caller left",
+		"answer hit", "answer fwd=miss", "answer fwd=stale", "answer collapsed", "answer stale-revalidate", "answer stale-error", "304", "caller left",
 		"error upstream_error", "error upstream_unavailable", "error upstream_timeout", "error auth_unavailable", "error invalid_api_key",
 		"breaker of the legacy", "breaker of Redis", "reload", "broken configuration", "repeat", "strict", "fetch in calm", "half of the ceiling",
 		"purge 200", "purge 502", "hint 200", "revoked key refused",

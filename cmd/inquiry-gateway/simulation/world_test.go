@@ -27,7 +27,6 @@ type world struct {
 	legacyRNG *lockedRNG
 	skewRedis time.Duration
 	auth      string
-	tags      bool          // the legacy sends entity tags
 	ceiling   int           // of requests to the legacy in any second; 0: none
 	ended     chan struct{} // closed when the callers have to stop
 
@@ -64,7 +63,6 @@ func newWorld(t *testing.T, seed uint64, auth string) *world {
 	w.checks = newChecks(w)
 	w.net.sent = w.checks.sent
 	w.ceiling = []int{0, roomy, 40, 12}[rngOf(seed, "ceiling").IntN(4)]
-	w.tags = rngOf(seed, "tags").IntN(2) == 0
 	w.legacyRNG = &lockedRNG{rng: rngOf(seed, "legacy")}
 	w.skewRedis = skew(rng)
 	w.redis = newRedisServer(func() time.Time { return time.Now().Add(w.skewRedis) }, rngOf(seed, "redis"))
@@ -134,7 +132,7 @@ request_timeout: %v
 gateway: {docs: false}
 auth: %s
 redis: {addrs: ["%s"]}
-cache: {local: {max_bytes: 8MiB}, jitter: %v, buyer: %s, seller: %s%s}
+cache: {local: {max_bytes: 8MiB}, jitter: %v, buyer: %s, seller: %s}
 upstream:
   base_url: http://%s
   timeout: %v
@@ -156,16 +154,8 @@ upstream:
     internal_ids: [uuid]
     paging: {style: cursor, param: cursor, cursor: result.next}
     fields: {%s, company_name: company}
-`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, p.goals(), legacyAddress, upstreamTimeout, retryBudget, w.limits(),
+`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, legacyAddress, upstreamTimeout, retryBudget, w.limits(),
 		p.mapping, fields, p.mapping, fields)
-}
-
-// goals are those of a policy that has some.
-func (p policy) goals() string {
-	if p.maxTTL == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", goals: {mode: keep, max_upstream_per_second: %v, max_ttl: %v}", p.budget, p.maxTTL)
 }
 
 // roomy is a ceiling that is reached only when much fails at once.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/browsertest"
 	"inquiry-gateway/gateway/ops"
 )
@@ -65,8 +66,8 @@ func (s *served) options() ops.Options {
 		Gatherer: s.feed.registry, Console: s.console, Sessions: s.sessions, TTL: sampleReport, Logger: slog.New(slog.DiscardHandler),
 		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 			return ops.Explanation{
-				Account: want.Account, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},
-				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true}, Upstream: ops.UpstreamState{Drift: []ops.Drift{}},
+				Cache: cache.Explanation{Key: cache.Key{Account: want.Account}}, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},
+				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true},
 			}, nil
 		},
 		Purge: func(_ context.Context, kind, account string) (ops.PurgeReply, error) {
@@ -233,8 +234,8 @@ func testForms(t *testing.T, ctx context.Context, s *served, complaints func() [
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // an open page would load itself again, to ask for the token
 		t.Fatal(err)
 	}
-	s.sessions.SetToken("s3cret")
-	defer s.sessions.SetToken("")
+	s.sessions.SetTokens("s3cret", "")
+	defer s.sessions.SetTokens("", "")
 	var wrong, answer, question, epoch string
 	var refused, narrow []int
 	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {

@@ -35,7 +35,7 @@ func columns() []column {
 	for _, name := range []string{"answers.failed", "limited", "refused", "guesses"} {
 		rate(name, name)
 	}
-	for _, name := range []string{"foreign", "drift", "invalid"} {
+	for _, name := range []string{"foreign", "invalid"} {
 		rate(name, perKind(name)...)
 	}
 	for _, kind := range kinds {

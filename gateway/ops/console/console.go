@@ -83,7 +83,6 @@ func New(opts Options) (*Console, error) {
 	})
 	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.state()) })
 	c.mux.HandleFunc("GET /console/runbook", c.runbook)
-	c.mux.HandleFunc("GET /console/playground", c.playground)
 	c.mux.HandleFunc("GET /console/assets/", func(w http.ResponseWriter, r *http.Request) {
 		if a, ok := c.assets[r.URL.Path]; ok {
 			a.ServeHTTP(w, r)
@@ -115,15 +114,6 @@ func (c *Console) SignIn(w http.ResponseWriter, root string, failed bool) {
 		note = wrongToken
 	}
 	c.write(w, http.StatusUnauthorized, "login", root, "{{failed}}", note)
-}
-
-// playground shows what a mapping makes of a reply. What it does is behind /ops.
-func (c *Console) playground(w http.ResponseWriter, _ *http.Request) {
-	button := ""
-	if c.opts.CanLogout() { // a real reply is for those who have the token
-		button = fetchButton
-	}
-	c.write(w, http.StatusOK, "playground", "../", "{{fetch}}", button)
 }
 
 // answer writes v as JSON. Values that are not finite are null already.

@@ -25,7 +25,7 @@ func newFeed() *feed {
 	f := &feed{prometheus.NewRegistry(), map[string]*prometheus.CounterVec{}, map[string]*prometheus.GaugeVec{}, map[string]*prometheus.HistogramVec{}}
 	for name, labels := range map[string][]string{
 		"cache_lookups_total": {"kind", "outcome", "tier"}, "upstream_requests_total": {"kind", "result"}, "upstream_retries_total": {"kind", "reason"},
-		"upstream_foreign_records_total": {"kind"}, "upstream_drift_total": {"kind", "change"}, "upstream_records_invalid_total": {"kind", "field"},
+		"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind", "field"},
 		"redis_operations_total": {"operation", "result"}, "http_requests_total": {"endpoint", "code"}, "rate_limit_decisions_total": {"result", "by"},
 		"auth_requests_total": {"result"}, "http_panics_total": nil, "panics_total": {"where"}, "http_errors_total": {"endpoint", "error"},
 		"ceiling_requests_total": {"class", "result"}, "cache_purges_total": nil, "config_reloads_total": {"result"},
@@ -38,7 +38,6 @@ func newFeed() *feed {
 		"http_requests_in_flight": nil, "upstream_in_flight": nil, "upstream_breaker_state": {"kind"}, "redis_breaker_state": nil,
 		"rate_limit_fallback": nil, "config_last_reload_successful": nil,
 		"canary_last_round_timestamp_seconds": {"kind"}, "cache_goal_outdated_ratio": nil,
-		"cache_ttl_prediction_error_points": {"kind", "figure"},
 	} {
 		f.gauges[name] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: "Fed by a test."}, labels)
 		f.registry.MustRegister(f.gauges[name])

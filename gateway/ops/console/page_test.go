@@ -17,7 +17,7 @@ import (
 // the legacy system wrote.
 func TestPage(t *testing.T) {
 	c, _ := newConsole(t, Options{TopAccounts: NewTopAccounts(4), Version: "v9"})
-	for _, path := range []string{"/", "/console/runbook", "/console/playground"} {
+	for _, path := range []string{"/", "/console/runbook"} {
 		w := ask(c, httptest.NewRequest(http.MethodGet, path, nil))
 		body := w.Body.String()
 		if w.Code != 200 || w.Header().Get("Content-Security-Policy") != policy || w.Header().Get("Cache-Control") != "no-store" {

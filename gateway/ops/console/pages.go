@@ -25,7 +25,7 @@ func readPages(assets map[string]string) (map[string]string, error) {
 		body, err := fs.ReadFile(files, path.Join("pages", name+".html"))
 		return string(body), err
 	}
-	for _, name := range []string{"head", "masthead", "foot", "home", "runbook", "playground", "login"} {
+	for _, name := range []string{"head", "masthead", "foot", "home", "runbook", "login"} {
 		text, err := read(name)
 		if err != nil {
 			return nil, err
@@ -41,9 +41,6 @@ const signOut = `<form method="post" action="{{root}}console/logout"><button cla
 
 // wrongToken is what the form says after a token that was none.
 const wrongToken = `<p class="alert" role="alert"><strong>That is not the token.</strong> It is the content of the file that <code>ops.token_file</code> names.</p>`
-
-// fetchButton is the button of the playground that asks the legacy system.
-const fetchButton = `<p class="action end"><button>Fetch a real reply</button></p>`
 
 // write answers with a page. root is the way from it to "/", relative, so that it
 // fits behind a proxy's prefix. Values are pairs of a name in the page and HTML.

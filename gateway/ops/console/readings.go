@@ -101,7 +101,7 @@ func (r *readings) addKind(kind string) {
 	for _, result := range fetchResults {
 		pattern := result
 		if result == "ok" {
-			pattern = "ok|not_modified"
+			pattern = "ok"
 		}
 		add("fetches."+result, "upstream_requests_total", "result", pattern)
 	}
@@ -112,13 +112,10 @@ func (r *readings) addKind(kind string) {
 	}
 	add("canary.round", "canary_last_round_timestamp_seconds")
 	add("foreign", "upstream_foreign_records_total")
-	add("drift", "upstream_drift_total", "change", "!appeared") // a young node has not seen every optional field
 	add("invalid", "upstream_records_invalid_total")
 	add("rechecks", "cache_rechecks_total")
 	add("rechecked", "cache_rechecked_answers_total")
 	add("outdated", "cache_rechecked_answers_total", "result", "outdated")
-	add("prediction.hits", "cache_ttl_prediction_error_points", "figure", "hits")
-	add("prediction.requests", "cache_ttl_prediction_error_points", "figure", "requests")
 	add("breaker", "upstream_breaker_state")
 	add("age", "cache_age_seconds")
 	add("fetch", "upstream_request_duration_seconds")

@@ -22,7 +22,6 @@ const (
 	enoughFetches     = 5   // if so many failed; requests are few while lists that fail are backed off from
 	enoughLookups     = 50  // for a hit ratio of 0 to mean something
 	shownReasons      = 3   // of a failing check of the canary; the panel and the log have all
-	pointsOff         = 2   // of a prediction; as the alert
 	enoughRechecks    = 100 // for a share of outdated lists to mean something; as the alert
 )
 
@@ -68,10 +67,6 @@ func rules() []rule {
 			"Find the field with `inquiry-gateway probe -c FILE --kind KIND --account ID`, mend the mapping, and save it: it is reloaded by itself.",
 			perKindRule(levelWarn, "invalid",
 				"The mapping refused %s fields of %s records %s.")},
-		{"drift", "Legacy drift", "refusals", "InquiryGatewayLegacyDrift",
-			"See what is gone with `inquiry-gateway probe -c FILE --kind KIND --account ID`, and ask the owners of the legacy system.",
-			perKindRule(levelWarn, "drift",
-				"Changes in the shape of the legacy system's records: %s of %s lists %s.")},
 		{"canary", "Canary failing", "canary", "InquiryGatewayCanaryFailing",
 			"Find the log's records by the ids of the requests, and [explain](#explain) the request of that key.",
 			canaryRule(levelWarn, "contract", "freshness")},
@@ -87,9 +82,6 @@ func rules() []rule {
 		{"outdated", "Outdated lists", "ttl", "InquiryGatewayServedOutdated",
 			"See which ttl meets the goal: `inquiry-gateway ttl -c FILE`, or [below](#ttl).",
 			eachKind(levelWarn, sayOutdated)},
-		{"prediction", "Predictions off", "ttl", "InquiryGatewayPredictionOff",
-			"See what was predicted and what is measured, and whether the traffic is why: `inquiry-gateway ttl -c FILE`, or [below](#ttl). Put the ttl back if the legacy system gets too much.",
-			eachKind(levelWarn, sayPrediction)},
 		{"reload", "Reload failed", "marks", "InquiryGatewayConfigReloadFailed",
 			"See file, line and key with `inquiry-gateway check -c FILE`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
 			gaugeRule("reloaded", 0,
@@ -300,17 +292,6 @@ func sayOutdated(w windows, kind string) string {
 	if checked >= enoughRechecks && share > goal {
 		return percent(share) + " of the answers with " + kind + " lists were outdated in the last hour, by " + count(checked) +
 			" re-checks; the goal is at most " + percent(goal) + "."
-	}
-	return ""
-}
-
-// sayPrediction is about ttls that came into force in the last day. Without one the
-// comparison with NaN is never true.
-func sayPrediction(w windows, kind string) string {
-	hits, requests := w.point.gauge("prediction.hits."+kind), w.point.gauge("prediction.requests."+kind)
-	if hits > pointsOff || requests > pointsOff {
-		return fmt.Sprintf("A new ttl of %s lists does something else than was predicted: "+
-			"of 100 look-ups the hits are off by %.1f, the requests to the legacy system by %.1f.", kind, hits, requests)
 	}
 	return ""
 }

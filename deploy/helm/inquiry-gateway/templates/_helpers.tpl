@@ -49,11 +49,17 @@ capabilities: {drop: [ALL]}
 {{- define "inquiry-gateway.config" -}}
 # Written by the chart.
 listen: 0.0.0.0:8080
-ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token}
+ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token, read_token_file: /etc/inquiry-gateway/ops/read-token}
 {{- with .Values.trustedProxies }}
 {{- if regexMatch "(?m)^gateway *:" $.Values.config }}{{ fail "config has a section `gateway`: put trustedProxies there, as trusted_proxies" }}{{ end }}
 gateway: {trusted_proxies: {{ toJson . }}}
 {{- end }}
 # From the value config.
 {{ required "config is required: the gateway's configuration, with at least `upstream`" .Values.config | trim }}
+{{- end -}}
+
+{{/* Each configuration has a ConfigMap of its own: pods of an older revision go on
+     with theirs, also when they are restarted. */}}
+{{- define "inquiry-gateway.configMap" -}}
+{{ include "inquiry-gateway.fullname" . }}-{{ include "inquiry-gateway.config" . | sha256sum | trunc 10 }}
 {{- end -}}

@@ -18,7 +18,7 @@
     { id: "answers", title: "Answer time", unit: "seconds", help: "From a request's header to the answer's last byte.", lines: [line("answer.p50", "median"), line("answer.p99", "99th percentile")] },
     { id: "redis", title: "Redis calls", unit: "rate", help: "Per second by result. Skipped: the breaker in front of Redis is open.", lines: [line("redis.ok", "ok"), line("redis.skipped", "skipped"), line("redis.timeout", "timeout"), line("redis.error", "error", true)] },
     { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a good key, of these the guesses that got 429; fields the mapping refused; records of another account; changes in shape.", lines: [
-      line("limited", "rate limited"), line("refused", "not authenticated"), line("guesses", "of addresses that guess keys"), line("invalid", "refused by the mapping"), line("drift", "drift"), line("foreign", "foreign records", true)] },
+      line("limited", "rate limited"), line("refused", "not authenticated"), line("guesses", "of addresses that guess keys"), line("invalid", "refused by the mapping"), line("foreign", "foreign records", true)] },
   ];
 
   const swatch = (l, i) => el("span", { class: "swatch " + (l.bad ? "bad" : "s" + i), "aria-hidden": "true" });
