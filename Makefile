@@ -67,9 +67,9 @@ bench: ## measure what a request costs, against bare net/http, nginx, Varnish an
 microbench: ## run the Go benchmarks (BENCH=regexp PKG=./cache BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) $(PKG)
 
-conformance: ## hold the RFCs' conversations with the gateway, then h2spec: a minute; writes deploy/docs/conformance.md
+conformance: ## hold the RFCs' conversations with the gateway, then h2spec: two minutes
 	GOBIN=$(CURDIR)/bin go install $(H2SPEC)
-	go test ./cmd/inquiry-gateway/conformance -count=1 -timeout 10m -args -write -h2spec $(CURDIR)/bin/h2spec
+	go test ./internal/conformance -count=1 -timeout 10m -args -h2spec $(CURDIR)/bin/h2spec
 
 fuzz: ## fuzz every target in turn for FUZZTIME each, on one processor: hours (PKG=./upstream/...)
 	@.ci/fuzz $(FUZZTIME) $(PKG)

@@ -67,7 +67,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"check", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
 		{[]string{"check"}, 2, "-c FILE"},
 		{[]string{"draft", "--sample", "x", "--account", "a", "--kind", "admin"}, 2, "buyer or seller"},
-		{[]string{"draft", "--sample", "../../upstream/draft/testdata/design/nested.json", "--account", "acme", "--kind", "buyer"}, 0, "title: subject"},
+		{[]string{"draft", "--sample", "../../upstream/draft/testdata/nested.json", "--account", "acme", "--kind", "buyer"}, 0, "title: subject"},
 		{[]string{"check", "--schema"}, 0, `"additionalProperties": false`},
 		{[]string{"keys", "list"}, 2, "which keys file"},
 		{[]string{"keys", "nonsense"}, 2, "nonsense"},

@@ -18,34 +18,22 @@ func draftCommand() *cli.Command {
 		Name:  "draft",
 		Usage: "propose a mapping from saved replies, with every doubt as a comment",
 		Description: "Reads replies to one request for a list, in JSON or XML, and prints an upstream section: where the records\n" +
-			"are, whose they are, ids, times, codes, answers and pages. Further samples may be details of its records.\n" +
-			"It goes by what the values are. What they leave open has a comment DOUBT, what they do not hold has a\n" +
+			"are, whose they are, ids, times, codes, answers and pages. It goes by what the values are. What they leave open has a comment DOUBT, what they do not hold has a\n" +
 			"comment TODO. Nothing is sent.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "sample", Usage: "read a saved reply from `FILE` (- for standard input); may be repeated", Required: true},
 			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
 			&cli.StringFlag{Name: "account", Usage: "the `ID` whose list the samples are", Required: true},
-			&cli.StringFlag{Name: "openapi", Usage: "take all values of codes, the address and the paths of one record from the legacy system's OpenAPI document in `FILE`"},
 		},
 		Action: runDraft,
 	}
 }
 
-// runDraft reads the OpenAPI document first: its codes and paths decide how the samples
-// are read. It prints a proposal even where much of it is in doubt.
+// runDraft prints a proposal even where much of it is in doubt.
 func runDraft(_ context.Context, c *cli.Command) error {
 	o := draft.Options{Kind: c.String("kind"), Account: c.String("account")}
 	if o.Kind != "buyer" && o.Kind != "seller" || o.Account == "" {
 		return usagef("--kind wants buyer or seller, --account an id")
-	}
-	if file := c.String("openapi"); file != "" {
-		document, err := readInput("--openapi", file, maxSampleBytes)
-		if err != nil {
-			return err
-		}
-		if err := o.FromOpenAPI(document); err != nil {
-			return fmt.Errorf("--openapi %s: %w", file, err)
-		}
 	}
 	var samples [][]byte
 	for _, file := range c.StringSlice("sample") {

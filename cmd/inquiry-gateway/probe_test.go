@@ -281,3 +281,26 @@ func firstPending(t *testing.T, p *program, list, key string) string {
 	}
 	return reply.Data[0].Title
 }
+
+// What draft leaves to a person is refused line by line, until it is written.
+func TestDraftIsToBeCompleted(t *testing.T) {
+	out, errOut, code := command(t, "draft", "--sample", "../../upstream/draft/testdata/nested.json", "--account", "acme", "--kind", "buyer")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	writeFile(t, file, out)
+	_, errOut, code = command(t, "check", "-c", file)
+	for i, line := range strings.Split(out, "\n") {
+		if at := fmt.Sprintf("gateway.yaml:%d:", i+1); strings.Contains(line, "COMPLETE_ME") && !strings.Contains(errOut, at) {
+			t.Errorf("%q is taken: %s", line, errOut)
+		}
+	}
+	if n := strings.Count(errOut, "COMPLETE_ME stands where"); code != 1 || n < 5 {
+		t.Errorf("exit code %d, %d places: %s", code, n, errOut)
+	}
+	writeFile(t, file, strings.ReplaceAll(out, "COMPLETE_ME", "x"))
+	if _, errOut, _ = command(t, "check", "-c", file); strings.Contains(errOut, "upstream.buyer") {
+		t.Errorf("completed, the section is wrong: %s", errOut)
+	}
+}

@@ -171,7 +171,7 @@ func keyChanges() []string {
 		"cache: {hints: {stale_for: 2s}}", "cache: {recheck: {budget_per_second: 0.5}}",
 		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1}}",
 		"upstream: {base_url: 'http://127.0.0.1:1'}", "upstream: {timeout: 1s}", "upstream: {max_response_bytes: 1MiB}", "upstream: {max_records: 99}",
-		"upstream: {max_concurrent: 9}", "upstream: {max_concurrent_per_account: 3}", "upstream: {max_requests_per_second: 9, max_nodes: 3}", "upstream: {full_read_every: 1m}", "upstream: {headers: {X-Tenant: acme}}", "upstream: {retry: {attempts: 1, budget: 0.2}}",
+		"upstream: {max_concurrent: 9}", "upstream: {max_concurrent_per_account: 3}", "upstream: {max_requests_per_second: 9, max_nodes: 3}", "upstream: {headers: {X-Tenant: acme}}", "upstream: {retry: {attempts: 1, budget: 0.2}}",
 		"upstream: {breaker: {window: 9s, min_requests: 9, failure_ratio: 0.9, open_for: 9s}}",
 		"upstream: {auth: {type: basic, username: u, password_file: secret}}", "upstream: {auth: {type: bearer, token_file: secret}}",
 		"upstream: {auth: {type: header, header: X-Key, value_file: secret}}",

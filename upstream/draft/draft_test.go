@@ -2,7 +2,9 @@ package draft
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,13 +14,31 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// compiled reads what a proposal writes as the gateway would.
+// truth is what somebody who knows the system would write. Of several paths each is
+// right.
+type truth struct {
+	Kind, Account, Items, Responses, Paging string
+	Owner, Title, Content, Status           []string
+	StatusValues                            []string `json:"status_values"`
+	InquiryType                             []string `json:"inquiry_type"`
+	CompanyName                             []string `json:"company_name"`
+	CreatedAt                               []string `json:"created_at"`
+	Format                                  *string
+	ResponseContent                         []string `json:"response_content"`
+	ResponseRole                            []string `json:"response_role"`
+	ResponseCreated                         []string `json:"response_created"`
+	IDs                                     []string
+}
+
+// compiled reads what a proposal writes as the gateway would. What is to be completed
+// is as good as any name there.
 func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	t.Helper()
 	text := p.YAML()
 	var file struct {
 		Upstream struct {
 			BaseURL       string `yaml:"base_url"`
+			Auth          any
 			Buyer, Seller mapping.EndpointConfig
 		}
 	}
@@ -37,57 +57,149 @@ func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	return plan
 }
 
-// What details are asked for with is an id, whatever it looks like.
-func TestTheIDOfDetailsIsInternal(t *testing.T) {
-	for sample, want := range map[string]string{`["a-0","a-1"]`: "internal_ids: [id]", `[7,8]`: "cut out of texts: id"} {
-		p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: "buyer", Account: "acme"})
-		if err != nil || !strings.Contains(p.YAML(), want) {
-			t.Errorf("%s: %v\n%s", sample, err, p.YAML())
-		}
+// Of systems that the rules were not made on, most lines are right, and none is wrong
+// without a mark. What is drafted compiles, and maps the sample.
+func TestShapes(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.truth.json")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d shapes, %v", len(files), err)
 	}
-}
-
-// Of two lists that are alike the same one is proposed each time.
-func TestTheSameSampleGivesTheSameDraft(t *testing.T) {
-	const sample = `{"b":[{"t":"a b c","at":"2026-01-02"}],"a":[{"t":"a b c","at":"2026-01-02"}]}`
-	for range 20 {
-		p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: "buyer", Account: "acme"})
-		if err != nil || p.Items.Path != "a" {
-			t.Fatalf("%v\n%s", err, p.YAML())
-		}
-	}
-}
-
-// What is drafted is a good configuration, and maps the sample wherever every
-// field was found.
-func TestDraftsMapTheirSamples(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*/*.truth.json")
-	whole := 0
+	fields, right := 0, 0
 	for _, file := range files {
-		samples, want := load(t, file)
-		p, err := Propose(samples, Options{Kind: want.Kind, Account: want.Account})
+		var want truth
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &want)
+		}
+		sample, readErr := os.ReadFile(strings.Replace(file, ".truth", "", 1))
+		if err != nil || readErr != nil {
+			t.Fatal(err, readErr)
+		}
+		p, err := Propose([][]byte{sample}, Options{Kind: want.Kind, Account: want.Account})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", file, err)
 		}
+		check := func(field, got string, paths []string, marked bool) {
+			if paths == nil {
+				return
+			}
+			fields++
+			switch {
+			case slices.Contains(paths, got):
+				right++
+			case marked:
+				t.Logf("%s %s: %q, but it is %q (marked)", filepath.Base(file), field, got, paths)
+			default:
+				t.Errorf("%s %s: %q, but it is %q", filepath.Base(file), field, got, paths)
+			}
+		}
+		for field, of := range map[string]struct {
+			Choice
+			want []string
+		}{
+			"items": {p.Items, []string{want.Items}}, "owner": {p.Owner, want.Owner}, "title": {p.Title, want.Title}, "content": {p.Content, want.Content},
+			"status": {p.Status, want.Status}, "inquiry_type": {p.InquiryType, want.InquiryType}, "company_name": {p.CompanyName, want.CompanyName},
+			"created_at": {p.CreatedAt, want.CreatedAt}, "responses.content": {p.Responses.Content, want.ResponseContent},
+			"responses.role": {p.Responses.Role, want.ResponseRole}, "responses.created_at": {p.Responses.Created, want.ResponseCreated},
+		} {
+			check(field, of.Path, of.want, of.marked())
+		}
+		if want.Format != nil {
+			check("format", p.CreatedAt.Format, []string{*want.Format}, p.CreatedAt.marked())
+		}
+		if want.StatusValues != nil {
+			slices.Sort(want.StatusValues)
+			check("codes", strings.Join(p.Status.Codes, " "), []string{strings.Join(want.StatusValues, " ")}, true)
+		}
+		if want.Kind == "buyer" {
+			check("responses", p.Responses.Items.Path, []string{want.Responses}, p.Responses.Items.marked())
+		}
+		for _, id := range want.IDs {
+			list, path := p.IDs, id
+			if inner, ok := strings.CutPrefix(id, want.Responses+".#."); ok && want.Responses != "" {
+				list, path = p.Responses.IDs, inner
+			}
+			fields++
+			if slices.Contains(list, path) {
+				right++
+			} else if !slices.Contains(p.short, path) {
+				t.Errorf("%s: %q is no internal id, only %q", filepath.Base(file), id, list)
+			}
+		}
+		check("paging", p.Paging.Style, strings.Split(want.Paging, "|"), len(p.Paging.Doubts) > 0)
 		plan := compiled(t, p)
-		if plan.Details != nil {
-			continue // its fields are in other replies
-		}
-		x := plan.Explainer(mapping.Request{Kind: want.Kind, Account: want.Account}, 1)
-		if _, err := x.Take(string(samples[0])); err != nil {
-			t.Fatalf("%s: %v\n%s", file, err, p.YAML())
-		}
-		missing := strings.Contains(p.YAML(), toComplete+" ") || strings.Contains(p.YAML(), ": "+toComplete)
-		if missing {
+		if strings.Contains(p.YAML(), ": "+ToComplete+"\n    "+"created") || p.CreatedAt.Path == "" {
 			continue
 		}
-		whole++
-		if x.Items != p.Records || len(x.Violations) > 0 || len(x.Owner.Foreign)+len(x.Owner.Missing) > 0 {
-			t.Errorf("%s: %d of %d records, %+v %+v\n%s", file, x.Items, p.Records, x.Violations, x.Owner, p.YAML())
+		x := plan.Explainer(mapping.Request{Kind: want.Kind, Account: want.Account}, 1)
+		if _, err := x.Take(string(sample)); err != nil || x.Items != p.Records {
+			t.Errorf("%s: %v, %d of %d records\n%s", file, err, x.Items, p.Records, p.YAML())
 		}
 	}
-	if 2*whole < len(files) {
-		t.Errorf("only %d of %d drafts are whole", whole, len(files))
+	t.Logf("%d of %d fields right", right, fields)
+	if 100*right < 80*fields {
+		t.Errorf("%d of %d fields right, less than 80 %%", right, fields)
+	}
+}
+
+// A wrong line without a mark is the one mistake that counts.
+func TestDoubts(t *testing.T) {
+	records := func(format string) string {
+		var list []string
+		for _, r := range []string{"1", "2", "3", "4", "5", "6"} {
+			list = append(list, strings.ReplaceAll(format, "~", r))
+		}
+		return strings.Join(list, ",")
+	}
+	const base = `"subject":"Parcel ~ is late","text":"Where is the parcel number ~ that I ordered in May?","acc":"acme","at":"2026-01-0~T10:00:00Z"`
+	for name, tc := range map[string]struct{ sample, has, without string }{
+		"a constant is no type": {`[` + records(`{`+base+`,"type":"ticket"}`) + `]`, "# DOUBT: it has one value in all records", ""},
+		"the finer of two times": {`[` + records(`{`+base+`,"created_ms":"2026-01-0~T10:00:00.123Z"}`) + `]`,
+			"# DOUBT: or at, which has the same times?\n      created_at: created_ms", ""},
+		"a cursor beside a link": {`{"next":"https://inner.example/x?c=1","cursor":"abc","has_more":true,"d":[` + records(`{`+base+`}`) + `]}`, "# DOUBT: or style next_url by next?", "style: next_url"},
+		"a link to another host": {`{"next":"https://inner.example/x?c=1","d":[` + records(`{`+base+`}`) + `]}`, "# DOUBT: its URL names the host inner.example", ""},
+		"private notes": {`[` + records(`{`+base+`,"notes":[{"id":"note-~","private":true,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`,
+			`- {path: private, in: ["false", "0", "N"], missing: include}`, ""},
+		"an object keyed by ids": {`{"d":{` + records(`"a~":{`+base+`}`) + `}}`, `items: "d.@values"`, "or is it"},
+		"no zone":                {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
+		"the first page":         {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
+		"a sign-in":              {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
+	} {
+		p, err := Propose([][]byte{[]byte(tc.sample)}, Options{Kind: "buyer", Account: "acme"})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		compiled(t, p)
+		if text := p.YAML(); !strings.Contains(text, tc.has) || tc.without != "" && strings.Contains(text, tc.without) {
+			t.Errorf("%s: want %q and not %q\n%s", name, tc.has, tc.without, text)
+		}
+	}
+}
+
+// A list in XML is one in every record, also where it has one element.
+func TestDraftOfXML(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0"?><inquiries count="6">`)
+	for i, subject := range []string{"Where is my parcel?", "The invoice is wrong", "Please change the address", "Broken on arrival", "Charged twice", "Colour differs"} {
+		replies := []string{"", "<reply><text>We look into it today.</text><at>2026-02-01T10:00:00Z</at><by>staff</by></reply>"}[i%2]
+		if i == 3 {
+			replies += "<reply><text>Thank you very much!</text><at>2026-02-02T10:00:00Z</at><by>customer</by></reply>"
+		}
+		b.WriteString(`<inquiry id="9999` + string(rune('0'+i)) + `"><customer no="4711">Acme</customer><subject>` + subject + `</subject><text>` + strings.Repeat(subject+" ", 5) +
+			`</text><state>` + []string{"open", "answered"}[i%2] + `</state><topic>` + []string{"delivery", "billing"}[i/3] + `</topic><created>2026-01-0` + string(rune('1'+i)) + `T10:00:00Z</created><replies>` + replies + `</replies></inquiry>`)
+	}
+	b.WriteString(`</inquiries>`)
+	p, err := Propose([][]byte{[]byte(b.String())}, Options{Kind: "buyer", Account: "4711"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled(t, p)
+	for _, want := range []string{
+		"reply: {format: xml}", "items: inquiries.inquiry", "owner: customer.-no", "title: subject", "content: text", "path: state", "path: topic", "created_at: created", "items: replies.reply", "path: by",
+	} {
+		if !strings.Contains(p.YAML(), want) {
+			t.Errorf("no %q\n%s", want, p.YAML())
+		}
 	}
 }
 
@@ -104,66 +216,23 @@ func TestDraftsAreRefusedClearly(t *testing.T) {
 	}
 }
 
-// Whatever the reply says, no key and no comment of the draft can become another.
+// Whatever the reply says, no key and no comment of the draft can become another, and
+// the same sample gives the same draft.
 func FuzzPropose(f *testing.F) {
 	f.Add(`[{"id":1,"t":"a b c"}]`, "1")
 	f.Add(`{"a\n#":{"x.y":[{"@id":"q","when":"2026-01-02","list":[{"k":1,"v":"a"},{"k":2,"v":"b"}]}]}}`, "q\n# x: y")
 	f.Add(`{"d":{"1":{"a":1,"b":"${X}","c":2},"2":{"a":1,"b":"y","c":2}}}`, "1")
-	f.Add(`{"a":[{"id":"t-1","by":"u-1","hidden":true,"x":"a b c"},{"id":"t-2","by":"u-2","hidden":false,"x":"d e f"}],"u.\"s":[{"id":"u-1","n\n":"k l m"},{"id":"u-2","n\n":"n o p"}]}`, "k l m")
-	f.Add(`{"ids":["a-1","a-2"]}`, "x")
+	f.Add(`{"b":[{"t":"a b c","at":"2026-01-02"}],"a":[{"t":"a b c","at":"2026-01-02"}]}`, "x")
 	f.Fuzz(func(t *testing.T, sample, account string) {
 		for _, kind := range []string{"buyer", "seller"} {
 			p, err := Propose([][]byte{[]byte(sample)}, Options{Kind: kind, Account: account})
-			if err == nil {
-				compiled(t, p)
+			if err != nil {
+				continue
+			}
+			compiled(t, p)
+			if again, _ := Propose([][]byte{[]byte(sample)}, Options{Kind: kind, Account: account}); again.YAML() != p.YAML() {
+				t.Errorf("%s, then %s", p.YAML(), again.YAML())
 			}
 		}
 	})
-}
-
-// An OpenAPI document knows the codes that no sample has.
-func TestEnumsOfOpenAPI(t *testing.T) {
-	const document = `
-openapi: 3.1.0
-servers: [{url: https://legacy.example/api}]
-paths: {}
-components: {schemas: {Ticket: {properties: {state: {type: string, enum: [N, A, W, null]}, level: {enum: [1, 2]}}}}}
-`
-	samples, want := load(t, "testdata/design/nested.truth.json")
-	o := Options{Kind: want.Kind, Account: want.Account}
-	if err := o.FromOpenAPI([]byte(document)); err != nil || o.BaseURL != "https://legacy.example/api" || strings.Join(o.Enums["state"], "") != "NAW" || strings.Join(o.Enums["level"], "") != "12" {
-		t.Fatalf("%+v %v", o, err)
-	}
-	p, err := Propose(samples, o)
-	if err != nil || len(p.Status.Values) != 3 || !strings.Contains(p.YAML(), "W: w # TODO") || !strings.Contains(p.YAML(), `base_url: "https://legacy.example/api"`) {
-		t.Errorf("%v\n%s", err, p.YAML())
-	}
-	stubs, want := load(t, "testdata/joined/hidden.truth.json")
-	o = Options{Kind: want.Kind, Account: want.Account}
-	const seconds = `paths: {/tickets: {}, "/tickets/{no}": {get: {}}, "/tickets/{no}/comments": {get: {}}, "/tickets/{no}/files": {get: {}}, "/shops/{id}": {get: {}}}`
-	var reply struct {
-		Tickets []map[string]any `json:"tickets"`
-	}
-	if err := json.Unmarshal(stubs[0], &reply); err != nil {
-		t.Fatal(err)
-	}
-	for _, ticket := range reply.Tickets { // what is left has neither content nor answers
-		delete(ticket, "question")
-		delete(ticket, "answers")
-	}
-	stub, _ := json.Marshal(reply)
-	if err := o.FromOpenAPI([]byte(seconds)); err != nil {
-		t.Fatal(err)
-	}
-	p, err = Propose([][]byte{stub}, o)
-	for _, want := range []string{`# details: {fetch: {path: "/tickets/{id}", id: ref}}`, `# fetch: {path: "/tickets/{id}/comments", id: ref}`} {
-		if err != nil || !strings.Contains(p.YAML(), want) {
-			t.Errorf("%v, without %s\n%s", err, want, p.YAML())
-		}
-	}
-	for text, want := range map[string]string{"a: 1": "has no paths", "{": "is neither JSON nor YAML"} {
-		if err := new(Options).FromOpenAPI([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
 }

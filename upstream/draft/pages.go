@@ -1,113 +1,134 @@
 package draft
 
 import (
+	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Paging is what a reply says about further pages. Key and Path are empty if nothing
-// tells the end.
+// Paging is what the samples say about further pages.
 type Paging struct {
-	Style string // none, page, offset, cursor or next_url
-	Key   string // next, cursor, total_pages, total or more
-	Path  string
-	Size  int
-	doubts
+	Style  string
+	Keys   []string // further keys with their values, as YAML
+	Doubts []string
 }
 
-// mark is a value beside the list.
+// mark is a value beside the list that may tell of pages.
 type mark struct {
-	path string
-	keys []string
-	cell cell
+	column
+	text string
 }
 
-// has tells whether the name of a mark has one of the words.
-func (m mark) has(list string) bool {
-	words := strings.Fields(list)
-	return slices.ContainsFunc(m.keys, func(key string) bool {
-		parts := append(split(key), strings.ToLower(strings.Trim(key, "@_")))
-		return slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(words, part) })
-	})
-}
-
-// whole is the number that a mark is; -1 if it is none.
-func (m mark) whole() int {
-	n, err := strconv.Atoi(m.cell.text)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-// paging looks for the mark of a next page in the samples, among the values around the
-// records.
-func paging(samples []any, items string, records int) Paging {
+// paging looks for marks of further pages among the values around the records.
+func paging(trees []any, list *found, records int) (p Paging) {
 	var all []mark
-	for _, sample := range samples {
-		visit(nil, sample, func(keys []string, v any) bool {
-			if c := cellOf(v); c.kind != missing {
-				all = append(all, mark{pathOf(keys), keys, c})
+	var visit func(keys []string, v any)
+	visit = func(keys []string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if pathOf(keys)+".@values" == list.path {
+				return
 			}
-			return pathOf(keys)+".@values" != items
-		})
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				visit(append(slices.Clone(keys), key), v[key])
+			}
+		case []any, nil:
+		default:
+			kind := "t"
+			switch v.(type) {
+			case bool:
+				kind = "b"
+			case string:
+			default:
+				kind = "n"
+			}
+			all = append(all, mark{column{path: pathOf(keys), words: nameOf(keys), kinds: kind}, fmt.Sprint(v)})
+		}
 	}
-	if p, ok := nextOf(all); ok {
-		return p
+	for _, tree := range trees {
+		visit(nil, tree)
 	}
-	return totalOf(all, records, len(samples))
-}
-
-// nextOf finds an address of the next page, or else the last value that looks like a
-// cursor.
-func nextOf(all []mark) (p Paging, ok bool) {
-	const next, cursor = "next more after following continuation odata.nextlink nextlink", "cursor token scroll continuation after marker bookmark"
-	for _, m := range all {
-		address := m.cell.kind == text && urlForm.MatchString(m.cell.text)
+	find := func(words string, fits func(mark) bool) (m mark) {
+		for _, m := range all {
+			if m.called(words) && m.text != "" && !m.called("prev previous before csrf access") && fits(m) {
+				return m
+			}
+		}
+		return m
+	}
+	number := func(m mark) int {
+		n, err := strconv.Atoi(m.text)
+		if err != nil || m.kinds == "b" {
+			return -1
+		}
+		return n
+	}
+	isBool := func(m mark) bool { return m.text == "true" || m.text == "false" }
+	isURL := func(m mark) bool { return addrForm.MatchString(m.text) || strings.HasPrefix(m.text, "?") }
+	next := find("next nextlink more following continuation", func(m mark) bool { return isURL(m) && !m.called("self last") })
+	cursor := find("cursor token after marker continuation scroll bookmark next", func(m mark) bool { return m.kinds == "t" && !isURL(m) && !isBool(m) && number(m) < 0 })
+	more := find("more next hasmore hasnext", isBool)
+	last := find("last done islast", isBool)
+	pages := find("pages totalpages pagecount", func(m mark) bool { return number(m) > 0 && m.called("total pages count totalpages pagecount") })
+	total := find("total count totalcount totalsize hits totalelements cnt totcnt tot size", func(m mark) bool { return number(m) > records && !m.called("page per limit pages") })
+	size := find("size limit per perpage pagesize rows maxresults", func(m mark) bool { return number(m) > 1 && !m.called("total count") })
+	offset := find("offset start startat skip from", func(m mark) bool { return number(m) >= 0 })
+	current := find("page number current pagenumber currentpage", func(m mark) bool { return number(m) == 0 || number(m) == 1 })
+	switch {
+	case next.path != "" && cursor.path == "":
+		p.Style = "next_url"
+		p.Keys = []string{"next: " + quote(next.path)}
+		if u, err := url.Parse(next.text); err == nil && u.Host != "" {
+			p.doubt("its URL names the host %s: base_url must be that, or add rewrite_host: true", u.Host)
+		}
+	case cursor.path != "":
+		p.Style = "cursor"
+		p.Keys = []string{"param: " + ToComplete, "cursor: " + quote(cursor.path)}
+		p.doubt("the name of the parameter that takes the cursor")
+		if next.path != "" {
+			p.doubt("or style next_url by %s?", next.path)
+		}
+		if more.path != "" {
+			p.Keys = append(p.Keys, "more: "+quote(more.path))
+			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
+		}
+	case pages.path != "" && number(pages) > 1 || total.path != "" || more.path != "" || last.path != "":
+		p.Style = "page"
+		p.Keys = []string{"param: " + ToComplete}
+		p.doubt("the names of the parameters")
 		switch {
-		case m.has(next) && address && !m.has("self prev previous first last"):
-			return Paging{Style: "next_url", Key: "next", Path: m.path}, true
-		case (m.has(cursor) || m.has("next") && m.cell.kind == text) && m.cell.filled() && m.cell.text != "" && m.cell.kind == text && !digitForm.MatchString(m.cell.text) && !m.has("prev previous before start first csrf access"):
-			ok, p = true, Paging{"cursor", "cursor", m.path, 0, doubts{[]string{"the name of the parameter that takes the cursor"}}}
+		case offset.path != "":
+			p.Style = "offset"
+		case current.path != "":
+			p.Keys = append(p.Keys, "first: "+current.text)
+			p.doubt("the first page is number %s if the first sample is that", current.text)
+		default:
+			p.Keys = append(p.Keys, "first: 1")
+			p.doubt("the number of the first page: 0 or 1")
 		}
-	}
-	return p, ok
-}
-
-// totalOf finds what tells the end of the list: a number of pages, which is best, or of
-// records, or a truth value. A total counts only if it is more than the samples have:
-// else there are no pages, and the mark may mean something else.
-func totalOf(all []mark, records, samples int) (p Paging) {
-	size := 0
-	for _, m := range all {
-		if m.has("size limit per perpage pagesize rows results maxresults") && !m.has("total count tot cnt elements") && m.whole() > 1 {
-			size = m.whole()
+		if size.path != "" {
+			p.Keys = append(p.Keys, "size: "+size.text, "size_param: "+ToComplete)
 		}
-	}
-	perPage := (records + samples - 1) / max(samples, 1)
-	about := doubts{[]string{"the names of the parameters; the number of the first page"}}
-	for _, m := range all {
-		n := m.whole()
 		switch {
-		case m.has("pages totalpages pagecount") && m.has("total pages tot cnt count totalpages pagecount") && n > 0 && n*max(perPage, 1) >= records && n < 100_000:
-			return Paging{"page", "total_pages", m.path, size, about}
-		case m.has("total tot totalelements totalcount totalsize totalresults count cnt totcnt hits") && n > records && p.Key != "total" && m.cell.kind != boolean && !m.has("page size per"):
-			p = Paging{"page", "total", m.path, size, about}
-			if slices.ContainsFunc(all, func(m mark) bool { return m.has("offset start startat skip from") && m.whole() >= 0 }) {
-				p.Style = "offset"
-			}
-		case p.Key == "" && m.cell.kind == boolean && (m.has("more next hasmore hasnext") || m.has("last done islast")):
-			p = Paging{"page", "more", m.path, size, about}
-			if m.has("last done islast") {
-				p.Key, p.Path = "", ""
-				p.doubt("%s tells the end, which no key reads: pages are read until an empty one", m.path)
-			}
+		case total.path != "":
+			p.Keys = append(p.Keys, "total: "+quote(total.path))
+		case pages.path != "" && p.Style == "page":
+			p.Keys = append(p.Keys, "total_pages: "+quote(pages.path))
+		case more.path != "":
+			p.Keys = append(p.Keys, "more: "+quote(more.path))
+		case last.path != "":
+			p.Keys = append(p.Keys, "last: "+quote(last.path))
 		}
-	}
-	if p.Style == "" {
+	default:
 		p.Style = "none"
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
 	}
 	return p
+}
+
+func (p *Paging) doubt(format string, args ...any) {
+	p.Doubts = append(p.Doubts, fmt.Sprintf(format, args...))
 }

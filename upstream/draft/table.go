@@ -1,300 +1,247 @@
 package draft
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
+
+	"inquiry-gateway/upstream/decode"
 )
 
-// Bounds of what is looked at.
-const (
-	maxDepth   = 8
-	maxColumns = 1000
-	maxRows    = 2000
-	maxKeyed   = 60 // keys of a list of keys and values
-)
+// maxSampleBytes bounds a sample in XML after it has become JSON.
+const maxSampleBytes = 64 << 20
 
-// kind is what a value of JSON is.
-type kind uint8
-
-const (
-	missing kind = iota
-	null
-	boolean
-	number
-	text
-)
-
-// cell is the value of one record at one path; lists and objects are no cells.
-type cell struct {
-	kind kind
-	text string
+// decodeAll reads the samples, all in JSON or all in XML. An error names the sample,
+// counted from 1.
+func decodeAll(samples [][]byte) (trees []any, xml bool, err error) {
+	format := &decode.Format{}
+	for _, sample := range samples {
+		text := bytes.TrimLeft(bytes.TrimPrefix(sample, []byte("\xef\xbb\xbf")), " \t\r\n")
+		format.XML = format.XML || bytes.HasPrefix(text, []byte("<"))
+	}
+	for range 2 {
+		trees = nil
+		for i, sample := range samples {
+			text, err := format.Decode(string(sample), "", maxSampleBytes)
+			if err != nil {
+				return nil, false, fmt.Errorf("sample %d cannot be read: %w", i+1, err)
+			}
+			d := json.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
+			d.UseNumber()
+			var tree any
+			if err := d.Decode(&tree); err != nil {
+				return nil, false, fmt.Errorf("sample %d is not JSON: %w", i+1, err)
+			}
+			trees = append(trees, tree)
+		}
+		if !format.XML {
+			break
+		}
+		// An XML list of one element looks like none. What is a list in any sample is one
+		// in all, so they are read twice.
+		for _, tree := range trees {
+			markLists(nil, tree, &format.Lists)
+		}
+	}
+	return trees, format.XML, nil
 }
 
-// filled tells whether there is a value other than null.
-func (c cell) filled() bool { return c.kind > null }
+// markLists notes the names of all elements that are lists in a tree.
+func markLists(names []string, v any, lists *decode.Lists) {
+	switch v := v.(type) {
+	case []any:
+		lists.Add(names)
+		for _, element := range v {
+			markLists(names, element, lists)
+		}
+	case map[string]any:
+		for name, member := range v {
+			markLists(append(slices.Clone(names), name), member, lists)
+		}
+	}
+}
 
-// column is a path within the records with all its values.
+// column is what all records have at one path.
 type column struct {
 	path  string
-	keys  []string // of the path, unescaped
-	cells []cell   // one for each record
-	time  *timing  // nil: no times
-
-	lookup *Lookup // nil: of the record itself
-	doubts         // about the look-up
-	could  int     // how many records may have a value; 0: all
-
-	// Of an enumeration: what its codes mean, and the column that says it; nil: none does.
-	labels map[string]string
-	label  *column
+	words []string // of its name, in small letters
+	rows  []int    // of the records that have a value other than null
+	texts []string // these values
+	kinds string   // of these: t, n or b for each sort of value that occurs
 }
 
-// nested is a list of objects within the records. Its rows are the elements of all.
-type nested struct {
-	path     string
-	keys     []string
-	elements []any
-	rows     table
-	of       []int // the record of each row
-}
-
-// table is a list of objects, by path.
+// table is a list of records.
 type table struct {
 	rows    int
 	columns []*column
-	lists   []*nested
+	lists   map[string]*table // lists of objects within the records, by path
+	parents []int             // of an inner list: the record of each row
 }
 
-// builder makes a table out of records.
-type builder struct {
-	rows    int
-	columns map[string]*column
-	lists   map[string]*nested
-}
-
-// tableOf makes a table of the records, of at most maxRows. Columns and lists are in
-// the order of their paths.
-func tableOf(records []any) table {
-	if len(records) > maxRows {
-		records = records[:maxRows]
+// tableOf makes columns of all single values of the records, in the order of their paths.
+func tableOf(records []any) *table {
+	t := &table{lists: map[string]*table{}}
+	byPath := map[string]*column{}
+	inner := map[string][]any{}
+	parents := map[string][]int{}
+	var add func(keys []string, v any)
+	add = func(keys []string, v any) {
+		path := pathOf(keys)
+		switch v := v.(type) {
+		case nil:
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				if key == "" {
+					continue // no path names it
+				}
+				add(append(slices.Clone(keys), key), v[key])
+			}
+		case []any:
+			for _, element := range v {
+				if _, ok := element.(map[string]any); ok {
+					inner[path] = append(inner[path], element)
+					parents[path] = append(parents[path], t.rows)
+				}
+			}
+		default:
+			c := byPath[path]
+			if c == nil {
+				c = &column{path: path, words: nameOf(keys)}
+				byPath[path] = c
+			}
+			c.rows, c.texts = append(c.rows, t.rows), append(c.texts, fmt.Sprint(v))
+			kind := "t"
+			switch v.(type) {
+			case json.Number:
+				kind = "n"
+			case bool:
+				kind = "b"
+			}
+			if !strings.Contains(c.kinds, kind) {
+				c.kinds += kind
+			}
+		}
 	}
-	b := &builder{len(records), map[string]*column{}, map[string]*nested{}}
-	for i, record := range records {
-		b.add(i, record)
+	for _, record := range records {
+		add(nil, record)
+		t.rows++
 	}
-	t := table{rows: b.rows}
-	for _, path := range slices.Sorted(maps.Keys(b.lists)) {
-		list := b.lists[path]
-		list.rows = tableOf(list.elements)
-		list.of = list.of[:list.rows.rows]
-		t.lists = append(t.lists, list)
-		b.keyed(list)
+	for _, path := range slices.Sorted(maps.Keys(byPath)) {
+		t.columns = append(t.columns, byPath[path])
 	}
-	for _, path := range slices.Sorted(maps.Keys(b.columns)) {
-		c := b.columns[path]
-		c.time = timesOf(c)
-		t.columns = append(t.columns, c)
+	for path, elements := range inner {
+		t.lists[path] = tableOf(elements)
+		t.lists[path].parents = parents[path]
 	}
 	return t
 }
 
-// visit shows a value and what is within it to see, objects before their members and
-// these by their names. keys lead to it. What see returns false for is not entered, nor
-// are arrays.
-func visit(keys []string, v any, see func(keys []string, v any) (enter bool)) {
-	object, _ := v.(map[string]any)
-	if !see(keys, v) || len(keys) == maxDepth {
-		return
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		visit(append(slices.Clone(keys), key), object[key], see)
-	}
-}
-
-// add puts one record into the table.
-func (b *builder) add(row int, record any) {
-	visit(nil, record, func(keys []string, v any) bool {
-		switch v := v.(type) {
-		case map[string]any:
-		case []any:
-			b.addList(row, keys, v)
-		default:
-			if len(keys) > 0 {
-				b.set(row, pathOf(keys), keys, cellOf(v))
-			}
-		}
-		return true
-	})
-}
-
-// set puts a value into the column of a path, which is made if there is room for it.
-func (b *builder) set(row int, path string, keys []string, c cell) {
-	col := b.columns[path]
-	if col == nil {
-		if len(b.columns) >= maxColumns {
-			return
-		}
-		col = &column{path: path, keys: keys, cells: make([]cell, b.rows)}
-		b.columns[path] = col
-	}
-	col.cells[row] = c
-}
-
-// addList notes a list of objects; of other lists nothing is mapped.
-func (b *builder) addList(row int, keys []string, elements []any) {
-	if len(elements) == 0 || len(keys) == 0 || len(keys) >= maxDepth || !allObjects(elements) {
-		return
-	}
-	path := pathOf(keys)
-	list := b.lists[path]
-	if list == nil {
-		list = &nested{path: path, keys: keys}
-		b.lists[path] = list
-	}
-	list.elements = append(list.elements, elements...)
-	for range elements {
-		list.of = append(list.of, row)
-	}
-}
-
-// keyed adds a column for each key of a list of keys and values, such as custom
-// fields: in all records the same keys, each once.
-func (b *builder) keyed(list *nested) {
-	for _, names := range list.rows.columns {
-		keys := names.set()
-		if len(keys) < 2 || len(keys) > maxKeyed || names.count() < names.rows() || !eachOnce(names, list.of, b.rows, len(keys)) {
-			continue
-		}
-		for _, values := range list.rows.columns {
-			if values == names {
-				continue
-			}
-			for i, c := range names.cells {
-				query := c.text
-				if c.kind == text {
-					query = `"` + c.text + `"`
-				}
-				if strings.ContainsAny(c.text, `"\`) {
-					continue
-				}
-				path := fmt.Sprintf("%s.#(%s==%s).%s", list.path, names.path, query, values.path)
-				b.set(list.of[i], path, append(append(slices.Clone(list.keys), values.keys...), c.text), values.cells[i])
-			}
-		}
-		return
-	}
-}
-
-// eachOnce tells whether nearly all records have each of the keys once.
-func eachOnce(names *column, of []int, records, keys int) bool {
-	if records < 2 {
-		return false
-	}
-	seen := map[string]bool{}
-	for i, c := range names.cells {
-		at := fmt.Sprint(of[i], " ", c.text)
-		if seen[at] {
-			return false
-		}
-		seen[at] = true
-	}
-	return float64(len(seen)) >= 0.7*float64(records*keys)
-}
-
-// cellOf is the cell for a value of JSON as it was decoded; a missing one for lists and
-// objects.
-func cellOf(v any) cell {
-	switch v := v.(type) {
-	case nil:
-		return cell{kind: null}
-	case bool:
-		return cell{boolean, fmt.Sprint(v)}
-	case json.Number:
-		return cell{number, v.String()}
-	case string:
-		return cell{text, v}
-	}
-	return cell{}
-}
-
 // pathOf writes keys as a GJSON path.
 func pathOf(keys []string) string {
-	escaped := make([]string, len(keys))
+	parts := make([]string, len(keys))
 	for i, key := range keys {
 		var b strings.Builder
 		for _, r := range key {
-			if strings.ContainsRune(`\.*?|#@!{}[]()=<>%~:,&"'+^`, r) {
+			if r < 0x80 && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$ /:-", r) {
 				b.WriteByte('\\')
 			}
 			b.WriteRune(r)
 		}
-		escaped[i] = b.String()
+		parts[i] = b.String()
 	}
-	return strings.Join(escaped, ".")
+	return strings.Join(parts, ".")
 }
 
-// rows is how many records may have a value.
-func (c *column) rows() int {
-	if c.could > 0 {
-		return c.could
-	}
-	return len(c.cells)
-}
+// hollow are last keys that say nothing: the key before them says it.
+const hollow = " value name text code label display raw data fields id key nm cd displayvalue rendered content body "
 
-// count is how many records have a value, null not counted.
-func (c *column) count() (n int) {
-	for _, x := range c.cells {
-		if x.filled() {
-			n++
+// nameOf are the words of a path's last key, and of the one before if the last says
+// nothing by itself.
+func nameOf(keys []string) (words []string) {
+	for i := len(keys) - 1; i >= 0; i-- {
+		own := split(keys[i])
+		words = append(words, own...)
+		if len(own) > 1 || len(own) == 1 && !strings.Contains(hollow, " "+own[0]+" ") {
+			break
 		}
 	}
-	return n
+	return words
 }
 
-// always tells whether each record has a value.
-func (c *column) always() bool { return c.count() == c.rows() && c.rows() > 0 }
-
-// set gives the different values with how often each comes.
-func (c *column) set() map[string]int {
-	all := map[string]int{}
-	for _, x := range c.cells {
-		if x.filled() {
-			all[x.text]++
+// split takes a name apart: createdAt, CREATED_AT and created-at are created and at.
+func split(name string) []string {
+	var b strings.Builder
+	before := rune(0)
+	for _, r := range name {
+		if unicode.IsUpper(r) && unicode.IsLower(before) {
+			b.WriteByte(' ')
 		}
+		if before = r; !unicode.IsLetter(r) {
+			r = ' '
+		}
+		b.WriteRune(unicode.ToLower(r))
 	}
-	return all
+	return strings.Fields(b.String())
 }
 
-// share is the part of the values for which a test holds; of none it is 0.
-func (c *column) share(test func(cell) bool) float64 {
+// called tells whether a column's name has one of the words.
+func (c *column) called(words string) bool {
+	return slices.ContainsFunc(c.words, func(word string) bool { return strings.Contains(" "+words+" ", " "+word+" ") })
+}
+
+// all tells whether every value of a column is of a sort.
+func (c *column) all(is func(string) bool) bool {
+	return !slices.ContainsFunc(c.texts, func(s string) bool { return !is(s) })
+}
+
+// distinct are the different values, sorted.
+func (c *column) distinct() []string {
+	values := slices.Sorted(slices.Values(c.texts))
+	return slices.Compact(values)
+}
+
+// length is the mean of the values' lengths, in characters.
+func (c *column) length() int {
 	n := 0
-	for _, x := range c.cells {
-		if x.filled() && test(x) {
+	for _, s := range c.texts {
+		n += len([]rune(s))
+	}
+	return n / max(len(c.texts), 1)
+}
+
+var (
+	uuidForm = regexp.MustCompile(`(?i)^\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?$`)
+	addrForm = regexp.MustCompile(`^[^@\s]+@[^@\s]+$|^([a-z]+:)?//\S+$|^/\S*/\S*$`)
+	tagForm  = regexp.MustCompile(`(?i)</?(p|br|div|span|b|i|a|ul|ol|li|strong|em|h[1-6]|table|td|tr|body|html)\b[^>]*>`)
+)
+
+// isProse tells whether a value may be words of a person: letters and a blank, or
+// letters of a script whose words stand together.
+func isProse(s string) bool {
+	letters, wide := 0, 0
+	for _, r := range s {
+		if unicode.IsLetter(r) {
+			letters++
+		}
+		if r >= 0x1100 {
+			wide++
+		}
+	}
+	return letters >= 3 && !addrForm.MatchString(s) && (strings.ContainsAny(strings.TrimSpace(s), " \n") || wide >= 4)
+}
+
+// prose is the share of a column's values that may be words of a person, from 0 to 1.
+func (c *column) prose() float64 {
+	n := 0
+	for _, s := range c.texts {
+		if isProse(s) {
 			n++
 		}
 	}
-	return float64(n) / float64(max(c.count(), 1))
-}
-
-// is the part of the values that are the text.
-func (c *column) is(text string) float64 {
-	return c.share(func(x cell) bool { return x.text == text })
-}
-
-// distinct is 1 if no value comes twice, and near 0 if all are the same.
-func (c *column) distinct() float64 {
-	return float64(len(c.set())) / float64(max(c.count(), 1))
-}
-
-// length is the mean number of characters of a value.
-func (c *column) length() float64 {
-	sum := 0
-	for _, x := range c.cells { // what is not filled has no text
-		sum += utf8.RuneCountInString(x.text)
-	}
-	return float64(sum) / float64(max(c.count(), 1))
+	return float64(n) / float64(max(len(c.texts), 1))
 }

@@ -1,116 +1,159 @@
 package draft
 
 import (
-	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"inquiry-gateway/upstream/timeparse"
 )
 
+// notations are those that are tried, the ones with more in them first. Of two that all
+// values fit and that give other times, such as days and months in the other order, the
+// first is proposed with a doubt.
+var notations = [...]string{
+	"rfc3339", "odata", "2006-01-02T15:04:05.000-0700", "2006-01-02T15:04:05-0700", "2006-01-02T15:04Z07:00", "2006-01-02 15:04:05-07:00",
+	"2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05Z07:00", time.RFC1123Z, "Mon, 02 Jan 2006 15:04:05 GMT", "2006-01-02 15:04:05 UTC",
+	"2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006/01/02 15:04:05", "2006/01/02 15:04",
+	"2006.01.02 15:04:05", "2006.01.02 15:04", "2006. 01. 02. 15:04", "02/01/2006 15:04:05", "01/02/2006 15:04:05", "02/01/2006 15:04",
+	"01/02/2006 15:04", "1/2/2006 3:04:05 PM", "1/2/2006 3:04 PM", "02.01.2006 15:04:05", "02.01.2006 15:04", "02-01-2006 15:04:05",
+	"02-Jan-2006 15:04:05", "Jan 2, 2006 3:04 PM", "20060102150405", "20060102 150405", "200601021504",
+	"2006-01-02", "2006/01/02", "2006.01.02", "20060102", "02/01/2006", "01/02/2006", "02.01.2006", "02-Jan-2006", "Jan 2, 2006",
+}
+
 // timing is the notation of a column of times.
 type timing struct {
 	format string
-	zoned  bool        // the values name their zone
-	others []string    // formats that all values fit, too
-	dates  bool        // without a time of day
-	at     []time.Time // of each record; zero: it has none
-}
-
-// layout is a notation that is tried.
-type layout struct {
-	format       string
-	zoned, dates bool
-}
-
-// layouts are all of them, the ones with more in them first.
-func layouts() (all []layout) {
-	for _, f := range []string{
-		"rfc3339", "odata", "2006-01-02T15:04:05.000-0700", "2006-01-02T15:04:05-0700", "2006-01-02T15:04Z07:00", "2006-01-02 15:04:05-07:00", "2006-01-02 15:04:05 -0700",
-		"2006-01-02 15:04:05.000-07:00", "2006-01-02 15:04:05Z07:00", time.RFC1123Z, "2 Jan 2006 15:04:05 -0700",
-		time.RFC1123[:len(time.RFC1123)-3] + "GMT", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z", // the letters say which zone
-	} {
-		all = append(all, layout{f, true, false})
-	}
-	clocks := []string{"15:04:05", "15:04:05.000", "15:04:05.000000", "15:04", "3:04:05 PM", "3:04 PM"}
-	days := []string{"2006-01-02", "2006/01/02", "2006.01.02", "2006. 01. 02.", "02/01/2006", "01/02/2006", "2/1/2006", "1/2/2006", "02.01.2006", "02-01-2006", "02-Jan-2006", "2 Jan 2006", "Jan 2, 2006"}
-	for _, day := range days {
-		for _, clock := range clocks {
-			all = append(all, layout{day + " " + clock, false, false}, layout{day + "T" + clock, false, false})
-		}
-	}
-	for _, f := range []string{"20060102150405", "20060102150405.000", "20060102 150405", "20060102T150405", "200601021504"} {
-		all = append(all, layout{f, false, false})
-	}
-	for _, day := range append(days, "20060102") {
-		all = append(all, layout{day, false, true})
-	}
-	return all
+	zoned  bool // the values name their zone
+	clock  bool // they have a time of day
+	other  string
+	at     []time.Time // of each value
 }
 
 // timesOf tells how the times of a column are written; nil if it has none. The
-// gateway's own parsers judge, so that what is proposed can be read. The first layout
-// that all values fit is proposed. Another one that they fit, too, and that gives other
-// times is noted, such as days and months in the other order.
-func timesOf(c *column) *timing {
-	if c.count() == 0 {
+// gateway's own parsers judge, so that what is proposed can be read.
+func timesOf(c *column) (found *timing) {
+	if len(c.texts) == 0 || c.kinds == "b" {
 		return nil
 	}
-	if t := unixTimes(c); t != nil {
-		return t
+	for _, unix := range []string{"unix", "unix_ms"} {
+		if at := parsed(c, unix, 2000, 2050); at != nil {
+			return &timing{format: unix, zoned: true, clock: true, at: at}
+		}
 	}
-	var found *timing
-	for _, l := range layouts() {
-		at := parsed(c, l.format)
+	for _, format := range notations {
+		at := parsed(c, format, 1990, 2100)
 		switch {
 		case at == nil:
 		case found == nil:
-			found = &timing{format: l.format, zoned: l.zoned, dates: l.dates, at: at}
-		case !slices.EqualFunc(found.at, at, time.Time.Equal):
-			found.others = append(found.others, l.format)
+			zoned := !strings.HasPrefix(format, "20") && !strings.HasPrefix(format, "0") && !strings.HasPrefix(format, "1") && !strings.HasPrefix(format, "Jan")
+			zoned = zoned || strings.Contains(format, "07") || strings.HasSuffix(format, "UTC")
+			found = &timing{format: format, zoned: zoned, clock: zoned || strings.Contains(format, "04"), at: at}
+		case !at[0].Equal(found.at[0]) || !at[len(at)-1].Equal(found.at[len(at)-1]):
+			found.other = format
 		}
 	}
 	return found
 }
 
-// parsed gives the times of a column in a format; nil if it has none, or one value does
-// not fit.
-func parsed(c *column, format string) (at []time.Time) {
+// parsed gives the times of a column in a format; nil if one value does not fit, or is in
+// another year than any inquiry.
+func parsed(c *column, format string, from, to int) (at []time.Time) {
 	parse, _, _ := timeparse.New(format, "")
-	some := false
-	at = make([]time.Time, len(c.cells))
-	for i, x := range c.cells {
-		if !x.filled() || x.text == "" {
-			continue
-		}
-		t, ok := parse(x.text)
-		if !ok || t.Year() < 1990 || t.Year() > 2100 {
+	for _, s := range c.texts {
+		t, ok := parse(s)
+		if !ok || t.Year() < from || t.Year() > to {
 			return nil
 		}
-		at[i], some = t, true
-	}
-	if !some {
-		return nil
+		at = append(at, t)
 	}
 	return at
 }
 
-// unixTimes takes numbers between the years 2000 and 2050 for times.
-func unixTimes(c *column) *timing {
-	for _, unit := range []struct {
-		format string
-		scale  float64
-	}{{"unix", 1}, {"unix_ms", 1000}} {
-		fits := c.share(func(x cell) bool {
-			n, err := strconv.ParseFloat(x.text, 64)
-			return err == nil && n >= 946684800*unit.scale && n < 2524608000*unit.scale
-		})
-		if fits < 1 {
+// earliest chooses the column whose times are the earliest of each record: when it was
+// made. what is not read as one with much doubt, such as a birthday, is marked.
+func (t *table) earliest(taken map[*column]bool) (best Choice) {
+	const late = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
+	var chosen *column
+	var by *timing
+	for _, c := range t.columns {
+		of := timesOf(c)
+		if of == nil || taken[c] || len(c.texts) < t.rows && by != nil && chosen != nil && len(chosen.texts) == t.rows {
 			continue
 		}
-		if at := parsed(c, unit.format); at != nil {
-			return &timing{format: unit.format, zoned: true, at: at}
+		if chosen == nil || len(c.texts) > len(chosen.texts) || before(of, by) || !before(by, of) && better(c, of, chosen, by, late) {
+			chosen, by = c, of
 		}
 	}
-	return nil
+	if chosen == nil {
+		return best
+	}
+	best = Choice{Path: chosen.path, Format: by.format, column: chosen}
+	if by.format == "rfc3339" {
+		best.Format = ""
+	}
+	if !by.zoned {
+		best.Zone = "UTC"
+		best.doubt("the times name no zone: whose clock is it?")
+	}
+	switch {
+	case by.other != "":
+		best.doubt("all values fit %q, too", by.other)
+	case chosen.called(late):
+		best.doubt("the name says that it is another time")
+	case strings.HasPrefix(by.format, "unix") && !chosen.called("created create at time timestamp ts date opened submitted registered"):
+		best.doubt("these numbers are taken for times")
+	case !by.clock:
+		best.doubt("a day without a time: all inquiries of a day have the same one")
+	}
+	if len(chosen.texts) < t.rows {
+		best.doubt("it is missing in %d of %d", t.rows-len(chosen.texts), t.rows)
+	}
+	for _, c := range t.columns {
+		if other := timesOf(c); c != chosen && other != nil && len(c.texts) == len(chosen.texts) && !before(by, other) && !c.called(late) && !best.marked() {
+			best.doubt("or %s, which has the same times?", c.path)
+		}
+	}
+	taken[chosen] = true
+	return best
+}
+
+// before tells whether the times of one column are earlier than another's, or as early
+// in each record and earlier in one.
+func before(a, b *timing) bool {
+	earlier := false
+	for i := range min(len(a.at), len(b.at)) {
+		switch d := a.at[i].Sub(b.at[i]); {
+		case d <= -time.Second:
+			earlier = true
+		case d >= time.Second:
+			return false
+		}
+	}
+	return earlier
+}
+
+// better tells of two columns with the same times which one to take: the finer one, and
+// of two as fine the one that is not called after something that comes later.
+func better(c *column, of *timing, chosen *column, by *timing, late string) bool {
+	fine := func(t *timing) (n int) {
+		for _, at := range t.at {
+			if at.Nanosecond() != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if len(of.at) != len(by.at) || before(by, of) {
+		return false
+	}
+	if a, b := fine(of), fine(by); a != b {
+		return a > b
+	}
+	if a, b := of.clock, by.clock; a != b {
+		return a
+	}
+	if a, b := of.zoned, by.zoned; a != b {
+		return a
+	}
+	return chosen.called(late) && !c.called(late)
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// toComplete is the path of a field that was not found. It is a good path with
-// nothing behind it.
-const toComplete = "COMPLETE_ME"
+// ToComplete stands where only a person knows what belongs there. A configuration that
+// has it is refused.
+const ToComplete = "COMPLETE_ME"
 
 // writer writes YAML with comments; every mark stands above its line.
 type writer struct {
@@ -44,13 +44,12 @@ func (p *Proposal) YAML() string {
 	w := &writer{}
 	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
 	w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
-	w.doubts(p.Doubts)
 	w.line("upstream:")
 	w.deeper(func() {
-		if p.BaseURL == "" {
-			w.line("# TODO: the address of the legacy system")
-		}
-		w.line("base_url: %s", quote(cmp.Or(p.BaseURL, "https://legacy.internal")))
+		w.line("# TODO: the address of the legacy system")
+		w.line("base_url: https://%s", ToComplete)
+		w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
+		w.line("auth: {type: header, header: X-Api-Key, value_file: %s}", ToComplete)
 		w.line("%s:", p.Kind)
 		w.deeper(func() { p.endpoint(w) })
 	})
@@ -61,8 +60,8 @@ func (p *Proposal) YAML() string {
 // tells them.
 func (p *Proposal) endpoint(w *writer) {
 	w.line("# TODO: the path of the list, and how the request says whose list it is")
-	w.line("path: /%s", toComplete)
-	w.line(`query: {%s: "{account}"}`, toComplete)
+	w.line("path: /%s", ToComplete)
+	w.line(`query: {%s: "{account}"}`, ToComplete)
 	w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
 	w.line("filtering: gateway")
 	if p.XML {
@@ -70,102 +69,58 @@ func (p *Proposal) endpoint(w *writer) {
 	}
 	w.doubts(p.Items.Doubts)
 	w.line("items: %s", quote(p.Items.Path))
-	if p.Owner.Path == "" {
-		w.line("# DOUBT: no value of the records is the account; the request alone binds the list to it")
-	} else {
-		w.doubts(p.Owner.Doubts)
-		if l := p.Owner.Lookup; l != nil {
-			w.line("owner_lookup: %s", l.yaml())
-		} else {
-			w.line("owner: %s", quote(p.Owner.Path))
-		}
+	w.doubts(p.Owner.Doubts)
+	if p.Owner.Path != "" {
+		w.line("owner: %s", quote(p.Owner.Path))
 	}
-	w.ids(p.ids)
-	p.Paging.write(w)
-	if p.Details != nil {
-		p.Details.write(w)
+	if len(p.short) > 0 {
+		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(p.short, ", ")))
 	}
-	w.where(p.Where)
-	w.line("fields:")
-	w.deeper(func() { p.fields(w) })
-}
-
-// ids writes internal_ids, and as a doubt those that are too short.
-func (w *writer) ids(i ids) {
-	if len(i.Short) > 0 {
-		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(i.Short, ", ")))
-	}
-	if len(i.IDs) == 0 {
+	if len(p.IDs) == 0 {
 		w.line("# DOUBT: no id was found that must not leave")
 	}
-	w.line("internal_ids: %s", yamlList(i.IDs))
-}
-
-// write writes the section paging on one line.
-func (g Paging) write(w *writer) {
-	w.doubts(g.Doubts)
-	if g.Style == "none" {
-		w.line("paging: {style: none}")
-		return
-	}
-	keys := []string{"style: " + g.Style}
-	if g.Style != "next_url" {
-		keys = append(keys, "param: "+g.Style)
-	}
-	if g.Size > 0 && g.Style != "cursor" {
-		keys = append(keys, fmt.Sprintf("size: %d, size_param: size", g.Size))
-	}
-	if g.Key != "" {
-		keys = append(keys, g.Key+": "+quote(g.Path))
-	}
-	w.line("paging: {%s}", strings.Join(keys, ", "))
-}
-
-// fields writes those that records of the kind have, in the order of the documentation.
-func (p *Proposal) fields(w *writer) {
-	w.field("title", p.Title)
-	if p.Kind == "buyer" {
-		w.field("content", p.Content)
-	}
-	w.field("status", p.Status)
-	w.field("inquiry_type", p.nullableType())
-	if p.Kind == "seller" {
-		w.field("company_name", p.CompanyName)
-	}
-	w.field("created_at", p.CreatedAt)
-	if p.Kind == "buyer" {
-		p.Responses.write(w)
-	}
-}
-
-// nullableType is null for a buyer's list where no field says the type.
-func (p *Proposal) nullableType() Choice {
-	c := p.InquiryType
-	if c.Path == "" && p.Kind == "buyer" {
-		c.Default = new("null")
-	}
-	return c
+	w.line("internal_ids: %s", yamlList(p.IDs))
+	w.doubts(p.Paging.Doubts)
+	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
+	w.where(p.where)
+	w.line("fields:")
+	w.deeper(func() {
+		w.field("title", p.Title)
+		if p.Kind == "buyer" {
+			w.field("content", p.Content)
+		}
+		w.field("status", p.Status)
+		if p.InquiryType.Path == "" && p.Kind == "buyer" {
+			w.line("# DOUBT: no field tells the type")
+			w.line("inquiry_type: {const: null}")
+		} else {
+			w.field("inquiry_type", p.InquiryType)
+		}
+		if p.Kind == "seller" {
+			w.field("company_name", p.CompanyName)
+		}
+		w.field("created_at", p.CreatedAt)
+		if p.Kind == "buyer" {
+			p.Responses.write(w)
+		}
+	})
 }
 
 // write writes the section responses. One that was not found gets paths to complete: a
 // buyer's records need the section.
 func (r Responses) write(w *writer) {
-	if r.Items == "" {
-		w.line("# TODO: no list of answers is in the records; if another request gives them, see responses.fetch in deploy/docs/configuration.md")
-		r.Items = toComplete
+	if r.Items.Path == "" {
+		w.line("# TODO: no list of answers is in the records; if another request gives them, add fetch: {path: ..., id: ...}")
+		r.Items.Path = ToComplete
 	}
 	w.line("responses:")
 	w.deeper(func() {
-		if r.Fetch != "" {
-			w.line("# DOUBT: the OpenAPI document has this path; if it gives the answers, remove the # of the next line")
-			w.line("# fetch: %s", r.Fetch)
+		w.doubts(r.Items.Doubts)
+		w.line("items: %s", quote(r.Items.Path))
+		if len(r.IDs) > 0 {
+			w.line("internal_ids: %s", yamlList(r.IDs))
 		}
-		w.doubts(r.Doubts)
-		w.line("items: %s", quote(r.Items))
-		if len(r.IDs) > 0 || len(r.Short) > 0 {
-			w.ids(r.ids)
-		}
-		w.where(r.Where)
+		w.where(r.where)
 		w.line("fields:")
 		w.deeper(func() {
 			w.field("content", r.Content)
@@ -180,64 +135,55 @@ func (r Responses) write(w *writer) {
 	})
 }
 
+// where writes the conditions, each with a doubt.
+func (w *writer) where(list []where) {
+	if len(list) == 0 {
+		return
+	}
+	w.line("# DOUBT: these look as if they say what callers must not see")
+	w.line("where:")
+	for _, c := range list {
+		if c.equals {
+			w.line("  - {path: %s, in: [\"true\", \"1\", \"Y\"]}", quote(c.path))
+		} else {
+			w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"], missing: include}", quote(c.path))
+		}
+	}
+}
+
 // field writes one field: a path alone, or a section.
 func (w *writer) field(name string, c Choice) {
 	w.doubts(c.Doubts)
 	if c.Path == "" {
 		w.line("# TODO: no field of the records looks like it")
-		c.Path = toComplete
 	}
-	keys := []string{"path: " + quote(c.Path)}
-	if c.Lookup != nil {
-		keys[0] = "lookup: " + c.Lookup.yaml()
-	}
-	for _, key := range []struct{ name, value string }{{"format", c.Format}, {"zone", c.Zone}} {
+	keys := []string{"path: " + quote(cmp.Or(c.Path, ToComplete))}
+	for _, key := range []struct{ name, value string }{{"format", c.Format}, {"zone", c.Zone}, {"default", c.Default}} {
 		if key.value != "" {
-			keys = append(keys, key.name+": "+quote(key.value))
+			keys = append(keys, key.name+": "+strings.Replace(quote(key.value), `"null"`, "null", 1))
 		}
 	}
-	if c.TrimHTML {
+	if c.HTML {
 		keys = append(keys, "trim_html: true")
 	}
-	if c.Empty {
-		keys = append(keys, "empty: missing")
-	}
-	if c.Default != nil && *c.Default == "null" {
-		keys = append(keys, "default: null")
-	} else if c.Default != nil {
-		keys = append(keys, "default: "+quote(*c.Default))
-	}
 	switch {
-	case len(c.Values) > 0:
+	case len(c.Codes) > 0:
 		w.line("%s:", name)
-		w.deeper(func() { w.values(keys, c.Values) })
-	case len(keys) == 1 && c.Lookup == nil:
-		w.line("%s: %s", name, quote(c.Path))
+		w.deeper(func() {
+			for _, key := range keys {
+				w.line("%s", key)
+			}
+			w.line("# TODO: what the public reads for each, and codes that the samples do not have")
+			w.line("values:")
+			for _, code := range c.Codes {
+				w.line("  %s: %s", quote(code), ToComplete)
+			}
+		})
+	case len(keys) == 1:
+		w.line("%s: %s", name, strings.TrimPrefix(keys[0], "path: "))
 	default:
 		w.line("%s: {%s}", name, strings.Join(keys, ", "))
 	}
-}
-
-// yaml writes a look-up on one line.
-func (l *Lookup) yaml() string {
-	return fmt.Sprintf("{in: %s, key: %s, by: %s, take: %s}", quote(l.In), yamlList(l.Key), yamlList(l.By), quote(l.Take))
-}
-
-// values writes a field with one key in a line, and its values below.
-func (w *writer) values(keys []string, values []Value) {
-	for _, key := range keys {
-		w.line("%s", key)
-	}
-	w.line("values:")
-	w.deeper(func() {
-		for _, v := range values {
-			note := ""
-			if v.Unsure {
-				note = " # TODO: what does it mean?"
-			}
-			w.line("%s: %s%s", quote(v.Legacy), quote(v.Public), note)
-		}
-	})
 }
 
 var plainText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)

@@ -56,8 +56,9 @@ type App struct {
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
+	failures failures // for the console
 	rate     *rate.Limiter
-	sessions *ops.Sessions // of the ops listener
+	tokens   *ops.Tokens // of the ops listener
 	current  atomic.Pointer[generation]
 	gateway  gateway.Current // that of current
 	reloads  *reloader
@@ -123,8 +124,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	}
 	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
-	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
-	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
+	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until putInForce knows them, there are none
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -177,7 +177,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 // fetch asks the legacy through the client that runs now: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	return a.current.Load().client.Fetch(ctx, r)
+	list, err := a.current.Load().client.Fetch(ctx, r)
+	if err != nil {
+		a.failures.fetched(r, err)
+	}
+	return list, err
 }
 
 // buildServers puts the two listeners to use. Until here a caller waits in the

@@ -28,15 +28,14 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 		return ops.PurgeReply{Epoch: epoch}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
-		Canary: a.canaryFailure,
+		Gatherer: a.gatherer(), Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
 	// Profiles take as long as they are asked to, so the ops listener's writes have
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
@@ -54,6 +53,24 @@ func (a *App) gatherer() prometheus.Gatherer {
 		}
 		return all.Gather()
 	})
+}
+
+// facts are what the console's lines name: the files and addresses of this gateway, and
+// the newest errors.
+func (a *App) facts() console.Facts {
+	cfg := a.current.Load().cfg
+	facts := console.Facts{File: cfg.Path()}
+	if a.redis != nil {
+		facts.Redis = cfg.Redis.Addrs[0]
+		if at, err := a.redis.LastError(); err != nil {
+			a.failures.note("redis", "", at, err)
+		}
+	}
+	facts.Last = a.failures.all()
+	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
+		facts.Last["keystore"] = failed
+	}
+	return facts
 }
 
 // readiness is ready or degraded as long as requests are welcome: with Redis or

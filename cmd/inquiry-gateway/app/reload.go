@@ -145,6 +145,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
+		a.failures.note("reload", "", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
@@ -169,7 +170,7 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 		return waiting, err
 	}
 	if next.canary != old.canary {
-		a.reloads.stopCanary() // it would hold lists of the new policy against the old one
+		a.reloads.stopCanary()
 		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
 	}
 	if err := a.putInForce(next); err != nil {
@@ -195,7 +196,7 @@ func (a *App) putInForce(gen *generation) error {
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.sessions.SetTokens(gen.cfg.Ops.Tokens())
+	a.tokens.Set(gen.cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"inquiry-gateway/upstream/draft"
 )
 
 // resolver copies the parser's tree into one of mappings, lists and scalars only:
@@ -72,7 +74,15 @@ func (r *resolver) text(at token.Token, written, path string) ast.Node {
 	if n.Value != written {
 		r.variables = append(r.variables, n.Value, written)
 	}
+	r.complete(&at, n.Value, path)
 	return n
+}
+
+// complete refuses what draft has left to a person.
+func (r *resolver) complete(at *token.Token, text, path string) {
+	if strings.Contains(text, draft.ToComplete) {
+		r.add(placeOf(at), path, "%s stands where draft found nothing; write what belongs there", draft.ToComplete)
+	}
 }
 
 // list leaves a nil in the place of an element that was reported, so that the others
@@ -107,6 +117,7 @@ func (r *resolver) mapping(from *ast.MappingNode, path string) ast.Node {
 		}
 		key := ast.String(name.GetToken()) // as it is written: 010 is no 8
 		at, full := placeOf(key.Token), join(path, key.Value)
+		r.complete(key.Token, key.Value, full)
 		child := r.resolve(pair.Value, full)
 		if before := pairOf(n, key.Value); before != nil {
 			r.add(at, full, "stands here a second time; the first is in line %d", placeOf(before.Key.GetToken()).line)

@@ -1,0 +1,169 @@
+package conformance
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/app"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tightAccounts is how many times a case may ask as an account that has used nothing of
+// its rate yet.
+const tightAccounts = 60
+
+// server is what conversations are held with.
+type server struct {
+	address string
+	secure  bool
+	keys    map[string]string // by id
+	tight   *atomic.Int64     // of the accounts with a low rate, how many are used up
+	etag    string            // of the buyer's list, without W/
+	ops     string
+}
+
+func (s server) dial() (net.Conn, error) {
+	if s.secure {
+		return tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
+	}
+	return net.Dial("tcp", s.address)
+}
+
+// filler puts this server's keys into one conversation.
+func (s server) filler() *strings.Replacer {
+	pairs := []string{"$etag", s.etag, "{tight}", s.keys[fmt.Sprint("tight-", s.tight.Add(1)%tightAccounts)]}
+	for id, key := range s.keys {
+		pairs = append(pairs, "{"+id+"}", key)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+func (s server) metric(t *testing.T, name string) float64 {
+	resp, err := http.Get(s.ops + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := strconv.ParseFloat(string(regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// startServers starts the whole gateway once for each mode, in front of one legacy system.
+func startServers(t *testing.T) map[mode]server {
+	system := httptest.NewServer(legacy.New(legacy.Options{}))
+	t.Cleanup(system.Close)
+	all := map[mode]server{}
+	for _, m := range modes {
+		if m.pieces == 1 {
+			all[m] = startGateway(t, m, system.URL)
+		}
+	}
+	return all
+}
+
+func startGateway(t *testing.T, m mode, upstream string) server {
+	dir := t.TempDir()
+	keys, file := makeKeys(t)
+	text := "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}\nshutdown_delay: 0s\n" +
+		"request_timeout: 1m\ncache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s, stale_if_error: 0s}}\nrate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}\ngateway: {hit_lane: " + map[bool]string{true: "'on'", false: "'off'"}[m.lane] + "}\n"
+	if m.secure {
+		testkit.Certificate(t, dir, "gateway")
+		text += "tls: {cert_file: cert.pem, key_file: key.pem}\n"
+	}
+	text += strings.NewReplacer(legacy.MappingBaseURL, upstream, "timeout: 2s", "timeout: 1m").Replace(string(legacy.Mapping()))
+	for name, content := range map[string]string{"keys.yaml": file, "gateway.yaml": text} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loaded, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := app.OpenListeners(loaded.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(loaded.Config, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	s := server{address: l.Public.Addr().String(), secure: m.secure, keys: keys, tight: new(atomic.Int64), ops: "http://" + l.Ops.Addr().String()}
+	s.etag = etagOf(t, s)
+	return s
+}
+
+// etagOf asks for the list for the first time.
+func etagOf(t *testing.T, s server) string {
+	answers, _, err := hold(s, testCase{pieces: []string{expand("$get\r\n\r\n")}, want: make([]expected, 1)}, mode{pieces: 1})
+	if err != nil || answers[0].StatusCode != http.StatusOK {
+		t.Fatal(answers, err)
+	}
+	return strings.TrimPrefix(answers[0].Header.Get("Etag"), "W/")
+}
+
+// makeKeys makes a key for each way to be answered, and the keys file.
+func makeKeys(t *testing.T) (keys map[string]string, file string) {
+	keys = map[string]string{}
+	accounts, records := "accounts:\n", "keys:\n"
+	add := func(id, kind, account, accountFields, keyFields string) {
+		key, err := auth.Generate(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[id] = key
+		if accountFields != "" {
+			accounts += fmt.Sprintf("  - {id: %s, %s}\n", account, accountFields)
+		}
+		records += fmt.Sprintf("  - {id: %s, sha256: %s, kind: %s, account: %s, %s}\n", id, auth.Hasher{}.Hash(key).Hex(), kind, account, keyFields)
+	}
+	const read, paid = `scopes: ["inquiries:read"]`, "api_access: paid"
+	add("buyer", legacy.KindBuyer, legacy.BuyerTypical, paid, read)
+	add("empty", legacy.KindBuyer, legacy.BuyerEmpty, paid, read)
+	add("seller", legacy.KindSeller, legacy.SellerTypical, paid, read)
+	add("unpaid", legacy.KindBuyer, "unpaid", "api_access: none", read)
+	add("no-scope", legacy.KindBuyer, legacy.BuyerTypical, "", "scopes: []")
+	add("expired", legacy.KindBuyer, legacy.BuyerTypical, "", read+", expires_at: 2020-01-01T00:00:00Z")
+	add("revoked", legacy.KindBuyer, legacy.BuyerTypical, "", read+", revoked: true")
+	for i := range tightAccounts {
+		add(fmt.Sprint("tight-", i), legacy.KindBuyer, fmt.Sprint("tight-", i), paid+", plan: tight", read)
+	}
+	return keys, accounts + records
+}
