@@ -169,6 +169,8 @@ func (c *cell) run() int64 {
 		c.gets(http.StatusOK, buyerList, "buyer")
 	}
 	c.eventually("the list is in Redis", func() bool { return len(c.lists()) > 0 })
+	learnt := time.Now()
+	c.eventually("a ttl of 1 ms is over", func() bool { return time.Since(learnt) > 20*time.Millisecond })
 	c.fail()
 	compared := int64(0)
 	for _, knows := range []string{knowsList, knowsRedisList, knowsNothing, knowsBreaker} {
