@@ -148,6 +148,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer:   a.lab,
+		Failing:    func(kind string) bool { return a.current.Load().client.BreakerState(kind) != "closed" },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
