@@ -317,7 +317,9 @@ func named(e *episode, facts Facts) *strings.Replacer {
 
 // quoted writes a name as one word of a shell: accounts are called as their owners like.
 func quoted(name string) string {
-	plain := func(r rune) bool { return !(r == '_' || r == '-' || r == '.' || r == '/' || r == '@' || r == ':' || unicode.IsLetter(r) || unicode.IsDigit(r)) }
+	plain := func(r rune) bool {
+		return !(r == '_' || r == '-' || r == '.' || r == '/' || r == '@' || r == ':' || unicode.IsLetter(r) || unicode.IsDigit(r))
+	}
 	switch {
 	case !strings.ContainsFunc(name, plain):
 		return name
