@@ -166,7 +166,7 @@ func keyChanges() []string {
 		"redis: {addrs: ['127.0.0.1:1']}", "redis: {mode: single}", "redis: {mode: sentinel, master_name: m, sentinel_username: u, sentinel_password_file: secret}",
 		"redis: {username: u, password_file: secret}", "redis: {tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem, server_name: s}}",
 		"redis: {db: 1}", "redis: {prefix: other}", "redis: {timeout: 70ms}",
-		"cache: {local: {max_bytes: 300MiB}}", "cache: {jitter: 0.3}", "cache: {compress_min_bytes: 2KiB}", "cache: {max_entry_bytes: 4MiB}",
+		"cache: {local: {max_bytes: 300MiB}}", "cache: {jitter: 0.3}", "cache: {max_entry_bytes: 4MiB}",
 		"cache: {sealing_keys_file: sealing}",
 		"cache: {hints: {stale_for: 2s}}", "cache: {recheck: {budget_per_second: 0.5}}",
 		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1}}",

@@ -111,10 +111,15 @@ func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedRep
 }
 
 // summary says in the log what was started: where keys come from, where lists are
-// kept, and what is limited. It holds no secret: addresses have none, and files
-// are named, not shown.
+// kept, and what is limited. It holds no secret: values of variables are shown by their
+// names, and files are named, not shown.
 func (a *App) summary() []any {
 	cfg := a.current.Load().cfg
+	shown := cfg.Shown()
+	var redis []string
+	for i := range cfg.Redis.Addrs {
+		redis = append(redis, shown[fmt.Sprintf("redis.addrs[%d]", i)])
+	}
 	memory := a.memory.limit
 	if memory == math.MaxInt64 {
 		memory = 0
@@ -124,23 +129,23 @@ func (a *App) summary() []any {
 	}
 	return []any{
 		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
-		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg),
-		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", cfg.Redis.Addrs, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
+		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg, shown),
+		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
-		slog.Group("legacy", "base_url", cfg.Upstream.BaseURL, "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
+		slog.Group("legacy", "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
 		"tls", a.public.tls, "canary", a.current.Load().canary != nil, "traces", a.traces.provider != nil,
 	}
 }
 
 // keysFrom names the source of keys: the URL of the authorization server, "redis", or the
 // keys file.
-func keysFrom(cfg config.Config) string {
+func keysFrom(cfg config.Config, shown map[string]string) string {
 	switch {
 	case cfg.Auth.Introspection != nil:
-		return cfg.Auth.Introspection.URL
+		return shown["auth.introspection.url"]
 	case cfg.Auth.Redis != nil:
 		return "redis"
 	}
-	return cfg.Auth.KeysFile
+	return shown["auth.keys_file"]
 }

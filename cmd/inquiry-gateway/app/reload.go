@@ -49,9 +49,8 @@ type reloader struct {
 }
 
 // newReloader notes what the files are now, before the parts read them, so that
-// no change falls between, and takes SIGHUP, which would end the process
-// otherwise.
-func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Registerer) *reloader {
+// no change falls between.
+func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := series.In(reg, "config")
 	r := &reloader{
 		total: all.Counters("reloads_total",
@@ -61,12 +60,14 @@ func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Regi
 		watcher: watch.New(cfg.Files()),
 		hangup:  make(chan os.Signal, 1),
 
-		pollEvery: cmp.Or(pollEvery, pollFiles),
+		pollEvery: cmp.Or(o.PollFiles, pollFiles),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
 	r.last.Set(1)
-	signal.Notify(r.hangup, syscall.SIGHUP)
+	if o.Hangup {
+		signal.Notify(r.hangup, syscall.SIGHUP)
+	}
 	return r
 }
 
