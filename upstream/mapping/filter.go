@@ -121,7 +121,7 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || f.field.join.Set || f.field.html || f.field.looked:
+	case !f.sent || f.field.join.Set || f.field.cut != nil || f.field.html || f.field.looked:
 		return nil, false // what the legacy has is not what the public value is made of
 	case len(list) == 1 || f.join == repeatValues:
 		return list, false
@@ -166,22 +166,17 @@ const (
 )
 
 // Filters tell what becomes of the values of status and inquiry_type. A list is a
-// selection from that without the values that are SelectedHere. Where responses are
-// fetched by further requests none is: those are made for the records that are kept.
-func (p *Plan) Filters() (status, inquiryType Filter) {
-	ownBase := p.Second != nil
-	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)
-}
+// selection from that without the values that are SelectedHere.
+func (p *Plan) Filters() (status, inquiryType Filter) { return p.byStatus.asked(), p.byType.asked() }
 
-// asked is what ask says of all values that a configuration names. ownBase: none is
-// selected by the gateway from a whole list.
-func (f *filter) asked(ownBase bool) Filter {
+// asked is what ask says of all values that a configuration names.
+func (f *filter) asked() Filter {
 	of := func(value string) Asked {
 		send, impossible := f.ask(value)
 		switch {
 		case impossible:
 			return NoRecord
-		case len(send) == 0 && !ownBase:
+		case len(send) == 0:
 			return SelectedHere
 		}
 		return AskedFor
