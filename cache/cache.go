@@ -3,20 +3,36 @@
 //
 // [Lists.Lookup] answers out of the process, or leaves the key to [Lists.Get]. Get loads the
 // key's base, which is the list that the legacy is asked for, and selects the wanted list
-// from it where the two differ. load serves what the policy allows at once; else it joins
+// from it where the two differ. It serves what the policy allows at once; else it joins
 // the one flight of the base and waits for it. A flight looks into the process once more,
-// then into Redis, then contends for the fleet's lease, and fills: see obtain. How an entry
-// may be served is judged in one place, judge, by the policy in force at that moment.
+// then reads Redis, which gives it the fleet's lease where the list is not there, and fills:
+// see run. How an entry may be served is judged in one place, decide, by the policy in
+// force at that moment.
 //
 // Three things make an entry unusable besides its age: another key or mapping than the one
-// that is asked for (belongsTo), a purge since its fill began (epochs.current), and the
-// chance that a purge was missed (epochs.confirmed).
+// that is asked for (belongsTo), a purge since its fill began (changes.purged), and the
+// chance that a purge was missed (changes.suspect).
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/localcache"
+	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/span"
 )
 
 // The two kinds of caller. A key of any other kind is refused.
@@ -88,11 +104,8 @@ func InBackground(ctx context.Context) context.Context {
 type backgroundKey struct{}
 
 // FillError is what the error of a fill may say about itself, for the back-off.
-// Any other error is taken as a failure of its list alone.
 type FillError interface {
 	error
-	// EndpointFault: the legacy fails for lists of other accounts as well.
-	EndpointFault() bool
 	// Refused: the legacy was not asked. That says nothing about the list.
 	Refused() bool
 }
@@ -129,4 +142,197 @@ type Result struct {
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit
 
 	lookedAt time.Time // of Lookup
+}
+
+// Options are what a cache is built from. Fill is required, every other zero
+// value is usable.
+type Options struct {
+	Fill  Fill
+	Fills Fills // until Prepare gives others
+	// Failing tells whether the breaker of a kind is not closed: stale lists are served
+	// at once then. nil: never. It must be quick.
+	Failing    func(kind string) bool
+	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
+	Prefix     string               // of every Redis key; empty: "iq"
+	Derivation Derivation           // zero: each key is asked for by itself
+	Observer   Observer             // told of look-ups and fills; nil: none
+	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
+	Traces     trace.TracerProvider // nil: no spans
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Panics     *panics.Catcher // of its goroutines; nil: logged only
+	Now        func() time.Time
+}
+
+// withDefaults fills in the zero values.
+func (o Options) withDefaults() (Options, error) {
+	if o.Fill == nil {
+		return o, errors.New("cache: Options.Fill is missing")
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
+	o.Panics = cmp.Or(o.Panics, panics.New("cache", nil, o.Logger))
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Failing == nil {
+		o.Failing = func(string) bool { return false }
+	}
+	return o, nil
+}
+
+// Lists is the cache of finished lists. It is safe for concurrent use. It never
+// looks into a body. A look-up goes through the in-process tier, then Redis, then
+// the fill, and a list's age is counted from the moment the legacy system answered,
+// whichever tier it went through.
+//
+// What holds, and for how long:
+//   - A purge hides older lists here at once and on other nodes when its message
+//     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
+//     was cut off from Redis learns of it within a second of being back. Until
+//     then its lists age by the policy.
+//   - If Redis loses a purge, with its memory or in a fail-over, the node that
+//     made it gives it back and tells the others again at its next poll. Each
+//     node remembers the last 1,024 accounts that were purged, and refuses their
+//     older lists meanwhile.
+//   - One node fills a key for the fleet, and the callers of all nodes wait for
+//     its answer as long as they have time. When it dies the others find out
+//     within a second. A fill has all of its time whenever it begins, and none
+//     begins that nobody waits for.
+//   - Ages are counted on the clock of Redis, read with each list, to within a round
+//     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
+//     machine with another clock, lists stored before are wrong by the difference.
+//   - A slow Redis adds at most one and a half of its timeout to a miss, and
+//     nothing to a hit of the in-process tier. Once its breaker is open only a
+//     prober calls it.
+//
+// Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
+// @connection, @pubsub and @scripting, and time: docs/redis.md has the list.
+type Lists struct {
+	opts    Options
+	policy  atomic.Pointer[policy]
+	tier    localcache.Cache[Key, *Entry]
+	redis   *redistier.Tier // nil: no Redis
+	changes *changes
+	backoff *backoff
+	comp    *compressor
+	metrics *metrics
+	tracer  *span.Tracer
+
+	life context.Context // ends when Close gives up waiting
+	end  context.CancelFunc
+
+	mu         sync.Mutex // guards the fields below; never held during a call
+	flights    map[Key]*flight
+	refreshing int // background flights among them
+	closed     bool
+	wg         sync.WaitGroup // of all flights and what they leave behind
+
+	watchers sync.WaitGroup
+}
+
+// New builds a cache. It does not need Redis to be up; with Redis it starts the
+// goroutines that listen for purges, which Close ends. Errors of the
+// configuration have a method Field() string.
+func New(cfg Config, opts Options) (*Lists, error) {
+	p, err := compile(cfg, opts.Fills)
+	if err != nil {
+		return nil, err
+	}
+	if opts, err = opts.withDefaults(); err != nil {
+		return nil, err
+	}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(opts.Now()), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
+	l.policy.Store(p)
+	l.metrics = newMetrics(opts.Registerer)
+	if l.comp, err = newCompressor(); err != nil {
+		return nil, err
+	}
+	if l.backoff, err = newBackoff(); err != nil {
+		return nil, err
+	}
+	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
+		MaximumWeight: uint64(cfg.Local.MaxBytes),
+		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if opts.Redis != nil {
+		l.redis = redistier.New(redistier.Options{
+			Client: opts.Redis, Prefix: opts.Prefix, EpochLife: epochLife, Logger: opts.Logger, Panics: opts.Panics,
+		})
+		l.changes.suspectEpoch.Store(1) // nothing is confirmed yet
+	}
+	l.registerGauges()
+	l.life, l.end = context.WithCancel(context.Background())
+	if l.redis != nil {
+		l.watch()
+	}
+	return l, nil
+}
+
+// registerGauges makes the series that are asked of the tier itself.
+func (l *Lists) registerGauges() {
+	all := series.In(l.opts.Registerer, "cache")
+	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
+	all.GaugeFunc("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
+		func() float64 { return float64(l.tier.WeightedSize()) })
+	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+		func() float64 { return float64(l.tier.GetMaximum()) })
+}
+
+// SetConfig swaps the policy whole and reads the sealing keys again; on an error
+// the old one stays. Entries are kept: their age is compared with the new policy
+// from the next look-up on.
+func (l *Lists) SetConfig(cfg Config) error {
+	apply, err := l.Prepare(cfg, l.policy.Load().fills)
+	if err == nil {
+		apply()
+	}
+	return err
+}
+
+// Prepare does all of SetConfig that can fail, and gives the rest, which swaps
+// what is known of fills in the same step.
+func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
+	p, err := compile(cfg, fills)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		l.policy.Store(p)
+		l.tier.SetMaximum(uint64(cfg.Local.MaxBytes))
+	}, nil
+}
+
+// Close waits for the fills and refreshes that run, and ends them when ctx is
+// done; then it returns ctx's error. Afterwards only what is in the in-process
+// tier is served. The Redis client stays open.
+func (l *Lists) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	done := make(chan struct{})
+	go func() { l.wg.Wait(); close(done) }()
+	defer l.watchers.Wait()
+	defer l.end()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// RedisState is "off" without Redis, "ok", or "down" while a breaker keeps
+// requests away from it, or from a part of a Cluster.
+func (l *Lists) RedisState() string {
+	if l.redis == nil {
+		return "off"
+	}
+	if l.redis.Down() {
+		return "down"
+	}
+	return "ok"
 }

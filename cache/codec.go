@@ -1,10 +1,20 @@
 package cache
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"math/bits"
+	"strings"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -12,19 +22,15 @@ import (
 
 // An encoded entry is
 //
-//	"IQE" version | kind, account, status, inquiry type, fingerprint |
+//	"IQE" version | CRC-32C of all after (4) | kind, account, status, inquiry type, fingerprint |
 //	answered at (8, Unix ns on the clock of Redis) | kind epoch (8) | account epoch (8) | sum (16) |
-//	body | CRC-32C of all before (4)
+//	body
 //
 // Strings and the body are a uvarint length and bytes, the rest is big endian.
-//
-// Nodes of before wrote the time of their own clock. The version is the same all
-// the same: during a rollout an age is wrong by a node's skew, as it was before,
-// while another version would hide the purges of one half from the other.
 const (
-	entryMagic  = "IQE\x02"
+	entryMagic  = "IQE\x03"
 	maxKeyPart  = 1 << 12
-	crcSize     = 4
+	headSize    = len(entryMagic) + 4
 	fixedFields = 8 + 8 + 8 + sumSize
 )
 
@@ -32,10 +38,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // What makes an encoded entry refused; the text is the metric's label.
 var (
-	errForeign   = errors.New("foreign")  // of another key
-	errFuture    = errors.New("future")   // answered later than now
-	errFormat    = errors.New("format")   // not an entry of this version
-	errTruncated = redistier.ErrTruncated // ends early, or goes on
+	errForeign   = errors.New("foreign")   // of another key
+	errFuture    = errors.New("future")    // answered later than now
+	errFormat    = errors.New("format")    // not an entry of this version
+	errTruncated = errors.New("truncated") // ends early, or goes on
 	errChecksum  = errors.New("checksum")
 	errTooBig    = errors.New("too_big")
 	errPurged    = errors.New("purged")  // older than a purge
@@ -46,7 +52,7 @@ var (
 func refusals() []error {
 	return []error{
 		errForeign, errFuture, errFormat, errTruncated, errChecksum, errTooBig, errPurged,
-		redistier.ErrUnsealed, redistier.ErrSealed, redistier.ErrUnknownKey, redistier.ErrSealBroken,
+		errUnsealed, errSealed, errUnknownKey, errSealBroken,
 	}
 }
 
@@ -67,7 +73,7 @@ func (e *Entry) parts() [5]string {
 
 // Size is what the entry takes in Redis, in bytes, before sealing.
 func (e *Entry) Size() int {
-	size := len(entryMagic) + fixedFields + crcSize + prefixedSize(len(e.Identity.Body))
+	size := headSize + fixedFields + prefixedSize(len(e.Identity.Body))
 	for _, s := range e.parts() {
 		size += prefixedSize(len(s))
 	}
@@ -79,8 +85,8 @@ func prefixedSize(n int) int { return (max(bits.Len(uint(n)), 1)+6)/7 + n }
 
 // encode builds the stored form in one allocation of the exact size.
 func (e *Entry) encode() []byte {
-	raw := make([]byte, 0, e.Size())
-	raw = append(raw, entryMagic...)
+	raw := make([]byte, headSize, e.Size())
+	copy(raw, entryMagic)
 	for _, s := range e.parts() {
 		raw = append(binary.AppendUvarint(raw, uint64(len(s))), s...)
 	}
@@ -89,23 +95,22 @@ func (e *Entry) encode() []byte {
 	raw = binary.BigEndian.AppendUint64(raw, e.tag.account)
 	raw = append(raw, e.sum[:]...)
 	raw = append(binary.AppendUvarint(raw, uint64(len(e.Identity.Body))), e.Identity.Body...)
-	return binary.BigEndian.AppendUint32(raw, crc32.Checksum(raw, castagnoli))
+	binary.BigEndian.PutUint32(raw[len(entryMagic):], crc32.Checksum(raw[headSize:], castagnoli))
+	return raw
 }
 
 // decode checks the stored form and builds the entry over it: the body points
 // into raw, which must not be changed afterwards.
 func decode(raw []byte) (*Entry, error) {
-	if len(raw) < len(entryMagic) || string(raw[:len(entryMagic)]) != entryMagic {
+	switch {
+	case len(raw) < len(entryMagic) || string(raw[:len(entryMagic)]) != entryMagic:
 		return nil, errFormat
-	}
-	end := len(raw) - crcSize
-	if end < len(entryMagic) {
+	case len(raw) < headSize:
 		return nil, errTruncated
-	}
-	if binary.BigEndian.Uint32(raw[end:]) != crc32.Checksum(raw[:end], castagnoli) {
+	case binary.BigEndian.Uint32(raw[len(entryMagic):]) != crc32.Checksum(raw[headSize:], castagnoli):
 		return nil, errChecksum
 	}
-	r := reader{rest: raw[len(entryMagic):end]}
+	r := reader{rest: raw[headSize:]}
 	var o origin
 	for _, s := range [...]*string{&o.key.Kind, &o.key.Account, &o.key.Status, &o.key.InquiryType, &o.fingerprint} {
 		*s = string(r.prefixed(maxKeyPart))
@@ -166,4 +171,130 @@ func (r *reader) prefixed(most int) []byte {
 		r.bad = true
 	}
 	return r.take(n)
+}
+
+// A sealed entry is "IQS" version | key id (8) | nonce (12) | AES-256-GCM of the
+// encoded entry, with the key's parts as associated data: moved to another key
+// it does not open.
+const (
+	sealMagic    = "IQS\x01"
+	keyIDSize    = 8
+	nonceSize    = 12
+	gcmTag       = 16
+	sealOverhead = len(sealMagic) + keyIDSize + nonceSize + gcmTag
+	sealKeySize  = 32
+)
+
+// Why a sealed entry is refused; the text is the metric's label.
+var (
+	errUnsealed   = errors.New("unsealed")    // plain, though there is a ring
+	errSealed     = errors.New("sealed")      // sealed, and there is no ring
+	errUnknownKey = errors.New("unknown_key") // sealed by a key outside of the ring
+	errSealBroken = errors.New("seal_broken") // changed, cut, or moved from another key
+)
+
+// keyID names a key in what it has sealed, and says nothing about it.
+type keyID [keyIDSize]byte
+
+// ring is a set of sealing keys: the first seals, all open. It is immutable.
+type ring struct {
+	first keyID
+	keys  map[keyID]cipher.AEAD
+}
+
+// parseRing reads a text with one key of 32 bytes per line, in base64 or hex. Blank
+// lines and lines that start with # are left out. No error shows a key.
+func parseRing(text string) (*ring, error) {
+	r := &ring{keys: make(map[keyID]cipher.AEAD)}
+	for n, scan := 1, bufio.NewScanner(strings.NewReader(text)); scan.Scan(); n++ {
+		line := strings.TrimSpace(scan.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := r.add(line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if len(r.keys) == 0 {
+		return nil, errors.New("holds no key; make one with: openssl rand -base64 32")
+	}
+	return r, nil
+}
+
+// add takes one key into the ring. Its id is a part of a hash of it, so that the keys of a
+// ring may stand in any order but for the first.
+func (r *ring) add(line string) error {
+	key, err := base64.StdEncoding.DecodeString(line)
+	if len(line) == hex.EncodedLen(sealKeySize) {
+		key, err = hex.DecodeString(line)
+	}
+	if err != nil || len(key) != sealKeySize {
+		return errors.New("is not 32 bytes in base64 or hex")
+	}
+	sum := sha256.Sum256(append([]byte("inquiry-gateway sealing key id\x00"), key...))
+	id := keyID(sum[:keyIDSize])
+	if _, twice := r.keys[id]; twice {
+		return errors.New("holds a key that an earlier line has already")
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return err
+	}
+	if r.keys[id], err = cipher.NewGCM(block); err != nil {
+		return err
+	}
+	if len(r.keys) == 1 {
+		r.first = id
+	}
+	return nil
+}
+
+// seal returns the sealed form of an encoded entry, bound to everything that names
+// the list. Without a ring it is the entry as it is.
+func (r *ring) seal(raw []byte, l redistier.List) []byte {
+	if r == nil {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)+sealOverhead)
+	out = append(out, sealMagic...)
+	out = append(out, r.first[:]...)
+	out = out[:len(out)+nonceSize]
+	nonce := out[len(out)-nonceSize:]
+	_, _ = rand.Read(nonce) // never fails
+	return r.keys[r.first].Seal(out, nonce, raw, associated(l))
+}
+
+// open undoes seal. With a ring the result shares no memory with sealed. The error
+// is one of this package's reasons.
+func (r *ring) open(sealed []byte, l redistier.List) ([]byte, error) {
+	isSealed := bytes.HasPrefix(sealed, []byte(sealMagic))
+	switch {
+	case r == nil && isSealed:
+		return nil, errSealed
+	case r == nil:
+		return sealed, nil
+	case !isSealed:
+		return nil, errUnsealed
+	case len(sealed) < sealOverhead:
+		return nil, errTruncated
+	}
+	rest := sealed[len(sealMagic):]
+	aead, ok := r.keys[keyID(rest[:keyIDSize])]
+	if !ok {
+		return nil, errUnknownKey
+	}
+	rest = rest[keyIDSize:]
+	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], associated(l))
+	if err != nil {
+		return nil, errSealBroken
+	}
+	return raw, nil
+}
+
+// associated is all that names a list.
+func associated(l redistier.List) (b []byte) {
+	for _, s := range [...]string{l.Kind, l.Account, l.Status, l.InquiryType, l.Fingerprint} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return b
 }

@@ -38,11 +38,11 @@ func (c *coded) size() int {
 }
 
 // Coded gives an entry in a coding, or nil where that would not be smaller or
-// the body is under cache.compress_min_bytes. The first caller makes it, all
+// the body is small. The first caller makes it, all
 // others share it: made at fill time, a coding that nobody asks for would cost a
 // quarter of the miss. It is safe for concurrent use.
 func (l *Lists) Coded(e *Entry, c Coding) *Variant {
-	if len(e.Identity.Body) < l.policy.Load().compressMin {
+	if len(e.Identity.Body) < compressMin {
 		return nil
 	}
 	slot := &e.coded[c]
@@ -62,7 +62,7 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 
 // reweigh counts what an entry of the in-process tier has grown by.
 func (l *Lists) reweigh(e *Entry) {
-	l.tier.Compute(e.key(), func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old == e {
 			return e, otter.WriteOp
 		}

@@ -20,18 +20,15 @@ func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		body string
-		min  int64
 		want bool
 	}{
-		{"text", strings.Repeat("ab", 2000), 1024, true},
-		{"under the minimum", strings.Repeat("ab", 500), 1024, false},
-		{"noise", string(noise), 1024, false},
-		{"empty", "", 0, false},
+		{"text", strings.Repeat("ab", 2000), true},
+		{"under the minimum", strings.Repeat("ab", 500), false},
+		{"noise", string(noise), false},
+		{"empty", "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := testConfig()
-			cfg.CompressMinBytes = tt.min
-			l := setup{cfg: cfg, fill: func(context.Context, Key) (Content, error) { return Content{Body: []byte(tt.body)}, nil }}.start(t)
+			l := setup{fill: func(context.Context, Key) (Content, error) { return Content{Body: []byte(tt.body)}, nil }}.start(t)
 			e := mustGet(t, l, aKey).Entry
 			for c, decode := range map[Coding]func([]byte) ([]byte, error){Gzip: gunzip, Zstd: unzstd} {
 				v := l.Coded(e, c)

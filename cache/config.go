@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -16,7 +15,9 @@ const (
 	minLocalBytes = 1 << 20
 	minEntryBytes = 1 << 10
 	maxEntryBytes = 256 << 20 // half of what Redis takes as one value
-	maxRechecks   = 1000      // per second; more is no sample any longer
+	maxStaleFor   = time.Minute
+	maxRechecks   = 1000    // per second; more is no sample any longer
+	compressMin   = 1 << 10 // a smaller body gets no gzip and zstd: it would save no packet
 )
 
 var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -30,8 +31,6 @@ type Config struct {
 	// Jitter shortens each ttl by a random part of up to this share, so that
 	// lists filled together do not expire together. 0 turns it off.
 	Jitter float64 `yaml:"jitter"`
-	// CompressMinBytes is the smallest body that gets gzip and zstd variants.
-	CompressMinBytes int64 `yaml:"compress_min_bytes"`
 	// MaxEntryBytes bounds one entry with its variants in either tier. A
 	// bigger list is served, but not stored.
 	MaxEntryBytes int64 `yaml:"max_entry_bytes"`
@@ -55,8 +54,6 @@ type HintsConfig struct {
 	// system fails, within stale_if_error.
 	StaleFor time.Duration `yaml:"stale_for"`
 }
-
-const maxStaleFor = time.Minute
 
 func (c HintsConfig) validate(p *invalid.Problems) {
 	p.AddIf(c.StaleFor < 0 || c.StaleFor > maxStaleFor, "hints.stale_for", "must be between 0 and 1m")
@@ -119,7 +116,7 @@ func DefaultConfig() Config {
 	kind := KindConfig{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}
 	return Config{
 		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
-		Jitter: 0.1, CompressMinBytes: 1 << 10, MaxEntryBytes: 8 << 20,
+		Jitter: 0.1, MaxEntryBytes: 8 << 20,
 		Hints: HintsConfig{StaleFor: time.Second},
 	}
 }
@@ -140,10 +137,7 @@ func (c Config) Validate() error {
 		p.Add("jitter", "must be between 0 and 0.9")
 	}
 	c.Hints.validate(&p)
-	if c.CompressMinBytes < 0 {
-		p.Add("compress_min_bytes", "must not be negative")
-	}
-	if _, err := c.ring(); err != nil {
+	if _, err := c.sealing(); err != nil {
 		p.Add("sealing_keys_file", "%v", err)
 	}
 	c.Buyer.validate("buyer", &p)
@@ -155,12 +149,12 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
-// ring reads the sealing keys; nil without a file.
-func (c Config) ring() (*redistier.Ring, error) {
+// sealing reads the sealing keys; nil without a file.
+func (c Config) sealing() (*ring, error) {
 	if !c.SealingKeysFile.Set() {
 		return nil, nil
 	}
-	return redistier.ParseRing(c.SealingKeysFile.Text())
+	return parseRing(c.SealingKeysFile.Text())
 }
 
 // validate checks the kind's times, and those that each status has by its overrides.
@@ -192,4 +186,135 @@ func (t terms) validate(path string, p *invalid.Problems) {
 	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
 		p.Add(path+".ttl", "together with its stale window it must not be above 168h")
 	}
+}
+
+// terms are the three times that govern one list.
+type terms struct {
+	ttl, swr, sie time.Duration
+}
+
+// lifetime is how long after the legacy's answer an entry can be of any use.
+func (t terms) lifetime() time.Duration { return t.ttl + max(t.swr, t.sie) }
+
+func (c KindConfig) terms() terms {
+	return terms{ttl: c.TTL, swr: c.StaleWhileRevalidate, sie: c.StaleIfError}
+}
+
+// stricter takes the shorter of each time: what is fresh, or may be served stale,
+// by the result is so by both.
+func (t terms) stricter(o terms) terms {
+	t.ttl, t.swr, t.sie = min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie)
+	return t
+}
+
+// over returns base with what c overrides.
+func (c StatusConfig) over(base terms) terms {
+	override(&base.ttl, c.TTL)
+	override(&base.swr, c.StaleWhileRevalidate)
+	override(&base.sie, c.StaleIfError)
+	return base
+}
+
+// override sets d, unless there is nothing to set it to.
+func override(d *time.Duration, by *time.Duration) {
+	if by != nil {
+		*d = *by
+	}
+}
+
+// Fills is what a cache is told of the fills to come.
+type Fills struct {
+	Timeout  time.Duration      // the deadline of a detached fill; 0: 5 s
+	Mappings map[string]Mapping // by kind
+}
+
+const defaultFillTimeout = 5 * time.Second
+
+// compile validates a Config and reads its files.
+func compile(c Config, fills Fills) (*policy, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := c.sealing()
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{
+		ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes), staleFor: c.Hints.StaleFor,
+		kinds: [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
+	}
+	if fills.Timeout <= 0 {
+		fills.Timeout = defaultFillTimeout
+	}
+	p.fills = fills
+	for i, kind := range kindNames {
+		p.kinds[i].mapping = fills.Mappings[kind]
+	}
+	return p, nil
+}
+
+// fingerprint is that of the mapping in force.
+func (l *Lists) fingerprint(i kindIndex) string { return l.policy.Load().kinds[i].mapping.Fingerprint }
+
+// policy is a Config compiled for look-ups. It is immutable.
+type policy struct {
+	kinds    [kindCount]kindPolicy
+	jitter   float64
+	maxEntry int
+	staleFor time.Duration
+	ring     *ring // nil: entries are not sealed
+	fills    Fills
+}
+
+// kindPolicy is what holds for the lists of one kind.
+type kindPolicy struct {
+	terms    terms
+	byStatus map[string]terms
+	mapping  Mapping
+}
+
+// newKindPolicy puts the overrides of each status over the kind's times once, so that a
+// look-up finds them ready.
+func newKindPolicy(c KindConfig) kindPolicy {
+	p := kindPolicy{terms: c.terms()}
+	if len(c.ByStatus) > 0 {
+		p.byStatus = make(map[string]terms, len(c.ByStatus))
+	}
+	for status, s := range c.ByStatus {
+		p.byStatus[status] = s.over(c.terms())
+	}
+	return p
+}
+
+// mostRead is how many bytes an entry of Redis may have.
+func (p *policy) mostRead() int { return p.maxEntry + sealOverhead }
+
+// kindIndex is an array index; kinds other than the two have none.
+type kindIndex int
+
+const kindCount = 2
+
+var kindNames = [kindCount]string{KindBuyer, KindSeller}
+
+// indexOf is the index of a kind; false: it is unknown.
+func indexOf(kind string) (kindIndex, bool) {
+	switch kind {
+	case KindBuyer:
+		return 0, true
+	case KindSeller:
+		return 1, true
+	}
+	return 0, false
+}
+
+// of returns the terms of a list with this status filter.
+func (p *policy) of(i kindIndex, status string) terms { return p.kinds[i].forStatus(status) }
+
+func (k *kindPolicy) forStatus(status string) terms {
+	if status != "" && k.byStatus != nil {
+		if t, ok := k.byStatus[status]; ok {
+			return t
+		}
+	}
+	return k.terms
 }

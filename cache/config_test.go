@@ -47,10 +47,10 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		{"default", func(*Config) {}, nil},
 		{"all zero times", func(c *Config) { c.Buyer, c.Seller = KindConfig{}, KindConfig{} }, nil},
 		{"many", func(c *Config) {
-			c.Local.MaxBytes, c.Jitter, c.CompressMinBytes, c.MaxEntryBytes = 1, 1, -1, 5
+			c.Local.MaxBytes, c.Jitter, c.MaxEntryBytes = 1, 1, 5
 			c.Buyer.TTL = -1
 			c.Seller.StaleIfError = 8 * day
-		}, []string{"buyer.ttl", "compress_min_bytes", "jitter", "local.max_bytes", "max_entry_bytes", "seller.stale_if_error"}},
+		}, []string{"buyer.ttl", "jitter", "local.max_bytes", "max_entry_bytes", "seller.stale_if_error"}},
 		{"entry above the tier", func(c *Config) { c.Local.MaxBytes = 4 << 20 }, []string{"max_entry_bytes"}},
 		{"sum too long", func(c *Config) { c.Buyer.TTL, c.Buyer.StaleIfError = 4*day, 4*day }, []string{"buyer.ttl"}},
 		{"lab", func(c *Config) {
@@ -77,7 +77,6 @@ local: {max_bytes: 1048576}
 buyer:  {ttl: 30s, stale_while_revalidate: 30s, stale_if_error: 10m, by_status: {pending: {ttl: 10s}, answered: {stale_if_error: 0s}}}
 seller: {ttl: 1m}
 jitter: 0.2
-compress_min_bytes: 512
 max_entry_bytes: 1048576
 `
 	c := DefaultConfig()
@@ -87,7 +86,10 @@ max_entry_bytes: 1048576
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	p := newPolicy(c, nil)
+	p, err := compile(c, Fills{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		kind   kindIndex
 		status string

@@ -97,8 +97,6 @@ func pages(size int) int {
 	return size
 }
 
-func (e *Entry) key() Key { return e.Key }
-
 // belongsTo tells whether the entry is an answer to exactly this key under this
 // mapping. Every read from either tier asks it.
 func (e *Entry) belongsTo(k Key, fingerprint string) bool {

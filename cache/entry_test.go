@@ -96,7 +96,7 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 func TestAnEntryOverTheLimitIsServedNotStored(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	cfg := testConfig()
-	cfg.MaxEntryBytes, cfg.CompressMinBytes = 2<<10, 1<<20
+	cfg.MaxEntryBytes = 2 << 10
 	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key) (Content, error) {
 		c, err := g.fill(ctx, k)
 		c.Body = []byte(strings.Repeat("x", 2<<10))

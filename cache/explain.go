@@ -55,69 +55,66 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	}
 	var impossible bool
 	q.base, impossible = q.mapping().base(k)
-	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.epochs.of(redistier.Hash(k.Account))}
-	tag := l.epochs.tag(q.kind, f.cell)
+	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.changes.of(redistier.Hash(k.Account))}
 	x := Explanation{
-		Key: k, DerivedFrom: derivedFrom(k, q.base), Redis: l.RedisState(), Unconfirmed: f.cell.verified.Load() != l.epochs.suspectEpoch.Load(),
+		Key: k, DerivedFrom: derivedFrom(k, q.base), Redis: l.RedisState(), Outcome: Miss,
 		Policy: q.policy.source(q.kind, k.Status), TTL: secondsOf(q.terms.ttl),
-		StaleWhileRevalidate: secondsOf(q.terms.swr), StaleIfError: secondsOf(q.terms.sie),
-		KindEpoch: tag.kind, AccountEpoch: tag.account, Mapping: f.fingerprint, Failing: l.backoff.failing(q.kind, q.base),
+		StaleWhileRevalidate: secondsOf(q.terms.swr), StaleIfError: secondsOf(q.terms.sie), Mapping: f.fingerprint,
 	}
-	if at := l.backoff.retryAt(q.base); at.After(l.opts.Now()) {
-		x.RetryAt = at.UTC()
+	failing, retryAt := l.backoff.of(q.base)
+	if x.Failing = failing; retryAt.After(l.opts.Now()) {
+		x.RetryAt = retryAt.UTC()
+	}
+	l.mu.Lock()
+	if _, x.InFlight = l.flights[q.base]; x.InFlight {
+		x.Outcome = Collapsed
+	}
+	l.mu.Unlock()
+	x.Unconfirmed = f.cell.confirmed.Load() != l.changes.suspectEpoch.Load()
+	if !impossible && l.redis != nil { // before the tier: it tells which purges there were
+		f.best, x.Refused = l.explainRedis(ctx, f)
+		if f.best != nil {
+			x.Tier = TierRedis
+		}
 	}
 	for _, key := range [...]Key{q.base, k} {
 		e, ok := l.tier.GetEntryQuietly(key)
-		if ok && e.Value.belongsTo(key, f.fingerprint) && l.epochs.current(q.kind, e.Value) && !f.best.newerThan(e.Value) {
+		if ok && e.Value.belongsTo(key, f.fingerprint) && !l.changes.purged(q.kind, e.Value) && (f.best == nil || f.best.AnsweredAt.Sub(e.Value.AnsweredAt) <= sameMoment) {
 			f.best, x.Tier = e.Value, TierLocal
 		}
 	}
-	l.mu.Lock()
-	_, x.InFlight = l.flights[q.base]
-	l.mu.Unlock()
-	if !impossible {
-		l.explainRedis(ctx, f, &x)
+	tag := l.changes.tag(q.kind, f.cell)
+	x.KindEpoch, x.AccountEpoch = tag.kind, tag.account
+	if e := f.best; e != nil {
+		v := l.decide(&q, e, l.opts.Now())
+		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
+		x.Jitter = secondsOf(time.Duration(float64(q.terms.ttl) * q.policy.jitter * e.spread))
+		if v.action != fetch {
+			x.Outcome = v.outcome
+		}
 	}
-	if l.predict(&q, f.best, &x); impossible {
+	if impossible {
 		x.Outcome = Impossible
 	}
 	return x, nil
 }
 
-// explainRedis prefers what Redis has when it is newer.
-func (l *Lists) explainRedis(ctx context.Context, f *flight, x *Explanation) {
-	if l.redis == nil {
-		return
+// explainRedis is the entry that Redis has, or why it is refused. What Redis says of
+// purges is taken in, as with any read.
+func (l *Lists) explainRedis(ctx context.Context, f *flight) (e *Entry, refused string) {
+	suspectEpoch, sent := l.changes.suspectEpoch.Load(), l.opts.Now()
+	r, err := l.redis.Read(ctx, l.redis.Names(f.list()), l.policy.Load().mostRead(), false, "")
+	if err != nil {
+		return nil, ""
 	}
-	r, err := l.redis.Read(ctx, l.redis.Names(f.list()), l.policy.Load().mostRead(), redistier.Only)
-	if err != nil || len(r.Raw) == 0 {
-		return
+	f.cell.learn(r.Epoch, redistier.Epoch{}, l.moment(l.opts.Now()), suspectEpoch)
+	if len(r.Raw) == 0 {
+		return nil, ""
 	}
-	e, err := l.decodeAndVerify(f, r.Raw)
-	switch {
-	case err != nil:
-		x.Refused = err.Error()
-	case f.best == nil || e.AnsweredAt.Sub(f.best.AnsweredAt) > sameMoment:
-		f.best, x.Tier = e, TierRedis
+	if e, err = l.decodeAndVerify(f, r.Raw, redisMoment{r.Time, sent}); err != nil {
+		return nil, err.Error()
 	}
-}
-
-// predict fills in what follows from the newest entry.
-func (l *Lists) predict(q *query, e *Entry, x *Explanation) {
-	x.Outcome = Miss
-	if x.InFlight {
-		x.Outcome = Collapsed
-	}
-	if e == nil {
-		return
-	}
-	v := l.judge(q.policy, q.kind, q.terms, e, l.opts.Now())
-	ttl := q.terms.ttl
-	x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.ttl), e.Size()
-	x.TTL, x.Jitter = secondsOf(ttl), secondsOf(ttl-v.age-v.ttl)
-	if outcome, ok := l.outcomeOf(q.kind, q.base, v.state); ok {
-		x.Outcome = outcome
-	}
+	return e, ""
 }
 
 // source names the configuration key that governs a list.

@@ -28,7 +28,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 			g.clock.Add(tt.age)
 			if tt.failing {
 				g.failWith(errLegacy)
-				l.backoff.failed(0, aKey, errLegacy, g.clock.Now())
+				l.backoff.failed(aKey, errLegacy, g.clock.Now())
 			}
 			calls := g.calls.Load()
 			x, err := l.Explain(t.Context(), aKey)

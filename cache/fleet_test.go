@@ -36,10 +36,16 @@ func relaxTimeouts(c redisclient.Config) redisclient.Config {
 	return c
 }
 
-// waiting counts the nodes whose flights wait for another node.
+// waiting counts the flights that wait for another node.
 func (f *fleet) waiting() (n int) {
 	for _, l := range f.nodes {
-		n += l.redis.Waiting()
+		l.mu.Lock()
+		for _, x := range l.flights {
+			if x.waited.Load() {
+				n++
+			}
+		}
+		l.mu.Unlock()
 	}
 	return n
 }

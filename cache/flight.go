@@ -2,13 +2,16 @@ package cache
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/span"
 )
 
@@ -18,16 +21,22 @@ const (
 	// overdueGrace is how much longer than its deadline a fill may take to
 	// return its own error before the waiters are sent away.
 	overdueGrace = 250 * time.Millisecond
+	leaseRenew   = redistier.LeaseLife / 3
+	// A waiter is woken by a message. In case it is lost the waiter also polls,
+	// ever less often, and more often while no messages arrive.
+	pollFirst         = 5 * time.Millisecond
+	pollMost          = 100 * time.Millisecond
+	pollWithoutPubSub = 20 * time.Millisecond
 )
 
 // flight is one walk to Redis and the legacy for one key, shared by everyone who
 // asks meanwhile. Unlike a call of x/sync/singleflight it is detached from its
 // callers: each follows its own context, and a purge or a reload lets no new
-// caller join.
+// caller join. It is reading from Redis, waiting for another node's fill, or filling,
+// until it is settled; the strictest terms of all who wait count.
 type flight struct {
 	key         Key
 	kind        kindIndex
-	have        *Entry // what the in-process tier held; may be nil
 	background  bool   // a refresh, for which nobody waits
 	fingerprint string // of the mapping when it began; its names in Redis have it
 	span        span.Span
@@ -35,16 +44,17 @@ type flight struct {
 	done        chan struct{} // closed when settled
 
 	// Of the flight's own goroutine:
-	refused bool            // what Redis has was refused
-	cell    *cell           // of the account
-	names   redistier.Names // with Redis only
-	best    *Entry
-	leased  bool // the fleet's lease is ours
-	waited  bool // for the fill of another node
-	expired bool // a list was found that is too old to be served
+	cell     *cell           // of the account
+	names    redistier.Names // with Redis only
+	best     *Entry          // the newest so far
+	clock    redisMoment     // the time of Redis at the last read
+	reported bool            // what Redis has was refused, and that is counted
+	leased   bool            // the fleet's lease is ours
+	expired  bool            // a list was found that is too old to be served
 
-	tag   atomic.Pointer[tag]   // of the fill, once it has begun
-	stale atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
+	tag    atomic.Pointer[tag]   // of the fill, once it has begun
+	waited atomic.Bool           // for the fill of another node
+	stale  atomic.Pointer[Entry] // the newest entry seen so far, for who cannot wait for a better one
 
 	// Guarded by Lists.mu:
 	terms   terms // the strictest of those who wait
@@ -56,45 +66,64 @@ type flight struct {
 	err    error
 }
 
-// join returns the flight that brings what want is for, and whether this call started
-// it. Who waits for it must leave it. A flight keeps the values of ctx, not its end. The
+// redisMoment is one moment on the clock of Redis and on this node's, which was not earlier.
+// Where Redis was not read it is zero.
+type redisMoment struct{ redis, local time.Time }
+
+// stamp is a later or earlier moment of this node's clock as it is written to Redis, Unix
+// ns. It is early by up to a round trip, so that no list seems younger than it is.
+func (m redisMoment) stamp(at time.Time) int64 { return m.redis.Add(at.Sub(m.local)).UnixNano() }
+
+// join returns the flight that brings what q is for, and whether this call started it.
+// Who waits for it must leave it. A flight keeps the values of ctx, not its end. The
 // span of a refresh is a trace of its own, with a link to what caused it: it outlives
 // that, and nobody waits for it.
-func (l *Lists) join(ctx context.Context, want *flight) (f *flight, leader bool, err error) {
+func (l *Lists) join(ctx context.Context, q *query, have *Entry, background bool) (f *flight, leader bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f, ok := l.flights[want.key]; ok && !l.outdated(f) {
-		if !want.background {
-			f.terms = f.terms.stricter(want.terms)
+	if f, ok := l.flights[q.base]; ok && !l.outdated(f) {
+		if !background {
+			f.terms = f.terms.stricter(q.terms)
 			f.callers++
 			f.maxWait.Reset(l.maxWait())
 		}
 		return f, false, nil
 	}
+	f = &flight{key: q.base, kind: q.kind, background: background, terms: q.terms, fingerprint: l.fingerprint(q.kind), done: make(chan struct{})}
 	switch {
 	case l.closed:
 		return nil, false, ErrClosed
-	case !want.background:
-		want.callers = 1
+	case !background:
+		f.callers = 1
 	case l.refreshing >= maxRefreshing:
-		l.metrics.fills.WithLabelValues(want.key.Kind, fillSkipped).Inc()
+		l.metrics.fills.WithLabelValues(q.base.Kind, fillSkipped).Inc()
 		return nil, false, nil
 	default:
 		l.refreshing++
 	}
-	l.prepare(want)
-	l.flights[want.key] = want
+	if have != nil && have.fingerprint == f.fingerprint { // else a reload came after the look-up
+		f.best = have
+		f.stale.Store(have)
+	}
+	f.maxWait = time.NewTimer(l.maxWait())
+	l.flights[q.base] = f
 	ctx = context.WithoutCancel(ctx)
-	if want.background {
-		ctx, want.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
+	if background {
+		ctx, f.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
 	} else {
-		ctx, want.span = l.tracer.Start(ctx, "cache.flight")
+		ctx, f.span = l.tracer.Start(ctx, "cache.flight")
 	}
 	l.wg.Go(func() {
 		_ = growStack(0)
-		l.obtain(ctx, want)
+		l.run(ctx, f)
 	})
-	return want, true, nil
+	return f, true, nil
+}
+
+// refresh starts a flight in the background unless its key has one already. Where it does
+// not start, the next look-up tries again.
+func (l *Lists) refresh(ctx context.Context, q *query, have *Entry) {
+	_, _, _ = l.join(ctx, q, have, true)
 }
 
 // leave is called by each caller that does not wait for the flight any more.
@@ -102,13 +131,6 @@ func (l *Lists) leave(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.callers--
-}
-
-// unwanted tells that nobody waits for a flight.
-func (l *Lists) unwanted(f *flight) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f.background && f.callers == 0
 }
 
 // wait waits for a flight, no longer than ctx, whose error it returns. Who did not
@@ -129,12 +151,6 @@ func (l *Lists) wait(ctx context.Context, f *flight, leader bool) error {
 	}
 }
 
-// refresh starts a flight in the background unless its key has one already.
-func (l *Lists) refresh(ctx context.Context, f *flight) {
-	f.background = true
-	_, _, _ = l.join(ctx, f) // where it does not start, the next look-up tries again
-}
-
 // inFlight tells whether a key has a flight that can be joined.
 func (l *Lists) inFlight(k Key) bool {
 	l.mu.Lock()
@@ -143,22 +159,11 @@ func (l *Lists) inFlight(k Key) bool {
 	return ok && !l.outdated(f)
 }
 
-// outdated tells that a purge has come since the flight's fill began, or that
+// outdated tells that a purge or a hint has come since the flight's fill began, or that
 // the mapping is another one: who asks now must not get what it brings.
 func (l *Lists) outdated(f *flight) bool {
 	t := f.tag.Load()
-	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.epochs.tag(f.kind, f.cell)
-}
-
-// prepare makes what those who join a flight need to find, before any can. It needs l.mu.
-func (l *Lists) prepare(f *flight) {
-	f.done = make(chan struct{})
-	f.maxWait = time.NewTimer(l.maxWait())
-	f.fingerprint = l.fingerprint(f.kind)
-	if f.have != nil && f.have.fingerprint != f.fingerprint {
-		f.have = nil // a reload came after the look-up
-	}
-	f.stale.Store(f.have)
+	return f.fingerprint != l.fingerprint(f.kind) || t != nil && *t != l.changes.tag(f.kind, f.cell)
 }
 
 // growStack makes the stack of a new goroutine as large as a fill needs, 16 KiB, while next
@@ -170,20 +175,449 @@ func growStack(i int) byte {
 	return room[i]
 }
 
-// complete settles a flight and tells whether it was not settled before.
-func (l *Lists) complete(f *flight, r Result, err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.settle(f, r, err)
+// run settles a flight by the first of these that the policy lets be served: a
+// second look into the process, Redis, the fill of another node, and the legacy.
+// However it ends, the waiters are told.
+func (l *Lists) run(ctx context.Context, f *flight) {
+	defer l.endSpan(f)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	defer f.maxWait.Stop()
+	defer func() {
+		if l.settle(f, Result{}, ErrFillPanicked) { // only a panic or Goexit leaves it unsettled
+			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
+			l.backoff.failed(f.key, ErrFillPanicked, l.opts.Now())
+		}
+	}()
+	defer l.opts.Panics.Catch(nil)
+	defer l.release(f)
+	if l.redis != nil {
+		f.names = l.redis.Names(f.list())
+		f.cell = l.changes.of(f.names.Account)
+	} else {
+		f.cell = l.changes.of(redistier.Hash(f.key.Account))
+	}
+	if e := l.local(f.kind, f.key, f.fingerprint); e.newerThan(f.best) {
+		if f.best = e; l.serveStored(ctx, f, TierLocal) {
+			return
+		}
+	}
+	if l.redis == nil || !l.runShared(ctx, f) {
+		l.fill(ctx, f)
+	}
 }
 
-// settle is complete for who holds l.mu.
+// runShared tries everything that Redis has to give; true: the flight is settled. Else this
+// node fills, with the lease, or without one where Redis is in trouble, has no room, or
+// the lease is stuck. It waits as long as another node fills: that one's answer comes
+// before any that begins later.
+func (l *Lists) runShared(ctx context.Context, f *flight) (settled bool) {
+	if !l.changes.polledOnce() && l.poll(ctx) != nil { // at the very start
+		return l.serveStored(ctx, f, TierLocal)
+	}
+	p := l.policy.Load()
+	wanted := p.of(f.kind, f.key.Status).lifetime() > 0 // nobody would find a list that is never stored
+	start := time.Now()
+	r, settled, err := l.read(ctx, f, wanted, "")
+	switch {
+	case err != nil:
+		// Without Redis the policy alone decides. What may have been purged is
+		// filled again, and served only if that fails.
+		return l.serveStored(ctx, f, TierLocal)
+	case settled || f.leased || !wanted || time.Since(start) >= l.redis.Slow():
+		return settled
+	}
+	var holder string
+	var since time.Time // that it holds the lease, as far as is known here
+	ctx, span := l.tracer.Start(ctx, "cache.lease")
+	defer span.End()
+	defer func() {
+		span.Set(attribute.Bool("cache.lease.won", f.leased), attribute.Bool("cache.lease.waited", f.waited.Load()))
+	}()
+	for wait := pollFirst; ; {
+		woken, stop := l.redis.Await(f.names) // before the read, so that no message falls between
+		seen := r.Seen()
+		r, settled, err = l.read(ctx, f, true, seen)
+		if settled || err != nil || r.Holder == "" {
+			stop()
+			if err == nil && !settled && r.Seen() != seen {
+				continue // another list than that which was refused, and no better
+			}
+			return settled // or Redis has no room for a lease
+		}
+		if f.leased { // what had it before has left nothing
+			stop()
+			return f.waited.Load() && l.abandon(f, false)
+		}
+		f.waited.Store(true)
+		if r.Holder != holder {
+			holder, since = r.Holder, time.Now()
+		} else if time.Since(since) > l.policy.Load().fills.Timeout { // longer than any fill takes
+			stop()
+			return false
+		}
+		inTime := pause(ctx, f, woken, wait)
+		stop()
+		if !inTime {
+			if ctx.Err() != nil {
+				return false
+			}
+			if l.abandon(f, true) {
+				return true
+			}
+			f.maxWait.Reset(l.maxWait())
+		}
+		most := pollMost
+		if !l.redis.Connected() {
+			most = pollWithoutPubSub
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// read reads the list, its epoch and the time from Redis, takes the lease where it is
+// wanted and free, and settles the flight if what was read is enough.
+func (l *Lists) read(ctx context.Context, f *flight, lease bool, seen string) (r redistier.Reading, settled bool, err error) {
+	ctx, span := l.tracer.Start(ctx, "cache.redis")
+	defer span.End()
+	suspectEpoch := l.changes.suspectEpoch.Load() // before the read: what is missed after it is not confirmed by it
+	before, sent := f.cell.known(), l.opts.Now()
+	if r, err = l.redis.Read(ctx, f.names, l.policy.Load().mostRead(), lease, seen); err != nil {
+		span.Fail(redisclient.ResultOf(err))
+		span.Set(attribute.String("cache.result", redisclient.ResultOf(err)))
+		return r, false, err
+	}
+	got := l.opts.Now()
+	f.leased = f.leased || r.Holder == f.names.Token
+	f.clock = redisMoment{r.Time, got}
+	if f.cell.learn(r.Epoch, before, l.moment(got), suspectEpoch) {
+		l.background(func() { l.restoreLost(f.names.Account, f.cell) })
+	}
+	if f.best != nil && l.changes.purged(f.kind, f.best) {
+		f.best = nil
+	}
+	tier := TierLocal
+	if e := l.accept(f, r.Raw, redisMoment{r.Time, sent}); e.newerThan(f.best) {
+		f.best, tier = e, TierRedis
+		f.stale.Store(e)
+	}
+	settled = l.serveStored(ctx, f, tier)
+	if span.Recording() {
+		result := "none"
+		if settled {
+			result = "served"
+		} else if len(r.Raw) > 0 {
+			result = "not_served"
+		}
+		span.Set(attribute.String("cache.result", result))
+	}
+	return r, settled, nil
+}
+
+// accept is the entry that was read from Redis, read not before the moment; nil: there is
+// none, or it is refused.
+func (l *Lists) accept(f *flight, raw []byte, sent redisMoment) *Entry {
+	if len(raw) == 0 {
+		return nil
+	}
+	e, err := l.decodeAndVerify(f, raw, sent)
+	if err == nil {
+		return e
+	}
+	if !f.reported {
+		f.reported = true
+		l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
+		l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+	}
+	return nil
+}
+
+// decodeAndVerify decodes what Redis gave and holds it against the key, the epochs and
+// the clock.
+func (l *Lists) decodeAndVerify(f *flight, raw []byte, sent redisMoment) (*Entry, error) {
+	p := l.policy.Load()
+	if len(raw) > p.mostRead() {
+		return nil, errTooBig
+	}
+	raw, err := p.ring.open(raw, f.list())
+	if err != nil {
+		return nil, err
+	}
+	e, err := decode(raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.belongsTo(f.key, f.fingerprint):
+		return nil, errForeign
+	}
+	e.cell = f.cell
+	e.fingerprint = f.fingerprint // the same, and one for all entries
+	if l.changes.purged(f.kind, e) {
+		return nil, errPurged
+	}
+	age := sent.redis.Sub(time.Unix(0, e.stamp))
+	if age < -maxSkew {
+		return nil, errFuture
+	}
+	e.AnsweredAt = sent.local.Add(-age) // from here on the age runs with this process's monotonic clock
+	e.isSource()
+	return e, nil
+}
+
+// serveStored settles the flight with its best entry, if the policy lets it be served at
+// once by the terms of all who wait. A background flight wants nothing less than a fresh
+// one.
+func (l *Lists) serveStored(ctx context.Context, f *flight, tier string) bool {
+	if f.best == nil {
+		return false
+	}
+	q := query{policy: l.policy.Load(), kind: f.kind, key: f.key, base: f.key}
+	l.mu.Lock()
+	q.terms = f.terms
+	v := l.decide(&q, f.best, l.opts.Now())
+	ok := v.action != fetch && (v.state == fresh || !f.background)
+	if ok && l.flights[f.key] == f {
+		delete(l.flights, f.key) // who comes now may have stricter terms
+	}
+	l.mu.Unlock()
+	f.expired = f.expired || !ok && v.state != fresh
+	if tier == TierRedis && v.state != unusable {
+		l.keep(f.best)
+	}
+	if !ok {
+		return false
+	}
+	if v.state == fresh {
+		l.backoff.worked(f.key)
+		if f.waited.Load() && tier == TierRedis {
+			v.outcome = Collapsed
+		}
+	}
+	l.settle(f, Result{Entry: f.best, Outcome: v.outcome, Tier: tier, Expired: f.expired}, nil)
+	if v.action == serveRefresh {
+		l.refresh(ctx, &q, f.best)
+	}
+	return true
+}
+
+// maxWait is how long a flight waits for other nodes after its last caller came.
+// By then all callers have left; it is a little longer than a stuck lease needs
+// to be found out.
+func (l *Lists) maxWait() time.Duration { return l.policy.Load().fills.Timeout + redistier.LeaseLife }
+
+// abandon ends a flight that nobody waits for any more, so that it does not ask
+// the legacy for nobody. A refresh has no callers, and is abandoned only if it
+// has waited too long.
+func (l *Lists) abandon(f *flight, late bool) bool {
+	l.mu.Lock()
+	nobody := f.callers == 0 && (late || !f.background)
+	if nobody && l.flights[f.key] == f {
+		delete(l.flights, f.key) // nobody joins it between here and its end
+	}
+	l.mu.Unlock()
+	return nobody && l.settle(f, Result{}, ErrFillOverdue)
+}
+
+// pause waits for a message or for d; false: the flight has waited too long.
+func pause(ctx context.Context, f *flight, woken <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-woken:
+	case <-t.C:
+	case <-f.maxWait.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// fill asks the legacy and settles the flight with its answer. It has the whole
+// Fills.Timeout, however long the flight has waited before: if its callers leave
+// meanwhile, the list is there when they ask again.
+func (l *Lists) fill(ctx context.Context, f *flight) {
+	limit := l.policy.Load().fills.Timeout
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	watchdog := time.AfterFunc(limit+overdueGrace, func() { l.settle(f, Result{}, ErrFillOverdue) })
+	defer watchdog.Stop()
+	t := l.changes.tag(f.kind, f.cell)
+	f.tag.Store(&t)
+	if f.leased {
+		l.background(func() { l.keepLease(ctx, f.names) })
+	}
+	expired := f.expired
+	if p := l.policy.Load(); f.best != nil {
+		expired = expired || decide(p, p.of(f.kind, f.key.Status), f.best, l.opts.Now(), marks{}, health{}).state != fresh
+	}
+	start := time.Now()
+	e, stored, err := l.fetch(ctx, f, t)
+	if l.opts.Filled != nil {
+		l.opts.Filled(f.key)
+	}
+	if err != nil {
+		f.stale.Store(f.best)
+		l.settle(f, Result{}, err)
+		return
+	}
+	if l.opts.Observer != nil {
+		l.opts.Observer.Filled(e, time.Since(start))
+	}
+	if stored && !f.clock.redis.IsZero() {
+		leased := f.leased
+		f.leased = false // ends with the write
+		ctx, span := l.tracer.Start(f.span.In(l.life), "cache.store")
+		l.background(func() { defer span.End(); l.share(ctx, e, f.names, leased) })
+	}
+	l.settle(f, Result{Entry: e, Outcome: Miss, Stored: stored, Expired: expired}, nil)
+}
+
+// fetch asks the legacy and puts the answer into the in-process tier. A failure
+// changes nothing there.
+func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored bool, err error) {
+	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
+	defer span.End()
+	start, suspectEpoch := time.Now(), l.changes.suspectEpoch.Load()
+	l.mu.Lock()
+	unwanted := f.background && f.callers == 0
+	l.mu.Unlock()
+	if unwanted {
+		ctx = InBackground(ctx)
+	}
+	c, err := l.opts.Fill(ctx, f.key)
+	if err != nil {
+		span.Fail(reasonOf(err))
+		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
+		l.backoff.failed(f.key, err, l.opts.Now())
+		return nil, false, err
+	}
+	e = l.build(f, t, c)
+	e.suspectEpoch = suspectEpoch
+	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
+	result := fillOK
+	if c.NoStore {
+		result = fillNoStore
+	} else { // without the legacy nothing is known about it
+		l.backoff.worked(f.key)
+	}
+	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
+	if unstored := l.unstored(f, e, c.NoStore); unstored != "" {
+		l.metrics.unstored.WithLabelValues(unstored).Inc()
+	} else {
+		l.keep(e)
+		stored = true
+	}
+	if span.Recording() {
+		span.Set(attribute.Bool("cache.stored", stored), attribute.Int("cache.entry_bytes", e.Size()))
+	}
+	return e, stored, nil
+}
+
+// build makes the entry of a fill.
+func (l *Lists) build(f *flight, t tag, c Content) *Entry {
+	now := l.opts.Now()
+	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
+		c.AnsweredAt = now
+	}
+	o := origin{key: f.key, fingerprint: c.Fingerprint, tag: t, answeredAt: c.AnsweredAt, sum: bodySum(f.kind, c.Body)}
+	if !f.clock.redis.IsZero() {
+		o.stamp = f.clock.stamp(c.AnsweredAt)
+	}
+	e := newEntry(o, c.Body, cap(c.Body))
+	e.cell = f.cell
+	e.isSource()
+	return e
+}
+
+// unstored is the reason why no tier may take the entry of a fill; empty: none.
+func (l *Lists) unstored(f *flight, e *Entry, noStore bool) string {
+	p := l.policy.Load()
+	switch {
+	case noStore:
+		return unstoredNoStore
+	case e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind):
+		return unstoredMapping
+	case l.changes.purged(f.kind, e):
+		return unstoredPurged
+	case e.Size() > p.maxEntry:
+		return unstoredTooBig
+	case p.of(f.kind, f.key.Status).lifetime() <= 0:
+		return unstoredPolicy
+	}
+	return ""
+}
+
+// keep puts an entry into the in-process tier unless a newer one is there.
+func (l *Lists) keep(e *Entry) {
+	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+		if found && old.newerThan(e) && old.fingerprint == e.fingerprint {
+			return old, otter.CancelOp
+		}
+		return e, otter.WriteOp
+	})
+}
+
+// share writes an entry to Redis for the fleet. The callers have their answer
+// already; this goroutine alone waits, and no longer than the store's timeout.
+func (l *Lists) share(ctx context.Context, e *Entry, n redistier.Names, leased bool) {
+	i, _ := indexOf(e.Kind)
+	p := l.policy.Load()
+	ttl := p.of(i, e.Status).lifetime() - l.opts.Now().Sub(e.AnsweredAt)
+	if ttl < time.Millisecond {
+		if leased {
+			_ = l.redis.Release(ctx, n) // an error leaves it to its end
+		}
+		return
+	}
+	switch err := l.redis.Put(ctx, n, p.ring.seal(e.encode(), listOf(e.Key, e.fingerprint)), ttl, leased); err {
+	case nil:
+	case redistier.ErrBusy:
+		l.metrics.unstored.WithLabelValues(unstoredBusy).Inc()
+	default:
+		l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
+	}
+}
+
+// keepLease renews a lease until the fill has ended or its time is up, so that a slow fill
+// stays the only one, a dead node is found out quickly, and a fill that hangs is not
+// waited for.
+func (l *Lists) keepLease(ctx context.Context, n redistier.Names) {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if held, err := l.redis.Renew(ctx, n); err == nil && !held {
+			return
+		}
+	}
+}
+
+// release gives the lease back after a flight that stored nothing.
+func (l *Lists) release(f *flight) {
+	if f.leased {
+		f.leased = false
+		l.background(func() { _ = l.redis.Release(l.life, f.names) }) // an error leaves the lease to its end
+	}
+}
+
+// settle tells all who wait how the flight has ended, and whether that was not settled
+// before.
 func (l *Lists) settle(f *flight, r Result, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if f.settled {
 		return false
 	}
 	f.settled, f.result, f.err = true, r, err
-	l.detach(f)
+	if l.flights[f.key] == f {
+		delete(l.flights, f.key)
+	}
 	if f.background {
 		l.refreshing--
 	}
@@ -191,15 +625,8 @@ func (l *Lists) settle(f *flight, r Result, err error) bool {
 	return true
 }
 
-// detach lets nobody join a flight any more. It needs l.mu.
-func (l *Lists) detach(f *flight) {
-	if l.flights[f.key] == f {
-		delete(l.flights, f.key)
-	}
-}
-
 // endSpan says in the flight's span how it ended.
-func (f *flight) endSpan() {
+func (l *Lists) endSpan(f *flight) {
 	if f.span.Recording() {
 		f.span.Set(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))
 		if f.err != nil {
@@ -210,3 +637,23 @@ func (f *flight) endSpan() {
 	}
 	f.span.End()
 }
+
+// background runs what a flight leaves behind. Close waits for it.
+func (l *Lists) background(run func()) {
+	l.wg.Go(func() {
+		defer l.opts.Panics.Catch(nil)
+		run()
+	})
+}
+
+// clone detaches a key from the buffers of the request it came with.
+func (k Key) clone() Key {
+	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
+}
+
+// listOf is what names a list in Redis.
+func listOf(k Key, fingerprint string) redistier.List {
+	return redistier.List{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, Fingerprint: fingerprint}
+}
+
+func (f *flight) list() redistier.List { return listOf(f.key, f.fingerprint) }

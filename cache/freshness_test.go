@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -10,62 +9,11 @@ import (
 
 var errLegacy error = legacyDown{}
 
-// legacyDown is an error by the endpoint's own fault.
+// legacyDown is an error of the legacy, or of who did not ask it.
 type legacyDown struct{ refused bool }
 
-func (legacyDown) Error() string         { return "the legacy is down" }
-func (e legacyDown) EndpointFault() bool { return !e.refused }
-func (e legacyDown) Refused() bool       { return e.refused }
-
-func TestAgeDecidesHowAListIsServed(t *testing.T) {
-	tests := []struct {
-		name    string
-		age     time.Duration
-		failing bool
-		want    Outcome
-		fills   int64 // the first included
-	}{
-		{"new", 0, false, Hit, 1},
-		{"last fresh moment", 10*time.Second - 1, false, Hit, 1},
-		{"ttl over", 10 * time.Second, false, StaleRevalidate, 2},
-		{"last moment of stale_while_revalidate", 20*time.Second - 1, false, StaleRevalidate, 2},
-		{"too old to serve while it is refreshed", 20 * time.Second, false, Miss, 2},
-		{"too old, and the legacy fails", 20 * time.Second, true, StaleError, 2},
-		{"last moment of stale_if_error", 70*time.Second - 1, true, StaleError, 2},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newClock()
-			g := &legacy{clock: c}
-			l := setup{fill: g.fill, now: c.Now}.start(t)
-			mustGet(t, l, aKey)
-			c.Add(tt.age)
-			if tt.failing {
-				g.failWith(errLegacy)
-			}
-			r := mustGet(t, l, aKey)
-			settled(l)
-			if r.Outcome != tt.want || g.calls.Load() != tt.fills {
-				t.Errorf("outcome %s after %d fills, want %s after %d", r.Outcome, g.calls.Load(), tt.want, tt.fills)
-			}
-			if tt.want != Miss && (r.Age != tt.age || r.TTL != 10*time.Second-tt.age) {
-				t.Errorf("age %s, ttl %s, want %s, %s", r.Age, r.TTL, tt.age, 10*time.Second-tt.age)
-			}
-		})
-	}
-}
-
-func TestPastStaleIfErrorTheFillsErrorComesBack(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c}
-	l := setup{fill: g.fill, now: c.Now}.start(t)
-	mustGet(t, l, aKey)
-	g.failWith(errLegacy)
-	c.Add(70 * time.Second)
-	if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
-		t.Errorf("error %v, want the fill's", err)
-	}
-}
+func (legacyDown) Error() string   { return "the legacy is down" }
+func (e legacyDown) Refused() bool { return e.refused }
 
 func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	c := newClock()
@@ -99,61 +47,6 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	}
 }
 
-func TestAFailingEndpointSparesOtherStaleKeysTheWait(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c}
-	l := setup{fill: g.fill, now: c.Now}.start(t)
-	keys := []Key{{Kind: KindBuyer, Account: "a"}, {Kind: KindBuyer, Account: "b"}, {Kind: KindBuyer, Account: "c"}, {Kind: KindBuyer, Account: "d"}, {Kind: KindBuyer, Account: "e"}}
-	for _, k := range keys {
-		mustGet(t, l, k)
-	}
-	g.failWith(errLegacy)
-	c.Add(30 * time.Second)
-	for _, k := range keys {
-		if r := mustGet(t, l, k); r.Outcome != StaleError {
-			t.Errorf("%s: %s", k.Account, r.Outcome)
-		}
-		settled(l)
-	}
-	if n := g.calls.Load() - int64(len(keys)); n != endpointAccounts {
-		t.Errorf("%d calls of a failing endpoint, want %d and then a pause", n, endpointAccounts)
-	}
-}
-
-func TestWhatBacksAKindOff(t *testing.T) {
-	list := func(account string) error { return errors.New("the list of " + account) }
-	for _, tt := range []struct {
-		name     string
-		fail     func(account string) error
-		accounts []string
-		want     bool
-	}{
-		{"one account, again and again", func(string) error { return errLegacy }, []string{"a", "a", "a", "a"}, false},
-		{"three accounts", func(string) error { return errLegacy }, []string{"a", "b", "c"}, true},
-		{"three accounts' own lists", list, []string{"a", "b", "c"}, false},
-		{"three refusals", func(string) error { return legacyDown{refused: true} }, []string{"a", "b", "c"}, false},
-	} {
-		c := newClock()
-		b, err := newBackoff()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, account := range tt.accounts {
-			b.failed(0, Key{Kind: KindBuyer, Account: account}, tt.fail(account), c.Now())
-		}
-		if got := b.failing(0, otherKey); got != tt.want {
-			t.Errorf("%s: the kind is failing: %t", tt.name, got)
-		}
-		if !b.failing(0, Key{Kind: KindBuyer, Account: "a"}) {
-			t.Errorf("%s: the list itself is not", tt.name)
-		}
-		b.worked(0, otherKey)
-		if b.failing(0, otherKey) {
-			t.Errorf("%s: still failing after a success", tt.name)
-		}
-	}
-}
-
 // A refused list waits as after a first failure, however often it is refused.
 func TestRefusalsDoNotAddUp(t *testing.T) {
 	c := newClock()
@@ -162,37 +55,18 @@ func TestRefusalsDoNotAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		b.failed(0, aKey, legacyDown{refused: true}, c.Now())
+		b.failed(aKey, legacyDown{refused: true}, c.Now())
 	}
-	if wait := b.retryAt(aKey).Sub(c.Now()); wait <= 0 || wait > backoffFirst {
+	_, at := b.of(aKey)
+	if wait := at.Sub(c.Now()); wait <= 0 || wait > backoffFirst {
 		t.Errorf("the list waits for %s", wait)
-	}
-}
-
-func TestAnotherNodesAnswerEndsTheBackOff(t *testing.T) {
-	c := newClock()
-	b, err := newBackoff()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, account := range []string{aKey.Account, "b", "c"} {
-		b.failed(0, Key{KindBuyer, account, "", ""}, errLegacy, c.Now())
-	}
-	b.failed(0, aKey, errLegacy, c.Now())
-	b.relieved(0, otherKey, c.Now().Add(-time.Second))
-	if !b.failing(0, aKey) || !b.failing(0, otherKey) {
-		t.Error("an answer from before the failure ended the endpoint's back-off")
-	}
-	b.relieved(0, aKey, c.Now().Add(time.Second))
-	if b.failing(0, aKey) || b.failing(0, otherKey) || !b.due(0, aKey, c.Now(), true) {
-		t.Error("still backing off after the legacy answered another node")
 	}
 }
 
 func TestBackOffGrowsAndStopsGrowing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(-5, 1000).Draw(t, "failures")
-		d := delay(n, backoffMost)
+		d := delay(n)
 		if d < backoffFirst/2 || d > backoffMost {
 			t.Fatalf("delay(%d) = %s", n, d)
 		}
@@ -230,6 +104,100 @@ func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
 	}
 }
 
+// What decide says is the specification of freshness: a ttl of 10 s, 10 s of
+// stale_while_revalidate, 60 s of stale_if_error, and 1 s of hints.stale_for.
+func TestDecide(t *testing.T) {
+	const s = time.Second
+	stale := health{failing: true}
+	resting := health{failing: true, resting: true}
+	hint := func(since time.Duration) marks { return marks{hinted: true, since: since} }
+	for _, tt := range []struct {
+		name    string
+		age     time.Duration
+		m       marks
+		h       health
+		action  action
+		outcome Outcome
+		state   freshness
+		left    time.Duration
+	}{
+		{"new", 0, marks{}, health{}, serve, Hit, fresh, 10 * s},
+		{"new, and the last fill failed", 0, marks{}, resting, serve, Hit, fresh, 10 * s},
+		{"last fresh moment", 10*s - 1, marks{}, health{}, serve, Hit, fresh, 1},
+		{"ttl over", 10 * s, marks{}, health{}, serveRefresh, StaleRevalidate, revalidate, 0},
+		{"ttl over, and another refresh has just failed", 10 * s, marks{}, resting, serve, StaleError, revalidate, 0},
+		{"ttl over, and the breaker is open", 10 * s, marks{}, stale, serveRefresh, StaleError, revalidate, 0},
+		{"last moment of stale_while_revalidate", 20*s - 1, marks{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
+		{"too old to serve while it is refreshed", 20 * s, marks{}, health{}, fetch, "", ifError, -10 * s},
+		{"too old, and the legacy fails", 20 * s, marks{}, stale, serveRefresh, StaleError, ifError, -10 * s},
+		{"last moment of stale_if_error", 70*s - 1, marks{}, resting, serve, StaleError, ifError, -60*s + 1},
+		{"past stale_if_error", 70 * s, marks{}, stale, fetch, "", unusable, -60 * s},
+		{"a little in the future", -maxSkew, marks{}, health{}, serve, Hit, fresh, 10 * s},
+		{"from the future", -maxSkew - 1, marks{}, health{}, fetch, "", unusable, 0},
+		{"purged", 0, marks{purged: true}, stale, fetch, "", unusable, 0},
+		{"perhaps purged", 0, marks{suspect: true}, health{}, fetch, "", fresh, 10 * s},
+		{"perhaps purged, and the legacy fails", 15 * s, marks{suspect: true}, stale, fetch, "", revalidate, -5 * s},
+		{"just hinted", 1 * s, hint(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
+		{"hinted, last moment of stale_for", 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
+		{"hinted, stale_for over", 1 * s, hint(s), health{}, fetch, "", ifError, -s},
+		{"hinted, stale_for over, and the legacy fails", 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
+		{"hinted when it was stale already", 21 * s, hint(0), health{}, fetch, "", ifError, -11 * s},
+		{"hinted, past stale_if_error", 70 * s, hint(0), stale, fetch, "", unusable, -60 * s},
+	} {
+		c := testConfig()
+		p, err := compile(c, Fills{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1_700_000_000, 0)
+		v := decide(p, c.Buyer.terms(), &Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
+		want := verdict{tt.action, tt.outcome, tt.state, max(tt.age, 0), tt.left}
+		if tt.state == unusable && tt.left == 0 {
+			want.age = 0
+		}
+		if v != want {
+			t.Errorf("%s: %+v, want %+v", tt.name, v, want)
+		}
+	}
+	if v := decide(&policy{}, terms{ttl: s}, nil, time.Now(), marks{}, health{}); v != (verdict{}) {
+		t.Errorf("no entry: %+v", v)
+	}
+}
+
+func TestTermsOfAHint(t *testing.T) {
+	for _, tt := range []struct {
+		t    terms
+		want freshness
+	}{
+		{terms{ttl: time.Hour, swr: time.Hour, sie: time.Hour}, revalidate},
+		{terms{ttl: time.Hour, sie: time.Hour}, ifError}, // no stale_while_revalidate: not for a moment
+		{terms{ttl: time.Hour}, unusable},
+	} {
+		now := time.Now()
+		if v := decide(&policy{staleFor: time.Second}, tt.t, &Entry{AnsweredAt: now}, now, marks{hinted: true}, health{}); v.state != tt.want {
+			t.Errorf("%+v: %+v", tt.t, v)
+		}
+	}
+}
+
+// A breaker that is not closed has stale lists served at once, and lets refreshes try.
+func TestAnOpenBreakerSparesTheWait(t *testing.T) {
+	g, open := &legacy{clock: newClock()}, false
+	l := setup{fill: g.fill, now: g.clock.Now, failing: func(kind string) bool { return open && kind == KindBuyer }}.start(t)
+	mustGet(t, l, aKey)
+	g.clock.Add(30 * time.Second)
+	open = true
+	g.hold = make(chan struct{})
+	if r := mustGet(t, l, aKey); r.Outcome != StaleError || r.TTL != -20*time.Second {
+		t.Errorf("%+v", r)
+	}
+	close(g.hold)
+	settled(l)
+	if r := mustGet(t, l, aKey); r.Outcome != Hit || body(r) != "buyer/acme/pending/ #2" {
+		t.Errorf("after the refresh: %s %q", r.Outcome, body(r))
+	}
+}
+
 func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Key{KindBuyer, rapid.String().Draw(t, "account"), rapid.String().Draw(t, "status"), ""}
@@ -238,12 +206,10 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		if s < 0 || s >= 1 || s != spreadOf(k, nanos) {
 			t.Fatalf("spread %v", s)
 		}
-		cfg := testConfig()
-		cfg.Jitter = 0.5
-		answered := time.Unix(1_700_000_000, 0)
-		v := newPolicy(cfg, nil).judge(cfg.Buyer.terms(), &Entry{AnsweredAt: answered, spread: s}, answered)
-		if v.ttl > 10*time.Second || v.ttl < 5*time.Second {
-			t.Fatalf("ttl %s", v.ttl)
+		now := time.Unix(1_700_000_000, 0)
+		v := decide(&policy{jitter: 0.5}, terms{ttl: 10 * time.Second}, &Entry{AnsweredAt: now, spread: s}, now, marks{}, health{})
+		if v.left > 10*time.Second || v.left < 5*time.Second {
+			t.Fatalf("ttl %s", v.left)
 		}
 	})
 	var low, high int
@@ -256,16 +222,5 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 	}
 	if low < 400 || high < 400 {
 		t.Errorf("spread is lopsided: %d below one half, %d above", low, high)
-	}
-}
-
-func TestAnEntryFromTheFutureIsNotServed(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c}
-	l := setup{fill: g.fill, now: c.Now}.start(t)
-	mustGet(t, l, aKey)
-	c.Add(-time.Hour)
-	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("outcome %s after the clock went back an hour, want %s", r.Outcome, Miss)
 	}
 }

@@ -61,12 +61,13 @@ func testConfig() Config {
 }
 
 type setup struct {
-	cfg   Config
-	fill  Fill
-	now   func() time.Time
-	redis *redisclient.Client
-	limit time.Duration
-	reg   prometheus.Registerer
+	cfg     Config
+	fill    Fill
+	now     func() time.Time
+	redis   *redisclient.Client
+	limit   time.Duration
+	reg     prometheus.Registerer
+	failing func(kind string) bool
 
 	mappings   map[string]Mapping
 	derivation Derivation
@@ -78,7 +79,7 @@ func (s setup) start(t testing.TB) *Lists {
 		s.cfg = testConfig()
 	}
 	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit, Mappings: s.mappings}, Derivation: s.derivation,
-		Redis: s.redis, Now: s.now, Registerer: s.reg, foreignTime: s.now != nil})
+		Redis: s.redis, Now: s.now, Registerer: s.reg, Failing: s.failing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +103,30 @@ func mustGet(t testing.TB, l *Lists, k Key) Result {
 		t.Fatalf("Get(%v): %v", k, err)
 	}
 	return r
+}
+
+// shift makes every list in Redis older by d, as if Redis' clock went on by it.
+func shift(t testing.TB, rdb redis.Cmdable, d time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		raw, err := rdb.Get(ctx, key).Bytes()
+		if older := shifted(raw, d); err == nil && older != nil {
+			if err := rdb.Set(ctx, key, older, redis.KeepTTL).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// shifted is an encoded entry that is older by d; nil: it is none.
+func shifted(raw []byte, d time.Duration) []byte {
+	e, err := decode(raw)
+	if err != nil {
+		return nil
+	}
+	e.stamp -= int64(d)
+	return e.encode()
 }
 
 // settled waits until no flight is left, which ends by itself.

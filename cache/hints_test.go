@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -116,10 +117,10 @@ func TestOneNodeRefreshesForTheFleet(t *testing.T) {
 func TestALostOrForgottenHint(t *testing.T) {
 	f := newFleet(t, 2)
 	f.warm(t, aKey)
-	if _, err := f.nodes[0].redis.Soften(t.Context(), epochKey(f.nodes[0], Scope{Account: "acme"}), time.Now()); err != nil {
+	if err := f.nodes[0].redis.Raise(t.Context(), []redistier.Change{{Account: redistier.Hash("acme")}}, true); err != nil {
 		t.Fatal(err)
 	}
-	f.srv.Do("SET", "iq:2:purges", "99", "PX", "60000")
+	f.srv.Do("SET", "iq:3:purges", "99", "PX", "60000")
 	gone(t, f.nodes[1], aKey)
 	r := mustGet(t, f.nodes[1], aKey)
 	if r.Outcome != StaleRevalidate {
@@ -137,7 +138,7 @@ func TestALostOrForgottenHint(t *testing.T) {
 func TestASoftHintDoesNotBringBackWhatWasPurged(t *testing.T) {
 	f := newFleet(t, 2)
 	f.warm(t, aKey)
-	key := epochKey(f.nodes[0], Scope{Account: "acme"})
+	key := epochKey(Scope{Account: "acme"})
 	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestASoftHintDoesNotBringBackWhatWasPurged(t *testing.T) {
 	redistest.Eventually(t, "Redis knows the purge again", func() bool {
 		mustGet(t, f.nodes[0], Key{Kind: KindSeller, Account: "acme", Status: rnd(t)})
 		f.settled()
-		return !strings.Contains(f.srv.Do("GET", key+":soft"), " 0 ")
+		return !strings.Contains(f.srv.Do("GET", key), " 0 ")
 	})
 }
 

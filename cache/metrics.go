@@ -33,6 +33,7 @@ const (
 	unstoredNoStore = "no_store"
 	unstoredPolicy  = "policy"  // of no use by the ttl and stale windows
 	unstoredMapping = "mapping" // a reload changed it meanwhile
+	unstoredPurged  = "purged"  // a purge came while it was filled
 	unstoredBusy    = "redis_busy"
 	unstoredRedis   = "redis_error"
 )
@@ -110,7 +111,7 @@ func (m *metrics) startRare() {
 	for _, reason := range refusals() {
 		m.refused.WithLabelValues(TierRedis, reason.Error())
 	}
-	for _, reason := range []string{unstoredTooBig, unstoredNoStore, unstoredPolicy, unstoredMapping, unstoredBusy, unstoredRedis} {
+	for _, reason := range []string{unstoredTooBig, unstoredNoStore, unstoredPolicy, unstoredMapping, unstoredPurged, unstoredBusy, unstoredRedis} {
 		m.unstored.WithLabelValues(reason)
 	}
 }

@@ -16,7 +16,7 @@ func TestRareSeriesBeginAtZero(t *testing.T) {
 	}
 	want := map[string]int{ // each reason of Redis, and three for the process
 		"inquiry_gateway_cache_refused_entries_total": len(refusals()) + 3,
-		"inquiry_gateway_cache_unstored_total":        6,
+		"inquiry_gateway_cache_unstored_total":        7,
 	}
 	for _, f := range families {
 		if n, ok := want[f.GetName()]; ok && len(f.GetMetric()) != n {

@@ -25,11 +25,19 @@ func gone(t *testing.T, l *Lists, k Key) time.Duration {
 }
 
 // epochKey is where Redis has the epoch of a scope.
-func epochKey(l *Lists, s Scope) string {
+func epochKey(s Scope) string {
 	if s.Kind != "" {
-		return l.redis.EpochKey(s.Kind, "")
+		return "iq:3:epoch:" + s.Kind
 	}
-	return l.redis.EpochKey("", redistier.Hash(s.Account))
+	return "iq:3:{" + redistier.Hash(s.Account) + "}:epoch"
+}
+
+// changeOf is a scope as Redis knows it.
+func changeOf(s Scope) redistier.Change {
+	if s.Kind != "" {
+		return redistier.Change{Kind: s.Kind}
+	}
+	return redistier.Change{Account: redistier.Hash(s.Account)}
 }
 
 // warm fills keys on every node.
@@ -38,7 +46,7 @@ func (f *fleet) warm(t *testing.T, keys ...Key) {
 	// The first poll of each node makes all epochs suspect once.
 	redistest.Eventually(t, "every node has polled", func() bool {
 		for _, l := range f.nodes {
-			if !l.epochs.polledOnce() || !l.redis.Connected() {
+			if !l.changes.polledOnce() || !l.redis.Connected() {
 				return false
 			}
 		}
@@ -103,10 +111,10 @@ func TestALostMessageHidesAPurgeForOnePoll(t *testing.T) {
 		f := newFleet(t, 2)
 		f.warm(t, aKey, otherKey)
 		s := f.nodes[0].redis
-		if _, err := s.Raise(t.Context(), epochKey(f.nodes[0], scope)); err != nil {
+		if err := s.Raise(t.Context(), []redistier.Change{changeOf(scope)}, false); err != nil {
 			t.Fatal(err)
 		}
-		f.srv.Do("SET", "iq:2:purges", "99", "PX", "60000")
+		f.srv.Do("SET", "iq:3:purges", "99", "PX", "60000")
 		for i, l := range f.nodes {
 			t.Logf("%+v, node %d: suspect after %s", scope, i, gone(t, l, aKey))
 		}
@@ -169,7 +177,7 @@ func TestASuspectListIsFilledAgainWithoutRedis(t *testing.T) {
 	f.warm(t, aKey, otherKey)
 	l := f.nodes[0]
 	f.srv.Kill()
-	l.epochs.suspectAll()
+	l.changes.suspectAll()
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("a suspect list was served as %s", r.Outcome)
 	}
@@ -194,7 +202,7 @@ func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, "the first node has heard", func() bool {
-		return f.nodes[0].epochs.of(redistier.Hash("acme")).epoch.Load() > 0
+		return f.nodes[0].changes.of(redistier.Hash("acme")).epoch.Load() > 0
 	})
 	later := make(chan Result, 1)
 	go func() { later <- mustGet(t, f.nodes[0], aKey) }() // must not join the old flight
@@ -225,12 +233,12 @@ func TestARedisThatLostAPurgeGetsItBack(t *testing.T) {
 		mustGet(t, f.nodes[0], aKey)
 		settled(f.nodes[0])
 		f.srv.Do("FLUSHALL")
-		key := epochKey(f.nodes[0], scope)
+		key := epochKey(scope)
 		redistest.Eventually(t, "Redis has the epoch again", func() bool {
 			_, _ = f.nodes[0].Get(t.Context(), aKey)
 			f.clock.Add(25 * time.Second) // each look-up has to ask Redis
 			settled(f.nodes[0])
-			return strings.HasSuffix(f.srv.Do("GET", key), fmt.Sprint("\n", purged))
+			return strings.Contains(f.srv.Do("GET", key), fmt.Sprint("\n", purged, " ", purged, " "))
 		})
 		if ttl := f.srv.Do("PTTL", key); ttl == ":-1" {
 			t.Error("the epoch has no end")
@@ -273,7 +281,7 @@ func TestAListOfTheFirstMomentStays(t *testing.T) {
 		l := freshReader(t, openRedis(t, relaxTimeouts(redisAt(f.srv.Addr))), f.legacy)
 		mustGet(t, l, otherKey)
 		settled(l)
-		redistest.Eventually(t, "the first poll is over", l.epochs.polledOnce)
+		redistest.Eventually(t, "the first poll is over", l.changes.polledOnce)
 		if _, ok := l.Lookup(otherKey); !ok {
 			t.Fatal("the list is suspect")
 		}
@@ -284,15 +292,13 @@ func TestAListOfTheFirstMomentStays(t *testing.T) {
 // Redis loses its memory then, nobody else can tell that a purge is missing.
 func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 	f := newFleet(t, 1)
-	redistest.Eventually(t, "the first poll is over", f.nodes[0].epochs.polledOnce)
+	redistest.Eventually(t, "the first poll is over", f.nodes[0].changes.polledOnce)
 	for range 20 {
 		if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
 			t.Fatal(err)
 		}
-		f.nodes[0].epochs.mu.Lock()
-		known := f.nodes[0].epochs.last
-		f.nodes[0].epochs.mu.Unlock()
-		seq, _, err := f.nodes[0].redis.Poll(t.Context())
+		known := f.nodes[0].changes.number()
+		seq, _, err := f.nodes[0].redis.Poll(t.Context(), kindNames[:])
 		if err != nil || known != seq {
 			t.Fatalf("the node knows of purge %d, the last one is %d, %v", known, seq, err)
 		}
@@ -300,14 +306,16 @@ func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
 }
 
 func TestOnlySoManyPurgesAreRemembered(t *testing.T) {
-	e := newEpochs()
+	e := newChanges(time.Now())
 	for i := range 2 * recentPurges {
 		account := fmt.Sprint("account-", i)
 		e.remember(account, e.of(account), i%2 == 0)
 		e.remember(account, e.of(account), false) // its own message
 	}
-	if len(e.recent) != recentPurges || len(e.own()) != recentPurges/2 {
-		t.Errorf("%d are remembered, %d of them as its own", len(e.recent), len(e.own()))
+	e.setLost()
+	own, _ := e.polled(0, 0)
+	if len(e.recent) != recentPurges || len(own) != recentPurges/2 {
+		t.Errorf("%d are remembered, %d of them as its own", len(e.recent), len(own))
 	}
 }
 
@@ -377,7 +385,8 @@ func TestAPurgeThatRedisDidNotTakeIsAnErrorAndHoldsHere(t *testing.T) {
 		t.Error("this node still serves the old list")
 	}
 	// Redis may come back with the old list when nothing else holds the epoch.
-	if own := f.nodes[0].epochs.own(); len(own) != 1 || own[0].cell.epoch.Load() == 0 {
+	f.nodes[0].changes.setLost()
+	if own, _ := f.nodes[0].changes.polled(0, 0); len(own) != 1 || own[0].cell.epoch.Load() == 0 {
 		t.Errorf("this node remembers %v", own)
 	}
 }
@@ -392,7 +401,7 @@ func TestAPurgeWantsExactlyOneScope(t *testing.T) {
 }
 
 func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
-	e := newEpochs()
+	e := newChanges(time.Now())
 	held := e.of("held")
 	for i := range 1000 {
 		e.of(fmt.Sprint("account-", i))
@@ -405,5 +414,54 @@ func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
 	})
 	if e.of("held") != held {
 		t.Error("a held cell was replaced")
+	}
+}
+
+// A purge or a hint on this node while it reads Redis is no loss of Redis'.
+func TestAPurgeThatRacesAReadIsNoLoss(t *testing.T) {
+	x := new(cell)
+	before := x.known()
+	x.raise(redistier.Epoch{Last: 7, Floor: 7}, 0)
+	if x.learn(redistier.Epoch{Last: 3, Floor: 3}, before, 0, 1) {
+		t.Error("a late answer counts as a loss")
+	}
+	if !x.learn(redistier.Epoch{Last: 3, Floor: 3}, x.known(), 0, 1) || x.known().Last != 7 {
+		t.Error("a loss is not noticed")
+	}
+}
+
+// A node that starts after a purge finds the old list in Redis, and explains it as what it
+// is.
+func TestExplainKnowsAPurgeOfBeforeTheNode(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, aKey)
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	started := freshReader(t, openRedis(t, relaxTimeouts(redisAt(f.srv.Addr))), f.legacy)
+	x, err := started.Explain(t.Context(), aKey)
+	if err != nil || x.Outcome != Miss || x.Refused != "purged" || x.AccountEpoch == 0 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// What a purge has overtaken is served to who asked before, and kept nowhere.
+func TestAFillThatAPurgeHasOvertakenIsStoredNowhere(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, otherKey)
+	f.hold = make(chan struct{})
+	filled := make(chan Result)
+	go func() { filled <- mustGet(t, f.nodes[0], aKey) }()
+	redistest.Eventually(t, "the fill has begun", func() bool { return f.calls.Load() == 2 })
+	if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	close(f.hold)
+	if r := <-filled; r.Stored || r.Outcome != Miss {
+		t.Errorf("%+v", r)
+	}
+	f.settled()
+	if got := f.srv.Do("EXISTS", entryKey(f.nodes[0], aKey)); got != ":0" {
+		t.Errorf("Redis has it: %s", got)
 	}
 }

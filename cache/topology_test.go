@@ -99,7 +99,7 @@ func TestListsComeBackAfterASentinelsFailOver(t *testing.T) {
 func TestListsAreSharedOverTLSWithARestrictedUser(t *testing.T) {
 	srv, files := redistest.StartTLS(t)
 	if got := srv.Do("ACL", "SETUSER", "gateway", "on", ">secret", "~iq:*", "&iq:*", "-@all",
-		"+@read", "+@write", "+@connection", "+@pubsub", "+@scripting"); got != "+OK" {
+		"+@read", "+@write", "+@connection", "+@pubsub", "+@scripting", "+time"); got != "+OK" {
 		t.Fatal(got)
 	}
 	c := redisAt(srv.Addr)

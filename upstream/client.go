@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -105,7 +104,6 @@ type endpoint struct {
 	attempts    int
 	metrics     *metrics
 	fingerprint string
-	uuids       atomic.Bool // a list's internal ids were UUIDs
 }
 
 // New compiles the mapping. It reports everything that is wrong with the
@@ -204,15 +202,6 @@ func (c *Client) Fingerprints() map[string]string {
 		all[kind] = e.fingerprint
 	}
 	return all
-}
-
-// RemovesUUIDs tells whether the internal ids of a kind have been UUIDs in some
-// list since the start. In such a list no text has anything of their form left;
-// in one whose ids are of another form a text may quote a UUID of the caller's
-// own. False for an unknown kind.
-func (c *Client) RemovesUUIDs(kind string) bool {
-	e, ok := c.endpoints[kind]
-	return ok && e.uuids.Load()
 }
 
 // Filters tell what becomes of the values of the two filters, see

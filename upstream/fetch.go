@@ -133,9 +133,6 @@ func (f *fetcher) guard(ctx context.Context, reply *mapping.Reply) {
 	_, step := f.tracer.Start(ctx, "upstream.guard")
 	defer step.End()
 	reply.RemoveIDs()
-	if reply.HasUUIDs() {
-		f.uuids.Store(true)
-	}
 }
 
 // tracedReply maps replies, each with a span.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -476,23 +475,6 @@ func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// Only lists whose own ids are UUIDs promise texts without any.
-func TestRemovesUUIDs(t *testing.T) {
-	numbered := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(sample.Ticket, "4711")
-	for ticket, want := range map[string]bool{sample.Ticket: true, numbered: false} {
-		f := newFixture(t, serveJSON(`{"result":{"items":[`+ticket+`]}}`), nil)
-		if f.RemovesUUIDs("buyer") {
-			t.Error("known before any list was")
-		}
-		if _, err := f.Fetch(t.Context(), acme); err != nil {
-			t.Fatal(err)
-		}
-		if f.RemovesUUIDs("buyer") != want || f.RemovesUUIDs("seller") || f.RemovesUUIDs("nobody") {
-			t.Errorf("buyer %t, want %t; others %t, %t", f.RemovesUUIDs("buyer"), want, f.RemovesUUIDs("seller"), f.RemovesUUIDs("nobody"))
-		}
-	}
 }
 
 // A path that vanishes is hidden by the field's default: the counter tells it.

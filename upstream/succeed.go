@@ -37,9 +37,6 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 	if same && now.Retry == old.Retry {
 		e.budget = before.budget
 	}
-	if e.fingerprint == before.fingerprint {
-		e.uuids.Store(before.uuids.Load())
-	}
 }
 
 // GoesOnIn tells whether next uses the connections of c, which are not to be

@@ -24,6 +24,7 @@ func checkCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`"},
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
+			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
 			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
@@ -53,6 +54,10 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	loaded, err := loadChecked(file, c.String("tests") != "")
+	if c.Bool("failures") && err == nil {
+		rows := failuresOf(loaded.Config)
+		return show(c, rows, func(out io.Writer) { writeFailures(out, loaded.Config, rows) })
+	}
 	if c.Bool("json") {
 		return errors.Join(show(c, findingsOf(file, loaded.Warnings, err), nil), err)
 	}

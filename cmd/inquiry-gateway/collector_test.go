@@ -2,7 +2,6 @@ package main
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/hex"
 	"io"
 	"net/http"
@@ -18,10 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector is a receiver of traces, over HTTP and, where a test serves it so,
-// over gRPC. Its spans are whole when the program that sends them has stopped.
+// collector is a receiver of traces. Its spans are whole when the program that sends them has stopped.
 type collector struct {
-	collectorpb.UnimplementedTraceServiceServer
 	t      *testing.T
 	server *httptest.Server
 
@@ -67,12 +64,6 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.take(&request, r.Header, text)
-}
-
-// Export is what gRPC calls.
-func (c *collector) Export(_ context.Context, r *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
-	c.take(r, nil, nil)
-	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
 func (c *collector) take(r *collectorpb.ExportTraceServiceRequest, header http.Header, raw []byte) {

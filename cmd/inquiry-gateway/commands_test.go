@@ -11,11 +11,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -48,7 +47,6 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"version"}, 0, "inquiry-gateway dev"},
 		{[]string{}, 0, "COMMANDS"},
 		{[]string{"nonsense"}, 2, "unknown command"},
 		{[]string{"--version"}, 0, "inquiry-gateway version dev"},
@@ -56,10 +54,9 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"keys", "nwe"}, 2, "did you mean inquiry-gateway keys new?"},
 		{[]string{"check", "--confg", "x"}, 2, "did you mean --config?"},
 		{[]string{"keys", "list", "--fil", "x"}, 2, "did you mean --file?"},
-		{[]string{"drill", "--zzzzz"}, 2, "see inquiry-gateway drill --help"},
-		{[]string{"help", "--help"}, 0, "show the help of a command"},
-		{[]string{"help", "keys", "new"}, 0, "inquiry-gateway keys new"},
-		{[]string{"help", "kyes"}, 2, "did you mean inquiry-gateway keys?"},
+		{[]string{"ttl", "--zzzzz"}, 2, "see inquiry-gateway ttl --help"},
+		{[]string{"help", "keys"}, 0, "inquiry-gateway keys"},
+		{[]string{"keys", "new", "--help"}, 0, "inquiry-gateway keys new"},
 		{[]string{"completion", "fish"}, 0, "complete"},
 		{[]string{"keys", "--generate-shell-completion"}, 0, "rotate:"},
 		{[]string{"check", "--con", "--generate-shell-completion"}, 0, "--config:"},
@@ -172,6 +169,7 @@ func TestCheckNamesFileLineAndKey(t *testing.T) {
 type demoRun struct {
 	lines []string // that a person can paste
 	stop  func() (code int)
+	end   func() (code int) // waits until it ends by itself
 }
 
 // startDemo runs the demo until its welcome is on the screen.
@@ -184,7 +182,7 @@ func startDemo(t *testing.T) demoRun {
 		code <- run(ctx, []string{"inquiry-gateway", "demo"}, out, io.Discard)
 		_ = out.Close()
 	}()
-	d := demoRun{stop: func() int { cancel(); return <-code }}
+	d := demoRun{stop: func() int { cancel(); return <-code }, end: func() int { return <-code }}
 	for lines := bufio.NewScanner(screen); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "curl -i") {
 			d.lines = append(d.lines, lines.Text())
@@ -233,6 +231,66 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// A demo ends when its terminal is closed.
+func TestDemoEndsWithItsTerminal(t *testing.T) {
+	d := startDemo(t)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if code := d.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Where nobody reads the log, a gateway still serves, counts what the log loses, and stops.
+func TestStuckReaderOfTheLog(t *testing.T) {
+	p := &program{t: t, dir: t.TempDir(), keys: map[string]string{}}
+	p.writeKeys(sampleKeys())
+	p.serveLegacy(setup{})
+	listen, ops := redistest.FreeAddr(t), redistest.FreeAddr(t)
+	p.write("gateway.yaml", "listen: "+listen+"\nops: {listen: "+ops+"}\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\n"+
+		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.upstream, 1))
+	_, log := io.Pipe() // nobody reads it
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"inquiry-gateway", "serve", "-c", filepath.Join(p.dir, "gateway.yaml")}, io.Discard, log)
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	ask := func(url string) (text string) {
+		r, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+p.keys["buyer"])
+		if res, err := client.Do(r); err == nil {
+			body, _ := io.ReadAll(res.Body) // what was cut off does not say what is waited for
+			_ = res.Body.Close()
+			text = string(body)
+		}
+		return text
+	}
+	p.eventually("it serves", func() bool { return strings.Contains(ask("http://"+listen+buyerList), `"data"`) })
+	lost := regexp.MustCompile(`inquiry_gateway_log_lost_records_total [1-9]`)
+	p.eventually("lost records are counted", func() bool {
+		for range 500 {
+			ask("http://" + listen + buyerList)
+		}
+		return lost.MatchString(ask("http://" + ops + "/metrics"))
+	})
+	cancel()
+	select {
+	case code := <-ended:
+		if code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the stop waits for the reader of the log")
+	}
+}
+
 // A stop lets requests under way finish, and says that it drains meanwhile.
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	p := start(t, setup{})
@@ -244,31 +302,6 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	p.stop()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("the request under way got %d", a.status)
-	}
-}
-
-func TestProgressIsOneLineThatGoesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var screen testkit.Log
-		ended := make(chan struct{})
-		go writeProgress(&screen, func() string { return "3 of 9" }, time.Second, time.Second, ended)
-		time.Sleep(999 * time.Millisecond)
-		synctest.Wait()
-		if got := screen.String(); got != "" {
-			t.Errorf("before its time: %q", got)
-		}
-		time.Sleep(1002 * time.Millisecond)
-		close(ended)
-		synctest.Wait()
-		if got, want := screen.String(), strings.Repeat("\r3 of 9\x1b[K", 2)+"\r\x1b[K"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
-}
-
-func TestNoProgressWithoutATerminal(t *testing.T) {
-	if terminal(&testkit.Log{}) {
-		t.Error("a buffer is no terminal")
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -48,6 +50,8 @@ func demoCommand() *cli.Command {
 		Name:  "demo",
 		Usage: "run the gateway in front of a sample legacy system, with sample keys; REDIS_URL adds a Redis",
 		Action: func(ctx context.Context, c *cli.Command) error {
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // it ends with its terminal
+			defer stop()
 			dir, err := os.MkdirTemp("", "inquiry-gateway-demo-")
 			if err != nil {
 				return err
@@ -56,6 +60,12 @@ func demoCommand() *cli.Command {
 			return errors.Join(d.run(ctx), os.RemoveAll(dir))
 		},
 	}
+}
+
+// terminal says whether what is written to w is read by a person.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // demo is a whole installation in one process and one temporary folder. All parts are
@@ -104,7 +114,7 @@ func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener,
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.Close())
 	}
-	a, err := app.New(loaded.Config, l, options(logger, out, d.out))
+	a, err := app.New(loaded.Config, l, options(logger, out))
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}

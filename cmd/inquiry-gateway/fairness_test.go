@@ -87,7 +87,7 @@ func TestFiltersOfTheGatewayCostOneRequest(t *testing.T) {
 		t.Errorf("%v requests to the legacy, want 1", n)
 	}
 	x, _, code := command(t, "explain", "--ops", p.app.OpsURL(), "--account", legacy.SellerTypical, "--kind", "seller", "--status", "pending")
-	if code != 0 || !strings.Contains(x, "selected from the list without filters") {
+	if code != 0 || !strings.Contains(x, "derived_from: the list without filters") {
 		t.Errorf("explain: %d %s", code, x)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // a legacy system's zone must be known in an image without zone files
@@ -78,10 +77,8 @@ func newCommand() *cli.Command {
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), draftCommand(), probeCommand(),
-			keysCommand(), accountsCommand(), purgeCommand(), changedCommand(), explainCommand(), healthCommand(), ttlCommand(), drillCommand(), versionCommand(),
-			helpCommand(),
+			keysCommand(), accountsCommand(), purgeCommand(), changedCommand(), explainCommand(), healthCommand(), ttlCommand(),
 		},
-		HideHelpCommand:                 true, // the library's own knows no --help
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; strict(c) },
 		ExitErrHandler:                  func(context.Context, *cli.Command, error) {},
@@ -106,16 +103,4 @@ func showText(out io.Writer, text func(out io.Writer)) error {
 	text(&shown)
 	_, err := shown.WriteTo(out)
 	return err
-}
-
-// versionCommand says which build this is, for a report of a mistake.
-func versionCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "version",
-		Usage: "print version, revision and Go version",
-		Action: func(_ context.Context, c *cli.Command) error {
-			_, err := fmt.Fprintf(c.Root().Writer, "inquiry-gateway %s (%s, %s)\n", version, revision, runtime.Version())
-			return err
-		},
-	}
 }

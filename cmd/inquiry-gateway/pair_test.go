@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -115,7 +114,7 @@ func (p *program) requests() (stop func() (int64, string)) {
 func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 	t.Parallel() // it waits for a ttl
 	const ttl = 2 * time.Second
-	for _, skew := range []time.Duration{-1500 * time.Millisecond, 0, 1500 * time.Millisecond} {
+	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
 			t.Parallel()
 			s := setup{yaml: fmt.Sprintf("cache: {jitter: 0, seller: {ttl: %s, stale_while_revalidate: 0s, stale_if_error: 0s}}\nredis: {addrs: [%q], %s}",
@@ -152,11 +151,6 @@ func TestSkewedClocksDoNotChangeAges(t *testing.T) {
 				if age := time.Since(asked); age < ttl/2 {
 					t.Errorf("written by node %d, a list was thrown away at an age of %s; its ttl is %s", i, age, ttl)
 				}
-			}
-			warned := strings.Contains(wrong.logs.String(), "this node's clock is not that of Redis")
-			off := wrong.metric("inquiry_gateway_redis_clock_offset_seconds")
-			if warned != (skew != 0) || math.Abs(off-skew.Seconds()) > 0.5 {
-				t.Errorf("the clock is said to be %f s ahead; warned %t", off, warned)
 			}
 		})
 	}

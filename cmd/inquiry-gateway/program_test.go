@@ -49,6 +49,7 @@ type program struct {
 	callers  []caller // of the keys file
 	system   *legacy.Server
 	upstream string // the legacy system's URL
+	backend  *httptest.Server
 	app      *app.App
 	logs     *testkit.Log
 	log      slog.Handler // writes to logs
@@ -152,9 +153,9 @@ func (p *program) serveLegacy(s setup) {
 	if s.backend != nil {
 		backend = s.backend
 	}
-	server := httptest.NewServer(backend)
-	p.upstream = server.URL
-	p.t.Cleanup(server.Close)
+	p.backend = httptest.NewServer(backend)
+	p.upstream = p.backend.URL
+	p.t.Cleanup(func() { p.backend.CloseClientConnections(); p.backend.Close() })
 }
 
 func (p *program) run() {
@@ -168,7 +169,7 @@ func (p *program) run() {
 		p.t.Fatal(err)
 	}
 	if p.app, err = app.New(loaded.Config, l, app.Options{
-		Logger: slog.New(p.log), Requests: p.logs, Spans: io.Discard, Getenv: os.Getenv,
+		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: true,
 		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: cmp.Or(p.version, version), Revision: revision,
 	}); err != nil {
 		p.t.Fatal(err)

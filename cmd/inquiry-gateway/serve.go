@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -33,11 +32,7 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			log := c.Root().ErrWriter
-			if loaded.Config.Log.Format == config.LogText {
-				log = app.TextLog(log)
-			}
-			out := app.NewLogWriter(log)
+			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
 			cfg, logger := loaded.Config, app.NewLogger(out)
 			for _, warning := range loaded.Warnings {
@@ -47,21 +42,22 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			a, err := app.New(cfg, l, options(logger, out, c.Root().Writer))
+			o := options(logger, out)
+			o.Hangup = true
+			a, err := app.New(cfg, l, o)
 			if err != nil {
 				return err
 			}
-			app.SpareCollections()
 			return a.Run(ctx)
 		},
 	}
 }
 
 // options are those of a program that runs for its own sake: traces go where the
-// environment says. requests must be the writer behind logger, so that the records of
+// environment says. out must be the writer behind logger, so that the records of
 // requests and all others stay in their order.
-func options(logger *slog.Logger, requests, spans io.Writer) app.Options {
-	return app.Options{Logger: logger, Requests: requests, Spans: spans, Getenv: os.Getenv, Version: version, Revision: revision}
+func options(logger *slog.Logger, out *app.LogWriter) app.Options {
+	return app.Options{Logger: logger, Requests: out, LostRecords: out.Lost, Traces: true, Version: version, Revision: revision}
 }
 
 // healthCommand is a health check for images that have no shell and no other

@@ -96,7 +96,7 @@ func TestCluster(t *testing.T) {
 		setup{auth: keysInFleet, yaml: slowPlan})
 	keysOfFleet(nodes)
 	isFleet(nodes)
-	rememberKeys(nodes, 8)
+	rememberKeys(nodes, 5)
 	nothingDenied(t, cluster.Masters...)
 	var spare *redistest.Server // has none of the seller's lists, which are on one master
 	for _, master := range cluster.Masters {
@@ -141,7 +141,7 @@ func TestClusterFailsOver(t *testing.T) {
 			keysOfFleet(nodes)
 			shared := sharing(nodes, "failover")
 			nodes[0].eventually("a list is shared", shared)
-			rememberKeys(nodes, 7)
+			rememberKeys(nodes, 4)
 			lost := -1
 			for i, master := range cluster.Masters {
 				if strings.Contains(master.Do("KEYS", "iq:*"), ":seller:") {

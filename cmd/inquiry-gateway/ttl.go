@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -65,25 +64,9 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 		defer f.Close()
 		in = f
 	}
-	read := &counted{Reader: in}
-	defer showProgress(c, func() string { return fmt.Sprintf("ttl: %d MiB of the log read", read.bytes.Load()>>20) })()
-	report, err := ttllab.FromLog(read, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
+	report, err := ttllab.FromLog(in, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
 	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
 		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
 	}
 	return report, err
-}
-
-// counted counts what is read of a log that may be large. The count may be read while
-// another goroutine reads.
-type counted struct {
-	io.Reader
-	bytes atomic.Int64
-}
-
-// Read reads.
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.bytes.Add(int64(n))
-	return n, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -70,33 +69,4 @@ func nearestFlag(c *cli.Command, err error) string {
 		return fmt.Sprintf("; did you mean --%s?", near)
 	}
 	return fmt.Sprintf("; see %s --help", c.FullName())
-}
-
-// helpCommand shows the help of the program, or of the command that is named. It shows
-// the same as --help behind the command.
-func helpCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "help",
-		Aliases:   []string{"h"},
-		Usage:     "show the help of a command, as in help keys new",
-		ArgsUsage: "[COMMAND...]",
-		Action: func(_ context.Context, c *cli.Command) error {
-			at := c.Root()
-			for _, name := range c.Args().Slice() {
-				i := slices.IndexFunc(at.Commands, func(sub *cli.Command) bool { return sub.HasName(name) })
-				if i < 0 {
-					return unknownCommand(at, name)
-				}
-				at = at.Commands[i]
-			}
-			switch {
-			case at == c.Root():
-				return cli.ShowRootCommandHelp(at)
-			case len(at.Commands) > 0:
-				return cli.ShowSubcommandHelp(at)
-			}
-			cli.HelpPrinter(c.Root().Writer, cli.CommandHelpTemplate, at)
-			return nil
-		},
-	}
 }

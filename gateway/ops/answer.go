@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,39 +8,51 @@ import (
 	"net/http"
 )
 
-// post makes the handler of a POST: it reads a body of at most limit bytes as JSON,
-// checks it, and answers with what do gives. hint says what to send instead of a body
-// that cannot be read.
-func post[Q, R any](limit int64, hint string, check func(Q) error, do func(context.Context, Q) (R, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		var reply R
-		err := read(http.MaxBytesReader(w, r.Body, limit), &q, hint)
-		if err == nil {
-			err = check(q)
-		}
-		if err == nil {
-			reply, err = do(r.Context(), q)
-		}
-		respond(w, reply, err)
-	}
+// PurgeRequest is the body of POST /ops/purge: exactly one of the two is set.
+type PurgeRequest struct {
+	Kind    string `json:"kind,omitempty"`    // all lists of buyers, or all of sellers
+	Account string `json:"account,omitempty"` // all lists of one account
 }
 
-// read takes a body as one JSON value. Its errors are refusals.
-func read(body io.Reader, into any, hint string) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil && d.More() {
-		err = errors.New("more than one value")
+// PurgeReply tells the new epoch; lists of an older one are not served any more.
+type PurgeReply struct {
+	Epoch uint64 `json:"epoch"`
+}
+
+// check is nil for exactly one of the two.
+func (q PurgeRequest) check() error {
+	switch {
+	case (q.Kind == "") == (q.Account == ""):
+		return mistake("send either kind or account")
+	case q.Kind != "":
+		return checkKind(q.Kind)
 	}
-	if err == nil {
+	return nil
+}
+
+// purgeFailed adds to an error what the purge has reached, and what to do.
+func purgeFailed(reply PurgeReply, err error) error {
+	switch {
+	case err == nil:
 		return nil
+	case reply.Epoch == 0:
+		return fmt.Errorf("purged on this node only; repeat it when Redis is back: %w", err)
 	}
-	if e, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		return refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s: the body has more than %d KiB", hint, e.Limit>>10)}
-	}
-	return mistake("%s: %v", hint, err)
+	return fmt.Errorf("purged, but not all nodes may know at once; repeat it: %w", err)
+}
+
+// ChangedRequest is the body of POST /ops/changed: whose lists have changed at the
+// legacy system.
+type ChangedRequest struct {
+	Accounts      []string `json:"accounts,omitempty"`
+	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
+	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
+	Hard          bool     `json:"hard,omitempty"`           // not to be served any more, not even for a moment
+}
+
+// ChangedReply tells how many accounts and kinds are marked.
+type ChangedReply struct {
+	Marked int `json:"marked"`
 }
 
 // Errors that the functions of Options wrap; any other one is answered with 502.
@@ -74,6 +85,24 @@ func checkKind(kind string) error {
 	return nil
 }
 
+// read takes a body of at most limit bytes as one JSON value. hint says what to send
+// instead of a body that cannot be read. Its errors are refusals.
+func read(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("more than one value")
+	}
+	if err == nil {
+		return nil
+	}
+	if e, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		return refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s: the body has more than %d KiB", hint, e.Limit>>10)}
+	}
+	return mistake("%s: %v", hint, err)
+}
+
 // respond answers with v, or with err. An error that wraps no refusal is the fault of
 // something behind the gateway, 502.
 func respond(w http.ResponseWriter, v any, err error) {
@@ -99,4 +128,10 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n')) // a caller that left; nobody to tell
+}
+
+// write answers with a text.
+func write(w http.ResponseWriter, contentType, text string) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = io.WriteString(w, text) // a caller that left; nobody to tell
 }

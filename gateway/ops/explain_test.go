@@ -10,7 +10,7 @@ import (
 )
 
 func explainer(answer func(ExplainRequest) (Explanation, error)) http.Handler {
-	return newListener("", Options{Explain: func(_ context.Context, want ExplainRequest) (Explanation, error) { return answer(want) }})
+	return newListener("", "", Options{Explain: func(_ context.Context, want ExplainRequest) (Explanation, error) { return answer(want) }})
 }
 
 func TestExplainTakesItsParameters(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -15,17 +14,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+const (
+	maxPurgeBytes   = 4 << 10   // of the body of POST /ops/purge
+	maxChangedBytes = 128 << 10 // of that of POST /ops/changed: a thousand ids
+)
+
 // Options are the parts of the ops listener. All are needed. The functions must be safe
 // for concurrent use.
 type Options struct {
 	Gatherer prometheus.Gatherer // of the series of /metrics
 	// Ready tells the state that /readyz answers with. It is quick: probes call it
 	// every few seconds.
-	Ready func() Readiness
-	// Sessions guard everything but /livez and /readyz, which probes read and
-	// which say nothing of callers.
-	Sessions *Sessions
-	Console  Console // the page at "/"
+	Ready  func() Readiness
+	Tokens *Tokens
+	// Console is the page for people: "/" and what is below "/console/".
+	Console http.Handler
 	// Purge makes the lists of a kind or of an account unservable over the
 	// fleet and returns their new epoch. With an error, what is set of the reply
 	// was reached all the same.
@@ -60,10 +63,7 @@ const (
 func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
 	// /livez asks no part: a restart cures neither Redis nor the legacy system.
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, "ok\n") // the prober left; nobody to tell
-	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { write(w, "text/plain; charset=utf-8", "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		state, code := opts.Ready(), http.StatusOK
 		if state.Status == StatusDraining {
@@ -71,25 +71,6 @@ func New(opts Options) http.Handler {
 		}
 		answer(w, code, state)
 	})
-	mux.Handle("/console/assets/", opts.Console) // the sign-in form needs its style sheet
-	mux.Handle("/console/login", opts.Sessions.login(opts.Console))
-	mux.Handle("/", opts.Sessions.guard(opts.Console, opts.guarded()))
-	// A page of another origin must not be able to purge through the browser of
-	// somebody who may.
-	protected := http.NewCrossOriginProtection().Handler(mux)
-	local := loopbackOnly(protected)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if opts.Sessions.Guarded() { // a reload may change it
-			protected.ServeHTTP(w, r)
-			return
-		}
-		local.ServeHTTP(w, r)
-	})
-}
-
-// guarded has the routes that want the token.
-func (opts Options) guarded() *http.ServeMux {
-	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelError),
 	}))
@@ -98,24 +79,9 @@ func (opts Options) guarded() *http.ServeMux {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("POST /console/logout", opts.Sessions.logout)
 	mux.Handle("/{$}", opts.Console)
 	mux.Handle("/console/", opts.Console)
-	mux.Handle("POST /ops/purge", post(maxPurgeBytes, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`, PurgeRequest.check,
-		func(ctx context.Context, q PurgeRequest) (PurgeReply, error) {
-			reply, err := opts.Purge(ctx, q.Kind, q.Account)
-			return reply, purgeFailed(reply, err)
-		}))
-	mux.Handle("POST /ops/changed", post(maxChangedBytes,
-		`send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`,
-		func(ChangedRequest) error { return nil },
-		func(ctx context.Context, q ChangedRequest) (ChangedReply, error) {
-			reply, err := opts.Changed(ctx, q)
-			if err != nil && !errors.Is(err, ErrChanged) {
-				err = fmt.Errorf("not all is marked; repeat it: %w", err)
-			}
-			return reply, err
-		}))
+	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) { write(w, "application/yaml", opts.Config()) })
 	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
 	mux.HandleFunc("GET /ops/explain", func(w http.ResponseWriter, r *http.Request) {
 		want, err := parseExplain(r.URL.RawQuery)
@@ -125,9 +91,29 @@ func (opts Options) guarded() *http.ServeMux {
 		}
 		respond(w, x, err)
 	})
-	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = io.WriteString(w, opts.Config()) // a caller that left; nobody to tell
+	mux.HandleFunc("POST /ops/purge", func(w http.ResponseWriter, r *http.Request) {
+		var q PurgeRequest
+		var reply PurgeReply
+		err := read(w, r, maxPurgeBytes, &q, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`)
+		if err == nil {
+			err = q.check()
+		}
+		if err == nil {
+			reply, err = opts.Purge(r.Context(), q.Kind, q.Account)
+			err = purgeFailed(reply, err)
+		}
+		respond(w, reply, err)
 	})
-	return mux
+	mux.HandleFunc("POST /ops/changed", func(w http.ResponseWriter, r *http.Request) {
+		var q ChangedRequest
+		var reply ChangedReply
+		err := read(w, r, maxChangedBytes, &q, `send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`)
+		if err == nil {
+			if reply, err = opts.Changed(r.Context(), q); err != nil && !errors.Is(err, ErrChanged) {
+				err = fmt.Errorf("not all is marked; repeat it: %w", err)
+			}
+		}
+		respond(w, reply, err)
+	})
+	return opts.Tokens.guard(func(path string) bool { return path == "/livez" || path == "/readyz" }, mux)
 }

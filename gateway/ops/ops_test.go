@@ -1,39 +1,43 @@
 package ops
 
 import (
+	"context"
+	"encoding/base64"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// page is a console that answers with nothing.
-type page struct{ http.Handler }
-
-func (page) SignIn(w http.ResponseWriter, _ string, _ bool) { w.WriteHeader(http.StatusUnauthorized) }
-
-// newListener completes the options of a listener with a token, or none.
-func newListener(token string, opts Options) http.Handler {
+// newListener completes the options of a listener with these tokens; empty: none.
+func newListener(operator, read string, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."}))
-	opts.Gatherer, opts.Console, opts.Logger = registry, page{http.NotFoundHandler()}, slog.New(slog.DiscardHandler)
-	if opts.Sessions == nil {
-		opts.Sessions = NewSessions(token, nil)
+	opts.Gatherer, opts.Logger = registry, slog.New(slog.DiscardHandler)
+	opts.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, "text/html", "the console") })
+	opts.Tokens = NewTokens(opts.Logger, registry)
+	opts.Tokens.Set(operator, read)
+	opts.Config = func() string { return "listen: x" }
+	opts.TTL = func() any { return nil }
+	if opts.Ready == nil {
+		opts.Ready = func() Readiness { return Readiness{Status: StatusReady} }
+	}
+	if opts.Purge == nil {
+		opts.Purge = func(context.Context, string, string) (PurgeReply, error) { return PurgeReply{Epoch: 7}, nil }
 	}
 	return New(opts)
 }
 
-func listener(token string, state Readiness) http.Handler {
-	return newListener(token, Options{Ready: func() Readiness { return state }})
-}
-
-func ask(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://localhost:9090"+path, nil)
-	if authorization != "" {
-		r.Header.Set("Authorization", authorization)
+// ask sends a request to http://localhost:9090; headers are names and values in turn.
+func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost:9090"+path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -41,9 +45,10 @@ func ask(h http.Handler, method, path, authorization string) *httptest.ResponseR
 }
 
 func TestRoutes(t *testing.T) {
-	h := listener("", Readiness{Status: StatusReady})
+	h := newListener("", "", Options{})
 	for path, text := range map[string]string{
 		"/livez": "ok", "/readyz": `"status":"ready"`, "/metrics": "sample_total 0", "/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile",
+		"/": "the console", "/console/x": "the console", "/ops/config": "listen: x",
 	} {
 		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)
@@ -55,33 +60,109 @@ func TestRoutes(t *testing.T) {
 	if w := ask(h, http.MethodGet, "/nothing", ""); w.Code != http.StatusNotFound {
 		t.Errorf("unknown path: %d", w.Code)
 	}
-}
-
-func TestReadiness(t *testing.T) {
 	for state, code := range map[string]int{StatusReady: 200, StatusDegraded: 200, StatusDraining: 503} {
-		w := ask(listener("", Readiness{Status: state, Parts: map[string]string{"redis": "down"}}), http.MethodGet, "/readyz", "")
-		if w.Code != code || !strings.Contains(w.Body.String(), `"status":"`+state+`"`) || !strings.Contains(w.Body.String(), `"redis":"down"`) {
+		h := newListener("", "", Options{Ready: func() Readiness { return Readiness{Status: state, Parts: map[string]string{"redis": "down"}} }})
+		if w := ask(h, http.MethodGet, "/readyz", ""); w.Code != code || !strings.Contains(w.Body.String(), `"status":"`+state+`"`) || !strings.Contains(w.Body.String(), `"redis":"down"`) {
 			t.Errorf("%s: %d %s", state, w.Code, w.Body)
 		}
 	}
 }
 
-func TestToken(t *testing.T) {
-	h := listener("s3cret", Readiness{Status: StatusReady})
-	for authorization, code := range map[string]int{
-		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer s3cre": 401, "Bearer s3cret ": 401, "Basic s3cret": 401, "s3cret": 401,
-		"Bearer s3cret": 200, "bearer s3cret": 200, "Bearer  s3cret": 200,
-	} {
-		for _, path := range []string{"/metrics", "/debug/pprof/"} {
-			w := ask(h, http.MethodGet, path, authorization)
-			if w.Code != code || code == 401 && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "sample")) {
-				t.Errorf("%s with %q: %d", path, authorization, w.Code)
+// Each token opens what it is for, as a bearer token and as the password of a browser.
+func TestTokens(t *testing.T) {
+	basic := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("ops:"+password))
+	}
+	const neither, reads, operates = 0, 1, 2
+	synctest.Test(t, func(t *testing.T) { // wrong ones wait
+		h := newListener("s3cret", "r3ad", Options{})
+		for authorization, right := range map[string]int{
+			"": neither, "Bearer": neither, "Bearer ": neither, "Bearer s3cre": neither, "Bearer s3cret ": neither, "s3cret": neither, "Basic s3cret": neither, basic(""): neither, basic("s3cre"): neither,
+			"Bearer r3ad": reads, basic("r3ad"): reads,
+			"Bearer s3cret": operates, "bearer s3cret": operates, "Bearer  s3cret": operates, basic("s3cret"): operates,
+		} {
+			for path, needs := range map[string]int{"/livez": neither, "/readyz": neither, "/metrics": reads, "/debug/pprof/": operates, "/ops/config": operates, "/": operates, "/console/x": operates} {
+				began := time.Now()
+				w := ask(h, http.MethodGet, path, "", "Authorization", authorization)
+				want := http.StatusOK
+				switch {
+				case right >= needs:
+				case right == reads && strings.HasPrefix(authorization, "Bearer"):
+					want = http.StatusForbidden
+				default:
+					want = http.StatusUnauthorized
+				}
+				if w.Code != want || want == 401 && len(w.Header().Values("WWW-Authenticate")) != 2 {
+					t.Errorf("%s with %q: %d %v, want %d", path, authorization, w.Code, w.Header(), want)
+				}
+				if waited := time.Since(began) >= time.Second; waited != (right == neither && needs > neither && authorization != "") {
+					t.Errorf("%s with %q is answered after %s", path, authorization, time.Since(began))
+				}
 			}
 		}
-		for _, path := range []string{"/livez", "/readyz"} {
-			if w := ask(h, http.MethodGet, path, authorization); w.Code != 200 {
-				t.Errorf("%s with %q: %d; probes carry no token", path, authorization, w.Code)
+	})
+}
+
+// Another site's page reaches nothing through the browser of somebody who may, not even a
+// GET; a link to the console and to the runbook works.
+func TestPagesOfOtherSites(t *testing.T) {
+	const refused = http.StatusForbidden
+	h := newListener("s3cret", "", Options{})
+	for _, c := range []struct {
+		method, path, site, mode, origin string
+		want                             int
+	}{
+		{"GET", "/", "none", "navigate", "", 200},
+		{"GET", "/", "cross-site", "navigate", "", 200},
+		{"GET", "/console/runbook", "same-site", "navigate", "", 200},
+		{"GET", "/", "cross-site", "no-cors", "", refused},
+		{"POST", "/", "cross-site", "navigate", "", refused},
+		{"GET", "/ops/config", "cross-site", "navigate", "", refused},
+		{"GET", "/debug/pprof/profile", "same-site", "no-cors", "", refused},
+		{"GET", "/metrics", "cross-site", "no-cors", "", refused},
+		{"GET", "/readyz", "cross-site", "cors", "", refused},
+		{"POST", "/ops/purge", "cross-site", "cors", "http://evil.example", refused},
+		{"POST", "/ops/purge", "same-site", "navigate", "http://wiki.localhost", refused},
+		{"POST", "/ops/purge", "", "", "http://evil.example", refused},
+		{"POST", "/ops/purge", "", "", "null", refused},
+		{"POST", "/ops/purge", "same-origin", "cors", "http://localhost:9090", 200},
+		{"POST", "/ops/purge", "", "", "http://localhost:9090", 200},
+		{"POST", "/ops/purge", "", "", "", 200},
+	} {
+		headers := []string{"Authorization", "Bearer s3cret"}
+		for name, value := range map[string]string{"Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Origin": c.origin} {
+			if value != "" {
+				headers = append(headers, name, value)
 			}
+		}
+		if w := ask(h, c.method, c.path, `{"account":"acme"}`, headers...); w.Code != c.want {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+}
+
+func TestBodies(t *testing.T) {
+	h := newListener("", "", Options{Changed: func(_ context.Context, q ChangedRequest) (ChangedReply, error) {
+		return ChangedReply{Marked: len(q.Accounts)}, nil
+	}})
+	for _, c := range []struct {
+		path, body string
+		code       int
+		says       string
+	}{
+		{"/ops/purge", `{"account":"acme"}`, 200, `"epoch":7`},
+		{"/ops/purge", `{"kind":"buyer"}`, 200, `"epoch":7`},
+		{"/ops/purge", `{"kind":"admin"}`, 400, "buyer or seller"},
+		{"/ops/purge", `{"kind":"buyer","account":"acme"}`, 400, "either kind or account"},
+		{"/ops/purge", `{}`, 400, "either kind or account"},
+		{"/ops/purge", `{"acount":"acme"}`, 400, `unknown field "acount"`},
+		{"/ops/purge", `{"kind":"buyer"}{}`, 400, "more than one value"},
+		{"/ops/purge", "", 400, "send JSON such as"},
+		{"/ops/purge", `{"account":"` + strings.Repeat("a", 5000) + `"}`, 413, "more than 4 KiB"},
+		{"/ops/changed", `{"accounts":["a","b"]}`, 200, `"marked":2`},
+	} {
+		if w := ask(h, http.MethodPost, c.path, c.body); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %.40s: %d %s", c.path, c.body, w.Code, w.Body)
 		}
 	}
 }

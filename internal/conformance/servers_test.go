@@ -112,7 +112,7 @@ func startGateway(t *testing.T, m mode, upstream string) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(loaded.Config, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Spans: io.Discard, Getenv: os.Getenv, Version: "test"})
+	a, err := app.New(loaded.Config, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

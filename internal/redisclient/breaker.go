@@ -215,6 +215,9 @@ func (c *Client) measured(ctx context.Context, operation string, run func(contex
 		return err
 	}
 	c.metrics.durations.WithLabelValues(operation).Observe(time.Since(start).Seconds())
+	if result == "timeout" || result == "error" {
+		c.failed.Store(&failure{time.Now(), err})
+	}
 	if denied(err) {
 		// The breaker is not for this: Redis is well, and nothing will change by
 		// waiting. What is denied once is denied always.

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +59,7 @@ type Client struct {
 	metrics *metrics
 	log     *slog.Logger
 	denied  sync.Once // a missing permission is logged
+	failed  atomic.Pointer[failure]
 
 	trouble chan struct{} // capacity 1: a call found a node that cannot serve
 	closing chan struct{}
@@ -66,6 +68,20 @@ type Client struct {
 
 	mu    sync.Mutex
 	nodes map[*node]struct{}
+}
+
+// failure is an error of a call.
+type failure struct {
+	at  time.Time
+	err error
+}
+
+// LastError is the newest error of a call that was made; nil: there was none.
+func (c *Client) LastError() (at time.Time, err error) {
+	if f := c.failed.Load(); f != nil {
+		return f.at, f.err
+	}
+	return time.Time{}, nil
 }
 
 // Options are what a client is given besides its configuration; all may be zero.

@@ -1,11 +1,11 @@
 // Package address writes the requests to the legacy system.
 //
-// A [Spec] is what the configuration says, with placeholders such as {account} in it. It is
-// compiled once into a [Plan], which tells what is wrong with it and whether a request can
-// carry a filter or a cursor at all. [Plan.Request] fills the values in. Each value is
-// escaped for the place where it stands, so that no account and no id can become a part of
-// the address or of the body's structure. Where escaping is not enough, as in a query
-// language, the value is refused.
+// A [Spec] is what the configuration says, with placeholders such as {account} in it. It
+// is compiled once into a [Plan], which tells what is wrong with it and whether a request
+// can carry a filter or a cursor at all. [Plan.Request] fills the values in. Each value
+// is escaped for the place where it stands, so that none can become a part of the address
+// or of the body's structure. Where escaping is not enough, as in a query language, the
+// value is refused.
 package address
 
 import (
@@ -24,7 +24,7 @@ import (
 	"inquiry-gateway/internal/invalid"
 )
 
-// The placeholders.
+// The placeholders that have a meaning of their own.
 const (
 	Account = "account"
 	Status  = "status"
@@ -70,9 +70,10 @@ type Sending struct {
 	Method string `yaml:"method" enum:",GET,POST"`
 	// Body of a POST, with the placeholders of query in its texts: a mapping or list
 	// for json, a mapping of parameters for form, one text for xml.
-	Body     any               `yaml:"body"`
-	BodyType string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
-	Headers  map[string]string `yaml:"headers"`                         // of these requests, besides upstream.headers; no secrets
+	Body        any               `yaml:"body"`
+	BodyType    string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
+	BodyCharset string            `yaml:"body_charset"`                    // of a form or XML, such as euc-kr; default utf-8
+	Headers     map[string]string `yaml:"headers"`                         // of these requests, besides upstream.headers; no secrets
 }
 
 // Spec is a request as it is configured, with the placeholders that have a
@@ -100,12 +101,13 @@ type Request struct {
 // Plan makes requests out of the values. It is read-only and safe for concurrent
 // use.
 type Plan struct {
-	base   string // without a slash at the end
-	path   template
-	query  []param             // by name; those of pages behind them
-	body   func(Values) string // nil: none
-	places []place             // all texts with placeholders but the path
-	head   Head
+	base    string // without a slash at the end
+	path    template
+	query   []param                      // by name; those of pages behind them
+	body    func(Values) (string, error) // nil: none
+	places  []place                      // all texts with placeholders
+	trusted []string                     // placeholders whose values are the operator's own words
+	head    Head
 }
 
 // param is one parameter of the query or of a form.
@@ -114,95 +116,107 @@ type param struct {
 	text template
 }
 
-// place is a text with placeholders.
+// place is a text with placeholders, and where it stands.
 type place struct {
 	name    string // for messages
 	text    template
+	in      where
 	element bool // of a list in JSON
-	json    bool // in a body of JSON
-	markup  bool // within XML
-	number  bool // the value is sent as a number
 }
+
+// where a text stands, which decides on how its values are escaped.
+type where int
+
+const (
+	inPath where = iota
+	inParam
+	inJSON
+	inXML
+)
 
 // Compile makes the plan of requests below base. It adds what is wrong to problems,
 // under the field's name, and gives a plan in any case. Parameters are sent in the
 // order of their names, so that equal lists are asked for with equal addresses.
 func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
-	plan := Plan{base: strings.TrimRight(base, "/")}
-	problems.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
-	problems.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
-	var err error
-	if plan.path, err = parseTemplate(s.Path, s.InPath); err != nil {
-		problems.Add(field+".path", "%v", err)
-	}
+	c := &compiler{Problems: problems, known: s.InPath, plan: Plan{base: strings.TrimRight(base, "/")}}
+	c.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
+	c.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
+	c.plan.path = c.text(s.Path, field+".path", place{name: "the path", in: inPath})
+	c.known = s.InQuery
 	for name, value := range s.Query {
 		key := field + ".query." + name
-		text, err := parseTemplate(value, s.InQuery)
-		problems.AddIf(name == "", field+".query", "a parameter without a name")
-		problems.AddIf(strings.ContainsAny(name, "{}"), key, "a parameter's name cannot hold a placeholder")
-		if err != nil {
-			problems.Add(key, "%v", err)
-		}
-		plan.add(param{name, text}, key, problems)
+		c.AddIf(name == "", field+".query", "a parameter without a name")
+		c.AddIf(strings.ContainsAny(name, "{}"), key, "a parameter's name cannot hold a placeholder")
+		c.plan.query = append(c.plan.query, param{name, c.text(value, key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
-	slices.SortFunc(plan.query, func(a, b param) int { return strings.Compare(a.name, b.name) })
-	s.compileSending(&plan, field, problems)
-	return plan
+	slices.SortFunc(c.plan.query, func(a, b param) int { return strings.Compare(a.name, b.name) })
+	c.sending(s.Sending, field)
+	return c.plan
 }
 
-// add appends a parameter of the query. key is for messages.
-func (p *Plan) add(q param, key string, problems *invalid.Problems) {
-	at := place{name: fmt.Sprintf("parameter %q", q.name), text: q.text}
-	at.check(key, problems)
-	p.query, p.places = append(p.query, q), append(p.places, at)
+// compiler compiles the texts of one request. Those with placeholders become places.
+type compiler struct {
+	*invalid.Problems
+	known []string
+	plan  Plan
 }
 
-// check refuses a text that would be left out with the account in it.
-func (p place) check(key string, problems *invalid.Problems) {
-	optional := p.text.has(Status, false) || p.text.has(Type, false)
-	problems.AddIf(!p.markup && optional && p.text.has(Account, false), key, "without a filter the whole parameter would go, "+
-		"the account with it; put the optional part in brackets, as in owner:{account}[ state:{status}]")
+// text compiles one text. A text that would be left out with the account in it is
+// refused.
+func (c *compiler) text(s, key string, at place) template {
+	text, err := parse(s, c.known, at.in == inJSON)
+	if err != nil {
+		c.Add(key, "%v", err)
+		return nil
+	}
+	if at.text = text; !text.plain() {
+		optional := text.has(Status, false) || text.has(Type, false)
+		c.AddIf(at.in != inXML && optional && text.has(Account, false), key, "without a filter the whole parameter would go, "+
+			"the account with it; put the optional part in brackets, as in owner:{account}[ state:{status}]")
+		c.plan.places = append(c.plan.places, at)
+	}
+	return text
+}
+
+// sending compiles what a request has beside its address.
+func (c *compiler) sending(s Sending, field string) {
+	head := Head{Method: cmp.Or(s.Method, http.MethodGet), Headers: map[string]string{}}
+	for name, value := range s.Headers {
+		key := field + ".headers." + name
+		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
+		c.AddIf(placeholders.MatchString(value), key,
+			"placeholders have a meaning in path, query and body only; a header is the same for every request")
+		head.Headers[http.CanonicalHeaderKey(name)] = value
+	}
+	if s.Body == nil {
+		c.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
+		c.AddIf(s.BodyCharset != "", field+".body_charset", "there is no body; add one, or remove the key")
+	} else {
+		c.AddIf(head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
+		c.compileBody(s, head.Headers, field)
+	}
+	c.plan.head = head
 }
 
 // AddParam puts a parameter that is nothing but the placeholder behind the others.
 func (p *Plan) AddParam(name, placeholder string) {
-	p.add(param{name, template{{name: placeholder}}}, "", &invalid.Problems{})
+	text := template{{name: placeholder}}
+	p.query = append(p.query, param{name, text})
+	p.places = append(p.places, place{name: fmt.Sprintf("parameter %q", name), text: text, in: inParam})
 }
 
-// compileSending compiles what a request has beside its address.
-func (s Spec) compileSending(plan *Plan, field string, problems *invalid.Problems) {
-	plan.head = Head{Method: cmp.Or(s.Method, http.MethodGet), Headers: map[string]string{}}
-	for name, value := range s.Headers {
-		key := field + ".headers." + name
-		problems.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
-		problems.AddIf(bodyPlaceholder.MatchString(value), key,
-			"placeholders have a meaning in path, query and body only; a header is the same for every request")
-		plan.head.Headers[http.CanonicalHeaderKey(name)] = value
-	}
-	if s.Body == nil {
-		problems.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
-		return
-	}
-	bodyType := cmp.Or(s.BodyType, BodyJSON)
-	problems.AddIf(plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
-	if plan.head.Headers["Content-Type"] == "" {
-		plan.head.Headers["Content-Type"] = map[string]string{
-			BodyJSON: "application/json", BodyForm: "application/x-www-form-urlencoded", BodyXML: "text/xml; charset=utf-8",
-		}[bodyType]
-	}
-	c := &bodyCompiler{Problems: problems, known: s.InQuery, plan: plan}
-	plan.body = c.compile(bodyType, s.Body, field+".body")
-}
+// Trust says that the values of a placeholder are the operator's own words, which may
+// hold anything that the place where they stand can hold.
+func (p *Plan) Trust(name string) { p.trusted = append(p.trusted, name) }
 
 // Has tells whether any part of the request depends on the placeholder.
-func (p *Plan) Has(name string) bool { return p.has(name, true) }
+func (p *Plan) Has(name string) bool {
+	return len(p.which(name, func(place) bool { return true })) > 0
+}
 
 // BindsAccount tells whether every request says whose list is wanted.
-func (p *Plan) BindsAccount() bool { return p.has(Account, false) }
-
-// has is Has; without inGroup only what is in every request counts.
-func (p *Plan) has(name string, inGroup bool) bool {
-	return p.path.has(name, inGroup) || slices.ContainsFunc(p.places, func(q place) bool { return q.text.has(name, inGroup) })
+func (p *Plan) BindsAccount() bool {
+	return len(p.which(Account, func(q place) bool { return q.text.has(Account, false) })) > 0
 }
 
 // InPath tells whether the path holds the placeholder.
@@ -219,32 +233,41 @@ func (p *Plan) which(name string, is func(place) bool) (places []string) {
 }
 
 // OneValue names the places of the placeholder that cannot be repeated for each of
-// several values.
+// several values; the path, of which [Plan.InPath] tells, is not among them.
 func (p *Plan) OneValue(name string) []string {
-	return p.which(name, func(q place) bool { return !q.text.alone() || q.markup || q.json && !q.element })
+	return p.which(name, func(q place) bool {
+		return q.in != inPath && (!q.text.alone() || q.in == inXML || q.in == inJSON && !q.element)
+	})
 }
 
 // InLists tells whether the placeholder occurs as an element of lists only, each of
 // which can have an element for each of several values.
 func (p *Plan) InLists(name string) bool {
-	return p.Has(name) && !p.path.has(name, true) && len(p.which(name, func(q place) bool { return !q.element || !q.text.alone() })) == 0
+	return p.Has(name) && len(p.which(name, func(q place) bool { return !q.element || !q.text.alone() })) == 0
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON, because it is sent as
 // it came.
 func (p *Plan) TakesJSON() bool {
-	return len(p.which(Cursor, func(q place) bool { return !q.json || !q.text.alone() || q.number })) == 0
+	return len(p.which(Cursor, func(q place) bool { return q.in != inJSON || !q.text.alone() || q.text[0].as == asNumber })) == 0
 }
 
-// Request gives a request. It refuses an account or id that would be read as
-// something else than one value. Check the ids of a batch before they are joined.
+// Request gives a request. It refuses each value that would be read as something else
+// than one value. Check the ids of a batch before they are joined.
 func (p *Plan) Request(values Values) (Request, error) {
 	if values.first(Account) == "" {
 		return Request{}, errors.New("the account is empty")
 	}
-	for _, name := range []string{Account, ID} {
-		if err := p.Check(name, values.first(name)); err != nil {
-			return Request{}, err
+	for _, q := range p.places {
+		for _, piece := range q.text {
+			if piece.name == IDs || piece.name == "" || slices.Contains(p.trusted, piece.name) {
+				continue
+			}
+			for _, value := range values[piece.name] {
+				if err := q.check(piece.name, value); err != nil {
+					return Request{}, err
+				}
+			}
 		}
 	}
 	return p.Fill(values)
@@ -255,73 +278,93 @@ func (p *Plan) Request(values Values) (Request, error) {
 func (p *Plan) Fill(values Values) (Request, error) {
 	path, _ := p.path.render(values, url.PathEscape)
 	address := append(append(make([]byte, 0, 256), p.base...), path...)
-	r := Request{URL: string(appendParams(address, p.query, values, "?")), Head: &p.head}
-	if p.body != nil {
-		if err := p.checkBody(values); err != nil {
-			return Request{}, err
-		}
-		r.Body = p.body(values)
-	}
-	return r, nil
-}
-
-// checkBody refuses what a body cannot hold as the value that it is.
-func (p *Plan) checkBody(values Values) error {
-	if raw := values.first(cursorJSON); raw != "" && !json.Valid([]byte(raw)) {
-		return errors.New("the cursor is not JSON")
+	address, err := appendParams(address, p.query, values, "?", asItIs)
+	r := Request{URL: string(address), Head: &p.head}
+	if p.body == nil || err != nil {
+		return r, err
 	}
 	for _, q := range p.places {
-		for _, piece := range q.text {
-			for _, value := range values[piece.name] {
-				switch {
-				case q.number && value != "" && !isNumber(value):
-					return fmt.Errorf("the %s is to be sent as a number, and is none", piece.name)
-				case !utf8.ValidString(value) || q.markup && strings.ContainsFunc(value, notInXML):
-					return fmt.Errorf("the %s holds characters that %s cannot hold", piece.name, q.name)
-				}
+		if err := q.hold(values); err != nil {
+			return Request{}, err
+		}
+	}
+	r.Body, err = p.body(values)
+	return r, err
+}
+
+// Check refuses one value of a placeholder which escaping cannot make harmless.
+func (p *Plan) Check(name, value string) error {
+	for _, q := range p.places {
+		if q.text.has(name, true) {
+			if err := q.check(name, value); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// isNumber tells whether a text, which is not empty, is a number of JSON and nothing
-// else.
-func isNumber(s string) bool {
-	return strings.IndexByte("-0123456789", s[0]) >= 0 && json.Valid([]byte(s)) && strings.TrimSpace(s) == s
-}
-
-// notInXML is true for characters that XML has no way to write (XML 1.0, 2.2).
-func notInXML(r rune) bool {
-	return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0xFFFE || r == 0xFFFF
-}
-
-// values gives what the parameter is sent with: nothing if it is left out.
-func (q param) values(values Values) []string {
-	if q.text.alone() && len(values[q.text[0].name]) > 1 {
-		return values[q.text[0].name]
-	}
-	if value, ok := q.text.render(values, func(s string) string { return s }); ok {
-		return []string{value}
+// check refuses a value that would be read as something else in this place.
+func (q place) check(name, value string) error {
+	switch {
+	case value == "":
+	case q.in == inPath && strings.Trim(value, ".") == "":
+		return fmt.Errorf("the %s is made of dots, which name another folder in a path", name)
+	case q.in == inPath || q.in == inXML || q.text.alone():
+	case strings.ContainsFunc(value, func(r rune) bool { return !inWord(r) && (name != Cursor || !strings.ContainsRune("=+/:,", r)) }):
+		return fmt.Errorf("the %s holds a character that may mean something in the query language of %s", name, q.name)
 	}
 	return nil
 }
 
-// Check refuses one value of a placeholder which escaping cannot make harmless.
-func (p *Plan) Check(name, value string) error {
-	if value != "" && p.path.has(name, true) && strings.Trim(value, ".") == "" {
-		return fmt.Errorf("the %s is made of dots, which name another folder in a path", name)
-	}
-	if strings.ContainsFunc(value, notInWord) {
-		for _, place := range p.which(name, func(q place) bool { return !q.text.alone() && !q.markup }) {
-			return fmt.Errorf("the %s holds a character that may mean something in the query language of %s", name, place)
+// inWord is true for characters that are no syntax where a value is put into a longer
+// text. To escape the others would need to know whose syntax it is. The cursor, which
+// only the legacy makes, may also have those of base64 and of moments.
+func inWord(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@", r)
+}
+
+// hold refuses what a body cannot hold as the value that it is.
+func (q place) hold(values Values) error {
+	for _, piece := range q.text {
+		for _, value := range values[piece.name] {
+			switch {
+			case piece.as == asNumber && value != "" && !isNumber(value):
+				return fmt.Errorf("the %s is to be sent as a number, and is none", piece.name)
+			case !utf8.ValidString(value) || q.in == inXML && strings.ContainsFunc(value, notInXML):
+				return fmt.Errorf("the %s holds characters that %s cannot hold", piece.name, q.name)
+			}
+		}
+		if piece.name == Cursor && values.first(cursorJSON) != "" && !json.Valid([]byte(values.first(cursorJSON))) {
+			return errors.New("the cursor is not JSON")
 		}
 	}
 	return nil
 }
 
-// notInWord is true for characters that may be syntax where an account is put
-// into a longer text. Escaping would need to know whose syntax.
-func notInWord(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@", r))
+// appendParams writes parameters, the first after sep and the others after "&". One that
+// is nothing but a placeholder is repeated for each of several values. encode writes the
+// texts in the charset of the body.
+func appendParams(b []byte, params []param, values Values, sep string, encode func(string) (string, error)) ([]byte, error) {
+	var failed error
+	add := func(name, value string) {
+		value, err := encode(value)
+		failed = cmp.Or(failed, err)
+		b = append(append(b, sep...), url.QueryEscape(name)...)
+		b = append(append(b, '='), url.QueryEscape(value)...)
+		sep = "&"
+	}
+	for _, q := range params {
+		if q.text.alone() && len(values[q.text[0].name]) > 1 {
+			for _, value := range values[q.text[0].name] {
+				add(q.name, value)
+			}
+		} else if value, ok := q.text.render(values, func(s string) string { return s }); ok {
+			add(q.name, value)
+		}
+	}
+	return b, failed
 }
+
+// asItIs leaves a text in UTF-8.
+func asItIs(text string) (string, error) { return text, nil }

@@ -14,15 +14,16 @@ func compiled(t testing.TB, base, path string, query map[string]string) Plan {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
+	plan.Trust(Status)
 	return plan
 }
 
 func TestURL(t *testing.T) {
-	query := map[string]string{"z": "fixed", "s": "{status}", "q": "owner:{account}[ state:{status}]", "lit": "[[{{x}}]]"}
+	query := map[string]string{"z": "fixed", "s": "{status}", "q": "owner:{account}[ state:{status}]", "lit": "[1 TO *]"}
 	plan := compiled(t, "http://h/base/", "/a/{account}/b", query)
 	for _, tc := range []struct{ account, status, want string }{
-		{"acme", "", "http://h/base/a/acme/b?lit=%5B%7Bx%7D%5D&q=owner%3Aacme&z=fixed"},
-		{"a-1", "N&x", "http://h/base/a/a-1/b?lit=%5B%7Bx%7D%5D&q=owner%3Aa-1+state%3AN%26x&s=N%26x&z=fixed"},
+		{"acme", "", "http://h/base/a/acme/b?lit=%5B1+TO+%2A%5D&q=owner%3Aacme&z=fixed"},
+		{"a-1", "N&x", "http://h/base/a/a-1/b?lit=%5B1+TO+%2A%5D&q=owner%3Aa-1+state%3AN%26x&s=N%26x&z=fixed"},
 		{"a/../b", "", ""}, {"..", "", ""}, {".", "", ""}, {"", "", ""}, {"a b", "", ""},
 	} {
 		got, err := plan.Request(Values{Account: {tc.account}, Status: {tc.status}})

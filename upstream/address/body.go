@@ -2,16 +2,20 @@ package address
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
+	"mime"
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"golang.org/x/text/encoding"
+
+	"inquiry-gateway/upstream/decode"
 )
 
 // The values of body_type.
@@ -21,68 +25,68 @@ const (
 	BodyXML  = "xml"
 )
 
-// bodyCompiler compiles the body of one request. Texts with placeholders are noted in
-// the plan, too.
-type bodyCompiler struct {
-	*invalid.Problems
-	known []string
-	plan  *Plan
-}
-
-// compile gives what writes the body.
-func (c *bodyCompiler) compile(bodyType string, body any, key string) func(Values) string {
+// compileBody compiles the body, and sets the header that names its media type.
+func (c *compiler) compileBody(s Sending, headers map[string]string, field string) {
+	key, bodyType := field+".body", cmp.Or(s.BodyType, BodyJSON)
+	charset, err := decode.Charset(s.BodyCharset)
+	c.AddIf(err != nil, field+".body_charset", "%v", err)
+	c.AddIf(bodyType == BodyJSON && err == nil && charset != encoding.Nop, field+".body_charset", "JSON is always UTF-8; remove the key")
+	encode := asItIs
+	if err == nil && charset != encoding.Nop {
+		encode = func(text string) (string, error) {
+			text, err := charset.NewEncoder().String(text)
+			if err != nil {
+				return "", errors.New("a value has characters that body_charset cannot hold")
+			}
+			return text, nil
+		}
+	}
+	named := cmp.Or(s.BodyCharset, "utf-8")
+	if headers["Content-Type"] == "" {
+		headers["Content-Type"] = map[string]string{
+			BodyJSON: "application/json", BodyForm: "application/x-www-form-urlencoded", BodyXML: "text/xml; charset=" + named,
+		}[bodyType]
+	}
+	_, params, _ := mime.ParseMediaType(headers["Content-Type"])
+	c.sameCharset(params["charset"], charset, field+".headers.Content-Type", "the header names")
 	switch bodyType {
 	case BodyForm:
-		return c.form(body, key)
+		c.plan.body = c.form(s.Body, key, encode)
 	case BodyXML:
-		return c.xml(body, key)
-	}
-	root := c.node(body, key, false)
-	return func(values Values) string {
-		if b := root.append(nil, values); len(b) > 0 {
-			return string(b)
+		c.plan.body = c.xml(s.Body, key, charset, encode)
+	default:
+		root := c.node(s.Body, key, false)
+		c.plan.body = func(values Values) (string, error) {
+			return cmp.Or(string(root.append(nil, values)), "{}"), nil // all that it holds is absent
 		}
-		return "{}" // all that it holds is absent
 	}
 }
 
-// text compiles a text with placeholders. place says what else is known of it.
-func (c *bodyCompiler) text(s, key string, place place) template {
-	text, err := parseBodyText(s, c.known)
-	if err != nil {
-		c.Add(key, "%v", err)
-		return nil
+// sameCharset refuses a declaration of another charset than the one that the bytes of
+// the body are in.
+func (c *compiler) sameCharset(declared string, charset encoding.Encoding, key, who string) {
+	if declared == "" {
+		return
 	}
-	if !text.plain() {
-		place.name, place.text = key[strings.Index(key, "body"):], text
-		place.check(key, c.Problems)
-		c.plan.places = append(c.plan.places, place)
-	}
-	return text
+	other, err := decode.Charset(declared)
+	c.AddIf(err != nil || other != charset, key, "%s charset %s, and the body is sent in another; set body_charset: %s", who, declared, strings.ToLower(declared))
 }
 
 // node is a value of a JSON body. What holds no placeholder is a literal, written once.
 type node struct {
 	literal string   // the value itself; "": what follows counts
 	text    template // a text with placeholders
-	as      string   // how a text that is one placeholder is sent: "", asNumber or asNull
 	keys    []string // of an object, each with its colon; nil: the items are an array's
 	items   []*node
 }
 
-// What may stand after the name of a placeholder that is a whole value of JSON.
-const (
-	asNumber = ":number"
-	asNull   = ":null"
-)
-
 // node compiles a value. element: it is one of a list.
-func (c *bodyCompiler) node(v any, key string, element bool) *node {
+func (c *compiler) node(v any, key string, element bool) *node {
 	n := &node{}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			c.AddIf(bodyPlaceholder.MatchString(name), key+"."+name, "a key cannot hold a placeholder")
+			c.AddIf(placeholders.MatchString(name), key+"."+name, "a key cannot hold a placeholder")
 			n.keys = append(n.keys, quote(name)+":")
 			n.items = append(n.items, c.node(v[name], key+"."+name, false))
 		}
@@ -91,35 +95,21 @@ func (c *bodyCompiler) node(v any, key string, element bool) *node {
 			n.items = append(n.items, c.node(item, fmt.Sprintf("%s[%d]", key, i), true))
 		}
 	case string:
-		return c.textNode(v, key, element)
-	}
-	if len(n.items) > 0 {
+		if n.text = c.text(v, key, place{name: bodyName(key), in: inJSON, element: element}); n.text.plain() {
+			n.literal = quote(v)
+		}
 		return n
 	}
-	b, err := json.Marshal(v)
-	c.AddIf(err != nil, key, "cannot be written as JSON; use texts, numbers, true, false, null, lists and mappings")
-	return &node{literal: string(b)}
-}
-
-// textNode compiles a text of a JSON body. One that is nothing but a placeholder, which
-// may name a type, is sent as that type; every other one is a string.
-func (c *bodyCompiler) textNode(s, key string, element bool) *node {
-	n, whole := &node{}, s
-	for _, as := range []string{asNumber, asNull} {
-		if name, ok := strings.CutSuffix(s, as+"}"); ok {
-			n.as, whole = as, name+"}"
-		}
-	}
-	text, _ := parseBodyText(whole, c.known)
-	if !text.alone() {
-		n.as, whole = "", s
-	}
-	n.text = c.text(whole, key, place{element: element, json: true, number: n.as == asNumber})
-	if n.text.plain() {
-		n.literal = quote(s)
+	if len(n.items) == 0 {
+		b, err := json.Marshal(v)
+		c.AddIf(err != nil, key, "cannot be written as JSON; use texts, numbers, true, false, null, lists and mappings")
+		n.literal = string(b)
 	}
 	return n
 }
+
+// bodyName names a place by its key within the request.
+func bodyName(key string) string { return key[strings.Index(key, "body"):] }
 
 // quote writes a text as JSON.
 func quote(s string) string {
@@ -172,8 +162,8 @@ func (n *node) appendText(b []byte, values Values) []byte {
 		}
 		return b
 	}
-	name, start := n.text[0].name, len(b)
-	for _, value := range values[name] {
+	p, start := n.text[0], len(b)
+	for _, value := range values[p.name] {
 		if value == "" {
 			continue
 		}
@@ -181,15 +171,15 @@ func (n *node) appendText(b []byte, values Values) []byte {
 			b = append(b, ',')
 		}
 		switch {
-		case n.as == asNumber || name == Page || name == Offset || name == Size:
+		case p.as == asNumber || p.name == Page || p.name == Offset || p.name == Size:
 			b = append(b, value...)
-		case name == Cursor:
+		case p.name == Cursor:
 			b = append(b, values.first(cursorJSON)...)
 		default:
 			b = append(b, quote(value)...)
 		}
 	}
-	if len(b) == start && n.as == asNull {
+	if len(b) == start && p.as == asNull {
 		return append(b, "null"...)
 	}
 	return b
@@ -197,7 +187,7 @@ func (n *node) appendText(b []byte, values Values) []byte {
 
 // form compiles a body of parameters, which are written as those of a query. Their
 // order is that of their names, so that equal requests are equal bytes.
-func (c *bodyCompiler) form(body any, key string) func(Values) string {
+func (c *compiler) form(body any, key string, encode func(string) (string, error)) func(Values) (string, error) {
 	fields, ok := body.(map[string]any)
 	c.AddIf(!ok, key, "a form is a mapping of parameters, such as {customer: %q}", "{account}")
 	var params []param
@@ -207,10 +197,13 @@ func (c *bodyCompiler) form(body any, key string) func(Values) string {
 		case map[string]any, []any, nil:
 			c.Add(at, "a parameter of a form is one text; for lists and mappings use body_type: json")
 		}
-		c.AddIf(bodyPlaceholder.MatchString(name), at, "a parameter's name cannot hold a placeholder")
-		params = append(params, param{name, c.text(fmt.Sprint(fields[name]), at, place{})})
+		c.AddIf(placeholders.MatchString(name), at, "a parameter's name cannot hold a placeholder")
+		params = append(params, param{name, c.text(fmt.Sprint(fields[name]), at, place{name: bodyName(at), in: inParam})})
 	}
-	return func(values Values) string { return string(appendParams(nil, params, values, "")) }
+	return func(values Values) (string, error) {
+		b, err := appendParams(nil, params, values, "", encode)
+		return string(b), err
+	}
 }
 
 // probeText has all characters that mean something in XML.
@@ -220,26 +213,29 @@ const probeText = `a<b>&c"d'e]]>--f`
 // one text: in an element's content or an attribute's value. This is tried out: the
 // text is filled with characters that have a meaning, and must be found whole in
 // contents and attributes as often as there are placeholders.
-func (c *bodyCompiler) xml(body any, key string) func(Values) string {
+func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode func(string) (string, error)) func(Values) (string, error) {
 	source, ok := body.(string)
 	if !ok {
 		c.Add(key, "XML is one text; write it below the key as a block, after |")
 		return nil
 	}
-	text := c.text(source, key, place{markup: true})
+	text := c.text(source, key, place{name: bodyName(key), in: inXML})
 	for _, name := range []string{Status, Type, Cursor} {
 		c.AddIf(text.has(name, false), key, "{%s} is not in every request; put the part that depends on it in brackets, as in [<%s>{%s}</%s>]", name, name, name, name)
 	}
-	all, count := Values{}, 0
+	all, always, count := Values{}, Values{}, 0
 	for _, p := range text {
 		if p.name != "" {
 			all[p.name], count = []string{probeText}, count+1
+			if p.group == 0 {
+				always[p.name] = []string{"a"}
+			}
 		}
 	}
 	rendered, _ := text.render(all, escapeXML)
-	without, _ := text.render(Values{Account: {"a"}, ID: {"a"}, IDs: {"a"}, Page: {"1"}, Offset: {"1"}, Size: {"1"}}, escapeXML)
-	found, err := countInXML(rendered)
-	if _, other := countInXML(without); err == nil {
+	without, _ := text.render(always, escapeXML)
+	found, declared, err := countInXML(rendered)
+	if _, _, other := countInXML(without); err == nil {
 		err = other
 	}
 	switch {
@@ -248,9 +244,13 @@ func (c *bodyCompiler) xml(body any, key string) func(Values) string {
 	case found != count:
 		c.Add(key, "a placeholder may stand in an element's content or an attribute's value only, and not in CDATA or a comment")
 	}
-	return func(values Values) string {
+	if declared == "" && strings.HasPrefix(source, "<?xml") {
+		declared = "utf-8" // named, or meant
+	}
+	c.sameCharset(declared, charset, key, "its first line names")
+	return func(values Values) (string, error) {
 		s, _ := text.render(values, escapeXML)
-		return s
+		return encode(s)
 	}
 }
 
@@ -261,19 +261,24 @@ func escapeXML(s string) string {
 	return b.String()
 }
 
-// countInXML tells how often the probe's text is found in content and attributes.
-func countInXML(s string) (n int, err error) {
+// countInXML tells how often the probe's text is found in content and attributes, and
+// which charset other than UTF-8 the text declares.
+func countInXML(s string) (n int, charset string, err error) {
 	d := xml.NewDecoder(strings.NewReader(s))
+	d.CharsetReader = func(name string, r io.Reader) (io.Reader, error) {
+		charset = name
+		return r, nil
+	}
 	elements := 0
 	for {
 		t, err := d.Token()
 		switch {
 		case err == io.EOF && elements == 0:
-			return n, fmt.Errorf("there is no element")
+			return n, charset, errors.New("there is no element")
 		case err == io.EOF:
-			return n, nil
+			return n, charset, nil
 		case err != nil:
-			return n, err
+			return n, charset, err
 		}
 		switch t := t.(type) {
 		case xml.StartElement:
@@ -287,16 +292,13 @@ func countInXML(s string) (n int, err error) {
 	}
 }
 
-// appendParams writes parameters, the first after sep and the others after "&".
-func appendParams(b []byte, params []param, values Values, sep string) []byte {
-	for _, q := range params {
-		for _, value := range q.values(values) {
-			b = append(b, sep...)
-			b = append(b, url.QueryEscape(q.name)...)
-			b = append(b, '=')
-			b = append(b, url.QueryEscape(value)...)
-			sep = "&"
-		}
-	}
-	return b
+// notInXML is true for characters that XML has no way to write (XML 1.0, 2.2).
+func notInXML(r rune) bool {
+	return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0xFFFE || r == 0xFFFF
+}
+
+// isNumber tells whether a text, which is not empty, is a number of JSON and nothing
+// else.
+func isNumber(s string) bool {
+	return strings.IndexByte("-0123456789", s[0]) >= 0 && json.Valid([]byte(s)) && strings.TrimSpace(s) == s
 }

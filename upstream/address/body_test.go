@@ -138,6 +138,9 @@ func TestWhatABodyCannotHold(t *testing.T) {
 		{"", `{a: "{account:number}"}`, Values{Account: {"true"}}},
 		{"", `{a: "{account}"}`, Values{Account: {"a\xff"}}},
 		{"", `{a: "x:{account}"}`, Values{Account: {"a b"}}},
+		{"", `{a: "{account}", q: "[state:{status}]"}`, Values{Account: {"a"}, Status: {"N OR 1=1"}}},
+		{"", `{a: "{account}", q: "[after '{cursor}']"}`, Values{Account: {"a"}, Cursor: {"x' OR '"}}},
+		{"form", `{a: "{account}", q: "[state:{status}]"}`, Values{Account: {"a"}, Status: {"N)"}}},
 		{"", `{a: "{cursor}"}`, Values{Account: {"a"}, Cursor: {"x"}, cursorJSON: {`1,"b":2`}}},
 		{"xml", `<a>{account}</a>`, Values{Account: {"a\x01"}}},
 	} {
@@ -200,17 +203,59 @@ func TestAValueStaysOneValue(t *testing.T) {
 	})
 }
 
-func FuzzBodyText(f *testing.F) {
-	for _, s := range []string{"{account}", "a[{account}]b", "[[{account}]]", "{{account}}", "{ a }", "[x]", "{account"} {
-		f.Add(s)
+// The operator's own words may hold anything; those of callers and of the legacy may not.
+func TestTrustedValues(t *testing.T) {
+	plan, err := posting(t, "", `{a: "{account}", q: "state = '{status}'"}`)
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
-		text, err := parseBodyText(s, []string{Account})
-		if err != nil {
-			return
+	plan.Trust(Status)
+	if r, err := plan.Request(Values{Account: {"a"}, Status: {"In 'progress'"}}); err != nil || r.Body != `{"a":"a","q":"state = 'In 'progress''"}` {
+		t.Errorf("%s %v", r.Body, err)
+	}
+}
+
+// A body in another charset is sent in its bytes, and a declaration of another one than
+// those is refused.
+func TestBodyCharset(t *testing.T) {
+	send := func(bodyType, charset, contentType, body string) (Request, error) {
+		s := Spec{Path: "/x", InQuery: all, Sending: Sending{Method: "POST", BodyType: bodyType, BodyCharset: charset}}
+		if contentType != "" {
+			s.Headers = map[string]string{"content-type": contentType}
 		}
-		if got, _ := text.render(Values{Account: {"v"}}, strings.Clone); text.plain() && got != s || strings.Contains(got, "{account}") {
-			t.Errorf("%q gives %q", s, got)
+		if s.Body = body; bodyType != "xml" {
+			if err := yaml.Unmarshal([]byte(body), &s.Body); err != nil {
+				t.Fatal(err)
+			}
 		}
-	})
+		var problems invalid.Problems
+		plan := s.Compile("", "buyer", &problems)
+		if err := problems.Err(); err != nil {
+			return Request{}, err
+		}
+		return plan.Request(Values{Account: {"한"}})
+	}
+	for _, tc := range []struct{ bodyType, charset, contentType, body, want, media string }{
+		{"form", "euc-kr", "", `{c: "{account}"}`, "c=%C7%D1", "application/x-www-form-urlencoded"},
+		{"form", "", "", `{c: "{account}"}`, "c=%ED%95%9C", "application/x-www-form-urlencoded"},
+		{"xml", "euc-kr", "", `<?xml version="1.0" encoding="EUC-KR"?><a>{account}</a>`, "<?xml version=\"1.0\" encoding=\"EUC-KR\"?><a>\xc7\xd1</a>", "text/xml; charset=euc-kr"},
+		{"xml", "cp949", "text/xml; charset=euc-kr", `<a>{account}</a>`, "<a>\xc7\xd1</a>", "text/xml; charset=euc-kr"},
+	} {
+		r, err := send(tc.bodyType, tc.charset, tc.contentType, tc.body)
+		if err != nil || r.Body != tc.want || r.Headers["Content-Type"] != tc.media {
+			t.Errorf("%s: %q %v %v", tc.body, r.Body, r.Head, err)
+		}
+	}
+	for _, tc := range []struct{ bodyType, charset, contentType, body, says string }{
+		{"form", "", "application/x-www-form-urlencoded; charset=EUC-KR", `{c: "{account}"}`, "set body_charset: euc-kr"},
+		{"xml", "", "", `<?xml version="1.0" encoding="EUC-KR"?><a>{account}</a>`, "set body_charset: euc-kr"},
+		{"xml", "euc-kr", "", `<?xml version="1.0" encoding="UTF-8"?><a>{account}</a>`, "the body is sent in another"},
+		{"json", "euc-kr", "", `{c: "{account}"}`, "JSON is always UTF-8"},
+		{"form", "klingon", "", `{c: "{account}"}`, "no known charset"},
+		{"form", "windows-1252", "", `{c: "{account}"}`, "cannot hold"},
+	} {
+		if _, err := send(tc.bodyType, tc.charset, tc.contentType, tc.body); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
 }

@@ -90,9 +90,6 @@ func (set *Set) isUUID(key uuid) bool {
 	return known
 }
 
-// HasUUIDs tells whether an id is a UUID. Then Clean leaves no UUID in a text.
-func (set *Set) HasUUIDs() bool { return len(set.keys) > 0 }
-
 // Empty tells whether there is nothing to look for.
 func (set *Set) Empty() bool {
 	return len(set.keys) == 0 && set.long == nil && set.short == nil && len(set.Patterns) == 0

@@ -65,6 +65,11 @@ func (c *compiler) filters(cfg EndpointConfig) {
 		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
 	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
 		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+	for name, field := range map[string]*textPlan{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
+		if field.values != nil {
+			c.plan.request.Trust(name)
+		}
+	}
 	c.plan.byStatus = newFilter(c.plan.status, c.valuesJoin(address.Status, cfg.Fields.Status), sent && hasStatus)
 	c.plan.byType = newFilter(c.plan.inquiryType, c.valuesJoin(address.Type, cfg.Fields.InquiryType), sent && hasType)
 }

@@ -52,10 +52,6 @@ func repeatsGroup(pattern string) bool {
 	return within(tree, false)
 }
 
-// HasUUIDs tells whether internal ids of the list are UUIDs. Then RemoveIDs leaves
-// no UUID in a text.
-func (r *Reply) HasUUIDs() bool { return r.ids.HasUUIDs() }
-
 // RemoveIDs removes the internal ids of the whole list from every text of it, and
 // counts them by field in Removed. Call it after the last reply, because one
 // record may quote another's id. Texts that come from the configuration, such as

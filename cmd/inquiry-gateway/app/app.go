@@ -56,9 +56,9 @@ type App struct {
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
-	starts   starts // for the console
+	failures failures // for the console
 	rate     *rate.Limiter
-	sessions *ops.Sessions // of the ops listener
+	tokens   *ops.Tokens // of the ops listener
 	current  atomic.Pointer[generation]
 	gateway  gateway.Current // that of current
 	reloads  *reloader
@@ -69,10 +69,12 @@ type App struct {
 type Options struct {
 	Logger   *slog.Logger
 	Requests io.Writer // of one line per request; the same log as Logger's
-	Spans    io.Writer // for the exporter of traces that writes
-	// Getenv has the variables of OpenTelemetry, which say whether and where spans
-	// go.
-	Getenv func(string) string
+	// LostRecords counts the lines that there was no room for in the log; nil: none is lost.
+	LostRecords func() uint64
+	// Traces sends spans where the variables OTEL_* of the environment say so.
+	Traces bool
+	// Hangup has SIGHUP read all files again; otherwise the signal is the program's.
+	Hangup bool
 	// Now is the clock of this node; nil: the system's.
 	Now func() time.Time
 	// Dial opens the connections to Redis, to the legacy system and to the
@@ -117,14 +119,19 @@ func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 // leaves the rest to New, which closes it.
 func (a *App) build(cfg config.Config, l Listeners) error {
 	var err error
-	if a.traces, err = openTraces(a.opts, a.registry); err != nil {
+	if a.traces, err = openTraces(a.opts); err != nil {
 		return err
 	}
-	a.reloads = newReloader(cfg, a.opts.PollFiles, a.registry)
+	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
-	a.sessions = ops.NewSessions("", nil) // until putInForce knows the token
-	a.sessions.Wrong = ops.NewWrongTokens(a.opts.Logger, a.registry)
+	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until putInForce knows them, there are none
 	a.accounts = console.NewTopAccounts(topAccounts)
+	if lost := a.opts.LostRecords; lost != nil {
+		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "inquiry_gateway_log_lost_records_total",
+			Help: "Log records of every sort, security records included, that were lost because the log is not read as fast as it is written.",
+		}, func() float64 { return float64(lost()) }))
+	}
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
@@ -141,6 +148,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer:   a.lab,
+		Failing:    func(kind string) bool { return a.current.Load().client.BreakerState(kind) != "closed" },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.Prefix,
@@ -170,7 +178,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 // fetch asks the legacy through the client that runs now: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	return a.current.Load().client.Fetch(ctx, r)
+	list, err := a.current.Load().client.Fetch(ctx, r)
+	if err != nil {
+		a.failures.fetched(r, err)
+	}
+	return list, err
 }
 
 // buildServers puts the two listeners to use. Until here a caller waits in the
@@ -196,10 +208,15 @@ func (a *App) URL() string { return a.public.url() }
 // OpsURL is where people and Prometheus reach the ops listener.
 func (a *App) OpsURL() string { return a.ops.url() }
 
-// Check builds everything that New would build, short of listening, so that what
-// is in the files that cfg names is checked too.
+// askNobody is the Dial of a check: other programs must not notice it.
+func askNobody(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("a check opens no connection")
+}
+
+// Check builds everything that New would build, short of listening and without a
+// connection to anybody, so that what is in the files that cfg names is checked too.
 func Check(cfg config.Config) (err error) {
-	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler)}, registry: prometheus.NewRegistry()}
+	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: askNobody}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
@@ -235,7 +252,7 @@ func (a *App) Run(asked context.Context) error {
 	for _, work := range []struct {
 		where string
 		run   func(context.Context)
-	}{{"console", a.console.Run}, {"console", a.followStarts}, {"lab", a.shareLab}, {"recheck", recheck}} {
+	}{{"console", a.console.Run}, {"lab", a.shareLab}, {"recheck", recheck}} {
 		group.Go(func() error {
 			defer a.catcher(work.where).Catch(nil)
 			work.run(ctx)

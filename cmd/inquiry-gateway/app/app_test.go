@@ -53,7 +53,7 @@ func build(t *testing.T, section string) (a *App, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err = New(loaded.Config, l, Options{Logger: slog.New(slog.DiscardHandler), Getenv: func(string) string { return "" }})
+	a, err = New(loaded.Config, l, Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -26,58 +24,33 @@ type canaryRun struct {
 	registry *prometheus.Registry
 }
 
-// newCanary makes the canary that the configuration asks for; nil: none.
-func (a *App) newCanary(gen *generation) (run *canaryRun, err error) {
+// newCanary makes the canary that the configuration asks for; nil: none. Each key is
+// called by its place in the configuration.
+func (a *App) newCanary(gen *generation) *canaryRun {
 	var kinds []canary.Kind
-	policies := canaryPolicies(gen.cfg.Cache)
 	for _, k := range []struct {
 		name, key string
 		files     []secretfile.File
-		cache     cache.KindConfig
 	}{
-		{cache.KindBuyer, "canary.buyer_keys", gen.cfg.Canary.BuyerKeys, gen.cfg.Cache.Buyer},
-		{cache.KindSeller, "canary.seller_keys", gen.cfg.Canary.SellerKeys, gen.cfg.Cache.Seller},
+		{cache.KindBuyer, "canary.buyer_keys", gen.cfg.Canary.BuyerKeys},
+		{cache.KindSeller, "canary.seller_keys", gen.cfg.Canary.SellerKeys},
 	} {
-		if len(k.files) == 0 {
-			continue
+		kind := canary.Kind{Name: k.name}
+		for i, file := range k.files {
+			kind.Keys = append(kind.Keys, canary.Key{Name: fmt.Sprintf("%s[%d]", k.key, i), Secret: canary.Secret(strings.TrimSpace(file.Text()))})
 		}
-		kind := canary.Kind{
-			Name: k.name, Keys: canaryKeys(k.key, k.files), Policy: policies[k.name], ByStatus: map[string]canary.Policy{},
-			NoUUIDs: func() bool { return a.running().client.RemovesUUIDs(k.name) },
+		if len(kind.Keys) > 0 {
+			kinds = append(kinds, kind)
 		}
-		for status := range k.cache.ByStatus {
-			kind.ByStatus[status] = policies[ttllab.StatusName(k.name, status)]
-		}
-		kinds = append(kinds, kind)
 	}
 	if len(kinds) == 0 {
-		return nil, nil
+		return nil
 	}
-	run = &canaryRun{registry: prometheus.NewRegistry()}
-	run.Canary, err = canary.New(canary.Options{
+	registry := prometheus.NewRegistry()
+	return &canaryRun{registry: registry, Canary: canary.New(canary.Options{
 		Kinds: kinds, Every: gen.cfg.Canary.Every, Timeout: gen.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
-		Owner: ownerBy(gen.keys.Authenticator), Logger: a.opts.Logger, Registerer: run.registry,
-	})
-	return run, err
-}
-
-// canaryPolicies are those of all groups of lists that have a ttl of their own,
-// by the group's name.
-func canaryPolicies(c cache.Config) map[string]canary.Policy {
-	policies := map[string]canary.Policy{}
-	for _, k := range ttllab.KindsOf(c) {
-		policies[k.Name] = canary.Policy(k.Policy)
-	}
-	return policies
-}
-
-// canaryKeys names each key after its place in the configuration.
-func canaryKeys(key string, files []secretfile.File) []canary.Key {
-	keys := make([]canary.Key, len(files))
-	for i, file := range files {
-		keys[i] = canary.Key{Name: fmt.Sprintf("%s[%d]", key, i), Secret: canary.Secret(strings.TrimSpace(file.Text()))}
-	}
-	return keys
+		Owner: ownerBy(gen.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
+	})}
 }
 
 // ownerBy asks the authenticator of the public API, so that a key is as good
@@ -85,21 +58,17 @@ func canaryKeys(key string, files []secretfile.File) []canary.Key {
 func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret) (canary.Owner, error) {
 	return func(ctx context.Context, kind string, key canary.Secret) (canary.Owner, error) {
 		g, err := a.AuthenticateFrom(ctx, []string{"Bearer " + string(key)}, nil)
-		switch {
-		case errors.Is(err, auth.ErrUnavailable):
-			return canary.Owner{}, fmt.Errorf("%w: %w", canary.ErrUndecided, err)
-		case err != nil:
+		if err != nil {
 			return canary.Owner{}, err
 		}
 		return canary.Owner{Account: g.Principal.Account, KeyID: g.Principal.KeyID}, g.Principal.Authorize(kind)
 	}
 }
 
-// canaryFailure tells the console why a check last failed. A reload that makes
-// another canary forgets it.
-func (a *App) canaryFailure(kind, check string) []string {
+// canaryResults are those of the last round; nil: the canary is off.
+func (a *App) canaryResults() []canary.Result {
 	if c := a.current.Load().canary; c != nil {
-		return c.LastFailure(kind, check)
+		return c.Last()
 	}
 	return nil
 }
@@ -121,7 +90,7 @@ func (a *App) startCanary(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		defer a.catcher("canary").Catch(nil)
-		gen.canary.Run(ctx, canary.Dial(a.public.listener.Addr(), certificate))
+		gen.canary.Run(ctx, a.public.listener.Addr(), certificate)
 	}()
 	return func() { cancel(); <-done }
 }

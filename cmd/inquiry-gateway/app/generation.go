@@ -55,10 +55,8 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 			return gen, err
 		}
 	}
-	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "cache", "request_timeout", "tls") {
-		if gen.canary, err = a.newCanary(gen); err != nil {
-			return gen, err
-		}
+	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		gen.canary = a.newCanary(gen)
 	}
 	proxies, err := cfg.Gateway.Proxies()
 	if err != nil {

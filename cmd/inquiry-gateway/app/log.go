@@ -3,14 +3,12 @@ package app
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,11 +17,13 @@ import (
 const (
 	// logDelay is how long a line may wait for others before it is written out.
 	logDelay = 100 * time.Millisecond
-	// logFull is how much may wait where the reader of the log does not keep up;
-	// what comes on top is dropped, which whoever writes it is told.
+	// logFull is how much may wait where the reader of the log does not keep up, in
+	// bytes; what comes on top is dropped and counted.
 	logFull = 1 << 20
 	// logEnough is written out at once.
 	logEnough = 64 << 10
+	// logEnd is how long Close waits for a reader of the log that does not read.
+	logEnd = time.Second
 )
 
 var errLogFull = errors.New("the log is not read as fast as it is written")
@@ -38,6 +38,7 @@ type LogWriter struct {
 	ended chan struct{}
 	done  chan struct{}
 
+	lost  atomic.Uint64 // lines, of any sort
 	mu    sync.Mutex
 	lines []byte
 	spare []byte // the buffer that is not in use
@@ -55,6 +56,7 @@ func (w *LogWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	if len(w.lines)+len(line) > logFull {
 		w.mu.Unlock()
+		w.lost.Add(1)
 		return 0, errLogFull
 	}
 	w.lines = append(w.lines, line...)
@@ -107,10 +109,17 @@ func (w *LogWriter) flush() {
 	w.mu.Unlock()
 }
 
-// Close writes out what waits. Nothing may be written afterwards.
+// Lost is how many lines there was no room for, security records included.
+func (w *LogWriter) Lost() uint64 { return w.lost.Load() }
+
+// Close writes out what waits, unless nobody reads the log: a stop does not wait for
+// that. Nothing may be written afterwards.
 func (w *LogWriter) Close() {
 	close(w.ended)
-	<-w.done
+	select {
+	case <-w.done:
+	case <-time.After(logEnd):
+	}
 }
 
 // NewLogger writes one JSON record per line. The Redis client's own remarks go
@@ -133,89 +142,4 @@ type redisRemarks struct{ logger *slog.Logger }
 // Printf is what the Redis client calls with a remark.
 func (r redisRemarks) Printf(ctx context.Context, format string, args ...any) {
 	r.logger.DebugContext(ctx, "redis client", "remark", fmt.Sprintf(format, args...))
-}
-
-var errNoRecord = errors.New("not a record")
-
-// textLog writes records of JSON as text: time, level and message first, then
-// key=value in the order of the record. Only one goroutine may write to it.
-type textLog struct{ out io.Writer }
-
-// TextLog gives a writer that turns lines of JSON, as the program logs them, into
-// lines of text. What is no record goes through as it is.
-func TextLog(out io.Writer) io.Writer { return textLog{out} }
-
-// Write takes whole lines.
-func (l textLog) Write(lines []byte) (int, error) {
-	var text bytes.Buffer
-	for line := range bytes.Lines(lines) {
-		if !appendText(&text, line) {
-			text.Write(line)
-		}
-	}
-	if _, err := l.out.Write(text.Bytes()); err != nil {
-		return 0, err
-	}
-	return len(lines), nil
-}
-
-// appendText writes one record. false: it is none, and nothing was written.
-func appendText(text *bytes.Buffer, line []byte) bool {
-	begin, d := text.Len(), json.NewDecoder(bytes.NewReader(line))
-	d.UseNumber()
-	if err := appendObject(text, d, ""); err != nil {
-		text.Truncate(begin)
-		return false
-	}
-	text.WriteByte('\n')
-	return true
-}
-
-// appendObject writes the keys of the object that comes next; those of objects
-// within are joined by dots.
-func appendObject(text *bytes.Buffer, d *json.Decoder, prefix string) error {
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errNoRecord
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return err
-		}
-		name := prefix + key.(string) // of an object's keys there are no others
-		if value[0] == '{' {
-			if err := appendObject(text, json.NewDecoder(bytes.NewReader(value)), name+"."); err != nil {
-				return err
-			}
-			continue
-		}
-		if text.Len() > 0 && text.Bytes()[text.Len()-1] != '\n' {
-			text.WriteByte(' ')
-		}
-		if name != "time" && name != "level" && name != "msg" {
-			text.WriteString(name + "=")
-		}
-		text.WriteString(plain(value, name == "msg"))
-	}
-	return nil
-}
-
-// plain is a value without quotes where nothing can be mistaken. A message may
-// have blanks.
-func plain(value json.RawMessage, blanks bool) string {
-	var s string
-	if value[0] != '"' || json.Unmarshal(value, &s) != nil {
-		return string(value)
-	}
-	unsafe := func(r rune) bool {
-		return r < ' ' || r == '"' || r == '=' || r == 0x7f || r == ' ' && !blanks || !strconv.IsPrint(r)
-	}
-	if s == "" || strings.ContainsFunc(s, unsafe) {
-		return strconv.Quote(s)
-	}
-	return s
 }

@@ -28,15 +28,14 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 		return ops.PurgeReply{Epoch: epoch}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), CanLogout: a.sessions.Guarded, TopAccounts: a.accounts, Version: a.opts.Version,
-		Starts: a.starts.list, Canary: a.canaryFailure,
+		Gatherer: a.gatherer(), Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
 	// Profiles take as long as they are asked to, so the ops listener's writes have
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Sessions: a.sessions, Console: a.console, Logger: a.opts.Logger,
+		Gatherer: a.gatherer(), Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
@@ -54,6 +53,24 @@ func (a *App) gatherer() prometheus.Gatherer {
 		}
 		return all.Gather()
 	})
+}
+
+// facts are what the console's lines name: the files and addresses of this gateway, and
+// the newest errors.
+func (a *App) facts() console.Facts {
+	cfg := a.current.Load().cfg
+	facts := console.Facts{File: cfg.Path()}
+	if a.redis != nil {
+		facts.Redis = cfg.Redis.Addrs[0]
+		if at, err := a.redis.LastError(); err != nil {
+			a.failures.note("redis", "", at, err)
+		}
+	}
+	facts.Last = a.failures.all()
+	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
+		facts.Last["keystore"] = failed
+	}
+	return facts
 }
 
 // readiness is ready or degraded as long as requests are welcome: with Redis or
@@ -94,10 +111,15 @@ func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedRep
 }
 
 // summary says in the log what was started: where keys come from, where lists are
-// kept, and what is limited. It holds no secret: addresses have none, and files
-// are named, not shown.
+// kept, and what is limited. It holds no secret: values of variables are shown by their
+// names, and files are named, not shown.
 func (a *App) summary() []any {
 	cfg := a.current.Load().cfg
+	shown := cfg.Shown()
+	var redis []string
+	for i := range cfg.Redis.Addrs {
+		redis = append(redis, shown[fmt.Sprintf("redis.addrs[%d]", i)])
+	}
 	memory := a.memory.limit
 	if memory == math.MaxInt64 {
 		memory = 0
@@ -107,23 +129,23 @@ func (a *App) summary() []any {
 	}
 	return []any{
 		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
-		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg),
-		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", cfg.Redis.Addrs, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
+		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg, shown),
+		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
-		slog.Group("legacy", "base_url", cfg.Upstream.BaseURL, "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
+		slog.Group("legacy", "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
 		"tls", a.public.tls, "canary", a.current.Load().canary != nil, "traces", a.traces.provider != nil,
 	}
 }
 
 // keysFrom names the source of keys: the URL of the authorization server, "redis", or the
 // keys file.
-func keysFrom(cfg config.Config) string {
+func keysFrom(cfg config.Config, shown map[string]string) string {
 	switch {
 	case cfg.Auth.Introspection != nil:
-		return cfg.Auth.Introspection.URL
+		return shown["auth.introspection.url"]
 	case cfg.Auth.Redis != nil:
 		return "redis"
 	}
-	return cfg.Auth.KeysFile
+	return shown["auth.keys_file"]
 }

@@ -1,17 +1,16 @@
 package app
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"net"
 	"os"
-	"runtime"
+	"path/filepath"
 	"runtime/debug"
-	"runtime/metrics"
+	"strconv"
+	"strings"
 	"syscall"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -35,14 +34,28 @@ type memory struct {
 	logger *slog.Logger
 }
 
-// limitMemory takes the heap's limit from GOMEMLIMIT or, without it, from the
-// control group that the process is in.
+// limitMemory takes the heap's limit from GOMEMLIMIT or, without it, from the control
+// group (version 2) that the process is in.
 func limitMemory(logger *slog.Logger) memory {
-	_, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(heapShare), memlimit.WithProvider(memlimit.FromCgroup))
-	if err != nil && !errors.Is(err, memlimit.ErrNoLimit) && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
-		logger.Warn("the control group's memory limit cannot be read; set GOMEMLIMIT", "error", err)
+	if most := groupMemory("/proc/self/cgroup", "/sys/fs/cgroup"); os.Getenv("GOMEMLIMIT") == "" && most > 0 {
+		debug.SetMemoryLimit(int64(float64(most) * heapShare))
 	}
 	return memory{limit: debug.SetMemoryLimit(-1), logger: logger}
+}
+
+// groupMemory is what the control group may use, in bytes; 0: no limit, or no such group.
+func groupMemory(self, root string) int64 {
+	text, err := os.ReadFile(self)
+	group, found := strings.CutPrefix(strings.TrimSpace(string(text)), "0::")
+	if err != nil || !found {
+		return 0
+	}
+	text, err = os.ReadFile(filepath.Join(root, group, "memory.max"))
+	if err != nil {
+		return 0
+	}
+	most, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is none
+	return most
 }
 
 // fit keeps the in-process tier within its share: a tier that fills the limit
@@ -120,42 +133,4 @@ func newRegistry(opts Options) *prometheus.Registry {
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
-}
-
-// minGarbage is what may pile up between two collections at least. Go collects when as
-// much garbage has come as there is live data; with few lists in memory that is every
-// few misses.
-const minGarbage = 64 << 20
-
-// SpareCollections has a process with a small heap collect less often: after each
-// collection it sets the goal so that at least 64 MiB of garbage may come before the next
-// one. With more live data than that nothing changes, and a memory limit comes first. It
-// is called once, at the start of the program. GOGC in the environment switches it off.
-func SpareCollections() {
-	if os.Getenv("GOGC") == "" {
-		tuneCollector(100)
-	}
-}
-
-// tuneCollector sets the goal, in percent of the live data, and does so again after the
-// next collection, which drops what it waits on.
-func tuneCollector(set int) {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	if percent := collectAt(live[0].Value.Uint64()); percent != set {
-		debug.SetGCPercent(percent) // stops the world for a moment
-		set = percent
-	}
-	runtime.AddCleanup(new([64]byte), tuneCollector, set)
-}
-
-// collectAt is the goal for so much live data: in steps, as setting it is not free.
-func collectAt(live uint64) int {
-	const most = 1600 // a heap of the smallest program: 4 MiB
-	for percent := 100; percent < most; percent *= 2 {
-		if live*uint64(percent)/100 >= minGarbage {
-			return percent
-		}
-	}
-	return most
 }

@@ -49,9 +49,8 @@ type reloader struct {
 }
 
 // newReloader notes what the files are now, before the parts read them, so that
-// no change falls between, and takes SIGHUP, which would end the process
-// otherwise.
-func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Registerer) *reloader {
+// no change falls between.
+func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := series.In(reg, "config")
 	r := &reloader{
 		total: all.Counters("reloads_total",
@@ -61,12 +60,14 @@ func newReloader(cfg config.Config, pollEvery time.Duration, reg prometheus.Regi
 		watcher: watch.New(cfg.Files()),
 		hangup:  make(chan os.Signal, 1),
 
-		pollEvery: cmp.Or(pollEvery, pollFiles),
+		pollEvery: cmp.Or(o.PollFiles, pollFiles),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
 	r.last.Set(1)
-	signal.Notify(r.hangup, syscall.SIGHUP)
+	if o.Hangup {
+		signal.Notify(r.hangup, syscall.SIGHUP)
+	}
 	return r
 }
 
@@ -144,6 +145,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
+		a.failures.note("reload", "", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
@@ -168,7 +170,7 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 		return waiting, err
 	}
 	if next.canary != old.canary {
-		a.reloads.stopCanary() // it would hold lists of the new policy against the old one
+		a.reloads.stopCanary()
 		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
 	}
 	if err := a.putInForce(next); err != nil {
@@ -194,7 +196,7 @@ func (a *App) putInForce(gen *generation) error {
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.sessions.SetTokens(gen.cfg.Ops.Tokens())
+	a.tokens.Set(gen.cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}

@@ -38,9 +38,6 @@ func (doc *document) check(c Config) {
 
 // checkLog refuses a log that the TTL lab could not read later.
 func (doc *document) checkLog(l Log) {
-	if l.AccessKeys == LogHashedKeys && l.Format == LogText {
-		doc.wrong("log.access_keys", "ttl --log reads JSON; leave it out, or set log.format: json")
-	}
 	if l.AccessKeys == LogHashedKeys && l.SampleHits > 1 {
 		doc.wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
 	}

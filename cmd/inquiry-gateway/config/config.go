@@ -97,8 +97,6 @@ type Gateway struct {
 
 // Log is what the log has of requests.
 type Log struct {
-	// Format is json, or text for a person: time, level and message, then key=value.
-	Format string `yaml:"format" enum:"json,text"`
 	// SampleHits keeps one of so many records of fresh hits; errors, misses and
 	// stale answers always have one. 0 and 1: all.
 	SampleHits int `yaml:"sample_hits"`
@@ -109,12 +107,6 @@ type Log struct {
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }
-
-// The values of log.format.
-const (
-	LogJSON = "json"
-	LogText = "text"
-)
 
 // LogHashedKeys is the one value of log.access_keys besides none.
 const LogHashedKeys = "hashed"
@@ -144,7 +136,7 @@ func Default() Config {
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
 		Auth:           auth.Config{KeysFile: defaultKeysFile},
-		Log:            Log{Format: LogJSON, RefusedKeys: 10},
+		Log:            Log{RefusedKeys: 10},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),

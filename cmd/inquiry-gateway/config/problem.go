@@ -54,6 +54,8 @@ type report struct {
 	file     string
 	problems Problems
 	warnings Problems
+	// variables are the values that variables gave, each followed by what the file says.
+	variables []string
 	// touched holds the keys that already have a problem of their own, so that
 	// what follows from it is not told as a second one.
 	touched []string
@@ -71,8 +73,18 @@ func (r *report) add(at position, key, format string, args ...any) {
 	r.touched = append(r.touched, key)
 }
 
-// problem makes a Problem whose key and message are on one line.
+// minHidden is the least length of a value of a variable that is hidden in messages: a
+// shorter one is no secret, and may stand there for another reason.
+const minHidden = 4
+
+// problem makes a Problem whose key and message are on one line. It shows variables as
+// the file has them, because their values may be secret.
 func (r *report) problem(at position, key, message string) Problem {
+	for i := 0; i < len(r.variables); i += 2 {
+		if value := r.variables[i]; len(value) >= minHidden {
+			message = strings.ReplaceAll(message, value, r.variables[i+1])
+		}
+	}
 	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
 }
 

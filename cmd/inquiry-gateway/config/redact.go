@@ -18,10 +18,10 @@ import (
 const hidden = "[hidden]"
 
 // Redacted gives the effective configuration as YAML, defaults included, for a
-// person to read or a log to keep. Values of headers and users in URLs are hidden;
-// maps and what has several forms (queries, mappings) are shown as they stand in
-// the file, with the names of variables. Files are named, their content is not
-// read.
+// person to read or a log to keep. Values of headers and users in URLs are hidden; a
+// value that comes from a variable is shown as ${NAME}; maps and what has several forms
+// (queries, mappings) are shown as they stand in the file. Files are named, their
+// content is not read.
 func (c Config) Redacted() string {
 	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.written, ""), yaml.IndentSequence(true))
 	if err != nil {
@@ -30,12 +30,18 @@ func (c Config) Redacted() string {
 	return string(out)
 }
 
+// Shown gives each single value of Redacted by its full key, such as redis.addrs[0].
+func (c Config) Shown() map[string]string { return leavesOf(c.Redacted()) }
+
 // String is Redacted, so that no print of a configuration shows a secret.
 func (c Config) String() string { return c.Redacted() }
 
 // view turns a value into what the YAML encoder shows of it. n is what the file
 // says there, or nil. A nil result is left out.
 func view(v reflect.Value, n ast.Node, key string) any {
+	if text, ok := n.(*ast.StringNode); ok && strings.Contains(text.Value, "${") {
+		return text.Value
+	}
 	custom := reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[unmarshaler]())
 	switch {
 	case key == "headers":
@@ -55,6 +61,14 @@ func view(v reflect.Value, n ast.Node, key string) any {
 		return view(v.Elem(), n, key)
 	case reflect.Struct:
 		return viewStruct(v, n)
+	case reflect.Slice:
+		if list, ok := n.(*ast.SequenceNode); ok && len(list.Values) == v.Len() {
+			shown := make([]any, v.Len())
+			for i, value := range list.Values {
+				shown[i] = view(v.Index(i), value, "")
+			}
+			return shown
+		}
 	case reflect.Int64:
 		if s := formatBytes(v.Int()); strings.HasSuffix(s, "B") {
 			return s

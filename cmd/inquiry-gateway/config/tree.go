@@ -71,6 +71,9 @@ func (r *resolver) text(at token.Token, written, path string) ast.Node {
 		r.add(placeOf(&at), path, "%v", err)
 		return nil
 	}
+	if n.Value != written {
+		r.variables = append(r.variables, n.Value, written)
+	}
 	r.complete(&at, n.Value, path)
 	return n
 }

@@ -18,33 +18,30 @@ func mutants() []mutant {
 		one("a breaker that counts a 404", "upstream/breaker.go",
 			`case "status_2xx", "status_3xx", "status_4xx", reasonFault:`,
 			"case \"status_4xx\":\nif ON { return fails }\nreturn answers\ncase \"status_2xx\", \"status_3xx\", reasonFault:"),
-		{"a kind-wide back-off", []edit{
-			{"cache/backoff.go", `return len(kb.accounts) >= endpointAccounts`, `return len(kb.accounts) >= endpointAccounts || ON && len(kb.accounts) > 0`},
-			{"cache/backoff.go", `if judged && fault.EndpointFault() {`, `if judged && (fault.EndpointFault() || ON) {`},
-		}},
+		one("a kind-wide back-off", "cache/lookup.go", `failing: failing || l.opts.Failing(kindNames[i])`, `failing: failing || l.opts.Failing(kindNames[i]) || ON && l.backoff.keys.EstimatedSize() > 0`),
 		one("a fingerprint read too early: who asks after a reload joins a fill of before", "cache/flight.go",
 			`return f.fingerprint != l.fingerprint(f.kind) ||`, `return !ON && f.fingerprint != l.fingerprint(f.kind) ||`),
 		{"a fingerprint read too early: a list is stored under the mapping at the begin of its fill", []edit{
-			{"cache/fill.go", `o := origin{key: f.key, fingerprint: c.Fingerprint,`, "if ON { c.Fingerprint = f.fingerprint }\no := origin{key: f.key, fingerprint: c.Fingerprint,"},
-			{"cache/fill.go", `case e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind):`, `case !ON && (e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind)):`},
+			{"cache/flight.go", `o := origin{key: f.key, fingerprint: c.Fingerprint,`, "if ON { c.Fingerprint = f.fingerprint }\no := origin{key: f.key, fingerprint: c.Fingerprint,"},
+			{"cache/flight.go", `case e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind):`, `case !ON && (e.fingerprint != f.fingerprint || e.fingerprint != l.fingerprint(f.kind)):`},
 		}},
-		one("a purge forgotten after FLUSHALL", "cache/watch.go", `missed || lost {`, `(missed || lost) && !ON {`),
-		one("a purge forgotten after FLUSHALL where another one has come since", "cache/epochs.go", `e.missed, e.lost = e.missed || missed,`,
-			`e.missed, e.lost = e.missed || missed && !ON,`),
-		one("an epoch not read again after a lost message", "cache/epochs.go", `func (e *epochs) suspectAll() { e.suspectEpoch.Add(1) }`,
-			"func (e *epochs) suspectAll() {\nif !ON { e.suspectEpoch.Add(1) }\n}"),
-		one("a purge that does not fence off fills under way", "cache/fill.go", `e := newEntry(o, c.Body, cap(c.Body))`, "if ON { o.tag = l.epochs.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, cap(c.Body))"),
-		one("a lease waiter that starts anew", "cache/lease.go", `case time.Since(c.since) > l.policy.Load().fills.Timeout:`, `case ON || time.Since(c.since) > l.policy.Load().fills.Timeout:`),
-		one("no lease", "cache/obtain.go", `if settled || !p.coalesce ||`, `if settled || ON || !p.coalesce ||`),
+		one("a purge forgotten after FLUSHALL", "cache/changes.go", `if !missed && !lost {`, `if !missed && !lost || ON {`),
+		one("a purge forgotten after FLUSHALL where another one has come since", "cache/changes.go", `missed, lost = c.missed || missed,`,
+			`missed, lost = c.missed || missed && !ON,`),
+		one("an epoch not read again after a lost message", "cache/changes.go", `func (c *changes) suspectAll() { c.suspectEpoch.Add(1) }`,
+			"func (c *changes) suspectAll() {\nif !ON { c.suspectEpoch.Add(1) }\n}"),
+		one("a purge that does not fence off fills under way", "cache/flight.go", `e := newEntry(o, c.Body, cap(c.Body))`, "if ON { o.tag = l.changes.tag(f.kind, f.cell) }\ne := newEntry(o, c.Body, cap(c.Body))"),
+		one("a lease waiter that starts anew", "cache/flight.go", `else if time.Since(since) > l.policy.Load().fills.Timeout {`, `else if ON || time.Since(since) > l.policy.Load().fills.Timeout {`),
+		one("no lease", "cache/flight.go", `wanted := p.of(`, `wanted := !ON && p.of(`),
 		{"account missing in the key", []edit{
-			{"cache/redistier/names.go", `account := Hash(l.Account)`, "if ON { l.Account = \"\" }\naccount := Hash(l.Account)"},
+			{"cache/redistier/store.go", `account := Hash(l.Account)`, "if ON { l.Account = \"\" }\naccount := Hash(l.Account)"},
 			{"cache/entry.go", `return e.Account == k.Account &&`, `return (ON || e.Account == k.Account) &&`},
 			{"gateway/handle.go", `return e.Kind == p.Kind && e.Account == p.Account`, `return ON || e.Kind == p.Kind && e.Account == p.Account`},
 		}},
-		one("stale served past stale_if_error", "cache/policy.go", `case age < ttl+t.sie:`, `case ON || age < ttl+t.sie:`),
-		one("a list that has changed served past stale_for", "cache/policy.go", `since < min(p.hints.StaleFor, t.swr):`, `(ON || since < min(p.hints.StaleFor, t.swr)):`),
-		one("an age that begins anew with each tier", "cache/fill.go", `e.AnsweredAt = now.Add(-age)`, "if ON { age = 0 }\ne.AnsweredAt = now.Add(-age)"),
-		one("ages on each node's own clock", "cache/redistier/clock.go", `if answer == nil {`, `if answer == nil || ON {`),
+		one("stale served past stale_if_error", "cache/lookup.go", `case v.age < ttl+t.sie:`, `case ON || v.age < ttl+t.sie:`),
+		one("a list that has changed served past stale_for", "cache/lookup.go", `m.since < min(p.staleFor, t.swr):`, `(ON || m.since < min(p.staleFor, t.swr)):`),
+		one("an age that begins anew with each tier", "cache/flight.go", `e.AnsweredAt = sent.local.Add(-age)`, "if ON { age = 0 }\ne.AnsweredAt = sent.local.Add(-age)"),
+		one("ages on each node's own clock", "cache/flight.go", `age := sent.redis.Sub(`, "if ON { sent.redis = sent.local.Round(0) }\nage := sent.redis.Sub("),
 		one("a revoked key remembered", "auth/cachedstore.go", `func (s *CachedStore) Forget(d Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()`, "func (s *CachedStore) Forget(d Digest) {\ns.mu.Lock()\ndefer s.mu.Unlock()\nif ON { return }"),
@@ -61,7 +58,7 @@ func mutants() []mutant {
 		one("a filter forgotten in a list that is made from another", "cache/derive.go", `	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()`,
 			"if ON { body = base.Identity.Body }\nl.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()"),
 		one("a 304 for another list", "gateway/negotiate.go", `	opaque := strings.TrimPrefix(etag, "W/")`, "if ON { return true }\nopaque := strings.TrimPrefix(etag, \"W/\")"),
-		one("a reload that changes no policy", "cache/lists.go", `		l.policy.Store(p)
+		one("a reload that changes no policy", "cache/cache.go", `		l.policy.Store(p)
 		l.tier.SetMaximum`, "if !ON { l.policy.Store(p) }\nl.tier.SetMaximum"),
 	}
 }

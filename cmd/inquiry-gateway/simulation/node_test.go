@@ -102,7 +102,7 @@ func (n *node) start() {
 	n.mu.Unlock()
 	listeners := app.Listeners{Public: n.w.net.listen(r.name, n.address("8080")), Ops: n.w.net.listen(r.name, n.address("9090"))}
 	a, err := app.New(loaded.Config, listeners, app.Options{
-		Logger: slog.New(nodeLog{n, r.name}), Dial: n.w.net.dialer(r.name), Version: r.name, Getenv: func(string) string { return "" },
+		Logger: slog.New(nodeLog{n, r.name}), Dial: n.w.net.dialer(r.name), Version: r.name,
 		Now: func() time.Time { return time.Now().Add(n.skew) },
 	})
 	if err != nil {

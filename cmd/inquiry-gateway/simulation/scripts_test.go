@@ -22,7 +22,8 @@ type scripts struct {
 func newScripts(r *redisServer) *scripts {
 	s := &scripts{server: r, state: lua.NewState(), known: map[string]*lua.FunctionProto{}}
 	redis := s.state.NewTable()
-	redis.RawSetString("call", s.state.NewFunction(s.call))
+	redis.RawSetString("call", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, true) }))
+	redis.RawSetString("pcall", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, false) }))
 	redis.RawSetString("replicate_commands", s.state.NewFunction(func(*lua.LState) int { return 0 }))
 	s.state.SetGlobal("redis", redis)
 	return s
@@ -78,8 +79,8 @@ func (s *scripts) strings(values []string) *lua.LTable {
 	return t
 }
 
-// call is redis.call.
-func (s *scripts) call(l *lua.LState) int {
+// call is redis.call, or redis.pcall, which gives an error as a table.
+func (s *scripts) call(l *lua.LState, throw bool) int {
 	args := make([]string, l.GetTop())
 	for i := range args {
 		args[i] = l.Get(i + 1).String()
@@ -88,7 +89,7 @@ func (s *scripts) call(l *lua.LState) int {
 		}
 	}
 	v := s.server.do(args)
-	if err, ok := v.(error); ok {
+	if err, ok := v.(error); ok && throw {
 		l.Error(lua.LString(err.Error()), 0)
 	}
 	l.Push(s.toLua(v))
@@ -106,6 +107,10 @@ func (s *scripts) toLua(v any) lua.LValue {
 	case status:
 		t := s.state.NewTable()
 		t.RawSetString("ok", lua.LString(v))
+		return t
+	case error:
+		t := s.state.NewTable()
+		t.RawSetString("err", lua.LString(v.Error()))
 		return t
 	case []any:
 		t := s.state.NewTable()
@@ -132,6 +137,9 @@ func fromLua(v lua.LValue) any {
 	case *lua.LTable:
 		if ok := v.RawGetString("ok"); ok != lua.LNil {
 			return status(ok.String())
+		}
+		if err := v.RawGetString("err"); err != lua.LNil {
+			return errors.New(err.String())
 		}
 		all := []any{}
 		for i := 1; v.RawGetInt(i) != lua.LNil; i++ {

@@ -1,64 +1,41 @@
-// Package canary asks the public API as a caller does and checks the answers:
-// nobody sees another's records, every answer is as documented, and no list is
-// older than the configuration allows.
+// Package canary asks the public API with keys of the operator's own accounts, and finds
+// out what no test can see in the running gateway: one account that is given another's
+// records, and a list that is given to somebody without a good key.
 //
-// Its keys are of accounts that belong to whoever runs the gateway. It knows the
-// gateway from outside only and shares no code with what it checks, so that a
-// mistake there is not made here too. Its tests compare its rules with the OpenAPI
-// document. The program does without that document's validator: it would add 1.3 MB,
-// and its errors quote the records that they are about.
+// It knows the gateway from outside only and shares no code with what it checks, so that
+// a mistake there is not made here too.
 package canary
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/internal/series"
 )
 
-// ErrUndecided is what Options.Owner wraps where it cannot tell whose a key is,
-// because the key store does not answer: that says nothing about the key.
-var ErrUndecided = errors.New("cannot be told now")
+// The checks of a round, and how each may end. They are labels of the metrics.
+const (
+	CrossRead = "cross_read" // no record of one account is in another's list
+	Access    = "access"     // who has no good key gets no list
 
-// Options are what a Canary asks for, and as whom.
-type Options struct {
-	Kinds []Kind
-	// Every is the mean time between two rounds, up to a tenth more or less.
-	Every time.Duration
-	// Timeout bounds one request with its answer.
-	Timeout time.Duration
-	// Version goes into the User-Agent.
-	Version string
-	// Owner tells whose a key is that opens a kind of list. A caller cannot know it,
-	// and a canary whose keys are all of one account would compare that account with
-	// itself. The error says what is wrong with the key and does not hold it, or
-	// wraps ErrUndecided.
-	Owner func(ctx context.Context, kind string, key Secret) (Owner, error)
+	OK     = "ok"
+	Blind  = "blind" // nothing could be found out: no list, an empty one, or no answer
+	Failed = "failed"
+)
 
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
-}
-
-// Owner is whose a key is. Both are ids, and no secrets.
-type Owner struct{ Account, KeyID string }
-
-// Kind is one of the two lists.
+// Kind is one of the two lists, with the keys that it is asked for with.
 type Kind struct {
-	Name     string // buyer or seller
-	Keys     []Key  // at least two, of different accounts
-	Policy   Policy
-	ByStatus map[string]Policy // of lists that are filtered by a status
-	// NoUUIDs tells whether a text with a UUID in it is a leak: some systems give
-	// their records other ids, and callers may then quote UUIDs of their own. Nil:
-	// it is not.
-	NoUUIDs func() bool
+	Name string // buyer or seller
+	Keys []Key  // at least two, of different accounts
 }
 
 // Key is an API key with the name by which messages speak of it.
@@ -76,80 +53,165 @@ func (Secret) String() string { return "[hidden]" }
 // GoString hides the key from %#v, too.
 func (Secret) GoString() string { return "[hidden]" }
 
-// Target is where the public API answers.
-type Target struct {
-	URL       string // without a path
-	Transport http.RoundTripper
+// Owner is whose a key is. Both are ids, and no secrets.
+type Owner struct{ Account, KeyID string }
+
+// Options are what a Canary asks for, and as whom. All are needed.
+type Options struct {
+	Kinds   []Kind
+	Every   time.Duration // mean time between two rounds, up to a tenth more or less
+	Timeout time.Duration // of one request with its answer
+	Version string        // for the User-Agent
+	// Owner tells whose a key is that opens a kind of list. A caller cannot know it, and two
+	// keys of one account would look like a cross-read. The error does not hold the key.
+	Owner func(ctx context.Context, kind string, key Secret) (Owner, error)
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Result is how a check of a kind of list ended in the last round.
+type Result struct {
+	Kind    string    `json:"kind"`
+	Check   string    `json:"check"`
+	Result  string    `json:"result"`
+	At      time.Time `json:"at"`
+	Reasons []string  `json:"reasons,omitempty"` // they hold no key and nothing of a record
 }
 
 // Canary asks and checks. It is made by New.
 type Canary struct {
 	opts     Options
-	agent    string
-	invented Secret // a key that nobody was given
-	rules    *rules
-	checks   *prometheus.CounterVec // kind, check, result
-	ended    *prometheus.GaugeVec   // kind
-	last     map[string]tally       // by kind, of the round before
-	rounds   int
+	invented Secret // a key that nobody was given; the store of keys has to be asked about it
+	checks   *prometheus.CounterVec
+	refused  prometheus.Counter
+	ended    *prometheus.GaugeVec
 
-	mu     sync.Mutex
-	failed map[string][]string // by kind and check: the reasons of the last failure
+	mu   sync.Mutex
+	last map[[2]string]Result // by kind and check
 }
 
-// New checks the options and registers the metrics. Nothing is asked before Run.
-func New(opts Options) (*Canary, error) {
-	if opts.Owner == nil || opts.Every <= 0 || opts.Timeout <= 0 {
-		return nil, errors.New("canary: Owner, Every and Timeout are needed")
+// New registers the metrics, with the series of the kinds that are asked for and no
+// others. Nothing is asked before Run.
+func New(opts Options) *Canary {
+	all := series.In(opts.Registerer, "canary")
+	c := &Canary{
+		opts: opts, invented: Secret("canary-" + rand.Text()), last: map[[2]string]Result{},
+		checks: all.Counters("checks_total", "Checks of the canary callers by result; blind ones have found nothing out.", "kind", "check", "result"),
+		refused: all.Counter("refused_requests_total",
+			"Requests without a good key that the canary has made to see them refused; auth_requests_total counts them too."),
+		ended: all.Gauges("last_round_timestamp_seconds", "When the canary callers last finished a round, whatever came of it; 0: not yet.", "kind"),
 	}
 	for _, k := range opts.Kinds {
-		if fieldsOf(k.Name) == nil || len(k.Keys) < 2 {
-			return nil, fmt.Errorf("canary: kind %q with %d keys; wants buyer or seller with at least two", k.Name, len(k.Keys))
+		c.ended.WithLabelValues(k.Name)
+		for _, check := range [...]string{CrossRead, Access} {
+			for _, result := range [...]string{OK, Blind, Failed} {
+				c.checks.WithLabelValues(k.Name, check, result)
+			}
 		}
 	}
-	c := &Canary{
-		opts: opts, agent: "inquiry-gateway-canary/" + opts.Version, rules: newRules(), last: map[string]tally{}, failed: map[string][]string{},
-		invented: Secret("canary-" + rand.Text()), // so that the store of keys has to be asked about it
-	}
-	c.newMetrics()
-	return c, nil
+	return c
 }
 
-// LastFailure tells why a check of a kind of list failed when it last did: which
-// key, and which record by its place in the list. Nil: it has not failed. The
-// caller must not change the reasons. It is safe for concurrent use.
-func (c *Canary) LastFailure(kind, check string) []string {
+// Last gives the results of the last round of each kind. It is safe for concurrent use.
+func (c *Canary) Last() []Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed[kind+" "+check]
+	all := make([]Result, 0, len(c.last))
+	for _, k := range c.opts.Kinds {
+		for _, check := range [...]string{CrossRead, Access} {
+			if r, ok := c.last[[2]string{k.Name, check}]; ok {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
 }
 
-// Run asks at once and then again and again until ctx ends, which cuts off the
-// round under way; that one does not count. One Run at a time.
-func (c *Canary) Run(ctx context.Context, at Target) {
+// Run asks the listener at address at once, and then again and again until ctx ends. That
+// cuts off the round under way, which then does not count. certificate is what the
+// listener shows, DER of the leaf; nil: it speaks clear text. One Run at a time.
+func (c *Canary) Run(ctx context.Context, address net.Addr, certificate []byte) {
+	url, transport := dial(address, certificate)
+	defer transport.CloseIdleConnections()
+	c.run(ctx, url, transport)
+}
+
+func (c *Canary) run(ctx context.Context, url string, transport http.RoundTripper) {
 	client := &http.Client{
-		Transport:     at.Transport,
+		Transport: transport, Timeout: c.opts.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	defer client.CloseIdleConnections()
 	for {
-		for i := range c.opts.Kinds {
-			r := c.newRound(&c.opts.Kinds[i], caller{client: client, url: at.URL, agent: c.agent, timeout: c.opts.Timeout})
+		for _, kind := range c.opts.Kinds {
+			r := &round{Canary: c, kind: kind, client: client, url: url, found: map[string]*finding{}}
 			if r.run(ctx); ctx.Err() != nil {
 				return
 			}
 			c.settle(r)
 		}
-		c.rounds++
+		// The nodes of a fleet should not ask all at once.
+		wait := c.opts.Every + time.Duration((mathrand.Float64()-0.5)*0.2*float64(c.opts.Every))
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(spread(c.opts.Every)):
+		case <-time.After(wait):
 		}
 	}
 }
 
-// spread keeps the canaries of a fleet from asking all at once.
-func spread(d time.Duration) time.Duration {
-	return d + time.Duration((mathrand.Float64()-0.5)*0.2*float64(d))
+// settle counts a round and logs what is wrong with it: a failure each time, all else
+// when it begins and when it is over.
+func (c *Canary) settle(r *round) {
+	for _, check := range [...]string{CrossRead, Access} {
+		f := r.found[check]
+		key, now := [2]string{r.kind.Name, check}, time.Now()
+		c.mu.Lock()
+		before := c.last[key].Result
+		c.last[key] = Result{Kind: r.kind.Name, Check: check, Result: f.result, At: now, Reasons: f.reasons}
+		c.mu.Unlock()
+		c.checks.WithLabelValues(r.kind.Name, check, f.result).Inc()
+		attrs := []any{"kind", r.kind.Name, "check", check, "reasons", f.reasons, "request_ids", f.requests}
+		switch {
+		case f.result == Failed: // an event of security: who may read what
+			c.opts.Logger.Error("the canary found a failure",
+				append(attrs, slog.Group("security", "event", "canary_"+check, "kind", r.kind.Name, "accounts", r.accounts()))...)
+		case f.result == Blind && before != Blind:
+			c.opts.Logger.Warn("the canary finds nothing out", attrs...)
+		case f.result == OK && before != OK && before != "":
+			c.opts.Logger.Info("the canary finds it good again", "kind", r.kind.Name, "check", check)
+		}
+	}
+	c.ended.WithLabelValues(r.kind.Name).Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+// finding is what a round says of one check. A failure is not made less by what could not
+// be found out.
+type finding struct {
+	result   string
+	reasons  []string
+	requests []string // ids of the requests concerned
+}
+
+// maxReasons bounds what one round says of one check.
+const maxReasons = 8
+
+// note takes a result with its reason and the requests concerned.
+func (r *round) note(check, result string, concerned []*answer, format string, args ...any) {
+	f := r.found[check]
+	switch {
+	case f == nil || f.result == OK || f.result == Blind && result == Failed:
+		f = &finding{result: result}
+		r.found[check] = f
+	case f.result != result:
+		return
+	}
+	if reason := fmt.Sprintf(format, args...); reason != "" && len(f.reasons) < maxReasons {
+		f.reasons = append(f.reasons, reason)
+	}
+	for _, a := range concerned {
+		if a.id != "" && len(f.requests) < 2*maxReasons {
+			f.requests = append(f.requests, a.id)
+		}
+	}
 }

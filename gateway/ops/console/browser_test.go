@@ -4,370 +4,280 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http/httptest"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/browsertest"
 	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/gateway/ops/canary"
 )
 
-// served is a console on a real ops listener, with the sessions and the other
-// endpoints of package ops.
+// served is a console on a real ops listener with a token, fed by hand. Its clock goes
+// five seconds on with each state that the page asks for.
 type served struct {
-	base     string
-	console  *Console
-	feed     *feed
-	sessions *ops.Sessions
-	purged   func() []ops.PurgeRequest
-	stop     func() // ends Run
+	*feed
+	server *httptest.Server
+
+	mu     sync.Mutex
+	purged []ops.PurgeRequest
+	n      int
 }
 
 func serve(t *testing.T) *served {
 	t.Helper()
-	s := &served{feed: newFeed(), sessions: ops.NewSessions("", nil)}
-	at, top := &clock{}, NewTopAccounts(64)
-	for i := range 3000 {
-		top.Filled(fmt.Sprintf("account-%d", i%7*(i%3)))
+	s := &served{feed: newFeed(t)}
+	ages := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "cache_age_seconds", Help: "Fed.", Buckets: prometheus.ExponentialBuckets(.1, 2, 12)}, []string{"kind"})
+	s.registry.MustRegister(ages)
+	facts := s.opts.Facts
+	s.opts.Facts = func() Facts { // before each state
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.n++
+		for _, kind := range []string{"buyer", "seller"} {
+			s.count("cache_lookups_total", 900+300*math.Sin(float64(s.n)/5), kind, "hit")
+			s.count("cache_lookups_total", 60, kind, "miss")
+			s.count("upstream_requests_total", 60, kind, "ok")
+			s.gauge("upstream_breaker_state", 0, kind)
+			ages.WithLabelValues(kind).Observe(float64(1 + s.n%20))
+		}
+		s.count("http_requests_total", 1900, "200")
+		s.count("auth_requests_total", 12, "unknown")
+		s.count("canary_refused_requests_total", 10)
+		s.gauge("redis_breaker_state", 0)
+		s.clock.Add(tickEvery)
+		s.tick()
+		return facts()
 	}
-	c, err := New(s.feed.options(Options{Version: "v1.2.3-test", TopAccounts: top, CanLogout: s.sessions.Guarded, Now: at.now}))
-	if err != nil {
-		t.Fatal(err)
+	for i, account := range []string{"acme", "globex", "initech"} {
+		for range 30 / (i + 1) {
+			s.opts.TopAccounts.Filled(account)
+		}
 	}
-	s.console = c
-	fillHistory(c, s.feed, at, 6)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); c.Run(ctx) }()
-	server := httptest.NewServer(ops.New(s.options()))
-	s.base = server.URL
-	s.stop = func() { cancel(); <-done }
-	t.Cleanup(func() { s.stop(); server.Close() })
-	return s
-}
-
-// options are those of an ops listener that explains and purges for show.
-func (s *served) options() ops.Options {
-	var mu sync.Mutex
-	var purged []ops.PurgeRequest
-	s.purged = func() []ops.PurgeRequest {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(purged)
-	}
-	return ops.Options{
-		Gatherer: s.feed.registry, Console: s.console, Sessions: s.sessions, TTL: sampleReport, Logger: slog.New(slog.DiscardHandler),
+	registry := prometheus.NewRegistry()
+	tokens := ops.NewTokens(slog.New(slog.DiscardHandler), registry)
+	tokens.Set("s3cret", "")
+	s.server = httptest.NewServer(ops.New(ops.Options{
+		Gatherer: registry, Tokens: tokens, Console: s.Console, Logger: slog.New(slog.DiscardHandler),
+		Ready: func() ops.Readiness { return ops.Readiness{Status: ops.StatusReady} }, TTL: sampleReport,
 		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 			return ops.Explanation{
-				Cache: cache.Explanation{Key: cache.Key{Account: want.Account}}, Prediction: ops.Prediction{Outcome: "<hit>", Text: "would be answered from the cache"},
-				Access: &ops.Access{Scopes: []string{"inquiries:read"}, PaidAccess: true},
+				Prediction: ops.Prediction{Outcome: "hit", HTTPStatus: 200, Text: "served from the <cache>: the list is fresh"},
+				Access:     &ops.Access{KeyID: "k1", Verdict: "allowed", KeyKind: "buyer", Scopes: []string{"inquiries:read"}, PaidAccess: true},
+				Cache: cache.Explanation{
+					Key: cache.Key{Kind: want.Kind, Account: want.Account}, Outcome: cache.Hit, Tier: "local", AnsweredAt: time.Date(2026, 11, 23, 6, 7, 0, 0, time.UTC),
+					Age: 12, Left: 17, Bytes: 10234, Policy: "cache.buyer", TTL: 30, Jitter: 1, StaleWhileRevalidate: 30, StaleIfError: 600, Redis: "ok",
+				},
+				Upstream: ops.UpstreamState{Breaker: "closed"},
 			}, nil
 		},
 		Purge: func(_ context.Context, kind, account string) (ops.PurgeReply, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			purged = append(purged, ops.PurgeRequest{Kind: kind, Account: account})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.purged = append(s.purged, ops.PurgeRequest{Kind: kind, Account: account})
 			return ops.PurgeReply{Epoch: 42}, nil
 		},
-	}
+	}))
+	t.Cleanup(s.server.Close)
+	return s
 }
 
-type estimate struct {
-	Value  float64 `json:"value"`
-	StdErr float64 `json:"std_err"`
-}
-
-// sampleReport has the form of ttllab.Report.
+// sampleReport has the fields of the TTL report that the page reads.
 func sampleReport() any {
-	var all []map[string]any
-	for _, kind := range []string{"buyer", "buyer, status pending", "seller"} {
-		var candidates []map[string]any
-		for _, ttl := range []float64{1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400} {
-			hit := ttl / (ttl + 6)
-			candidates = append(candidates, map[string]any{
-				"ttl_seconds": ttl, "hit_ratio": estimate{hit, .002}, "upstream_per_second": estimate{214 * (1 - hit), .4}, "mean_age_seconds": estimate{ttl / 2.2, 0},
-				"p99_age_seconds": ttl * .99, "outdated": estimate{ttl / (ttl + 4000), .001}, "current": ttl == 30, "settled": ttl < 3000,
-			})
+	estimate := func(v float64) map[string]any { return map[string]any{"value": v, "std_err": v / 50} }
+	var kinds []any
+	for _, kind := range []string{"buyer", "seller", "buyer status=pending"} {
+		var candidates []any
+		for _, ttl := range []float64{0, 5, 10, 30, 60, 300, 3600} {
+			c := map[string]any{
+				"ttl_seconds": ttl, "hit_ratio": estimate(ttl / (ttl + 4)), "upstream_per_second": estimate(40 / (ttl + 1)), "mean_age_seconds": estimate(ttl / 2),
+				"outdated": estimate(ttl / (ttl + 4000)), "current": ttl == 30, "settled": true,
+			}
+			if kind != "seller" {
+				c["keeps_goals"] = ttl >= 10 && ttl <= 60
+			}
+			candidates = append(candidates, c)
 		}
-		all = append(all, map[string]any{
-			"kind": kind, "ttl_seconds": 30, "observed_seconds": 5400, "lookups_per_second": 214, "watched_keys": 4096, "candidates": candidates,
-			"advice": []map[string]any{{"goal": "max_outdated", "ttl_seconds": 20, "limit": 0.01, "reason": "20s is the longest TTL with at most 1 % of the answers outdated (estimated 0.4 %)"}}, "verdict": "1s to 20s; today's 30s breaks max_outdated",
-			"outage": map[string]any{"for_seconds": []float64{60, 300, 3600}, "rows": []map[string]any{
-				{"stale_if_error_seconds": 0, "answered": []any{.31, .08, .01}},
-				{"stale_if_error_seconds": 600, "current": true, "answered": []any{.93, .88, nil}},
-			}},
-		})
+		kinds = append(kinds, map[string]any{"kind": kind, "ttl_seconds": 30, "observed_seconds": 7200, "candidates": candidates})
 	}
-	at := time.Date(2026, 11, 21, 2, 40, 0, 0, time.UTC)
-	figures := func(hits, requests float64) map[string]any {
-		return map[string]any{"hit_ratio": hits, "requests_per_lookup": requests}
-	}
-	off := func(hits, requests float64) map[string]any {
-		return map[string]any{"hit_ratio_points": hits, "requests_points": requests, "margin_points": .61}
-	}
-	all[0]["ttl_changes"] = []map[string]any{
-		{"at": at, "from_seconds": 5, "to_seconds": 60, "state": "done", "until": at, "predicted": figures(.912, .088), "measured": figures(.9087, .0913), "simulated": figures(.909, .091), "error": off(-.33, .33)},
-		{"at": at, "from_seconds": 60, "to_seconds": 20, "state": "done", "until": at, "predicted": figures(.78, .22), "measured": figures(.7352, .2648), "simulated": figures(.781, .219), "error": off(-4.48, 4.48)},
-		{"at": at, "from_seconds": 20, "to_seconds": 25, "state": "abandoned", "until": at, "why": "the ttl has changed again", "predicted": figures(.8, .2)},
-		{"at": at, "from_seconds": 25, "to_seconds": 30, "state": "settling", "until": at, "predicted": figures(.83, .17)},
-	}
-	return map[string]any{"kinds": all}
+	return map[string]any{"kinds": kinds, "nodes": 1}
 }
 
-// keep runs once what came before it is done.
-func keep(do func()) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(context.Context, *chromedp.Target) error {
-		do()
-		return nil
+// do runs once what came before it is done.
+func do(f func()) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(context.Context, *chromedp.Target) error { f(); return nil })
+}
+
+const (
+	overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
+	live     = `document.getElementById("status").textContent.startsWith("Live")`
+	// dangling lists what refers to an element of the page that is not there.
+	dangling = `[...document.querySelectorAll("[aria-labelledby],[aria-describedby],label[for],a[href^='#']")].map(e => e.getAttribute("aria-labelledby") ?? e.getAttribute("aria-describedby") ?? e.getAttribute("for") ?? e.getAttribute("href").slice(1)).filter(id => !document.getElementById(id))`
+	// sooner makes the page poll ten times as often.
+	sooner = `const later = setTimeout; window.setTimeout = (run, after, ...rest) => later(run, after / 10, ...rest)`
+)
+
+// One gateway and one browser for all that people see: at the widths of a desk and of a
+// telephone, light and dark, while all is well, in trouble, and after it.
+func TestConsoleInABrowser(t *testing.T) {
+	s := serve(t)
+	ctx, complaints := browsertest.Open(t, s.server.URL)
+	measure := func(name string) chromedp.Action[chromedp.Void] {
+		var wide int
+		var refused, lost []string
+		return chromedp.Steps(
+			browsertest.Screenshot(name),
+			browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
+			browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+			browsertest.Into(&lost, chromedp.Evaluate[[]string](dangling)),
+			do(func() {
+				if wide > 0 || len(refused)+len(lost) > 0 {
+					t.Errorf("%s: %d pixels wider than the screen, violations of its policy %q, references to nothing %q", name, wide, refused, lost)
+				}
+			}),
+			browsertest.Accessible(t),
+		)
+	}
+	text := func(dst *string, selector string) chromedp.Action[chromedp.Void] {
+		return browsertest.Into(dst, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).innerText`, selector)))
+	}
+	run := func(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+		t.Helper()
+		if err := chromedp.Do(ctx, steps...); err != nil {
+			t.Fatalf("%v; the browser complained: %q", err, complaints())
+		}
+	}
+	says := func(t *testing.T, got string, all ...string) {
+		t.Helper()
+		for _, want := range all {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+		}
+	}
+	// The browser keeps the password that it is given once.
+	run(t, browsertest.BeforeEachPage(sooner), chromedp.Navigate(strings.Replace(s.server.URL, "http://", "http://ops:s3cret@", 1)+"/"), browsertest.Until(live))
+
+	t.Run("well", func(t *testing.T) {
+		for _, width := range []int64{1280, 400} {
+			for _, scheme := range []string{"light", "dark"} {
+				var title, buyer, seller, refusals, accounts string
+				var readouts []string
+				run(t, chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme), chromedp.Navigate(s.server.URL+"/"),
+					browsertest.Until(live+` && document.querySelectorAll("#chart-traffic .figure").length === 6 && document.querySelector("#chart-age .figure").textContent !== "–" && document.querySelectorAll("#ttl-tables tr.current").length === 3`),
+					browsertest.Until(`performance.now() - (window.begin ??= performance.now()) > 1500`), // some points
+					text(&title, "title"), text(&buyer, "[data-ttl=buyer] p"), text(&seller, "[data-ttl=seller] p"), text(&refusals, "#chart-refusals .legend"), text(&accounts, "#accounts-table"),
+					browsertest.Into(&readouts, chromedp.Evaluate[[]string](synced)),
+					measure(fmt.Sprintf("well-%s-%d", scheme, width)))
+				says(t, title, "Nothing fails – inquiry gateway")
+				says(t, buyer, "Today 30s: 88.2 % of the answers do not wait, for 1.29/s requests to the legacy system; 0.744 % of the answers are outdated. TTLs from 10s to 1m keep the goals.")
+				says(t, seller, "No goals are set.")
+				says(t, refusals, "not authenticated\n0.4/s") // 12 less the canary's 10, in 5 s
+				says(t, accounts, "acme", "initech")
+				if len(readouts) != 9 || slices.Contains(readouts, "") {
+					t.Errorf("the pointer on one chart shows the values of %q", readouts)
+				}
+			}
+		}
+	})
+
+	t.Run("trouble", func(t *testing.T) {
+		s.mu.Lock()
+		s.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Blind, At: s.clock.Now(), Reasons: []string{"the list of canary.buyer_keys[1] is empty"}}, {Kind: "buyer", Check: "access", Result: canary.OK, At: s.clock.Now()}}
+		s.count("panics_total", 1, "cache")
+		s.tickNow()
+		s.clock.Add(2 * time.Minute) // it is over
+		s.facts = Facts{File: "/etc/inquiry-gateway/gateway.yaml", Redis: "redis.internal:6379", Last: map[string]Failure{
+			"buyer": {Text: "legacy system: upstream (status): status 503", Account: "acme", At: s.clock.Now()}, "redis": {Text: "dial tcp 10.0.0.7:6379: connect: connection refused", At: s.clock.Now()},
+		}}
+		s.facts.Last["seller"] = Failure{Text: "legacy system: invalid (not_json): the reply is HTML", Account: "hanriver", At: s.clock.Now()}
+		s.gauge("redis_breaker_state", 2)
+		s.count("redis_operations_total", 31, "timeout")
+		s.count("upstream_requests_total", 240, "seller", "invalid")
+		s.count("http_requests_total", 400, "502")
+		s.count("http_errors_total", 400, "upstream_invalid_response")
+		s.tickNow()
+		s.mu.Unlock()
+		var now, title, done, check string
+		run(t, chromedp.EmulateViewport(1280, 900), browsertest.Colors("light"), chromedp.Navigate(s.server.URL+"/"),
+			browsertest.Until(`document.querySelectorAll("#lines .bad").length === 3`),
+			text(&now, "#now"), text(&title, "title"), text(&done, "#over"), text(&check, "#canary-table"), measure("trouble-light-1280"),
+			chromedp.EmulateViewport(400, 900), browsertest.Colors("dark"), measure("trouble-dark-400"))
+		says(t, title, "✖ The legacy system fails, and 2 more")
+		says(t, now, "Problem: The legacy system fails", "Since 06:", "240 seller replies that the mapping refuses", "the reply is HTML (seller list of hanriver)",
+			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --seller hanriver", "Runbook: InquiryGatewayBreakerOpen",
+			"Problem: Redis fails", "redis-cli -h redis.internal -p 6379 ping", "connection refused", "400 upstream_invalid_response")
+		says(t, done, "The program panicked from 06:", ", over")
+		says(t, check, "buyer cross-read", "blind", "canary.buyer_keys[1] is empty")
+		var chapter string
+		run(t, browsertest.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#lines a[href*=runbook]").getAttribute("href")`)))
+		var back string
+		run(t, chromedp.Navigate(s.server.URL+"/"+chapter), browsertest.Until(`document.querySelector(":target").textContent === "InquiryGatewayBreakerOpen"`),
+			browsertest.Into(&back, chromedp.Evaluate[string](`document.querySelector(":target + .back a").href`)), measure("runbook-dark-400"),
+			chromedp.EmulateViewport(1280, 900), browsertest.Colors("light"), measure("runbook-light-1280"))
+		if u, err := url.Parse(back); err != nil || u.Path != "/" {
+			t.Errorf("the way back is %s", back)
+		}
+	})
+
+	t.Run("forms", func(t *testing.T) {
+		var answer, question, focused, epoch string
+		run(t, chromedp.EmulateViewport(400, 900), browsertest.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), browsertest.Until(live),
+			chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"), chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"), press(`#explain button`),
+			browsertest.Until(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
+			chromedp.EmulateViewport(1280, 900), browsertest.Colors("light"), measure("explained-light-1280"),
+			chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"), browsertest.Until(`document.getElementById("confirm").open`),
+			text(&question, "#confirm-title"), text(&focused, "dialog :focus"), measure("confirm-light-1280"),
+			chromedp.KeyEvent("\r"), browsertest.Until(`!document.getElementById("confirm").open`))
+		says(t, answer, "200, hit: served from the <cache>: the list is fresh.", "The buyer list of acme.", "k1 is allowed", "In this process, 10,234 bytes. The legacy system answered at 2026-11-23 06:07:00 UTC, 12 s ago. Fresh for 17 s more.", "30 s by cache.buyer, less 1 s of jitter", "Its breaker is closed.")
+		says(t, question, "Purge all lists of account acme?")
+		if focused != "Cancel" || len(s.purged) > 0 {
+			t.Errorf("%q has the focus, and Enter purged %+v", focused, s.purged)
+		}
+		run(t, press(`#purge form button`), browsertest.Until(`document.getElementById("confirm").open`), press(`button.danger`),
+			browsertest.Until(`document.getElementById("epoch")`), text(&epoch, "#epoch"))
+		if len(s.purged) != 1 || s.purged[0] != (ops.PurgeRequest{Account: "acme"}) || epoch != "42" {
+			t.Errorf("purged %+v, epoch %s", s.purged, epoch)
+		}
+	})
+
+	t.Run("lost", func(t *testing.T) { // last: it ends the figures
+		for _, c := range complaints() {
+			if !strings.Contains(c, "ops:s3cret@") { // the first page, for its password
+				t.Errorf("complaint %q", c)
+			}
+		}
+		var status string
+		run(t, do(s.server.CloseClientConnections), do(s.server.Close), browsertest.Until(`document.querySelector(".status.bad")`), text(&status, "#status"), measure("lost-light-1280"))
+		says(t, status, "No fresh figures since 0", "inquiry-gateway health "+s.server.URL+"/readyz")
 	})
 }
 
-const overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
-
-// One gateway and one browser for all that people see.
-func TestConsoleInABrowser(t *testing.T) {
-	s := serve(t)
-	ctx, complaints := browsertest.Open(t, s.base)
-	for _, width := range []int64{1280, 390} {
-		for _, scheme := range []string{"light", "dark"} {
-			t.Run(fmt.Sprint(scheme, width), func(t *testing.T) { testPage(t, ctx, s, complaints, width, scheme) })
-		}
-	}
-	t.Run("forms", func(t *testing.T) { testForms(t, ctx, s, complaints) })
-	t.Run("trouble", func(t *testing.T) { testTrouble(t, ctx, s, complaints) }) // last: it ends the figures
-}
-
-// dangling lists what refers to an element of the page that is not there.
-const dangling = `[...document.querySelectorAll("[aria-labelledby],[aria-describedby],label[for],a[href^='#']")].map(e => e.getAttribute("aria-labelledby") ?? e.getAttribute("aria-describedby") ?? e.getAttribute("for") ?? e.getAttribute("href").slice(1)).filter(id => !document.getElementById(id))`
-
-// unnamed lists the charts without a name, a legend with figures, or a table with
-// more than a row per five minutes.
-const unnamed = `[...document.querySelectorAll(".chart")].filter(c => { const d = c.querySelector("details"); d.open = true; d.dispatchEvent(new Event("toggle")); return !c.querySelector("[role=img]").ariaLabel || !c.querySelector(".legend li") || c.querySelectorAll("tbody tr").length < 12; }).map(c => c.id)`
-
-// said is what the page shows of the figures, by the names that they have in the data.
-const said = `Object.fromEntries([["failed", "answers.failed"], ["answers", "answers"]].map(([tile, name]) => [name, document.querySelector("[data-tile=" + tile + "] .value").textContent.replaceAll(",", "")]))`
-
-// At the widths of a desk and of a telephone, light and dark, the page draws its
-// charts, shows what /metrics says, and stays silent.
-func testPage(t *testing.T, ctx context.Context, s *served, complaints func() []string, width int64, scheme string) {
-	var refused, lost, poor, readouts, checks []string
-	var wide, marks int
-	var title, accounts string
-	var shown map[string]string
-	var known state
-	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme),
-		chromedp.Navigate(s.base+"/"),
-		browsertest.Until(`document.querySelectorAll(".plot canvas").length === document.querySelectorAll(".plot").length && document.querySelectorAll(".plot").length === 12 && document.getElementById("status").textContent === "Live"`),
-		browsertest.Until(`document.querySelectorAll("#ttl-grid canvas").length === 3`),
-		browsertest.Until(`[...document.querySelectorAll("#ttl-grid details:nth-of-type(2) tr.current td")].map(e => e.textContent[0]).join("") === "98–98–98–"`),
-		browsertest.Until(`[...document.querySelectorAll("#ttl-grid details:nth-of-type(3) li")].map(e => e.textContent.split(/: |[.] /).at(-1)).join("|") === "|the ttl has changed again|off|right"`),
-		browsertest.Screenshot(fmt.Sprintf("console-%s-%d", scheme, width)),
-		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
-		browsertest.Into(&marks, chromedp.Evaluate[int](`document.querySelectorAll("#marks-list strong").length`)),
-		browsertest.Into(&checks, chromedp.Evaluate[[]string](`[...document.querySelectorAll("[data-check]")].map(e => e.dataset.check + " " + e.querySelector(".state").textContent)`)),
-		browsertest.Into(&accounts, chromedp.Evaluate[string](`document.getElementById("accounts-table").innerText`)),
-		browsertest.Into(&lost, chromedp.Evaluate[[]string](dangling)),
-		browsertest.Into(&poor, chromedp.Evaluate[[]string](unnamed)),
-		browsertest.Into(&readouts, chromedp.Evaluate[[]string](synced)),
-		browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
-		browsertest.Into(&shown, chromedp.Evaluate[map[string]string](said)),
-		browsertest.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
-		keep(func() { known = s.console.state() }),
-	)
-	if err == nil && (width > 500) == (scheme == "light") { // it takes seconds: each width and each scheme once
-		err = chromedp.Do(ctx, browsertest.Accessible(t))
-	}
-	if err != nil {
-		t.Fatalf("%v; the browser complained: %q", err, complaints())
-	}
-	if len(refused) > 0 || len(complaints()) > 0 {
-		t.Errorf("policy violations %q, complaints %q", refused, complaints())
-	}
-	if wide > 0 {
-		t.Errorf("the page is %d pixels wider than the screen", wide)
-	}
-	if len(lost) > 0 || len(poor) > 0 {
-		t.Errorf("references to nothing: %q, charts without name, legend or table: %q", lost, poor)
-	}
-	if len(readouts) != 9 || slices.Contains(readouts, "") {
-		t.Errorf("the pointer on one chart shows the values of %q", readouts)
-	}
-	for name, value := range shown { // the window of a count moves on while the page is read
-		if got, err := strconv.Atoi(value); err != nil || max(got, known.Figures.Counts[name])-min(got, known.Figures.Counts[name]) > 1000 {
-			t.Errorf("the page says %s %s, the gateway %d", name, value, known.Figures.Counts[name])
-		}
-	}
-	if marks == 0 || !strings.Contains(accounts, "account-0") || !strings.HasSuffix(title, "Canary failing – inquiry gateway") {
-		t.Errorf("%d marks, accounts %q, title %q", marks, accounts, title)
-	}
-	if len(checks) != len(canaryChecks)*len(kinds) || !slices.Contains(checks, "freshness.seller unavailable") || !slices.Contains(checks, "keys.buyer ok") {
-		t.Errorf("canary: %q", checks)
-	}
+// tickNow is a tick of its own; the caller holds mu.
+func (s *served) tickNow() {
+	s.clock.Add(tickEvery)
+	s.tick()
 }
 
 // synced moves the pointer over the first chart and reads the line below each.
 const synced = `(() => {
   const over = document.querySelector(".plot .u-over"), at = over.getBoundingClientRect();
   over.dispatchEvent(new MouseEvent("mouseenter", { clientX: at.left + at.width / 2, clientY: at.top + 20, bubbles: true }));
-  over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.left + at.width / 2, clientY: at.top + 20, bubbles: true }));
+  over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.left + at.width * 0.95, clientY: at.top + 20, bubbles: true }));
   return [...document.querySelectorAll("#chart-grid .readout")].map(e => e.textContent.slice(0, 8));
 })()`
 
-// press follows a link or a button with the keyboard: a pointer might miss what
-// moves while charts are drawn.
+// press follows a link or a button with the keyboard: a pointer might miss what moves
+// while charts are drawn.
 func press(selector string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent("\r"))
-}
-
-// With a token: sign in with the keyboard alone, explain, purge after a
-// question, sign out.
-func testForms(t *testing.T, ctx context.Context, s *served, complaints func() []string) {
-	before := len(complaints())
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // an open page would load itself again, to ask for the token
-		t.Fatal(err)
-	}
-	s.sessions.SetTokens("s3cret", "")
-	defer s.sessions.SetTokens("", "")
-	var wrong, answer, question, epoch string
-	var refused, narrow []int
-	measure := func(dst *[]int) chromedp.Action[chromedp.Void] {
-		var refusedNow []string
-		var wide int
-		return chromedp.Steps(
-			browsertest.Into(&wide, chromedp.Evaluate[int](overflow)),
-			browsertest.Into(&refusedNow, chromedp.Evaluate[[]string](`window.refused`)),
-			keep(func() { refused = append(refused, len(refusedNow)); *dst = append(*dst, wide) }),
-		)
-	}
-	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(390, 900), browsertest.Colors("dark"),
-		chromedp.Navigate(s.base+"/"),
-		browsertest.Screenshot("login-dark-390"), measure(&narrow),
-		browsertest.Until(`document.activeElement.id === "token"`),
-		chromedp.KeyEvent("not the token\r"),
-		browsertest.Until(`document.querySelector("[role=alert]") && document.activeElement.id === "token"`),
-		browsertest.Into(&wrong, chromedp.Text(chromedp.CSS(`[role=alert]`))),
-		chromedp.KeyEvent("s3cret\r"),
-		browsertest.Until(`document.querySelector("#status.on")`),
-		chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"),
-		chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"),
-		press(`#explain button`),
-		browsertest.Until(`document.querySelector("#answer dl")`),
-		browsertest.Into(&answer, chromedp.Text(chromedp.CSS(`#answer`))),
-		browsertest.Screenshot("explained-dark-390"), measure(&narrow),
-		chromedp.EmulateViewport(1280, 900), browsertest.Colors("light"),
-		chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"),
-		browsertest.Until(`document.getElementById("confirm").open`),
-		browsertest.Into(&question, chromedp.Text(chromedp.CSS(`#confirm-title`))),
-		browsertest.Screenshot("confirm-light-1280"), measure(&narrow),
-	)
-	if err == nil && len(s.purged()) > 0 {
-		t.Errorf("purged before the question was answered: %+v", s.purged())
-	}
-	if err == nil {
-		err = chromedp.Do(ctx,
-			press(`button.danger`),
-			browsertest.Until(`document.getElementById("epoch")`),
-			browsertest.Into(&epoch, chromedp.Text(chromedp.CSS(`#epoch`))),
-			browsertest.Screenshot("purged-light-1280"), measure(&narrow),
-			press(`header form button`),
-			browsertest.Until(`document.getElementById("token")`),
-		)
-	}
-	if err != nil {
-		t.Fatalf("%v; the browser complained: %q", err, complaints())
-	}
-	if !strings.Contains(wrong, "not the token") || !strings.Contains(answer, "would be answered from the cache") || !strings.Contains(answer, "acme") || !strings.Contains(answer, "<hit>") || !strings.Contains(question, "account acme?") || epoch != "42" {
-		t.Errorf("wrong token: %q, explained: %q, question: %q, epoch %q", wrong, answer, question, epoch)
-	}
-	if got := s.purged(); len(got) != 1 || got[0] != (ops.PurgeRequest{Account: "acme"}) {
-		t.Errorf("purged %+v", got)
-	}
-	for i := range narrow {
-		if narrow[i] > 0 || refused[i] > 0 {
-			t.Errorf("page %d is %d pixels too wide, with %d violations of its policy", i, narrow[i], refused[i])
-		}
-	}
-	for _, c := range complaints()[before:] {
-		if !strings.Contains(c, "401 (Unauthorized)") { // the pages that ask for the token
-			t.Errorf("complaint %q", c)
-		}
-	}
-}
-
-// When things go wrong the page says so, in words; it can be held still, and it
-// says when its own figures are old.
-func testTrouble(t *testing.T, ctx context.Context, s *served, complaints func() []string) {
-	s.feed.gauge("upstream_breaker_state", 2, "buyer")
-	s.feed.gauge("redis_breaker_state", 2)
-	s.feed.count("upstream_foreign_records_total", 3, "seller")
-	s.feed.count("upstream_requests_total", 40, "seller", "timeout")
-	s.feed.count("http_requests_total", 40000, "buyer_inquiries", "503")
-	s.feed.count("http_errors_total", 40000, "buyer_inquiries", "upstream_unavailable")
-	s.feed.count("cache_lookups_total", 400, "buyer", "stale-error", "local")
-	var all, title, lostTitle, chapter string
-	var held, later string
-	const headline = `document.getElementById("headline").innerText`
-	s.console.sampler.take()
-	err := chromedp.Do(ctx,
-		browsertest.BeforeEachPage(`const later = setTimeout; window.setTimeout = (run, after, ...rest) => later(run, after / 10, ...rest)`), // polls come sooner
-		chromedp.EmulateViewport(1280, 900), browsertest.Colors("dark"),
-		chromedp.Navigate(s.base+"/"),
-		browsertest.Until(`document.querySelector("#status.on") && document.querySelectorAll("#findings .bad").length === 3`),
-		browsertest.Into(&all, chromedp.Evaluate[string](`document.getElementById("now").innerText`)),
-		browsertest.Into(&title, chromedp.Evaluate[string](`document.title`)),
-		browsertest.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#incident a").getAttribute("href")`)),
-		browsertest.Screenshot("trouble-dark-1280"),
-		chromedp.EmulateViewport(390, 900), browsertest.Colors("light"),
-		browsertest.Screenshot("trouble-light-390"),
-		press(`#pause`),
-		browsertest.Until(`document.getElementById("status").textContent === "Paused" && document.getElementById("pause").ariaPressed === "true"`),
-		keep(func() {
-			s.feed.count("canary_checks_total", 1, "buyer", "cross_read", "failed")
-			s.console.sampler.take()
-		}),
-		browsertest.Until(`performance.now() - (window.begin ??= performance.now()) > 500`),
-		browsertest.Into(&held, chromedp.Evaluate[string](headline)),
-		press(`#pause`),
-		browsertest.Until(headline+`.includes("Cross-read")`),
-		browsertest.Into(&later, chromedp.Evaluate[string](`document.getElementById("status").textContent`)),
-		keep(s.stop),
-		chromedp.Evaluate[chromedp.Void](`{ const now = Date.now; Date.now = () => now() + 10000; }`),
-		browsertest.Until(`document.querySelector("#status.lost")`),
-		browsertest.Into(&lostTitle, chromedp.Evaluate[string](`document.title`)),
-		browsertest.Screenshot("lost-light-390"),
-	)
-	if err == nil {
-		err = chromedp.Do(ctx,
-			chromedp.Navigate(s.base+"/"+chapter),
-			browsertest.Until(`document.querySelector(":target h2").textContent === "InquiryGatewayForeignRecords"`),
-			browsertest.Screenshot("runbook-light-390"),
-		)
-	}
-	if err != nil {
-		t.Fatalf("%v; the browser complained: %q", err, complaints())
-	}
-	for _, want := range []string{
-		"Foreign records since ", "3 seller records of another account", "40,000 answers failed in the last ", "503 upstream_unavailable (40,000)", "lists older than their TTL",
-		"Problem", "breaker of the buyer lists is open",
-		"Do this: Ask for that list with inquiry-gateway probe -c FILE --kind KIND --account ID, and tell", "Explain the request of an account", "Redis is down", "Notice", "Runbook: InquiryGatewayBreakerOpen",
-	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no %q in\n%s", want, all)
-		}
-	}
-	if title != "✖ Foreign records – inquiry gateway" || !strings.Contains(lostTitle, "No fresh figures") {
-		t.Errorf("titles %q, %q", title, lostTitle)
-	}
-	if !strings.Contains(held, "Foreign records") || later != "Live" {
-		t.Errorf("held still it changed to %s; afterwards it is %q", held, later)
-	}
 }

@@ -1,22 +1,33 @@
-// Package console shows those on call what is broken now, whom it hits and since
-// when, and what the gateway did in the last hour.
+// Package console is the page for those on call: what is broken now, since when, whom it
+// hits and what to do, and how the gateway does while they look.
 //
-// It reads the metrics that /metrics shows and keeps a bounded history of them in
-// memory. The page is drawn in the browser from JSON. Explanations, purges and the
-// what-if report come from the endpoints of package ops.
+// The process itself keeps only since when each of ten causes is seen. The page draws its
+// charts from sums that it asks for, and their history begins when it is opened; what was
+// before is in Prometheus. Explanations, purges and the what-if report of TTLs come from
+// the endpoints of package ops.
 package console
 
 import (
 	"context"
 	"embed"
 	"encoding/json"
+	"fmt"
+	"html"
+	"io/fs"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/deploy"
+	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/theme"
 )
+
+// tickEvery is how often the counters are read and the causes judged.
+const tickEvery = 5 * time.Second
 
 // shownTop is how many accounts the page shows.
 const shownTop = 10
@@ -31,32 +42,34 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // Options are what a Console shows. All but Now is needed. The functions must be safe
 // for concurrent use.
 type Options struct {
-	// Gatherer gives the metrics, those of /metrics. It is asked every 2 seconds.
+	// Gatherer gives the metrics, those of /metrics. It is asked every 5 seconds.
 	Gatherer prometheus.Gatherer
-	// CanLogout tells whether there are sessions that can be ended.
-	CanLogout func() bool
+	// Facts gives the names and errors that the lines say beside the counts.
+	Facts func() Facts
+	// Canary gives the results of the canary's last round; nil where it is off.
+	Canary func() []canary.Result
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
-	// Starts tells which nodes started, the oldest first.
-	Starts func() []Start
-	// Canary tells why a check of a kind of list last failed.
-	Canary func(kind, check string) []string
 	// Version of the program, for the head of the page.
 	Version string
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
 
-// Console is the page and the sampler behind it. It serves "/" and everything
-// below "/console/" to everybody: package ops decides who gets that far. Its
-// methods are safe for concurrent use.
+// Console is the page and the watch over the causes. It serves "/" and everything below
+// "/console/" to everybody: package ops decides who gets that far. Its methods are safe
+// for concurrent use.
 type Console struct {
-	opts    Options
-	sampler *sampler
-	assets  map[string]theme.Asset // by the path in the URL, which holds a hash of the content
-	pages   map[string]string      // by name
-	mux     *http.ServeMux
+	opts  Options
+	pages map[string]string // by path
+	mux   *http.ServeMux
+
+	mu       sync.Mutex
+	at       time.Time // of the newest tick
+	sums     sums      // of it
+	failed   error     // the metrics could not be read whole then
+	episodes map[string]*episode
 }
 
 // New makes a console. It shows no figures before Run.
@@ -64,77 +77,100 @@ func New(opts Options) (*Console, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	c := &Console{opts: opts, sampler: newSampler(opts), assets: map[string]theme.Asset{}, mux: http.NewServeMux()}
+	c := &Console{opts: opts, mux: http.NewServeMux(), episodes: map[string]*episode{}}
 	assets, err := theme.Assets(files)
 	if err != nil {
 		return nil, err
 	}
-	urls := map[string]string{}
-	for name, a := range assets {
-		urls[name] = "console/assets/" + a.Name
-		c.assets["/"+urls[name]] = a
-	}
-	if c.pages, err = readPages(urls); err != nil {
+	runbook, err := renderRunbook(deploy.Runbook)
+	if err != nil {
 		return nil, err
 	}
-	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { c.write(w, http.StatusOK, "home", "") })
+	put := []string{"{{runbook}}", runbook, "{{version}}", html.EscapeString(opts.Version)}
+	for name, a := range assets {
+		put = append(put, "{{asset "+name+"}}", "console/assets/"+a.Name)
+		c.mux.Handle("GET /console/assets/"+a.Name, a)
+	}
+	// Plain text with names in double braces: a package of templates would have the linker
+	// keep every method of every type. root is the way from the page to "/", relative, so
+	// that it fits behind a proxy's prefix.
+	for _, page := range []struct{ path, file, root string }{{"/{$}", "home.html", ""}, {"/console/runbook", "runbook.html", "../"}} {
+		body, err := fs.ReadFile(files, "pages/"+page.file)
+		if err != nil {
+			return nil, err
+		}
+		text := strings.NewReplacer("{{root}}", page.root).Replace(strings.NewReplacer(put...).Replace(string(body)))
+		c.mux.HandleFunc("GET "+page.path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write([]byte(text)) // the browser left; nobody to tell
+		})
+	}
 	// Somebody may have cut the path of a page off.
 	c.mux.Handle("GET /console/{$}", http.RedirectHandler("/", http.StatusTemporaryRedirect))
-	c.mux.HandleFunc("GET /console/data", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"history": c.sampler.history(), "state": c.state()})
-	})
-	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.state()) })
-	c.mux.HandleFunc("GET /console/runbook", c.runbook)
-	c.mux.HandleFunc("GET /console/assets/", func(w http.ResponseWriter, r *http.Request) {
-		if a, ok := c.assets[r.URL.Path]; ok {
-			a.ServeHTTP(w, r)
-			return
-		}
-		http.NotFound(w, r)
+	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(c.state()) // the browser left; nobody to tell
 	})
 	return c, nil
 }
 
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	secure(w.Header())
+	theme.Secure(w.Header(), policy)
+	w.Header().Set("Cache-Control", "no-store") // assets have another one
 	c.mux.ServeHTTP(w, r)
 }
 
-// secure sets the headers of every answer. Assets have another Cache-Control.
-func secure(h http.Header) {
-	theme.Secure(h, policy)
-	h.Set("Cache-Control", "no-store")
-}
-
-// SignIn answers with the form that asks for the token. root is the way from the
-// page to "/", and failed says that a wrong token was sent.
-func (c *Console) SignIn(w http.ResponseWriter, root string, failed bool) {
-	secure(w.Header())
-	note := ""
-	if failed {
-		note = wrongToken
-	}
-	c.write(w, http.StatusUnauthorized, "login", root, "{{failed}}", note)
-}
-
-// answer writes v as JSON. Values that are not finite are null already.
-func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the browser left; nobody to tell
-}
-
-// Run reads the metrics every 2 seconds until ctx ends. It is called once.
+// Run reads the counters and judges the causes every 5 seconds until ctx ends. It is
+// called once.
 func (c *Console) Run(ctx context.Context) {
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
-		c.sampler.take()
-		c.opts.TopAccounts.fade(c.opts.Now())
+		c.tick()
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+func (c *Console) tick() {
+	families, err := c.opts.Gatherer.Gather()
+	now, next := c.opts.Now(), sumUp(families)
+	c.opts.TopAccounts.fade(now)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() {
+		judge(c.episodes, now, next, c.sums)
+	}
+	c.at, c.sums, c.failed = now, next, err
+}
+
+// state is what an open page asks for. Times are seconds since 1970.
+type state struct {
+	At       int64           `json:"t"` // of the newest tick; 0: there is none yet
+	Lines    []line          `json:"lines"`
+	Sums     sums            `json:"sums"`
+	Accounts []Account       `json:"accounts"`
+	Canary   []canary.Result `json:"canary"`
+}
+
+func (c *Console) state() state {
+	facts := c.opts.Facts() // may take locks of its own
+	facts.Canary = c.opts.Canary()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := state{Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Canary: facts.Canary, Lines: lines(c.episodes, c.at, facts)}
+	if !c.at.IsZero() {
+		s.At = c.at.Unix()
+	}
+	if c.failed != nil {
+		s.Lines = append([]line{{
+			ID: "metrics", Bad: true, Name: "The metrics cannot be read whole", Text: "Figures may be missing here.", Hits: "Nobody.", Since: s.At, Last: s.At,
+			Cause: fmt.Sprintf("Last: %v.", c.failed), Do: "Read `/metrics` of this node, and its log.",
+		}}, s.Lines...)
+	}
+	return s
 }

@@ -1,119 +1,181 @@
-// Keeps the page live: all data comes from console/data, then one state after
-// another from console/state. Explanations, purges and the TTL report are of /ops.
+// Asks for the state every few seconds, keeps the charts' history while the page is open,
+// and shows what fails, the TTL report, explanations and purges.
 (() => {
   "use strict";
-  const { el, show, clock, panels, charts: makeCharts } = window.gateway;
+  const { el, show, table, charts, known, seconds, ratio, write, clock } = window.gateway;
   const byId = (id) => document.getElementById(id);
-  const kept = 3600; // seconds
-  const lostAfter = 6500; // milliseconds without a new state, of which there is one every 2 seconds
-  const maxGap = 7; // seconds between two states of the history
+  const every = 5000, kept = 720; // points: an hour
+  // A page that was opened with user and password in its address may not fetch relative to that.
+  const address = (path) => location.origin + location.pathname.replace(/[^/]*$/, "") + path;
+  const kinds = ["buyer", "seller"];
 
-  const view = { history: { t: [] }, marks: [], span: kept };
-  const charts = makeCharts(byId("chart-grid"), view);
-  let state = null, paused = false, lastEvent = Date.now(), lost = false;
+  // --- figures: sums of the selected families, and what they have grown by.
 
-  function say(text, kind) {
-    if (byId("status").textContent !== text) byId("status").textContent = text;
-    byId("status").className = "status " + kind;
-    document.body.classList.toggle("lost", kind === "lost");
-  }
+  // total adds up the series of a family whose labels match; null: there is none.
+  const total = (sums, family, match) => {
+    const found = Object.entries(sums?.[family] ?? {}).filter(([key]) => !match || match(key.split(" ")));
+    return found.length === 0 ? null : found.reduce((n, [, s]) => n + s.v, 0);
+  };
+  const rate = (family, match) => (now, before, dt) => {
+    const n = total(now, family, match);
+    return known(n) ? Math.max(0, n - (total(before, family, match) ?? 0)) / dt : null;
+  };
+  const minus = (a, b) => (now, before, dt) => { const n = a(now, before, dt); return known(n) ? Math.max(0, n - (b(now, before, dt) ?? 0)) : null; };
+  const state = (family, key) => (now) => now?.[family]?.[key]?.v ?? null;
+  const share = (family, part, all) => (now, before, dt) => {
+    const whole = rate(family, all)(now, before, dt);
+    return whole > 0 ? (rate(family, part)(now, before, dt) ?? 0) / whole : null;
+  };
 
-  function draw() {
-    if (!state || paused) return;
-    view.marks = state.marks ?? [];
-    if (state.t === 0) { show(byId("headline"), state.incident.name); return; }
-    byId("clock").textContent = clock(state.t) + " UTC";
-    charts.update(state);
-    panels.update(state);
-  }
-
-  function take(next) {
-    if (state && next.t < state.t) return;
-    if (next.t > (state?.t ?? 0)) {
-      lastEvent = Date.now();
-      lost = false;
-      if (!paused) say("Live", "on");
+  // quantile is what PromQL's histogram_quantile gives for the minute: linear inside a
+  // bucket, the largest bound for what lies beyond it.
+  const quantile = (family, key, q) => (now, before, dt, minuteAgo) => {
+    const h = now?.[family]?.[key], old = minuteAgo?.[family]?.[key];
+    if (!h?.le) return null;
+    const counts = h.n.map((n, i) => n - (old?.n?.[i] ?? 0)), all = h.v - (old?.v ?? 0);
+    if (all <= 0) return null;
+    const rank = q * all;
+    let lower = 0, below = 0;
+    for (let i = 0; i < counts.length; i++) {
+      if (counts[i] >= rank && counts[i] > 0) return counts[i] === below ? lower : lower + ((h.le[i] - lower) * (rank - below)) / (counts[i] - below);
+      [lower, below] = [h.le[i], counts[i]];
     }
-    if (next.t > (view.history.t.at(-1) ?? 0)) {
-      view.history.t.push(next.t);
-      for (const [name, value] of Object.entries(next.point)) (view.history[name] ??= []).push(value);
-      while (view.history.t[0] < next.t - kept) for (const column of Object.values(view.history)) column.shift();
+    return lower;
+  };
+
+  let next = 0;
+  const line = (label, of, bad) => ({ id: "l" + next++, label, of, bad });
+  const has = (place, ...values) => (labels) => values.includes(labels[place]);
+  const lookups = (outcome) => rate("cache_lookups_total", has(1, outcome)), fetches = (result) => rate("upstream_requests_total", has(1, result)), redis = (result) => rate("redis_operations_total", has(0, result));
+  const times = (family) => kinds.flatMap((k) => [line(k + ", median", quantile(family, k, 0.5)), line(k + ", 99th percentile", quantile(family, k, 0.99))]);
+  const specs = [
+    { id: "traffic", title: "Answers", unit: "rate", help: "Lists per second by cache outcome, and failed answers (5xx).", lines: [
+      line("hit", lookups("hit")), line("stale, refreshing", lookups("stale-revalidate")), line("waited for another's fill", lookups("collapsed")),
+      line("miss", lookups("miss")), line("old after an error", lookups("stale-error")), line("failed", rate("http_requests_total", (l) => l[0].startsWith("5")), true)] },
+    { id: "hits", title: "Hit ratio", unit: "ratio", help: "Share of look-ups answered at once: hits, and stale lists that are refreshed in the background.", lines: kinds.map((k) =>
+      line(k, share("cache_lookups_total", (l) => l[0] === k && ["hit", "stale-revalidate"].includes(l[1]), has(0, k)))) },
+    { id: "age", title: "Age served", unit: "seconds", help: "How old the lists were, counted from the legacy system's answer.", lines: times("cache_age_seconds") },
+    { id: "fetches", title: "Legacy requests", unit: "rate", help: "Per second by result. Unavailable: the breaker, the bulkhead or the ceiling kept them away.", lines: [
+      line("ok", fetches("ok")), line("unavailable", fetches("unavailable")), line("caller left", fetches("canceled")), line("timeout", fetches("timeout")), line("invalid answer", fetches("invalid")), line("failed", fetches("upstream"), true)] },
+    { id: "breakers", title: "Breakers", unit: "state", help: "A low bar is closed, which is good; a half one half-open; a full one open.", lines: [...kinds.map((k) => line(k, state("upstream_breaker_state", k))), line("redis", state("redis_breaker_state", ""))] },
+    { id: "latency", title: "Legacy latency", unit: "seconds", help: "How long requests to the legacy system took, mapping included.", lines: times("upstream_request_duration_seconds") },
+    { id: "answers", title: "Answer time", unit: "seconds", help: "From a request's header to the answer's last byte.", lines: [line("median", quantile("http_request_duration_seconds", "", 0.5)), line("99th percentile", quantile("http_request_duration_seconds", "", 0.99))] },
+    { id: "redis", title: "Redis calls", unit: "rate", help: "Per second by result. Skipped: the breaker in front of Redis is open.", lines: [line("ok", redis("ok")), line("skipped", redis("skipped")), line("timeout", redis("timeout")), line("error", redis("error"), true)] },
+    { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a good key, the canary's left out; of these the guesses that got 429; fields the mapping refused; records of another account.", lines: [
+      line("rate limited", rate("rate_limit_decisions_total", has(0, "limited"))),
+      line("not authenticated", minus(rate("auth_requests_total", (l) => l[0] !== "ok"), rate("canary_refused_requests_total"))),
+      line("guesses", rate("auth_requests_total", has(0, "limited"))), line("refused by the mapping", rate("upstream_records_invalid_total")), line("foreign records", rate("upstream_foreign_records_total"), true)] },
+  ];
+
+  const history = { t: [] }, past = []; // past: the sums of the last minute
+  specs.forEach((s) => s.lines.forEach((l) => { history[l.id] = []; }));
+
+  function point(s) {
+    const before = past.at(-1);
+    if (before?.t === s.t) return;
+    past.push(s);
+    while (past.length > 13) past.shift();
+    if (!before) return;
+    history.t.push(s.t);
+    specs.forEach((spec) => spec.lines.forEach((l) => history[l.id].push(l.of(s.sums, before.sums, s.t - before.t, past[0].sums))));
+    if (history.t.length > kept) Object.values(history).forEach((values) => values.shift());
+  }
+
+  // --- what fails now, and what is over.
+
+  // rich writes a text with commands between backticks and [links](#id).
+  const rich = (text) => text.split(/(`[^`]+`|\[[^\]]+\]\(#[a-z]+\))/).map((part) => {
+    const link = /^\[(.+)\]\((#.+)\)$/.exec(part);
+    return part.startsWith("`") ? el("code", null, part.slice(1, -1)) : link ? el("a", { href: link[2] }, link[1]) : part;
+  });
+  const day = (t, now) => (now - t > 43200 ? new Date(t * 1000).toISOString().slice(0, 10) + " " : "") + clock(t);
+  const row = (label, content) => (content ? el("div", null, el("dt", null, label), el("dd", null, content)) : null);
+
+  function lineOf(l, now) {
+    const what = el("dl", null, row("What", rich(l.text)), row("Whom", rich(l.hits)), row("Cause", l.cause ? l.cause + "." : null), row("Do this", rich(l.do)),
+      l.chapter ? row("More", el("a", { href: "console/runbook#" + l.chapter.toLowerCase() }, "Runbook: " + l.chapter)) : null);
+    if (l.over) {
+      return el("li", { class: "over", "data-line": l.id }, el("details", null, el("summary", null, el("strong", null, l.name), " from " + day(l.since, now) + " to " + day(l.last, now) + ", over"), what));
     }
-    state = next;
-    draw();
+    return el("li", { class: l.bad ? "bad" : "warning", "data-line": l.id }, el("h2", null, (l.bad ? "Problem: " : "Notice: ") + l.name),
+      el("p", { class: "when" }, "Since " + day(l.since, now) + " UTC" + (now > l.since ? ", for " + seconds(now - l.since) : "") + (now - l.last > 8 ? "; last seen " + day(l.last, now) : "") + "."), what);
   }
 
-  async function load() {
-    const answer = await fetch("console/data");
-    if (answer.status === 401) { location.reload(); return; } // the session has ended
-    if (!answer.ok) return;
-    const all = await answer.json();
-    view.history = all.history;
-    view.marks = all.state.marks ?? [];
-    charts.build();
-    take(all.state);
+  function now(s) {
+    const open = s.lines.filter((l) => !l.over), over = s.lines.filter((l) => l.over), bad = open.filter((l) => l.bad);
+    const headline = s.t === 0 ? "No figures yet" : open.length === 0 ? "Nothing fails" : open[0].name + (open.length > 1 ? ", and " + (open.length - 1) + " more" : "");
+    byId("headline").textContent = headline;
+    byId("headline").className = open.length === 0 ? "good" : bad.length > 0 ? "bad" : "warning";
+    document.title = (bad.length > 0 ? "✖ " : open.length > 0 ? "▲ " : "") + headline + " – inquiry gateway";
+    show(byId("lines"), open.map((l) => lineOf(l, s.t)));
+    show(byId("over"), over.map((l) => lineOf(l, s.t)));
   }
 
-  // poll asks for the newest state. After a gap, as a hidden page has them, it asks
-  // for all the history again.
-  async function poll() {
-    const answer = await fetch("console/state");
-    if (answer.status === 401) { location.reload(); return; } // the session has ended
-    if (!answer.ok) return;
-    const next = await answer.json();
-    if (next.t - (view.history.t.at(-1) ?? 0) > maxGap) await load();
-    else take(next);
+  // --- accounts, canary, TTL.
+
+  function panels(s) {
+    show(byId("accounts-table"), table("Accounts by fetches", ["Account", "fetches", "share of all"], s.accounts.length === 0 ? el("tr", null, el("td", { colspan: "3" }, "No fetch yet")) :
+      s.accounts.map((a) => el("tr", null, el("th", { scope: "row" }, el("code", null, a.name)), el("td", null, write("rate", a.per_second)), el("td", null, ratio(a.share))))));
+    const word = { ok: "good", blind: "warning", failed: "bad" };
+    show(byId("canary-table"), s.canary === null ? el("p", null, "Off. No keys are configured: ", el("code", null, "canary.buyer_keys"), ", ", el("code", null, "canary.seller_keys"), ".") :
+      s.canary.length === 0 ? el("p", null, "The first round is under way.") : table("Checks of the canary", ["Check", "result", "at"], s.canary.map((r) => el("tr", { "data-check": r.check + " " + r.kind },
+        el("th", { scope: "row" }, r.kind + " " + r.check.replace("_", "-")), el("td", null, el("span", { class: "state " + word[r.result] }, r.result), r.reasons ? el("span", { class: "reasons" }, r.reasons.join("; ")) : null), el("td", null, r.at.slice(11, 19))))));
   }
 
-  async function pollTTL() {
-    if (!byId("ttl-grid") || !state || paused) return;
-    const answer = await fetch("ops/ttl");
-    if (answer.ok) panels.ttl(await answer.json(), state.outdated);
+  // As the configuration writes a TTL: 90s, 5m, 24h.
+  const ttlName = (v) => (v === 0 || v % 60 !== 0 ? v + "s" : v % 3600 === 0 ? v / 3600 + "h" : v / 60 + "m");
+
+  // sentence says what today's TTL does, what that costs, and which TTLs keep the goals.
+  function sentence(k) {
+    const today = k.candidates?.find((c) => c.current), good = (k.candidates ?? []).filter((c) => c.keeps_goals), hasGoals = k.candidates?.some((c) => known(c.keeps_goals));
+    if (!today) return "Nothing was looked up yet.";
+    const range = !hasGoals ? "No goals are set." : good.length === 0 ? "No TTL keeps the goals." : good.length === 1 ? "Of these only " + ttlName(good[0].ttl_seconds) + " keeps the goals." :
+      "TTLs from " + ttlName(good[0].ttl_seconds) + " to " + ttlName(good.at(-1).ttl_seconds) + " keep the goals.";
+    return "Today " + ttlName(k.ttl_seconds) + ": " + ratio(today.hit_ratio.value) + " of the answers do not wait, for " + write("rate", today.upstream_per_second.value) + " requests to the legacy system" +
+      (today.outdated ? "; " + ratio(today.outdated.value) + " of the answers are outdated" : "") + ". " + range + (today.settled ? "" : " Observed for " + seconds(k.observed_seconds) + " only: too short to rely on.");
   }
 
-  // every runs a poll now and then again after each pause. The status says that the
-  // connection is lost where it fails.
-  const every = (milliseconds, run) => run().catch(() => {}).then(() => setTimeout(every, milliseconds, milliseconds, run));
+  function ttl(report) {
+    const estimate = (e, unit) => (e ? write(unit, e.value) : "not known yet");
+    show(byId("ttl-tables"), (report.kinds ?? []).length === 0 ? el("p", null, "There is no report yet.") : report.kinds.map((k) => {
+      const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-");
+      const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds), c.current ? " (today)" : ""),
+        [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), estimate(c.outdated, "ratio"), known(c.keeps_goals) ? (c.keeps_goals ? "yes" : "no") : "–"].map((t) => el("td", null, t))));
+      return el("section", { class: "card", "aria-labelledby": id, "data-ttl": k.kind }, el("h3", { id }, "TTL of " + k.kind + " lists"), el("p", null, sentence(k)),
+        rows.length > 0 ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("What each TTL of " + k.kind + " lists would do", ["TTL", "do not wait", "legacy requests", "mean age", "outdated", "keeps goals"], rows)) : null);
+    }));
+  }
 
-  byId("pause").addEventListener("click", () => {
-    paused = !paused;
-    byId("pause").setAttribute("aria-pressed", String(paused));
-    byId("pause").textContent = paused ? "Resume" : "Pause";
-    if (paused) say("Paused", "");
-    else if (!lost) say("Live", "on");
-    draw();
-  });
-  byId("spans").addEventListener("click", (e) => {
-    const span = Number(e.target.dataset?.span);
-    if (!span) return;
-    view.span = span;
-    byId("spans").querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === e.target)));
-    if (state) charts.build();
-    draw();
-  });
-  setInterval(() => {
-    if (paused || Date.now() - lastEvent < lostAfter) return;
-    say("Connection lost; figures are old", "lost");
-    if (!lost) panels.lost(state?.t);
-    lost = true;
-  }, 1000);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    if (!state) return;
-    charts.build();
-    panels.ttl(null, state.outdated);
-    draw();
-  });
-  const sizes = new ResizeObserver(() => { charts.resize(); panels.resizeTTL(); });
-  document.querySelectorAll(".grid").forEach((g) => sizes.observe(g));
+  // --- explain and purge.
 
-  const filled = (form) => [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== "");
   const failed = (text) => el("p", { class: "alert" }, el("strong", null, "Not done. "), text);
+  const filled = (form) => [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== "");
+  const at = (text) => text.slice(0, 19).replace("T", " ") + " UTC";
+
+  function explanation(x) {
+    const c = x.cache, k = c.key, a = x.access, r = x.rate_limit;
+    const filters = [["status", k.status], ["inquiry_type", k.inquiry_type]].filter(([, v]) => v).map(([name, v]) => ", " + name + "=" + v).join("");
+    const entry = c.tier ? "In " + (c.tier === "local" ? "this process" : "Redis") + ", " + c.bytes.toLocaleString("en") + " bytes. The legacy system answered at " + at(c.answered_at) + ", " + seconds(c.age_seconds) + " ago." : "In neither this process nor Redis.";
+    const left = !c.tier ? "" : c.ttl_left_seconds > 0 ? " Fresh for " + seconds(c.ttl_left_seconds) + " more." : " Stale for " + seconds(-c.ttl_left_seconds) + ".";
+    return [
+      el("p", { class: "result" }, el("strong", null, x.prediction.http_status + (x.prediction.code ? " " + x.prediction.code : "") + ", " + x.prediction.outcome), ": " + x.prediction.text + "."),
+      el("dl", null,
+        row("List", "The " + k.kind + " list of " + k.account + filters + (c.derived_from ? ", selected from " + c.derived_from : "") + "."),
+        a ? row("Key", a.key_id + " is " + a.verdict + (a.reason ? ": " + a.reason : "") + ". A " + a.key_kind + " key, scopes " + (a.scopes.join(" ") || "none") + ", paid access " + (a.paid_access ? "yes" : "no") + ", plan " + (a.plan || "none") + ".") : null,
+        r ? row("Rate", r.per_second > 0 ? r.per_second + " per second, burst " + r.burst + ", by " + r.from + "." : "No limit.") : null,
+        row("Stored", entry + left + (c.refused_entry ? " The entry in Redis was refused: " + c.refused_entry + "." : "") + (c.unconfirmed ? " A purge may have been missed, so Redis is asked before anything is served." : "")),
+        row("TTL", seconds(c.ttl_seconds) + " by " + c.policy + (c.jitter_seconds > 0 ? ", less " + seconds(c.jitter_seconds) + " of jitter" : "") + ". Then served for " + seconds(c.stale_while_revalidate_seconds) + " more while it is refreshed, and for " + seconds(c.stale_if_error_seconds) + " while the legacy system fails."),
+        row("Legacy", "Its breaker is " + x.upstream.breaker + "." + (c.in_flight ? " A fetch is under way." : "") + (c.failing ? " The last fetch failed." : "") + (c.retry_at ? " Not tried again before " + at(c.retry_at) + "." : "")),
+        row("Redis", c.redis + "."), row("Purges", "Epoch " + c.kind_epoch + " of the kind, " + c.account_epoch + " of the account.")),
+      el("p", { class: "help" }, "As of " + clock(Date.now() / 1000) + " UTC."),
+    ];
+  }
 
   byId("explain").querySelector("form").addEventListener("submit", async (e) => {
     e.preventDefault();
     try {
-      const answer = await fetch("ops/explain?" + new URLSearchParams(filled(e.target)));
-      show(byId("answer"), answer.ok ? panels.tree(await answer.json()) : failed(await answer.text()));
+      const answer = await fetch(address("ops/explain?" + new URLSearchParams(filled(e.target))));
+      show(byId("answer"), answer.ok ? explanation(await answer.json()) : failed(await answer.text()));
     } catch (error) {
       show(byId("answer"), failed(error.message));
     }
@@ -128,8 +190,7 @@
       show(byId("purged"), failed("Choose a kind, or enter an account; not both. Nothing was purged."));
       return;
     }
-    const what = purging.account ? "all lists of account " + purging.account : "all " + purging.kind + " lists";
-    byId("confirm-title").textContent = "Purge " + what + "?";
+    byId("confirm-title").textContent = "Purge " + (purging.account ? "all lists of account " + purging.account : "all " + purging.kind + " lists") + "?";
     byId("confirm-kind").hidden = !purging.kind;
     confirm.returnValue = "no"; // as the Escape key leaves it
     confirm.showModal();
@@ -137,16 +198,49 @@
   confirm.addEventListener("close", async () => {
     if (confirm.returnValue !== "yes") return;
     try {
-      const answer = await fetch("ops/purge", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(purging) });
+      const answer = await fetch(address("ops/purge"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(purging) });
       const text = await answer.text();
-      show(byId("purged"), answer.ok ? el("p", { class: "alert good" }, "Purged. The new epoch is ", el("strong", { id: "epoch" }, String(JSON.parse(text).epoch)), ".") : failed(text));
+      show(byId("purged"), answer.ok ? el("p", { class: "alert good" }, "Purged at " + clock(Date.now() / 1000) + " UTC. The new epoch is ", el("strong", { id: "epoch" }, String(JSON.parse(text).epoch)), ".") : failed(text));
     } catch (error) {
       show(byId("purged"), failed(error.message));
     }
   });
 
-  load().catch(() => {}).then(() => {
-    every(2000, poll);
-    every(16000, pollTTL);
-  });
+  // --- the loop.
+
+  const drawn = charts(byId("chart-grid"), specs, history);
+  drawn.build();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawn.build);
+  new ResizeObserver(drawn.resize).observe(byId("chart-grid"));
+
+  async function get(path) {
+    const answer = await fetch(address(path), { cache: "no-store", signal: AbortSignal.timeout(every) });
+    if (!answer.ok) throw new Error(answer.status + " " + (await answer.text()).trim());
+    return answer.json();
+  }
+
+  let fresh = 0; // when the last state came
+  async function poll() {
+    try {
+      const s = await get("console/state");
+      fresh = s.t;
+      point(s);
+      now(s);
+      panels(s);
+      drawn.update();
+      byId("status").textContent = "Live, " + clock(s.t) + " UTC";
+      byId("status").className = "status good";
+    } catch (error) {
+      byId("status").textContent = "No fresh figures" + (fresh > 0 ? " since " + clock(fresh) + " UTC" : "") + ": " + error.message + ". What stands here is old. Ask the node: inquiry-gateway health " + location.origin + "/readyz";
+      byId("status").className = "status bad";
+      document.title = "✖ No fresh figures – inquiry gateway";
+    }
+    setTimeout(poll, every);
+  }
+  async function pollTTL() {
+    try { ttl(await get("ops/ttl")); } catch { /* the status says that nothing comes */ }
+    setTimeout(pollTTL, 3 * every);
+  }
+  poll();
+  pollTTL();
 })();

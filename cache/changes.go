@@ -1,0 +1,551 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
+)
+
+const (
+	// epochLife is how long Redis remembers a purge. It is longer than any entry
+	// can live, so an entry never outlives the purge that hides it.
+	epochLife = maxLifetime + 24*time.Hour
+	// raiseWithin bounds a purge or a hint, which is tried again until then: Redis may be
+	// about to name a new master.
+	raiseWithin = 3 * time.Second
+	// pollEvery bounds how long a lost message can hide a purge. With the time that
+	// the breaker takes to let a poll through it stays under the promised second.
+	pollEvery = 250 * time.Millisecond
+	// messageDelay is how long a message may be on its way after its number was polled.
+	messageDelay = 20 * time.Millisecond
+	maxEarly     = 256 // notices that wait for others
+	// recentPurges bounds what a node remembers of purged accounts, about 200 bytes
+	// each.
+	recentPurges = 1024
+)
+
+// changes knows which purges and hints this node has heard of. Both raise the epoch
+// of a kind or of an account; an entry carries the epochs that held when its fill
+// began. It is fresh only while both still do, and served at all only while no purge
+// is later. It is safe for concurrent use.
+type changes struct {
+	kinds [kindCount]cell
+	// suspectEpoch grows whenever this node may have missed a purge. A cell that was
+	// not read from Redis since is asked for again before its entries are
+	// served. Without Redis it stays 0.
+	suspectEpoch atomic.Uint64
+	began        time.Time // moments are counted from here, on the monotonic clock
+
+	mu sync.Mutex
+	// accounts finds an account's cell while an entry or a flight holds it, so
+	// the map is never larger than the tier.
+	accounts map[string]weak.Pointer[cell]
+	// synced, last, missed and lost are what this node knows of the fleet's notices, which
+	// are numbered: whether it has polled, the number of the last one that it has heard
+	// of or polled, whether it has missed some since, and whether Redis lost some that we
+	// still have to write again.
+	synced       bool
+	last         uint64
+	missed, lost bool
+	early        map[uint64]uint64 // numbers heard of before those between them and last, by the number before
+	// recent are the accounts that were purged last, oldest first. Their cells
+	// stay, so that a list of before is refused even if Redis, having lost the
+	// purge, brings it back.
+	recent []recentPurge
+}
+
+// recentPurge is a purge of an account that this node has made or heard of.
+type recentPurge struct {
+	account string // hashed
+	cell    *cell
+	own     bool // this node made it, and gives it back to a Redis that lost it
+}
+
+// cell is the epoch of a kind or of an account.
+type cell struct {
+	epoch     atomic.Uint64
+	floor     atomic.Uint64 // of the last purge
+	changed   atomic.Int64  // the moment when the lists last changed
+	confirmed atomic.Uint64 // the suspectEpoch at which Redis confirmed it
+}
+
+func newChanges(began time.Time) *changes {
+	return &changes{began: began, accounts: map[string]weak.Pointer[cell]{}, early: map[uint64]uint64{}}
+}
+
+// moment is a time as cells have it.
+func (l *Lists) moment(now time.Time) int64 { return int64(now.Sub(l.changes.began)) }
+
+// of returns the one cell of an account, named by its hash.
+func (c *changes) of(account string) *cell {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.accounts[account].Value(); x != nil {
+		return x
+	}
+	x := new(cell)
+	c.accounts[account] = weak.Make(x)
+	runtime.AddCleanup(x, c.forget, account)
+	return x
+}
+
+// forget drops a cell that nobody holds any more.
+func (c *changes) forget(account string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accounts[account].Value() == nil {
+		delete(c.accounts, account)
+	}
+}
+
+// remember keeps the cell of a purged account; an empty account is a kind's, which
+// is kept anyway.
+func (c *changes) remember(account string, x *cell, own bool) {
+	if account == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.recent, func(r recentPurge) bool { return r.cell == x }); i >= 0 {
+		own = own || c.recent[i].own
+		c.recent = slices.Delete(c.recent, i, i+1)
+	} else if len(c.recent) == recentPurges {
+		c.recent = slices.Delete(c.recent, 0, 1)
+	}
+	c.recent = append(c.recent, recentPurge{account, x, own})
+}
+
+// raise sets a to n unless it is more already: a message may be late.
+func raise[N int64 | uint64, A interface {
+	Load() N
+	CompareAndSwap(old, now N) bool
+}](a A, n N) {
+	for old := a.Load(); n > old && !a.CompareAndSwap(old, n); old = a.Load() {
+	}
+}
+
+// raise moves a cell forward, never back, to what Redis said at a moment.
+func (x *cell) raise(e redistier.Epoch, at int64) {
+	raise(&x.floor, e.Floor)
+	if e.Last > x.epoch.Load() {
+		raise(&x.changed, at-int64(e.Since))
+	}
+	raise(&x.epoch, e.Last)
+}
+
+func (x *cell) known() redistier.Epoch {
+	return redistier.Epoch{Last: x.epoch.Load(), Floor: x.floor.Load()}
+}
+
+// learn takes what Redis said at a moment. before is what was known before it was asked,
+// and suspectEpoch held then. It returns true when Redis knows less than that: it has
+// lost a purge, in a fail-over or with its memory, and must be told again.
+func (x *cell) learn(read, before redistier.Epoch, at int64, suspectEpoch uint64) (lost bool) {
+	x.raise(read, at)
+	x.confirmed.Store(suspectEpoch)
+	return read.Last < before.Last || read.Floor < before.Floor
+}
+
+// raiseHere raises the epoch, whatever the fleet knows.
+func (x *cell) raiseHere(at int64, soft bool) {
+	raise(&x.changed, at)
+	if n := x.epoch.Add(1); !soft {
+		raise(&x.floor, n)
+	}
+}
+
+// purged tells whether a purge that this node knows of is younger than the entry.
+func (c *changes) purged(i kindIndex, e *Entry) bool {
+	return e.cell == nil || e.tag.kind < c.kinds[i].floor.Load() || e.tag.account < e.cell.floor.Load()
+}
+
+// suspect tells whether this node may have missed a purge of the entry: neither has Redis
+// confirmed the account since, nor did the fill begin since.
+func (c *changes) suspect(e *Entry) bool {
+	now := c.suspectEpoch.Load()
+	return e.suspectEpoch != now && e.cell.confirmed.Load() != now
+}
+
+// marksOf is what is known of an entry.
+func (c *changes) marksOf(i kindIndex, e *Entry, now time.Time) marks {
+	if c.purged(i, e) {
+		return marks{purged: true}
+	}
+	m, at := marks{suspect: c.suspect(e)}, int64(0)
+	if k := &c.kinds[i]; e.tag.kind < k.epoch.Load() {
+		m.hinted, at = true, k.changed.Load()
+	}
+	if e.tag.account < e.cell.epoch.Load() {
+		if a := e.cell.changed.Load(); !m.hinted || a > at {
+			at = a
+		}
+		m.hinted = true
+	}
+	if m.hinted {
+		m.since = max(now.Sub(c.began)-time.Duration(at), 0)
+	}
+	return m
+}
+
+// tag is what a fill that begins now belongs to.
+func (c *changes) tag(i kindIndex, x *cell) tag {
+	return tag{kind: c.kinds[i].epoch.Load(), account: x.epoch.Load()}
+}
+
+// suspectAll makes the epochs of all accounts suspect: a purge may have been missed.
+func (c *changes) suspectAll() { c.suspectEpoch.Add(1) }
+
+// heard takes the number of a notice that was applied. One that others came before waits for
+// them: they may be on their way, as nodes announce at the same time.
+func (c *changes) heard(n redistier.Notice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.synced:
+		c.last = max(c.last, n.Seq)
+	case n.Seq <= c.last: // polled, or heard twice
+	case n.Before < c.last:
+		c.suspectAll()
+		c.last, c.lost = n.Seq, true
+	case n.Before > c.last && len(c.early) < maxEarly:
+		c.early[n.Before] = n.Seq
+	default:
+		if n.Before > c.last {
+			c.suspectAll()
+			c.missed = true
+		}
+		for seq, ok := n.Seq, true; ok; seq, ok = c.early[c.last] {
+			delete(c.early, c.last)
+			c.last = seq
+		}
+	}
+}
+
+// number is that of the last notice, with none missing before it.
+func (c *changes) number() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// polled takes the number of the last notice. before was known before it was asked for:
+// a lower number shows that Redis has forgotten some, a higher one than is known now
+// that this node has missed some. It returns what has to be written again: the recent
+// purges of accounts that this node made, if there were losses, and whether the nodes are
+// told of all of them.
+func (c *changes) polled(before, seq uint64) (own []recentPurge, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missed, lost := c.synced && seq > c.last, seq < before
+	if !c.synced || missed || lost {
+		c.suspectAll()
+		clear(c.early)
+		c.last = seq
+	}
+	// A higher number is a message that was lost, or the first notice after Redis has
+	// lost its memory: whoever gives it out does not know the one before.
+	missed, lost = c.missed || missed, c.lost || lost
+	c.synced, c.missed, c.lost = true, false, false
+	if !missed && !lost {
+		return nil, false
+	}
+	for _, r := range c.recent {
+		if r.own {
+			own = append(own, r)
+		}
+	}
+	return own, lost
+}
+
+// polledOnce tells whether polled was ever called. What is filled before is suspect after.
+func (c *changes) polledOnce() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.synced
+}
+
+// setLost notes that Redis has forgotten purges, so that the next poll writes them again.
+func (c *changes) setLost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = true
+}
+
+// watch runs until the cache is closed: one goroutine polls, one listens.
+func (l *Lists) watch() {
+	l.watchers.Go(func() {
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		for {
+			_ = l.poll(redisclient.Probing(l.life)) // an error is counted, and the next tick is the retry
+			select {
+			case <-l.life.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	l.watchers.Go(func() { l.redis.Listen(l.life, l.applyNotice) })
+}
+
+// applyNotice takes in a notice of another node. The epochs come before the number: who
+// sees the number must see what it counts.
+func (l *Lists) applyNotice(n redistier.Notice) {
+	at := l.moment(l.opts.Now())
+	for _, c := range n.Changes {
+		x := l.cellOf(c)
+		if x.raise(c.Epoch, at); c.Floor == c.Last {
+			l.changes.remember(c.Account, x, false)
+		}
+	}
+	l.changes.heard(n)
+}
+
+// poll reads the kinds' epochs and the number of the last notice. When it moved
+// without a message, every account's epoch is suspect.
+func (l *Lists) poll(ctx context.Context) (err error) {
+	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
+	number, suspectEpoch := l.changes.number(), l.changes.suspectEpoch.Load()
+	var before [kindCount]redistier.Epoch
+	for i := range before {
+		before[i] = l.changes.kinds[i].known()
+	}
+	seq, kinds, err := l.redis.Poll(ctx, kindNames[:])
+	if err != nil {
+		return err
+	}
+	at := l.moment(l.opts.Now())
+	var lost []redistier.Change
+	for i := range kinds {
+		if x := &l.changes.kinds[i]; x.learn(kinds[i], before[i], at, suspectEpoch) {
+			lost = append(lost, l.changeOf(kindNames[i], "", x))
+		}
+	}
+	for start := time.Now(); l.redis.Connected() && l.changes.number() < seq && time.Since(start) < messageDelay; {
+		time.Sleep(messageDelay / 10)
+	}
+	own, all := l.changes.polled(number, seq) // after the kinds: the number stands for all that it counts
+	for _, r := range own {
+		lost = append(lost, l.changeOf("", r.account, r.cell))
+	}
+	return l.restore(ctx, lost, all)
+}
+
+// restoreLost gives the purge of an account back to a Redis that has lost it. There may be
+// more.
+func (l *Lists) restoreLost(account string, x *cell) {
+	l.changes.setLost()
+	if err := l.restore(l.life, []redistier.Change{l.changeOf("", account, x)}, false); err != nil {
+		l.opts.Logger.Warn("a purge that Redis has lost could not be given back", "error", err)
+	}
+}
+
+// restore gives epochs to a Redis that may have lost them, and announces those that it
+// had lost, or all: other nodes may have missed them. After an error the next poll tries
+// again.
+func (l *Lists) restore(ctx context.Context, some []redistier.Change, all bool) error {
+	if len(some) == 0 {
+		return nil
+	}
+	lost, err := l.redis.Restore(ctx, some)
+	if len(lost) > 0 {
+		l.opts.Logger.Warn("Redis had lost purges and has them back", "purges", len(lost))
+	}
+	if all {
+		lost = some
+	}
+	if err == nil && len(lost) > 0 {
+		err = l.announce(ctx, lost)
+	}
+	if err != nil {
+		l.changes.setLost()
+	}
+	return err
+}
+
+// announce tells the nodes of changes. This node counts as told at once: its message, and
+// the number in Redis, may be lost before it has read either.
+func (l *Lists) announce(ctx context.Context, some []redistier.Change) error {
+	n, err := l.redis.Announce(ctx, some, l.changes.number())
+	if err == nil {
+		l.changes.heard(n)
+	}
+	return err
+}
+
+// cellOf is where this node keeps the epoch of a change.
+func (l *Lists) cellOf(c redistier.Change) *cell {
+	if i, ok := indexOf(c.Kind); ok {
+		return &l.changes.kinds[i]
+	}
+	return l.changes.of(c.Account)
+}
+
+// changeOf is what is known of a cell now.
+func (l *Lists) changeOf(kind, account string, x *cell) redistier.Change {
+	e := x.known()
+	e.Since = max(time.Duration(l.moment(l.opts.Now())-x.changed.Load()), 0)
+	return redistier.Change{Kind: kind, Account: account, Epoch: e}
+}
+
+// raise raises epochs over the fleet, by a purge or softly: here, then in Redis in one
+// pipeline, then by one message. It fills in what they are. After an error of a soft one
+// nothing may be marked, here neither; those of a purge hold here.
+func (l *Lists) raise(ctx context.Context, some []redistier.Change, soft bool) error {
+	cells := make([]*cell, len(some))
+	for i, c := range some {
+		if cells[i] = l.cellOf(c); !soft && l.redis != nil {
+			l.changes.remember(c.Account, cells[i], true) // also if Redis does not take it: its old list must not come back here
+		}
+	}
+	here := sync.OnceFunc(func() {
+		at := l.moment(l.opts.Now())
+		for i, x := range cells {
+			x.raiseHere(at, soft)
+			some[i].Epoch = x.known()
+		}
+	})
+	if l.redis == nil {
+		here()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, raiseWithin)
+	defer cancel()
+	err := redisclient.Retry(ctx, func() error {
+		for i, x := range cells {
+			some[i].Epoch = x.known()
+		}
+		err := l.redis.Raise(ctx, some, soft)
+		if err != nil && !soft {
+			here() // what this node holds is hidden in any case
+		}
+		return err
+	})
+	at := l.moment(l.opts.Now())
+	for i, x := range cells {
+		x.raise(some[i].Epoch, at)
+	}
+	if err != nil {
+		return fmt.Errorf("raise the epoch: %w", err)
+	}
+	if err := redisclient.Retry(ctx, func() error { return l.announce(ctx, some) }); err != nil {
+		return fmt.Errorf("announce it to the other nodes: %w", err)
+	}
+	return nil
+}
+
+// Scope is what to purge: all lists of one kind, or all lists of one account,
+// of either kind. Exactly one field is set.
+type Scope struct{ Kind, Account string }
+
+// Purge makes every list of the scope unservable: here at once, on every node
+// that can reach Redis within a second, whether or not a message is lost, and
+// on a node that is cut off within a second of its return (until then its lists
+// age by the policy). Fills that began before cannot bring the old data back.
+// It takes at most 3 s. An error means that the fleet may not know
+// of it, but this node does. Calling again is harmless. It returns the new epoch: lists
+// of an older one are not served any more; 0: Redis has not taken it.
+func (l *Lists) Purge(ctx context.Context, s Scope) (epoch uint64, err error) {
+	some := []redistier.Change{{Kind: s.Kind}}
+	switch _, known := indexOf(s.Kind); {
+	case (s.Kind == "") == (s.Account == ""):
+		return 0, errors.New("purge either a kind or an account")
+	case s.Account != "":
+		some[0].Account = redistier.Hash(s.Account)
+	case !known:
+		return 0, ErrUnknownKind
+	}
+	l.metrics.purges.Inc()
+	err = l.raise(ctx, some, false)
+	return some[0].Last, err
+}
+
+// MaxHintIDs bounds the ids of one hint.
+const MaxHintIDs = 1000
+
+// ErrHint is the error of a hint that cannot be meant.
+var ErrHint = errors.New("not a hint")
+
+// Hint says whose lists have changed at the legacy system. Together there are at most
+// MaxHintIDs ids.
+type Hint struct {
+	Accounts []string // as they are
+	// AccountHashes are as in the keys of Redis: base64url without padding of the first 16
+	// bytes of the SHA-256 of the id's length in bytes, as an uvarint, and the id.
+	AccountHashes []string
+	Kinds         []string
+	// Hard: the lists are not served any more, as after a purge. Else they may be served
+	// for hints.stale_for while they are refreshed, and while the legacy system fails.
+	Hard bool
+}
+
+// accountHash is what redistier.Hash makes.
+var accountHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+
+// changes are the accounts and kinds of the hint, without repetitions.
+func (h Hint) changes() (all []redistier.Change, err error) {
+	if n := len(h.Accounts) + len(h.AccountHashes) + len(h.Kinds); n == 0 || n > MaxHintIDs {
+		return nil, fmt.Errorf("%w: it names %d accounts and kinds; name 1 to %d", ErrHint, n, MaxHintIDs)
+	}
+	seen := map[redistier.Change]bool{}
+	add := func(c redistier.Change) {
+		if !seen[c] {
+			seen[c], all = true, append(all, c)
+		}
+	}
+	for i, kind := range h.Kinds {
+		if _, ok := indexOf(kind); !ok {
+			return nil, fmt.Errorf("%w: kinds[%d] must be buyer or seller", ErrHint, i)
+		}
+		add(redistier.Change{Kind: kind})
+	}
+	for i, id := range h.Accounts {
+		if id == "" || len(id) > maxKeyPart {
+			return nil, fmt.Errorf("%w: accounts[%d] wants 1 to %d bytes", ErrHint, i, maxKeyPart)
+		}
+		add(redistier.Change{Account: redistier.Hash(id)})
+	}
+	for i, hash := range h.AccountHashes {
+		if !accountHash.MatchString(hash) {
+			return nil, fmt.Errorf("%w: account_hashes[%d] is none: 22 characters of base64url", ErrHint, i)
+		}
+		add(redistier.Change{Account: hash})
+	}
+	return all, nil
+}
+
+// Changed marks the lists of a hint as changed over the fleet, with the bounds of Purge:
+// a fill that began before does not count as fresh after it. It returns how many
+// accounts and kinds are marked. It takes at most 3 s; on an error the rest is not
+// marked, and calling again is harmless.
+func (l *Lists) Changed(ctx context.Context, h Hint) (marked int, err error) {
+	some, err := h.changes()
+	if err != nil {
+		return 0, err
+	}
+	how := hintSoft
+	if h.Hard {
+		how = hintHard
+	}
+	err = l.raise(ctx, some, !h.Hard)
+	for _, c := range some {
+		if c.Last > 0 {
+			marked++
+		}
+	}
+	l.metrics.hints.WithLabelValues(how).Add(float64(marked))
+	if err != nil {
+		err = fmt.Errorf("%d of %d are marked: %w", marked, len(some), err)
+	}
+	return marked, err
+}

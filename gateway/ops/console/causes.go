@@ -1,0 +1,357 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"inquiry-gateway/gateway/ops/canary"
+)
+
+const (
+	// over is how long a cause must not have been seen to be over.
+	over = 30 * time.Second
+	// apart is how long after the last time a cause that is seen again is a new one.
+	apart = 5 * time.Minute
+	// forgotten is how long what is over is still shown.
+	forgotten = 12 * time.Hour
+)
+
+// episode is since when a cause is seen, without a pause of more than apart.
+type episode struct {
+	since, last time.Time
+	bad         bool               // when it was last seen
+	counts      map[string]float64 // by what the cause tells apart: a kind, an error, a state
+}
+
+// cause is one thing that can be wrong. Its texts hold names in braces, see [lines].
+type cause struct {
+	id, name, chapter string
+	// seen counts what has been seen of it in a tick, and tells whether that is bad; empty:
+	// nothing has. A state, such as an open breaker, counts 1.
+	seen           func(now, before sums) (counts map[string]float64, bad bool)
+	text, hits, do string
+}
+
+// causes stand in the order in which they are shown: first what harms callers' data, then
+// what they notice, then the rest.
+var causes = []cause{
+	{
+		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryCrossRead",
+		seen: func(now, before sums) (map[string]float64, bool) {
+			return now.grown(before, "canary_checks_total", func(l []string) bool { return l[2] == canary.Failed }), true
+		},
+		text: "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
+		do: "Ask both lists with the canary's keys. Where they are mixed up or open, take the gateway out of service, then [purge](#purge) both kinds.",
+	},
+	{
+		id: "foreign", name: "Records of another account", chapter: "InquiryGatewayForeignRecords",
+		seen: func(now, before sums) (map[string]float64, bool) {
+			counts := map[string]float64{}
+			for kind, n := range now.grown(before, "upstream_foreign_records_total", nil) {
+				counts["in "+kind+" lists"] = n
+			}
+			return counts, true
+		},
+		text: "The legacy system gave records of another account than it was asked for: {counts}.", hits: "No caller got them. Callers of those lists get 502, or an older list.",
+		do: "Ask for that list with `inquiry-gateway probe -c {file} --kind {kind} --account {account}`, and tell the owners of the legacy system.",
+	},
+	{
+		id: "legacy", name: "The legacy system fails", chapter: "InquiryGatewayBreakerOpen", seen: seenLegacy,
+		text: "Since then: {counts}.", hits: "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 502, 503 or 504.",
+		do: "Ask it from this node: `inquiry-gateway check -c {file} --live --{kind} {account}`. Call its owners. Nothing has to be reset: the first good probe closes the breaker.",
+	},
+	{
+		id: "keystore", name: "The key store does not answer", chapter: "InquiryGatewayAuthUnavailable",
+		seen: func(now, before sums) (map[string]float64, bool) {
+			n := now.grown(before, "auth_requests_total", func(l []string) bool { return l[0] == "unavailable" })
+			return renamed(n, "unavailable", "requests"), true
+		},
+		text: "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay good for their ttl.",
+		do: "Bring Redis, or the authorization server, back: `inquiry-gateway keys -c {file} list` asks it.",
+	},
+	{
+		id: "answers", name: "Answers fail with 5xx", chapter: "InquiryGatewayFailingFast", seen: seenAnswers,
+		text: "Since then: {counts}.", hits: "The callers of these requests.",
+		do: "[Explain](#explain) the request of an account that fails, such as {account}; the log's records of 5xx have the `cause`.",
+	},
+	{
+		id: "panics", name: "The program panicked", chapter: "InquiryGatewayPanics",
+		seen: func(now, before sums) (map[string]float64, bool) {
+			n := now.grown(before, "panics_total", nil)
+			maps.Copy(n, renamed(now.grown(before, "http_panics_total", nil), "", "in a handler"))
+			return n, true
+		},
+		text: "Where: {counts}. Each is a bug.", hits: "The caller of that request got 500; the others noticed nothing.",
+		do: "Find the log's record with the stack, and report it. If it began with a new version, go back to the one before.",
+	},
+	{
+		id: "redis", name: "Redis fails", chapter: "InquiryGatewayRedisBreakerOpen", seen: seenRedis,
+		text: "Since then: {counts}.", hits: "No caller yet. Lists are kept on this node only, so the legacy system gets more requests, and each node limits rates alone.",
+		do: "Ask it from this node: `redis-cli -h {redishost} -p {redisport} ping`. Nothing has to be reset: it is asked again by itself.",
+	},
+	{
+		id: "ceiling", name: "The ceiling is reached", chapter: "InquiryGatewayCeilingReached",
+		seen: func(now, before sums) (map[string]float64, bool) {
+			n := now.grown(before, "ceiling_requests_total", func(l []string) bool { return l[0] != "background" && l[1] == "refused" })
+			return renamed(n, "", "requests"), false
+		},
+		text: "Over `upstream.max_requests_per_second`: {counts}.", hits: "Who waited for them got an older list, or 503.",
+		do: "See what is fetched in the charts [below](#charts). Raise `max_requests_per_second` in {file} only with the owners of the legacy system.",
+	},
+	{
+		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",
+		seen: func(now, _ sums) (map[string]float64, bool) {
+			n := map[string]float64{}
+			for what, family := range map[string]string{"configuration": "config_last_reload_successful", "keys file": "auth_last_reload_successful"} {
+				if len(now.at(family, func(v float64) bool { return v == 0 })) > 0 {
+					n[what] = 0
+				}
+			}
+			return n, false
+		},
+		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now. With a mistake a restart would fail, and a revoked key may still work.",
+		do: "See file, line and key with `inquiry-gateway check -c {file}`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
+	},
+	{
+		id: "limited", name: "Many requests get 429", chapter: "InquiryGatewayRateLimiting", seen: seenLimited,
+		text: "Since then: {counts}.", hits: "The accounts over their rate, and addresses that guess keys. Others notice nothing.",
+		do: "The log names accounts and addresses. Tell the account's owner, give it a plan, or block the address in front of the gateway.",
+	},
+}
+
+// seenLegacy is one cause for the breakers, for fetches that fail and for old lists that
+// are served because of that, so that "since" does not start again with each probe.
+func seenLegacy(now, before sums) (map[string]float64, bool) {
+	counts := map[string]float64{}
+	for _, kind := range now.at("upstream_breaker_state", func(v float64) bool { return v > 0 }) {
+		counts["breaker of "+kind+" lists open"] = 0
+	}
+	failed, all := 0.0, 0.0
+	for key, n := range now.grown(before, "upstream_requests_total", nil) {
+		switch kind, result, _ := strings.Cut(key, " "); result {
+		case "timeout", "upstream", "invalid":
+			counts[kind+" "+map[string]string{"timeout": "timeouts", "upstream": "errors", "invalid": "replies that the mapping refuses"}[result]] += n
+			failed, all = failed+n, all+n
+		case "ok":
+			all += n
+		}
+	}
+	bad := len(counts) > 0 && failed >= all/2 // also where all it has is a breaker
+	for key, n := range now.grown(before, "cache_lookups_total", func(l []string) bool { return l[1] == "stale-error" }) {
+		counts["old "+strings.Fields(key)[0]+" lists served"] += n
+	}
+	return counts, bad
+}
+
+// seenAnswers counts by error code; a 502 may be a legacy system that fails or one that
+// cannot be understood. Below one in a hundred they are a notice.
+func seenAnswers(now, before sums) (map[string]float64, bool) {
+	all, failed := 0.0, 0.0
+	for code, n := range now.grown(before, "http_requests_total", nil) {
+		if all += n; strings.HasPrefix(code, "5") {
+			failed += n
+		}
+	}
+	if failed == 0 {
+		return nil, false
+	}
+	counts := now.grown(before, "http_errors_total", func(l []string) bool {
+		return strings.HasPrefix(l[0], "upstream_") || l[0] == "auth_unavailable" || l[0] == "internal_error"
+	})
+	if len(counts) == 0 { // none of the known codes
+		counts["5xx"] = failed
+	}
+	return counts, failed >= all/100
+}
+
+// seenRedis does not tell of single calls: one that is repeated in time is a success for
+// the caller.
+func seenRedis(now, before sums) (map[string]float64, bool) {
+	counts := map[string]float64{}
+	failed := now.grown(before, "redis_operations_total", func(l []string) bool { return l[0] == "timeout" || l[0] == "error" })
+	if failed["timeout"]+failed["error"] >= 5 {
+		counts = renamed(renamed(failed, "error", "errors"), "timeout", "timeouts")
+	}
+	open := len(now.at("redis_breaker_state", func(v float64) bool { return v > 0 })) > 0
+	if open {
+		counts["its breaker open"] = 0
+	}
+	return counts, open
+}
+
+// seenLimited tells of a tenth of the answers, as the alert does, and of keys that are
+// guessed.
+func seenLimited(now, before sums) (map[string]float64, bool) {
+	counts, all := map[string]float64{}, 0.0
+	for _, n := range now.grown(before, "http_requests_total", nil) {
+		all += n
+	}
+	if n := now.grown(before, "rate_limit_decisions_total", nil)["limited"]; n >= 5 && n >= all/10 {
+		counts["over their account's rate"] = n
+	}
+	if n := now.grown(before, "auth_requests_total", nil)["limited"]; n > 0 {
+		counts["from addresses that guess keys"] = n
+	}
+	return counts, false
+}
+
+// renamed gives the sum of the counts of a name, or of all for an empty one, another name.
+func renamed(counts map[string]float64, from, to string) map[string]float64 {
+	for name, n := range maps.Clone(counts) {
+		if from == "" || name == from {
+			delete(counts, name)
+			counts[to] += n
+		}
+	}
+	return counts
+}
+
+// judge notes which causes are seen in a tick.
+func judge(episodes map[string]*episode, at time.Time, now, before sums) {
+	for _, c := range causes {
+		counts, bad := c.seen(now, before)
+		if len(counts) == 0 {
+			continue
+		}
+		e := episodes[c.id]
+		if e == nil || at.Sub(e.last) > apart {
+			e = &episode{since: at, counts: map[string]float64{}}
+			episodes[c.id] = e
+		}
+		e.last, e.bad = at, bad
+		for what, n := range counts {
+			e.counts[what] += n
+		}
+	}
+}
+
+// Facts are the names and errors that the lines say beside the counts.
+type Facts struct {
+	File  string             // the configuration
+	Redis string             // host:port; empty: none
+	Last  map[string]Failure // the last error, by kind of list, and of "redis", "keystore" and "reload"
+
+	Canary []canary.Result // set by the console
+}
+
+// Failure is an error that has happened, in words that hold no secret.
+type Failure struct {
+	Text    string
+	Account string // whose list it was about; empty: of none
+	At      time.Time
+}
+
+// line is a cause as the page shows it.
+type line struct {
+	ID      string `json:"id"`
+	Bad     bool   `json:"bad"`
+	Over    bool   `json:"over"`
+	Name    string `json:"name"`
+	Text    string `json:"text"`  // a sentence, with figures
+	Hits    string `json:"hits"`  // whom
+	Cause   string `json:"cause"` // the last error; empty: none is known
+	Do      string `json:"do"`    // commands between backticks, and [links](#id) to parts of the page
+	Chapter string `json:"chapter"`
+	Since   int64  `json:"since"` // seconds since 1970
+	Last    int64  `json:"last"`
+}
+
+// lines are what fails now, in the order of causes and what is bad first, and below it
+// what is over, the newest first.
+func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
+	all := []line{}
+	for _, c := range causes {
+		e := episodes[c.id]
+		if e == nil || now.Sub(e.last) > forgotten {
+			continue
+		}
+		l := line{
+			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: now.Sub(e.last) > over,
+			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts),
+		}
+		if c.id == "canary" && !slices.ContainsFunc(slices.Collect(maps.Keys(e.counts)), func(k string) bool { return strings.Contains(k, canary.CrossRead) }) {
+			l.Chapter = "InquiryGatewayCanaryAccess"
+		}
+		names := named(e, facts)
+		l.Text, l.Do = names.Replace(c.text), names.Replace(c.do)
+		all = append(all, l)
+	}
+	rank := func(l line) int64 {
+		switch {
+		case l.Over:
+			return math.MaxInt64 - l.Last
+		case l.Bad:
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(rank(a), rank(b)) })
+	return all
+}
+
+// named puts the names of this gateway in: whoever is on call can enter a command as it
+// stands. A name that is not known stays in capitals, as manuals have it.
+func named(e *episode, facts Facts) *strings.Replacer {
+	kind, failure := newest(e, facts)
+	host, port, found := strings.Cut(facts.Redis, ":")
+	if i := strings.LastIndexByte(facts.Redis, ':'); found {
+		host, port = strings.Trim(facts.Redis[:i], "[]"), facts.Redis[i+1:]
+	}
+	var counts []string
+	for _, what := range slices.Sorted(maps.Keys(e.counts)) {
+		if n := e.counts[what]; n > 0 {
+			what = strconv.FormatFloat(n, 'f', 0, 64) + " " + what
+		}
+		counts = append(counts, what)
+	}
+	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", cmp.Or(facts.File, "FILE"), "{kind}", cmp.Or(kind, "KIND"),
+		"{account}", cmp.Or(failure.Account, "ID"), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
+}
+
+// newest is the last error of a list of the kinds that an episode names, or of any kind
+// where it names none.
+func newest(e *episode, facts Facts) (kind string, last Failure) {
+	all := strings.Join(slices.Collect(maps.Keys(e.counts)), " ")
+	for _, k := range []string{"buyer", "seller"} {
+		other := map[string]string{"buyer": "seller", "seller": "buyer"}[k]
+		if f := facts.Last[k]; f.At.After(last.At) && (strings.Contains(all, k) || !strings.Contains(all, other)) {
+			kind, last = k, f
+		}
+	}
+	return kind, last
+}
+
+// lastError says why, as far as an error of the time of the episode is known.
+func lastError(id string, e *episode, facts Facts) string {
+	if id == "canary" {
+		var reasons []string
+		for _, r := range facts.Canary {
+			if r.Result == canary.Failed {
+				reasons = append(reasons, r.Reasons...)
+			}
+		}
+		return strings.Join(reasons, "; ")
+	}
+	kind, f := newest(e, facts)
+	what := map[string]string{"redis": "redis", "keystore": "keystore", "reload": "reload"}[id]
+	switch {
+	case what != "":
+		kind, f = "", facts.Last[what]
+	case id != "legacy" && id != "foreign" && id != "answers":
+		return ""
+	}
+	if f.Text == "" || f.At.Before(e.since.Add(-2*tickEvery)) {
+		return ""
+	}
+	text := "Last: " + f.Text
+	if f.Account != "" {
+		text += fmt.Sprintf(" (%s list of %s)", kind, f.Account)
+	}
+	return text
+}

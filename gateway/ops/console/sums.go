@@ -1,0 +1,108 @@
+package console
+
+import (
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+const prefix = "inquiry_gateway_"
+
+// selected are the families that the page's charts and the causes are made from, with the
+// labels that are told apart, in order; over the others is summed. A test compares them
+// with the series of the running program.
+var selected = map[string][]string{
+	"cache_lookups_total": {"kind", "outcome"}, "cache_age_seconds": {"kind"},
+	"http_requests_total": {"code"}, "http_errors_total": {"error"}, "http_request_duration_seconds": nil, "http_panics_total": nil, "panics_total": {"where"},
+	"upstream_requests_total": {"kind", "result"}, "upstream_request_duration_seconds": {"kind"}, "upstream_breaker_state": {"kind"},
+	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"}, "ceiling_requests_total": {"class", "result"},
+	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
+	"auth_requests_total": {"result"}, "auth_last_reload_successful": nil, "rate_limit_decisions_total": {"result"},
+	"config_last_reload_successful": nil, "canary_checks_total": {"kind", "check", "result"}, "canary_refused_requests_total": nil,
+}
+
+// sums are the selected series, by family without the prefix and by the values of its
+// labels, joined by a blank. They are not changed once they are made.
+type sums map[string]map[string]*sum
+
+// sum is a counter or a gauge; or with bounds a classic histogram: how many observations
+// were at most each bound. The value is that of all observations then.
+type sum struct {
+	Value  float64   `json:"v"`
+	Bounds []float64 `json:"le,omitempty"`
+	Counts []float64 `json:"n,omitempty"`
+}
+
+func sumUp(families []*dto.MetricFamily) sums {
+	all := sums{}
+	for name := range selected {
+		all[name] = map[string]*sum{}
+	}
+	for _, family := range families {
+		name, _ := strings.CutPrefix(family.GetName(), prefix)
+		labels, ok := selected[name]
+		if !ok {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			values := make([]string, len(labels))
+			for i, label := range labels {
+				for _, pair := range m.GetLabel() {
+					if pair.GetName() == label {
+						values[i] = pair.GetValue()
+					}
+				}
+			}
+			key := strings.Join(values, " ")
+			s := all[name][key]
+			if s == nil {
+				s = &sum{}
+				all[name][key] = s
+			}
+			s.add(m)
+		}
+	}
+	return all
+}
+
+// add takes one more series; those of a family have one type and the same bounds.
+func (s *sum) add(m *dto.Metric) {
+	h := m.GetHistogram()
+	if h == nil {
+		s.Value += m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
+		return
+	}
+	s.Value += float64(h.GetSampleCount())
+	for i, b := range h.GetBucket() {
+		if i == len(s.Bounds) {
+			s.Bounds, s.Counts = append(s.Bounds, b.GetUpperBound()), append(s.Counts, 0)
+		}
+		s.Counts[i] += float64(b.GetCumulativeCount())
+	}
+}
+
+// grown is by how much each series of a family has grown since before; those that have
+// not are left out. match looks at the values of the labels; nil: all.
+func (s sums) grown(before sums, family string, match func(values []string) bool) map[string]float64 {
+	more := map[string]float64{}
+	for key, now := range s[family] {
+		n := now.Value
+		if old, ok := before[family][key]; ok && old.Value <= n { // another canary begins at zero
+			n -= old.Value
+		}
+		if n > 0 && (match == nil || match(strings.Split(key, " "))) {
+			more[key] = n
+		}
+	}
+	return more
+}
+
+// at gives the series of a gauge that have a value that bad approves of.
+func (s sums) at(family string, bad func(float64) bool) (keys []string) {
+	for key, now := range s[family] {
+		if bad(now.Value) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
