@@ -65,6 +65,7 @@ func (c *compiler) filters(cfg EndpointConfig) {
 		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
 	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
 		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+	c.plan.selects = !sent
 	for name, field := range map[string]*textPlan{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
 		if field.values != nil {
 			c.plan.request.Trust(name)
@@ -171,17 +172,22 @@ const (
 )
 
 // Filters tell what becomes of the values of status and inquiry_type. A list is a
-// selection from that without the values that are SelectedHere.
-func (p *Plan) Filters() (status, inquiryType Filter) { return p.byStatus.asked(), p.byType.asked() }
+// selection from that without the values that are SelectedHere. Where responses are
+// fetched by further requests none is: those are made for the records that are kept.
+func (p *Plan) Filters() (status, inquiryType Filter) {
+	ownBase := p.Second != nil && !p.selects
+	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)
+}
 
-// asked is what ask says of all values that a configuration names.
-func (f *filter) asked() Filter {
+// asked is what ask says of all values that a configuration names. ownBase: none is
+// selected by the gateway from a whole list.
+func (f *filter) asked(ownBase bool) Filter {
 	of := func(value string) Asked {
 		send, impossible := f.ask(value)
 		switch {
 		case impossible:
 			return NoRecord
-		case len(send) == 0:
+		case len(send) == 0 && !ownBase:
 			return SelectedHere
 		}
 		return AskedFor

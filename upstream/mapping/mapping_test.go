@@ -225,7 +225,7 @@ func TestFilterAsk(t *testing.T) {
 		if send, impossible := f.ask(tc.want); strings.Join(send, " ") != tc.send || impossible != tc.impossible {
 			t.Errorf("%q: got %q %v, want %q", tc.want, send, impossible, tc.send)
 		}
-		all := f.asked()
+		all := f.asked(false)
 		asked, ok := all.Values[tc.want]
 		if !ok {
 			asked = all.Other
@@ -263,7 +263,9 @@ func TestFilters(t *testing.T) {
 		{"neither is sent", sample.YAML, "seller", "pending", "general", SelectedHere, SelectedHere},
 		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", NoRecord, SelectedHere},
 		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", AskedFor, SelectedHere},
-		{"responses are fetched", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, SelectedHere},
+		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, AskedFor},
+		{"responses are fetched for the whole list once where the gateway filters", changed(t, append(fetched,
+			"filtering: upstream", "filtering: gateway", `, state: "{status}"`, "", `, category: "{inquiry_type}"`, "")...), "buyer", "pending", "x", SelectedHere, SelectedHere},
 	} {
 		status, inquiryType := planFrom(t, tc.section, tc.kind).Filters()
 		if a, b := askedOf(status, tc.status), askedOf(inquiryType, tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {

@@ -22,6 +22,7 @@ type Plan struct {
 	Second     *Second      // nil: the replies have all that belongs to a list
 
 	request     address.Plan
+	selects     bool // the gateway applies all filters: the whole list is read for each
 	reply       replyPlan
 	expect      []condition    // that a reply must meet; nil: none
 	collect     []source       // ids: the items wait for their details, or are details
