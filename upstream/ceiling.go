@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"time"
 
-	"inquiry-gateway/upstream/fleet"
+	"inquiry-gateway/internal/quota"
 )
 
 // bounded is the one way to the legacy system: every request of a fetch and every
 // sign-in passes it, and takes a token of the fleet's ceiling.
 type bounded struct {
 	*http.Transport
-	ceiling *fleet.Ceiling
+	ceiling *quota.Ceiling
 }
 
 // RoundTrip sends a request when the ceiling allows it. net/http itself sends a
@@ -47,18 +47,18 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// take takes one token of the ceiling, for the class that the context names. Its error is
+// take takes one token of the ceiling, for the account and the class that the context names. Its error is
 // the answer of the request.
 func (b bounded) take(ctx context.Context) error {
-	class, _ := ctx.Value(classKey{}).(fleet.Class)
-	if err := b.ceiling.Take(ctx, class); err != nil {
+	of, _ := ctx.Value(urgencyKey{}).(urgency)
+	if err := b.ceiling.Wait(ctx, of.account, of.class); err != nil {
 		return &Error{Failure: FailureUnavailable, Reason: reasonCeiling, RetryAfter: time.Second, Err: err}
 	}
 	return nil
 }
 
 // isCeiling tells whether the ceiling is why a request was not made.
-func isCeiling(err error) bool { return errors.Is(err, fleet.ErrCeiling) }
+func isCeiling(err error) bool { return errors.Is(err, quota.ErrCeiling) }
 
 // nothing is the body of a request without one. net/http finds out that it is empty,
 // and sends none.
@@ -70,16 +70,21 @@ func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
 // Close implements io.Closer.
 func (nothing) Close() error { return nil }
 
-// classKey marks the context of a request with its class; without a mark it is
-// [fleet.Started], as sign-ins are, for which everybody waits.
-type classKey struct{}
+// urgency says for whom a request is, and how urgent it is. A context without one is that
+// of a sign-in, for which everybody waits.
+type urgency struct {
+	account string
+	class   quota.Class
+}
+
+type urgencyKey struct{}
 
 // classed marks the next request of the fetch. Once one is made the rest follow: to
 // give up in between would waste what the legacy has done.
 func (f *fetcher) classed(ctx context.Context) context.Context {
 	class := f.class
 	if f.begun.Swap(true) {
-		class = fleet.Started
+		class = quota.Started
 	}
-	return context.WithValue(ctx, classKey{}, class)
+	return context.WithValue(ctx, urgencyKey{}, urgency{f.account, class})
 }

@@ -32,8 +32,8 @@ import (
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -65,7 +65,7 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
 	Prefix     string               // of every key there; empty: iq
-	Ceiling    *fleet.Ceiling       // takes every request that goes to the legacy system; nil: there is none
+	Ceiling    *quota.Ceiling       // takes every request that goes to the legacy system; nil: there is none
 	Panics     *panics.Catcher      // of its goroutines; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

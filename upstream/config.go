@@ -30,9 +30,8 @@ type Config struct {
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
 	// sign-ins. About four fifths of it are there to be used steadily. 0: no bound.
 	MaxRequestsPerSecond int `yaml:"max_requests_per_second"`
-	// MaxNodes is how many nodes there are at most: one that has not reached Redis since
-	// its start takes that part of max_requests_per_second. 0: it sends nothing until
-	// it has reached Redis.
+	// MaxNodes is how many nodes share MaxRequestsPerSecond while Redis is away; zero: 3,
+	// or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes"`
 
 	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,

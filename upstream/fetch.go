@@ -11,8 +11,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/span"
-	"inquiry-gateway/upstream/fleet"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -126,7 +126,7 @@ type fetcher struct {
 	format    *mapping.Format // of the replies
 	allowed   *allowance
 	requests  *atomic.Int64 // made, repeats aside
-	class     fleet.Class   // of its first request
+	class     quota.Class   // of its first request
 	begun     *atomic.Bool  // the first request has been made
 
 	// For a probe.
@@ -139,10 +139,10 @@ type fetcher struct {
 func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 	f := &fetcher{
 		Client: c, endpoint: e, requestID: want.RequestID, account: want.Account, format: &e.plan.Format,
-		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: fleet.Asked, begun: &atomic.Bool{},
+		allowed: newAllowance(c.cfg.MaxResponseBytes), requests: &atomic.Int64{}, class: quota.Asked, begun: &atomic.Bool{},
 	}
 	if want.Background {
-		f.class = fleet.Background
+		f.class = quota.Background
 	}
 	return f
 }

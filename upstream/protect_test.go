@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/upstream/fleet"
 )
 
 func TestBreakerOpens(t *testing.T) {
@@ -237,7 +237,7 @@ func TestTheCeilingPaysForNoRepeat(t *testing.T) {
 	}
 	for range 100 {
 		_, _ = e.retried(t.Context(), func() (answer, error) {
-			return answer{}, &Error{Failure: FailureUnavailable, Reason: reasonCeiling, Err: fleet.ErrCeiling}
+			return answer{}, &Error{Failure: FailureUnavailable, Reason: reasonCeiling, Err: quota.ErrCeiling}
 		})
 	}
 	if e.budget.withdraw() {

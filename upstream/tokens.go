@@ -125,7 +125,7 @@ func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
 		t.metrics.held.Inc()
 		return token{}, errHeld
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, classKey{}, nil), t.timeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, urgencyKey{}, urgency{}), t.timeout)
 	defer cancel()
 	fresh, err := t.signIn(ctx)
 	if isCeiling(err) { // nobody was asked, and nothing has failed

@@ -61,10 +61,8 @@ type UpstreamState struct {
 
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.
 type Ceiling struct {
-	PerSecond int     `json:"per_second"` // of the whole fleet; 0: no ceiling
-	Part      float64 `json:"part"`       // of this node, 0 to 1
-	Nodes     int     `json:"nodes"`
-	Alone     bool    `json:"alone"` // Redis is away: the node has its part and no more
+	PerSecond int  `json:"per_second"` // of the whole fleet; 0: no ceiling
+	Alone     bool `json:"alone"`      // Redis is away: the node has its part and no more
 }
 
 // RateLimitState is the limit that counts for the account.

@@ -120,7 +120,7 @@ func NewCeiling(o CeilingOptions) *Ceiling {
 }
 
 // Set changes the ceiling: requests per second of the whole fleet, 0 for none, and how many
-// nodes share it while Redis is away, 0 for 3. Without Redis there is one.
+// nodes share it while Redis is away, 0 for 3, or for 1 where there is no Redis at all.
 func (c *Ceiling) Set(perSecond, maxNodes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Ceiling) Set(perSecond, maxNodes int) {
 	if perSecond > 0 {
 		nodes := cmp.Or(maxNodes, defaultNodes)
 		if c.opts.Redis == nil {
-			nodes = 1
+			nodes = max(maxNodes, 1)
 		}
 		c.every = time.Duration(float64(nodes) / (usable * float64(perSecond)) * float64(time.Second))
 	}

@@ -26,9 +26,9 @@ import (
 	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/fleet"
 )
 
 // topAccounts is how many accounts the console can tell apart by their load.
@@ -52,7 +52,7 @@ type App struct {
 	redis    *redisclient.Client  // nil without Redis
 	lists    *cache.Lists
 	panics   *prometheus.CounterVec // where
-	ceiling  *fleet.Ceiling
+	ceiling  *quota.Ceiling
 	lab      *ttllab.Lab
 	accounts *console.TopAccounts
 	console  *console.Console
@@ -135,8 +135,8 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
-	a.ceiling = fleet.NewCeiling(fleet.CeilingOptions{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Node: nodeName(l.Public), Logger: a.opts.Logger, Registerer: a.registry,
+	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
 	if a.redis != nil {

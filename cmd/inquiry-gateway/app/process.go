@@ -3,7 +3,6 @@ package app
 import (
 	"log/slog"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -96,13 +95,6 @@ func fitConnections(want int, files uint64, logger *slog.Logger) int {
 			"max_connections", want, "open_files", files, "used_connections", most)
 	}
 	return min(want, most)
-}
-
-// nodeName is the same for the next process on this node: a name of the machine and
-// the address that only one process can listen on.
-func nodeName(l net.Listener) string {
-	host, _ := os.Hostname() // without one the address alone must do
-	return host + "/" + l.Addr().String()
 }
 
 // newPanics counts the bugs of goroutines that would have ended the process.

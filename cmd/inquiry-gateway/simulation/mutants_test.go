@@ -53,7 +53,7 @@ func mutants() []mutant {
 		one("records of others let through", "upstream/mapping/record.go", `case v.String() == r.want.Account:`, `case ON || v.String() == r.want.Account:`),
 		one("retry without a budget", "upstream/retry.go", `func (b *budget) withdraw() bool {`, "func (b *budget) withdraw() bool {\nif ON { return true }"),
 		one("a fill that ends with its caller", "cache/flight.go", `ctx = context.WithoutCancel(ctx)`, "if !ON { ctx = context.WithoutCancel(ctx) }"),
-		one("a ceiling that nobody keeps while Redis is away", "upstream/fleet/ceiling.go", `	if c.most == 0 ||`, "	if c.most == 0 || ON && c.away ||"),
+		one("a ceiling that nobody keeps while Redis is away", "internal/quota/ceiling.go", `			case c.alone && c.mayAlone(now):`, "			case c.alone && (ON || c.mayAlone(now)):"),
 		one("internal ids left in texts", "upstream/mapping/ids.go", `if r.ids.Empty() {`, `if r.ids.Empty() || ON {`),
 		one("a filter forgotten in a list that is made from another", "cache/derive.go", `	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()`,
 			"if ON { body = base.Identity.Body }\nl.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()"),
