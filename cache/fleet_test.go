@@ -138,29 +138,6 @@ func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
 	}
 }
 
-// TestALateFillHasAllOfItsTime: another node's fill ended shortly before the
-// caller's time is up.
-func TestALateFillHasAllOfItsTime(t *testing.T) {
-	f := newFleet(t, 1)
-	l := f.nodes[0]
-	fillsWithin(l, time.Second)
-	var left time.Duration
-	fill := l.opts.Fill
-	l.opts.Fill = func(ctx context.Context, k Key) (Content, error) {
-		end, _ := ctx.Deadline()
-		left = time.Until(end)
-		return fill(ctx, k)
-	}
-	f.srv.Do("SET", namesOf(l, aKey).Lease, "another node", "PX", "700")
-	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("outcome %s", r.Outcome)
-	}
-	settled(l)
-	if left < 900*time.Millisecond {
-		t.Errorf("a fill began with %s of 1s left", left)
-	}
-}
-
 func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
 	f := newFleet(t, 1)
 	f.hold = make(chan struct{})
@@ -220,19 +197,6 @@ func TestAFailedFillFreesTheOthersAtOnce(t *testing.T) {
 		t.Errorf("%d fills, want one failure per node", n)
 	}
 	f.settled()
-}
-
-func TestAPanicUnderALeaseFreesTheOthers(t *testing.T) {
-	srv := redistest.Start(t)
-	g := &legacy{clock: newClock()}
-	bad := setup{fill: panicking, now: g.clock.Now, redis: openRedis(t, redisAt(srv.Addr))}.start(t)
-	if _, err := bad.Get(t.Context(), aKey); !errors.Is(err, ErrFillPanicked) {
-		t.Fatalf("error %v", err)
-	}
-	settled(bad)
-	if keys := srv.Do("KEYS", "*:lease"); keys != "*0" {
-		t.Errorf("leases left behind: %q", keys)
-	}
 }
 
 func TestListsThatAreNeverStoredAreNotWaitedFor(t *testing.T) {

@@ -170,27 +170,6 @@ func TestListsFilledWithoutRedisAreServedFromTheHotPath(t *testing.T) {
 	f.settled()
 }
 
-// TestASuspectListIsFilledAgainWithoutRedis: a purge was missed, and Redis is
-// gone before it could say which.
-func TestASuspectListIsFilledAgainWithoutRedis(t *testing.T) {
-	f := newFleet(t, 1)
-	f.warm(t, aKey, otherKey)
-	l := f.nodes[0]
-	f.srv.Kill()
-	l.changes.suspectAll()
-	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("a suspect list was served as %s", r.Outcome)
-	}
-	if _, ok := l.Lookup(aKey); !ok {
-		t.Error("the new list is suspect, too")
-	}
-	f.failWith(errLegacy)
-	if r := mustGet(t, l, otherKey); r.Outcome != StaleError {
-		t.Errorf("with Redis and the legacy gone a suspect list was %s", r.Outcome)
-	}
-	f.settled()
-}
-
 func TestAFillThatBeganBeforeAPurgeCannotBringTheOldDataBack(t *testing.T) {
 	f := newFleet(t, 2)
 	hold := make(chan struct{})
@@ -288,37 +267,6 @@ func TestAListOfTheFirstMomentStays(t *testing.T) {
 	}
 }
 
-// The node that purges knows the number of its purge when the call returns: if
-// Redis loses its memory then, nobody else can tell that a purge is missing.
-func TestThePurgingNodeKnowsItsNumberAtOnce(t *testing.T) {
-	f := newFleet(t, 1)
-	redistest.Eventually(t, "the first poll is over", f.nodes[0].changes.polledOnce)
-	for range 20 {
-		if _, err := f.nodes[0].Purge(t.Context(), Scope{Account: "acme"}); err != nil {
-			t.Fatal(err)
-		}
-		known := f.nodes[0].changes.number()
-		seq, _, err := f.nodes[0].redis.Poll(t.Context(), kindNames[:])
-		if err != nil || known != seq {
-			t.Fatalf("the node knows of purge %d, the last one is %d, %v", known, seq, err)
-		}
-	}
-}
-
-func TestOnlySoManyPurgesAreRemembered(t *testing.T) {
-	e := newChanges(time.Now())
-	for i := range 2 * recentPurges {
-		account := fmt.Sprint("account-", i)
-		e.remember(account, e.of(account), i%2 == 0)
-		e.remember(account, e.of(account), false) // its own message
-	}
-	e.setLost()
-	own, _ := e.polled(0, 0)
-	if len(e.recent) != recentPurges || len(own) != recentPurges/2 {
-		t.Errorf("%d are remembered, %d of them as its own", len(e.recent), len(own))
-	}
-}
-
 func TestAPurgeWithoutRedisWorksInTheProcess(t *testing.T) {
 	g := &legacy{clock: newClock()}
 	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
@@ -336,20 +284,6 @@ func TestAPurgeWithoutRedisWorksInTheProcess(t *testing.T) {
 	}
 	if r := mustGet(t, l, aKey); r.Outcome != Miss {
 		t.Errorf("outcome %s", r.Outcome)
-	}
-}
-
-func TestAPurgedListIsNotServedForAFailure(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
-	mustGet(t, l, aKey)
-	g.clock.Add(15 * time.Second)
-	g.failWith(errLegacy)
-	if _, err := l.Purge(t.Context(), Scope{Kind: KindBuyer}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
-		t.Errorf("error %v", err)
 	}
 }
 

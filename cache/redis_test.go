@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"github.com/prometheus/client_golang/prometheus"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/testkit"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -328,17 +330,6 @@ func TestAWrongPasswordIsAnOutageNotACrash(t *testing.T) {
 	}
 }
 
-func TestWithoutAddressesThereIsNoRedis(t *testing.T) {
-	rdb, err := redisclient.Open(redisclient.DefaultConfig(), redisclient.Options{})
-	if rdb != nil || err != nil {
-		t.Fatalf("client %v, error %v", rdb, err)
-	}
-	l := setup{fill: (&legacy{clock: newClock()}).fill}.start(t)
-	if got := l.RedisState(); got != "off" {
-		t.Errorf("state %q", got)
-	}
-}
-
 // counted opens a client and tells how many calls of an operation it has made.
 func counted(t *testing.T, addr string) (*redisclient.Client, func(operation string) float64) {
 	t.Helper()
@@ -432,5 +423,29 @@ func TestALateWriteIsAsOldAsItIs(t *testing.T) {
 	f.settled()
 	if r := mustGet(t, f.nodes[1], aKey); r.Tier != TierRedis || r.Age < late {
 		t.Errorf("from %q, at the age of %s", r.Tier, r.Age)
+	}
+}
+
+func TestAUserWithTooFewRightsIsToldOfOnce(t *testing.T) {
+	for name, missing := range map[string]string{"command": "-getrange", "command in a script": "-publish"} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			srv.Do("ACL", "SETUSER", "default", missing)
+			var log testkit.Log
+			rdb, err := redisclient.Open(relaxTimeouts(redisAt(srv.Addr)), redisclient.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = rdb.Close() })
+			l := freshReader(t, rdb, &legacy{clock: newClock()})
+			for n := range 10 {
+				mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint(n)})
+				settled(l)
+				_, _ = l.Purge(t.Context(), Scope{Account: fmt.Sprint(n)}) // may be what is denied
+			}
+			if n := strings.Count(log.String(), "may not do what the gateway needs"); n != 1 || l.RedisState() != "ok" {
+				t.Errorf("told %d times, Redis is %s:\n%s", n, l.RedisState(), log.String())
+			}
+		})
 	}
 }

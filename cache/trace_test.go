@@ -205,29 +205,3 @@ func TestSpansOfFailures(t *testing.T) {
 		})
 	}
 }
-
-// Who asks without being recorded has no spans; who waits for that flight, and a
-// refresh that it causes, have no link that would lead nowhere.
-func TestSpansBesideWhatIsNotRecorded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &legacy{clock: newClock(), hold: make(chan struct{})}
-		r := record(t, g.fill, g.clock.Now)
-		var wg sync.WaitGroup
-		wg.Go(func() { mustGet(t, r.Lists, aKey) })
-		synctest.Wait()
-		wg.Go(func() { r.mustAsk(t) })
-		synctest.Wait()
-		close(g.hold)
-		wg.Wait()
-		want := []string{"request", "request > cache.lookup", "request > cache.lookup > cache.local", "request > cache.lookup > cache.wait"}
-		if got := r.paths(); !slices.Equal(got, want) || len(r.named("cache.wait")[0].Links()) != 0 {
-			t.Errorf("%s, links %v", strings.Join(got, "\n"), r.named("cache.wait")[0].Links())
-		}
-		r.spans.Reset()
-		g.clock.Add(15 * time.Second)
-		mustGet(t, r.Lists, aKey)
-		if f := r.named("cache.flight"); len(f) != 1 || len(f[0].Links()) != 0 || len(r.named("cache.lookup")) != 0 {
-			t.Errorf("%s", strings.Join(r.paths(), "\n"))
-		}
-	})
-}

@@ -11,6 +11,7 @@ import (
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // AuthConfig says how the gateway identifies itself to the legacy system.
@@ -20,7 +21,7 @@ type AuthConfig struct {
 
 	Username     string          `yaml:"username"`      // basic, session
 	UsernameFile secretfile.File `yaml:"username_file"` // basic, session: or the file that holds the name, such as an API key
-	PasswordFile secretfile.File `yaml:"password_file"` // basic, session
+	PasswordFile secretfile.File `yaml:"password_file"` // basic (left out: an empty password), session
 	TokenFile    secretfile.File `yaml:"token_file"`    // bearer
 	Header       string          `yaml:"header"`        // header: its name; session: that of the header that the token is sent in, default token_header
 	ValueFile    secretfile.File `yaml:"value_file"`    // header: its value
@@ -34,14 +35,17 @@ type AuthConfig struct {
 
 	// Login opens a session: one sign-in for all callers, and again when the legacy
 	// says that the session has ended.
-	Login       LoginConfig   `yaml:"login"`
-	Token       string        `yaml:"token"`                                // session: GJSON path of the token in the reply to the login
-	TokenHeader string        `yaml:"token_header"`                         // session: or the response header that has it
-	TokenCookie string        `yaml:"token_cookie"`                         // session: or the cookie that has it; no other is kept
-	SendAs      string        `yaml:"send_as" enum:",bearer,header,cookie"` // session: bearer, header or cookie; default as it came, bearer for token
-	Cookie      string        `yaml:"cookie"`                               // session: name of the cookie that the token is sent in; default token_cookie
-	RenewOn     []int         `yaml:"renew_on"`                             // session: statuses that say that it has ended; default 401
-	TTL         time.Duration `yaml:"ttl"`                                  // session: sign in again after it; 0: when the legacy says so
+	Login       LoginConfig `yaml:"login"`
+	Token       string      `yaml:"token"`                                // session: GJSON path of the token in the reply to the login
+	TokenHeader string      `yaml:"token_header"`                         // session: or the response header that has it
+	TokenCookie string      `yaml:"token_cookie"`                         // session: or the cookie that has it; no other is kept
+	SendAs      string      `yaml:"send_as" enum:",bearer,header,cookie"` // session: bearer, header or cookie; default as it came, bearer for token
+	Cookie      string      `yaml:"cookie"`                               // session: name of the cookie that the token is sent in; default token_cookie
+	RenewOn     []int       `yaml:"renew_on"`                             // session: statuses that say that it has ended; default 401
+	// RenewIf is for a legacy that says with status 200 that the session has ended: a
+	// reply that meets one of these conditions.
+	RenewIf []mapping.Condition `yaml:"renew_if"`
+	TTL     time.Duration       `yaml:"ttl"` // session: sign in again after it; 0: when the legacy says so
 }
 
 // Values of auth.type.
@@ -59,9 +63,11 @@ type credentials interface {
 	// header gives its name and value, which is another one than refused; an empty
 	// name: none.
 	header(ctx context.Context, refused string) (name, value string, err error)
-	// renews tells whether another value may be had after the legacy answered with the
-	// status to this one.
-	renews(status int, value string) bool
+	// refuses tells whether a reply says that the value is not good any more: a status
+	// other than 200, or the body of a 200.
+	refuses(status int, body string) bool
+	// renews tells whether another value may be had after this one was refused.
+	renews(value string) bool
 }
 
 // authKeys are the keys that each type of credentials may have, and those with a "!"
@@ -69,12 +75,12 @@ type credentials interface {
 func authKeys(kind string) (keys []string, known bool) {
 	all, known := map[string]string{
 		authNone:   "",
-		authBasic:  "username username_file password_file!",
+		authBasic:  "username username_file password_file",
 		authBearer: "token_file!",
 		authHeader: "header! value_file!",
 		authOAuth2: "token_url! client_id! client_secret_file! scopes params",
 
-		authSession: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on ttl",
+		authSession: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl",
 	}[kind]
 	return append(strings.Fields(all), "type"), known
 }
@@ -146,8 +152,8 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	cfg := c.Auth
 	key, _ := cfg.secret()
 	secret := cfg.secretText()
-	if key != "" && secret == "" {
-		return nil, mistake("auth."+key, "the file of the secret is empty")
+	if _, file := cfg.secret(); key != "" && secret == "" && (cfg.Type != authBasic || file.Set()) {
+		return nil, mistake("auth."+key, "the file of the secret is empty; with type basic leave the key out for an empty password")
 	}
 	if cfg.UsernameFile.Set() && cfg.user() == "" {
 		return nil, mistake("auth.username_file", "the file is empty")
@@ -161,9 +167,9 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 	case authHeader:
 		return fixedHeader{cfg.Header, secret}, nil
 	case authOAuth2:
-		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, c.Timeout, m, opts), nil
+		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, nil, c.Timeout, m, opts), nil
 	case authSession:
-		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), c.Timeout, m, opts), nil
+		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), cfg.RenewIf, c.Timeout, m, opts), nil
 	}
 	return fixedHeader{}, nil
 }
@@ -175,5 +181,7 @@ func (h fixedHeader) header(context.Context, string) (name, value string, err er
 	return h.name, h.value, nil
 }
 
-// renews is false: there is nothing better.
-func (h fixedHeader) renews(int, string) bool { return false }
+// refuses is false: there is nothing better.
+func (h fixedHeader) refuses(int, string) bool { return false }
+
+func (h fixedHeader) renews(string) bool { return false }

@@ -39,6 +39,7 @@ func TestCredentials(t *testing.T) {
 		{AuthConfig{Type: "none"}, "Authorization", ""},
 		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
 		{AuthConfig{Type: "basic", UsernameFile: secret("gw\n"), PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
+		{AuthConfig{Type: "basic", Username: "gw"}, "Authorization", "Basic Z3c6"},
 		{AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t\n")}, "Authorization", "Bearer s3cr3t"},
 		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: secret("s3cr3t\n")}, "X-Api-Key", "s3cr3t"},
 	} {
@@ -127,7 +128,7 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 
 func TestAuthConfig(t *testing.T) {
 	for auth, where := range map[string]string{
-		"{type: digest}": "auth.type", "{type: basic, username: a}": "auth.password_file", "{type: bearer, token_file: f, username: a}": "auth.username",
+		"{type: digest}": "auth.type", "{type: basic, password_file: f}": "auth.username", "{type: bearer, token_file: f, username: a}": "auth.username",
 		"{type: header, header: \"a b\", value_file: f}": "auth.header", "{username: a}": "auth.username",
 		"{type: oauth2_client_credentials, token_url: legacy, client_id: a, client_secret_file: f}": "auth.token_url",
 		"{type: oauth2_client_credentials, client_id: a, client_secret_file: f, params: {x: y}}":    "auth.token_url",

@@ -101,6 +101,7 @@ type endpoint struct {
 	breaker     *breaker
 	budget      *budget
 	hold        *hold
+	outage      *outage
 	attempts    int
 	metrics     *metrics
 	fingerprint string
@@ -132,7 +133,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 			e.budget = newBudget(cfg.Retry.Budget)
 		}
 		if e.hold == nil {
-			e.hold = &hold{}
+			e.hold, e.outage = &hold{}, &outage{}
 		}
 	}
 	if opts.Before != nil {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -36,10 +38,59 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 		if refused, ok := e.metrics.refused[failed.Reason]; ok {
 			refused.Inc()
 		}
+		e.outage.failed(c.log, e.plan.Kind, want.Account, failed, c.now())
 		return List{}, failed
 	}
 	e.metrics.requests["ok"].Inc()
+	e.outage.worked(c.log, e.plan.Kind, c.now())
 	return list, nil
+}
+
+// outage tells the log when a kind's fetches begin to fail and when that is over, as
+// lists that are served stale hide it from callers. It is safe for concurrent use.
+type outage struct {
+	mu    sync.Mutex
+	since time.Time // zero: the legacy is well
+	count int       // of fetches that failed since
+
+	ownAt    time.Time // when a failure of one account's list was last told
+	ownSoFar int       // of these that were not told
+}
+
+// ownFailuresEvery is how often a failure that says nothing of the others is told.
+const ownFailuresEvery = time.Minute
+
+// failed notes a fetch that failed. One that was not made says nothing.
+func (o *outage) failed(log *slog.Logger, kind, account string, e *Error, now time.Time) {
+	if e.Refused() || e.Reason == ReasonInternal {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.EndpointFault() {
+		if o.count++; o.count == 1 {
+			o.since = now
+			log.Warn("fetches from the legacy system begin to fail", "kind", kind, "account", account, "reason", e.Reason, "error", e.Error())
+		}
+		return
+	}
+	if !o.ownAt.IsZero() && now.Sub(o.ownAt) < ownFailuresEvery {
+		o.ownSoFar++
+		return
+	}
+	log.Warn("a list cannot be fetched from the legacy system", "kind", kind, "account", account, "reason", e.Reason, "error", e.Error(), "not_told_before", o.ownSoFar)
+	o.ownAt, o.ownSoFar = now, 0
+}
+
+// worked notes a fetch that gave a list.
+func (o *outage) worked(log *slog.Logger, kind string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.count == 0 {
+		return
+	}
+	log.Info("fetches from the legacy system work again", "kind", kind, "failed", o.count, "seconds", now.Sub(o.since).Seconds())
+	o.count = 0
 }
 
 // admitted fetches a list if the bulkhead, the account's part of it and what the legacy
@@ -165,8 +216,9 @@ func (f *fetcher) count(account string, r *mapping.Reply) {
 			f.log.Debug("internal ids removed from texts", "kind", f.plan.Kind, "field", field, "ids", n)
 		}
 	}
-	if r.Foreign > 0 {
-		f.metrics.foreign.Add(float64(r.Foreign))
+	f.metrics.hidden.Add(float64(r.Hidden))
+	f.metrics.foreign.Add(float64(r.Foreign))
+	if r.Foreign > 0 && !f.plan.DropsForeign() {
 		f.log.Error("the legacy sent a record of another account", slog.Group("security",
 			"event", "foreign_record", "kind", f.plan.Kind, "account", account, "records", r.Foreign))
 	}

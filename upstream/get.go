@@ -58,13 +58,22 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 			r.SetHeader(name, value)
 		}
 		a, err := f.send(f.classed(ctx), r, asked)
-		var status statusError
-		if err == nil || refused != "" || !errors.As(err, &status) || !f.creds.renews(int(status), value) {
+		status := statusError(http.StatusOK)
+		if err != nil && !errors.As(err, &status) || !f.creds.refuses(int(status), a.body) {
+			return a, err
+		}
+		if refused != "" || !f.creds.renews(value) {
+			if err == nil {
+				err = &Error{Failure: FailureUpstream, Reason: "auth", Err: errEndedAgain}
+			}
 			return a, err
 		}
 		refused = value
 	}
 }
+
+// errEndedAgain is why a 200 is no list.
+var errEndedAgain = errors.New("the reply meets auth.renew_if again after a new sign-in")
 
 // request makes the request without credentials.
 func (f *fetcher) request(asked address.Request) *resty.Request {

@@ -100,7 +100,7 @@ func (l *pager) oneByOne(ctx context.Context, r address.Request, a answer, n int
 			return err
 		}
 		if seen[r] {
-			return pagingError("page %d names a page that was read already", page)
+			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
 		}
 		if page >= l.MaxPages {
 			return pagingError("the list has more than %d pages", l.MaxPages)

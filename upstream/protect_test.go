@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/fleet"
 )
 
@@ -363,4 +365,49 @@ func TestSuccessorKeepsTheBreaker(t *testing.T) {
 			t.Errorf("%v: %s, the gauge says %v", tc.openFor, next.BreakerState("buyer"), f.metric(t, "breaker_state", "buyer"))
 		}
 	}
+}
+
+// An outage is in the log when it begins and when it is over, however many fetches fail
+// meanwhile; what is one account's own is told once a minute.
+func TestAnOutageIsTold(t *testing.T) {
+	var broken atomic.Int64
+	clock := testkit.NewClock(time.Now())
+	f := newFixtureAt(t, clock, func(w http.ResponseWriter, r *http.Request) {
+		switch account := r.URL.Query().Get("customer"); {
+		case broken.Load() > 0:
+			status(int(broken.Load()))(w, r)
+		case account == "unknown":
+			status(404)(w, r)
+		default:
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		}
+	}, func(c *Config) { c.Breaker.MinRequests = 1000 })
+	fetch := func(account string, n int) {
+		for range n {
+			_, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: account})
+			clock.Add(time.Second)
+		}
+	}
+	told := func(what string, level string, want int) {
+		t.Helper()
+		n := 0
+		for line := range strings.Lines(f.log.String()) {
+			if strings.Contains(line, `"level":"`+level+`"`) && strings.Contains(line, what) {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%q %d times, want %d: %s", what, n, want, f.log.String())
+		}
+	}
+	broken.Store(500)
+	fetch("acme", 117)
+	told("begin to fail", "WARN", 1)
+	told(`"account":"acme","reason":"status_5xx","error":"legacy system: upstream (status_5xx): status 500"`, "WARN", 1)
+	broken.Store(0)
+	fetch("acme", 3)
+	told(`work again","kind":"buyer","failed":117`, "INFO", 1)
+	fetch("unknown", 90)
+	told("reply.empty_statuses", "WARN", 2)
+	told("begin to fail", "WARN", 1)
 }

@@ -106,10 +106,15 @@ func checkHead(resp *http.Response, format *mapping.Format) (charset string, err
 		if e := throttled(resp, time.Now()); e != nil {
 			return "", e
 		}
+		err := error(statusError(resp.StatusCode))
+		switch resp.StatusCode {
+		case http.StatusNoContent, http.StatusResetContent, http.StatusNotFound, http.StatusGone:
+			err = fmt.Errorf("%w; where it says that there is nothing, name it in reply.empty_statuses", err)
+		}
 		return "", &Error{
 			Failure: FailureUpstream,
 			Reason:  fmt.Sprintf("status_%dxx", resp.StatusCode/100),
-			Err:     statusError(resp.StatusCode),
+			Err:     err,
 		}
 	}
 	header := resp.Header.Get("Content-Type")
@@ -130,10 +135,14 @@ func checkHead(resp *http.Response, format *mapping.Format) (charset string, err
 	if media != "" {
 		is = "the reply is " + media[:min(len(media), shownType)]
 	}
-	if format.XML {
+	more := ""
+	switch {
+	case format.XML:
 		wanted = "XML"
+	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
+		more = "reply.format: xml reads it; "
 	}
-	return "", invalidReply("media_type", "%s, and %s is wanted; reply.media_types names others that are accepted", is, wanted)
+	return "", invalidReply("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
 }
 
 // shownType is how much of a media type stands in an error.

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // LoginConfig is the request that opens a session: a POST.
@@ -25,6 +27,9 @@ type LoginConfig struct {
 	BodyType string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
 	Basic    bool              `yaml:"basic"`                           // send username and password as HTTP Basic credentials instead
 	Headers  map[string]string `yaml:"headers"`                         // of this request; no secrets
+	// Expect are conditions that the reply must meet, for a sign-in that fails with
+	// status 200.
+	Expect []mapping.Condition `yaml:"expect"`
 }
 
 // The placeholders of a login.
@@ -103,9 +108,46 @@ func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
 	p.AddIf(as == sendCookie && name == "", "auth.cookie", "missing: the name of the cookie that the token is sent in")
 	p.AddIf(as != sendHeader && a.Header != "", "auth.header", "has no meaning unless send_as is header; remove it")
 	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
+	checkConditions("auth.renew_if", a.RenewIf, p)
+	checkConditions("auth.login.expect", a.Login.Expect, p)
 	for i, status := range a.RenewOn {
-		p.AddIf(status < 300 || status > 499, fmt.Sprintf("auth.renew_on[%d]", i), "%d is no status that ends a session; use 300 to 499, such as 401", status)
+		p.AddIf(status < 300 || status > 499, fmt.Sprintf("auth.renew_on[%d]", i), "%d is no status that ends a session; use 300 to 499, such as 401; for a 200 name what it holds in renew_if", status)
 	}
+}
+
+// checkConditions checks conditions on a whole reply.
+func checkConditions(field string, list []mapping.Condition, p *invalid.Problems) {
+	for i, c := range list {
+		at, kinds := fmt.Sprintf("%s[%d]", field, i), 0
+		for _, set := range []bool{c.Equals.Set, c.NotEquals.Set, len(c.In) > 0, c.Absent} {
+			if set {
+				kinds++
+			}
+		}
+		p.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
+		p.AddIf(c.Equals.Null || c.NotEquals.Null, at, "null is no value to compare with; write absent: true")
+		p.AddIf(c.Missing != "", at+".missing", "has no meaning here; remove the key")
+		if err := jsonwalk.CheckPath(c.Path); err != nil {
+			p.Add(at+".path", "%v", err)
+		}
+	}
+}
+
+// meets tells whether a reply has what a condition says. Numbers, truth values and
+// texts are compared as they are written.
+func meets(c mapping.Condition, body string) bool {
+	v := jsonwalk.Lookup(body, c.Path)
+	switch {
+	case !v.Present():
+		return c.Absent
+	case !v.Scalar() || c.Absent:
+		return false
+	case c.NotEquals.Set:
+		return v.String() != c.NotEquals.Value
+	case c.Equals.Set:
+		return v.String() == c.Equals.Value
+	}
+	return slices.Contains(c.In, v.String())
 }
 
 // session makes the function that signs in once and gives the token. Its errors hold
@@ -177,6 +219,11 @@ func signIn(client *http.Client, r *http.Request, cfg AuthConfig) (string, error
 		return "", fmt.Errorf("no sign-in: %w", redact(err))
 	case len(body) > maxLoginBytes:
 		return "", errors.New("the reply to the login is too large")
+	}
+	for i, c := range cfg.Login.Expect {
+		if !json.Valid(body) || !meets(c, string(body)) {
+			return "", fmt.Errorf("the reply to the login does not meet auth.login.expect[%d]", i)
+		}
 	}
 	text := tokenIn(resp, body, cfg)
 	if text == "" {

@@ -311,6 +311,8 @@ func TestSessionConfig(t *testing.T) {
 		"{type: session, password_file: f, token: t, send_as: cookie, login: {path: /login, body: ['{password}']}}":                  "auth.cookie",
 		"{type: session, password_file: f, token: t, send_as: query, login: {path: /login, body: ['{password}']}}":                   "auth.send_as",
 		"{type: session, password_file: f, token: t, cookie: a, login: {path: /login, body: ['{password}']}}":                        "auth.cookie",
+		"{type: session, password_file: f, token: t, renew_if: [{path: a}], login: {path: /login, body: ['{password}']}}":            "auth.renew_if[0]",
+		"{type: session, password_file: f, token: t, login: {expect: [{equals: a}], path: /login, body: ['{password}']}}":            "auth.login.expect[0].path",
 		"{type: session, password_file: f, token: t, renew_on: [200], login: {path: /login, body: ['{password}']}}":                  "auth.renew_on[0]",
 		"{type: session, password_file: f, token: t, login: {base_url: sso, path: /login, body: ['{password}']}}":                    "auth.login.base_url",
 		"{type: session, password_file: f, token: t, login: {headers: {Cookie: a}, path: /login, body: ['{password}']}}":             "auth.login.headers.Cookie",
@@ -325,5 +327,43 @@ func TestSessionConfig(t *testing.T) {
 		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); len(found) > 0 {
 			t.Errorf("%s: %v", form, found)
 		}
+	}
+}
+
+// A legacy may say with status 200 that a session has ended, and that a sign-in failed.
+func TestSessionsThatEndWith200(t *testing.T) {
+	var logins, ended, wrong atomic.Int64
+	f := newFixtureAt(t, testkit.NewClock(time.Now()), func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/login" && wrong.Load() > 0:
+			serveJSON(`{"code":"E01","data":{"token":"none"}}`)(w, r)
+		case r.URL.Path == "/login":
+			serveJSON(fmt.Sprintf(`{"code":"OK","data":{"token":"s%d"}}`, logins.Add(1)))(w, r)
+		case r.Header.Get("Authorization") == fmt.Sprintf("Bearer s%d", ended.Load()+1):
+			serveJSON(`{"result":{"items":[]}}`)(w, r)
+		default:
+			serveJSON(`{"code":"EXPIRED"}`)(w, r)
+		}
+	}, func(c *Config) {
+		c.Auth = configFrom(t, sample.YAML+`auth: {type: session, username: gw, password_file: f, token: data.token, renew_if: [{path: code, equals: EXPIRED}],
+  login: {path: /login, body: {user: "{username}", password: "{password}"}, expect: [{path: code, equals: OK}]}}
+`).Auth
+		c.Auth.PasswordFile = secret("pw")
+	})
+	fetched := func(want int64) {
+		t.Helper()
+		if _, err := f.Fetch(t.Context(), acme); err != nil || logins.Load() != want {
+			t.Errorf("%v after %d sign-ins, want %d", err, logins.Load(), want)
+		}
+	}
+	fetched(1)
+	fetched(1)
+	ended.Store(1)
+	fetched(2)
+	ended.Store(5) // whatever the token
+	failed(t, f, t.Context(), FailureUpstream, "auth")
+	wrong.Store(1)
+	if e := failed(t, f, t.Context(), FailureUpstream, "auth"); !strings.Contains(e.Error(), "auth.login.expect[0]") {
+		t.Error(e)
 	}
 }

@@ -32,7 +32,7 @@ func (e *endpoint) succeed(before *endpoint, now, old Config) {
 		e.breaker = before.breaker
 	}
 	if same {
-		e.hold = before.hold
+		e.hold, e.outage = before.hold, before.outage
 	}
 	if same && now.Retry == old.Retry {
 		e.budget = before.budget

@@ -14,6 +14,7 @@ import (
 
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/series"
+	"inquiry-gateway/upstream/mapping"
 )
 
 // Bounds of sign-ins, so that neither a legacy that refuses every token nor one
@@ -43,6 +44,7 @@ type token struct {
 type tokens struct {
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
 	renewOn []int                                // statuses that refuse a token
+	renewIf []mapping.Condition                  // one of them in a 200 does so, too
 	timeout time.Duration                        // of one sign-in
 	now     func() time.Time
 	panics  *panics.Catcher
@@ -60,9 +62,9 @@ type tokens struct {
 }
 
 // newTokens keeps the tokens that request gives.
-func newTokens(request func(context.Context) (token, error), renewOn []int, timeout time.Duration, m signInMetrics, opts Options) *tokens {
+func newTokens(request func(context.Context) (token, error), renewOn []int, renewIf []mapping.Condition, timeout time.Duration, m signInMetrics, opts Options) *tokens {
 	return &tokens{
-		request: request, renewOn: renewOn, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
+		request: request, renewOn: renewOn, renewIf: renewIf, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst),
 	}
 }
@@ -153,13 +155,18 @@ func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
+// refuses implements credentials.
+func (t *tokens) refuses(status int, body string) bool {
+	if status != http.StatusOK {
+		return slices.Contains(t.renewOn, status)
+	}
+	return slices.ContainsFunc(t.renewIf, func(c mapping.Condition) bool { return meets(c, body) })
+}
+
 // renews is true where there is another token already, and for a value that is refused
 // for the first time while so many sign-ins may be made. Otherwise the refusal is the
 // answer to this request alone.
-func (t *tokens) renews(status int, value string) bool {
-	if !slices.Contains(t.renewOn, status) {
-		return false
-	}
+func (t *tokens) renews(value string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if value != t.token.value || value == t.refused {

@@ -18,7 +18,6 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/panics"
-	"inquiry-gateway/internal/redissub"
 	"inquiry-gateway/internal/series"
 )
 
@@ -167,8 +166,11 @@ const (
 
 // watch follows the changes of the store until the context ends.
 func (s *Store) watch(ctx context.Context) {
-	messages, stop := redissub.Messages(ctx, s.client, time.Second, s.keys.changes())
-	defer func() { _ = stop() }()
+	sub := s.client.(interface { // a client, and no pipeline
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	}).Subscribe(ctx, s.keys.changes())
+	defer func() { _ = sub.Close() }()
+	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second))
 	ticker := time.NewTicker(s.cfg.Poll)
 	defer ticker.Stop()
 	s.poll(ctx)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -71,7 +72,7 @@ func TestTheConsoleReadsSeriesThatAreThere(t *testing.T) {
 func TestTheConsoleTellsTheCause(t *testing.T) {
 	t.Parallel() // it waits for the console
 	server := redistest.Start(t)
-	p := start(t, setup{yaml: "redis: {addrs: ['" + server.Addr + "']}"})
+	p := start(t, setup{yaml: "redis: {addrs: ['" + server.Addr + "']}", upstream: []string{"timeout: 2s", "timeout: 200ms"}})
 	p.gets(http.StatusOK, buyerList, "buyer")
 	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable}); err != nil {
 		t.Fatal(err)
@@ -79,9 +80,27 @@ func TestTheConsoleTellsTheCause(t *testing.T) {
 	p.get(buyerList, "other-buyer")
 	file := filepath.Join(p.dir, "gateway.yaml")
 	text, cause, do := p.fails("legacy")
-	if !strings.Contains(text, "buyer errors") || !strings.Contains(cause, "503") || !strings.HasSuffix(cause, " (buyer list of "+legacy.BuyerOther+")") ||
+	if !strings.Contains(text, "requests for buyer lists failed") || !strings.Contains(cause, "503") || !strings.HasSuffix(cause, " (buyer list of "+legacy.BuyerOther+")") ||
 		!strings.Contains(do, "`inquiry-gateway check -c "+file+" --live --buyer "+legacy.BuyerOther+"`") {
 		t.Errorf("legacy: %q, %q, %q", text, cause, do)
+	}
+	for want, fault := range map[string]legacy.Fault{
+		"text/html": {Name: legacy.FaultHTML}, "EOF": {Name: legacy.FaultRefuse}, "deadline exceeded": {Name: legacy.FaultDelay, Delay: time.Minute},
+	} {
+		p.system.ClearFaults("")
+		if err := p.system.SetFault(fault); err != nil {
+			t.Fatal(err)
+		}
+		p.eventually("the cause is "+want, func() bool {
+			p.get(sellerList, "seller")
+			for _, l := range p.console().Lines {
+				cause = l.Cause
+				if l.ID == "legacy" && strings.Contains(cause, want) {
+					return true
+				}
+			}
+			return false
+		})
 	}
 	server.Kill()
 	p.get(buyerList, "buyer")

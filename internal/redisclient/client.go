@@ -319,7 +319,7 @@ func begins(err error, codes ...string) bool {
 func ResultOf(err error) string {
 	var timeout net.Error
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case err == nil, errors.Is(err, redis.Nil), begins(err, "NOSCRIPT"): // the last: Run sends the text then
 		return "ok"
 	case errors.Is(err, errSkipped):
 		return "skipped"

@@ -132,11 +132,17 @@ func (set *Set) Clean(s string) (string, int) {
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 
-// matches finds what a pattern matches, but for matches of nothing.
+// matches finds what a pattern matches, but for matches of nothing. Of a pattern with
+// groups it is what these match: of #(\d+) the number alone.
 func matches(p *regexp.Regexp, s string, spans []span) []span {
-	for _, m := range p.FindAllStringIndex(s, -1) {
-		if m[0] < m[1] {
-			spans = append(spans, span{m[0], m[1]})
+	for _, m := range p.FindAllStringSubmatchIndex(s, -1) {
+		if len(m) > 2 {
+			m = m[2:]
+		}
+		for ; len(m) > 1; m = m[2:] {
+			if m[0] < m[1] { // a group that took no part is at -1
+				spans = append(spans, span{m[0], m[1]})
+			}
 		}
 	}
 	return spans

@@ -65,6 +65,7 @@ func (c *compiler) filters(cfg EndpointConfig) {
 		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
 	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
 		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+	c.plan.selects = !sent
 	for name, field := range map[string]*textPlan{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
 		if field.values != nil {
 			c.plan.request.Trust(name)
@@ -126,7 +127,7 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || f.field.join.Set || f.field.html || f.field.looked:
+	case !f.sent || f.field.join.Set || f.field.cut != nil || f.field.html || f.field.looked:
 		return nil, false // what the legacy has is not what the public value is made of
 	case len(list) == 1 || f.join == repeatValues:
 		return list, false
@@ -174,7 +175,7 @@ const (
 // selection from that without the values that are SelectedHere. Where responses are
 // fetched by further requests none is: those are made for the records that are kept.
 func (p *Plan) Filters() (status, inquiryType Filter) {
-	ownBase := p.Second != nil
+	ownBase := p.Second != nil && !p.selects
 	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)
 }
 

@@ -124,7 +124,7 @@ func TestItemsInAnObject(t *testing.T) {
 		if err != nil || len(r.List) != 2 || len(r.List[1].Responses) != 1 || r.List[0].Content != "as [removed] said" {
 			t.Errorf("%s: %+v %v", items, r.List, err)
 		}
-		for body, reason := range map[string]string{`{"result":{"items":{}}}`: "", `{"result":{}}`: "items", `{"error":"x"}`: "items", `{"result":{"items":[]}}`: "items", `{"result":{"items":{"a":1}}}`: "record"} {
+		for body, reason := range map[string]string{`{"result":{"items":{}}}`: "", `{"result":{}}`: "items", `{"error":"x"}`: "items", `{"result":{"items":[]}}`: "", `{"result":{"items":[1]}}`: "items", `{"result":{"items":{"a":1}}}`: "record"} {
 			r, err = mapBuyer(t, section, body, Request{})
 			if reasonOf(t, err) != reason || reason == "" && len(r.List) != 0 {
 				t.Errorf("%s, %s: %+v %v", items, body, r.List, err)
@@ -264,6 +264,8 @@ func TestFilters(t *testing.T) {
 		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", NoRecord, SelectedHere},
 		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", AskedFor, SelectedHere},
 		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, AskedFor},
+		{"responses are fetched for the whole list once where the gateway filters", changed(t, append(fetched,
+			"filtering: upstream", "filtering: gateway", `, state: "{status}"`, "", `, category: "{inquiry_type}"`, "")...), "buyer", "pending", "x", SelectedHere, SelectedHere},
 	} {
 		status, inquiryType := planFrom(t, tc.section, tc.kind).Filters()
 		if a, b := askedOf(status, tc.status), askedOf(inquiryType, tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {

@@ -22,6 +22,7 @@ type Plan struct {
 	Second     *Second      // nil: the replies have all that belongs to a list
 
 	request     address.Plan
+	selects     bool // the gateway applies all filters: the whole list is read for each
 	reply       replyPlan
 	expect      []condition    // that a reply must meet; nil: none
 	collect     []source       // ids: the items wait for their details, or are details
@@ -65,10 +66,13 @@ func (p *Plan) texts() []*textPlan {
 	return slices.DeleteFunc(all, func(t *textPlan) bool { return t == nil })
 }
 
+// DropsForeign tells whether records of other accounts are expected, and left out.
+func (p *Plan) DropsForeign() bool { return p.dropForeign }
+
 // FieldNames are the names under which refused records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
-	names, texts := []string{"record", p.created.name}, p.texts()
+	names, texts := []string{"record", "owner", p.created.name}, p.texts()
 	if p.Details != nil {
 		names = append(names, "details")
 	}

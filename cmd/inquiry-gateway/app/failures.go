@@ -46,6 +46,9 @@ func (f *failures) fetched(r upstream.Request, err error) {
 	if !ok || failed.Refused() || errors.Is(err, context.Canceled) {
 		return
 	}
+	if failed.Err != nil {
+		err = failed.Err // "status 503", without what it counts as
+	}
 	f.note(r.Kind, r.Account, time.Time{}, err)
 }
 

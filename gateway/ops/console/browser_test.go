@@ -213,9 +213,9 @@ func TestConsoleInABrowser(t *testing.T) {
 			text(&now, "#now"), text(&title, "title"), text(&done, "#over"), text(&check, "#canary-table"), measure("trouble-light-1280"),
 			chromedp.EmulateViewport(400, 900), browsertest.Colors("dark"), measure("trouble-dark-400"))
 		says(t, title, "✖ The legacy system fails, and 2 more")
-		says(t, now, "Problem: The legacy system fails", "Since 06:", "240 seller replies that the mapping refuses", "the reply is HTML (seller list of hanriver)",
+		says(t, now, "Problem: The legacy system fails", "Since 06:", "requests for seller lists got what the mapping refuses: 240", "the reply is HTML (seller list of hanriver)",
 			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --seller hanriver", "Runbook: InquiryGatewayBreakerOpen",
-			"Problem: Redis fails", "redis-cli -h redis.internal -p 6379 ping", "connection refused", "400 upstream_invalid_response")
+			"Problem: Redis fails", "redis-cli -h redis.internal -p 6379 ping", "connection refused", "upstream_invalid_response: 400")
 		says(t, done, "The program panicked from 06:", ", over")
 		says(t, check, "buyer cross-read", "blind", "canary.buyer_keys[1] is empty")
 		var chapter string

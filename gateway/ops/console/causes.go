@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"inquiry-gateway/gateway/ops/canary"
 )
@@ -130,13 +131,13 @@ var causes = []cause{
 func seenLegacy(now, before sums) (map[string]float64, bool) {
 	counts := map[string]float64{}
 	for _, kind := range now.at("upstream_breaker_state", func(v float64) bool { return v > 0 }) {
-		counts["breaker of "+kind+" lists open"] = 0
+		counts["the breaker of "+kind+" lists is open"] = 0
 	}
 	failed, all := 0.0, 0.0
 	for key, n := range now.grown(before, "upstream_requests_total", nil) {
 		switch kind, result, _ := strings.Cut(key, " "); result {
 		case "timeout", "upstream", "invalid":
-			counts[kind+" "+map[string]string{"timeout": "timeouts", "upstream": "errors", "invalid": "replies that the mapping refuses"}[result]] += n
+			counts["requests for "+kind+" lists "+map[string]string{"timeout": "timed out", "upstream": "failed", "invalid": "got what the mapping refuses"}[result]] += n
 			failed, all = failed+n, all+n
 		case "ok":
 			all += n
@@ -144,7 +145,7 @@ func seenLegacy(now, before sums) (map[string]float64, bool) {
 	}
 	bad := len(counts) > 0 && failed >= all/2 // also where all it has is a breaker
 	for key, n := range now.grown(before, "cache_lookups_total", func(l []string) bool { return l[1] == "stale-error" }) {
-		counts["old "+strings.Fields(key)[0]+" lists served"] += n
+		counts["old "+strings.Fields(key)[0]+" lists were served"] += n
 	}
 	return counts, bad
 }
@@ -180,7 +181,7 @@ func seenRedis(now, before sums) (map[string]float64, bool) {
 	}
 	open := len(now.at("redis_breaker_state", func(v float64) bool { return v > 0 })) > 0
 	if open {
-		counts["its breaker open"] = 0
+		counts["its breaker is open"] = 0
 	}
 	return counts, open
 }
@@ -306,12 +307,26 @@ func named(e *episode, facts Facts) *strings.Replacer {
 	var counts []string
 	for _, what := range slices.Sorted(maps.Keys(e.counts)) {
 		if n := e.counts[what]; n > 0 {
-			what = strconv.FormatFloat(n, 'f', 0, 64) + " " + what
+			what += ": " + strconv.FormatFloat(n, 'f', 0, 64)
 		}
 		counts = append(counts, what)
 	}
-	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", cmp.Or(facts.File, "FILE"), "{kind}", cmp.Or(kind, "KIND"),
-		"{account}", cmp.Or(failure.Account, "ID"), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
+	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", quoted(cmp.Or(facts.File, "FILE")), "{kind}", cmp.Or(kind, "KIND"),
+		"{account}", quoted(cmp.Or(failure.Account, "ID")), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
+}
+
+// quoted writes a name as one word of a shell: accounts are called as their owners like.
+func quoted(name string) string {
+	plain := func(r rune) bool {
+		return !(r == '_' || r == '-' || r == '.' || r == '/' || r == '@' || r == ':' || unicode.IsLetter(r) || unicode.IsDigit(r))
+	}
+	switch {
+	case !strings.ContainsFunc(name, plain):
+		return name
+	case strings.Contains(name, "`"): // it would end the command on the page
+		return "ID"
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // newest is the last error of a list of the kinds that an episode names, or of any kind

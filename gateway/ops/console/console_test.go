@@ -105,32 +105,32 @@ func TestCauses(t *testing.T) {
 		"canary": {func(f *feed) {
 			f.count("canary_checks_total", 1, "buyer", "cross_read", "failed")
 			f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
-		}, true, []string{"1 buyer cross_read failed", "records in both lists: 2", "InquiryGatewayCanaryCrossRead"}},
+		}, true, []string{"buyer cross_read failed: 1", "records in both lists: 2", "InquiryGatewayCanaryCrossRead"}},
 		"foreign": {func(f *feed) { f.count("upstream_foreign_records_total", 3, "seller") }, true,
-			[]string{"3 in seller lists", "probe -c /etc/gw.yaml --kind seller --account hanriver", "Last: mapped wrongly (seller list of hanriver)"}},
+			[]string{"in seller lists: 3", "probe -c /etc/gw.yaml --kind seller --account hanriver", "Last: mapped wrongly (seller list of hanriver)"}},
 		"legacy": {func(f *feed) {
 			f.gauge("upstream_breaker_state", 2, "buyer")
 			f.count("upstream_requests_total", 12, "buyer", "upstream")
-		}, true, []string{"breaker of buyer lists open, 12 buyer errors", "Last: status 503 (buyer list of acme)", "check -c /etc/gw.yaml --live --buyer acme"}},
-		"keystore": {func(f *feed) { f.count("auth_requests_total", 4, "unavailable") }, true, []string{"4 requests", "keys -c /etc/gw.yaml list"}},
+		}, true, []string{"requests for buyer lists failed: 12, the breaker of buyer lists is open", "Last: status 503 (buyer list of acme)", "check -c /etc/gw.yaml --live --buyer acme"}},
+		"keystore": {func(f *feed) { f.count("auth_requests_total", 4, "unavailable") }, true, []string{"requests: 4", "keys -c /etc/gw.yaml list"}},
 		"answers": {func(f *feed) {
 			f.count("http_requests_total", 90, "200")
 			f.count("http_requests_total", 10, "502")
 			f.count("http_errors_total", 10, "upstream_error")
 			f.count("http_errors_total", 10, "invalid_api_key")
-		}, true, []string{"Since then: 10 upstream_error.", "such as hanriver"}},
-		"panics": {func(f *feed) { f.count("http_panics_total", 1); f.count("panics_total", 2, "cache") }, true, []string{"2 cache, 1 in a handler"}},
+		}, true, []string{"Since then: upstream_error: 10.", "such as hanriver"}},
+		"panics": {func(f *feed) { f.count("http_panics_total", 1); f.count("panics_total", 2, "cache") }, true, []string{"cache: 2, in a handler: 1"}},
 		"redis": {func(f *feed) { f.gauge("redis_breaker_state", 2); f.count("redis_operations_total", 7, "timeout") }, true,
-			[]string{"its breaker open, 7 timeouts", "redis-cli -h fd00::1 -p 6380 ping", "Last: connection refused"}},
+			[]string{"its breaker is open, timeouts: 7", "redis-cli -h fd00::1 -p 6380 ping", "Last: connection refused"}},
 		"ceiling": {func(f *feed) {
 			f.count("ceiling_requests_total", 9, "background", "refused")
 			f.count("ceiling_requests_total", 2, "asked", "refused")
-		}, false, []string{"2 requests"}},
+		}, false, []string{"requests: 2"}},
 		"reload": {func(f *feed) { f.gauge("config_last_reload_successful", 0) }, false, []string{"configuration", "Last: gateway.yaml:3:1: x", "check -c /etc/gw.yaml`"}},
 		"limited": {func(f *feed) {
 			f.count("rate_limit_decisions_total", 8, "limited")
 			f.count("http_requests_total", 20, "429")
-		}, false, []string{"8 over their account's rate"}},
+		}, false, []string{"over their account's rate: 8"}},
 	} {
 		t.Run(id, func(t *testing.T) {
 			f := newFeed(t)
@@ -160,6 +160,11 @@ func TestCauses(t *testing.T) {
 				t.Errorf("%+v", got[0])
 			}
 		})
+	}
+	for name, want := range map[string]string{"acme": "acme", "o'hara&sons": `'o'\''hara&sons'`, "a b": "'a b'", "$(rm)": "'$(rm)'", "x`y": "ID", "서울": "서울"} {
+		if got := quoted(name); got != want {
+			t.Errorf("%s is written %s", name, got)
+		}
 	}
 	// Single failures that callers do not notice are none.
 	f := newFeed(t)
