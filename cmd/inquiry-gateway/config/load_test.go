@@ -150,7 +150,7 @@ func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
 func TestLoadNamesADefaultFile(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), "listen: :1\n")
 	_, err := Load(path, Options{})
-	want := path + ":1:1: auth.keys_file: " + filepath.Dir(path) + "/keys.yaml (the default): no such file; check the path"
+	want := path + ":1:1: auth.keys_file: " + filepath.Dir(path) + "/keys.yaml (the default): no such file; check the path; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid"
 	if !slices.Contains(lines(err), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
