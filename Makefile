@@ -29,7 +29,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test race simulate simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
+.PHONY: help tags build demo quick test race simulate nightly simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 
 simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new seeds FOR=10m
 	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) -for $(or $(FOR),30s)
+
+nightly: ## new seeds of the simulation for half an hour, the fuzz targets for a minute each, conformance with h2spec
+	$(MAKE) simulate FOR=30m
+	$(MAKE) fuzz FUZZTIME=1m
+	$(MAKE) conformance
 
 simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
 	go test ./cmd/inquiry-gateway/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'

@@ -43,7 +43,7 @@ func TestImage(t *testing.T) {
 	binary := buildImage(t)
 	t.Run("static", func(t *testing.T) { staticBinary(t, binary) })
 	t.Run("version", func(t *testing.T) {
-		if out := run(t, "", nil, binary, "version"); !strings.Contains(out, "v9.8.7") || !strings.Contains(out, "0123abcd") {
+		if out := run(t, "", nil, binary, "--version"); !strings.Contains(out, "v9.8.7") || !strings.Contains(out, "0123abcd") {
 			t.Errorf("the build arguments are not in %q", out)
 		}
 	})

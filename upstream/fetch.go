@@ -216,8 +216,9 @@ func (f *fetcher) count(account string, r *mapping.Reply) {
 			f.log.Debug("internal ids removed from texts", "kind", f.plan.Kind, "field", field, "ids", n)
 		}
 	}
-	if r.Foreign > 0 {
-		f.metrics.foreign.Add(float64(r.Foreign))
+	f.metrics.hidden.Add(float64(r.Hidden))
+	f.metrics.foreign.Add(float64(r.Foreign))
+	if r.Foreign > 0 && !f.plan.DropsForeign() {
 		f.log.Error("the legacy sent a record of another account", slog.Group("security",
 			"event", "foreign_record", "kind", f.plan.Kind, "account", account, "records", r.Foreign))
 	}

@@ -20,6 +20,7 @@ type metrics struct {
 	defaulted   map[string]prometheus.Counter // by field
 	transitions map[string]prometheus.Counter // by state
 	foreign     prometheus.Counter
+	hidden      prometheus.Counter
 	duration    prometheus.Observer
 	state       prometheus.Gauge
 	inFlight    prometheus.Gauge // of both endpoints
@@ -45,6 +46,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
+		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,8 +44,13 @@ type Probe struct {
 // list, without the records that cfg leaves out.
 func (p *Probe) Refusal(cfg mapping.EndpointConfig) (reason string, leftOut int) {
 	strangers, broken := map[int]bool{}, map[int]bool{}
-	for _, n := range slices.Concat(p.Owner.Foreign, p.Owner.Missing) {
+	for _, n := range p.Owner.Foreign {
 		strangers[n] = true
+	}
+	for _, n := range p.Owner.Missing {
+		if strangers[n] = cfg.OnForeignRecord != "drop"; !strangers[n] {
+			broken[n] = true // whose it is nobody knows: dropped, all of the list could be lost unseen
+		}
 	}
 	for _, v := range p.Violations {
 		if !strangers[v.Record] { // those are not even mapped
@@ -176,7 +180,12 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 		if p.Whole || pages.Style == mapping.PageNone {
 			err = f.newPager(f.plan.Paging, ask, x).readFrom(ctx, first, a)
 		} else {
-			_, err = x.Take(a.body)
+			var n, told int
+			if n, err = x.Take(a.body); err == nil && n == 0 && pages.tellsEnd() {
+				if told, err = pages.told(a); err == nil && told > 0 {
+					err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", told)
+				}
+			}
 		}
 	}
 	if err == nil {

@@ -61,7 +61,7 @@ func TestProbeSample(t *testing.T) {
 		"2 title <- subject: 7 -> 7 \n",
 		"! 2 status: a value that has no entry", "! 2 created_at: not a time", "! 2 responses.content: missing",
 		"! 3 title: missing", "! 4 record: not an object",
-		"owner {Path:customer.id Matches:1 Missing:[3] Foreign:[2]}",
+		"owner {Path:customer.id Matches:1 Missing:[3] Foreign:[2] Case:0}",
 		`id uuid 2 ["record 1 content"]`, `id replies.#.uuid 2 []`,
 		"unused customer.vip boolean", "unused extra.#.a number|string", "unused replies.#.by.name string",
 	)
@@ -166,4 +166,15 @@ func FuzzProbe(f *testing.F) {
 			t.Errorf("%+v %v", p, err)
 		}
 	})
+}
+
+// A first page without records beside a total of some is no empty list.
+func TestProbeOfAnEmptyFirstPage(t *testing.T) {
+	f := newFixture(t, serveJSON(`{"total":13,"result":{"items":[]}}`), func(c *Config) {
+		c.Buyer.Paging = mapping.PagingConfig{Style: "page", Param: "page", Total: "total"}
+	})
+	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
+	if err != nil || !strings.Contains(p.Problem, "tells of 13") || !strings.Contains(p.Problem, "paging.first") {
+		t.Errorf("%+v %v", p, err)
+	}
 }

@@ -184,7 +184,7 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 		result.Verdict = verdictRefused
 	}
 	if result.Verdict == verdictGood {
-		result.doubt(p.mayMiss)
+		result.doubt(p.mayMiss, seen.Whole || opts.Sample != nil)
 	}
 	return result, nil
 }
@@ -209,14 +209,15 @@ func violations(p *upstream.Probe) []violation {
 	return list
 }
 
-// doubt looks for paths that hide their mistake and matched nothing: a wrong path of a
-// field with a default gives a list that is good and says nothing. mayMiss has the paths
-// of which the user knows that this list does not have them.
-func (p *probed) doubt(mayMiss []string) {
+// doubt gathers why a list that would be served may not be what it seems: a wrong path of
+// a field with a default gives a list that is good and says nothing. mayMiss has the paths,
+// or keys, that the user knows of. whole: all of the list was read; of a part of it some
+// doubts say nothing.
+func (p *probed) doubt(mayMiss []string, whole bool) {
 	var found []string
-	for _, path := range p.Paths {
-		if path.Doubt != "" && !slices.Contains(mayMiss, path.Path) {
-			found = append(found, path.String()+": "+path.Doubt)
+	for _, d := range p.Doubts {
+		if !slices.Contains(mayMiss, d.Path) && (whole || !d.Whole) {
+			found = append(found, d.Text)
 		}
 	}
 	if len(found) > 0 {
@@ -231,7 +232,7 @@ func (p probed) failure() error {
 	case verdictGood:
 		return nil
 	case verdictDoubtful:
-		return fmt.Errorf("%s %s: the gateway would serve this list, but paths match nothing: %s (mend them, try an account that has them, or give --may-miss PATH)",
+		return fmt.Errorf("%s %s: the gateway would serve this list, but is it what it seems? %s (mend it, try an account that has it, or give --may-miss with the path or key)",
 			p.Kind, printable(p.Account), printable(p.Reason))
 	}
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
@@ -286,10 +287,7 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
 		if err != nil {
 			return err
 		}
-		if !whole && seen.Verdict == verdictDoubtful {
-			seen.Verdict = verdictGood // of a part of the list nothing can be said
-		}
-		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, plural(seen.Items, "record"), seen.Took.Round(time.Millisecond), extent(seen.Probe))
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, shownOf(seen.Probe), seen.Took.Round(time.Millisecond), extent(seen.Probe))
 		if seen.Verdict == verdictRefused {
 			writeViolations(out, seen.Violations)
 			writeReply(out, seen.Probe)
@@ -297,6 +295,14 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
 		errs = append(errs, seen.failure())
 	}
 	return errors.Join(errs...)
+}
+
+// shownOf says how many records there are, and how many of them a caller would see.
+func shownOf(p *upstream.Probe) string {
+	if p.Problem != "" || len(p.Served) == p.Items {
+		return plural(p.Items, "record")
+	}
+	return fmt.Sprintf("%s, %d shown", plural(p.Items, "record"), len(p.Served))
 }
 
 // extent says how much of a list was read, where that is not plain.

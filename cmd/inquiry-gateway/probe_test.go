@@ -51,7 +51,7 @@ func TestProbeShowsOneReply(t *testing.T) {
 func TestProbeFailsWhereTheGatewayWould(t *testing.T) {
 	p := start(t, setup{})
 	file := filepath.Join(p.dir, "gateway.yaml")
-	const record = `{"uuid":"u1","no":1,"subject":%s,"body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":%s},"replies":null}`
+	const record = `{"uuid":"uuid-1","no":1,"subject":%s,"body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":%s},"replies":null}`
 	sample := func(subject, owner string) string {
 		return `{"result":{"items":[` + strings.NewReplacer(`%s,"body"`, subject+`,"body"`, `{"id":%s}`, `{"id":`+owner+`,"ref":"r-1"}`).Replace(record) + `]}}`
 	}
@@ -160,7 +160,7 @@ func TestCheckAgainstWhatRuns(t *testing.T) {
 func TestProbeWatches(t *testing.T) {
 	t.Parallel() // it waits
 	p := start(t, setup{})
-	p.write("reply.json", `{"result":{"items":[{"uuid":"u1","subject":"first","body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":"acme","ref":"u3"},"replies":[{"uuid":"u2","text":"t","by":{"role":"S"},"at":"2026-06-15 15:41:00"}]}]}}`)
+	p.write("reply.json", `{"result":{"items":[{"uuid":"uuid-1","subject":"first","body":{"text":"c"},"state":"N","category":"P","opened":"2026-06-15 15:40:05","customer":{"id":"acme","ref":"uuid-3"},"replies":[{"uuid":"uuid-2","text":"t","by":{"role":"S"},"at":"2026-06-15 15:41:00"}]}]}}`)
 	file, good := filepath.Join(p.dir, "gateway.yaml"), p.read("gateway.yaml")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errOut testkit.Log
@@ -194,7 +194,7 @@ func TestProbeSaysWhatIsRemoved(t *testing.T) {
 			"removed in 1 text: by id 1, by pattern 0, UUID 0", "see [removed] and T-00099, 57,000 won",
 			"T-00099", "written as the internal ids are", "internal_id_patterns", "a UUID", "the value of assignee_id, which is not mapped", "! not removed",
 		},
-		"    internal_ids: [id, assignee_id]\n    internal_id_patterns: ['T-\\d{5}', '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}']\n": {
+		"    internal_ids: [id, assignee_id]\n    internal_id_patterns: ['T-\\d{5}', '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}']\n": {
 			"removed in 2 texts: by id 2, by pattern 2, UUID 0", "see [removed] and [removed], 57,000 won", "[removed] by [removed]",
 		},
 	} {
@@ -302,5 +302,15 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 	writeFile(t, file, strings.ReplaceAll(out, "COMPLETE_ME", "x"))
 	if _, errOut, _ = command(t, "check", "-c", file); strings.Contains(errOut, "upstream.buyer") {
 		t.Errorf("completed, the section is wrong: %s", errOut)
+	}
+}
+
+// A condition that no record meets is not taken for an account without inquiries.
+func TestCheckLiveSaysHowManyAreShown(t *testing.T) {
+	p := start(t, setup{upstream: []string{"on_invalid_record: fail", "on_invalid_record: fail\n    where: [{path: pubic, equals: true}]"}})
+	args := []string{"check", "-c", filepath.Join(p.dir, "gateway.yaml"), "--live", "--all", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical}
+	out, errOut, code := command(t, args...)
+	if code != 1 || !regexp.MustCompile(`buyer acme: doubtful, \d+ records, 0 shown`).MatchString(out) || !strings.Contains(errOut, "pubic found in 0 of") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 }

@@ -48,7 +48,7 @@ func writeProbe(out io.Writer, p probed) {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
 	}
 	if p.Verdict == verdictDoubtful {
-		p.Reason = "the gateway would serve this list, but paths match nothing (see ! above)"
+		p.Reason = "the gateway would serve this list, but is it what it seems? " + p.Reason
 	}
 	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
 }
@@ -70,7 +70,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 		}
 		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  found     %s in %d bytes", plural(p.Items, "record"), p.Bytes)
+	fmt.Fprintf(out, "  found     %s in %d bytes", shownOf(p), p.Bytes)
 	if p.Replies > 1 {
 		fmt.Fprintf(out, ", on %s", plural(p.Replies, "page"))
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Removed replaces an internal id that was quoted in a text.
@@ -34,10 +34,10 @@ type Set struct {
 	keys    []uuid
 	index   map[uuid]struct{} // of the first indexed keys
 	indexed int
-	long    *longIDs    // nil: none
-	short   *shortIDs   // nil: none
-	spans   []span      // of the text that is being cleaned
-	texts   arena.Texts // of cleaned texts
+	long    *longIDs       // nil: none
+	short   *shortIDs      // nil: none
+	spans   []span         // of the text that is being cleaned
+	texts   jsonwalk.Texts // of cleaned texts
 }
 
 // Add adds an id. White space around it and braces are not part of it.
@@ -132,11 +132,17 @@ func (set *Set) Clean(s string) (string, int) {
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 
-// matches finds what a pattern matches, but for matches of nothing.
+// matches finds what a pattern matches, but for matches of nothing. Of a pattern with
+// groups it is what these match: of #(\d+) the number alone.
 func matches(p *regexp.Regexp, s string, spans []span) []span {
-	for _, m := range p.FindAllStringIndex(s, -1) {
-		if m[0] < m[1] {
-			spans = append(spans, span{m[0], m[1]})
+	for _, m := range p.FindAllStringSubmatchIndex(s, -1) {
+		if len(m) > 2 {
+			m = m[2:]
+		}
+		for ; len(m) > 1; m = m[2:] {
+			if m[0] < m[1] { // a group that took no part is at -1
+				spans = append(spans, span{m[0], m[1]})
+			}
 		}
 	}
 	return spans

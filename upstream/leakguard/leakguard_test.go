@@ -81,6 +81,8 @@ func TestPatterns(t *testing.T) {
 		{`TCK-\d{6}`, "TCK", "see TCK-123456.", "see [removed]."},
 		{`\d{4}`, "6f1c2a34-1111-4222-8333-9444555666aa", "6f1c2a34-1111-4222-8333-9444555666ab 2026", "[removed] [removed]"},
 		{`A\d+ \d+B`, "", "A123B A1B", "[removed] [removed]"},
+		{`#(\d+)`, "", "see #35436 and 35436", "see #[removed] and 35436"}, // of a group the group
+		{`#(\d+)|T-(\d)(\d)`, "", "#1 T-23", "#[removed] T-[removed][removed]"},
 		{`x* A`, "", "zzA", "zz[removed]"}, // nothing is no match
 	} {
 		set := idsOf(strings.Fields(tc.ids)...)

@@ -73,7 +73,10 @@ type ResponsesConfig struct {
 	Items         string      `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
 	ItemsOptional bool        `yaml:"items_optional"` // likewise, for the reply to fetch
 	Fetch         FetchConfig `yaml:"fetch"`          // without a path: the answers are within the record
-	InternalIDs   []string    `yaml:"internal_ids"`   // GJSON paths within an answer
+	// Lookup replaces each element at items by its entry in a table of the reply, such as
+	// the included objects of JSON:API: all paths below lead into the entry then.
+	Lookup      ElementLookup `yaml:"lookup"`
+	InternalIDs []string      `yaml:"internal_ids"` // GJSON paths within an answer
 	// Where are conditions that an answer must meet to be shown, such as that it is
 	// public. Nothing at a path means that it is not, unless missing says otherwise.
 	Where  []Condition          `yaml:"where"`

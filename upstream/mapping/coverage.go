@@ -34,6 +34,7 @@ const (
 	hidesIDs       = "internal ids would not be removed from texts"
 	hidesResponses = "every inquiry would look unanswered"
 	hidesDefault   = "every record has the default"
+	hidesRecords   = "no record would be shown"
 	hidesNull      = "every record has null"
 	hidesEnd       = "" // no next page and a wrong path look the same; the marks of more tell them apart
 )
@@ -70,6 +71,17 @@ func (p *Plan) coverage() *coverage {
 	for i, path := range p.idPaths {
 		add(&c.records, "records", index("internal_ids", i), hidesIDs, path)
 	}
+	conditions := func(list *[]*watch, in string, all []condition, hides string) {
+		for _, one := range all {
+			_, key, _ := strings.Cut(one.key, ".")
+			if one.absent {
+				add(list, in, key, "", one.path) // that nothing is there is what it wants
+			} else {
+				add(list, in, key, hides, one.path)
+			}
+		}
+	}
+	conditions(&c.records, "records", p.where, hidesRecords)
 	for _, t := range p.texts() {
 		text(&c.records, "records", "fields."+t.name, t)
 	}
@@ -89,6 +101,7 @@ func (p *Plan) coverage() *coverage {
 	for i, path := range r.idPaths {
 		add(&c.responses, "responses", index("fields.responses.internal_ids", i), hidesIDs, path)
 	}
+	conditions(&c.responses, "responses", r.where, hidesResponses)
 	text(&c.responses, "responses", "fields.responses.fields.content", r.content)
 	text(&c.responses, "responses", "fields.responses.fields.responder_type", r.role)
 	field(&c.responses, "responses", "fields.responses.fields.created_at", "", &r.created.fieldPlan)

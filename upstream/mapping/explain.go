@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,15 @@ type Explanation struct {
 	Uncovered   []Uncovered       `json:"uncovered"` // what looks like an internal id in the texts and stays
 	Unused      []UnusedPath      `json:"unused"`    // fields of the records that no part of the mapping looks at
 	Paths       []PathFound       `json:"paths"`     // all configured paths
+	Doubts      []Doubt           `json:"doubts"`    // why a list that would be served may not be what it seems
+}
+
+// Doubt is one reason to look again at a list that would be served.
+type Doubt struct {
+	Path string `json:"path"` // of the mapping, or the key that it is about
+	Text string `json:"text"`
+	// Whole: it is about all records together, so that a part of a list may be said to have it wrongly.
+	Whole bool `json:"whole"`
 }
 
 // ExplainedRecord shows one record field by field.
@@ -56,12 +66,14 @@ type OwnerCheck struct {
 	Matches int    `json:"matches"`
 	Missing []int  `json:"missing"` // numbers of records without an owner
 	Foreign []int  `json:"foreign"` // numbers of records of somebody else
+	Case    int    `json:"case"`    // of these: records whose owner differs in capitals only
 }
 
 // QuotedIDs is one configured path of internal ids.
 type QuotedIDs struct {
 	Path   string   `json:"path"`
 	Found  int      `json:"found"`
+	Short  int      `json:"short"`  // of these: of one or two characters, which many texts have
 	Quoted []string `json:"quoted"` // "record 3 content": texts that had one of its ids in them
 }
 
@@ -97,7 +109,7 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 		plan: p, want: want, show: show, whole: lenient.NewReply(Request{Account: want.Account}), paths: p.coverage(),
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
-			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{},
+			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
 		},
 	}
@@ -168,16 +180,59 @@ func (x *Explainer) Finish() {
 	for _, raw := range x.raw {
 		jsonwalk.WalkShape(raw, func(path []byte, k jsonwalk.Kind) { shapes[string(path)] |= 1 << k })
 		look(x.paths.records, raw)
-		if p := x.plan.responses; p != nil && x.plan.Second == nil {
-			jsonwalk.Lookup(raw, p.itemsPath).Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
-		}
 	}
 	x.quotes()
 	x.unused(shapes)
 	x.Paths = x.paths.found()
+	x.doubts()
 	x.removeIDs()
 	for i := range x.Records {
 		x.clean(&x.Records[i])
+	}
+}
+
+// doubts says what a list that would be served hides.
+func (x *Explainer) doubts() {
+	add := func(path, format string, args ...any) {
+		x.Doubts = append(x.Doubts, Doubt{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, path := range x.Paths {
+		if path.Doubt != "" {
+			x.Doubts = append(x.Doubts, Doubt{path.Path, path.String() + ": " + path.Doubt, true})
+		}
+	}
+	if x.Items > 0 && x.Excluded == x.Items {
+		x.Doubts = append(x.Doubts, Doubt{"where", fmt.Sprintf("where shows none of %d records", x.Items), true})
+	}
+	for _, id := range x.InternalIDs {
+		if id.Short > 0 {
+			add(id.Path, "%s has ids of one or two characters: each such word is cut out of all texts", id.Path)
+		}
+	}
+	if x.Owner.Case > 0 {
+		add("owner", "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
+	}
+	seen := map[string]bool{}
+	code := func(field, value string) {
+		if key := field + " " + value; value != "" && strings.Trim(value, "0123456789") == "" && !seen[key] {
+			seen[key] = true
+			add(field, "%s is the bare code %s: say what it means under values", field, shorten(value))
+		}
+	}
+	for _, inq := range x.whole.List {
+		code("status", inq.Status)
+		code("inquiry_type", inq.InquiryType.String)
+		for _, r := range inq.Responses {
+			code("responses.responder_type", r.ResponderType.String)
+		}
+	}
+	for _, r := range x.Records {
+		for _, f := range r.Fields {
+			if (f.Raw == "true" || f.Raw == "false") && f.Mapped == f.Raw && !seen[f.Field] {
+				seen[f.Field] = true
+				add(f.Path, "%s is a truth value and is served as the text %s", f.Field, f.Raw)
+			}
+		}
 	}
 }
 
@@ -229,6 +284,14 @@ func (x *Explainer) record(f *jsonwalk.Frame, taken bool) {
 		x.violate("details", whyNoDetail)
 	}
 	x.raw = append(x.raw, f.Element)
+	if p := x.plan.responses; p != nil && x.plan.Second == nil {
+		v := jsonwalk.Lookup(f.Element, p.itemsPath)
+		if p.entries != nil {
+			array, _ := p.entries.of(f, v)
+			v = jsonwalk.FromJSON(array)
+		}
+		v.Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
+	}
 	x.checkOwner(f)
 	if !holds(x.plan.where, f) {
 		x.Excluded++
@@ -267,6 +330,9 @@ func (x *Explainer) checkOwner(f *jsonwalk.Frame) {
 		x.Owner.Matches++
 	default:
 		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
+		if strings.EqualFold(v.String(), x.want.Account) {
+			x.Owner.Case++
+		}
 	}
 }
 
@@ -279,7 +345,12 @@ func (x *Explainer) quotes() {
 		id := QuotedIDs{Path: path, Quoted: []string{}}
 		var set leakguard.Set
 		for _, raw := range x.raw {
-			jsonwalk.Lookup(raw, path).Scalars(func(text string) { id.Found++; set.Add(text) })
+			jsonwalk.Lookup(raw, path).Scalars(func(text string) {
+				if id.Found++; len(text) < 3 {
+					id.Short++
+				}
+				set.Add(text)
+			})
 		}
 		for i := range x.whole.List {
 			x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {

@@ -32,10 +32,13 @@ type Field struct {
 	Const Default `yaml:"const"` // the field's value in every record; instead of a path
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts.
-	Join          Default `yaml:"join"`
-	TrimHTML      bool    `yaml:"trim_html"`                        // the legacy stores HTML: keep its text
-	Empty         string  `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
-	UnknownValues string  `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
+	Join Default `yaml:"join"`
+	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\];
+	// it is cut out before trim_html.
+	Cut           []string `yaml:"cut"`
+	TrimHTML      bool     `yaml:"trim_html"`                        // the legacy stores HTML: keep its text
+	Empty         string   `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
+	UnknownValues string   `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
 	// ValuesJoin says how a filter names several legacy values of one public
 	// value: joined by this text, or each as a parameter or list element of its own
 	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;

@@ -57,9 +57,10 @@ func (c *compiler) text(field, name string, f Field, nullable bool) *textPlan {
 	for legacy, public := range values {
 		c.AddIf(public == "", field+".values."+legacy, "the public value is empty")
 	}
+	cut := c.patterns(field+".cut", f.Cut)
 	t := &textPlan{
 		fieldPlan: c.field(field, name, f), values: values, def: f.Default, fixed: f.Const, nullable: nullable,
-		nth: c.texts, html: f.TrimHTML, noEmpty: f.Empty == "missing", nulls: nulls, keep: f.UnknownValues == "keep",
+		nth: c.texts, cut: cut, html: f.TrimHTML, noEmpty: f.Empty == "missing", nulls: nulls, keep: f.UnknownValues == "keep",
 	}
 	c.texts++
 	return t.prepare()
@@ -80,7 +81,7 @@ func (c *compiler) textKeys(field string, f Field, translated bool) {
 // because they would have no effect.
 func (c *compiler) time(field, name string, f Field) *timePlan {
 	for key, used := range map[string]bool{
-		"values": f.Values != nil, "const": f.Const.Set, "null_values": len(f.NullValues) > 0, "trim_html": f.TrimHTML,
+		"values": f.Values != nil, "const": f.Const.Set, "null_values": len(f.NullValues) > 0, "trim_html": f.TrimHTML, "cut": len(f.Cut) > 0,
 		"unknown_values": f.UnknownValues != "", "values_join": f.ValuesJoin != "", "empty": f.Empty != "",
 	} {
 		c.AddIf(used, field+"."+key, "%s is for texts; remove the key", key)

@@ -127,7 +127,7 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || f.field.join.Set || f.field.html || f.field.looked:
+	case !f.sent || f.field.join.Set || f.field.cut != nil || f.field.html || f.field.looked:
 		return nil, false // what the legacy has is not what the public value is made of
 	case len(list) == 1 || f.join == repeatValues:
 		return list, false

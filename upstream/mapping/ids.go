@@ -2,6 +2,8 @@ package mapping
 
 import (
 	"regexp"
+	"regexp/syntax"
+	"slices"
 )
 
 // The bounds of internal_id_patterns: each one reads every text of a list.
@@ -25,11 +27,29 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 			c.Add(at, "no regular expression of RE2: %v", err)
 			continue
 		}
+		c.AddIf(repeatsGroup(text), at, "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 		// \b matches nothing in an empty text, but between characters.
 		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
 		compiled = append(compiled, p)
 	}
 	return compiled
+}
+
+// repeatsGroup tells whether a group that captures stands under a repetition.
+func repeatsGroup(pattern string) bool {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return false // which is told already
+	}
+	var within func(re *syntax.Regexp, repeated bool) bool
+	within = func(re *syntax.Regexp, repeated bool) bool {
+		if re.Op == syntax.OpCapture && repeated {
+			return true
+		}
+		repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
+		return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return within(inner, repeated) })
+	}
+	return within(tree, false)
 }
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and

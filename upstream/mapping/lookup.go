@@ -19,6 +19,14 @@ type LookupConfig struct {
 	Take Paths  `yaml:"take"` // GJSON path of the field, within the entry; of several the first present one
 }
 
+// ElementLookup is where in a table of the reply the whole of an element stands. One
+// without an entry makes its record invalid: a part must not be shown as the whole.
+type ElementLookup struct {
+	In  string `yaml:"in"`  // GJSON path of the table, within the reply: an array
+	Key Paths  `yaml:"key"` // GJSON paths within an entry that together tell it from the others
+	By  Paths  `yaml:"by"`  // GJSON paths, within the element, of the values to find at key, in the same order
+}
+
 // String describes the look-up for Explain.
 func (l LookupConfig) String() string {
 	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(l.Take, ", ")
@@ -55,29 +63,65 @@ const entriesPerRecord = 10
 // lookup compiles a look-up. Fields that use the same table share its index, which is
 // made once per reply.
 func (c *compiler) lookup(field string, cfg LookupConfig) []source {
-	for key, missing := range map[string]bool{"in": cfg.In == "", "key": len(cfg.Key) == 0, "by": len(cfg.By) == 0, "take": len(cfg.Take) == 0} {
-		c.AddIf(missing, field+"."+key, "missing: a look-up needs in, key, by and take")
-	}
-	c.AddIf(len(cfg.Key) != len(cfg.By), field+".by", "has %d values for the %d of key", len(cfg.By), len(cfg.Key))
-	for key, paths := range map[string]Paths{"in": {cfg.In}, "key": cfg.Key, "take": cfg.Take} {
-		for _, path := range paths {
-			if path != "" {
-				c.path(field+"."+key, path)
-			}
-		}
-	}
+	c.AddIf(len(cfg.Take) == 0, field+".take", "missing: the path, within the entry, of the field")
+	c.lookupKeys(field, ElementLookup{cfg.In, cfg.Key, cfg.By})
 	entry := c.plan.Format.place().inside(cfg.In)
-	for _, path := range slices.Concat(cfg.Key, cfg.Take) {
+	for _, path := range cfg.Take {
+		c.path(field+".take", path)
 		entry.note(path)
 	}
 	l := &lookup{by: c.paths(field+".by", field+".by", cfg.By), take: cfg.Take, xml: c.plan.Format.XML}
-	same := func(t tablePlan) bool { return t.in == cfg.In && slices.Equal(t.key, cfg.Key) }
 	c.alsoUsed(cfg.By)
-	if l.table = slices.IndexFunc(c.plan.tables, same); l.table < 0 {
-		l.table = len(c.plan.tables)
-		c.plan.tables = append(c.plan.tables, tablePlan{cfg.In, cfg.Key, l.xml})
-	}
+	l.table = c.table(cfg.In, cfg.Key)
 	return []source{{lookup: l}}
+}
+
+// lookupKeys checks what all look-ups have.
+func (c *compiler) lookupKeys(field string, cfg ElementLookup) {
+	for key, missing := range map[string]bool{"in": cfg.In == "", "key": len(cfg.Key) == 0, "by": len(cfg.By) == 0} {
+		c.AddIf(missing, field+"."+key, "missing: a look-up needs in, key and by")
+	}
+	c.AddIf(len(cfg.Key) != len(cfg.By), field+".by", "has %d values for the %d of key", len(cfg.By), len(cfg.Key))
+	entry := c.plan.Format.place().inside(cfg.In)
+	for key, paths := range map[string]Paths{"in": {cfg.In}, "key": cfg.Key} {
+		for _, path := range paths {
+			if path != "" && c.path(field+"."+key, path) && key == "key" {
+				entry.note(path)
+			}
+		}
+	}
+}
+
+// table gives the index of a table of the plan, which all look-ups in it share.
+func (c *compiler) table(in string, key []string) int {
+	i := slices.IndexFunc(c.plan.tables, func(t tablePlan) bool { return t.in == in && slices.Equal(t.key, key) })
+	if i < 0 {
+		i = len(c.plan.tables)
+		c.plan.tables = append(c.plan.tables, tablePlan{in, key, c.plan.Format.XML})
+	}
+	return i
+}
+
+// of gives the entries of the elements of an array as an array; false: one has none.
+func (e *entries) of(f *jsonwalk.Frame, elements jsonwalk.Value) (array string, all bool) {
+	var list []string
+	all = true
+	elements.Each(func(element jsonwalk.Value) bool {
+		key, ok := keyOf(len(e.by), func(i int) jsonwalk.Value { return plainText(jsonwalk.Lookup(element.Raw, e.by[i]), e.xml) })
+		entry, found := f.Tables[e.table][key]
+		if all = ok && found; all {
+			list = append(list, entry.Raw)
+		}
+		return all
+	})
+	return "[" + strings.Join(list, ",") + "]", all
+}
+
+// entries are the look-up of whole elements.
+type entries struct {
+	table int // of the plan
+	by    []string
+	xml   bool
 }
 
 // find gets the value by the entry whose key the frame's element names. It is missing

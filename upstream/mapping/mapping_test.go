@@ -124,7 +124,7 @@ func TestItemsInAnObject(t *testing.T) {
 		if err != nil || len(r.List) != 2 || len(r.List[1].Responses) != 1 || r.List[0].Content != "as [removed] said" {
 			t.Errorf("%s: %+v %v", items, r.List, err)
 		}
-		for body, reason := range map[string]string{`{"result":{"items":{}}}`: "", `{"result":{}}`: "items", `{"error":"x"}`: "items", `{"result":{"items":[]}}`: "items", `{"result":{"items":{"a":1}}}`: "record"} {
+		for body, reason := range map[string]string{`{"result":{"items":{}}}`: "", `{"result":{}}`: "items", `{"error":"x"}`: "items", `{"result":{"items":[]}}`: "", `{"result":{"items":[1]}}`: "items", `{"result":{"items":{"a":1}}}`: "record"} {
 			r, err = mapBuyer(t, section, body, Request{})
 			if reasonOf(t, err) != reason || reason == "" && len(r.List) != 0 {
 				t.Errorf("%s, %s: %+v %v", items, body, r.List, err)

@@ -20,21 +20,23 @@ type End struct {
 }
 
 // CheckEnd refuses a list whose last reply carries a mark of more: a part must
-// never be shown as the whole. Marks are looked for in response headers (Link,
-// Content-Range and those with X- in front), in the top level of the reply and in
-// the objects on the way to the items, and beside these in objects that are named
-// for pages or links, up to two of them in each other. Within items only the object
-// that holds a record's responses is looked at, see holder. A
-// mark that paging reads, or that ignore_marks names, is none. An error is an
-// [*Error].
+// never be shown as the whole. Marks are looked for where real systems put them: in the
+// header Link, in the top level of the reply and in the objects on the way to the items,
+// and beside these in links, _links, meta, paging, pagination, page and pageInfo, up to two
+// of them in each other. Within items only the object that holds a record's responses is
+// looked at, see holder. A mark that paging reads, or that ignore_marks names, is none. An
+// error is an [*Error].
 func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
 	m := marks{end: end, what: "records", paging: &paging}
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
-	m.headers()
 	before, after := around(r.body, r.items.Raw) // without the items, which may be most of it
-	switch found := m.in(before, after, "", r.plan.reply.way); {
+	found := m.in(before, after, "", r.plan.reply.way)
+	if found != "" && end.Records == 0 && strings.Contains(r.plan.reply.path, "#(") {
+		found += " (does the query in items leave them out?)"
+	}
+	switch {
 	case found == "":
 		return nil
 	case paging.Style == PageNone:
@@ -165,22 +167,6 @@ func (m *marks) here(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
 }
 
-// headers looks at the headers of the last reply: the total of Content-Range, and those
-// with X- in front whose name is a mark.
-func (m *marks) headers() {
-	for name, values := range m.end.Header {
-		switch {
-		case name == "Content-Range":
-			_, total, _ := strings.Cut(values[0], "/")
-			m.member(name, markTotal, jsonwalk.TextValue(total))
-		case strings.HasPrefix(name, "X-"):
-			if kind := markOf(name[2:]); kind != markNone {
-				m.member(name, kind, jsonwalk.TextValue(values[0]))
-			}
-		}
-	}
-}
-
 // deepest is how many objects beside the way to the items are entered.
 const deepest = 2
 
@@ -275,8 +261,6 @@ func (m *marks) member(path string, kind mark, v jsonwalk.Value) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	number := err == nil
 	switch {
-	case kind == markNext && v.Kind == jsonwalk.Text && m.follows(path, v) && m.next == "": // of a header
-		m.next = says("the header "+path, "names a next page")
 	case kind == markMore && text == "true", kind == markPart && text == "true":
 		m.found = says(path, "is true")
 	case kind == markEnd && text == "false", kind == markLast && text == "false":
@@ -336,29 +320,25 @@ func markOf(name string) mark {
 	}
 	name = strings.TrimPrefix(string(buf[:n]), "odata")
 	switch name {
-	case "next", "nextlink", "nextpage", "nextpageurl", "nextpagelink", "nexturl", "nexturi", "nexthref", "nextrecordsurl", "nextresults",
-		"nextcursor", "nextpagecursor", "nextpagetoken", "nexttoken", "nextmarker", "nextoffset", "nextstart",
-		"cursor", "continuation", "continuationtoken":
+	case "next", "nextlink", "nextpage", "nextpageurl", "nexturl", "nextrecordsurl", "nextcursor", "nextpagetoken", "nexttoken", "cursor":
 		return markNext
-	case "more", "hasmore", "hasnext", "hasnextpage", "hasmoreitems", "hasmorepages", "hasmorerecords", "hasmoreresults",
-		"morerecords", "moreresults", "moreitems", "moreavailable":
+	case "more", "hasmore", "hasnext", "hasnextpage", "morerecords":
 		return markMore
-	case "islast", "islastpage", "endofstream", "endoflist", "endofrecords":
+	case "islast", "islastpage":
 		return markEnd
-	case "last", "lastpage", "done", "isdone":
+	case "last", "lastpage", "done":
 		return markLast
-	case "truncated", "istruncated", "incomplete", "incompleteresults", "partial", "partialresults":
+	case "truncated", "incompleteresults":
 		return markPart
-	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "totalitems", "totalhits", "totalrows",
-		"totalnumber", "numfound", "recordcount", "resultcount", "itemcount", "rowcount":
+	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "numfound":
 		return markTotal
-	case "totalpages", "pagecount", "pages", "numpages", "numberofpages", "pagestotal":
+	case "totalpages", "pagecount", "pages":
 		return markPages
 	case "self", "currentpage", "pagenumber", "number":
 		return markCurrent
-	case "page", "current":
+	case "page":
 		return markPage
-	case "paging", "pagination", "pager", "pageinfo", "meta", "metadata", "info", "resultinfo", "responsemetadata", "link", "links", "cursors":
+	case "paging", "pagination", "pageinfo", "meta", "links":
 		return markObject
 	}
 	return markNone

@@ -66,10 +66,13 @@ func (p *Plan) texts() []*textPlan {
 	return slices.DeleteFunc(all, func(t *textPlan) bool { return t == nil })
 }
 
+// DropsForeign tells whether records of other accounts are expected, and left out.
+func (p *Plan) DropsForeign() bool { return p.dropForeign }
+
 // FieldNames are the names under which refused records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
-	names, texts := []string{"record", p.created.name}, p.texts()
+	names, texts := []string{"record", "owner", p.created.name}, p.texts()
 	if p.Details != nil {
 		names = append(names, "details")
 	}

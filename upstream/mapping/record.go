@@ -29,12 +29,17 @@ func (r *Reply) record(f *jsonwalk.Frame) bool {
 	for _, path := range r.plan.ids {
 		jsonwalk.Lookup(f.Element, path).Scalars(r.ids.Add)
 	}
-	if !r.owned(f) {
-		r.dropResponses()
+	if why := r.owned(f); why != "" {
+		if r.dropResponses(); why == whyNoOwner && r.plan.dropForeign {
+			return r.refuse(violation{"owner", why})
+		}
+		r.Foreign++
+		r.err = refusal("owner", "record %d: %s", r.Seen, why)
 		return r.plan.dropForeign
 	}
 	if !holds(r.plan.where, f) {
 		r.dropResponses()
+		r.Hidden++
 		return true
 	}
 	if len(r.List) == 0 {
@@ -107,22 +112,19 @@ func (r *Reply) dropResponses() {
 }
 
 // owned compares a record's owner with the account, byte by byte: accounts
-// that differ in case are two accounts.
-func (r *Reply) owned(f *jsonwalk.Frame) bool {
+// that differ in case are two accounts. It says why the record is not the account's;
+// empty: it is.
+func (r *Reply) owned(f *jsonwalk.Frame) (why string) {
 	if r.plan.owner == nil {
-		return true
+		return ""
 	}
-	v := firstOf(r.plan.owner, f)
-	why := whyStranger
-	switch {
+	switch v := firstOf(r.plan.owner, f); {
 	case !v.Present() || !v.Scalar():
-		why = whyNoOwner
+		return whyNoOwner
 	case v.String() == r.want.Account:
-		return true
+		return ""
 	}
-	r.Foreign++
-	r.err = refusal("owner", "record %d: %s", r.Seen, why)
-	return false
+	return whyStranger
 }
 
 // inquiry maps all fields of a record. The first mistake is told, and what follows it
@@ -146,10 +148,17 @@ func (r *Reply) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 func (r *Reply) readResponses(f *jsonwalk.Frame) violation {
 	plan := r.plan.responses
 	v := plan.items.find(f)
-	if v.Present() && v.Kind != plan.kind {
+	if v.Present() && v.Kind != plan.kind && !emptyObject(v, plan.kind) {
 		return violation{"responses", whyList}
 	}
 	if plan.list != nil && v.Present() {
+		if plan.entries != nil {
+			array, all := plan.entries.of(f, v)
+			if !all {
+				return violation{"responses", whyNoEntry}
+			}
+			v = jsonwalk.FromJSON(array)
+		}
 		if err := r.walk(v.Raw, plan.list, frameResponse); err != nil {
 			return violation{"responses", "the path of items makes no valid JSON"}
 		}

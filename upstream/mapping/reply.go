@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inquiry-gateway/upstream/arena"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/leakguard"
 )
@@ -33,7 +32,7 @@ type Reply struct {
 	plan      *Plan
 	want      Request
 	walker    *jsonwalk.Walker
-	texts     arena.Texts
+	texts     jsonwalk.Texts
 	ids       leakguard.Set
 	size      int             // of the current reply in bytes
 	body      string          // the last reply
@@ -58,6 +57,7 @@ type Counts struct {
 	Seen    int            // records, those that were skipped or filtered included
 	Skipped map[string]int // records that were refused, by field
 	Foreign int            // records of another account
+	Hidden  int            // records that where does not show
 }
 
 // EachDefaulted visits the texts that had nothing, or null, at their paths, with how
@@ -134,12 +134,18 @@ func (r *Reply) read(body string) *Error {
 	r.items = items
 	// An empty list is one thing, a reply that is no list another.
 	switch {
-	case items.Kind == at.kind || items.Kind == jsonwalk.Missing && at.optional:
+	case items.Kind == at.kind || items.Kind == jsonwalk.Missing && at.optional || emptyObject(items, at.kind):
 		return nil
 	case items.Kind == jsonwalk.Missing:
 		return refusal("items", "the reply has nothing at the path of items")
 	}
 	return refusal("items", "the value at the path of items is no %s", at.kind)
+}
+
+// emptyObject tells whether a value is the empty array that PHP writes for an object
+// without members.
+func emptyObject(v jsonwalk.Value, wanted jsonwalk.Kind) bool {
+	return wanted == jsonwalk.Object && v.Kind == jsonwalk.Array && strings.Trim(v.Raw, "[] \t\r\n") == ""
 }
 
 // walk reads a text whose elements begin with the given frame. It may be called while

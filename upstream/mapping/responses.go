@@ -13,6 +13,7 @@ import (
 type responsesPlan struct {
 	kind          jsonwalk.Kind // what holds the answers: an array, or an object
 	items         source
+	entries       *entries       // nil: what is at items are the answers themselves
 	holder        *holder        // nil: the record itself, or what has other fields, too
 	list          *jsonwalk.Node // of the answers alone, where their path is not simple
 	ids           []string       // paths of internal ids that are not simple
@@ -39,6 +40,16 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	r.kind = listKind(items.Keyed)
 	c.AddIf(cfg.ItemsOptional && !invalid.Says(cfg.Fetch), at+"items_optional",
 		"has no meaning without fetch: a record without responses is one with none; remove it")
+	looked := invalid.Says(cfg.Lookup)
+	c.AddIf(looked && invalid.Says(cfg.Fetch), at+"lookup", "the answers come by fetch, too; remove the one or the other")
+	if looked {
+		c.lookupKeys(at+"lookup", cfg.Lookup)
+		r.entries = &entries{c.table(cfg.Lookup.In, cfg.Lookup.Key), cfg.Lookup.By, c.plan.Format.XML}
+		for _, path := range cfg.Lookup.By {
+			c.path(at+"lookup.by", path)
+			c.plan.byPaths = append(c.plan.byPaths, cfg.Items)
+		}
+	}
 	inner := *c
 	path, _ := itemsOf(cfg.Items)
 	keys, simple := jsonwalk.SimplePath(path, false)
@@ -50,12 +61,12 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: r, onlyResponses: true}
 		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
 		inner.plan.reply = inner.replyItems(cfg.Items, cfg.ItemsOptional, items, element)
-	case simple:
+	case simple && !looked:
 		n := c.root.At(keys, frameRecord)
 		element = n.SetList(items, element) // ids that lie deeper were met before
 		r.items = source{slot: c.slot(n)}
 	default:
-		r.items = source{path: path}
+		r.items = c.source(path)
 		r.list = jsonwalk.NewNode(frameRecord)
 		r.list.SetList(items, element)
 	}
@@ -64,6 +75,9 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 		inner.at = c.plan.Second.plan.Format.place()
 	}
 	inner.at = inner.at.inside(cfg.Items)
+	if looked {
+		inner.at = c.plan.Format.place().inside(cfg.Lookup.In)
+	}
 	inner.root, inner.frame = element, frameResponse
 	inner.response(at, cfg, r)
 }

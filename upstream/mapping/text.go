@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,7 @@ type textPlan struct {
 	def      Default
 	nullable bool
 	fixed    Default // const
+	cut      []*regexp.Regexp
 	html     bool
 	noEmpty  bool     // an empty string is a missing value
 	nulls    []string // values of the legacy that are missing ones
@@ -83,7 +85,7 @@ const fewValues = 8
 // prepare works out what makes reading fast. Without it the field is read all
 // the same.
 func (t *textPlan) prepare() *textPlan {
-	t.plain = !t.fixed.Set && !t.join.Set && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == "" && !t.looked && t.nulls == nil
+	t.plain = !t.fixed.Set && !t.join.Set && t.cut == nil && !t.html && !t.noEmpty && len(t.sources) == 1 && t.sources[0].path == "" && !t.looked && t.nulls == nil
 	if len(t.values) <= fewValues {
 		for legacy, public := range t.values {
 			t.few = append(t.few, entry{legacy, public})
@@ -105,6 +107,7 @@ const (
 	whyNoID       = "no id to ask for the responses with"
 	whyNoDetailID = "no id to ask for the details with"
 	whyNoDetail   = "no detail came for the record"
+	whyNoEntry    = "one of them has no entry in the table of lookup"
 	whyStranger   = "another owner than the account"
 )
 
@@ -138,8 +141,13 @@ func (t *textPlan) from(f *jsonwalk.Frame) (s NullString, found bool, why string
 		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
 	}
 	legacy, found, why := t.legacy(f)
-	if found && t.html {
-		legacy = htmlText(legacy)
+	if found {
+		for _, p := range t.cut {
+			legacy = p.ReplaceAllString(legacy, "")
+		}
+		if t.html {
+			legacy = htmlText(legacy)
+		}
 	}
 	if t.noEmpty && legacy == "" || slices.Contains(t.nulls, legacy) {
 		found = false

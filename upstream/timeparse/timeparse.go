@@ -38,6 +38,12 @@ func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 	return parse, formatErr, zoneErr
 }
 
+// NamesZone tells whether times of a good format say which zone they are of.
+func NamesZone(format string) bool {
+	_, hasZone, err := in(format, time.UTC)
+	return hasZone || err != nil
+}
+
 // in returns the parser of a format whose times are in a zone, unless they name one.
 func in(format string, loc *time.Location) (parse Parser, hasZone bool, err error) {
 	switch format {

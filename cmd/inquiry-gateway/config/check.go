@@ -17,6 +17,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream/mapping"
+	"inquiry-gateway/upstream/timeparse"
 )
 
 // check reports what no single section can see: this package's own sections
@@ -185,6 +187,14 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("upstream", c.Upstream.Validate())
 	doc.checkOwner("upstream.buyer.owner", c.Upstream.Buyer.Owner)
 	doc.checkOwner("upstream.seller.owner", c.Upstream.Seller.Owner)
+	for key, field := range map[string]mapping.Field{
+		"upstream.buyer.fields.created_at": c.Upstream.Buyer.Fields.CreatedAt, "upstream.seller.fields.created_at": c.Upstream.Seller.Fields.CreatedAt,
+		"upstream.buyer.fields.responses.fields.created_at": c.Upstream.Buyer.Fields.Responses.Fields.CreatedAt,
+	} {
+		if field.Zone == "" && !timeparse.NamesZone(field.Format) {
+			doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
+		}
+	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
 		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
