@@ -236,6 +236,7 @@ func BenchmarkStampede(b *testing.B) {
 					mustGet(b, f.nodes[n%3], k)
 					f.settled()
 					f.clock.Add(time.Minute)
+					shift(b, f.nodes[0].opts.Redis, time.Minute)
 				}
 				before := f.calls.Load()
 				f.hold = make(chan struct{})

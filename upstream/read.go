@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
-	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -181,7 +181,7 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	}
 	switch {
 	case err == io.EOF:
-		return arena.View(b[:n]), allowed.take(int64(n) - taken)
+		return jsonwalk.View(b[:n]), allowed.take(int64(n) - taken)
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
 		return "", invalidReply("encoding", "the compressed reply is damaged")
 	}

@@ -3,9 +3,28 @@ package ttllab
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"inquiry-gateway/cache"
 )
+
+// Kind is one group of lists that has a ttl of its own: a kind of the gateway,
+// or the lists of one status where that status has its own times.
+type Kind struct {
+	Name   string
+	Kind   string // of the gateway
+	Status string // of the lists; empty: all that have no group of their own
+	Policy Policy
+}
+
+// Policy is what the real cache does today with one group of lists. The
+// candidates take the place of TTL; the rest holds for all of them.
+type Policy struct {
+	TTL                  time.Duration // today's
+	StaleWhileRevalidate time.Duration // how long after its ttl a list is served while one refresh runs
+	StaleIfError         time.Duration // only decides how long an entry stays in Redis
+	Jitter               float64       // the share, 0 to 1, by which a ttl is shortened at most
+}
 
 // Config is what the lab may ask of the legacy, and what its report marks.
 type Config struct {

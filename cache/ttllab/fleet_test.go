@@ -1,125 +1,209 @@
 package ttllab
 
 import (
+	"context"
+	"errors"
 	"math"
-	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
-// sharedFleet is some nodes that tell each other what they look up.
-func sharedFleet(t testing.TB, nodes, keys int, p Policy) []*estimator {
-	t.Helper()
-	all := make([]*estimator, nodes)
-	for i := range all {
-		all[i] = newLab(t, keys, p)
-		all[i].share()
-	}
-	return all
+// stream is one in memory, whose clock is far off that of the nodes.
+type stream struct {
+	now  func() time.Duration
+	all  []Message
+	down bool
 }
 
-func exchange(t testing.TB, nodes []*estimator, now time.Duration) {
-	t.Helper()
-	for i, from := range nodes {
-		message := from.tell(at(now))
-		for j, to := range nodes {
-			if err := to.hear(message, at(now)); err != nil {
-				t.Fatalf("node %d hears node %d: %v", j, i, err)
-			}
+func (s *stream) exchange() Exchange {
+	next := -1
+	return func(_ context.Context, message []byte, _ int) ([]Message, error) {
+		if s.down {
+			return nil, errors.New("down")
 		}
+		s.all = append(s.all, Message{at(s.now()).Add(100*time.Hour).UnixMilli() * 1e6, message})
+		if next < 0 {
+			next = len(s.all) - 1
+		}
+		came := s.all[next:]
+		next = len(s.all)
+		return came, nil
+	}
+}
+
+// fleetOf is some nodes with one cache, each with another clock.
+func fleetOf(t testing.TB, n, lists int, p Policy) ([]*node, *stream) {
+	t.Helper()
+	nodes, s := make([]*node, n), &stream{}
+	for i := range nodes {
+		nodes[i] = newNode(t, p, lists, Config{}, s.exchange())
+		nodes[i].filled = nodes[0].filled
+		nodes[i].now = func() time.Time { return at(nodes[i].clock).Add(time.Duration(i) * 7 * time.Hour) }
+	}
+	s.now = func() time.Duration { return nodes[0].clock }
+	return nodes, s
+}
+
+// askedOf has each node's clock in its notes.
+func (n *node) askedOf(list uint64, now time.Duration) {
+	n.clock = now
+	shift := n.now().Sub(at(now))
+	from := len(n.fills)
+	n.ask(list, now)
+	r := n.rings.current.Load()
+	if i := r.n.Load() - 1; i < ringSlots {
+		r.slots[i].at.Store(uint64(at(now).Add(shift).UnixNano()))
+	}
+	for i := from; i < len(n.fills); i++ {
+		n.fills[i].fill.At += int64(shift)
+		n.fills[i].fill.Answered += int64(shift)
 	}
 }
 
 // Three nodes with one Redis are one cache to the legacy: whatever node is asked, the
-// report says what another ttl would do to all of them. Sampled, as there are more keys
-// than places.
+// report says what another ttl would do to all of them, and it is the same on each,
+// whatever their clocks say.
 func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 	testkit.Computes(t)
-	for name, keys := range map[string]int{"every list watched": 8192, "a part of them watched": 1024} {
+	for name, lists := range map[string]int{"every list watched": 8192, "a part of them watched": 1024} {
 		t.Run(name, func(t *testing.T) {
-			const ttl, swr = time.Minute, 10 * time.Second
-			p := Policy{TTL: ttl, StaleWhileRevalidate: swr}
+			p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
 			trace := skewed(9, 6000, 60_000, 60*time.Millisecond)
-			nodes, alone := sharedFleet(t, 3, keys, p), newLab(t, 8192, p)
-			r, next, filled := rand.New(rand.NewPCG(4, 4)), time.Second, map[uint64]time.Duration{}
-			for _, ev := range trace {
-				for ; next <= ev.at; next += time.Second {
-					exchange(t, nodes, next)
+			alone := newNode(t, p, 8192, Config{}, nil)
+			run(t, trace, alone)
+			nodes, _ := fleetOf(t, 3, lists, p)
+			run(t, trace, nodes...)
+			want := alone.Report().Kinds[0]
+			first := nodes[0].Report()
+			for i, n := range nodes {
+				r := n.Report()
+				if r.Nodes != 3 || r.LostLookups != 0 {
+					t.Errorf("node %d: %d nodes, %d look-ups lost", i, r.Nodes, r.LostLookups)
 				}
-				key, node := mix(ev.key+1), nodes[r.IntN(len(nodes))]
-				node.kinds[0].looked(key, at(ev.at))
-				alone.kinds[0].looked(key, at(ev.at))
-				if last, ok := filled[key]; !ok || ev.at-last >= ttl {
-					filled[key] = ev.at
-					node.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(ev.at).UnixNano(), Source: 1}, bytes: 100})
+				if !reflect.DeepEqual(r, first) {
+					t.Errorf("node %d has another report than the first:\n%+v\n%+v", i, r, first)
 				}
 			}
-			for range 4 {
-				exchange(t, nodes, next)
-				next += time.Second
-			}
-			end := trace[len(trace)-1].at
-			want := alone.report(at(end)).Kinds[0]
-			for i, node := range nodes {
-				report := node.report(at(end))
-				got := report.Kinds[0]
-				if report.Nodes != 3 || report.LostLookups != 0 {
-					t.Errorf("node %d: %d nodes, %d look-ups lost", i, report.Nodes, report.LostLookups)
-				}
-				for c := range got.Candidates {
-					g, w := got.Candidates[c], want.Candidates[c]
-					hits, load := math.Abs(g.HitRatio.Value-w.HitRatio.Value), math.Abs(g.Upstream.Value/w.Upstream.Value-1)
-					if hits > 0.015 || load > 0.05+2*g.Upstream.StdErr/w.Upstream.Value {
-						t.Errorf("node %d, ttl %gs: hits %.4f, want %.4f; load %.3f, want %.3f", i, g.TTL, g.HitRatio.Value, w.HitRatio.Value, g.Upstream.Value, w.Upstream.Value)
-					}
+			for c := range want.Candidates {
+				g, w := first.Kinds[0].Candidates[c], want.Candidates[c]
+				hits, load := math.Abs(g.HitRatio.Value-w.HitRatio.Value), math.Abs(g.Upstream.Value/w.Upstream.Value-1)
+				if hits > 0.015 || load > 0.05+2*g.Upstream.StdErr/w.Upstream.Value {
+					t.Errorf("ttl %gs: hits %.4f, want %.4f; load %.3f, want %.3f", g.TTL, g.HitRatio.Value, w.HitRatio.Value, g.Upstream.Value, w.Upstream.Value)
 				}
 			}
 		})
 	}
 }
 
+// Batches that cannot be sent are lost and told as that; nothing else changes.
+func TestAStreamThatIsAway(t *testing.T) {
+	nodes, s := fleetOf(t, 2, 512, Policy{TTL: time.Minute})
+	nodes[0].state.gap, nodes[1].state.gap = int64(longestGap), int64(longestGap)
+	for second := range 120 {
+		s.down = second >= 40 && second < 80
+		for i := range 50 {
+			nodes[i%2].askedOf(uint64(1+i), time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond)
+		}
+		steps(time.Duration(second+1)*time.Second, nodes...)
+	}
+	for i, n := range nodes {
+		r := n.Report()
+		// The time without batches is not observed, so the rate is what it was.
+		if k := r.Kinds[0]; r.Nodes != 2 || math.Abs(k.LookupsPerSecond-50) > 5 || k.Observed > 90 || r.LostLookups == 0 {
+			t.Errorf("node %d: %d nodes, %.1f look-ups/s in %.0f s, %d lost", i, r.Nodes, k.LookupsPerSecond, k.Observed, r.LostLookups)
+		}
+	}
+	for range 20 {
+		nodes[0].clock += time.Second
+		nodes[0].Step()
+	}
+	if r := nodes[0].Report(); r.Nodes != 1 {
+		t.Errorf("%d nodes after the other was silent for 20 s", r.Nodes)
+	}
+}
+
+// The same over a real Redis: its ids are the time, its order the order.
+func TestTheStreamOfRedis(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+	defer client.Close()
+	a, b := Stream(client, "lab"), Stream(client, "lab")
+	send := func(e Exchange, text string) (got []string) {
+		t.Helper()
+		all, err := e(t.Context(), []byte(text), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if now := time.Now().UnixNano(); m.At > now || m.At < now-int64(time.Minute) {
+				t.Errorf("%q came at %d, now is %d", m.Body, m.At, now)
+			}
+			got = append(got, string(m.Body))
+		}
+		return got
+	}
+	for _, tt := range []struct {
+		from Exchange
+		text string
+		want []string
+	}{{a, "1", []string{"1"}}, {b, "2", []string{"2"}}, {a, "3", []string{"2", "3"}}, {b, "4\x00", []string{"3", "4\x00"}}, {b, "5", []string{"5"}}, {a, "6", []string{"4\x00", "5", "6"}}} {
+		if got := send(tt.from, tt.text); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("after %q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+	for range 600 {
+		send(a, "many")
+	}
+	if n := client.XLen(t.Context(), "lab").Val(); n > 300 {
+		t.Errorf("the stream has %d messages", n)
+	}
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(a, "after a loss"); len(got) != 1 {
+		t.Errorf("after a loss: %q", got)
+	}
+}
+
 func TestMessagesOfOthersAreRefused(t *testing.T) {
-	a := sharedFleet(t, 1, 0, Policy{TTL: time.Minute})[0]
-	b := newEstimator(options{kinds: []Kind{{Name: "buyer"}}})
-	if b.tell(start) != nil {
-		t.Error("a node that does not share tells something")
+	n := newNode(t, Policy{TTL: time.Minute}, 64, Config{}, nil)
+	n.ask(1, time.Second)
+	good := n.batch().encode()
+	layout := layoutOf(n.state.kinds)
+	if _, err := decode(good, layout, 2); err != nil {
+		t.Error(err)
 	}
-	b.share()
-	if err := a.hear(b.tell(start), start); err == nil {
-		t.Error("a message of other groups of lists was taken")
+	for name, message := range map[string][]byte{"another version": append([]byte{format + 1}, good[1:]...), "cut off": good[:len(good)-1], "more than there is": append(good, 0), "empty": nil} {
+		if _, err := decode(message, layout, 2); err == nil {
+			t.Errorf("a message was taken: %s", name)
+		}
 	}
-	if nodes, _ := a.coverage(start.UnixNano()); nodes != 1 {
-		t.Errorf("%d nodes", nodes)
-	}
-}
-
-// A node that is silent is no part of the fleet any more.
-func TestSilentNodesAreNotCovered(t *testing.T) {
-	nodes := sharedFleet(t, 2, 0, Policy{TTL: time.Minute})
-	exchange(t, nodes, 0)
-	if n := nodes[0].report(at(time.Second)).Nodes; n != 2 {
-		t.Errorf("%d nodes", n)
-	}
-	if n := nodes[0].report(at(time.Minute)).Nodes; n != 1 {
-		t.Errorf("%d nodes after a minute of silence", n)
+	if _, err := decode(good, layoutOf(nil), 2); err == nil {
+		t.Error("a message of other groups was taken")
 	}
 }
 
-func FuzzHear(f *testing.F) {
-	nodes := sharedFleet(f, 2, 64, Policy{TTL: time.Minute})
+func FuzzDecode(f *testing.F) {
+	n := newNode(f, Policy{TTL: time.Minute}, 64, Config{}, nil)
 	for key := range uint64(200) {
-		nodes[0].kinds[0].looked(key%9, at(time.Duration(key)*time.Millisecond))
+		n.ask(key%9, time.Duration(key)*time.Millisecond)
 	}
-	f.Add(nodes[0].tell(at(time.Second)))
-	f.Add([]byte{fleetFormat})
+	n.batch()
+	f.Add(n.batch().encode())
+	f.Add([]byte{format})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		e := sharedFleet(t, 1, 64, Policy{TTL: time.Minute})[0]
-		e.kinds[0].looked(1, start)
-		_ = e.hear(message, at(time.Second))
-		e.tell(at(time.Minute))
-		for _, k := range e.report(at(time.Minute)).Kinds {
+		n := newNode(t, Policy{TTL: time.Minute}, 64, Config{}, nil)
+		n.ask(1, 0)
+		if b, err := decode(message, layoutOf(n.state.kinds), 2); err == nil {
+			n.state.add(b, start.UnixNano())
+		}
+		n.clock = time.Minute
+		for _, k := range n.Report().Kinds {
 			for _, c := range k.Candidates {
 				if math.IsNaN(c.HitRatio.Value) || c.HitRatio.Value < 0 || c.HitRatio.Value > 1 {
 					t.Fatalf("%+v", c)

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -61,25 +64,60 @@ type BadLine struct {
 	Reason string `json:"reason"`
 }
 
+// describe says how much of the log was used, and why the rest was not.
+func (l *LogSummary) describe(b *strings.Builder) {
+	fmt.Fprintf(b, "%d lines: %d look-ups, %d other records, %d late, %d bad\n", l.Lines, l.Lookups, l.Skipped, l.Late, l.Bad)
+	for _, bad := range l.FirstBad {
+		fmt.Fprintf(b, "  line %d: %s\n", bad.Line, bad.Reason)
+	}
+	if l.Late > 0 {
+		b.WriteString("  late lines were left out; sort the log by time\n")
+	}
+}
+
 // FromLog computes the report from a log of look-ups, oldest first. It reads the
-// log once and holds one line at a time besides the sample. All of the log counts the
+// log once and holds some seconds of it besides the sample. All of the log counts the
 // same. Lines that cannot be used are counted in the report's Log; an error is one of
 // reading, and what was read until then is in the report.
 func FromLog(in io.Reader, kinds []Kind, c Config) (Report, error) {
-	e := newEstimator(options{kinds: kinds, config: c})
-	l := logReader{lab: e, sum: LogSummary{FirstBad: []BadLine{}}}
+	l := logReader{state: newState(kinds, c, defaultLists, 0), sum: LogSummary{FirstBad: []BadLine{}}}
+	l.state.gap = math.MaxInt64
+	l.renew()
 	err := l.read(bufio.NewReaderSize(in, maxLine))
-	r := e.report(l.newest)
+	l.flush()
+	l.state.advance(l.newest.UnixNano())
+	r := l.state.report()
 	sum := l.sum // a copy: the report shall not hold on to the sample
-	r.Log = &sum
+	r.Since, r.Log = nil, &sum
 	return r, err
 }
 
-// logReader reads one log. It holds nothing of a line once it has been fed to the lab.
+// logReader reads one log: what comes within a second makes a batch.
 type logReader struct {
-	lab    *estimator
+	state  *state
+	batch  *batch
 	newest time.Time
 	sum    LogSummary
+}
+
+// renew begins another batch.
+func (l *logReader) renew() {
+	l.batch = &batch{groups: make([]groupBatch, len(l.state.groups))}
+	for i, g := range l.state.groups {
+		l.batch.groups[i].Below = g.below
+	}
+}
+
+// flush ends the batch and applies what no line can be older than.
+func (l *logReader) flush() {
+	at := l.newest.UnixNano()
+	if l.newest.IsZero() {
+		return
+	}
+	l.batch.Now = at
+	l.state.add(l.batch, at)
+	l.state.advance(at - int64(lateness))
+	l.renew()
 }
 
 // read reads to the end. A line that is too long is skipped and counted, not held.
@@ -118,8 +156,8 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.sum.Skipped++
 		return
 	}
-	lab := l.lab.named(line.Kind)
-	if problem := line.problem(lab != nil); problem != "" {
+	group := slices.IndexFunc(l.state.kinds, func(k Kind) bool { return k.Name == line.Kind })
+	if problem := line.problem(group >= 0); problem != "" {
 		l.bad(problem)
 		return
 	}
@@ -128,10 +166,13 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		return
 	}
 	if line.Time.After(l.newest) {
+		if !line.Time.Truncate(time.Second).Equal(l.newest.Truncate(time.Second)) {
+			l.flush()
+		}
 		l.newest = line.Time
 	}
 	l.sum.Lookups++
-	line.feed(lab)
+	line.feed(&l.batch.groups[group], l.state.groups[group])
 }
 
 // bad counts a line that cannot be used, and keeps the reason of the first ones.
@@ -176,19 +217,33 @@ func (l *LogLine) problem(known bool) string {
 	return ""
 }
 
-// feed tells the lab what the cache would have told it. A line is written at the end of a
-// request; the look-up was at its beginning.
-func (l *LogLine) feed(lab *kindLab) {
-	key, wait := xxh3.HashString(l.Key), duration(l.Wait)
-	lab.looked(key, l.Time.Add(-wait))
-	if l.ETag == "" {
+// feed notes what the cache would have told the lab. A line is written at the end of a
+// request; the look-up was at its beginning. Each 16th look-up of a list is a draw.
+func (l *LogLine) feed(b *groupBatch, g *groupState) {
+	hash, wait := xxh3.HashString(l.Key), duration(l.Wait)
+	b.Counts.Lookups++
+	n := note{Hash: hash, At: l.Time.Add(-wait).UnixNano(), N: 1}
+	if hash < g.below {
+		n.Flags = ofSample
+	}
+	if _, hot := g.hot.index[hash]; hot {
+		n.Flags |= ofHot
+	}
+	if (g.ever.Lookups+b.Counts.Lookups)%drawEvery == 0 {
+		n.Flags |= ofDraw
+	}
+	if n.Flags != 0 {
+		b.notes = append(b.notes, n)
+	}
+	own := l.Cache == "miss" && l.ETag != ""
+	if own {
+		b.Counts.Fills++
+		b.Counts.Took += int64(wait)
+	}
+	if l.ETag == "" || n.Flags&(ofSample|ofHot) == 0 {
 		return
 	}
-	f := fill{Answer: Answer{key, xxh3.HashString(l.ETag), l.Time.Add(-duration(l.Age)).UnixNano()}, bytes: l.Bytes, shared: l.Cache != "miss"}
-	if !f.shared {
-		f.took = wait
-	}
-	lab.filled(f)
+	b.fills = append(b.fills, fill{Hash: hash, Body: xxh3.HashString(l.ETag), At: l.Time.UnixNano(), Answered: l.Time.Add(-duration(l.Age)).UnixNano(), Size: uint32(min(l.Bytes, math.MaxUint32)), Seen: !own})
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

@@ -28,7 +28,7 @@ func TestALogPredictsEveryOtherTTL(t *testing.T) {
 	}
 	for _, ttl := range ttls {
 		var log strings.Builder
-		p := &replay{legacy: system, served: func(l lookup, r cache.Result) {
+		p := &replay{legacy: system, clock: testkit.NewClock(begin), served: func(l lookup, r cache.Result) {
 			line, err := json.Marshal(ttllab.LogLine{
 				Time: l.at, Kind: "buyer", Key: strconv.Itoa(l.key), Cache: string(r.Outcome), Age: r.Age.Seconds(), ETag: r.Entry.ETag[0], Bytes: 100,
 			})

@@ -1,47 +1,132 @@
 package ttllab
 
 import (
-	"inquiry-gateway/cache"
-
+	"context"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/testkit"
 )
 
-// figures are those of a candidate that come with an error of the sample.
-func figures(c Candidate) map[string]Estimate {
-	return map[string]Estimate{"hits": c.HitRatio, "upstream": c.Upstream, "age": c.MeanAge, "Redis": c.RedisBytes}
+// plain is one ttl of one list, written down as simply as possible: no jitter, no
+// sampling, the legacy answers at once.
+type plain struct {
+	filled            bool
+	fill              time.Duration
+	waits, fetches, n float64
+	age               float64
 }
 
-// watch sends a trace to a lab beside a cache with this TTL. The salt decides
-// which keys are in the sample.
-func watch(e *estimator, trace []event, ttl time.Duration, salt uint64) []Candidate {
-	filled := map[uint64]time.Duration{}
-	for _, ev := range trace {
-		key := mix(ev.key*2 + 1 + salt<<32)
-		e.kinds[0].looked(key, at(ev.at))
-		if last, ok := filled[key]; !ok || ev.at-last >= ttl {
-			filled[key] = ev.at
-			e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: at(ev.at).UnixNano(), Source: 1}, bytes: 100})
-		}
+func (p *plain) lookup(now, ttl, swr time.Duration) {
+	p.n++
+	age := now - p.fill
+	if p.filled && age < ttl {
+		p.age += age.Seconds()
+		return
 	}
-	return e.report(at(trace[len(trace)-1].at)).Kinds[0].Candidates
+	p.fetches++
+	if p.filled && age < ttl+swr {
+		p.age += age.Seconds()
+	} else {
+		p.waits++
+	}
+	p.filled, p.fill = true, now
+}
+
+// drawTrace makes gaps from milliseconds to days.
+func drawTrace(t *rapid.T) []asked {
+	out := make([]asked, rapid.IntRange(1, 120).Draw(t, "lookups"))
+	var now time.Duration
+	for i := range out {
+		gap := time.Millisecond
+		for range rapid.IntRange(0, 8).Draw(t, "magnitude") {
+			gap *= 10
+		}
+		now += gap * time.Duration(rapid.IntRange(0, 9).Draw(t, "gap"))
+		out[i] = asked{uint64(rapid.IntRange(1, 4).Draw(t, "key")), now}
+	}
+	return out
+}
+
+// Where every list is watched the figures are exact, and a longer ttl never asks the
+// legacy more often.
+func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
+	lab := newNode(t, Policy{TTL: time.Minute}, 64, Config{}, nil)
+	rapid.Check(t, func(t *rapid.T) {
+		swr := time.Duration(rapid.IntRange(0, 1000).Draw(t, "swr")) * time.Second
+		p := Policy{TTL: time.Minute, StaleWhileRevalidate: swr}
+		lab.state.kinds[0].Policy = p
+		lab.resize(64)
+		trace := drawTrace(t)
+		models := [candidateCount]map[uint64]*plain{}
+		for c := range models {
+			models[c] = map[uint64]*plain{}
+		}
+		for _, ev := range trace {
+			lab.ask(ev.key, ev.at)
+			for c, ttl := range candidates {
+				if models[c][ev.key] == nil {
+					models[c][ev.key] = &plain{}
+				}
+				models[c][ev.key].lookup(ev.at, ttl, swr)
+			}
+		}
+		lab.clock = trace[len(trace)-1].at + time.Second
+		rows, before := lab.Report().Kinds[0].Candidates, math.Inf(1)
+		for c, row := range rows {
+			var sum plain
+			for _, p := range models[c] {
+				sum.n, sum.waits, sum.fetches, sum.age = sum.n+p.n, sum.waits+p.waits, sum.fetches+p.fetches, sum.age+p.age
+			}
+			observed := (lab.clock - trace[0].at).Seconds()
+			if !near(row.HitRatio.Value, 1-sum.waits/sum.n) || !near(row.Upstream.Value*observed, sum.fetches) || !near(row.MeanAge.Value, sum.age/sum.n) || row.HitRatio.StdErr != 0 {
+				t.Fatalf("ttl %s: %+v, want %d waits, %d fetches, age %g of %d", candidates[c], row, int(sum.waits), int(sum.fetches), sum.age, int(sum.n))
+			}
+			if row.Upstream.Value > before+1e-9 {
+				t.Fatalf("ttl %s asks more often than a shorter one", candidates[c])
+			}
+			before = row.Upstream.Value
+			if most := float64(candidates[c]+swr) * 1e-9; row.P99Age > most || row.P99Age < 0 {
+				t.Fatalf("ttl %s: 99 %% of the ages up to %g, above %g", candidates[c], row.P99Age, most)
+			}
+		}
+	})
 }
 
 // Over many samples of one trace the estimates scatter around the truth by what
 // their standard errors say: within a factor of two in a trace as short and as
-// skewed as this one, where the hot keys are found late and the rest is a tenth.
+// skewed as this one, where the hot lists are found late and the rest is a tenth.
 func TestStandardErrorsAreHonest(t *testing.T) {
-	const salts, keys, slack = 25, 2000, 0.01
-	trace := skewed(1, keys, 15000, 800*time.Millisecond)
+	testkit.Computes(t)
+	const salts, lists, slack = 25, 2000, 0.01
+	trace := skewed(1, lists, 15000, 800*time.Millisecond)
 	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
-	truth := watch(newLab(t, 2*keys, p), trace, p.TTL, 0)
+	figures := func(c Candidate) map[string]Estimate {
+		return map[string]Estimate{"hits": c.HitRatio, "upstream": c.Upstream, "age": c.MeanAge, "Redis": c.RedisBytes}
+	}
+	sampled := func(lists int, salt uint64) []Candidate {
+		n, second := newNode(t, p, lists, Config{}, nil), time.Duration(0)
+		for _, ev := range trace {
+			for ; second <= ev.at; second += 10 * time.Second {
+				steps(second, n)
+			}
+			n.ask(mix(ev.key*2+1+salt<<32), ev.at)
+		}
+		return n.Report().Kinds[0].Candidates
+	}
+	truth := sampled(2*lists, 0)
 	type tally struct{ bias, square, claimed float64 }
 	var tallies [candidateCount]map[string]tally
 	for salt := range uint64(salts) {
-		for c, row := range watch(newLab(t, 256, p), trace, p.TTL, salt+1) {
+		for c, row := range sampled(256, salt+1) {
 			if tallies[c] == nil {
 				tallies[c] = map[string]tally{}
 			}
@@ -67,35 +152,48 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 }
 
 func TestTheSampleIsBoundedAndKeepsTheLowestHashes(t *testing.T) {
-	e := newLab(t, 256, Policy{TTL: time.Minute})
-	const keys = 20000
+	n := newNode(t, Policy{TTL: time.Minute}, 256, Config{}, nil)
+	const lists = 20000
 	for round := range 2 {
-		for key := range uint64(keys) {
-			e.kinds[0].looked(key, at(time.Duration(round)*time.Hour+time.Duration(key)))
+		for key := range uint64(lists) {
+			n.ask(mix(key), time.Duration(round)*time.Hour+time.Duration(key)*time.Millisecond)
+			if key%1000 == 0 {
+				n.Step()
+			}
 		}
 	}
-	k := e.report(at(2 * time.Hour)).Kinds[0]
-	if k.WatchedKeys < 192 || k.WatchedKeys > 256 {
-		t.Errorf("%d keys watched, want 192 to 256", k.WatchedKeys)
+	k := n.Report().Kinds[0]
+	if k.WatchedKeys < 180 || k.WatchedKeys > 256 || math.Abs(k.Keys/lists-1) > 0.2 {
+		t.Errorf("%d lists watched, want 192 to 256; %.0f lists estimated, are %d", k.WatchedKeys, k.Keys, lists)
 	}
-	if math.Abs(k.Keys/keys-1) > 0.2 {
-		t.Errorf("%.0f distinct keys estimated, are %d", k.Keys, keys)
-	}
-	for i := range e.kinds[0].shards {
-		s := &e.kinds[0].shards[i]
-		for j := range s.sample.keys {
-			if w := &s.sample.keys[j]; w.hash>>shardBits >= s.threshold.Load() || w.lookups != 2 || s.sample.index[w.hash] != int32(j) {
-				t.Fatalf("shard %d, key %d: %v look-ups", i, j, w.lookups)
-			}
+	for i, w := range n.state.groups[0].sample.lists {
+		if w.hash >= n.state.groups[0].below || w.lookups != 2 || n.state.groups[0].sample.index[w.hash] != int32(i) {
+			t.Fatalf("list %d: %v look-ups", i, w.lookups)
 		}
 	}
 }
 
-// What the package comment states.
-const (
-	bytesPerKey  = 1750
-	bytesPerKind = 1000 << 10
-)
+// A list that is asked for all the time is noted for many look-ups at once, and none is
+// lost: one goroutine can carry any number of look-ups.
+func TestVeryHotListsAreThinned(t *testing.T) {
+	n := newNode(t, Policy{TTL: 10 * time.Second}, 256, Config{}, nil)
+	const perSecond, seconds = 20_000, 65
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range perSecond * seconds {
+		n.ask(mix(r.Uint64N(7)), time.Duration(i)*time.Second/perSecond)
+		if i%perSecond == perSecond-1 {
+			n.Step()
+		}
+	}
+	report := n.Report()
+	k := report.Kinds[0]
+	if math.Abs(k.LookupsPerSecond/perSecond-1) > 0.02 || report.LostLookups > perSecond {
+		t.Errorf("%g look-ups/s, %d lost", k.LookupsPerSecond, report.LostLookups)
+	}
+	if got := k.Candidates[4].Upstream.Value * k.Observed; math.Abs(got-49) > 2 {
+		t.Errorf("%g requests at 10s, want 49", got)
+	}
+}
 
 func TestMemoryIsBounded(t *testing.T) {
 	heap := func() uint64 {
@@ -106,102 +204,94 @@ func TestMemoryIsBounded(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	e := newLab(t, 0, Policy{TTL: time.Minute})
-	for kind := range 2 {
-		for key := range uint64(30_000) {
-			now := at(time.Duration(key) * time.Millisecond)
-			e.kinds[kind].looked(key, now)
-			e.kinds[kind].filled(fill{Answer: Answer{Hash: key, At: now.UnixNano(), Source: key}, bytes: 1})
+	n := newNode(t, Policy{TTL: time.Minute}, defaultLists, Config{}, nil)
+	for key := range uint64(100_000) {
+		n.ask(mix(key), time.Duration(key)*time.Millisecond)
+		if key%1000 == 0 {
+			n.Step()
 		}
 	}
-	used := int64(heap()) - int64(before)
-	most := int64(2 * (defaultKeys*bytesPerKey + bytesPerKind))
-	t.Logf("%d bytes, at most %d", used, most)
-	if used > most {
-		t.Errorf("the lab takes %d bytes, want at most %d", used, most)
+	clear(n.filled)
+	n.filled = nil
+	if used := int64(heap()) - int64(before); used > 12<<20 {
+		t.Errorf("the lab takes %d bytes, want at most 12 MiB", used)
 	}
-	runtime.KeepAlive(e)
+	runtime.KeepAlive(n)
 }
 
-func TestCountsAgeAndIdleKeysLeave(t *testing.T) {
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer"}}, halfLife: 12 * time.Hour})
+func TestCountsAgeAndIdleListsLeave(t *testing.T) {
+	n := newNode(t, Policy{TTL: time.Minute}, 256, Config{}, nil)
+	n.state.halfLife = int64(12 * time.Hour)
 	for i := range 100 {
-		e.kinds[0].looked(1, at(time.Duration(i)*time.Minute))
+		n.ask(1, time.Duration(i)*time.Minute)
 	}
+	n.Report()
+	n.clock = 13*time.Hour - time.Minute
+	n.Report()
 	for i := range 10 {
-		e.kinds[0].looked(2, at(13*time.Hour+time.Duration(i)*time.Minute))
+		n.ask(2, 13*time.Hour+time.Duration(i)*time.Minute)
 	}
-	k := e.report(at(18 * time.Hour)).Kinds[0]
-	if want := (12.0/2 + 6) * 3600; !near(k.Observed, want) {
-		t.Errorf("observed %g s, want %g", k.Observed, want)
-	}
+	n.clock = 18 * time.Hour
+	k := n.Report().Kinds[0]
 	if got := k.LookupsPerSecond * k.Observed; math.Abs(got-60) > 0.5 { // 100 halved, and 10
 		t.Errorf("%g look-ups, want 60", got)
 	}
-	e.kinds[0].looked(2, at(60*time.Hour))
-	if k := e.report(at(60 * time.Hour)).Kinds[0]; k.WatchedKeys != 1 {
-		t.Errorf("%d keys watched after the other was idle for 58 h", k.WatchedKeys)
+	n.ask(2, 60*time.Hour)
+	if k := n.Report().Kinds[0]; k.WatchedKeys != 1 {
+		t.Errorf("%d lists watched after the other was idle for 58 h", k.WatchedKeys)
 	}
-	before := e.report(at(1000 * time.Hour)).Kinds[0]
-	if before.WatchedKeys != 0 || before.LookupsPerSecond > 1e-6 {
-		t.Errorf("after 1000 idle hours: %+v", before)
-	}
-}
-
-func TestANewPolicyTakesEffect(t *testing.T) {
-	e := newLab(t, 0, Policy{TTL: time.Minute})
-	look := func(from time.Duration) {
-		for i := range 100 {
-			e.kinds[0].looked(1, at(from+time.Duration(i)*2*time.Second))
-		}
-	}
-	look(0)
-	if r := e.report(at(200 * time.Second)).Kinds[0]; r.Candidates[0].HitRatio.Value != 0 || !r.Candidates[9].Current {
-		t.Errorf("%+v", r.Candidates[0])
-	}
-	e.kinds[0].setPolicy(Policy{TTL: 25 * time.Second, StaleWhileRevalidate: time.Hour})
-	look(200 * time.Second)
-	r := e.report(at(400 * time.Second)).Kinds[0]
-	if !near(r.Candidates[0].HitRatio.Value, 0.5) || r.TTL != 25 || r.StaleWhileRevalidate != 3600 || !r.Candidates[7].Current {
-		t.Errorf("hit ratio %v, ttl %v, nearest %+v", r.Candidates[0].HitRatio, r.TTL, r.Candidates[7])
+	n.clock = 1000 * time.Hour
+	if k := n.Report().Kinds[0]; k.WatchedKeys != 0 || k.LookupsPerSecond > 1e-6 {
+		t.Errorf("after 1000 idle hours: %+v", k)
 	}
 }
 
+// A Lab takes look-ups, fills, reports and reloads at the same time, and loses none.
 func TestConcurrentUse(t *testing.T) {
-	e := newEstimator(options{kinds: []Kind{{Name: "buyer", Policy: Policy{TTL: time.Second, Jitter: 0.1}}}, keys: 128, halfLife: time.Minute, config: Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 100}}})
-	const workers, each = 8, 1500
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
+	c := cache.DefaultConfig()
+	c.Buyer.TTL, c.Recheck.BudgetPerSecond = time.Second, 1000
+	l := NewLab(KindsOf(c), ConfigOf(c), nil, nil)
+	ctx, end := context.WithCancel(t.Context())
+	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(context.Context, cache.Key) (cache.Content, error) {
+		return cache.Content{Body: []byte("{}")}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lists.Close(context.Background())
+	var background, workers sync.WaitGroup
+	p := panics.New("test", nil, nil)
+	background.Go(func() { l.Run(ctx, p) })
+	background.Go(func() {
+		l.Recheck(ctx, func(context.Context, cache.Key) (uint64, time.Time, error) {
+			return cache.BodySum(cache.KindBuyer, []byte("{}")), time.Now(), nil
+		}, func() time.Duration { return time.Second }, func() bool { return true }, p)
+	})
+	const each = 3000
+	for w := range 4 {
+		workers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 1))
 			for i := range each {
-				now := at(time.Duration(i) * 5 * time.Millisecond)
-				key := uint64(i*i+w) % 500
-				e.kinds[0].hit(&cache.Key{}, answer(key, 1, now), sum(1), now)
-				e.kinds[0].filled(fill{Answer: Answer{Hash: key, At: now.UnixNano(), Source: uint64(i / 100)}, took: 1, bytes: 10})
-				if r, ok := picked(e); ok {
-					r.compared(sighting{now.Add(time.Second).UnixNano(), uint64(i)})
+				k := cache.Key{Kind: cache.KindBuyer, Account: string(rune('a' + r.IntN(20)))}
+				if found, ok := lists.Lookup(k); ok {
+					lists.Served(k, found)
+				} else if _, err := lists.Get(ctx, k); err != nil {
+					t.Error(err)
 				}
-				switch i % 1000 {
-				case 1:
-					e.kinds[0].setPolicy(Policy{TTL: time.Second, StaleWhileRevalidate: time.Duration(i)})
-				case 2:
-					e.setConfig(Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 50}})
-				case 3:
-					e.report(now)
-				case 4:
-					e.tune(now)
-				case 5:
-					_ = e.hear(e.tell(now), now)
+				if i%500 == 0 {
+					c := c
+					c.Buyer.TTL += time.Duration(i) * time.Millisecond
+					l.SetConfig(KindsOf(c), ConfigOf(c))
+					l.Report()
 				}
 			}
 		})
 	}
-	wg.Wait()
-	var lookups uint64
-	for i := range e.kinds[0].shards {
-		lookups += e.kinds[0].shards[i].seen.Load()
+	workers.Wait()
+	k := l.Report().Kinds[0]
+	if got := l.state.groups[0].ever; got.Lookups != 4*each || got.Fills == 0 {
+		t.Errorf("%+v, want %d look-ups; %+v", got, 4*each, k)
 	}
-	if lookups != workers*each {
-		t.Errorf("%d look-ups counted, want %d", lookups, workers*each)
-	}
+	end()
+	background.Wait()
 }

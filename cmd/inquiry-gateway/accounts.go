@@ -15,31 +15,23 @@ import (
 	"inquiry-gateway/auth"
 )
 
-// accountsCommand changes whom keys belong to. Whether an account has paid decides
-// over all of its keys, so that it is one change and not one per key.
-func accountsCommand() *cli.Command {
+// keysAccountCommand changes one account that keys belong to, or lists all. Whether an
+// account has paid decides over all of its keys, so that it is one change and not one per
+// key. A new account needs --api-access, so that a typing error in an id does not make one.
+func keysAccountCommand() *cli.Command {
+	list := listCommand("", func(l auth.Listing) any { return l.Accounts }, writeAccounts)
 	return &cli.Command{
-		Name:  "accounts",
-		Usage: "list and change the accounts that keys belong to",
-		Flags: keyStoreFlags(),
-		Commands: []*cli.Command{
-			listCommand("list the accounts", func(l auth.Listing) any { return l.Accounts }, writeAccounts), accountsSetCommand(),
-		},
-	}
-}
-
-// accountsSetCommand changes one account. A new account needs --api-access, so
-// that a typing error in an id does not make one.
-func accountsSetCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "set",
-		Usage:     "change what an account has paid for or its plan; an account that is not there is added with --api-access",
-		ArgsUsage: "ACCOUNT-ID",
+		Name:      "account",
+		Usage:     "list the accounts, or change what one has paid for or its plan; one that is not there is added with --api-access",
+		ArgsUsage: "[ACCOUNT-ID]",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "api-access", Usage: "paid or none"},
 			&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
+			if !c.Args().Present() && !c.IsSet("api-access") && !c.IsSet("plan") {
+				return list.Action(ctx, c)
+			}
 			change, err := accountChange(c)
 			if err != nil {
 				return err
@@ -75,7 +67,7 @@ func (s *keyStore) checkPlan(plan *string) error {
 // "" takes the account's plan away, which is why the flag is asked for, and not its value.
 func accountChange(c *cli.Command) (auth.AccountChange, error) {
 	if c.NArg() != 1 {
-		return auth.AccountChange{}, usagef("which account? accounts set ACCOUNT-ID --api-access paid|none [--plan NAME]")
+		return auth.AccountChange{}, usagef("which account? keys account ACCOUNT-ID --api-access paid|none [--plan NAME]")
 	}
 	change := auth.AccountChange{ID: c.Args().First(), APIAccess: c.String("api-access")}
 	switch change.APIAccess {

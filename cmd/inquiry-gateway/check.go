@@ -22,7 +22,7 @@ func checkCommand() *cli.Command {
 		Name:  "check",
 		Usage: "say what is wrong with a configuration, by file, line and key",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`"},
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: ./" + defaultConfig + ")"},
 			&cli.BoolFlag{Name: "print", Usage: "print the configuration in force, defaults included and secrets hidden"},
 			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
@@ -48,9 +48,13 @@ func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
 	}
-	file, out := c.String("config"), c.Root().Writer
+	out := c.Root().Writer
 	if c.Bool("schema") {
 		_, err := out.Write(deploy.ConfigSchema)
+		return err
+	}
+	file, err := configFile(c)
+	if err != nil {
 		return err
 	}
 	loaded, err := loadChecked(file, c.String("tests") != "")
@@ -104,8 +108,6 @@ func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
 func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" && c.String("seller") != ""
 	switch {
-	case c.String("config") == "" && !c.Bool("schema"):
-		return usagef("give the configuration: -c FILE")
 	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != "" || c.String("tests") != ""):
 		return usagef("--json is about the file alone; leave out --print, --tests, --live and --against")
 	case c.Bool("live") && !accounts:

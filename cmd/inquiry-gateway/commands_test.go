@@ -61,7 +61,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"keys", "--generate-shell-completion"}, 0, "rotate:"},
 		{[]string{"check", "--con", "--generate-shell-completion"}, 0, "--config:"},
 		{[]string{"check", "--json", "--print", "-c", "x"}, 2, "leave out --print"},
-		{[]string{"serve"}, 2, `"config"`},
+		{[]string{"serve"}, 2, "-c FILE"},
+		{[]string{"chek", "-c", "x"}, 2, "did you mean inquiry-gateway check?"},
 		{[]string{"serve", "--nonsense"}, 2, "nonsense"},
 		{[]string{"serve", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
 		{[]string{"check", "-c", "/does/not/exist.yaml"}, 1, "/does/not/exist.yaml"},
@@ -75,7 +76,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"keys", "--file", "x", "revoke"}, 2, "which key"},
 		{[]string{"keys", "--file", "x", "new", "--kind", "admin", "--account", "a"}, 2, "admin"},
 		{[]string{"keys", "--file", "x", "new", "--kind", "buyer", "--account", "a", "--expires", "tomorrow"}, 2, "tomorrow"},
-		{[]string{"legacy", "--listen", "nowhere"}, 1, "nowhere"},
+		{[]string{"demo", "--legacy-only", "--listen", "nowhere"}, 1, "nowhere"},
 		{[]string{"health", "http://127.0.0.1:1/readyz"}, 1, "refused"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
@@ -123,6 +124,32 @@ func TestKeysAgainstARunningGateway(t *testing.T) {
 	p.eventually("the revoked key is refused", func() bool { return p.get(buyerList, "fresh").status == http.StatusUnauthorized })
 	commandSays(t, 1, "nobody", "keys", "--file", file, "revoke", "nobody")
 	commandSays(t, 1, "--api-access paid", "keys", "--file", file, "new", "--kind", "buyer", "--account", "newcomer")
+}
+
+// keys new --out writes a file that only its owner reads, and shows the key nowhere. A
+// configuration whose keys file is missing says how a first key makes it.
+func TestKeysNewIntoAFile(t *testing.T) {
+	dir := t.TempDir()
+	keys, file, conf := filepath.Join(dir, "keys.yaml"), filepath.Join(dir, "buyer.key"), filepath.Join(dir, defaultConfig)
+	writeFile(t, conf, string(legacy.Mapping()))
+	t.Chdir(dir)
+	commandSays(t, 1, "keys new -c FILE --kind buyer --account ID --api-access paid", "check")
+	args := []string{"keys", "--file", keys, "new", "--kind", "buyer", "--account", "acme", "--api-access", "paid", "--out", file}
+	out, errOut, code := command(t, args...)
+	info, err := os.Stat(file)
+	if err != nil || code != 0 || out != "" || info.Mode().Perm() != 0o600 || !strings.Contains(errOut, "It is in "+file) {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errOut)
+	}
+	if key, err := os.ReadFile(file); err != nil || !regexp.MustCompile(`^iqb_[0-9A-Za-z]{36}\n$`).Match(key) {
+		t.Errorf("%q, %v", key, err)
+	}
+	commandSays(t, 2, "exists already", args...)
+	commandSays(t, 0, "gateway.yaml: good", "check") // the file of this folder
+	other := filepath.Join(dir, "other.key")
+	commandSays(t, 1, "give --api-access", "keys", "--file", keys, "new", "--kind", "buyer", "--account", "nobody", "--out", other)
+	if _, err := os.Stat(other); err == nil {
+		t.Error("a key that was not stored is in a file")
+	}
 }
 
 // The canary's keys are made by the same command that makes all others.
@@ -308,7 +335,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 // A person sees a line for each request of their own, and none of the canary's.
 func TestShortLog(t *testing.T) {
 	var out bytes.Buffer
-	log := shortLog{out: &out}
+	log := shortLog{out: &out, colors: true}
 	lines := `{"time":"2026-11-22T10:45:12.100Z","level":"INFO","msg":"request","status":200,"duration_seconds":0.0204,"bytes":1386,"endpoint":"buyer_inquiries","account":"acme","key_id":"demo-buyer","cache":"miss"}
 {"time":"2026-11-22T10:45:12.200Z","level":"INFO","msg":"request","status":200,"key_id":"canary-buyer-0","account":"buyer-0004","cache":"hit"}
 {"time":"2026-11-22T10:45:12.210Z","level":"INFO","msg":"authentication refused","security":{"event":"auth_failed"}}

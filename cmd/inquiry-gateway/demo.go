@@ -49,9 +49,17 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "run the gateway in front of a sample legacy system, with sample keys; REDIS_URL adds a Redis",
+		Flags: legacyFlags(),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // it ends with its terminal
 			defer stop()
+			switch {
+			case c.Bool("mapping"):
+				_, err := c.Root().Writer.Write(legacy.Mapping())
+				return err
+			case c.Bool("legacy-only"):
+				return serveLegacy(ctx, c)
+			}
 			dir, err := os.MkdirTemp("", "inquiry-gateway-demo-")
 			if err != nil {
 				return err
@@ -103,11 +111,7 @@ func (d *demo) run(ctx context.Context) error {
 // serve runs the gateway as the command serve does, from the file that writeConfig
 // made, with the sample legacy system beside it. A failure of either ends both.
 func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener, callers []caller) error {
-	log := d.errOut
-	if terminal(log) {
-		log = &shortLog{out: log}
-	}
-	out := app.NewLogWriter(log)
+	out := app.NewLogWriter(&shortLog{out: d.errOut, colors: terminal(d.errOut)})
 	defer out.Close()
 	logger := app.NewLogger(out)
 	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
@@ -255,8 +259,7 @@ func (d *demo) makeCanaryKeys() error {
 	return nil
 }
 
-// welcome prints what runs where, and a line to paste for each caller. What it says last
-// depends on who reads it: a person has the short log, a program the records.
+// welcome prints what runs where, and a line to paste for each caller.
 func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	tier := "in the process"
 	if d.redisURL != "" {
@@ -272,11 +275,11 @@ configuration  %s
 
 `, a.URL(), a.URL(), a.OpsURL(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
 	d.lines(a, callers)
+	again := ""
 	if terminal(d.out) {
-		fmt.Fprintf(d.out, "\nEnter prints these lines again. Ctrl-C stops everything. Your requests, not the canary's, follow.\n\n")
-		return
+		again = "Enter prints these lines again. "
 	}
-	fmt.Fprintf(d.out, "\nOne JSON record per request follows. Ctrl-C stops everything.\n\n")
+	fmt.Fprintf(d.out, "\n%sCtrl-C stops everything. Your requests, not the canary's, follow.\n\n", again)
 }
 
 // lines prints a line to paste for each caller.
@@ -298,34 +301,29 @@ func (d *demo) repeat(in io.Reader, a *app.App, callers []caller) {
 // legacyGrace is how long lists under way may take when the legacy stops.
 const legacyGrace = 2 * time.Second
 
-// legacyCommand runs the legacy system of the tests and the demo, so that a fault can be
-// tried by hand against a gateway with a configuration of one's own.
-func legacyCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "legacy",
-		Usage: "run the sample legacy system alone, with faults on demand under /admin",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
-			&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
-			&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
-			&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
-			&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
-			&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps it, and end"},
-		},
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.Bool("mapping") {
-				_, err := c.Root().Writer.Write(legacy.Mapping())
-				return err
-			}
-			l, err := app.Listen("--listen", c.String("listen"))
-			if err != nil {
-				return err
-			}
-			system := legacy.New(legacy.Options{
-				Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
-			})
-			fmt.Fprintf(c.Root().Writer, "legacy system on http://%s; accounts: http://%s/admin/accounts\n", l.Addr(), l.Addr())
-			return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
-		},
+// legacyFlags are for the legacy system of the tests and the demo alone, so that a fault
+// can be tried by hand against a gateway with a configuration of one's own.
+func legacyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, with faults on demand under /admin; the flags below go with it"},
+		&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps the sample legacy system, and end"},
+		&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
+		&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
+		&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
+		&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
+		&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
 	}
+}
+
+// serveLegacy runs the legacy system until ctx ends.
+func serveLegacy(ctx context.Context, c *cli.Command) error {
+	l, err := app.Listen("--listen", c.String("listen"))
+	if err != nil {
+		return err
+	}
+	system := legacy.New(legacy.Options{
+		Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
+	})
+	fmt.Fprintf(c.Root().Writer, "legacy system on http://%s; accounts: http://%s/admin/accounts\n", l.Addr(), l.Addr())
+	return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,10 +15,10 @@ import (
 // of its others. Their records do not say whose they are.
 const canaryRound = 250 * time.Millisecond
 
-// shortLog shows the log of a demo to a person: a short coloured line for each
-// request, none for the canary's. Only one goroutine may write to it.
+// shortLog shows the log of a demo to a person: a short line for each request, none for the canary's. Only one goroutine may write to it.
 type shortLog struct {
 	out    io.Writer
+	colors bool
 	canary time.Time // of its newest record
 }
 
@@ -77,7 +78,11 @@ func (s *shortLog) request(out io.Writer, l logLine) {
 	case l.Status >= http.StatusBadRequest:
 		color = yellow
 	}
-	line := fmt.Sprintf("%s \x1b[%dm%d\x1b[0m %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), color, l.Status, l.Cache,
+	status := strconv.Itoa(l.Status)
+	if s.colors {
+		status = fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, status)
+	}
+	line := fmt.Sprintf("%s %s %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), status, l.Cache,
 		time.Duration(l.Duration*float64(time.Second)).Round(10*time.Microsecond), l.Bytes, l.Endpoint, l.Account, l.Code, l.Cause)
 	fmt.Fprintln(out, strings.TrimRight(line, " "))
 }

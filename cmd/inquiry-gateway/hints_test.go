@@ -26,7 +26,16 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 		name string
 		tell func()
 	}{
-		{"hard", func() { changedBy(nodes[0], "--account", account, "--hard") }},
+		{"hard", func() {
+			body := fmt.Sprintf(`{"accounts":[%q],"hard":true}`, account)
+			resp, err := http.Post(nodes[0].app.OpsURL()+"/ops/changed", "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+				t.Errorf("a hard hint: %s", resp.Status)
+			}
+		}},
 		{"soft", func() { changedBy(nodes[1], "--account", account) }},
 		{"by a kind", func() { changedBy(nodes[0], "--kind", "buyer") }},
 	} {
@@ -69,7 +78,7 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 
 func changedBy(p *program, what ...string) {
 	p.t.Helper()
-	if out, problem, code := command(p.t, append([]string{"changed", "--ops", p.app.OpsURL()}, what...)...); code != 0 {
+	if out, problem, code := command(p.t, append([]string{"purge", "--refresh", "--ops", p.app.OpsURL()}, what...)...); code != 0 {
 		p.t.Fatalf("%s %s", out, problem)
 	}
 }

@@ -27,12 +27,12 @@ const maxKeyLine = 4096
 func keysCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "keys",
-		Usage: "make, list, rotate and revoke API keys, in a keys file or in Redis",
+		Usage: "make, list, rotate and revoke API keys, and change their accounts, in a keys file or in Redis",
 		Flags: keyStoreFlags(),
 		Commands: []*cli.Command{
 			keysNewCommand(), keysHashCommand(),
 			listCommand("list keys and their states, never the keys themselves", func(l auth.Listing) any { return l }, writeKeys),
-			keysRotateCommand(), keysRevokeCommand(),
+			keysRotateCommand(), keysRevokeCommand(), keysAccountCommand(),
 		},
 	}
 }
@@ -50,6 +50,7 @@ func keysNewCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
 			&cli.StringFlag{Name: "expires", Usage: "when it ends: a `TIME` such as 2027-01-31T00:00:00Z, or from now on: 720h (default: never)"},
 			&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
+			outFlag(),
 		},
 		Action: keysNew,
 	}
@@ -66,7 +67,11 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+	out, err := openOut(c)
+	if err != nil {
+		return err
+	}
+	return out.close(withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
 		record := auth.KeyRecord{
 			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
 			Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
@@ -77,13 +82,45 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 		}
 		err := store.Add(ctx, record, create)
 		if errors.Is(err, auth.ErrNoSuchAccount) {
-			return fmt.Errorf("%w; add it with accounts set, or give --api-access paid to make it now", err)
+			return fmt.Errorf("%w; add it with keys account, or give --api-access paid to make it now", err)
 		}
 		if err != nil {
 			return unshown(record.ID, err)
 		}
-		return showKey(c, key, record, nil)
-	})
+		return showKey(c, out, key, record, nil)
+	}))
+}
+
+// outFlag is for commands that make a key.
+func outFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, which only you can read, instead of showing it"}
+}
+
+// keyOut is the file of --out; file is nil without the flag.
+type keyOut struct{ file *os.File }
+
+// openOut makes the file before the key: a key that cannot be written must not be stored.
+func openOut(c *cli.Command) (keyOut, error) {
+	name := c.String("out")
+	if name == "" {
+		return keyOut{}, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return keyOut{}, usagef("--out: %s exists already; name a new file", name)
+	}
+	return keyOut{f}, err
+}
+
+// close ends the file, and removes it where err says that there is no key.
+func (o keyOut) close(err error) error {
+	if o.file == nil {
+		return err
+	}
+	if err = errors.Join(err, o.file.Close()); err != nil {
+		return errors.Join(err, os.Remove(o.file.Name()))
+	}
+	return nil
 }
 
 // unshown says what to do about a key that may be in the store although nobody was shown it.
@@ -97,17 +134,29 @@ func unshown(id string, err error) error {
 // showKey prints the key; it is kept nowhere, so this is the only time. Standard
 // output gets the key alone, so that it can go into a file. old is the key that it
 // follows, or nil.
-func showKey(c *cli.Command, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
+func showKey(c *cli.Command, to keyOut, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
+	note, file, where := c.Root().ErrWriter, "", "It is shown this once"
+	if to.file != nil {
+		file, where = to.file.Name(), "It is in "+to.file.Name()
+		if _, err := fmt.Fprintln(to.file, key); err != nil {
+			return err
+		}
+		key = ""
+	}
 	err := show(c, struct {
-		Key string `json:"key"`
+		Key  string `json:"key,omitempty"`
+		File string `json:"key_file,omitempty"`
 		auth.KeyRecord
 		Old *auth.KeyRecord `json:"old,omitempty"`
-	}{key, record, old}, func(out io.Writer) { fmt.Fprintln(out, key) })
+	}{key, file, record, old}, func(out io.Writer) {
+		if key != "" {
+			fmt.Fprintln(out, key)
+		}
+	})
 	if c.Bool("json") {
 		return err
 	}
-	note := c.Root().ErrWriter
-	fmt.Fprintf(note, "key %s of %s %s. It is shown this once: only its hash is kept.\n", record.ID, record.Kind, record.Account)
+	fmt.Fprintf(note, "key %s of %s %s. %s: only its hash is kept.\n", record.ID, record.Kind, record.Account, where)
 	if !slices.Contains(record.Scopes, auth.ScopeInquiriesRead) {
 		fmt.Fprintf(note, "It lacks the scope %s, so requests with it are refused with 403.\n", auth.ScopeInquiriesRead)
 	}
@@ -280,6 +329,7 @@ func keysRotateCommand() *cli.Command {
 			&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
 			&cli.StringFlag{Name: "expires", Usage: "when the new key ends: a `TIME`, or from now on: 720h (default: never)"},
 			&cli.StringFlag{Name: "id", Usage: "the new key's `ID` (default: a new one)"},
+			outFlag(),
 		},
 		Action: keysRotate,
 	}
@@ -299,7 +349,11 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+	out, err := openOut(c)
+	if err != nil {
+		return err
+	}
+	return out.close(withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
 		oldID := c.Args().First()
 		next, key, err := follow(ctx, store, oldID)
 		if err != nil {
@@ -310,8 +364,8 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return unshown(next.ID, err)
 		}
-		return showKey(c, key, next, &old)
-	})
+		return showKey(c, out, key, next, &old)
+	}))
 }
 
 // follow makes a key with the kind, account and scopes of another one, and gives its

@@ -173,7 +173,7 @@ func TestAccountsSetTwiceAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	direct := keysConfig(t, server.Addr)
 	set := func(conf string, args ...string) error {
-		args = append([]string{"accounts", "-c", conf, "set", "acme"}, args...)
+		args = append([]string{"keys", "-c", conf, "account", "acme"}, args...)
 		if out, errOut, code := command(t, args...); code != 0 {
 			return fmt.Errorf("%v: exit code %d: %s%s", args, code, out, errOut)
 		}

@@ -63,8 +63,8 @@ func TestKeysInRedisOverTwoNodes(t *testing.T) {
 		}
 	}
 
-	if a := keysCommandFor[auth.Account](first, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid", "--plan", "pro"); a.Plan != "pro" || a.APIAccess != auth.AccessPaid {
-		t.Errorf("accounts set: %+v", a)
+	if a := keysCommandFor[auth.Account](first, "keys", "account", legacy.BuyerTypical, "--api-access", "paid", "--plan", "pro"); a.Plan != "pro" || a.APIAccess != auth.AccessPaid {
+		t.Errorf("keys account: %+v", a)
 	}
 	made := keysCommandFor[shownKey](first, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1")
 	know("k1", made.Key)
@@ -78,9 +78,9 @@ func TestKeysInRedisOverTwoNodes(t *testing.T) {
 	everywhere("the follower works", "k2", http.StatusOK)
 	everywhere("the old key still works", "k1", http.StatusOK)
 
-	keysCommandFor[auth.Account](first, "accounts", "set", legacy.BuyerTypical, "--api-access", "none")
+	keysCommandFor[auth.Account](first, "keys", "account", legacy.BuyerTypical, "--api-access", "none")
 	everywhere("the unpaid account is refused", "k2", http.StatusForbidden)
-	if a := keysCommandFor[auth.Account](first, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid"); a.Plan != "pro" {
+	if a := keysCommandFor[auth.Account](first, "keys", "account", legacy.BuyerTypical, "--api-access", "paid"); a.Plan != "pro" {
 		t.Errorf("the plan is gone: %+v", a)
 	}
 	everywhere("the account that paid again is served", "k2", http.StatusOK)
@@ -99,7 +99,7 @@ func TestKeysInRedisOverTwoNodes(t *testing.T) {
 	if len(listing.Keys) != 3 || !listing.Keys[0].Revoked || listing.Keys[1].State(time.Now()) != "expired" {
 		t.Errorf("keys list: %+v", listing)
 	}
-	if accounts := keysCommandFor[[]auth.Account](first, "accounts", "list"); len(accounts) != 1 {
+	if accounts := keysCommandFor[[]auth.Account](first, "keys", "account"); len(accounts) != 1 {
 		t.Errorf("accounts list: %+v", accounts)
 	}
 }
@@ -115,12 +115,12 @@ func TestKeysInRedisErrors(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q: %s%s", args, got, code, says, out, errOut)
 		}
 	}
-	try(1, "accounts set", "keys", "new", "--kind", "buyer", "--account", "newcomer")
-	try(1, "--api-access to add it", "accounts", "set", "newcomer", "--plan", "pro")
-	try(0, "account newcomer: api access none, plan none; running gateways see it at once, within 30.25s", "accounts", "set", "newcomer", "--api-access", "none")
-	try(0, "within 10m0s on a node", "accounts", "set", "newcomer", "--plan", "pro")
-	try(2, `there is no plan "prp" under rate_limit.plans; known: pro`, "accounts", "set", "newcomer", "--plan", "prp")
-	try(0, "newcomer", "accounts", "list")
+	try(1, "keys account", "keys", "new", "--kind", "buyer", "--account", "newcomer")
+	try(1, "--api-access to add it", "keys", "account", "newcomer", "--plan", "pro")
+	try(0, "account newcomer: api access none, plan none; running gateways see it at once, within 30.25s", "keys", "account", "newcomer", "--api-access", "none")
+	try(0, "within 10m0s on a node", "keys", "account", "newcomer", "--plan", "pro")
+	try(2, `there is no plan "prp" under rate_limit.plans; known: pro`, "keys", "account", "newcomer", "--plan", "prp")
+	try(0, "newcomer", "keys", "account")
 	try(1, "no such key", "keys", "rotate", "nothing")
 	try(1, "no such key", "keys", "revoke", "nothing")
 	server.Kill()
@@ -135,9 +135,9 @@ func TestRotateAndAccountsInAKeysFile(t *testing.T) {
 	p.keys["next"] = next.Key
 	p.eventually("the follower works", func() bool { return p.get(buyerList, "next").status == http.StatusOK })
 	p.eventually("the old key does not", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
-	out, errOut, code := command(t, "accounts", "--file", filepath.Join(p.dir, "keys.yaml"), "set", "acme", "--api-access", "none")
+	out, errOut, code := command(t, "keys", "--file", filepath.Join(p.dir, "keys.yaml"), "account", "acme", "--api-access", "none")
 	if code != 0 || !strings.Contains(out, "account acme: api access none, plan none; running gateways see it within a second") {
-		t.Errorf("accounts set: %d %s%s", code, out, errOut)
+		t.Errorf("keys account: %d %s%s", code, out, errOut)
 	}
 	p.eventually("the unpaid account is refused", func() bool { return p.get(buyerList, "next").status == http.StatusForbidden })
 	if text := p.read("keys.yaml"); !strings.HasPrefix(text, "# kept\n") || strings.Contains(text, next.Key) {
@@ -160,8 +160,8 @@ func TestRotateAndAccountsInAKeysFile(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, tc.says, out, errOut)
 		}
 	}
-	for _, tc := range [][]string{{"set"}, {"set", "acme"}, {"set", "acme", "--api-access", "free"}} {
-		args := append([]string{"accounts", "--file", filepath.Join(p.dir, "keys.yaml")}, tc...)
+	for _, tc := range [][]string{{"account", "acme"}, {"account", "acme", "--api-access", "free"}, {"account", "--plan", "pro"}} {
+		args := append([]string{"keys", "--file", filepath.Join(p.dir, "keys.yaml")}, tc...)
 		commandSays(t, 2, "", args...)
 	}
 }
@@ -186,7 +186,7 @@ func TestKeysInUseOutliveRedis(t *testing.T) {
 			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 2s}}", 1))
 		},
 	})
-	keysCommandFor[auth.Account](p, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
+	keysCommandFor[auth.Account](p, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")
 	p.keys["k"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k").Key
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k").status == http.StatusOK })
 	use := func(d time.Duration) {

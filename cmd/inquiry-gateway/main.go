@@ -47,7 +47,10 @@ func main() {
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	command := newCommand()
 	command.Writer, command.ErrWriter = out, errOut
-	err := command.Run(ctx, args)
+	err := knownCommand(command, args)
+	if err == nil {
+		err = command.Run(ctx, args)
+	}
 	if err == nil {
 		return 0
 	}
@@ -76,8 +79,8 @@ func newCommand() *cli.Command {
 		Usage:   "a read-only gateway in front of an existing inquiry system",
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
-			serveCommand(), demoCommand(), legacyCommand(), checkCommand(), draftCommand(), probeCommand(),
-			keysCommand(), accountsCommand(), purgeCommand(), changedCommand(), explainCommand(), healthCommand(), ttlCommand(),
+			serveCommand(), demoCommand(), draftCommand(), checkCommand(), probeCommand(),
+			keysCommand(), purgeCommand(), explainCommand(), ttlCommand(), healthCommand(),
 		},
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; strict(c) },

@@ -101,16 +101,16 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 		policy = "ttl: 1ms, stale_while_revalidate: 0s" // lists must be stale when it fails
 	}
 	c.setup = setup{
-		yaml: fmt.Sprintf("redis: {addrs: [%q], prefix: %q, timeout: %s}\ncache: {buyer: {%s, stale_if_error: 10m}}\n", c.cable.Addr, c.prefix, quick(partRedis, "100ms"), policy),
-		auth: "{keys_file: keys.yaml}", upstream: []string{"timeout: 2s", "timeout: " + quick(partLegacy, "300ms")},
+		yaml: fmt.Sprintf("redis: {addrs: [%q], prefix: %q, timeout: %s}\ncache: {buyer: {%s, stale_if_error: 10m}}\n", c.cable.Addr, c.prefix, quick(partRedis, "1s"), policy),
+		auth: "{keys_file: keys.yaml}", upstream: []string{"timeout: 2s", "timeout: " + quick(partLegacy, "1s")},
 	}
 	switch source {
 	case "introspection":
 		c.keys = httptest.NewServer(http.HandlerFunc(c.introspect))
 		t.Cleanup(func() { c.keys.CloseClientConnections(); c.keys.Close() })
-		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s, ttl: 5m}}", c.keys.URL, quick(partKeys, "300ms"))
+		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s, ttl: 5m}}", c.keys.URL, quick(partKeys, "1s"))
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {ttl: 5m, timeout: %s}}", quick(partRedis, "100ms"))
+		c.setup.auth = fmt.Sprintf("{redis: {ttl: 5m, timeout: %s}}", quick(partRedis, "1s"))
 	}
 	c.setup.prepare = func(p *program) {
 		c.program = p
@@ -163,7 +163,7 @@ var keysVersion = regexp.MustCompile(`inquiry_gateway_auth_store_version [1-9]`)
 // run lets the node learn one list, causes the situation, and asks in each way that the
 // table declares. It returns how many rows it has compared.
 func (c *cell) run() int64 {
-	c.gets(http.StatusOK, buyerList, "buyer")
+	c.eventually("the list is known", func() bool { return c.get(buyerList, "buyer").status == http.StatusOK })
 	if strings.Contains(c.setup.auth, "redis") {
 		c.eventually("the node follows the keys in Redis", func() bool { return keysVersion.Match(c.ops("/metrics").body) })
 		c.gets(http.StatusOK, buyerList, "buyer")

@@ -243,5 +243,5 @@ func keysOfFleet(nodes [2]*program) {
 		made := keysCommandFor[shownKey](nodes[0], "keys", "new", "--kind", kind, "--account", account, "--id", id, "--api-access", "paid")
 		nodes[0].keys[id], nodes[1].keys[id] = made.Key, made.Key
 	}
-	keysCommandFor[auth.Account](nodes[0], "accounts", "set", legacy.BuyerOther, "--plan", "slow")
+	keysCommandFor[auth.Account](nodes[0], "keys", "account", legacy.BuyerOther, "--plan", "slow")
 }

@@ -20,6 +20,7 @@ func purgeCommand() *cli.Command {
 		Flags: append(opsFlags(),
 			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
 			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
+			&cli.BoolFlag{Name: "refresh", Usage: "have the lists fetched again, and serve the old ones until then: a hint that they have changed"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			want := ops.PurgeRequest{Kind: c.String("kind"), Account: c.String("account")}
@@ -28,6 +29,9 @@ func purgeCommand() *cli.Command {
 				return usagef("purge what? give --account ID or --kind buyer|seller")
 			case want.Kind != "" && want.Kind != "buyer" && want.Kind != "seller":
 				return usagef("--kind is %q; give buyer or seller", want.Kind)
+			}
+			if c.Bool("refresh") {
+				return refresh(ctx, c, want)
 			}
 			var reply ops.PurgeReply
 			if err := askOps(ctx, c, "/ops/purge", want, &reply); err != nil {
@@ -50,30 +54,20 @@ func writePurge(out io.Writer, want ops.PurgeRequest, reply ops.PurgeReply) {
 	fmt.Fprintf(out, "purged: %s; epoch %d\n", what, reply.Epoch)
 }
 
-// changedCommand reaches all nodes by asking one of them, as purge does. Other than a
-// purge it lets the old lists be served for a moment, unless --hard is given, so that it
-// may be called for each change.
-func changedCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "changed",
-		Usage: "have cached lists refreshed that have changed at the legacy system",
-		Flags: append(opsFlags(),
-			&cli.StringSliceFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind; may be repeated"},
-			&cli.StringSliceFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
-			&cli.BoolFlag{Name: "hard", Usage: "do not serve the old lists any more, not even for a moment"},
-		),
-		Action: func(ctx context.Context, c *cli.Command) error {
-			want := ops.ChangedRequest{Accounts: c.StringSlice("account"), Kinds: c.StringSlice("kind"), Hard: c.Bool("hard")}
-			if len(want.Accounts)+len(want.Kinds) == 0 {
-				return usagef("what has changed? give --account ID or --kind buyer|seller")
-			}
-			var reply ops.ChangedReply
-			if err := askOps(ctx, c, "/ops/changed", want, &reply); err != nil {
-				return err
-			}
-			return show(c, reply, func(out io.Writer) {
-				fmt.Fprintf(out, "marked as changed: the lists of %d accounts and kinds\n", reply.Marked)
-			})
-		},
+// refresh marks lists as changed on all nodes. Other than a purge it lets the old lists be
+// served for a moment, so that it may be called for each change.
+func refresh(ctx context.Context, c *cli.Command, want ops.PurgeRequest) error {
+	var hint ops.ChangedRequest
+	if want.Account != "" {
+		hint.Accounts = []string{want.Account}
+	} else {
+		hint.Kinds = []string{want.Kind}
 	}
+	var reply ops.ChangedReply
+	if err := askOps(ctx, c, "/ops/changed", hint, &reply); err != nil {
+		return err
+	}
+	return show(c, reply, func(out io.Writer) {
+		fmt.Fprintf(out, "marked as changed: the lists of %d accounts and kinds\n", reply.Marked)
+	})
 }

@@ -162,7 +162,7 @@ func keyChanges() []string {
 		"auth: {keys_file: null, introspection: {url: 'http://127.0.0.1:1/introspect', client_id: gw, client_secret_file: secret, client_auth: post, ca_file: cert.pem, " +
 			"timeout: 90ms, ttl: 3s, negative_ttl: 1s, max_keys: 99, claims: {account: a, kind: b, scope: c, api_access: d, plan: e, key_id: f}, unknown_keys: {per_second: 3, burst: 7}}}",
 		"rate_limit: {per_second: 1000, burst: 2000}", "rate_limit: {plans: {pro: {per_second: 5, burst: 6}}}",
-		"log: {format: text}", "log: {sample_hits: 7}", "log: {access_keys: hashed}", "log: {refused_keys: 7}",
+		"log: {sample_hits: 7}", "log: {access_keys: hashed}", "log: {refused_keys: 7}",
 		"redis: {addrs: ['127.0.0.1:1']}", "redis: {mode: single}", "redis: {mode: sentinel, master_name: m, sentinel_username: u, sentinel_password_file: secret}",
 		"redis: {username: u, password_file: secret}", "redis: {tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem, server_name: s}}",
 		"redis: {db: 1}", "redis: {prefix: other}", "redis: {timeout: 70ms}",
@@ -176,8 +176,8 @@ func keyChanges() []string {
 		"upstream: {auth: {type: basic, username: u, password_file: secret}}", "upstream: {auth: {type: bearer, token_file: secret}}",
 		"upstream: {auth: {type: header, header: X-Key, value_file: secret}}",
 		"upstream: {auth: {type: oauth2_client_credentials, token_url: 'http://127.0.0.1:1/token', client_id: c, client_secret_file: secret, scopes: [a], params: {audience: x}}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, body_type: json, body: {p: '{password}'}, headers: {X-A: b}}, " +
-			"token: t, send_as: header, header: X-T, renew_on: [401, 403], ttl: 1h}}",
+		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, body_type: json, body: {p: '{password}'}, headers: {X-A: b}, expect: [{path: code, equals: OK}]}, " +
+			"token: t, send_as: header, header: X-T, renew_on: [401, 403], renew_if: [{path: code, equals: EXPIRED}], ttl: 1h}}",
 		"upstream: {auth: {type: session, username: u, password_file: secret, login: {base_url: 'http://127.0.0.1:1', path: /login, basic: true}, token_header: X-T}}",
 		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, basic: true}, token_cookie: SID, cookie: OTHER}}",
 		"upstream: {base_url: 'https://127.0.0.1:1', tls: {ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem}}",

@@ -312,7 +312,7 @@ func TestReloadDuringAFill(t *testing.T) {
 func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	p := keysInRedis(t, server.Addr)
-	keysCommandFor[auth.Account](p, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
+	keysCommandFor[auth.Account](p, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")
 	p.keys["k1"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1").Key
 	p.eventually("both changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 2 })
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })

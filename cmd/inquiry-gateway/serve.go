@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -19,6 +20,20 @@ func configFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE`", Required: true}
 }
 
+// defaultConfig is the configuration of serve and check where -c names none.
+const defaultConfig = "gateway.yaml"
+
+// configFile is the file of -c, or the default in this folder.
+func configFile(c *cli.Command) (string, error) {
+	if file := c.String("config"); file != "" {
+		return file, nil
+	}
+	if _, err := os.Stat(defaultConfig); err != nil {
+		return "", usagef("give the configuration: -c FILE, or run %s in the folder of %s", c.FullName(), defaultConfig)
+	}
+	return defaultConfig, nil
+}
+
 // serveCommand runs until SIGTERM or Ctrl-C. Warnings go into the log, because
 // nobody reads what a service prints at its start. A mistake in the configuration ends
 // it before a port is open, and a port that is taken before anything is asked.
@@ -26,9 +41,13 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "serve the lists",
-		Flags: []cli.Flag{configFlag()},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE` (default: ./" + defaultConfig + ")"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			loaded, err := config.Load(c.String("config"), config.Options{})
+			file, err := configFile(c)
+			if err != nil {
+				return err
+			}
+			loaded, err := config.Load(file, config.Options{})
 			if err != nil {
 				return err
 			}

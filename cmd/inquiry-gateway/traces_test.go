@@ -242,7 +242,7 @@ func TestTraceOfRedis(t *testing.T) {
 	first := start(t, shared)
 	shared.joins = first
 	second := start(t, shared)
-	keysCommandFor[auth.Account](first, "accounts", "set", legacy.BuyerTypical, "--api-access", "paid")
+	keysCommandFor[auth.Account](first, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")
 	key := keysCommandFor[shownKey](first, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1").Key
 	first.keys["k1"], second.keys["k1"] = key, key
 	first.gets(http.StatusOK, buyerList, "k1")

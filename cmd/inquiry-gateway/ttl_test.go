@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/internal/testkit"
@@ -69,10 +68,10 @@ func TestTTLChangesAreRecorded(t *testing.T) {
 	}
 	changes := report.Kinds[0].TTLChanges
 	if len(changes) != 1 || len(report.Kinds[1].TTLChanges) != 0 || changes[0].From != 7 || changes[0].To != 60 || changes[0].State != ttllab.StateSettling ||
-		changes[0].Predicted.HitRatio != 0.5 || changes[0].Predicted.Requests != 0.5 || changes[0].Error != nil || changes[0].Until.Sub(changes[0].At) != 2*time.Minute {
+		changes[0].Predicted.HitRatio != 0.5 || changes[0].Predicted.Requests != 0.5 || changes[0].Error != nil {
 		t.Errorf("%+v", changes)
 	}
-	if out, _, _ := command(t, "ttl", "--ops", p.app.OpsURL()); !strings.Contains(out, "\n  ttl 7s to 1m at ") || !strings.Contains(out, "50.00 % hits and 50.00 requests per 100 look-ups predicted, settling until ") {
+	if out, _, _ := command(t, "ttl", "--ops", p.app.OpsURL()); !strings.Contains(out, "\n  ttl 7s to 1m at ") || !strings.Contains(out, "50.00 % hits and 50.00 requests per 100 look-ups predicted, settling\n") {
 		t.Error(out)
 	}
 	if metrics := string(p.ops("/metrics").body); !strings.Contains(metrics, `inquiry_gateway_cache_ttl_prediction_error_points{figure="hits",kind="buyer"} NaN`) {
@@ -161,7 +160,7 @@ func TestTTLCoversTheFleet(t *testing.T) {
 			t.Errorf("node %d: %d lists, want %d", i, k.WatchedKeys, lists)
 		}
 	}
-	if out, _, _ := command(t, "ttl", "--ops", nodes[0].app.OpsURL()); !strings.HasPrefix(out, "covers 3 nodes, ") {
+	if out, _, _ := command(t, "ttl", "--ops", nodes[0].app.OpsURL()); !strings.Contains(out, "\ncovers 3 nodes, ") {
 		t.Errorf("the table does not say what it covers:\n%.300s", out)
 	}
 }
@@ -198,7 +197,7 @@ func TestRechecksNoticeOutdatedLists(t *testing.T) {
 func TestOutdatedAnswersAndTheirGoalAreExposed(t *testing.T) {
 	p := start(t, setup{yaml: "cache: {seller: {ttl: 10s}}"})
 	has := func(series string) bool { return strings.Contains(string(p.ops("/metrics").body), "\n"+series) }
-	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_outdated_seconds_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
+	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
 		t.Fatal("re-checks or a goal without being configured")
 	}
 	p.edit("cache: {", "cache: {recheck: {budget_per_second: 100}, goals: {max_outdated: 0.02}, ")

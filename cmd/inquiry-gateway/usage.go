@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -37,6 +38,15 @@ func strict(c *cli.Command) {
 	for _, sub := range c.Commands {
 		strict(sub)
 	}
+}
+
+// knownCommand refuses the name of a command that there is not, with the one that was
+// probably meant. The library would complain of the first flag behind it instead.
+func knownCommand(root *cli.Command, args []string) error {
+	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "h", "completion"}, args[1]) || root.Command(args[1]) != nil {
+		return nil
+	}
+	return unknownCommand(root, args[1])
 }
 
 // unknownCommand names the command of the group c that was probably meant. Hidden

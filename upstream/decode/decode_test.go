@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/text/encoding/korean"
 
-	"inquiry-gateway/upstream/arena"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -152,7 +151,7 @@ func FuzzXML(f *testing.F) {
 		if len(json) > limit {
 			t.Errorf("%d bytes", len(json))
 		}
-		w := jsonwalk.NewWalker(noSink{}, noSink{}, &arena.Texts{}, []int{1})
+		w := jsonwalk.NewWalker(noSink{}, noSink{}, &jsonwalk.Texts{}, []int{1})
 		if err := w.Walk(json, jsonwalk.NewNode(0), 0); err != nil {
 			t.Errorf("%q gives %q: %v", text, json, err)
 		}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
-
-	"inquiry-gateway/upstream/arena"
 )
 
 // failer is what *testing.T and *rapid.T have in common here.
@@ -47,7 +45,7 @@ func (anything) Add(string)                {}
 
 // walker has one frame with so many slots.
 func walker(slots int) *Walker {
-	return NewWalker(anything{}, anything{}, new(arena.Texts), []int{slots})
+	return NewWalker(anything{}, anything{}, new(Texts), []int{slots})
 }
 
 // sameAsGJSON compares a value with gjson's answer to the same path.

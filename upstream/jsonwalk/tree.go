@@ -1,7 +1,5 @@
 package jsonwalk
 
-import "inquiry-gateway/upstream/arena"
-
 // Node is a place in a document whose value is wanted. The nodes of one kind of
 // document form a tree that the parser follows, so that one pass checks the text
 // and finds all values. A tree is built once and is read-only afterwards. The
@@ -104,8 +102,8 @@ func (n *Node) items(keyed bool) *List {
 
 // Frame holds the values of one element of a list. Each level of lists has one.
 type Frame struct {
-	Element string       // the whole element; valid at [Sink.End]
-	Texts   *arena.Texts // for texts that have to be made
+	Element string // the whole element; valid at [Sink.End]
+	Texts   *Texts // for texts that have to be made
 	// Tables are for the sink: what else in the text an element may refer to, by key.
 	Tables []map[string]Value
 

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-
-	"inquiry-gateway/upstream/arena"
 )
 
 // Value is one JSON value as it stands in the text. The zero value is a missing
@@ -63,7 +61,7 @@ func (v Value) Plain() string {
 }
 
 // In is String with the memory for a text that has to be made.
-func (v Value) In(texts *arena.Texts) string {
+func (v Value) In(texts *Texts) string {
 	if v.Kind == Text && v.esc {
 		s := v.Raw[1 : len(v.Raw)-1]
 		return texts.Keep(appendUnescaped(texts.Room(len(s)), s)) // no escape is shorter than what it means

@@ -17,8 +17,6 @@ package jsonwalk
 import (
 	"errors"
 	"fmt"
-
-	"inquiry-gateway/upstream/arena"
 )
 
 // ErrStopped is returned by [Walker.Walk] when the sink has ended the walk.
@@ -68,7 +66,7 @@ type Walker struct {
 
 // NewWalker returns a walker with as many frames as sizes, each with so many
 // slots. texts is the memory of texts that have to be made.
-func NewWalker(sink Sink, ids IDs, texts *arena.Texts, sizes []int) *Walker {
+func NewWalker(sink Sink, ids IDs, texts *Texts, sizes []int) *Walker {
 	w := &Walker{frames: make([]Frame, len(sizes)), sink: sink, ids: ids, blank: place{fixed: true}}
 	all := 0
 	for _, n := range sizes {

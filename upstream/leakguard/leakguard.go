@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/upstream/arena"
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Removed replaces an internal id that was quoted in a text.
@@ -34,10 +34,10 @@ type Set struct {
 	keys    []uuid
 	index   map[uuid]struct{} // of the first indexed keys
 	indexed int
-	long    *longIDs    // nil: none
-	short   *shortIDs   // nil: none
-	spans   []span      // of the text that is being cleaned
-	texts   arena.Texts // of cleaned texts
+	long    *longIDs       // nil: none
+	short   *shortIDs      // nil: none
+	spans   []span         // of the text that is being cleaned
+	texts   jsonwalk.Texts // of cleaned texts
 }
 
 // Add adds an id. White space around it and braces are not part of it.

@@ -22,11 +22,9 @@ const (
 	FaultStatus   FaultName = "status"   // an error page with Status
 	FaultRefuse   FaultName = "refuse"   // the connection is closed without an answer
 	FaultTruncate FaultName = "truncate" // half the body, then the connection is closed
-	FaultEmpty    FaultName = "empty"    // 200, the right media type, no byte
 	FaultHTML     FaultName = "html"     // the login page with 200
 	FaultNotJSON  FaultName = "not_json" // the login page with 200 and JSON's media type
 	FaultRedirect FaultName = "redirect" // 302 to the login page
-	FaultDrip     FaultName = "drip"     // the right answer in 16 parts, Delay before each
 	FaultHuge     FaultName = "huge"     // Size records
 
 	FaultWrongOwner    FaultName = "wrong_owner"    // a record of another account
@@ -41,7 +39,7 @@ const (
 // FaultNames lists all faults.
 func FaultNames() []FaultName {
 	return []FaultName{
-		FaultDelay, FaultStatus, FaultRefuse, FaultTruncate, FaultEmpty, FaultHTML, FaultNotJSON, FaultRedirect, FaultDrip, FaultHuge,
+		FaultDelay, FaultStatus, FaultRefuse, FaultTruncate, FaultHTML, FaultNotJSON, FaultRedirect, FaultHuge,
 		FaultWrongOwner, FaultMissingField, FaultNullField, FaultWrongType, FaultDuplicateKeys, FaultInvalidUTF8, FaultDeep,
 	}
 }
@@ -59,7 +57,7 @@ type Fault struct {
 	Account string        `json:"account,omitempty"` // whose lists; empty: all accounts
 	Rate    float64       `json:"rate,omitempty"`    // share of requests, drawn from the seed; 0: all
 	Count   int           `json:"count,omitempty"`   // ends after so many requests; 0: until cleared
-	Delay   time.Duration `json:"delay,omitempty"`   // before the answer, or between parts of a drip; nanoseconds in JSON
+	Delay   time.Duration `json:"delay,omitempty"`   // before the answer; nanoseconds in JSON
 	Code    int           `json:"status,omitempty"`  // of FaultStatus; 0: 500
 	Size    int           `json:"size,omitempty"`    // records of FaultHuge; 0: 20,000
 	// RetryAfter is what FaultStatus tells with a 429 or 503, in seconds; 0: nothing.

@@ -24,13 +24,11 @@ func TestFaults(t *testing.T) {
 		legacy.FaultStatus:   func(a answer) bool { return a.status == 500 && !json.Valid(a.body) },
 		legacy.FaultRefuse:   func(a answer) bool { return a.err != nil && a.status == 0 },
 		legacy.FaultTruncate: func(a answer) bool { return a.err != nil && a.status == 200 },
-		legacy.FaultEmpty:    func(a answer) bool { return a.status == 200 && len(a.body) == 0 },
 		legacy.FaultHTML:     func(a answer) bool { return strings.HasPrefix(a.header.Get("Content-Type"), "text/html") },
 		legacy.FaultNotJSON: func(a answer) bool {
 			return strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && !json.Valid(a.body)
 		},
 		legacy.FaultRedirect:     func(a answer) bool { return a.status == 302 && a.header.Get("Location") != "" },
-		legacy.FaultDrip:         func(a answer) bool { return a.status == 200 && len(items(a).Array()) == 24 },
 		legacy.FaultHuge:         func(a answer) bool { return len(items(a).Array()) == 20_000 },
 		legacy.FaultWrongOwner:   func(a answer) bool { return last(a).Get("customer.id").String() == legacy.BuyerOther },
 		legacy.FaultMissingField: func(a answer) bool { return json.Valid(a.body) && !last(a).Get("subject").Exists() },
@@ -62,8 +60,8 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
-	if n := len(legacy.FaultNames()); n != 17 {
-		t.Errorf("%d faults, this table has 17", n)
+	if n := len(legacy.FaultNames()); n != 15 {
+		t.Errorf("%d faults, this table has 15", n)
 	}
 }
 
@@ -166,7 +164,6 @@ func TestDelaysAreKept(t *testing.T) {
 		{"latency alone", legacy.Fault{}, 20 * time.Millisecond},
 		{"delay", legacy.Fault{Name: legacy.FaultDelay, Delay: time.Minute}, time.Minute + 20*time.Millisecond},
 		{"late status", legacy.Fault{Name: legacy.FaultStatus, Delay: time.Second}, time.Second + 20*time.Millisecond},
-		{"drip", legacy.Fault{Name: legacy.FaultDrip, Delay: time.Second}, 16*time.Second + 20*time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,10 +7,7 @@ import (
 	"strings"
 )
 
-const (
-	dripParts = 16
-	deepLevel = 100_000
-)
+const deepLevel = 100_000
 
 // call is one list request that a fault acts on.
 type call struct {
@@ -19,8 +16,7 @@ type call struct {
 	fault         Fault
 }
 
-// misbehave answers a request as the fault says. A delay has passed already, but for
-// that of a drip.
+// misbehave answers a request as the fault says. A delay has passed already.
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	switch c.fault.Name {
 	case FaultDelay:
@@ -34,8 +30,6 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 		panic(http.ErrAbortHandler) // the documented way to drop a connection
 	case FaultTruncate:
 		truncate(w, c.kind, s.list(c.kind, c.account, c.filter))
-	case FaultEmpty:
-		sendJSON(w, c.kind, nil)
 	case FaultHTML:
 		login(w)
 	case FaultNotJSON:
@@ -43,8 +37,6 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, c call) {
 	case FaultRedirect:
 		w.Header().Set("Location", "/login?next="+url.QueryEscape(r.URL.RequestURI()))
 		w.WriteHeader(http.StatusFound)
-	case FaultDrip:
-		drip(w, r, c, s.list(c.kind, c.account, c.filter))
 	case FaultHuge:
 		sendJSON(w, c.kind, s.huge(c))
 	default:
@@ -64,22 +56,6 @@ func truncate(w http.ResponseWriter, kind string, body []byte) {
 func announce(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", mediaType(kind))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-}
-
-// drip sends a body in parts with a pause before each, until the caller leaves.
-func drip(w http.ResponseWriter, r *http.Request, c call, body []byte) {
-	announce(w, c.kind, body)
-	out := http.NewResponseController(w)
-	for i := range dripParts {
-		if !wait(r.Context(), c.fault.Delay) {
-			return
-		}
-		part := body[len(body)*i/dripParts : len(body)*(i+1)/dripParts]
-		if _, err := w.Write(part); err != nil {
-			return
-		}
-		_ = out.Flush() // the next write tells
-	}
 }
 
 // huge repeats one good record.

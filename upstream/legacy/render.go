@@ -185,7 +185,6 @@ const (
 // bodyKey is all that the bytes of a reply depend on, besides the version of the list.
 type bodyKey struct {
 	kind, account, states, categories string
-	first                             int
 }
 
 // body is a rendered reply.

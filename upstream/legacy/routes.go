@@ -26,7 +26,6 @@ const loginPage = "<!DOCTYPE html><html><head><title>" + loginPhrase + "</title>
 func (s *Server) routeTable() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v2/tickets", s.serveList(KindBuyer, buyerQuery))
-	mux.HandleFunc("GET /first/{n}/v2/tickets", s.serveList(KindBuyer, firstQuery))
 	mux.HandleFunc("GET /v2/vendors/{account}/tickets", s.serveList(KindSeller, sellerQuery))
 	mux.HandleFunc("/login", func(w http.ResponseWriter, _ *http.Request) {
 		s.stats.add(func(all *Stats) { all.Requests.Login++ })
@@ -59,9 +58,7 @@ func (s *Server) serveList(kind string, from func(*http.Request) (string, filter
 		delay := time.Duration(s.latency.Load())
 		if faulty {
 			s.stats.add(func(all *Stats) { all.Faults[fault.Name]++ })
-			if fault.Name != FaultDrip {
-				delay += fault.Delay
-			}
+			delay += fault.Delay
 		}
 		if !wait(r.Context(), delay) {
 			return // nobody is left to be answered

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inquiry-gateway/upstream/arena"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/leakguard"
 )
@@ -33,7 +32,7 @@ type Reply struct {
 	plan      *Plan
 	want      Request
 	walker    *jsonwalk.Walker
-	texts     arena.Texts
+	texts     jsonwalk.Texts
 	ids       leakguard.Set
 	size      int             // of the current reply in bytes
 	body      string          // the last reply

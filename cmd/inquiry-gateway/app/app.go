@@ -138,10 +138,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
 		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now)
+	var shared ttllab.Exchange
 	if a.redis != nil {
-		a.lab.Shared()
+		shared = ttllab.Stream(a.redis.Commands(), cfg.Redis.Prefix+labStream)
 	}
+	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now, shared)
 	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (a *App) Run(asked context.Context) error {
 	for _, work := range []struct {
 		where string
 		run   func(context.Context)
-	}{{"console", a.console.Run}, {"lab", a.shareLab}, {"recheck", recheck}} {
+	}{{"console", a.console.Run}, {"lab", func(ctx context.Context) { a.lab.Run(ctx, a.catcher("lab")) }}, {"recheck", recheck}} {
 		group.Go(func() error {
 			defer a.catcher(work.where).Catch(nil)
 			work.run(ctx)
@@ -287,6 +288,10 @@ func (a *App) drain(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
+
+// labStream is the stream of Redis by which the TTL labs of a fleet exchange what they
+// noted; before it comes the prefix.
+const labStream = ":3:lab"
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,11 +108,12 @@ func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
 	a, key := build(t, "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	calls, done := 0, make(chan struct{})
+	var calls atomic.Int64
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		a.recheck(ctx, func(context.Context, cache.Key) (cache.Content, error) {
-			if calls++; calls == 2 {
+			if calls.Add(1) == 2 {
 				cancel()
 			}
 			panic("a bug")
@@ -122,7 +124,7 @@ func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	<-done
-	if n := testutil.ToFloat64(a.panics.WithLabelValues("recheck")); calls < 2 || n != float64(calls) {
-		t.Errorf("%v panics are counted, %d calls", n, calls)
+	if n := testutil.ToFloat64(a.panics.WithLabelValues("recheck")); calls.Load() < 2 || n != float64(calls.Load()) {
+		t.Errorf("%v panics are counted, %d calls", n, calls.Load())
 	}
 }

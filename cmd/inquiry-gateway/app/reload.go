@@ -164,7 +164,12 @@ func (a *App) replace(ctx context.Context, old *generation) (waiting []string, e
 	if err != nil {
 		return waiting, err
 	}
-	a.reloads.watcher.SetFiles(append(old.cfg.Files(), cfg.Files()...)) // before they are read
+	// All files are read once more after the watcher has noted what they are: a file that a
+	// new configuration names may have changed since it was read for the first time.
+	a.reloads.watcher.SetFiles(append(old.cfg.Files(), cfg.Files()...))
+	if cfg, waiting, err = old.cfg.Reload(config.Options{}); err != nil {
+		return waiting, err
+	}
 	next, err := a.newGeneration(cfg)
 	if err != nil {
 		return waiting, err

@@ -91,6 +91,9 @@ func (doc *document) readFile(key, path string, mayMiss bool) string {
 		if !doc.has(key) {
 			path += " (the default)"
 		}
+		if key == "auth.keys_file" && errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
+		}
 		doc.wrong(key, "%s: %v", path, err)
 		doc.touched = append(doc.touched, key) // what follows from it is not told
 		return ""

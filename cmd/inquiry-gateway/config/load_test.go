@@ -84,7 +84,7 @@ func TestLoadReports(t *testing.T) {
 		{"no source of keys", "auth: {keys_file: ''}\n", []string{
 			"gateway.yaml:1:19: auth.keys_file: no source of keys is set: set one of keys_file, redis, introspection", missing}},
 		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,
-			"gateway.yaml:2:14: auth.keys_file: nokeys.yaml: no such file; check the path"}},
+			"gateway.yaml:2:14: auth.keys_file: nokeys.yaml: no such file; check the path; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid"}},
 		{"file is a folder", "auth: {pepper_file: .}\n", []string{missing,
 			"gateway.yaml:1:21: auth.pepper_file: FOLDER: is a folder; name a file"}},
 		{"file is blank", "auth: {pepper_file: blank}\n", []string{missing,
@@ -150,7 +150,7 @@ func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
 func TestLoadNamesADefaultFile(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), "listen: :1\n")
 	_, err := Load(path, Options{})
-	want := path + ":1:1: auth.keys_file: " + filepath.Dir(path) + "/keys.yaml (the default): no such file; check the path"
+	want := path + ":1:1: auth.keys_file: " + filepath.Dir(path) + "/keys.yaml (the default): no such file; check the path; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid"
 	if !slices.Contains(lines(err), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

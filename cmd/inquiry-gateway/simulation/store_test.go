@@ -136,6 +136,8 @@ var commands = map[string]struct {
 	"SADD":      {3, (*store).sadd},
 	"SISMEMBER": {3, func(s *store, a []string) any { return int64(len(s.fields(a[1]).hash[a[2]])) }},
 	"FLUSHALL":  {1, func(s *store, _ []string) any { s.clear(); return status("OK") }},
+	"XADD":      {8, (*store).xadd},
+	"XRANGE":    {6, (*store).xrange},
 	"WAIT":      {3, func(*store, []string) any { return int64(0) }},
 	// Scripts of redis_rate call these; both are without effect since Redis 7.
 	"REPLICATE_COMMANDS": {1, func(*store, []string) any { return status("OK") }},
@@ -238,6 +240,69 @@ func (s *store) pexpire(a []string) any {
 	v.end = s.now().Add(time.Duration(n) * time.Millisecond)
 	s.put(a[1], v)
 	return int64(1)
+}
+
+// xadd is XADD key MAXLEN ~ n id field value. A stream is a hash by id whose text is the
+// newest id.
+func (s *store) xadd(a []string) any {
+	most, err := strconv.Atoi(a[4])
+	if upper(a[2]) != "MAXLEN" || a[3] != "~" || err != nil || len(a) != 8 {
+		return errSyntax
+	}
+	v, id := s.fields(a[1]), a[5]
+	if id == "*" {
+		id = strconv.FormatInt(s.now().UnixMilli(), 10) + "-0"
+		if ms, n := entryID(v.text); !older(v.text, id) {
+			id = fmt.Sprintf("%d-%d", ms, n+1)
+		}
+	}
+	if !older(v.text, id) {
+		return errors.New("ERR The ID specified in XADD is equal or smaller than the target stream top item")
+	}
+	v.text, v.hash[id] = id, a[6]+"\x00"+a[7]
+	for _, old := range s.entries(v)[:max(len(v.hash)-most-100, 0)] { // trimmed by nodes of a hundred
+		delete(v.hash, old)
+	}
+	s.put(a[1], v)
+	return id
+}
+
+// xrange is XRANGE key (id + COUNT n.
+func (s *store) xrange(a []string) any {
+	most, err := strconv.Atoi(a[5])
+	from, exclusive := strings.CutPrefix(a[2], "(")
+	if a[3] != "+" || upper(a[4]) != "COUNT" || err != nil || !exclusive {
+		return errSyntax
+	}
+	v, out := s.fields(a[1]), []any{}
+	for _, id := range s.entries(v) {
+		if older(from, id) && len(out) < most {
+			field, text, _ := strings.Cut(v.hash[id], "\x00")
+			out = append(out, []any{id, []any{field, text}})
+		}
+	}
+	return out
+}
+
+// entries are the ids of a stream, oldest first.
+func (s *store) entries(v value) []string {
+	return slices.SortedFunc(maps.Keys(v.hash), func(a, b string) int {
+		if older(a, b) {
+			return -1
+		}
+		return 1
+	})
+}
+
+func entryID(id string) (ms, n int64) {
+	_, _ = fmt.Sscanf(id, "%d-%d", &ms, &n)
+	return ms, n
+}
+
+func older(a, b string) bool {
+	ms, n := entryID(a)
+	than, last := entryID(b)
+	return ms < than || ms == than && n < last
 }
 
 func (s *store) pttl(a []string) any {

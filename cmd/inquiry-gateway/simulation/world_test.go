@@ -85,10 +85,10 @@ func newWorld(t *testing.T, seed uint64, auth string) *world {
 	return w
 }
 
-// skew is how far a clock is wrong: mostly little.
+// skew is how far a clock is wrong: mostly little, else by an hour or more.
 func skew(rng *rand.Rand) time.Duration {
 	if rng.IntN(3) == 0 {
-		return time.Duration(rng.NormFloat64() * float64(30*time.Second))
+		return time.Duration(rng.NormFloat64() * float64(time.Hour))
 	}
 	return time.Duration(rng.NormFloat64() * float64(20*time.Millisecond))
 }

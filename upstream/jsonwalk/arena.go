@@ -1,15 +1,12 @@
-// Package arena allocates the many short texts of one reply in few pieces.
-//
-// Nothing here is ever used for a second reply: the memory is collected when
-// nobody has a text of it any more.
-package arena
+package jsonwalk
 
 import "unsafe"
 
 // minPiece is the size of the first piece in bytes: enough for a short list.
 const minPiece = 1 << 10
 
-// Texts is the memory of the texts of one reply. Each piece is as large as all
+// Texts allocates the many short texts of one reply in few pieces. Nothing of it is used
+// for a second reply: the memory is collected when nobody has a text of it any more. Each piece is as large as all
 // pieces before it, and no byte is written twice. The zero value is ready to use.
 // It must not be copied after its first use, and is not safe for concurrent use.
 type Texts struct {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// keptChanges per key are enough: the rate of one key is drawn towards that
+	// keptChanges per list are enough: the rate of one list is drawn towards that
 	// of its kind anyway, and the newest changes tell of today.
 	keptChanges = 16
 	// priorChanges is how strongly it is drawn there, in changes seen.
@@ -67,22 +67,6 @@ func (l *looks) quiet() stretch {
 	return sum
 }
 
-// observe takes in a body that was seen, if it is newer than what was known.
-func (k *watched) observe(s sighting) (changed bool) {
-	if s.at <= k.known.at {
-		return false
-	}
-	if k.known.at != 0 {
-		changed = s.body != k.known.body
-		if !changed && s.at-k.known.at < int64(shortestLook) {
-			return false // the same answer, its moment taken from a log
-		}
-		k.looks.add(float64(s.at-k.known.at)*1e-9, changed)
-	}
-	k.known = s
-	return changed
-}
-
 // pooled is what all looks of a kind say together.
 type pooled struct {
 	rate           float64 // changes per second
@@ -90,7 +74,7 @@ type pooled struct {
 	looks, changes int
 }
 
-// pool estimates one rate from the looks of many keys. With Poisson changes the
+// pool estimates one rate from the looks of many lists. With Poisson changes the
 // probability of "changed" after t seconds is 1-exp(-rate t); the rate of the
 // greatest likelihood solves sum over changed t/(exp(rate t)-1) = sum over
 // unchanged t (Cho and Garcia-Molina 2003, 4.3). Half an unchanged look of mean
@@ -126,14 +110,14 @@ func pool(keys []looks) pooled {
 	return p
 }
 
-// guess is what is believed of the rate of one key: it is spread like a gamma
+// guess is what is believed of the rate of one list: it is spread like a gamma
 // distribution. From looks without a change alone that is exact.
 type guess struct {
 	rate  float64 // mean, changes per second
 	shape float64 // 1/shape is the square of the relative error
 }
 
-// guessOf is what the looks of one key say beside the rate of its kind.
+// guessOf is what the looks of one list say beside the rate of its kind.
 func (l *looks) guessOf(kind float64) guess {
 	rate := l.rateOf(kind)
 	return guess{rate, priorChanges + rate*rate*information(l.all(), rate)}
@@ -181,7 +165,7 @@ func (g guess) meanSame(low, high float64) float64 {
 	return (below(high) - below(low)) / (per * power * (high - low))
 }
 
-// rateOf is the rate of one key, drawn towards its kind's by a gamma prior with
+// rateOf is the rate of one list, drawn towards its kind's by a gamma prior with
 // that mean: with no looks it is the kind's, with many its own.
 func (l *looks) rateOf(kind float64) float64 {
 	quiet := l.quiet()
@@ -195,7 +179,7 @@ func (l *looks) rateOf(kind float64) float64 {
 	return solve(func(rate float64) float64 { return score(l.all(), rate) + priorChanges/rate - pull })
 }
 
-// typical is the mean rate of the keys of a kind. Lists differ in how often they
+// typical is the mean rate of the lists of a kind. Lists differ in how often they
 // change, and then one rate for all looks together is too low: the restless ones
 // show no more than one change per look. So each key is given its own, and the
 // mean that they are drawn to is moved to theirs (expectation maximisation for
@@ -256,7 +240,7 @@ func solve(f func(rate float64) float64) float64 {
 }
 
 // outdated is the expected number of outdated answers of one candidate's cache
-// of one key, and the variance of it by the rate's error. An answer of age a is
+// of one list, and the variance of it by the rate's error. An answer of age a is
 // outdated with probability 1-exp(-rate a).
 // Of the ages only number, sum and sum of squares are kept. Standing in for them
 // is the distribution with the same two moments that a cache makes: ages spread

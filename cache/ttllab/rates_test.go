@@ -150,7 +150,7 @@ func TestTheChanceOfAnOutdatedAnswer(t *testing.T) {
 }
 
 func TestBodiesAreComparedOnlyForwards(t *testing.T) {
-	var k watched
+	var k list
 	s := func(d time.Duration, body uint64) sighting { return sighting{at(d).UnixNano(), body} }
 	for _, step := range []struct {
 		seen    sighting
@@ -165,8 +165,9 @@ func TestBodiesAreComparedOnlyForwards(t *testing.T) {
 		{s(time.Minute+2*time.Millisecond, 2), true, 2}, // soon, but another body
 		{s(time.Hour, 1), true, 3},
 	} {
-		if changed := k.observe(step.seen); changed != step.changed {
-			t.Errorf("%+v: changed %t", step.seen, changed)
+		before := k.looks.count
+		if k.observe(step.seen); k.looks.count != before != step.changed {
+			t.Errorf("%+v: changed %t", step.seen, !step.changed)
 		}
 		if n := k.looks.quiet().looks + k.looks.count; n != step.looks {
 			t.Errorf("%+v: %d looks, want %d", step.seen, n, step.looks)
