@@ -473,7 +473,8 @@ func (c *checks) fetch(k listKey, node, mapping string, now time.Time, running m
 func (c *checks) tight() bool { return c.w.ceiling > 0 && c.w.ceiling < roomy }
 
 // sent checks that the fleet stays under its ceiling in any second. A request may have
-// waited for its connection, as long as a fetch may take, where the way is in trouble.
+// waited for its connection, as long as a fetch may take, where the way is in trouble. A
+// node that alone is cut off from Redis adds its own part: operation.md says so.
 func (c *checks) sent(w way, data []byte) {
 	if w.to != "legacy" || c.w.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
 		return
@@ -482,6 +483,13 @@ func (c *checks) sent(w way, data []byte) {
 	c.mu.Lock()
 	if !c.wellSince("way to the legacy").Add(upstreamTimeout + time.Second).Before(now) {
 		most *= 2
+	}
+	if c.wellSince("redis").Before(now) {
+		for i := range nodeCount {
+			if !c.wellSince(fmt.Sprintf("redis:n%d", i)).Add(upstreamTimeout + time.Second).Before(now) {
+				most += (9*c.w.ceiling + 10*nodeCount - 1) / (10 * nodeCount)
+			}
+		}
 	}
 	c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
 	c.requests = append(c.requests, now)
