@@ -21,7 +21,7 @@ type End struct {
 
 // CheckEnd refuses a list whose last reply carries a mark of more: a part must
 // never be shown as the whole. Marks are looked for where real systems put them: in the
-// header Link, in the top level of the reply and in the objects on the way to the items,
+// header Link and those of markHeaders, in the top level of the reply and in the objects on the way to the items,
 // and beside these in links, _links, meta, paging, pagination, page and pageInfo, up to two
 // of them in each other. Within items only the object that holds a record's responses is
 // looked at, see holder. A mark that paging reads, or that ignore_marks names, is none. An
@@ -31,6 +31,7 @@ func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
+	m.headers()
 	before, after := around(r.body, r.items.Raw) // without the items, which may be most of it
 	found := m.in(before, after, "", r.plan.reply.way)
 	if found != "" && end.Records == 0 && strings.Contains(r.plan.reply.path, "#(") {
@@ -165,6 +166,27 @@ func says(path, what string, args ...any) string {
 // here tells whether an address is that of the reply itself.
 func (m *marks) here(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
+}
+
+// markHeaders are the headers besides Link that tell of more, in the order in which one of
+// them is named.
+var markHeaders = []struct {
+	name string
+	kind mark
+}{{"X-Total-Count", markTotal}, {"X-Total", markTotal}, {"X-Total-Pages", markPages}, {"X-Has-More", markMore}, {"X-Next-Page", markNext}, {"Content-Range", markTotal}}
+
+// headers looks at the headers of the last reply.
+func (m *marks) headers() {
+	for _, h := range markHeaders {
+		value := m.end.Header.Get(h.name)
+		if _, total, ok := strings.Cut(value, "/"); ok && h.name == "Content-Range" {
+			value = total
+		}
+		if h.kind == markNext && value != "" && m.found == "" && !m.paging.knows(h.name) {
+			m.found = says("the header "+h.name, "names a next page")
+		}
+		m.member(h.name, h.kind, jsonwalk.TextValue(value))
+	}
 }
 
 // deepest is how many objects beside the way to the items are entered.

@@ -90,8 +90,23 @@ func TestMarksThatMeanNothing(t *testing.T) {
 	}
 }
 
-func TestMarksInLink(t *testing.T) {
+func TestMarksInHeaders(t *testing.T) {
 	const reply = `{"result":{"items":$}}`
+	for name, value := range map[string]string{"X-Total-Count": "165", "X-Total-Pages": "3", "X-Next-Page": "2", "X-Has-More": "true", "Content-Range": "items 0-59/165"} {
+		end := End{Header: http.Header{name: {value}}, Records: 60, Pages: 1}
+		err := endOf(t, "result.items", reply, "{style: none}", end)
+		if reasonOf(t, err) != "paging" || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := endOf(t, "result.items", reply, "{ignore_marks: ["+name+"]}", end); err != nil {
+			t.Errorf("%s, ignored: %v", name, err)
+		}
+	}
+	for name, value := range map[string]string{"X-Total-Count": "1", "X-Next-Page": "", "Content-Range": "items 0-0/*", "X-Request-Id": "7"} {
+		if err := endOf(t, "result.items", reply, "{style: none}", End{Header: http.Header{name: {value}}, Records: 60, Pages: 1}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	link := End{Address: "https://l.test/t", Next: "https://l.test/t?page=2"}
 	if err := endOf(t, "result.items", reply, "{style: none}", link); reasonOf(t, err) != "paging" {
 		t.Error(err)
