@@ -66,8 +66,9 @@ type credentials interface {
 	// refuses tells whether a reply says that the value is not good any more: a status
 	// other than 200, or the body of a 200.
 	refuses(status int, body string) bool
-	// renews tells whether another value may be had after this one was refused.
-	renews(value string) bool
+	// renews tells whether another value may be had after this one was refused to a
+	// request for the account.
+	renews(value, account string) bool
 }
 
 // authKeys are the keys that each type of credentials may have, and those with a "!"
@@ -184,4 +185,4 @@ func (h fixedHeader) header(context.Context, string) (name, value string, err er
 // refuses is false: there is nothing better.
 func (h fixedHeader) refuses(int, string) bool { return false }
 
-func (h fixedHeader) renews(string) bool { return false }
+func (h fixedHeader) renews(_, _ string) bool { return false }

@@ -12,7 +12,7 @@ import (
 type Config struct {
 	BaseURL          string            `yaml:"base_url"`           // http or https, no query
 	Timeout          time.Duration     `yaml:"timeout"`            // of one whole fetch, retries and pages included
-	MaxResponseBytes int64             `yaml:"max_response_bytes"` // of one reply, after decompression
+	MaxResponseBytes int64             `yaml:"max_response_bytes"` // of all replies to one fetch together, after decompression
 	MaxRecords       int               `yaml:"max_records"`        // of one list
 	MaxConcurrent    int               `yaml:"max_concurrent"`     // fetches at a time; one more is refused, never queued
 	Headers          map[string]string `yaml:"headers"`            // sent with every request; no secrets, those go into auth

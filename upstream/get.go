@@ -62,7 +62,7 @@ func (f *fetcher) once(ctx context.Context, asked address.Request) (answer, erro
 		if err != nil && !errors.As(err, &status) || !f.creds.refuses(int(status), a.body) {
 			return a, err
 		}
-		if refused != "" || !f.creds.renews(value) {
+		if refused != "" || !f.creds.renews(value, f.account) {
 			if err == nil {
 				err = &Error{Failure: FailureUpstream, Reason: "auth", Err: errEndedAgain}
 			}

@@ -206,6 +206,38 @@ func TestOneAccountsRefusalSignsNobodyOut(t *testing.T) {
 	}
 }
 
+// An account that the legacy refuses for good leaves a sign-in for the end of the
+// session, so that the others do not wait until there may be another one.
+func TestOneAccountsRefusalLeavesASignIn(t *testing.T) {
+	var logins, ended atomic.Int64 // ended: the last session that is good no more
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		var session int64
+		_, _ = fmt.Sscanf(r.Header.Get("Authorization"), "Bearer s%d", &session)
+		switch {
+		case r.URL.Path == "/login":
+			serveJSON(fmt.Sprintf(`{"data":{"token":"s%d"}}`, logins.Add(1)))(w, r)
+		case r.URL.Query().Get("customer") == "locked", session <= ended.Load():
+			status(401)(w, r)
+		default:
+			serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+		}
+	}, func(c *Config) {
+		c.Auth = configFrom(t, sample.YAML+"auth: "+sessionAuth["bearer"]+"\n").Auth
+		c.Auth.PasswordFile = secret("pw")
+	})
+	locked := func() {
+		for range 2 * renewBurst {
+			_, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "locked"})
+		}
+	}
+	locked()
+	ended.Store(logins.Load())
+	locked()
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Errorf("after the end of the session, with %d sign-ins: %v", logins.Load(), err)
+	}
+}
+
 // While a new token is asked for because one account was refused, the others go on
 // with the one that is there.
 func TestOthersDoNotWaitForASignIn(t *testing.T) {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -26,9 +27,12 @@ const (
 	maxSignInPause = 1 * time.Minute // an account that is locked stays so no longer by us
 
 	// Of sign-ins because a token was refused. An account that the legacy refuses for
-	// good would else cost everybody the token with each of its requests.
-	renewBurst = 3
-	renewEvery = 10 * time.Second
+	// good would else cost everybody the token with each of its requests. One more is
+	// kept for accounts that have caused none for renewMemory: such an account would
+	// else leave none for the moment when the token has ended for all.
+	renewBurst  = 3
+	renewEvery  = 10 * time.Second
+	renewMemory = 10 * time.Minute
 )
 
 // token is what a sign-in gives: the header that identifies the gateway.
@@ -59,13 +63,15 @@ type tokens struct {
 	err      error  // of the last sign-in
 	failures int    // one after another
 	next     time.Time
+	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
 }
 
 // newTokens keeps the tokens that request gives.
 func newTokens(request func(context.Context) (token, error), renewOn []int, renewIf []mapping.Condition, timeout time.Duration, m signInMetrics, opts Options) *tokens {
 	return &tokens{
 		request: request, renewOn: renewOn, renewIf: renewIf, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
-		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst),
+		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
+		renewed: map[string]time.Time{},
 	}
 }
 
@@ -166,17 +172,20 @@ func (t *tokens) refuses(status int, body string) bool {
 // renews is true where there is another token already, and for a value that is refused
 // for the first time while so many sign-ins may be made. Otherwise the refusal is the
 // answer to this request alone.
-func (t *tokens) renews(value string) bool {
+func (t *tokens) renews(value, account string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if value != t.token.value || value == t.refused {
 		return true
 	}
-	if !t.renewal.AllowN(t.now(), 1) {
+	now := t.now()
+	maps.DeleteFunc(t.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
+	_, again := t.renewed[account]
+	if again && t.renewal.TokensAt(now) < 2 || !t.renewal.AllowN(now, 1) {
 		t.metrics.held.Inc()
 		return false
 	}
-	t.refused = value
+	t.refused, t.renewed[account] = value, now
 	return true
 }
 
