@@ -28,7 +28,7 @@ type Config struct {
 
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
-	// sign-ins. About four fifths of it are there to be used steadily. 0: no bound.
+	// sign-ins. About nine tenths of it can be used steadily. 0: no bound.
 	MaxRequestsPerSecond int `yaml:"max_requests_per_second"`
 	// MaxNodes is how many nodes share MaxRequestsPerSecond while Redis is away; zero: 3,
 	// or 1 without Redis.
