@@ -61,9 +61,8 @@ type Options struct {
 // "/console/" to everybody: package ops decides who gets that far. Its methods are safe
 // for concurrent use.
 type Console struct {
-	opts  Options
-	pages map[string]string // by path
-	mux   *http.ServeMux
+	opts Options
+	mux  *http.ServeMux
 
 	mu       sync.Mutex
 	at       time.Time // of the newest tick
