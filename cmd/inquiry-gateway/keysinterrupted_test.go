@@ -127,9 +127,9 @@ func TestKeysAreWholeWhereverRedisIsLost(t *testing.T) {
 		"rotate": {"rotate", "old", "--id", "X", "--overlap", "1h"},
 	} {
 		for what, lost := range map[string]loss{"requests": requests, "answers": allAnswers, "one answer": oneReply} {
-			met := false
-			for n := 1; n == 1 || met; n++ {
-				met = false
+			var met atomic.Bool
+			for n := 1; n == 1 || met.Load(); n++ {
+				met.Store(false)
 				if got := server.Do("FLUSHALL"); got != "+OK" {
 					t.Fatal(got)
 				}
@@ -138,7 +138,7 @@ func TestKeysAreWholeWhereverRedisIsLost(t *testing.T) {
 					if i != n {
 						return nothing
 					}
-					met = true
+					met.Store(true)
 					return lost
 				})
 				here := fmt.Sprintf("%s, %s lost from write %d on", name, what, n)
