@@ -277,7 +277,8 @@ func TestStuckReaderOfTheLog(t *testing.T) {
 	listen, ops := redistest.FreeAddr(t), redistest.FreeAddr(t)
 	p.write("gateway.yaml", "listen: "+listen+"\nops: {listen: "+ops+"}\nshutdown_delay: 0s\nauth: {keys_file: keys.yaml}\n"+
 		strings.Replace(string(legacy.Mapping()), demoLegacyURL, p.upstream, 1))
-	_, log := io.Pipe() // nobody reads it
+	unread, log := io.Pipe()
+	t.Cleanup(func() { _ = unread.Close() }) // until then nobody reads it, and the writer is stuck
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)
