@@ -185,10 +185,14 @@ func (c *Ceiling) wait(ctx context.Context, account string, class Class) error {
 	if class == Background || time.Now().Before(c.over[account]) {
 		l = &c.lines[low]
 	}
-	most := map[Class]time.Duration{
-		Asked:      max(250*time.Millisecond, 3*time.Second/2/time.Duration(c.n)),
-		Background: max(time.Second, 2*time.Second/time.Duration(c.n)),
-	}[class]
+	var most time.Duration // 0: as long as ctx
+	switch class {
+	case Asked:
+		most = max(250*time.Millisecond, 3*time.Second/2/time.Duration(c.n))
+	case Background:
+		most = max(time.Second, 2*time.Second/time.Duration(c.n))
+	case Started:
+	}
 	w := &waiter{account, make(chan struct{})}
 	l.push(w)
 	c.serve()
