@@ -56,7 +56,7 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
 
 simulate: ## simulate a fleet with faults in virtual time: SEED=n again, or new seeds FOR=10m
-	go test ./cmd/inquiry-gateway/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) -for $(or $(FOR),30s)
+	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args $(if $(SEED),-seed $(SEED)) -for $(or $(FOR),30s)
 
 nightly: ## new seeds of the simulation for half an hour, the fuzz targets for a minute each, conformance with h2spec
 	$(MAKE) simulate FOR=30m
@@ -64,7 +64,7 @@ nightly: ## new seeds of the simulation for half an hour, the fuzz targets for a
 	$(MAKE) conformance
 
 simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
-	go test ./cmd/inquiry-gateway/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
+	go test ./internal/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
 
 bench: ## measure what a request costs, against bare net/http, nginx, Varnish and a proxy (ROUNDS=5)
 	deploy/load/run

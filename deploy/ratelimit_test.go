@@ -10,7 +10,7 @@ import (
 // Whoever starts from a configuration that is shipped has a limit per account.
 func TestShippedConfigurationsLimitAccounts(t *testing.T) {
 	limit := regexp.MustCompile(`(?m)^ *rate_limit: \{per_second: [1-9][0-9]*, burst: [1-9][0-9]*\}`)
-	files, err := filepath.Glob("examples/*.yaml")
+	files, err := filepath.Glob("../examples/*.yaml")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}

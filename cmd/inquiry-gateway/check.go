@@ -12,7 +12,6 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
-	"inquiry-gateway/deploy"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -50,7 +49,7 @@ func check(ctx context.Context, c *cli.Command) error {
 	}
 	out := c.Root().Writer
 	if c.Bool("schema") {
-		_, err := out.Write(deploy.ConfigSchema)
+		_, err := out.Write(config.Schema)
 		return err
 	}
 	file, err := configFile(c)

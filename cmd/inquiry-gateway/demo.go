@@ -23,7 +23,6 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/deploy"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -193,7 +192,7 @@ func (d *demo) writeConfig(l app.Listeners, backend string) error {
 	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", r, "{{upstream}}\n", upstream).Replace(demoConfig)
 	return errors.Join(
 		os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), []byte(text), 0o600),
-		os.WriteFile(filepath.Join(d.dir, "config.schema.json"), deploy.ConfigSchema, 0o600), // which gateway.yaml names, for editors
+		os.WriteFile(filepath.Join(d.dir, "config.schema.json"), config.Schema, 0o600), // which gateway.yaml names, for editors
 	)
 }
 

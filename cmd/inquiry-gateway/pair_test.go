@@ -197,14 +197,14 @@ func (p *program) redisState() string {
 // arguments of a command.
 func aclOf(t *testing.T, password string) []string {
 	t.Helper()
-	doc, err := os.ReadFile("../../deploy/docs/redis.md")
+	doc, err := os.ReadFile("../../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
 	line, _, ended := strings.Cut(rest, "\n```")
 	if !found || !ended {
-		t.Fatal("deploy/docs/redis.md names no user for Redis")
+		t.Fatal("docs/redis.md names no user for Redis")
 	}
 	line = strings.NewReplacer("\\\n", " ", "\\", "", "'", "", "PASSWORD", password).Replace(line)
 	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)

@@ -13,7 +13,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-const runbook = "../runbook.md"
+const runbook = "../../docs/runbook.md"
 
 func ruleFiles() []string { return []string{"recording.yaml", "alerts.yaml"} }
 

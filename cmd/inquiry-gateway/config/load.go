@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,12 @@ import (
 	"os"
 	"unicode/utf8"
 )
+
+// Schema is config.schema.json: the JSON Schema (2020-12) of the configuration file, made
+// from the structs that the file is read into.
+//
+//go:embed config.schema.json
+var Schema []byte
 
 // Options of Load; the zero value is what serve uses.
 type Options struct {

@@ -17,11 +17,11 @@ import (
 	"inquiry-gateway/internal/secretfile"
 )
 
-var update = flag.Bool("update", false, "write deploy/docs/configuration.md and deploy/config.schema.json")
+var update = flag.Bool("update", false, "write docs/configuration.md and cmd/inquiry-gateway/config/config.schema.json")
 
 // The page of all keys is made of the structs, of their comments and of notLive.
 func TestReferenceIsUpToDate(t *testing.T) {
-	upToDate(t, "../../../deploy/docs/configuration.md", reference(t))
+	upToDate(t, "../../../docs/configuration.md", reference(t))
 }
 
 // upToDate compares a generated file, and writes it first with -update.
@@ -39,7 +39,7 @@ func upToDate(t *testing.T, file, want string) {
 
 const referenceHead = `# All keys of the configuration
 
-This page is made from the program's own structs; do not edit it. [The example](../../cmd/inquiry-gateway/config/testdata/example.yaml) shows
+This page is made from the program's own structs; do not edit it. [The example](../cmd/inquiry-gateway/config/testdata/example.yaml) shows
 how they look in a file. ` + "`inquiry-gateway check`" + ` tells what a file says, defaults included.
 
 Durations are written 500ms, 30s or 1h30m; sizes 4KiB, 16MiB or a number of bytes. A file is named from the folder of the configuration file.

@@ -43,12 +43,12 @@ func effectTable() string {
 }
 
 func TestDocsHaveTheEffects(t *testing.T) {
-	doc, err := os.ReadFile("../../../deploy/docs/operation.md")
+	doc, err := os.ReadFile("../../../docs/operation.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "<!-- reload -->\n" + effectTable() + "<!-- /reload -->\n"; !strings.Contains(string(doc), want) {
-		t.Errorf("deploy/docs/operation.md does not have\n%s", want)
+		t.Errorf("docs/operation.md does not have\n%s", want)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 const repository = "../../.."
 
 // schemaFile is where every shipped configuration says that its schema is.
-const schemaFile = "deploy/config.schema.json"
+const schemaFile = "cmd/inquiry-gateway/config/config.schema.json"
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
@@ -84,7 +84,7 @@ func shipped(t *testing.T) map[string]string {
 		}
 	}
 	for _, pattern := range []string{
-		"deploy/examples/*.yaml", "deploy/compose/*.yaml", "upstream/legacy/mapping.yaml", "cmd/inquiry-gateway/demo.yaml",
+		"examples/*.yaml", "deploy/compose/*.yaml", "upstream/legacy/mapping.yaml", "cmd/inquiry-gateway/demo.yaml",
 		"cmd/inquiry-gateway/config/testdata/example.yaml",
 	} {
 		add(pattern)
@@ -125,7 +125,7 @@ func TestShippedFilesNameTheirSchema(t *testing.T) {
 
 func TestSchemaTakesWhatIsShipped(t *testing.T) {
 	schema, texts := compileSchema(t), shipped(t)
-	for _, page := range []string{"README.md", "deploy/examples/README.md"} {
+	for _, page := range []string{"README.md", "examples/README.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, page))
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-const examples = "../../../deploy/examples"
+const examples = "../../../examples"
 
 // upstreamOf is the upstream section of a configuration.
 func upstreamOf(t *testing.T, file string) upstream.Config {

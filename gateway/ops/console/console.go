@@ -21,7 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/deploy"
+	"inquiry-gateway/docs"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/theme"
 )
@@ -81,7 +81,7 @@ func New(opts Options) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	runbook, err := renderRunbook(deploy.Runbook)
+	runbook, err := renderRunbook(docs.Runbook)
 	if err != nil {
 		return nil, err
 	}

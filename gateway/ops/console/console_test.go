@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/deploy"
+	"inquiry-gateway/docs"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/testkit"
 )
@@ -294,7 +294,7 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 	for _, c := range causes {
-		if !strings.Contains(deploy.Runbook, "\n## "+c.chapter+"\n") {
+		if !strings.Contains(docs.Runbook, "\n## "+c.chapter+"\n") {
 			t.Errorf("%s has no chapter %s", c.id, c.chapter)
 		}
 	}

@@ -27,7 +27,7 @@ func TestMutants(t *testing.T) {
 	if *prove == "" {
 		return // the bugs are pieces of source text: a change of the program may move them
 	}
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}

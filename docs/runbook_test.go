@@ -1,4 +1,4 @@
-package deploy_test
+package docs_test
 
 import (
 	"io/fs"
@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/docs"
 )
 
 // Whoever is on call looks for the log records that the runbook names: the program writes
@@ -25,7 +27,7 @@ func TestRunbookNamesLogRecordsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	// "of three words", or an event of security such as "foreign_record".
-	named := regexp.MustCompile(`"([a-z]+ [a-z]+ [^"]+|[a-z]+_[a-z]+)"( events?)?|`+"`(the canary [^`]+)`").FindAllStringSubmatch(strings.ReplaceAll(read(t, "runbook.md"), "\n", " "), -1)
+	named := regexp.MustCompile(`"([a-z]+ [a-z]+ [^"]+|[a-z]+_[a-z]+)"( events?)?|`+"`(the canary [^`]+)`").FindAllStringSubmatch(strings.ReplaceAll(docs.Runbook, "\n", " "), -1)
 	found := 0
 	for _, n := range named {
 		message := n[1] + n[3]
