@@ -28,6 +28,7 @@ var mayImport = map[string]string{
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
+	"deploy":                     "",
 	"docs":                       "",
 }
 
