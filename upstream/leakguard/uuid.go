@@ -12,15 +12,15 @@ const uuidDigits = 32
 // is at least that long, so one of its bytes is among them.
 func (set *Set) uuidSpans(s string, spans []span) []span {
 	for i := uuidDigits - 1; i < len(s); {
-		if hexDash(s[i]) == 0 {
+		if hexDash[s[i]] == 0 {
 			i += uuidDigits
 			continue
 		}
 		from, to := i, i+1
-		for from > 0 && hexDash(s[from-1]) != 0 {
+		for from > 0 && hexDash[s[from-1]] != 0 {
 			from--
 		}
-		for to < len(s) && hexDash(s[to]) != 0 {
+		for to < len(s) && hexDash[s[to]] != 0 {
 			to++
 		}
 		if to-from >= uuidDigits {
@@ -57,6 +57,19 @@ func (set *Set) uuidsIn(s string, from int, spans []span) []span {
 	return uuidsWithin(s, from, anyUUID, spans)
 }
 
+// isUUID looks a key up. Most replies quote no id next to other digits, so the
+// index is made at the first question.
+func (set *Set) isUUID(key uuid) bool {
+	if set.indexed != len(set.uuids) {
+		set.indexed, set.known = len(set.uuids), make(map[uuid]struct{}, len(set.uuids))
+		for _, key := range set.uuids {
+			set.known[key] = struct{}{}
+		}
+	}
+	_, known := set.known[key]
+	return known
+}
+
 // uuidsWithin tries every position.
 func uuidsWithin(s string, from int, wanted func(uuid) bool, spans []span) []span {
 	for from < len(s) {
@@ -79,7 +92,7 @@ func anyUUID(uuid) bool { return true }
 func uuidAt(s string) (key uuid, n int) {
 	digits := 0
 	for n < len(s) {
-		d := hexDash(s[n])
+		d := hexDash[s[n]]
 		if d == 0 || n == 0 && d == dash {
 			return key, 0
 		}
@@ -126,10 +139,10 @@ func (set *Set) AddQuoted(s string, i int) int {
 	if !ok {
 		return 0
 	}
-	if set.keys == nil {
-		set.keys = make([]uuid, 0, usualIDs)
+	if set.uuids == nil {
+		set.uuids = make([]uuid, 0, usualIDs)
 	}
-	set.keys = append(set.keys, key)
+	set.uuids = append(set.uuids, key)
 	return len(quotedUUID)
 }
 
@@ -158,13 +171,9 @@ func hex8(w uint64) (v, bad uint64) {
 
 const dash = 0xff
 
-// hexDash is the value of a hexadecimal digit plus one, dash for a dash, 0 for
-// all other bytes.
-func hexDash(c byte) byte { return hexDashTable[c] }
-
-// hexDashTable has one byte for each byte and is never written to. A switch costs
-// three times as much.
-var hexDashTable = func() (table [256]byte) {
+// hexDash is the value of a hexadecimal digit plus one, dash for a dash, 0 for all other
+// bytes. It is never written to. A switch costs three times as much.
+var hexDash = func() (table [256]byte) {
 	for i, c := range []byte("0123456789abcdef") {
 		table[c] = byte(i + 1)
 		table[strings.ToUpper(string(c))[0]] = byte(i + 1)
