@@ -15,8 +15,9 @@ const Removed = "[removed]"
 
 // Set is every internal id of one list. An id is looked for
 //   - anywhere in a text if it is a UUID or 32 hexadecimal digits, in any case,
-//     with or without dashes. One such id is enough to look for all of that
-//     form: a text may quote a record that a filter left out of this reply;
+//     with or without dashes, and goes with the digits and dashes beside it. One such
+//     id is enough to look for all of that form: a text may quote a record that a
+//     filter left out of this reply;
 //   - not within a longer number if it has digits. Letters may stand beside it. If
 //     it has digits only, 57,000 and 1.57 are longer numbers, too;
 //   - as a whole word if it has no digit. Letters of scripts without spaces between
@@ -34,28 +35,22 @@ type Set struct {
 	// Patterns match what is removed as an id is, wherever it stands.
 	Patterns []*regexp.Regexp
 
-	uuids   []uuid
-	known   map[uuid]struct{} // of the first indexed uuids
-	indexed int
-	words   *words         // nil: none
-	spans   []span         // of the text that is being cleaned
-	texts   jsonwalk.Texts // of cleaned texts
+	uuids bool           // there are some
+	words *words         // nil: none
+	spans []span         // of the text that is being cleaned
+	texts jsonwalk.Texts // of cleaned texts
 }
 
 // Add adds an id. White space around it and braces are not part of it.
 func (set *Set) Add(id string) {
-	if key, ok := uuid36(id); ok {
-		set.uuids = append(set.uuids, key)
-		return
-	}
 	if id = strings.TrimSpace(id); id == "" || id == "{}" {
 		return
 	}
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
-	if key, n := uuidAt(id); n > 0 && n == len(id) {
-		set.uuids = append(set.uuids, key)
+	if usualUUID(id) || isUUID(id) {
+		set.uuids = true
 		return
 	}
 	if set.words == nil {
@@ -69,7 +64,7 @@ func (set *Set) Add(id string) {
 
 // Merge adds the ids of another set, but not its patterns.
 func (set *Set) Merge(other *Set) {
-	set.uuids = append(set.uuids, other.uuids...)
+	set.uuids = set.uuids || other.uuids
 	other.EachWord(set.Add)
 }
 
@@ -84,7 +79,7 @@ func (set *Set) EachWord(visit func(id string)) {
 
 // Empty tells whether there is nothing to look for.
 func (set *Set) Empty() bool {
-	return len(set.uuids) == 0 && set.words == nil && len(set.Patterns) == 0
+	return !set.uuids && set.words == nil && len(set.Patterns) == 0
 }
 
 // Shortest is how many bytes a text needs at the least to hold an id.
@@ -138,8 +133,8 @@ func (set *Set) find(s string, spans []span) (found []span, by Sort) {
 		}
 		n = len(spans)
 	}
-	if len(set.uuids) > 0 && len(s) >= uuidDigits {
-		spans = set.uuidSpans(s, spans)
+	if set.uuids && len(s) >= uuidDigits {
+		spans = uuidSpans(s, spans)
 		more(&by.UUID)
 	}
 	if len(set.Patterns) > 0 {

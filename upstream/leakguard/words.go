@@ -1,6 +1,7 @@
 package leakguard
 
 import (
+	"regexp"
 	"slices"
 	"unicode"
 	"unicode/utf8"
@@ -116,7 +117,7 @@ func counts(s string, from, to int) bool {
 	case chars <= shortID && !(isEdge(s, from) && isEdge(s, to)):
 		return false
 	case number && !long:
-		return !groupedBefore(s, from, digits) && !groupedAfter(s, to, digits)
+		return !partOfNumber(s, from, to)
 	case digits == 0:
 		return !joined(s, from, long) && !joined(s, to, long)
 	}
@@ -180,45 +181,23 @@ func isEdge(s string, at int) bool {
 	return at == 0 || at == len(s) || kindOf(before) == noWord || kindOf(after) == noWord
 }
 
-// groupedBefore tells whether the digits at a place, so many of them, go on a number
-// that stands before them, such as 057 in 1,057.
-func groupedBefore(s string, at, digits int) bool {
-	sep, n := utf8.DecodeLastRuneInString(s[:at])
-	from := at - n
-	for from > 0 && isDigit(s[from-1]) && at-n-from <= 3 {
-		from--
-	}
-	return oneNumber(sep, at-n-from, digits)
-}
+// How a number of digits goes on, as people write it: in decimals, or in a group of three.
+var (
+	decimalsAfter   = regexp.MustCompile(`^(?:\.[0-9]|,[0-9]{1,2}(?:[^0-9]|$))`)
+	decimalsBefore  = regexp.MustCompile(`[0-9]\.$`)
+	decimalsBefore2 = regexp.MustCompile(`[0-9],$`) // of one or two
+	groupAfter      = regexp.MustCompile(`^[., '’\x{a0}\x{2009}\x{202f}][0-9]{3}(?:[^0-9]|$)`)
+	groupBefore     = regexp.MustCompile(`(?:^|[^0-9])[0-9]{1,3}[., '’\x{a0}\x{2009}\x{202f}]$`)
+)
 
-// groupedAfter tells whether the digits that end at a place, so many of them, go on
-// after it, such as 57 in 57,000.
-func groupedAfter(s string, at, digits int) bool {
-	sep, n := utf8.DecodeRuneInString(s[at:])
-	to := at + n
-	for to < len(s) && isDigit(s[to]) && to-at-n <= 3 {
-		to++
-	}
-	return oneNumber(sep, digits, to-at-n)
-}
-
-// oneNumber tells whether so many digits before and after a separator are one number:
-// three after up to three are a group, and one or two after a comma, or any after a
-// point, are decimals. 4711,4712 are two ids. Runs of four or more count as four.
-func oneNumber(sep rune, before, after int) bool {
-	if before == 0 || after == 0 {
-		return false
-	}
-	group := before <= 3 && after == 3
-	switch sep {
-	case '.':
-		return true
-	case ',':
-		return group || after <= 2
-	case ' ', '\'', '’', '\u00a0', '\u2009', '\u202f':
-		return group
-	}
-	return false
+// partOfNumber tells whether the digits of s[from:to] are a part of a longer number: 57 in
+// 57,000 and in 1.57. 4711,4712 are two ids.
+func partOfNumber(s string, from, to int) bool {
+	const context = 8 // bytes that can matter: a separator, a group, and what ends it
+	before, after, digits := s[max(0, from-context):from], s[to:min(len(s), to+context)], to-from
+	return decimalsAfter.MatchString(after) || decimalsBefore.MatchString(before) ||
+		digits <= 2 && decimalsBefore2.MatchString(before) ||
+		digits <= 3 && groupAfter.MatchString(after) || digits == 3 && groupBefore.MatchString(before)
 }
 
 // isDigit is true for the digits of ASCII: no other ones are in ids.
