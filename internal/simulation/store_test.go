@@ -42,7 +42,9 @@ func parseID(text string) (id entryID, err error) {
 	return id, err
 }
 
-func (a entryID) compare(b entryID) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.n, b.n)) }
+func (a entryID) compare(b entryID) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.n, b.n))
+}
 
 // change is what a key was before a write.
 type change struct {
