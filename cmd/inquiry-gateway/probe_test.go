@@ -289,7 +289,14 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	commandSays(t, 1, "no such file; for a first kind leave --into out", "draft", "--sample", "../../upstream/draft/testdata/hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
 	writeFile(t, file, out)
+	commandSays(t, 0, "has upstream.seller now", "draft", "--sample", "../../upstream/draft/testdata/hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = string(text)
 	_, errOut, code = command(t, "check", "-c", file)
 	for i, line := range strings.Split(out, "\n") {
 		if at := fmt.Sprintf("gateway.yaml:%d:", i+1); strings.Contains(line, "COMPLETE_ME") && !strings.Contains(errOut, at) {
@@ -300,7 +307,7 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 		t.Errorf("exit code %d, %d places: %s", code, n, errOut)
 	}
 	writeFile(t, file, strings.ReplaceAll(out, "COMPLETE_ME", "x"))
-	if _, errOut, _ = command(t, "check", "-c", file); strings.Contains(errOut, "upstream.buyer") {
+	if _, errOut, _ = command(t, "check", "-c", file); strings.Contains(errOut, "upstream.buyer") || strings.Contains(errOut, "upstream.seller") {
 		t.Errorf("completed, the section is wrong: %s", errOut)
 	}
 }
