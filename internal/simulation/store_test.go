@@ -162,8 +162,6 @@ var commands = map[string]struct {
 	"XADD":      {8, (*store).xadd},
 	"XRANGE":    {6, (*store).xrange},
 	"WAIT":      {3, func(*store, []string) any { return int64(0) }},
-	// Scripts of redis_rate call these; both are without effect since Redis 7.
-	"REPLICATE_COMMANDS": {1, func(*store, []string) any { return status("OK") }},
 }
 
 func (s *store) do(a []string) any {
