@@ -54,7 +54,7 @@ func request(k cache.Key) upstream.Request {
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
 	if s := span.Current(ctx); s.Recording() && errors.As(err, &e) {
-		s.Set(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
+		s.Set(attribute.String("upstream.failure", e.Kind.String()), attribute.String("upstream.reason", e.Reason))
 	}
 }
 
