@@ -192,11 +192,19 @@ func TestWarnsOfUnknownProxies(t *testing.T) {
 	}
 }
 
-// Without an owner the gateway believes the legacy system whose list it is.
-func TestWarnsOfAMissingOwner(t *testing.T) {
-	loaded, problems := loadText(t, strings.Replace(example(t), "owner: customer.id", "# owner: customer.id", 1))
-	if problems != nil || len(loaded.Warnings) != 1 || !strings.Contains(loaded.Warnings[0].Error(), "upstream.buyer.owner: missing: the gateway cannot see") {
-		t.Errorf("got %v and the warnings %v", problems, loaded.Warnings)
+// What the gateway takes on trust is told: whose list it is, and which zone times are of.
+func TestWarnsOfWhatIsNotSaid(t *testing.T) {
+	for _, tt := range []struct{ old, new, want string }{
+		{"owner: customer.id", "# owner: customer.id", "upstream.buyer.owner: missing: the gateway cannot see"},
+		{", zone: Asia/Seoul", "", "upstream.buyer.fields.created_at: the times name no zone and are read as UTC"},
+		{"zone: Asia/Seoul", "zone: UTC", ""},
+		{`format: "2006-01-02 15:04:05", zone: Asia/Seoul`, `format: "2006-01-02 15:04:05 -0700"`, ""},
+	} {
+		loaded, problems := loadText(t, strings.Replace(example(t), tt.old, tt.new, 1))
+		if problems != nil || len(loaded.Warnings) > 1 || (len(loaded.Warnings) == 1) != (tt.want != "") ||
+			tt.want != "" && !strings.Contains(loaded.Warnings[0].Error(), tt.want) {
+			t.Errorf("%s: got %v and the warnings %v", tt.new, problems, loaded.Warnings)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func TestShippedFilesNameTheirSchema(t *testing.T) {
 
 func TestSchemaTakesWhatIsShipped(t *testing.T) {
 	schema, texts := compileSchema(t), shipped(t)
-	for _, page := range []string{"README.md", "examples/README.md"} {
+	for _, page := range []string{"README.md", "docs/guide.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, page))
 		if err != nil {
 			t.Fatal(err)
