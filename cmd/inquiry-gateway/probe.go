@@ -176,8 +176,9 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 		return probed{}, err
 	}
 	if seen.Request != nil {
-		seen.Request.URL = hideSecretParameters(seen.Request.URL)
+		seen.Request.URL, seen.Request.Body = hideSecrets(seen.Request.URL), hideSecrets(seen.Request.Body)
 	}
+	seen.NextPage = hideSecrets(seen.NextPage)
 	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
 	if result.Reason, result.LeftOut = seen.Refusal(*p.section.Endpoint(want.Kind)); result.Reason != "" {
