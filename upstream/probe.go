@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -101,7 +102,7 @@ type ProbeOptions struct {
 func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*Probe, error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
-		return nil, errors.New("the kind must be buyer or seller")
+		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
 	x := s.plan.Explainer(want, cmp.Or(opts.Records, 3))
 	ask, impossible := s.plan.Ask(want)

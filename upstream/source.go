@@ -90,6 +90,7 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	connection
 	cfg     Config
+	places  *bulkhead          // of both lists
 	sources map[string]*Source // by kind
 }
 
@@ -120,13 +121,15 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before, places := opts.Before, &bulkhead{}
+	before := opts.Before
 	opts.Before = nil // or each reload would keep the clients of all before
-	c := &Client{cfg: cfg, sources: map[string]*Source{}}
-	if before != nil {
-		places = before.sources["buyer"].bulkhead // even of another system: what is under way is
+	c := &Client{cfg: cfg, places: &bulkhead{}, sources: map[string]*Source{}}
+	if before == nil {
+		before = &Client{}
+	} else {
+		c.places = before.places // even for another system: what is under way is
 	}
-	if before != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
+	if before.http != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		c.connection = before.connection
 	} else if err := c.connect(opts); err != nil {
 		return nil, err
@@ -137,13 +140,13 @@ func New(cfg Config, opts Options) (*Client, error) {
 			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: span.New(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		known := before != nil && before.cfg.BaseURL == cfg.BaseURL
-		if known {
-			s.endpoint = before.sources[kind].endpoint
+		old, known := before.sources[kind]
+		if known = known && old.cfg.BaseURL == cfg.BaseURL; known {
+			s.endpoint = old.endpoint
 		} else {
-			s.endpoint = newEndpoint(places)
+			s.endpoint = newEndpoint(c.places)
 		}
-		if !known || before.cfg.Breaker != cfg.Breaker {
+		if !known || old.cfg.Breaker != cfg.Breaker {
 			s.breaker = newBreaker(kind, cfg, s.metrics, opts)
 		}
 		s.do = s.chain()
@@ -191,12 +194,12 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
-		return List{}, failure(KindBug, "internal", "unknown kind %q", want.Kind)
+		return List{}, failure(KindBug, "internal", "the configuration has no list of the kind %q", want.Kind)
 	}
 	return s.Fetch(ctx, want)
 }
 
-// BreakerState is closed, half-open or open; empty for an unknown kind.
+// BreakerState is closed, half-open or open; empty for a list that there is not.
 func (c *Client) BreakerState(kind string) string {
 	if s, ok := c.sources[kind]; ok {
 		return s.breaker.state().String()
@@ -216,7 +219,7 @@ func (c *Client) Fingerprints() map[string]string {
 }
 
 // Filters tell what becomes of the values of the two filters, see
-// [mapping.Plan.Filters]. For an unknown kind the legacy is asked for all.
+// [mapping.Plan.Filters].
 func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
 	if s, ok := c.sources[kind]; ok {
 		return s.plan.Filters()
