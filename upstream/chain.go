@@ -158,7 +158,6 @@ type reply struct {
 	status int
 	header http.Header
 	body   string // JSON
-	none   bool   // it has nothing at the path of the items, which is allowed
 }
 
 // empty tells whether the status says that there is nothing.
