@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -31,9 +32,10 @@ func TestExpect(t *testing.T) {
 		if verdictOf(e) != well || !strings.Contains(e.Error(), "buyer.expect[0]: rc must be 0; found: string") || strings.Contains(e.Error()+f.log.String(), "E4711") {
 			t.Errorf("%v\n%s", e, f.log.String())
 		}
-		p, err := f.Probe(t.Context(), acme, ProbeOptions{})
-		if err != nil || !strings.HasSuffix(p.Problem, "found: string") || p.Found != `"E4711"` {
-			t.Errorf("%q %q %v", p.Problem, p.Found, err)
+		p, err := f.Explain(t.Context(), acme, 3, FirstOfEach)
+		refused, _ := errors.AsType[*mapping.Error](p.Problem)
+		if err != nil || !strings.HasSuffix(p.Problem.Error(), "found: string") || refused.Found != `"E4711"` {
+			t.Errorf("%v %v", p.Problem, err)
 		}
 	}
 }

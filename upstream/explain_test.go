@@ -1,17 +1,16 @@
 package upstream
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
+	"inquiry-gateway/upstream/internal/sample"
 	"inquiry-gateway/upstream/mapping"
 )
 
 // lines writes a probe the way a table would, for comparison.
-func lines(p *Probe) string {
+func lines(p *Explained) string {
 	var b strings.Builder
 	for _, r := range p.Records {
 		for _, f := range r.Fields {
@@ -40,16 +39,16 @@ func wantLines(t testing.TB, got string, want ...string) {
 	}
 }
 
-const probeBody = `{"result":{"items":[` +
+const explained = `{"result":{"items":[` +
 	`{"uuid":"6f1c2a34-1111-4222-8333-944455566677","customer":{"id":"acme","vip":true},"subject":"Late","body":{"text":"as 7f1c2a34-1111-4222-8333-944455566677"},"state":"N","category":null,"opened":"2026-03-01 09:30:00","extra":[{"a":1},{"a":"x"}],` +
 	`"replies":[{"uuid":"u-000001","text":"On its way","by":{"role":"S","name":"x"},"at":"2026-03-02T01:02:03Z"}]},` +
 	`{"uuid":"7f1c2a34-1111-4222-8333-944455566677","customer":{"id":"zorg"},"subject":7,"body":{"text":"b"},"state":"Z","opened":"then","replies":[{"uuid":"x-000002"}]},` +
 	`{"customer":{}},5]}}`
 
-func TestProbeSample(t *testing.T) {
-	f := newFixture(t, serveJSON("{}"), nil)
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(probeBody)})
-	if err != nil || p.Problem != "" || p.Items != 4 || p.Request != nil || f.calls.Load() != 0 || len(p.Records) != 3 {
+func TestExplain(t *testing.T) {
+	f := newFixture(t, serveJSON(explained), nil)
+	p, err := f.Explain(t.Context(), acme, 3, FirstReply)
+	if err != nil || p.Problem != nil || p.Items != 4 || len(p.Records) != 3 {
 		t.Fatalf("%+v %v", p, err)
 	}
 	wantLines(t, lines(p),
@@ -68,61 +67,14 @@ func TestProbeSample(t *testing.T) {
 	if strings.Contains(lines(p), "unused subject") || strings.Contains(lines(p), "unused replies.#.text") || strings.Contains(lines(p), "unused uuid") {
 		t.Errorf("a used field counts as unused:\n%s", lines(p))
 	}
-	if b, err := json.Marshal(p); err != nil || strings.Contains(string(b), `"violations":null`) {
-		t.Errorf("%s %v", b, err)
-	}
-}
-
-func TestProbeBadSamples(t *testing.T) {
-	f := newFixture(t, serveJSON("{}"), nil)
-	for body, says := range map[string]string{"<html>": "json", `{"a":1}`: "items", `{"a":1,"a":2}`: "duplicate", "": "json"} {
-		p, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(body)})
-		if err != nil || !strings.Contains(p.Problem, says) {
-			t.Errorf("%s: %+v %v", body, p, err)
+	for _, want := range []Request{{Kind: "x", Account: "a"}, {Kind: "buyer"}} {
+		if _, err := f.Explain(t.Context(), want, 3, FirstReply); err == nil {
+			t.Errorf("%+v was accepted", want)
 		}
 	}
-	if _, err := f.Probe(t.Context(), Request{Kind: "x"}, ProbeOptions{}); err == nil {
-		t.Error("an unknown kind was accepted")
-	}
-	if _, err := f.Probe(t.Context(), Request{Kind: "buyer"}, ProbeOptions{}); err == nil {
-		t.Error("no account was accepted")
-	}
 }
 
-func TestProbeLive(t *testing.T) {
-	f := newFixture(t, pagedLegacy{total: 30, size: 10}.ServeHTTP, func(c *Config) {
-		c.Headers = map[string]string{"X-Tenant": "t0p"}
-		c.Auth = AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t")}
-		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next", Size: 10, SizeParam: "limit"}
-	})
-	p, err := f.Probe(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}, ProbeOptions{Records: 1})
-	if err != nil || p.Problem != "" || p.Status != 200 || p.Items != 10 || len(p.Records) != 1 || p.Took <= 0 || !strings.Contains(p.NextPage, "cursor=10") {
-		t.Fatalf("%+v %v", p, err)
-	}
-	if !strings.HasSuffix(p.Request.URL, "/v2/tickets?customer=acme&state=N&limit=10") || p.Request.Headers["Authorization"] != "(hidden)" || p.Request.Headers["X-Tenant"] != "(hidden)" || p.Request.Headers["Via"] != via {
-		t.Errorf("request %+v", p.Request)
-	}
-	b, _ := json.Marshal(p)
-	if strings.Contains(string(b), "s3cr3t") || strings.Contains(string(b), "t0p") {
-		t.Error("a secret shows")
-	}
-}
-
-func TestProbeLiveFailures(t *testing.T) {
-	f := newFixture(t, status(503), nil)
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
-	if err != nil || p.Status != 503 || p.Problem == "" || f.calls.Load() != 1 || f.BreakerState("buyer") != "closed" {
-		t.Errorf("%+v %v", p, err)
-	}
-	f = newFixture(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-	}, nil)
-	if p, err := f.Probe(t.Context(), acme, ProbeOptions{}); err != nil || !strings.Contains(p.Problem, "the reply is text/html") {
-		t.Errorf("%+v %v", p, err)
-	}
-}
-
-func TestProbeSaysHowTheListGoesOn(t *testing.T) {
+func TestExplainSaysHowTheListGoesOn(t *testing.T) {
 	for _, tc := range []struct{ paging, lie, want string }{
 		{"{style: page, param: page, total: total}", "", "30 records in all"},
 		{"{style: page, param: page, total_pages: pages}", "", "3 pages in all"},
@@ -131,50 +83,38 @@ func TestProbeSaysHowTheListGoesOn(t *testing.T) {
 		{"{style: next_url, next: next}", "another host", "nowhere: "},
 		{"{style: page, param: page, total: nosuch}", "", "nowhere: "},
 	} {
-		p, err := pagedFixture(t, pagedLegacy{total: 30, size: 10, lie: tc.lie}, tc.paging).Probe(t.Context(), acme, ProbeOptions{})
+		p, err := pagedFixture(t, pagedLegacy{total: 30, size: 10, lie: tc.lie}, tc.paging).Explain(t.Context(), acme, 3, FirstOfEach)
 		if err != nil || !strings.Contains(p.NextPage, tc.want) {
 			t.Errorf("%s %s: %q %v", tc.paging, tc.lie, p.NextPage, err)
 		}
 	}
-	p, err := newFixture(t, serveJSON(probeBody), nil).Probe(t.Context(), acme, ProbeOptions{})
+	p, err := newFixture(t, serveJSON(sample.List(sample.Ticket)), nil).Explain(t.Context(), acme, 3, FirstOfEach)
 	if err != nil || p.NextPage != "" {
 		t.Errorf("without pages: %q %v", p.NextPage, err)
 	}
 }
 
-func TestProbeSecondCall(t *testing.T) {
+func TestExplainSecondCall(t *testing.T) {
 	f := secondFixture(t, &commentLegacy{tickets: 2}, fetches["each"], nil)
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
+	p, err := f.Explain(t.Context(), acme, 3, FirstOfEach)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(p), "1 responses <- uuid = t-0:  -> 1 responses, the last: re 0, by [removed] | customer")
 	f = secondFixture(t, &commentLegacy{tickets: 2}, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`, nil)
-	if p, err = f.Probe(t.Context(), acme, ProbeOptions{}); err != nil {
+	if p, err = f.Explain(t.Context(), acme, 3, FirstOfEach); err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(p), "! 1 responses: legacy system: invalid (paging)")
 }
 
-func FuzzProbe(f *testing.F) {
-	f.Add(probeBody)
-	f.Add(`{"result":{"items":[]}}`)
-	fix := newFixture(f, serveJSON("{}"), nil)
-	f.Fuzz(func(t *testing.T, body string) {
-		p, err := fix.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(body)})
-		if err != nil || p.Problem == "" && p.Items < len(p.Records) {
-			t.Errorf("%+v %v", p, err)
-		}
-	})
-}
-
 // A first page without records beside a total of some is no empty list.
-func TestProbeOfAnEmptyFirstPage(t *testing.T) {
+func TestExplainAnEmptyFirstPage(t *testing.T) {
 	f := newFixture(t, serveJSON(`{"total":13,"result":{"items":[]}}`), func(c *Config) {
 		c.Buyer.Paging = mapping.PagingConfig{Style: "page", Param: "page", Total: "total"}
 	})
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
-	if err != nil || !strings.Contains(p.Problem, "tells of 13") || !strings.Contains(p.Problem, "paging.first") {
+	p, err := f.Explain(t.Context(), acme, 3, FirstOfEach)
+	if err != nil || p.Problem == nil || !strings.Contains(p.Problem.Error(), "tells of 13") || !strings.Contains(p.Problem.Error(), "paging.first") {
 		t.Errorf("%+v %v", p, err)
 	}
 }
