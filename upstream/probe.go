@@ -125,6 +125,13 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 			p.Found = refused.Found
 		}
 	}
+	hide := c.cfg.Hider()
+	for _, text := range []*string{&p.Problem, &p.Found, &p.Refused, &p.NextPage} {
+		*text = hide(*text)
+	}
+	if p.Request != nil {
+		p.Request.URL, p.Request.Body = hide(p.Request.URL), hide(p.Request.Body)
+	}
 	x.Finish()
 	p.Explanation = x.Explanation
 	if p.Problem == "" && (p.Reply != "" || opts.Sample != nil) {
@@ -236,7 +243,7 @@ func (f *fetch) shownRequest(ctx context.Context, first address.Request) *ProbeR
 		r.Headers[name] = shown(name, value)
 	}
 	if name, _, err := f.creds.header(ctx, ""); err == nil && name != "" {
-		r.Headers[http.CanonicalHeaderKey(name)] = hidden
+		r.Headers[http.CanonicalHeaderKey(name)] = address.Hidden
 	}
 	return r
 }
@@ -295,8 +302,6 @@ func (l *lastReply) text() string {
 	return strings.ToValidUTF8(string(text), "\ufffd")
 }
 
-const hidden = "(hidden)"
-
 // shown hides what may be a secret, which is every header that this package did
 // not make up itself.
 func shown(name, value string) string {
@@ -304,7 +309,26 @@ func shown(name, value string) string {
 	case "Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent":
 		return value
 	}
-	return hidden
+	return address.Hidden
+}
+
+// Hider makes the function that hides the credentials of a configuration in a text for a
+// person: the secret of auth, and what requests send under the name of a secret.
+func (c Config) Hider() func(string) string {
+	secrets := c.Auth.Login.spec().Secrets()
+	if m := c.Auth.method(); m != nil {
+		secrets = append(secrets, secretOf(m))
+	}
+	for _, ec := range c.endpoints() {
+		for _, spec := range []address.Spec{
+			{Query: ec.Query, Sending: ec.Sending},
+			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
+			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
+		} {
+			secrets = append(secrets, spec.Secrets()...)
+		}
+	}
+	return address.Hider(secrets)
 }
 
 // following says for a person where the list goes on, or why it cannot.
