@@ -20,14 +20,13 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 	var mu sync.Mutex
 	var seen []string
 	mux := http.NewServeMux()
-	mux.Handle("/docs/", served(Docs()))
-	mux.Handle("/openapi.json", served(OpenAPI()))
+	mux.Handle("/", served(Docs(Kinds())))
 	mux.HandleFunc("/api/v1/buyer/inquiries", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		seen = append(seen, r.Header.Get("Authorization")+" "+r.URL.RawQuery)
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write(AppendBuyer(nil, sample(1)))
+		_, _ = w.Write(render(t, "buyer", sample(1)))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

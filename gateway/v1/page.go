@@ -13,9 +13,9 @@ import (
 	"inquiry-gateway/internal/theme"
 )
 
-// document is what the page shows of the OpenAPI document. The names of its types
+// openAPI is what the page shows of the OpenAPI document. The names of its types
 // are those of OpenAPI.
-type document struct {
+type openAPI struct {
 	Info       struct{ Title, Version, Summary, Description string }
 	Paths      map[string]struct{ Get operation }
 	Components struct {
@@ -73,9 +73,9 @@ type example struct {
 // pageValues are the names in docs/index.html and what stands there, in pairs. It
 // is written by hand: a package of templates would have the linker keep every
 // method of every type, because a template may call any.
-func pageValues() []string {
-	var d document
-	if err := json.Unmarshal(openAPIJSON(), &d); err != nil {
+func pageValues(asJSON []byte) []string {
+	var d openAPI
+	if err := json.Unmarshal(asJSON, &d); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
 	var lists, links, options strings.Builder
@@ -105,7 +105,7 @@ func samplesOf(get operation) string {
 }
 
 // list is the section of one list: parameters, records, examples, header fields.
-func (d *document) list(kind, at string, get operation) string {
+func (d *openAPI) list(kind, at string, get operation) string {
 	var parameters, headers [][]string
 	for _, r := range get.Parameters {
 		p := d.Components.Parameters[r.name()]
@@ -129,7 +129,7 @@ func (d *document) list(kind, at string, get operation) string {
 }
 
 // schema follows the reference of s, if it is one.
-func (d *document) schema(s schema) schema {
+func (d *openAPI) schema(s schema) schema {
 	if s.Ref != "" {
 		return d.Components.Schemas[s.name()]
 	}
@@ -138,7 +138,7 @@ func (d *document) schema(s schema) schema {
 
 // fields appends a row for each field of the records of an array, in the order of
 // the wire, which is that of "required".
-func (d *document) fields(array schema, prefix string, rows [][]string) [][]string {
+func (d *openAPI) fields(array schema, prefix string, rows [][]string) [][]string {
 	record := d.schema(*array.Items)
 	for _, name := range record.Required {
 		field := d.schema(record.Properties[name])
@@ -152,7 +152,7 @@ func (d *document) fields(array schema, prefix string, rows [][]string) [][]stri
 
 // errors is each error of the catalogue with the envelope that the document has
 // as its example.
-func (d *document) errors() string {
+func (d *openAPI) errors() string {
 	var out strings.Builder
 	for _, p := range Problems() {
 		e := d.Components.Examples[p.Code]
