@@ -9,6 +9,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/httpwire"
+	v1 "inquiry-gateway/gateway/v1"
 )
 
 // cacheName names this cache in Cache-Status (RFC 9211).
@@ -43,8 +44,10 @@ func (x *exchange) writeList() {
 func (x *exchange) writeError(err error) {
 	p := problemOf(err)
 	x.cause, x.problem = err, p.Code
-	if served := x.gateway.opts.Kinds; err == errNotFound && len(served) == 1 { //nolint:errorlint // it is ours, and not wrapped
-		p.Detail = "Check the path: the list is " + served[0].Path + "."
+	if len(x.gateway.endpoints) == 1 && p.Code == v1.NotFound.Problem().Code {
+		for path := range x.gateway.endpoints {
+			p.Detail = "Check the path: the list is " + path + "."
+		}
 	}
 	x.Add("Content-Type", x.gateway.headers.jsonType)
 	x.Add("Cache-Control", x.gateway.headers.noStore)

@@ -107,12 +107,12 @@ func TestErrorTable(t *testing.T) {
 		{auth.ErrWrongKind, 403, "wrong_key_kind", ""},
 		{auth.ErrInsufficientScope, 403, "insufficient_scope", ""},
 		{auth.ErrAccessRequired, 403, "api_access_required", ""},
-		{&upstream.Error{Failure: upstream.FailureTimeout}, 504, "upstream_timeout", ""},
-		{&upstream.Error{Failure: upstream.FailureUpstream}, 502, "upstream_error", ""},
-		{&upstream.Error{Failure: upstream.FailureInvalid}, 502, "upstream_invalid_response", ""},
-		{&upstream.Error{Failure: upstream.FailureUnavailable, RetryAfter: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
-		{&upstream.Error{Failure: upstream.FailureUnavailable}, 503, "upstream_unavailable", "1"},
-		{fmt.Errorf("fill: %w", &upstream.Error{Failure: upstream.FailureTimeout}), 504, "upstream_timeout", ""},
+		{&upstream.Error{Kind: upstream.KindTimeout}, 504, "upstream_timeout", ""},
+		{&upstream.Error{Kind: upstream.KindFailed}, 502, "upstream_error", ""},
+		{&upstream.Error{Kind: upstream.KindInvalid}, 502, "upstream_invalid_response", ""},
+		{&upstream.Error{Kind: upstream.KindNotAsked, Wait: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
+		{&upstream.Error{Kind: upstream.KindThrottled}, 503, "upstream_unavailable", "1"},
+		{fmt.Errorf("fill: %w", &upstream.Error{Kind: upstream.KindTimeout}), 504, "upstream_timeout", ""},
 		{context.DeadlineExceeded, 504, "upstream_timeout", ""},
 		{cache.ErrFillPanicked, 500, "internal_error", ""},
 		{errors.New("secret cause"), 500, "internal_error", ""},
@@ -187,7 +187,7 @@ func TestMiddlewareSeesEveryRequest(t *testing.T) {
 // The path of a kind that is not served is as unknown as any other.
 func TestOneKindOnly(t *testing.T) {
 	for i, served := range v1.Kinds() {
-		b := newBench(Options{Lists: warm{entryOf("acme")}, Docs: true, Kinds: v1.Kinds()[i : i+1]})
+		b := newBench(Options{Lists: warm{entryOf("acme")}, Docs: true, Kinds: map[string]v1.Words{served.Name: {}}})
 		other := v1.Kinds()[1-i]
 		for _, method := range []string{"GET", "POST"} {
 			if w := b.ask(method, other.Path, "192.0.2.1:1"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "the list is "+served.Path+".") {

@@ -79,15 +79,16 @@ func problemOf(err error) problem {
 // upstreamProblem translates the failures of the legacy. One that has no code of its
 // own is a bug of the gateway.
 func upstreamProblem(e *upstream.Error) problem {
-	switch {
-	case e.Failure == upstream.FailureTimeout:
+	switch e.Kind {
+	case upstream.KindTimeout:
 		return problem{Problem: v1.UpstreamTimeout.Problem()}
-	case e.Failure == upstream.FailureUnavailable:
-		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.RetryAfter)}
-	case e.Failure == upstream.FailureInvalid:
+	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
+		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.Wait)}
+	case upstream.KindInvalid:
 		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
-	case e.Failure == upstream.FailureUpstream && e.Reason != upstream.ReasonInternal:
+	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
 		return problem{Problem: v1.UpstreamError.Problem()}
+	case upstream.KindBug, upstream.KindCanceled:
 	}
 	return problem{Problem: v1.InternalError.Problem()}
 }

@@ -113,7 +113,7 @@ func headersOf(name string, values []string) (pairs []string) {
 // is its public code only.
 func TestRecordAndSpanNameEachOther(t *testing.T) {
 	failing := listsFunc(func(context.Context, cache.Key) (cache.Result, error) {
-		return cache.Result{}, &upstream.Error{Failure: upstream.FailureUpstream, Reason: "status_5xx", Err: fmt.Errorf("secret")}
+		return cache.Result{}, &upstream.Error{Kind: upstream.KindFailed, Reason: "status_5xx", Err: fmt.Errorf("secret")}
 	})
 	b, spans := tracedBench(Options{Lists: failing}, sdktrace.AlwaysSample())
 	b.get()

@@ -14,7 +14,7 @@ import (
 // good once it is mended as the guide says.
 func TestTheGuideWorksAsItStands(t *testing.T) {
 	p := start(t, setup{legacy: legacy.Options{Seed: 1}})
-	guide, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", "README.md"))
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

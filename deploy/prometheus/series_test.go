@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	metricsDoc = "../../docs/metrics.md"
+	metricsDoc = "../../docs/observing.md"
 	dashboard  = "../grafana/inquiry-gateway.json"
 	prefix     = "inquiry_gateway_" // of every metric that is the gateway's own
 )
@@ -204,7 +204,7 @@ func checkTable(t *testing.T, exposed map[string]family) {
 	before, rest, opened := strings.Cut(string(text), begin)
 	table, after, closed := strings.Cut(rest, end)
 	if !opened || !closed {
-		t.Fatalf("docs/metrics.md has no table between %q and %q", begin, end)
+		t.Fatalf("docs/observing.md has no table between %q and %q", begin, end)
 	}
 	want := metricsTable(exposed)
 	if table == want {
@@ -216,7 +216,7 @@ func checkTable(t *testing.T, exposed map[string]family) {
 		}
 		return
 	}
-	t.Errorf("the table in docs/metrics.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
+	t.Errorf("the table in docs/observing.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
 }
 
 func metricsTable(exposed map[string]family) string {

@@ -18,27 +18,27 @@ const DocsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img
 //go:embed docs
 var docFiles embed.FS
 
-// Docs are the document at /openapi.json and /openapi.yaml, for the lists that are served,
-// and the page at /docs/ with its files, which is made from it, by path. The page and its
-// files are to be served with DocsPolicy. All is embedded and tested: an error means a
-// broken binary.
-func Docs(served []Kind) map[string]theme.Asset {
-	asYAML, asJSON := document(served)
-	site := map[string]theme.Asset{
-		"/openapi.json": theme.NewAsset("openapi.json", asJSON),
-		"/openapi.yaml": theme.NewAsset("openapi.yaml", asYAML),
-	}
+// Pages are the documentation of the lists that a gateway serves: files by their paths. The
+// document is at /openapi.json and /openapi.yaml, and the page, which is made from it and
+// served with DocsPolicy, at /docs/. All is made of what is embedded.
+func Pages(lists map[string]Words) (document, page map[string]theme.Asset) {
 	docs, err1 := fs.Sub(docFiles, "docs")
-	page, err2 := fs.ReadFile(docs, "index.html")
+	index, err2 := fs.ReadFile(docs, "index.html")
 	assets, err3 := theme.Assets(docs)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil { // a broken binary
 		panic(fmt.Sprintf("v1: embedded files: %v", err))
 	}
-	values := pageValues(asJSON)
+	inYAML := openAPI(lists)
+	inJSON := openAPIJSON(inYAML)
+	page = map[string]theme.Asset{}
+	values := pageValues(inJSON)
 	for file, a := range assets {
-		site["/docs/"+a.Name] = a
+		page["/docs/"+a.Name] = a
 		values = append(values, "{{"+file+"}}", a.Name)
 	}
-	site["/docs/"] = theme.NewAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(page))))
-	return site
+	page["/docs/"] = theme.NewAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(index))))
+	return map[string]theme.Asset{
+		"/openapi.json": theme.NewAsset("openapi.json", inJSON),
+		"/openapi.yaml": theme.NewAsset("openapi.yaml", []byte(inYAML)),
+	}, page
 }

@@ -6,43 +6,69 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/tidwall/gjson"
 )
 
 //go:embed openapi.yaml
 var openAPIYAML string
 
 // OpenAPIYAML returns the OpenAPI 3.1 document of the public API as it was
-// written. The caller owns the slice.
+// written, with both lists. The caller owns the slice.
 func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
 
-// document gives the document as YAML and as JSON, with the paths of these kinds only. The
-// JSON has its keys in the order of the YAML: the same bytes from every build. What is
-// embedded is tested: an error means a broken binary.
-func document(served []Kind) (asYAML, asJSON []byte) {
+// Words are the values that the two filters of a list take; none where any may be asked for.
+type Words struct{ Status, InquiryType []string }
+
+// openAPI is the document of these lists, by kind: what belongs to another list is left
+// out, and words that are known are named.
+func openAPI(lists map[string]Words) string {
+	text := openAPIYAML
+	for _, kind := range []string{"buyer", "seller"} {
+		words, served := lists[kind]
+		if !served {
+			text = without(text, "# only "+kind)
+			continue
+		}
+		for filter, known := range map[string][]string{"status": words.Status, "inquiry_type": words.InquiryType} {
+			if len(known) > 0 {
+				list, _ := json.Marshal(known) // texts; JSON is YAML, too
+				text = strings.Replace(text, `{$ref: "#/components/schemas/FilterValue"} # words of `+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
+			}
+		}
+	}
+	return text
+}
+
+// without leaves the blocks out whose first line ends with mark: that line, and what is
+// further in below it.
+func without(text, mark string) string {
+	var kept strings.Builder
+	block := -1 // its indent; none
+	for line := range strings.Lines(text) {
+		content := strings.TrimSpace(line)
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if block >= 0 && (content == "" || indent > block) {
+			continue
+		}
+		if block = -1; strings.HasSuffix(content, mark) {
+			block = indent
+			continue
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
+}
+
+// openAPIJSON is a document as JSON, its keys in the order of the YAML: the same bytes
+// from every build. What it is made of is embedded and tested, so that it converts is
+// known before the binary is built.
+func openAPIJSON(document string) []byte {
 	var compact bytes.Buffer
-	asYAML = OpenAPIYAML()
-	doc, err := yaml.YAMLToJSON(asYAML)
+	doc, err := yaml.YAMLToJSON([]byte(document))
 	if err = errors.Join(err, json.Compact(&compact, doc)); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
-	asJSON = compact.Bytes()
-	if len(served) == len(kinds) {
-		return asYAML, asJSON
-	}
-	paths, kept := gjson.GetBytes(asJSON, "paths"), []byte("{")
-	paths.ForEach(func(path, item gjson.Result) bool {
-		if slices.ContainsFunc(served, func(k Kind) bool { return k.Path == path.Str }) {
-			kept = append(append(append(kept, path.Raw...), ':'), item.Raw...)
-		}
-		return true
-	})
-	asJSON = slices.Concat(asJSON[:paths.Index], kept, []byte("}"), asJSON[paths.Index+len(paths.Raw):])
-	if asYAML, err = yaml.JSONToYAML(asJSON); err != nil {
-		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
-	}
-	return asYAML, asJSON
+	return compact.Bytes()
 }

@@ -13,9 +13,9 @@ import (
 	"inquiry-gateway/internal/theme"
 )
 
-// openAPI is what the page shows of the OpenAPI document. The names of its types
+// document is what the page shows of the OpenAPI document. The names of its types
 // are those of OpenAPI.
-type openAPI struct {
+type document struct {
 	Info       struct{ Title, Version, Summary, Description string }
 	Paths      map[string]struct{ Get operation }
 	Components struct {
@@ -49,7 +49,10 @@ type operation struct {
 	}
 }
 
-type parameter struct{ Name, In, Description string }
+type parameter struct {
+	Name, In, Description string
+	Schema                struct{ Enum []string }
+}
 
 type header struct {
 	Description string
@@ -73,9 +76,9 @@ type example struct {
 // pageValues are the names in docs/index.html and what stands there, in pairs. It
 // is written by hand: a package of templates would have the linker keep every
 // method of every type, because a template may call any.
-func pageValues(asJSON []byte) []string {
-	var d openAPI
-	if err := json.Unmarshal(asJSON, &d); err != nil {
+func pageValues(openAPI []byte) []string {
+	var d document
+	if err := json.Unmarshal(openAPI, &d); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
 	var lists, links, options strings.Builder
@@ -85,7 +88,7 @@ func pageValues(asJSON []byte) []string {
 		kind := html.EscapeString(get.Tags[0])
 		samples = samplesOf(get)
 		fmt.Fprintf(&links, `<li><a href="#%s">The %[1]s's list</a></li>`, kind)
-		fmt.Fprintf(&options, `<option value="%s">%s</option>`, html.EscapeString(at), kind)
+		options.WriteString(d.option(kind, at, get))
 		lists.WriteString(d.list(kind, at, get))
 	}
 	return []string{
@@ -104,11 +107,26 @@ func samplesOf(get operation) string {
 	return out.String()
 }
 
+// option chooses a list in the form, and says which words its filters take, where that is
+// known.
+func (d *document) option(kind, at string, get operation) string {
+	words := ""
+	for _, r := range get.Parameters {
+		if p := d.Components.Parameters[r.name()]; len(p.Schema.Enum) > 0 {
+			words += fmt.Sprintf(` data-%s="%s"`, p.Name, html.EscapeString(strings.Join(p.Schema.Enum, " ")))
+		}
+	}
+	return fmt.Sprintf(`<option value="%s"%s>%s</option>`, html.EscapeString(at), words, kind)
+}
+
 // list is the section of one list: parameters, records, examples, header fields.
-func (d *openAPI) list(kind, at string, get operation) string {
+func (d *document) list(kind, at string, get operation) string {
 	var parameters, headers [][]string
 	for _, r := range get.Parameters {
 		p := d.Components.Parameters[r.name()]
+		if len(p.Schema.Enum) > 0 {
+			p.Description += " One of `" + strings.Join(p.Schema.Enum, "`, `") + "`."
+		}
 		parameters = append(parameters, []string{p.Name, p.In, p.Description})
 	}
 	ok := get.Responses["200"]
@@ -129,7 +147,7 @@ func (d *openAPI) list(kind, at string, get operation) string {
 }
 
 // schema follows the reference of s, if it is one.
-func (d *openAPI) schema(s schema) schema {
+func (d *document) schema(s schema) schema {
 	if s.Ref != "" {
 		return d.Components.Schemas[s.name()]
 	}
@@ -138,7 +156,7 @@ func (d *openAPI) schema(s schema) schema {
 
 // fields appends a row for each field of the records of an array, in the order of
 // the wire, which is that of "required".
-func (d *openAPI) fields(array schema, prefix string, rows [][]string) [][]string {
+func (d *document) fields(array schema, prefix string, rows [][]string) [][]string {
 	record := d.schema(*array.Items)
 	for _, name := range record.Required {
 		field := d.schema(record.Properties[name])
@@ -152,7 +170,7 @@ func (d *openAPI) fields(array schema, prefix string, rows [][]string) [][]strin
 
 // errors is each error of the catalogue with the envelope that the document has
 // as its example.
-func (d *openAPI) errors() string {
+func (d *document) errors() string {
 	var out strings.Builder
 	for _, p := range Problems() {
 		e := d.Components.Examples[p.Code]

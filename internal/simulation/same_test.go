@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -78,7 +78,7 @@ func transcript(t *testing.T, c *redis.Client) (lines []string) {
 	return lines
 }
 
-// scripted are scripts such as the gateway has, and the limiter's own.
+// scripted are scripts such as the gateway has, and the one that takes tokens.
 func scripted(c *redis.Client, note func(string, any, error)) {
 	ctx := context.Background()
 	for _, s := range []struct {
@@ -104,13 +104,11 @@ func scripted(c *redis.Client, note func(string, any, error)) {
 		}
 		note(s.text, v, err)
 	}
-	limiter := redis_rate.NewLimiter(c)
-	for range 4 {
-		r, err := limiter.AllowN(ctx, "account", redis_rate.PerHour(3), 1)
-		note("rate", [2]int{r.Allowed, r.Remaining}, err)
+	b := quota.Bucket{Key: "account", Every: 20 * time.Minute, Burst: time.Hour, Low: 30 * time.Minute, Full: true}
+	for _, need := range []int{1, 0, 5, 1} {
+		taken, err := quota.Take(ctx, c, b, need, 2, quota.Spenders{})
+		note("tokens", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
 	}
-	r, err := limiter.AllowAtMost(ctx, "other", redis_rate.PerHour(5), 9)
-	note("rate at most", [2]int{r.Allowed, r.Remaining}, err)
 }
 
 // subscription is what a subscriber hears.

@@ -24,7 +24,6 @@ func newScripts(r *redisServer) *scripts {
 	redis := s.state.NewTable()
 	redis.RawSetString("call", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, true) }))
 	redis.RawSetString("pcall", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, false) }))
-	redis.RawSetString("replicate_commands", s.state.NewFunction(func(*lua.LState) int { return 0 }))
 	s.state.SetGlobal("redis", redis)
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,7 @@ var (
 // much the same as Go allows.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	redis.SetLogger(redistest.Silence{})
 	os.Exit(m.Run())
@@ -110,10 +112,14 @@ func (c *checks) size(before, after size) {
 	}
 }
 
-// TestSeeds runs new seeds for a while, or the one that is asked for.
-// fixedSeeds is how many seeds run where nobody asks for new ones.
-const fixedSeeds = 4
+// fixedSeeds is how many seeds run where nobody asks for new ones, and racySeeds how
+// many of them do under the race detector, which makes each ten times as long.
+const (
+	fixedSeeds = 4
+	racySeeds  = 2
+)
 
+// TestSeeds runs new seeds for a while, or the one that is asked for.
 func TestSeeds(t *testing.T) {
 	testkit.Slow(t)
 	if *oneSeed != 0 {
@@ -121,7 +127,11 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	begin, before, lived, reached := time.Now(), processorTime(t), time.Duration(0), map[string]int{}
-	first, more := uint64(1), func(seed uint64) bool { return seed <= fixedSeeds }
+	first, most := uint64(1), uint64(fixedSeeds)
+	if testkit.Race {
+		most = racySeeds
+	}
+	more := func(seed uint64) bool { return seed <= most }
 	if *runFor > 0 {
 		first = uint64(begin.UnixMilli())
 		more = func(uint64) bool { return processorTime(t)-before < *runFor && time.Since(begin) < 3**runFor }

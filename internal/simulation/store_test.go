@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,9 +19,31 @@ type store struct {
 }
 
 type value struct {
-	text string
-	hash map[string]string // a hash, or a set, whose members are its fields
-	end  time.Time         // zero: none
+	text   string
+	hash   map[string]string // a hash, or a set, whose members are its fields
+	stream []entry           // oldest first
+	end    time.Time         // zero: none
+}
+
+// entry is one entry of a stream.
+type entry struct {
+	id          entryID
+	field, text string
+}
+
+// entryID is the number of an entry: milliseconds, and a number within one of them.
+type entryID struct{ ms, n int64 }
+
+func parseID(text string) (id entryID, err error) {
+	ms, n, _ := strings.Cut(text, "-")
+	if id.ms, err = strconv.ParseInt(ms, 10, 64); err == nil && n != "" {
+		id.n, err = strconv.ParseInt(n, 10, 64)
+	}
+	return id, err
+}
+
+func (a entryID) compare(b entryID) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.n, b.n))
 }
 
 // change is what a key was before a write.
@@ -67,8 +90,8 @@ func (s *store) note(key string) {
 	was, had := s.get(key)
 	now := s.now()
 	s.log = append(s.log, change{now, key, was, had})
-	if old := slices.IndexFunc(s.log, func(c change) bool { return now.Sub(c.at) < logFor }); old > 4096 {
-		s.log = slices.Clone(s.log[old:])
+	if half := len(s.log) / 2; half > 2048 && now.Sub(s.log[half].at) > logFor {
+		s.log = slices.Clone(s.log[half:])
 	}
 }
 
@@ -139,8 +162,6 @@ var commands = map[string]struct {
 	"XADD":      {8, (*store).xadd},
 	"XRANGE":    {6, (*store).xrange},
 	"WAIT":      {3, func(*store, []string) any { return int64(0) }},
-	// Scripts of redis_rate call these; both are without effect since Redis 7.
-	"REPLICATE_COMMANDS": {1, func(*store, []string) any { return status("OK") }},
 }
 
 func (s *store) do(a []string) any {
@@ -164,7 +185,7 @@ func (s *store) text(key string) any {
 	switch {
 	case !ok:
 		return nil
-	case v.hash != nil:
+	case v.hash != nil || v.stream != nil:
 		return errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
 	}
 	return v.text
@@ -242,67 +263,53 @@ func (s *store) pexpire(a []string) any {
 	return int64(1)
 }
 
-// xadd is XADD key MAXLEN ~ n id field value. A stream is a hash by id whose text is the
-// newest id.
+// xadd is XADD key MAXLEN ~ n id field value.
 func (s *store) xadd(a []string) any {
 	most, err := strconv.Atoi(a[4])
 	if upper(a[2]) != "MAXLEN" || a[3] != "~" || err != nil || len(a) != 8 {
 		return errSyntax
 	}
-	v, id := s.fields(a[1]), a[5]
-	if id == "*" {
-		id = strconv.FormatInt(s.now().UnixMilli(), 10) + "-0"
-		if ms, n := entryID(v.text); !older(v.text, id) {
-			id = fmt.Sprintf("%d-%d", ms, n+1)
-		}
+	v, _ := s.get(a[1])
+	last := entryID{}
+	if len(v.stream) > 0 {
+		last = v.stream[len(v.stream)-1].id
 	}
-	if !older(v.text, id) {
+	id := entryID{ms: s.now().UnixMilli()}
+	if a[5] != "*" {
+		if id, err = parseID(a[5]); err != nil {
+			return errSyntax
+		}
+	} else if id.compare(last) <= 0 {
+		id = entryID{last.ms, last.n + 1}
+	}
+	if id.compare(last) <= 0 {
 		return errors.New("ERR The ID specified in XADD is equal or smaller than the target stream top item")
 	}
-	v.text, v.hash[id] = id, a[6]+"\x00"+a[7]
-	for _, old := range s.entries(v)[:max(len(v.hash)-most-100, 0)] { // trimmed by nodes of a hundred
-		delete(v.hash, old)
-	}
+	v.stream = append(slices.Clip(v.stream), entry{id, a[6], a[7]}) // the log may hold the slice of before
+	v.stream = v.stream[max(len(v.stream)-most-100, 0):]            // trimmed by nodes of a hundred
 	s.put(a[1], v)
-	return id
+	return id.String()
 }
+
+func (a entryID) String() string { return fmt.Sprintf("%d-%d", a.ms, a.n) }
 
 // xrange is XRANGE key (id + COUNT n.
 func (s *store) xrange(a []string) any {
 	most, err := strconv.Atoi(a[5])
-	from, exclusive := strings.CutPrefix(a[2], "(")
-	if a[3] != "+" || upper(a[4]) != "COUNT" || err != nil || !exclusive {
+	text, exclusive := strings.CutPrefix(a[2], "(")
+	from, badID := parseID(text)
+	if a[3] != "+" || upper(a[4]) != "COUNT" || err != nil || badID != nil || !exclusive {
 		return errSyntax
 	}
-	v, out := s.fields(a[1]), []any{}
-	for _, id := range s.entries(v) {
-		if older(from, id) && len(out) < most {
-			field, text, _ := strings.Cut(v.hash[id], "\x00")
-			out = append(out, []any{id, []any{field, text}})
-		}
+	v, _ := s.get(a[1])
+	first, out := len(v.stream), []any{}
+	for first > 0 && v.stream[first-1].id.compare(from) > 0 {
+		first--
+	}
+	for _, e := range v.stream[first:min(first+most, len(v.stream))] {
+		out = append(out, []any{e.id.String(), []any{e.field, e.text}})
 	}
 	return out
-}
-
-// entries are the ids of a stream, oldest first.
-func (s *store) entries(v value) []string {
-	return slices.SortedFunc(maps.Keys(v.hash), func(a, b string) int {
-		if older(a, b) {
-			return -1
-		}
-		return 1
-	})
-}
-
-func entryID(id string) (ms, n int64) {
-	_, _ = fmt.Sscanf(id, "%d-%d", &ms, &n)
-	return ms, n
-}
-
-func older(a, b string) bool {
-	ms, n := entryID(a)
-	than, last := entryID(b)
-	return ms < than || ms == than && n < last
 }
 
 func (s *store) pttl(a []string) any {

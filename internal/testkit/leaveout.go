@@ -18,7 +18,7 @@ func Slow(t testing.TB) {
 // there is no race to find, or along paths that others take under the detector.
 func Computes(t testing.TB) {
 	t.Helper()
-	if raceDetector {
+	if Race {
 		t.Skip("left out under the race detector: make test runs it")
 	}
 }

@@ -2,4 +2,5 @@
 
 package testkit
 
-const raceDetector = true
+// Race tells whether the race detector is in the binary, which makes it many times slower.
+const Race = true
