@@ -141,8 +141,6 @@ func counter(t testing.TB, c prometheus.Metric) float64 {
 	return m.Gauge.GetValue()
 }
 
-func panicking(context.Context, Key) (Content, error) { panic("mapping bug") }
-
 // stampede lets 500 callers on each node ask at once, and returns how long each
 // waited.
 func (f *fleet) stampede(b *testing.B, k Key) []time.Duration {

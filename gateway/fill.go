@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -66,6 +67,31 @@ func Mappings(c *upstream.Client) map[string]cache.Mapping {
 		all[kind] = cache.Mapping{Fingerprint: fingerprint, Status: filterOf(status), InquiryType: filterOf(inquiryType)}
 	}
 	return all
+}
+
+// Kinds are the lists of the client, for Options: with the words of their filters, where a
+// table of the mapping has all that a record can have.
+func Kinds(c *upstream.Client) map[string]v1.Words {
+	all := make(map[string]v1.Words)
+	for kind := range c.Fingerprints() {
+		status, inquiryType := c.Filters(kind)
+		all[kind] = v1.Words{Status: wordsOf(status), InquiryType: wordsOf(inquiryType)}
+	}
+	return all
+}
+
+// wordsOf are the values that a caller can ask for; none where others can be asked for, too.
+func wordsOf(f mapping.Filter) (words []string) {
+	if f.Other != mapping.NoRecord {
+		return nil
+	}
+	for value, asked := range f.Values {
+		if asked != mapping.NoRecord && validFilterValue(value) {
+			words = append(words, value)
+		}
+	}
+	slices.Sort(words)
+	return words
 }
 
 // filterOf says in the words of the cache what becomes of a filter: cache and upstream do not

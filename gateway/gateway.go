@@ -29,6 +29,7 @@ import (
 	"inquiry-gateway/gateway/httpwire"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/theme"
 )
 
 // Authenticator turns the Authorization header's values, as received, into the grant
@@ -78,6 +79,9 @@ type Options struct {
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
 	IgnoreUnknownParameters bool
+	// Kinds are the lists that are served, with the words that their filters take; another
+	// list's path is unknown. Nil: both, with any words.
+	Kinds map[string]v1.Words
 	// Docs serves the OpenAPI document at /openapi.json and its page at /docs.
 	Docs bool
 	// TrustedProxies are the networks whose X-Forwarded-For, X-Request-Id and
@@ -135,12 +139,15 @@ func New(opts Options) *Gateway {
 		headers:   newHeaders(),
 		tracer:    span.New(opts.Traces, scope),
 	}
-	g.endpoints = map[string]*endpoint{
-		"/api/v1/buyer/inquiries":  {kindBuyer, g.list(kindBuyer), g.metrics.endpoint("buyer_inquiries")},
-		"/api/v1/seller/inquiries": {kindSeller, g.list(kindSeller), g.metrics.endpoint("seller_inquiries")},
+	if opts.Kinds == nil {
+		opts.Kinds = map[string]v1.Words{kindBuyer: {}, kindSeller: {}}
+	}
+	g.endpoints = map[string]*endpoint{}
+	for kind := range opts.Kinds {
+		g.endpoints["/api/v1/"+kind+"/inquiries"] = &endpoint{kind, g.list(kind), g.metrics.endpoint(kind + "_inquiries")}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
-	g.engine = g.routes(opts.Docs)
+	g.engine = g.routes(opts)
 	for _, r := range g.engine.Routes() {
 		g.paths = append(g.paths, r.Path)
 	}
@@ -189,7 +196,7 @@ func withEscapedSlashes(r *http.Request) *http.Request {
 
 // routes is the whole public surface. HEAD stands beside GET by hand because
 // gin does not derive it, and an unlisted method must answer 405 with both.
-func (g *Gateway) routes(docs bool) *gin.Engine {
+func (g *Gateway) routes(opts Options) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
@@ -201,8 +208,10 @@ func (g *Gateway) routes(docs bool) *gin.Engine {
 	for path, list := range g.endpoints {
 		e.Match(read, path, g.adapt(list.series, list.handler))
 	}
-	if docs {
-		document, page := g.page("openapi", v1.OpenAPI()), g.page("docs", v1.Docs())
+	if opts.Docs {
+		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(opts.Kinds) }) // some 40 ms, when first asked for
+		document := g.page("openapi", func() map[string]theme.Asset { d, _ := pages(); return d })
+		page := g.page("docs", func() map[string]theme.Asset { _, p := pages(); return p })
 		e.Match(read, "/openapi.json", document)
 		e.Match(read, "/openapi.yaml", document)
 		e.Match(read, "/docs", page)

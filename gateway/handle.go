@@ -53,10 +53,11 @@ func (g *Gateway) serve(w httpwire.Writer, r *http.Request, series *endpointSeri
 
 // page is the handler chain of documents, which know no caller. The path under a folder
 // that has a page leads to that page.
-func (g *Gateway) page(endpoint string, files map[string]theme.Asset) gin.HandlerFunc {
+func (g *Gateway) page(endpoint string, made func() map[string]theme.Asset) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	missing := g.adapt(series, refuse(errNotFound))
 	return func(c *gin.Context) {
+		files := made()
 		file, found := files[c.Request.URL.Path]
 		if _, folder := files[c.Request.URL.Path+"/"]; !found && !folder {
 			missing(c)

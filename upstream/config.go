@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"reflect"
 	"time"
 
 	"inquiry-gateway/internal/secretfile"
@@ -23,7 +24,7 @@ type Config struct {
 	TLS     secretfile.TLS         `yaml:"tls"`
 	Retry   RetryConfig            `yaml:"retry"`
 	Breaker BreakerConfig          `yaml:"breaker"`
-	Buyer   mapping.EndpointConfig `yaml:"buyer"`
+	Buyer   mapping.EndpointConfig `yaml:"buyer"` // left out: no list of buyers is served
 	Seller  mapping.EndpointConfig `yaml:"seller"`
 
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
@@ -55,9 +56,23 @@ func (c *Config) Endpoint(kind string) *mapping.EndpointConfig {
 	return &c.Buyer
 }
 
-// endpoints are the configurations of both lists by kind.
+// Kinds are the lists that the configuration has: one of the two sections may be left out.
+func (c Config) Kinds() (kinds []string) {
+	for _, kind := range []string{"buyer", "seller"} {
+		if ec := c.Endpoint(kind); !reflect.DeepEqual(*ec, defaultEndpoint()) && !reflect.DeepEqual(*ec, mapping.EndpointConfig{}) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// endpoints are the configurations of these lists, by kind.
 func (c Config) endpoints() map[string]mapping.EndpointConfig {
-	return map[string]mapping.EndpointConfig{"buyer": c.Buyer, "seller": c.Seller}
+	all := map[string]mapping.EndpointConfig{}
+	for _, kind := range c.Kinds() {
+		all[kind] = *c.Endpoint(kind)
+	}
+	return all
 }
 
 // RetryConfig bounds the repeats of a request that was refused or answered
@@ -75,15 +90,19 @@ type BreakerConfig struct {
 	OpenFor      time.Duration `yaml:"open_for"`      // then one request is let through as a probe
 }
 
-// DefaultConfig is everything that has a usable default. The base URL and the
-// two endpoints have none.
-func DefaultConfig() Config {
-	endpoint := mapping.EndpointConfig{
+// defaultEndpoint is a list of which nothing is written.
+func defaultEndpoint() mapping.EndpointConfig {
+	return mapping.EndpointConfig{
 		Filtering:       mapping.FilterUpstream,
 		Paging:          mapping.PagingConfig{Style: mapping.PageNone},
 		OnInvalidRecord: "fail",
 		OnForeignRecord: "fail",
 	}
+}
+
+// DefaultConfig is everything that has a usable default. The base URL and the
+// two endpoints have none.
+func DefaultConfig() Config {
 	return Config{
 		Timeout:          2 * time.Second,
 		MaxResponseBytes: 16 << 20,
@@ -94,7 +113,7 @@ func DefaultConfig() Config {
 		Breaker: BreakerConfig{
 			Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, OpenFor: 5 * time.Second,
 		},
-		Buyer:  endpoint,
-		Seller: endpoint,
+		Buyer:  defaultEndpoint(),
+		Seller: defaultEndpoint(),
 	}
 }

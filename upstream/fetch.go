@@ -21,7 +21,7 @@ import (
 func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
-		return List{}, internal(fmt.Errorf("unknown kind %q", want.Kind))
+		return List{}, internal(fmt.Errorf("the configuration has no list of the kind %q", want.Kind))
 	}
 	start := c.now()
 	ask, impossible := e.plan.Ask(want)

@@ -385,6 +385,23 @@ func TestLogsHaveNoContent(t *testing.T) {
 	}
 }
 
+// Of a configuration with one list the other is not asked for, and a reload may add it.
+func TestOneListOnly(t *testing.T) {
+	f := newFixture(t, serveJSON(`{"items":[]}`), func(c *Config) { c.Seller = DefaultConfig().Seller })
+	if _, err := f.Fetch(t.Context(), Request{Kind: "seller", Account: "a"}); err == nil || len(f.Fingerprints()) != 1 {
+		t.Errorf("the list that there is not: %v; lists %v", err, f.Fingerprints())
+	}
+	both := f.cfg
+	both.Seller = configFrom(t, sample.YAML).Seller
+	next, err := New(both, Options{Before: f.Client})
+	if err != nil || next.BreakerState("seller") != "closed" {
+		t.Errorf("with both: %v", err)
+	}
+	if both.Buyer, both.Seller = DefaultConfig().Buyer, DefaultConfig().Seller; both.Validate() == nil {
+		t.Error("a configuration without a list is good")
+	}
+}
+
 func TestFingerprint(t *testing.T) {
 	a := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a" })
 	b := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://a"; c.Timeout = time.Second })

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -115,7 +116,7 @@ func (o ProbeOptions) further() (details, responses int) {
 func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*Probe, error) {
 	e, ok := c.endpoints[want.Kind]
 	if !ok {
-		return nil, errors.New("the kind must be buyer or seller")
+		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
 	opts.Records = cmp.Or(opts.Records, 3)
 	x := e.plan.Explainer(want, opts.Records)

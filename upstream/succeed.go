@@ -27,6 +27,9 @@ func (c *Client) succeed(before *Client) {
 // succeed takes over from the endpoint before what the configuration leaves as it
 // is: what is known of the legacy does not depend on how its replies are mapped.
 func (e *endpoint) succeed(before *endpoint, now, old Config) {
+	if before == nil { // the list is new
+		return
+	}
 	same := now.BaseURL == old.BaseURL
 	if same && now.Breaker == old.Breaker {
 		e.breaker = before.breaker

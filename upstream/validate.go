@@ -26,6 +26,7 @@ func (c Config) Validate() error {
 	c.TLS.Config("tls", p)
 	p.AddIf(c.TLS != (secretfile.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
 		"base_url is plain http, so the files would not be used; change base_url or empty them")
+	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
 	for kind, ec := range c.endpoints() {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)

@@ -9,19 +9,18 @@ import (
 	"inquiry-gateway/internal/invalid"
 )
 
-// Config is the `rate_limit:` section: the limit of an account, and those of
-// accounts on a plan. An account whose plan has no entry has the limit of the
-// section itself.
+// Config is the `rate_limit:` section: the limit of an account, and those of accounts on a
+// plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
-	PerSecond float64         `yaml:"per_second"` // 0: no limit
-	Burst     int             `yaml:"burst"`      // 0: what PerSecond gives in a second
-	Plans     map[string]Plan `yaml:"plans"`
+	PerSecond float64         `yaml:"per_second"` // requests per second of one account over the fleet; 0: no limit
+	Burst     int             `yaml:"burst"`      // requests that may come at once; 0: a second's worth
+	Plans     map[string]Plan `yaml:"plans"`      // limits of accounts on a plan, by its name in the key store
 }
 
 // Plan is the limit of the accounts on one plan.
 type Plan struct {
-	PerSecond float64 `yaml:"per_second"` // 0: no limit
-	Burst     int     `yaml:"burst"`      // 0: what PerSecond gives in a second
+	PerSecond float64 `yaml:"per_second"` // requests per second of one account on the plan; 0: no limit
+	Burst     int     `yaml:"burst"`      // requests of it that may come at once; 0: a second's worth
 }
 
 // The bounds of a limit.
@@ -31,8 +30,8 @@ const (
 	maxBurst     = 1_000_000
 )
 
-// Validate reports everything that is wrong; each joined error is an
-// *invalid.Error with the key's path in the `rate_limit:` section.
+// Validate reports everything that is wrong; each joined error is an *invalid.Error with the
+// key's path in the `rate_limit:` section.
 func (c Config) Validate() error {
 	var p invalid.Problems
 	Plan{c.PerSecond, c.Burst}.validate(&p, "")
@@ -52,8 +51,7 @@ func (l Plan) validate(p *invalid.Problems, path string) {
 	p.AddIf(l.PerSecond == 0 && l.Burst > 0, path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
 }
 
-// DefaultPolicy is the name of the limit of accounts without a plan of their
-// own.
+// DefaultPolicy is the name of the limit of accounts without a plan of their own.
 const DefaultPolicy = "default"
 
 // Limit is a limit as it is applied. The zero Limit is no limit.
@@ -61,7 +59,7 @@ type Limit struct {
 	Policy    string  // the plan's name, or DefaultPolicy
 	PerSecond float64 // how fast tokens come back
 	Burst     int     // how many there are at most
-	Batch     int     // how many a node takes at once at most, beyond requests that already wait
+	Block     int     // how many a node takes at once at most, beyond requests that already wait
 }
 
 // Window is the time in which Burst tokens come back.
@@ -72,36 +70,31 @@ func (l Limit) Window() time.Duration {
 	return time.Duration(float64(l.Burst) / l.PerSecond * float64(time.Second))
 }
 
-// interval is the time in which one token comes back.
-func (l Limit) interval() time.Duration {
-	return time.Duration(float64(time.Second) / l.PerSecond)
+// every is the time in which one token comes back.
+func (l Limit) every() time.Duration { return time.Duration(float64(time.Second) / l.PerSecond) }
+
+// full is the bucket in terms of time.
+func (l Limit) full() time.Duration { return time.Duration(l.Burst) * l.every() }
+
+// decision is what the limit alone decides of a Decision.
+func (l Limit) decision() Decision {
+	return Decision{Policy: l.Policy, Limit: l.Burst, Window: l.Window()}
 }
 
-// pause is how long a node at least leaves Redis alone about an account that
-// has used its tokens up. They gather there meanwhile, and as the pause is much
-// shorter than the window, none is lost.
-func (l Limit) pause() time.Duration {
-	return min(max(l.Window()/4, time.Millisecond), 10*time.Millisecond)
-}
-
-// limit works out what a plan means. A lease is worth a tenth of the burst or
-// 50 ms of the rate, and never more than half of the burst, so that no node
-// can take everything.
-func (p Plan) limit(policy string) Limit {
-	if p.PerSecond == 0 {
+// limit works out what a plan means. A block is an eighth of the burst at most, so that no
+// node can take everything.
+func (l Plan) limit(policy string) Limit {
+	if l.PerSecond == 0 {
 		return Limit{}
 	}
-	l := Limit{Policy: policy, PerSecond: p.PerSecond, Burst: p.Burst}
-	if l.Burst == 0 {
-		l.Burst = int(math.Ceil(p.PerSecond))
+	burst := l.Burst
+	if burst == 0 {
+		burst = int(math.Ceil(l.PerSecond))
 	}
-	l.Batch = max(l.Burst/10, int(math.Ceil(p.PerSecond/20)))
-	l.Batch = max(1, min(l.Batch, l.Burst/2))
-	return l
+	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: burst, Block: max(1, burst/8)}
 }
 
-// limits are the limits of a configuration by plan; "" is everybody else's. They
-// never change.
+// limits are the limits of a configuration by plan; "" is everybody else's. They never change.
 type limits map[string]Limit
 
 // newLimits works out each plan once, as Allow asks for one with each request.

@@ -63,8 +63,8 @@ func TestLimits(t *testing.T) {
 	for plan, want := range map[string]Limit{
 		"":      {DefaultPolicy, 2.5, 3, 1},
 		"other": {DefaultPolicy, 2.5, 3, 1},
-		"pro":   {"pro", 1000, 1000, 100},
-		"tight": {"tight", 1000, 10, 5},
+		"pro":   {"pro", 1000, 1000, 125},
+		"tight": {"tight", 1000, 10, 1},
 		"slow":  {"slow", 0.1, 5, 1},
 		"free":  {},
 	} {

@@ -105,13 +105,13 @@ func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
 // checkUse refuses flags that cannot be meant, before anything is done: a flag that is
 // passed over would let its user believe that something was checked.
 func checkUse(c *cli.Command) error {
-	accounts := c.String("buyer") != "" && c.String("seller") != ""
+	accounts := c.String("buyer") != "" || c.String("seller") != ""
 	switch {
 	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != "" || c.String("tests") != ""):
 		return usagef("--json is about the file alone; leave out --print, --tests, --live and --against")
 	case c.Bool("live") && !accounts:
-		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID")
-	case !c.Bool("live") && (c.String("buyer") != "" || c.String("seller") != ""):
+		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
+	case !c.Bool("live") && accounts:
 		return usagef("--buyer and --seller are asked for with --live only")
 	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
 		return usagef("--all goes with --live, and --may-miss with --all")

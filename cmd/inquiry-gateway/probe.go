@@ -176,8 +176,9 @@ func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.
 		return probed{}, err
 	}
 	if seen.Request != nil {
-		seen.Request.URL = hideSecretParameters(seen.Request.URL)
+		seen.Request.URL, seen.Request.Body = hideSecrets(seen.Request.URL), hideSecrets(seen.Request.Body)
 	}
+	seen.NextPage = hideSecrets(seen.NextPage)
 	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
 	seen.Records = seen.Records[:min(len(seen.Records), show)]
 	if result.Reason, result.LeftOut = seen.Refusal(*p.section.Endpoint(want.Kind)); result.Reason != "" {
@@ -274,6 +275,15 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 // would be refused does not keep it from the other one; an error that is the probe's own
 // does.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
+	kinds := cfg.Upstream.Kinds()
+	for _, kind := range []string{"buyer", "seller"} {
+		switch has, given := slices.Contains(kinds, kind), c.String(kind) != ""; {
+		case has && !given:
+			return usagef("--live asks for one list of each kind; give --%s ID, too", kind)
+		case given && !has:
+			return usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
+		}
+	}
 	p, err := openProbe(c, cfg)
 	if err != nil {
 		return err
@@ -281,7 +291,7 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
 	defer p.client.Close()
 	out, whole := c.Root().Writer, c.Bool("all")
 	var errs []error
-	for _, kind := range []string{"buyer", "seller"} {
+	for _, kind := range kinds {
 		want := upstream.Request{Kind: kind, Account: c.String(kind)}
 		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1, Whole: whole})
 		if err != nil {

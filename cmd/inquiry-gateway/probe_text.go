@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,7 +75,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 	}
 	fmt.Fprintln(out)
 	if p.NextPage != "" {
-		fmt.Fprintf(out, "  goes on   %s\n", printable(hideSecretParameters(p.NextPage)))
+		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}
 	if p.Problem != "" {
 		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
@@ -274,25 +273,23 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// secretParameter matches names of query parameters that carry credentials. The
-// configuration should have them in headers or files, but not every legacy
-// system lets it.
-var secretParameter = regexp.MustCompile(`(?i)passw|secret|token|credential|signature|^sig$|api[-_.]?key|^key$`)
+// secretName matches names of what carries credentials. The configuration should have
+// them in headers or files, but not every legacy system lets it.
+const secretName = `[\w.$:%-]*(?i:passw|pwd|secret|token|credential|signature|authorization|api[-_.]?key)[\w.$:%-]*|(?i:key|sig|pass|pin)`
 
-// hideSecretParameters hides values in an URL that is shown. What cannot be parsed
-// is shown as it is: it is what the user wrote.
-func hideSecretParameters(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.RawQuery == "" {
-		return address
+// secretPlaces are where the value of such a name stands: in a query or a form, in JSON, in
+// an element and in an attribute of XML. The first group stays, as does the last.
+var secretPlaces = [...]*regexp.Regexp{
+	regexp.MustCompile(`((?:^|[?&])(?:` + secretName + `)=)[^&#]*()`),
+	regexp.MustCompile(`("(?:` + secretName + `)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s,{}\[\]"]+)()`),
+	regexp.MustCompile(`(<(?:` + secretName + `)(?:\s[^>]*)?>)(?:[^<]|<!\[CDATA\[.*?\]\]>)+(</)`),
+	regexp.MustCompile(`(\s(?:` + secretName + `)\s*=\s*)(?:"[^"]*"|'[^']*')()`),
+}
+
+// hideSecrets hides credentials in an URL or a body that is shown.
+func hideSecrets(text string) string {
+	for _, place := range secretPlaces {
+		text = place.ReplaceAllString(text, "${1}(hidden)${2}")
 	}
-	pairs := strings.Split(u.RawQuery, "&")
-	for i, pair := range pairs {
-		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && secretParameter.MatchString(plain) {
-			pairs[i] = name + "=(hidden)"
-		}
-	}
-	u.RawQuery = strings.Join(pairs, "&")
-	return u.String()
+	return text
 }

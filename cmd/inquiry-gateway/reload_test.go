@@ -100,7 +100,7 @@ func TestPurge(t *testing.T) {
 	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}}"})
 	p.get(buyerList, "buyer")
 	p.get(buyerList, "other-buyer")
-	p.system.Ask(legacy.BuyerTypical)
+	p.system.Answer(legacy.BuyerTypical)
 	post := func(body string) answer {
 		r, err := http.NewRequest(http.MethodPost, p.app.OpsURL()+"/ops/purge", strings.NewReader(body))
 		if err != nil {

@@ -26,7 +26,7 @@ func TestNothingSecretInAnySpan(t *testing.T) {
 		r.Host = "host-" + strings.ReplaceAll(key, "_", "-")
 		p.do(r)
 	}
-	for _, name := range []legacy.FaultName{legacy.FaultStatus, legacy.FaultHTML, legacy.FaultRefuse, legacy.FaultWrongOwner, legacy.FaultNullField, legacy.FaultTruncate, legacy.FaultRedirect} {
+	for _, name := range []legacy.FaultName{legacy.FaultStatus, legacy.FaultHTML, legacy.FaultRefuse, legacy.FaultWrongOwner, legacy.FaultTruncate} {
 		fault(legacy.Fault{Name: name})(p)
 		p.get(buyerList+"?inquiry_type=delivery&status=closed", "other-buyer")
 	}

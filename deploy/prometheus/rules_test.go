@@ -149,14 +149,17 @@ func TestEveryAlertIsTested(t *testing.T) {
 			}
 		}
 	}
+	alerts := map[string]bool{}
 	for _, r := range rulesOf(t, "alerts.yaml") {
 		if !fires[r.Alert] || !quiet[r.Alert] {
 			t.Errorf("%s: a test sees it fire: %t, be quiet: %t", r.Alert, fires[r.Alert], quiet[r.Alert])
 		}
-		delete(fires, r.Alert)
+		alerts[r.Alert] = true
 	}
 	for name := range fires {
-		t.Errorf("there is a test of %s, which is no alert", name)
+		if !alerts[name] {
+			t.Errorf("there is a test of %s, which is no alert", name)
+		}
 	}
 }
 
@@ -166,7 +169,7 @@ func TestRunbook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chapters := map[string]bool{}
+	chapters, used := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "## InquiryGateway"); ok {
 			chapters[strings.ToLower("InquiryGateway"+title)] = true
@@ -177,9 +180,11 @@ func TestRunbook(t *testing.T) {
 		if !ok || anchor != strings.ToLower(r.Alert) || !chapters[anchor] {
 			t.Errorf("%s points to %q, and there is such a chapter: %t", r.Alert, r.Annotations["runbook_url"], chapters[anchor])
 		}
-		delete(chapters, anchor)
+		used[anchor] = true
 	}
 	for chapter := range chapters {
-		t.Errorf("the chapter %s is of no alert", chapter)
+		if !used[chapter] {
+			t.Errorf("the chapter %s is of no alert", chapter)
+		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package quota shares what may be done per second among the nodes of a fleet: the requests
-// to the legacy system ([Ceiling]).
+// Package quota shares what may be done per second among the nodes of a fleet: requests to
+// the legacy system ([Ceiling]), and, in auth/rate, requests of an account. Both take from a
+// [Bucket] in Redis.
 package quota
 
 import (
@@ -17,6 +18,9 @@ type Bucket struct {
 	Every time.Duration // in which one token comes back
 	Burst time.Duration // how much of Every fits: what is needed comes from all of it
 	Low   time.Duration // what is taken beyond need comes only from this much, counted from the full end
+	// Full says what a key is that Redis does not have: a full bucket, so that nobody is refused
+	// for a Redis that has lost its memory, or an empty one, so that nothing is given twice.
+	Full bool
 }
 
 // Spenders are accounts and what each has spent since the last call. Keys share the hash tag
@@ -36,24 +40,26 @@ type Taken struct {
 	Over   []time.Duration // how long each account is over its share
 }
 
-// take takes min(need, what there is), or up to want where the bucket is full enough. A key
-// that is not there is an empty bucket: a Redis that has lost its memory gives nothing away
-// twice. A level beyond the bucket, as after the clock of Redis was set back, is cut to it, and written on
-// refusal, too. '%.0f': Lua itself writes 14 digits, and a time in microseconds has 16.
+// take takes min(need, what there is), or up to want where the bucket is full enough. A level
+// beyond the bucket, as after the clock of Redis was set back, is cut to it, and written on
+// refusal, too. 0.001: a level is stored in whole microseconds. '%.0f': Lua itself writes 14
+// digits, and a time in microseconds has 16.
 const takeSource = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local every, burst, low, need, want = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local level = tonumber(redis.call('GET', KEYS[1]) or '') or now + burst
-level = math.min(math.max(level, now), now + burst)
-local function free(most) return math.floor((now + most - level) / every) end
+local missing, keep = burst, 3600000
+if ARGV[6] == 'full' then missing, keep = 0, 1 end
+local level = math.max(tonumber(redis.call('GET', KEYS[1]) or '') or now + missing, now) - now
+level = math.min(level, burst)
+local function free(most) return math.floor((most - level) / every + 0.001) end
 local k = math.max(0, math.min(need, free(burst)), math.min(want, free(low)))
 level = level + k * every
-redis.call('SET', KEYS[1], string.format('%.0f', level), 'EX', 3600)
-local reply = {k, level - now}
-local share, allow, memory = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+redis.call('SET', KEYS[1], string.format('%.0f', now + level), 'PX', string.format('%.0f', level / 1000 + keep))
+local reply = {k, level}
+local share, allow, memory = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 for i = 2, #KEYS do
-  local a = math.max(tonumber(redis.call('GET', KEYS[i]) or '') or now, now) + ARGV[7 + i] * share
+  local a = math.max(tonumber(redis.call('GET', KEYS[i]) or '') or now, now) + ARGV[8 + i] * share
   a = math.min(a, now + allow + memory)
   redis.call('SET', KEYS[i], string.format('%.0f', a), 'PX', math.ceil((a - now) / 1000) + 1)
   reply[i + 1] = math.max(0, a - now - allow)
@@ -66,8 +72,12 @@ var take = redis.NewScript(takeSource)
 // out of the upper part. It also notes what accounts have spent. ctx bounds the call.
 func Take(ctx context.Context, rdb redis.Scripter, b Bucket, need, want int, s Spenders) (Taken, error) {
 	keys := append([]string{b.Key}, s.Keys...)
-	args := make([]any, 0, 8+len(s.Spent))
-	args = append(args, micros(b.Every), micros(b.Burst), micros(b.Low), need, want, micros(s.Every), micros(s.Allow), micros(s.Memory))
+	missing := "empty"
+	if b.Full {
+		missing = "full"
+	}
+	args := make([]any, 0, 9+len(s.Spent))
+	args = append(args, micros(b.Every), micros(b.Burst), micros(b.Low), need, want, missing, micros(s.Every), micros(s.Allow), micros(s.Memory))
 	for _, n := range s.Spent {
 		args = append(args, n)
 	}

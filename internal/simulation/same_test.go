@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -77,7 +78,7 @@ func transcript(t *testing.T, c *redis.Client) (lines []string) {
 	return lines
 }
 
-// scripted are scripts such as the gateway has.
+// scripted are scripts such as the gateway has, and the one that takes tokens.
 func scripted(c *redis.Client, note func(string, any, error)) {
 	ctx := context.Background()
 	for _, s := range []struct {
@@ -102,6 +103,11 @@ func scripted(c *redis.Client, note func(string, any, error)) {
 			err = errors.New("ERR") // the texts of the two interpreters differ
 		}
 		note(s.text, v, err)
+	}
+	b := quota.Bucket{Key: "account", Every: 20 * time.Minute, Burst: time.Hour, Low: 30 * time.Minute, Full: true}
+	for _, need := range []int{1, 0, 5, 1} {
+		taken, err := quota.Take(ctx, c, b, need, 2, quota.Spenders{})
+		note("tokens", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
 	}
 }
 

@@ -122,7 +122,7 @@ func (d *Demo) Exercise() {
 		d.request(http.MethodGet, d.Public+path, "")
 	}
 	for fault, query := range map[string]string{
-		"fault=wrong_owner&kind=buyer": "status=answered", "fault=missing_field&kind=buyer": "status=closed", "fault=status&status=503": "inquiry_type=refund",
+		"fault=wrong_owner&kind=buyer": "status=answered", "fault=html&kind=buyer": "status=closed", "fault=status&status=503": "inquiry_type=refund",
 	} {
 		d.request(http.MethodPut, d.Legacy+"/admin/fault?"+fault, "")
 		d.call(query)

@@ -10,10 +10,13 @@ package decode
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
 )
 
 // Format is how the replies of one address are written. Its zero value is JSON in
@@ -40,58 +43,81 @@ func refusal(reason, format string, args ...any) error {
 	return &Error{reason, fmt.Sprintf(format, args...)}
 }
 
-// Decode gives a reply as JSON of at most limit bytes. declared is the charset that its
-// header names; empty: none. JSON in UTF-8 is given back as it is: whether it is valid
-// is seen when it is read. An error is an [*Error].
-func (f *Format) Decode(body, declared string, limit int64) (string, error) {
-	if !f.XML && f.Charset == nil && isUTF8(declared) {
-		return body, nil
-	}
-	body, err := f.utf8(body, declared)
-	if err != nil {
-		return "", err
-	}
-	if f.XML {
-		if !utf8.ValidString(body) {
-			return "", refusal("charset", "the reply is not UTF-8")
-		}
-		if int64(len(body)) <= limit {
-			body, err = f.fromXML(body, limit)
-		}
-	}
-	if err == nil && int64(len(body)) > limit {
-		err = tooLarge(limit)
-	}
-	return body, err
-}
-
 // tooLarge is the error for a reply that grew past the limit.
 func tooLarge(limit int64) error {
 	return refusal("too_large", "the decoded reply has more than %d bytes", limit)
 }
 
-// utf8 gives a text in UTF-8, by the charset of the configuration, of a byte order
-// mark, of the header, or of an XML declaration, in this order (RFC 7303, 3.2).
-func (f *Format) utf8(body, declared string) (string, error) {
-	from := f.Charset
-	if from == nil {
-		mark := markOf(body)
-		if f.XML && mark != "" {
-			declared = mark
-		} else if f.XML && declared == "" {
-			declared = declaredIn(body)
-		}
-		var err error
-		if from, err = Charset(declared); err != nil {
-			return "", &Error{"charset", "the reply declares a charset that is not known; name the true one under reply.charset"}
-		}
-	}
-	if from == utf8Encoding {
+// Decode gives a reply as JSON of at most limit bytes. declared is the charset that its
+// header names; empty: none. JSON in UTF-8 is given back as it is: whether it is valid
+// is seen when it is read. An error is an [*Error].
+func (f *Format) Decode(body, declared string, limit int64) (string, error) {
+	if !f.XML && f.Charset == nil && declared == "" {
 		return body, nil
 	}
-	text, err := from.NewDecoder().String(body)
-	if err != nil || strings.ContainsRune(text, utf8.RuneError) {
-		return "", refusal("charset", "the reply has bytes that its charset does not know")
+	from, err := f.charset(body, declared)
+	if err != nil {
+		return "", refusal("charset", "the reply declares a charset that is not known; name the true one under reply.charset")
 	}
-	return text, nil
+	if from != encoding.Nop {
+		if body, err = from.NewDecoder().String(body); err != nil || strings.ContainsRune(body, utf8.RuneError) {
+			return "", refusal("charset", "the reply has bytes that its charset does not know")
+		}
+	} else if !f.XML {
+		return body, nil
+	} else if !utf8.ValidString(body) {
+		return "", refusal("charset", "the reply is not UTF-8")
+	}
+	if f.XML && int64(len(body)) <= limit {
+		if body, err = f.fromXML(body, limit); err != nil {
+			return "", err
+		}
+	}
+	if int64(len(body)) > limit {
+		return "", tooLarge(limit)
+	}
+	return body, nil
+}
+
+// declaration matches the encoding of an XML declaration.
+var declaration = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']`)
+
+// charset is that of the configuration, of a byte order mark, of the header, or of an
+// XML declaration, in this order (RFC 7303, 3.2). In JSON only the first and third count.
+func (f *Format) charset(body, declared string) (encoding.Encoding, error) {
+	switch {
+	case f.Charset != nil:
+		return f.Charset, nil
+	case !f.XML:
+	case strings.HasPrefix(body, "\xef\xbb\xbf"):
+		declared = "utf-8"
+	case strings.HasPrefix(body, "\xfe\xff"), strings.HasPrefix(body, "\xff\xfe"):
+		declared = "utf-16"
+	case declared == "":
+		if found := declaration.FindStringSubmatch(body[:min(len(body), 200)]); found != nil {
+			declared = found[1]
+		}
+	}
+	return Charset(declared)
+}
+
+// Charset finds the charset of a name as it stands in media types and XML
+// declarations: a name of the WHATWG Encoding Standard, or one of the names that
+// Java gives to Korean text. An empty name is UTF-8, and so is ASCII: both are
+// [encoding.Nop].
+func Charset(name string) (encoding.Encoding, error) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	switch name {
+	case "", "utf-8", "utf8", "us-ascii", "ascii":
+		return encoding.Nop, nil
+	case "utf-16": // with a mark, or as RFC 2781 says
+		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM), nil
+	case "cp949", "ms949", "x-windows-949":
+		name = "euc-kr"
+	}
+	found, err := htmlindex.Get(name)
+	if err != nil || name == "replacement" || name == "x-user-defined" {
+		return nil, fmt.Errorf("%q is no known charset; use a name such as utf-8, euc-kr, shift_jis or windows-1252", name)
+	}
+	return found, nil
 }

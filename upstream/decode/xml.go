@@ -1,9 +1,12 @@
 package decode
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,12 +30,9 @@ const (
 // instance is the namespace of xsi:nil and xsi:type.
 const instance = "http://www.w3.org/2001/XMLSchema-instance"
 
-// treeWriter writes JSON while it reads XML. An element becomes an object of its
-// attributes, its elements and its text, or a string if it has nothing but text.
+// treeWriter writes JSON while it reads XML.
 type treeWriter struct {
-	*Format
 	dec      *xml.Decoder
-	limit    int64
 	out      []byte // the values of the members of all open elements, without names
 	members  []member
 	text     []byte // of all open elements
@@ -61,23 +61,27 @@ type member struct {
 
 // fromXML reads a document in UTF-8.
 func (f *Format) fromXML(body string, limit int64) (string, error) {
-	w := &treeWriter{Format: f, dec: xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff"))), limit: limit}
+	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff"))), out: make([]byte, 0, len(body))}
 	w.dec.CharsetReader = func(_ string, from io.Reader) (io.Reader, error) { return from, nil } // it is UTF-8 by now
-	w.out = make([]byte, 0, len(body))
-	w.open = append(w.open, element{lists: &f.Lists}) // the document
+	w.open = append(w.open, element{lists: &f.Lists})                                            // the document
 	for {
 		token, err := w.dec.Token()
 		switch {
-		case errors.Is(err, io.EOF):
-			return w.document()
-		case err != nil:
-			return "", w.refuse("the reply is not well-formed XML")
+		case err == nil:
+			err = w.token(token)
+		case !errors.Is(err, io.EOF):
+			err = w.refuse("the reply is not well-formed XML")
+		case len(w.members) != 1:
+			err = refusal("xml", "the reply is not an XML document: it has no element")
+		default:
+			err = w.end()
+			return string(w.out), err
 		}
-		if err = w.token(token); err != nil {
+		if err == nil && int64(len(w.out)) > limit {
+			err = tooLarge(limit)
+		}
+		if err != nil {
 			return "", err
-		}
-		if int64(len(w.out)) > limit {
-			return "", tooLarge(limit)
 		}
 	}
 }
@@ -85,15 +89,6 @@ func (f *Format) fromXML(body string, limit int64) (string, error) {
 // refuse says where the document cannot be accepted.
 func (w *treeWriter) refuse(why string) error {
 	return refusal("xml", "%s at byte %d", why, w.dec.InputOffset())
-}
-
-// document closes the element that stands for the whole.
-func (w *treeWriter) document() (string, error) {
-	if len(w.members) != 1 {
-		return "", refusal("xml", "the reply is not an XML document: it has no element")
-	}
-	err := w.end()
-	return string(w.out), err
 }
 
 // token takes one token. Comments and instructions mean nothing; a document type is
@@ -117,11 +112,13 @@ func (w *treeWriter) token(token xml.Token) error {
 	return nil
 }
 
-// start opens an element. A SOAP fault ends the reading: it is a failure, however its
-// parts are named.
+// start opens an element, whose attributes become members: not declarations of
+// namespaces, and of xsi only nil means something. A SOAP fault ends the reading: it is a
+// failure, however its parts are named.
 func (w *treeWriter) start(t xml.StartElement) error {
-	around := &w.open[len(w.open)-1]
 	w.elements++
+	e := element{name: t.Name.Local, space: t.Name.Space, members: len(w.members), text: len(w.text), from: len(w.out)}
+	e.lists = w.open[len(w.open)-1].lists.at(e.name)
 	switch {
 	case len(w.open) == 1 && len(w.members) > 0:
 		return w.refuse("a second root element")
@@ -129,61 +126,35 @@ func (w *treeWriter) start(t xml.StartElement) error {
 		return w.refuse("elements nested too deeply")
 	case w.elements > maxElements:
 		return w.refuse("too many elements")
-	}
-	e := element{
-		name: t.Name.Local, space: t.Name.Space,
-		members: len(w.members), text: len(w.text), from: len(w.out),
-	}
-	if e.name == "Fault" && len(w.open) == 3 && w.open[1].name == "Envelope" && w.open[2].name == "Body" {
+	case len(t.Attr) > maxAttributes:
+		return w.refuse("too many attributes")
+	case e.name == "Fault" && len(w.open) == 3 && w.open[1].name == "Envelope" && w.open[2].name == "Body":
 		return refusal("fault", "the reply is a SOAP fault")
 	}
-	e.lists = around.lists.at(e.name)
-	w.open = append(w.open, e)
-	return w.attributes(t.Attr)
-}
-
-// attributes makes members of the attributes of the element that was opened.
-// Declarations of namespaces are none, and of xsi only nil means something.
-func (w *treeWriter) attributes(list []xml.Attr) error {
-	if len(list) > maxAttributes {
-		return w.refuse("too many attributes")
-	}
-	e := &w.open[len(w.open)-1]
-	for i, a := range list {
-		if slices.ContainsFunc(list[:i], func(b xml.Attr) bool { return a.Name == b.Name }) {
-			return w.refuse("the same attribute twice")
-		}
+	for i, a := range t.Attr {
+		name := Attribute + a.Name.Local
 		switch {
+		case slices.ContainsFunc(t.Attr[:i], func(b xml.Attr) bool { return a.Name == b.Name }):
+			return w.refuse("the same attribute twice")
 		case a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns":
 			continue
 		case a.Name.Space == instance:
 			e.null = e.null || a.Name.Local == "nil" && (a.Value == "true" || a.Value == "1")
 			continue
-		}
-		name := Attribute + a.Name.Local
-		if slices.ContainsFunc(w.members[e.members:], func(m member) bool { return m.name == name }) {
+		case slices.ContainsFunc(w.members[e.members:], func(m member) bool { return m.name == name }):
 			return w.refuse("two attributes with the same name in different namespaces")
 		}
-		w.add(member{name: name, attribute: true, from: len(w.out)}, a.Value)
+		m := member{name: name, attribute: true, from: len(w.out)}
+		w.out = appendText(w.out, a.Value)
+		m.to = len(w.out)
+		w.members = append(w.members, m)
 	}
+	w.open = append(w.open, e)
 	return nil
 }
 
-// add appends a member whose value is a text.
-func (w *treeWriter) add(m member, text string) {
-	w.out = appendText(w.out, text)
-	m.to = len(w.out)
-	w.members = append(w.members, m)
-}
-
-// appendText writes a JSON string. The whole document is UTF-8 by now.
-func appendText[T string | []byte](dst []byte, text T) []byte {
-	dst, _ = jsontext.AppendQuote(dst, text)
-	return dst
-}
-
 // end closes an element and makes it a member of the one around it.
-func (w *treeWriter) end() (err error) {
+func (w *treeWriter) end() error {
 	e := w.open[len(w.open)-1]
 	text, members := w.text[e.text:], w.members[e.members:]
 	switch {
@@ -192,9 +163,10 @@ func (w *treeWriter) end() (err error) {
 	case len(members) == 0 && !(e.lists.holdsLists() && blank(text)):
 		w.out = appendText(w.out, text)
 	default:
-		if w.scratch, err = w.object(w.scratch[:0], e, members, text); err != nil {
-			return err
+		if !group(members) {
+			return w.refuse("two elements with the same name in different namespaces within one")
 		}
+		w.scratch = w.object(w.scratch[:0], e, members, text)
 		w.out = append(w.out[:e.from], w.scratch...)
 	}
 	w.text, w.members, w.open = w.text[:e.text], w.members[:e.members], w.open[:len(w.open)-1]
@@ -204,4 +176,131 @@ func (w *treeWriter) end() (err error) {
 		})
 	}
 	return nil
+}
+
+// fewMembers are compared one by one faster than by a map.
+const fewMembers = 32
+
+// group puts members of one name together, in the order of the first ones. It is false
+// if two of one name are of different namespaces. Comparing each member of a large element
+// with all others would let a reply cost the square of its size.
+func group(members []member) bool {
+	var firsts map[string]int
+	if len(members) > fewMembers {
+		firsts = make(map[string]int, len(members))
+	}
+	sorted := true
+	for i := range members {
+		m := &members[i]
+		first, again := firsts[m.name]
+		switch {
+		case i > 0 && m.name == members[i-1].name:
+			first = members[i-1].first
+		case firsts == nil:
+			first = slices.IndexFunc(members[:i+1], func(other member) bool { return other.name == m.name })
+		case !again:
+			first, firsts[m.name] = i, i
+		}
+		m.first = first
+		if m.space != members[first].space {
+			return false
+		}
+		sorted = sorted && (first == i || members[i-1].first == first)
+	}
+	if !sorted {
+		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.first, b.first) })
+	}
+	return true
+}
+
+// object writes the members of an element, which are grouped, as a JSON object: those of
+// one name as a list if there are several, or if the name is one of a list.
+func (w *treeWriter) object(dst []byte, e element, members []member, text []byte) []byte {
+	dst = append(dst, '{')
+	elements := false
+	for i := 0; i < len(members); {
+		same := i + 1
+		for same < len(members) && members[same].first == members[i].first {
+			same++
+		}
+		elements = elements || !members[i].attribute
+		dst = appendName(dst, members[i].name)
+		list := members[i].list || same > i+1
+		if list {
+			dst = append(dst, '[')
+		}
+		for ; i < same; i++ {
+			dst = append(append(dst, w.out[members[i].from:members[i].to]...), ',')
+		}
+		if list {
+			dst[len(dst)-1] = ']'
+			dst = append(dst, ',')
+		}
+	}
+	switch {
+	case !elements && blank(text) && e.lists.holdsLists():
+		for _, name := range slices.Sorted(maps.Keys(e.lists.under)) {
+			if e.lists.under[name].list {
+				dst = append(appendName(dst, name), "[],"...)
+			}
+		}
+	case !elements || !blank(text):
+		dst = append(appendText(appendName(dst, Text), text), ',')
+	}
+	return append(bytes.TrimSuffix(dst, []byte(",")), '}')
+}
+
+// appendName writes what stands before a value. A name of XML needs no escape.
+func appendName(dst []byte, name string) []byte {
+	return append(append(append(dst, '"'), name...), `":`...)
+}
+
+// appendText writes a JSON string. The whole document is UTF-8 by now.
+func appendText[T string | []byte](dst []byte, text T) []byte {
+	dst, _ = jsontext.AppendQuote(dst, text)
+	return dst
+}
+
+// blank tells whether a text is nothing but the white space of XML.
+func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\n")) == 0 }
+
+// Lists is a tree of the names of elements, from the root on, that marks the
+// elements that are lists. Its zero value marks none.
+type Lists struct {
+	under map[string]*Lists
+	list  bool
+}
+
+// Add marks the element with these names on the way to it.
+func (l *Lists) Add(names []string) {
+	for _, name := range names {
+		if l.under == nil {
+			l.under = map[string]*Lists{}
+		}
+		if l.under[name] == nil {
+			l.under[name] = &Lists{}
+		}
+		l = l.under[name]
+	}
+	l.list = true
+}
+
+// at is the part of the tree below a name. It works on nil.
+func (l *Lists) at(name string) *Lists {
+	if l == nil {
+		return nil
+	}
+	return l.under[name]
+}
+
+// holdsLists tells whether elements right below are lists.
+func (l *Lists) holdsLists() bool {
+	if l != nil {
+		for _, under := range l.under {
+			if under.list {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -176,6 +176,54 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
+// The second kind goes into a configuration whose other lines stay as they are, so that no
+// key is there twice.
+func TestInto(t *testing.T) {
+	p, err := Propose([][]byte{[]byte(`[{"subject":"Parcel 1 is late","acc":"acme","firm":"Acme Ltd","at":"2026-01-01T10:00:00Z"}]`)}, Options{Kind: "seller", Account: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string]string{
+		"# a\nupstream: # b\n  base_url: https://x # c\n\n  buyer:\n    path: /b\n# the end\nauth: {}\n": "    path: /b\n  # Drafted",
+		"upstream:\n      base_url: https://x\n      buyer: {path: /b}\n\n\nlisten: 127.0.0.1:1":         "      seller:\n        # TODO",
+		"upstream:\r\n  buyer: {path: /b}\r\n":                                                           "  seller:\r\n",
+		"listen: 127.0.0.1:1":                                                                            "listen: 127.0.0.1:1\nupstream:\n  # TODO",
+		"upstream:\nlisten: 127.0.0.1:1\n":                                                               "upstream:\n  # TODO: the address",
+		"":                                                                                               "upstream:\n",
+		"a: |\n  upstream:\n\n  x\nupstream:\n  buyer:\n    path: /b\n    body: |\n      a\n\n      b\n# c\n": "      b\n  # Drafted",
+	} {
+		got, err := p.Into(config)
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("%q: %v\n%s", config, err, got)
+			continue
+		}
+		rest := strings.SplitAfter(got, "\n")
+		for _, line := range strings.SplitAfter(config, "\n") {
+			if i := slices.Index(rest, strings.TrimSuffix(line, "\n")+"\n"); line != "" && i < 0 {
+				t.Errorf("%q: %q is gone\n%s", config, line, got)
+			} else if line != "" {
+				rest = rest[i+1:]
+			}
+		}
+		var keys struct {
+			Upstream map[string]any
+		}
+		if err := yaml.UnmarshalWithOptions([]byte(got), &keys); err != nil || keys.Upstream["seller"] == nil || strings.Contains(config, "buyer") != (keys.Upstream["buyer"] != nil) {
+			t.Errorf("%q: %v\n%s", config, err, got)
+		}
+	}
+	for config, want := range map[string]string{
+		"upstream:\n  seller: {path: /b}\n": "line 2: upstream.seller is there already",
+		"upstream: {buyer: {path: /b}}\n":   "line 1: upstream is written in braces",
+		"upstream: x\n":                     "line 1: upstream is no section",
+		"a: [\n":                            "sequence end token",
+	} {
+		if got, err := p.Into(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\n%s", config, err, got)
+		}
+	}
+}
+
 // A list in XML is one in every record, also where it has one element.
 func TestDraftOfXML(t *testing.T) {
 	var b strings.Builder

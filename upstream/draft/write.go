@@ -42,18 +42,28 @@ func (w *writer) deeper(f func()) {
 // above what may be wrong, "# TODO:" above what has to be completed.
 func (p *Proposal) YAML() string {
 	w := &writer{}
-	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
-	w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
 	w.line("upstream:")
 	w.deeper(func() {
-		w.line("# TODO: the address of the legacy system")
-		w.line("base_url: https://%s", ToComplete)
-		w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
-		w.line("auth: {type: header, header: X-Api-Key, value_file: %s}", ToComplete)
-		w.line("%s:", p.Kind)
-		w.deeper(func() { p.endpoint(w) })
+		w.address()
+		p.kind(w)
 	})
 	return w.String()
+}
+
+// address writes what no reply tells of the legacy system as a whole.
+func (w *writer) address() {
+	w.line("# TODO: the address of the legacy system")
+	w.line("base_url: https://%s", ToComplete)
+	w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
+	w.line("auth: {type: header, header: X-Api-Key, value_file: %s}", ToComplete)
+}
+
+// kind writes the section of the proposal's kind.
+func (p *Proposal) kind(w *writer) {
+	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
+	w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
+	w.line("%s:", p.Kind)
+	w.deeper(func() { p.endpoint(w) })
 }
 
 // endpoint writes the section of one kind. Path and query cannot be drafted: no reply

@@ -1,9 +1,6 @@
 package jsonwalk
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // maxDepth bounds the nesting of a reply. Real ones have less than twenty
 // levels; the parser recurses once per level.
@@ -15,10 +12,9 @@ const maxDepth = 100
 // parsed, or a negative number for a mistake: positions in registers make the
 // whole a third faster than one in memory.
 type parser struct {
-	s    string
-	keys []string // of the open objects on the slow path
-	w    *Walker
-	err  *SyntaxError
+	s   string
+	w   *Walker
+	err *SyntaxError
 	// invalidUTF8: a string is not UTF-8. That is told at the end, because RFC 8259
 	// makes it no mistake of the grammar.
 	invalidUTF8 bool
@@ -163,10 +159,10 @@ const duplicateName = "duplicate name in an object"
 // slowObject parses the rest of an object without the key-order cache: it has too
 // many names, or each name is the key of an item.
 func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
-	names := nameSet{base: len(p.keys)}
+	names := make(map[string]struct{})
 	for k := range at.names {
 		if seen.has(k) {
-			names.add(&p.keys, at.names[k].name)
+			names[at.names[k].name] = struct{}{}
 		}
 	}
 	items := at.node.items(true)
@@ -175,9 +171,10 @@ func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
 		if after < 0 {
 			return after
 		}
-		if !names.add(&p.keys, key) {
+		if _, twice := names[key]; twice {
 			return p.fail(after, duplicateName)
 		}
+		names[key] = struct{}{}
 		if i = p.colon(after); i < 0 {
 			return i
 		}
@@ -191,7 +188,6 @@ func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
 		}
 		i, more = p.next(i, '}')
 	}
-	p.keys = p.keys[:names.base]
 	return i
 }
 
@@ -288,35 +284,4 @@ func (p *parser) item(i int, at *place, l *List, depth int) int {
 		return -1
 	}
 	return end
-}
-
-// nameSet finds duplicate names in one object. The names of all open objects
-// share one stack; this one's start at base.
-type nameSet struct {
-	base  int
-	large map[string]struct{} // once there are many
-}
-
-// manyNames is where comparing with each name costs more than a map.
-const manyNames = 32
-
-// add puts a name on the stack unless the object has it already.
-func (n *nameSet) add(stack *[]string, key string) bool {
-	if n.large == nil {
-		names := (*stack)[n.base:]
-		if slices.Contains(names, key) {
-			return false
-		}
-		*stack = append(*stack, key)
-		if len(names) < manyNames {
-			return true
-		}
-		n.large = make(map[string]struct{}, 2*manyNames)
-		for _, name := range names {
-			n.large[name] = struct{}{}
-		}
-	}
-	_, twice := n.large[key]
-	n.large[key] = struct{}{}
-	return !twice
 }

@@ -212,7 +212,7 @@ func TestCheckPath(t *testing.T) {
 		`a.#(b>1)#.c`: "", "a.@flatten:{\"deep\":true}": "", "{a,b.c}": "", "키.값": "", "@values": "", "a.#": "",
 		"": "empty", ".a": "empty segment", "a.": "empty segment", "a..b": "empty segment", "a|": "empty segment", "..0.a": "JSON lines",
 		`a\`: "backslash", "a.#(b": "unbalanced", "a)": "unbalanced", "a.{b": "unbalanced", "@nope": "unknown modifier", "a.@": "unknown modifier",
-		"#x": "followed by", `a.#(b=="x)`: "quotation mark", `!"x"`: "default", "{a}b": "followed by", "a.#(b]": "unbalanced",
+		"#x": "followed by", `a.#(b=="x)`: "quotation mark", `!"x"`: "default", "{a}b": "followed by", "a.#(b]": "no bracket is open", "a.#(b==1)].c": "closed already; remove it", "[a,b]]": "closed already; remove it", "a.#(b==[1]]": "no bracket is open",
 	} {
 		err := CheckPath(path)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {

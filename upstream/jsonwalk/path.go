@@ -15,48 +15,41 @@ const Each = "#"
 // index, a wildcard, a query, a modifier or a pipe is not simple and is left to gjson;
 // so is # unless hashes are allowed, because only a list of ids has a use for several
 // values. A key of digits only is not simple either: in an array it is an index.
-func SimplePath(path string, hashes bool) ([]string, bool) {
-	var keys []string
-	var key strings.Builder
-	plain := false // the key holds something that is not a digit
-	end := func() bool {
-		k := key.String()
-		key.Reset()
-		if k == "" || !plain {
-			return false
-		}
-		plain = false
-		keys = append(keys, k)
-		return true
-	}
-	for i := 0; i < len(path); i++ {
-		c := path[i]
-		switch {
-		case c == '#' && hashes && key.Len() == 0 && (i+1 == len(path) || path[i+1] == '.'):
-			key.WriteByte(c)
-			plain = true
-		case c == '.':
-			if !end() {
-				return nil, false
-			}
-		case c == '\\' && i+1 < len(path):
-			i++
-			key.WriteByte(path[i])
-			plain = true
-			if path[i] == '#' && key.Len() == 1 {
-				return nil, false // a key that is called "#" must not become Each
-			}
-		case plainByte(c):
-			key.WriteByte(c)
-			plain = plain || c < '0' || c > '9'
-		default:
-			return nil, false
-		}
-	}
-	if !end() {
+func SimplePath(path string, hashes bool) (keys []string, simple bool) {
+	parts, err := split(path)
+	if err != nil || strings.Join(parts, ".") != path { // there is a pipe
 		return nil, false
 	}
+	for _, part := range parts {
+		key, plain := plainKey(part)
+		if plain = plain || hashes && part == Each; !plain {
+			return nil, false
+		}
+		keys = append(keys, key)
+	}
 	return keys, true
+}
+
+// plainKey gives the key that a part of a path is, without escapes. plain is false where
+// gjson could find something else, too.
+func plainKey(part string) (key string, plain bool) {
+	var b strings.Builder
+	for i := 0; i < len(part); i++ {
+		c := part[i]
+		switch {
+		case c == '\\' && i+1 < len(part):
+			i++
+			plain = true
+			c = part[i]
+		case c < '0' || c > '9':
+			if plain = true; !plainByte(c) {
+				return part, false
+			}
+		}
+		b.WriteByte(c)
+	}
+	key = b.String()
+	return key, plain && key != Each // a key that is called "#" must not become Each
 }
 
 // plainByte tells whether a byte of a key means nothing but itself to gjson.
@@ -91,7 +84,7 @@ func Segments(path string) []string {
 // split gives the parts of a path as far as they are right.
 func split(path string) (parts []string, err error) {
 	for i := 0; ; i++ { // past the dot or pipe
-		n, err := checkSegment(path[i:])
+		n, err := segment(path[i:])
 		if err != nil {
 			return parts, err
 		}
@@ -102,41 +95,49 @@ func split(path string) (parts []string, err error) {
 	}
 }
 
-// checkSegment checks one part of a path and gives its length. Its texts say what to
+// segment gives the length of the part that a path starts with. Its errors say what to
 // write instead.
-func checkSegment(s string) (int, error) {
-	if s == "" || s[0] == '.' || s[0] == '|' {
+func segment(s string) (n int, err error) {
+	switch {
+	case s == "" || s[0] == '.' || s[0] == '|':
 		return 0, errors.New("empty segment; write each key between dots, \\. for a dot within a key")
-	}
-	switch s[0] {
-	case '@':
-		return checkModifier(s)
-	case '#':
-		if len(s) > 1 && s[1] == '(' {
-			n, err := balanced(s[1:])
-			if err != nil {
-				return 0, err
-			}
-			n++
-			if n < len(s) && s[n] == '#' {
-				n++
-			}
-			return segmentEnd(s, n)
+	case s[0] == '!':
+		return 0, errors.New("a literal value (!) names nothing in the record; use default")
+	case s[0] == '@':
+		n = strings.IndexAny(s+".", ".|:")
+		if !gjson.ModifierExists(s[1:n], nil) {
+			return 0, fmt.Errorf("unknown modifier %q", s[:n])
 		}
-		return segmentEnd(s, 1)
-	case '{', '[':
-		n, err := balanced(s)
+		if n == len(s) || s[n] != ':' {
+			return n, nil
+		}
+		if n++; n == len(s) || strings.IndexByte(`{["(`, s[n]) < 0 {
+			return n + strings.IndexByte(s[n:]+"|", '|'), nil
+		}
+	case s[0] == '#':
+		n = 1
+	case s[0] != '{' && s[0] != '[':
+		return plainSegment(s)
+	}
+	if s[0] != '#' || len(s) > 1 && s[1] == '(' {
+		m, err := balanced(s[n:])
 		if err != nil {
 			return 0, err
 		}
-		return segmentEnd(s, n)
-	case '!':
-		return 0, errors.New("a literal value (!) names nothing in the record; use default")
+		if n += m; s[0] == '#' && n < len(s) && s[n] == '#' {
+			n++
+		}
 	}
-	return plainSegment(s)
+	switch {
+	case n == len(s) || s[n] == '.' || s[n] == '|':
+		return n, nil
+	case strings.IndexByte(")]}", s[n]) >= 0:
+		return 0, fmt.Errorf("unbalanced %q after %q, whose brackets are closed already; remove it", s[n], s[:n])
+	}
+	return 0, fmt.Errorf("%q is followed by %q where a dot is expected", s[:n], s[n:])
 }
 
-// plainSegment checks a part that is a key or a pattern.
+// plainSegment gives the length of a part that is a key or a pattern.
 func plainSegment(s string) (int, error) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -151,41 +152,6 @@ func plainSegment(s string) (int, error) {
 		}
 	}
 	return len(s), nil
-}
-
-// checkModifier checks a part that starts with @, and its argument.
-func checkModifier(s string) (int, error) {
-	n := strings.IndexAny(s, ".|:")
-	if n < 0 {
-		n = len(s)
-	}
-	if !gjson.ModifierExists(s[1:n], nil) {
-		return 0, fmt.Errorf("unknown modifier %q", s[:n])
-	}
-	if n == len(s) || s[n] != ':' {
-		return n, nil
-	}
-	n++
-	if n < len(s) && strings.IndexByte(`{["(`, s[n]) >= 0 {
-		m, err := balanced(s[n:])
-		if err != nil {
-			return 0, err
-		}
-		return segmentEnd(s, n+m)
-	}
-	m := strings.IndexByte(s[n:], '|')
-	if m < 0 {
-		return len(s), nil
-	}
-	return n + m, nil
-}
-
-// segmentEnd checks that a part ends where its brackets do.
-func segmentEnd(s string, n int) (int, error) {
-	if n < len(s) && s[n] != '.' && s[n] != '|' {
-		return 0, fmt.Errorf("%q is followed by %q where a dot is expected", s[:n], s[n:])
-	}
-	return n, nil
 }
 
 // balanced gives the length of the bracketed or quoted text that s starts with.
@@ -212,7 +178,7 @@ func balanced(s string) (int, error) {
 			open = append(open, '}')
 		case ')', ']', '}':
 			if len(open) == 0 || open[len(open)-1] != c {
-				return 0, fmt.Errorf("unbalanced %q", c)
+				return 0, fmt.Errorf("unbalanced %q: no bracket is open that it closes", c)
 			}
 			open = open[:len(open)-1]
 		}

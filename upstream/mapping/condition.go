@@ -7,19 +7,6 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// Condition compares what is at a path. One of equals, not_equals, in and absent is
-// set. Numbers, truth values and texts are equal if they are written the same.
-type Condition struct {
-	Path      string   `yaml:"path"`       // GJSON path, within the element that the condition is about
-	Equals    Default  `yaml:"equals"`     // holds for this value
-	NotEquals Default  `yaml:"not_equals"` // holds for every other single value
-	In        []string `yaml:"in"`         // holds for each of these values
-	Absent    bool     `yaml:"absent"`     // holds where nothing or null is at the path
-	// Missing says what comes of an element that has nothing, or null, at the path:
-	// exclude (default) or include. With include such a reply is as expected.
-	Missing string `yaml:"missing" enum:",exclude,include"`
-}
-
 // condition is a compiled one.
 type condition struct {
 	key     string // of the configuration

@@ -1,6 +1,14 @@
 package mapping
 
-import "inquiry-gateway/upstream/address"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/upstream/address"
+)
 
 // The values of filtering.
 const (
@@ -105,4 +113,254 @@ type ResponseFieldsConfig struct {
 	Content       Field `yaml:"content"`
 	ResponderType Field `yaml:"responder_type"`
 	CreatedAt     Field `yaml:"created_at"`
+}
+
+// DetailsConfig is a second request for what the list does not tell of a record,
+// such as its content. What comes is a member of the record, so that every path
+// within the record may lead into it. Items that are bare ids become records with a
+// member id.
+type DetailsConfig struct {
+	As string `yaml:"as"` // name of that member; default details
+	// Items is the GJSON path, within the reply, of the detail, or of the array of
+	// details with fetch.batch; default @this.
+	Items string      `yaml:"items"`
+	Fetch FetchConfig `yaml:"fetch"`
+}
+
+// LookupConfig is a field that stands in a table of the same reply, such as the
+// included objects of JSON:API or sideloaded users. A value without an entry in the
+// table is a missing one.
+type LookupConfig struct {
+	In   string `yaml:"in"`   // GJSON path of the table, within the reply: an array
+	Key  Paths  `yaml:"key"`  // GJSON paths within an entry that together tell it from the others
+	By   Paths  `yaml:"by"`   // GJSON paths, within the record or response, of the values to find at key, in the same order
+	Take Paths  `yaml:"take"` // GJSON path of the field, within the entry; of several the first present one
+}
+
+// ElementLookup is where in a table of the reply the whole of an element stands. One
+// without an entry makes its record invalid: a part must not be shown as the whole.
+type ElementLookup struct {
+	In  string `yaml:"in"`  // GJSON path of the table, within the reply: an array
+	Key Paths  `yaml:"key"` // GJSON paths within an entry that together tell it from the others
+	By  Paths  `yaml:"by"`  // GJSON paths, within the element, of the values to find at key, in the same order
+}
+
+// String describes the look-up for Explain.
+func (l LookupConfig) String() string {
+	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(l.Take, ", ")
+}
+
+// Condition compares what is at a path. One of equals, not_equals, in and absent is
+// set. Numbers, truth values and texts are equal if they are written the same.
+type Condition struct {
+	Path      string   `yaml:"path"`       // GJSON path, within the element that the condition is about
+	Equals    Default  `yaml:"equals"`     // holds for this value
+	NotEquals Default  `yaml:"not_equals"` // holds for every other single value
+	In        []string `yaml:"in"`         // holds for each of these values
+	Absent    bool     `yaml:"absent"`     // holds where nothing or null is at the path
+	// Missing says what comes of an element that has nothing, or null, at the path:
+	// exclude (default) or include. With include such a reply is as expected.
+	Missing string `yaml:"missing" enum:",exclude,include"`
+}
+
+// Values of paging.style.
+const (
+	PageNone   = "none"
+	PageNumber = "page"
+	PageOffset = "offset"
+	PageCursor = "cursor"
+	PageNext   = "next_url"
+	PageLink   = "link_header"
+)
+
+// PagingConfig is how a list that comes in several replies is put together. A
+// list that cannot be read whole is an error, never a part shown as the whole.
+type PagingConfig struct {
+	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"` // none, page, offset, cursor, next_url or link_header
+
+	// Size is how many records are asked for at a time, by size_param or where query or
+	// body hold {size}. A legacy may send fewer.
+	Size      int    `yaml:"size"`
+	SizeParam string `yaml:"size_param"` // of the query; instead of {size} in query or body
+	Param     string `yaml:"param"`      // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
+	First     int    `yaml:"first"`      // number of the first page: 0 or 1
+	Cursor    string `yaml:"cursor"`     // GJSON path of the next page's cursor; nothing there: the end
+	Next      string `yaml:"next"`       // GJSON path of the next page's URL; nothing there: the end
+
+	// Where the end is told, for page and offset; the first that is set counts.
+	// If none is, pages are asked for one by one until an empty one.
+	Total       string `yaml:"total"`        // GJSON path of the number of records
+	TotalHeader string `yaml:"total_header"` // response header with the number of records
+	TotalPages  string `yaml:"total_pages"`  // GJSON path of the number of pages
+	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
+	Last        string `yaml:"last"`         // GJSON path of a truth value: this page is the last
+	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
+
+	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
+	// beside its responses, that look as if the list went on and mean something else:
+	// without paging that reads them they refuse the list.
+	IgnoreMarks []string `yaml:"ignore_marks"`
+
+	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It
+	// is for a legacy system that does not know the name that it is asked by.
+	RewriteHost bool `yaml:"rewrite_host"`
+
+	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
+	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
+}
+
+// Field says where a public field comes from. In YAML it is a GJSON path alone
+// (`title: subject`) or a mapping with any of the keys below.
+type Field struct {
+	Path   Paths  `yaml:"path"`
+	Values Values `yaml:"values"` // legacy value -> public value; filters look up the legacy values of a public one
+	// Default is used for a missing or null value. Not set is different from
+	// set to null.
+	Default Default `yaml:"default"`
+	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
+	// NullValues are values of the legacy that mean null: the field is missing then. A
+	// null under values says the same.
+	NullValues []string `yaml:"null_values"`
+	// Zone is that of a time whose layout holds none: an IANA name; UTC when empty. Where
+	// clocks are put back and show a time twice, the earlier one is meant.
+	Zone string `yaml:"zone"`
+
+	// Lookup finds the field in a table of the reply, such as the included objects of
+	// JSON:API; instead of a path.
+	Lookup LookupConfig `yaml:"lookup"`
+
+	Const Default `yaml:"const"` // the field's value in every record; instead of a path
+	// Join puts the values of all paths, and the elements of arrays, into one
+	// text with this between them. Without it the first present path counts.
+	Join Default `yaml:"join"`
+	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\];
+	// it is cut out before trim_html.
+	Cut           []string `yaml:"cut"`
+	TrimHTML      bool     `yaml:"trim_html"`                        // the legacy stores HTML: keep its text
+	Empty         string   `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
+	UnknownValues string   `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
+	// ValuesJoin says how a filter names several legacy values of one public
+	// value: joined by this text, or each as a parameter or list element of its own
+	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
+	// else it does not, and the gateway filters.
+	ValuesJoin string `yaml:"values_join"`
+}
+
+// set tells whether the field is mapped at all. A kind whose records lack it must not
+// have it.
+func (f Field) set() bool {
+	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || invalid.Says(f.Lookup)
+}
+
+// translations are the public values that are texts, nil if there are none, and the
+// values of the legacy that mean null.
+func (f Field) translations() (texts map[string]string, nulls []string) {
+	nulls = slices.Clone(f.NullValues)
+	for legacy, public := range f.Values {
+		if !public.Set || public.Null {
+			nulls = append(nulls, legacy)
+			continue
+		}
+		if texts == nil {
+			texts = make(map[string]string, len(f.Values))
+		}
+		texts[legacy] = public.Value
+	}
+	return texts, nulls
+}
+
+// Values are public values by those of the legacy. One that is not set is null.
+type Values map[string]Default
+
+// UnmarshalYAML accepts the short form. The default key is looked up by hand
+// because decoders do not call back for null, and null is a value here.
+func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	keys, isMap := raw.(map[string]any)
+	if !isMap {
+		*f = Field{}
+		return f.Path.from(raw)
+	}
+	type plain Field
+	if err := unmarshal((*plain)(f)); err != nil {
+		return err
+	}
+	for key, at := range map[string]*Default{"default": &f.Default, "const": &f.Const} {
+		if v, ok := keys[key]; ok && v == nil {
+			*at = Default{Set: true, Null: true}
+		}
+	}
+	return nil
+}
+
+// Paths is one GJSON path, or several of which the first present one counts.
+type Paths []string
+
+// UnmarshalYAML accepts a single path for a list of one.
+func (p *Paths) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	return p.from(raw)
+}
+
+// from takes one path or a list of them as YAML gave it.
+func (p *Paths) from(raw any) error {
+	list, ok := raw.([]any)
+	if !ok {
+		list = []any{raw}
+	}
+	out := make(Paths, 0, len(list))
+	for _, v := range list {
+		s, err := scalar(v)
+		if err != nil {
+			return fmt.Errorf("expected a GJSON path: %w", err)
+		}
+		out = append(out, s)
+	}
+	*p = out
+	return nil
+}
+
+// Default is a string that may be absent or null. Its zero value is absent.
+type Default struct {
+	Set   bool
+	Null  bool // Value is empty
+	Value string
+}
+
+// UnmarshalYAML accepts any scalar; null is seen by Field.
+func (d *Default) UnmarshalYAML(unmarshal func(any) error) error {
+	var raw any
+	if err := unmarshal(&raw); err != nil {
+		return err
+	}
+	if raw == nil {
+		*d = Default{Set: true, Null: true}
+		return nil
+	}
+	s, err := scalar(raw)
+	if err != nil {
+		return err
+	}
+	*d = Default{Set: true, Value: s}
+	return nil
+}
+
+// scalar writes a YAML scalar as the text that it stands for, because paths, defaults
+// and values are often numbers. It refuses null.
+func scalar(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int64, uint64, float64, int:
+		return fmt.Sprint(v), nil
+	}
+	return "", fmt.Errorf("a %T was used where a string is expected", v)
 }

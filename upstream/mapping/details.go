@@ -9,18 +9,6 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// DetailsConfig is a second request for what the list does not tell of a record,
-// such as its content. What comes is a member of the record, so that every path
-// within the record may lead into it. Items that are bare ids become records with a
-// member id.
-type DetailsConfig struct {
-	As string `yaml:"as"` // name of that member; default details
-	// Items is the GJSON path, within the reply, of the detail, or of the array of
-	// details with fetch.batch; default @this.
-	Items string      `yaml:"items"`
-	Fetch FetchConfig `yaml:"fetch"`
-}
-
 // bareID is the member that a record has which came as a bare id.
 const bareID = "id"
 

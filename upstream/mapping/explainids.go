@@ -48,11 +48,12 @@ const (
 func (x *Explainer) removeIDs() {
 	for i := range x.whole.List {
 		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
-			if by, clean := x.whole.ids.Explain(*s); by != (leakguard.By{}) {
+			if by := x.whole.ids.Sorts(*s); by != (leakguard.Sort{}) {
+				clean, _ := x.whole.ids.Clean(*s)
 				x.removed(x.numbers[i], t.name, *s, clean)
-				x.Removed.ID += by.ID
-				x.Removed.Pattern += by.Pattern
-				x.Removed.UUID += by.UUID
+				x.Removed.ID += count(by.Word)
+				x.Removed.Pattern += count(by.Pattern)
+				x.Removed.UUID += count(by.UUID)
 			}
 		})
 	}
@@ -93,7 +94,7 @@ const leastLooked = 6
 // can only suspect: what it finds is shown and not removed.
 func (x *Explainer) uncovered() {
 	shapes, fields := map[string]bool{}, x.unmappedIDs()
-	x.whole.ids.EachLong(func(id string) { shapes[shapeOf(id)] = true })
+	x.whole.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
 	seen := map[string]bool{}
 	for i := range x.whole.List {
 		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
@@ -161,4 +162,12 @@ func shapeOf(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// count is 1 for true.
+func count(found bool) int {
+	if found {
+		return 1
+	}
+	return 0
 }

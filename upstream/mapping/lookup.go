@@ -9,29 +9,6 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// LookupConfig is a field that stands in a table of the same reply, such as the
-// included objects of JSON:API or sideloaded users. A value without an entry in the
-// table is a missing one.
-type LookupConfig struct {
-	In   string `yaml:"in"`   // GJSON path of the table, within the reply: an array
-	Key  Paths  `yaml:"key"`  // GJSON paths within an entry that together tell it from the others
-	By   Paths  `yaml:"by"`   // GJSON paths, within the record or response, of the values to find at key, in the same order
-	Take Paths  `yaml:"take"` // GJSON path of the field, within the entry; of several the first present one
-}
-
-// ElementLookup is where in a table of the reply the whole of an element stands. One
-// without an entry makes its record invalid: a part must not be shown as the whole.
-type ElementLookup struct {
-	In  string `yaml:"in"`  // GJSON path of the table, within the reply: an array
-	Key Paths  `yaml:"key"` // GJSON paths within an entry that together tell it from the others
-	By  Paths  `yaml:"by"`  // GJSON paths, within the element, of the values to find at key, in the same order
-}
-
-// String describes the look-up for Explain.
-func (l LookupConfig) String() string {
-	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(l.Take, ", ")
-}
-
 // tablePlan is a table that fields are looked up in. It is indexed once per reply.
 type tablePlan struct {
 	in  string

@@ -10,52 +10,6 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// Values of paging.style.
-const (
-	PageNone   = "none"
-	PageNumber = "page"
-	PageOffset = "offset"
-	PageCursor = "cursor"
-	PageNext   = "next_url"
-	PageLink   = "link_header"
-)
-
-// PagingConfig is how a list that comes in several replies is put together. A
-// list that cannot be read whole is an error, never a part shown as the whole.
-type PagingConfig struct {
-	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"` // none, page, offset, cursor, next_url or link_header
-
-	// Size is how many records are asked for at a time, by size_param or where query or
-	// body hold {size}. A legacy may send fewer.
-	Size      int    `yaml:"size"`
-	SizeParam string `yaml:"size_param"` // of the query; instead of {size} in query or body
-	Param     string `yaml:"param"`      // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
-	First     int    `yaml:"first"`      // number of the first page: 0 or 1
-	Cursor    string `yaml:"cursor"`     // GJSON path of the next page's cursor; nothing there: the end
-	Next      string `yaml:"next"`       // GJSON path of the next page's URL; nothing there: the end
-
-	// Where the end is told, for page and offset; the first that is set counts.
-	// If none is, pages are asked for one by one until an empty one.
-	Total       string `yaml:"total"`        // GJSON path of the number of records
-	TotalHeader string `yaml:"total_header"` // response header with the number of records
-	TotalPages  string `yaml:"total_pages"`  // GJSON path of the number of pages
-	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
-	Last        string `yaml:"last"`         // GJSON path of a truth value: this page is the last
-	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
-
-	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
-	// beside its responses, that look as if the list went on and mean something else:
-	// without paging that reads them they refuse the list.
-	IgnoreMarks []string `yaml:"ignore_marks"`
-
-	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It
-	// is for a legacy system that does not know the name that it is asked by.
-	RewriteHost bool `yaml:"rewrite_host"`
-
-	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
-	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
-}
-
 const (
 	defaultMaxPages         = 500
 	defaultPagesConcurrency = 4

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -182,43 +183,26 @@ func matches(s, mask string) bool {
 }
 
 // parseUnix reads seconds or milliseconds since 1970, as a number or as a string, with
-// a fraction or without. Numbers past 1<<52 are refused before
-// they could overflow.
-func parseUnix(s string, perSecond int64) (time.Time, bool) {
-	s = strings.TrimSpace(s)
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		if n > 1<<52 || n < -1<<52 {
-			return time.Time{}, false
-		}
-		return inRange(time.UnixMilli(n/perSecond*1000+n%perSecond*1000/perSecond).UTC(), true)
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	f *= float64(1000 / perSecond)
+// a fraction or without. Numbers past 1<<52 milliseconds are refused before they could
+// overflow.
+func parseUnix(s string, perSecond float64) (time.Time, bool) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	f *= 1000 / perSecond
 	if err != nil || !(math.Abs(f) < 1<<52) {
 		return time.Time{}, false
 	}
-	return inRange(time.UnixMilli(int64(math.Floor(f))).UTC(), true)
+	const binary = 1.0 / 1024 // 1700000000.123 is a little less as a binary number
+	return inRange(time.UnixMilli(int64(math.Floor(f+binary))).UTC(), true)
 }
+
+var odata = regexp.MustCompile(`^/Date\((-?[0-9]+)(?:[+-][0-9]{1,4})?\)/$`)
 
 // parseOData reads /Date(1492098664000+0900)/. The offset says where the
 // legacy was, not when: the milliseconds count from 1970 in UTC.
 func parseOData(s string) (time.Time, bool) {
-	body, ok := strings.CutPrefix(strings.TrimSpace(s), "/Date(")
-	if !ok {
+	found := odata.FindStringSubmatch(strings.TrimSpace(s))
+	if found == nil {
 		return time.Time{}, false
 	}
-	body, ok = strings.CutSuffix(body, ")/")
-	if !ok {
-		return time.Time{}, false
-	}
-	if i := strings.LastIndexAny(body, "+-"); i > 0 {
-		if _, err := strconv.ParseUint(body[i+1:], 10, 16); err != nil {
-			return time.Time{}, false
-		}
-		body = body[:i]
-	}
-	if _, err := strconv.ParseInt(body, 10, 64); err != nil {
-		return time.Time{}, false
-	}
-	return parseUnix(body, 1000)
+	return parseUnix(found[1], 1000)
 }

@@ -34,7 +34,10 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 		x.Access = accessOf(want.KeyID, who, denied)
 		x.RateLimit = rateLimitOf(gen.cfg, who.Plan)
 	}
-	var err error
+	err := a.checkKind(key.Kind)
+	if err != nil {
+		return x, err
+	}
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}

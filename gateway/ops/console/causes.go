@@ -43,7 +43,7 @@ type cause struct {
 // what they notice, then the rest.
 var causes = []cause{
 	{
-		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryCrossRead",
+		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryFailed",
 		seen: func(now, before sums) (map[string]float64, bool) {
 			return now.grown(before, "canary_checks_total", func(l []string) bool { return l[2] == canary.Failed }), true
 		},
@@ -77,7 +77,7 @@ var causes = []cause{
 		do: "Bring Redis, or the authorization server, back: `inquiry-gateway keys -c {file} list` asks it.",
 	},
 	{
-		id: "answers", name: "Answers fail with 5xx", chapter: "InquiryGatewayFailingFast", seen: seenAnswers,
+		id: "answers", name: "Answers fail with 5xx", chapter: "InquiryGatewayFailing", seen: seenAnswers,
 		text: "Since then: {counts}.", hits: "The callers of these requests.",
 		do: "[Explain](#explain) the request of an account that fails, such as {account}; the log's records of 5xx have the `cause`.",
 	},
@@ -234,6 +234,7 @@ func judge(episodes map[string]*episode, at time.Time, now, before sums) {
 
 // Facts are the names and errors that the lines say beside the counts.
 type Facts struct {
+	Kinds []string           // of the lists that there are
 	File  string             // the configuration
 	Redis string             // host:port; empty: none
 	Last  map[string]Failure // the last error, by kind of list, and of "redis", "keystore" and "reload"
@@ -275,9 +276,6 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 		l := line{
 			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: now.Sub(e.last) > over,
 			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts),
-		}
-		if c.id == "canary" && !slices.ContainsFunc(slices.Collect(maps.Keys(e.counts)), func(k string) bool { return strings.Contains(k, canary.CrossRead) }) {
-			l.Chapter = "InquiryGatewayCanaryAccess"
 		}
 		names := named(e, facts)
 		l.Text, l.Do = names.Replace(c.text), names.Replace(c.do)

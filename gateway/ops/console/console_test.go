@@ -58,7 +58,11 @@ func newFeed(t *testing.T) *feed {
 			all, err := f.registry.Gather()
 			return all, errors.Join(err, f.err)
 		}),
-		Facts:       func() Facts { return f.facts },
+		Facts: func() Facts {
+			facts := f.facts
+			facts.Kinds = []string{"buyer", "seller"}
+			return facts
+		},
 		Canary:      func() []canary.Result { return f.canary },
 		TopAccounts: NewTopAccounts(10), Version: "v1.2.3<b>", Now: f.clock.Now,
 	})
@@ -105,7 +109,7 @@ func TestCauses(t *testing.T) {
 		"canary": {func(f *feed) {
 			f.count("canary_checks_total", 1, "buyer", "cross_read", "failed")
 			f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
-		}, true, []string{"buyer cross_read failed: 1", "records in both lists: 2", "InquiryGatewayCanaryCrossRead"}},
+		}, true, []string{"buyer cross_read failed: 1", "records in both lists: 2", "InquiryGatewayCanaryFailed"}},
 		"foreign": {func(f *feed) { f.count("upstream_foreign_records_total", 3, "seller") }, true,
 			[]string{"in seller lists: 3", "probe -c /etc/gw.yaml --kind seller --account hanriver", "Last: mapped wrongly (seller list of hanriver)"}},
 		"legacy": {func(f *feed) {

@@ -1,0 +1,227 @@
+package leakguard
+
+import (
+	"regexp"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of ids that are no UUIDs, in bytes.
+const (
+	headBytes = 4   // that a longer id is filed under
+	longest   = 256 // what is compared; the rest of a longer id goes with its start
+)
+
+// Lengths at which the rules change, in characters.
+const (
+	shortID = 3 // and fewer: texts are full of such words
+	longID  = 8 // and more: removed in doubt; below texts must stay readable
+)
+
+// words are the ids that are no UUIDs, by their first bytes and length. Ids that are
+// numbered in sequence share both, so neither adding nor finding one may cost more the
+// more there are.
+type words struct {
+	all     map[string]struct{}
+	lengths map[[headBytes]byte][]int // by the first bytes, the longest first
+	first   [256]bool                 // first bytes
+	heads   [64]uint64                // a filter in front of lengths
+	short   bool                      // some have fewer than headBytes
+}
+
+// add files an id, unless it is there.
+func (w *words) add(id string) {
+	id = id[:min(len(id), longest)]
+	if _, known := w.all[id]; known {
+		return
+	}
+	w.all[id] = struct{}{}
+	w.first[id[0]] = true
+	if len(id) < headBytes {
+		w.short = true
+		return
+	}
+	bit := headBit(id, 0)
+	w.heads[bit>>6] |= 1 << (bit & 63)
+	head := [headBytes]byte([]byte(id[:headBytes]))
+	lengths := w.lengths[head]
+	if at, found := slices.BinarySearchFunc(lengths, len(id), func(a, b int) int { return b - a }); !found {
+		w.lengths[head] = slices.Insert(lengths, at, len(id))
+	}
+}
+
+// headBit spreads the first bytes of an id over the filter's 4096 bits.
+func headBit(s string, i int) uint32 {
+	b := s[i : i+headBytes]
+	w := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+	return w * 0x9e3779b1 >> 20
+}
+
+// find finds the ids in a text. The short ones may overlap the others.
+func (w *words) find(s string, spans []span) []span {
+	for i := 0; i+headBytes <= len(s); i++ {
+		if !w.first[s[i]] {
+			continue
+		}
+		if bit := headBit(s, i); w.heads[bit>>6]>>(bit&63)&1 == 0 {
+			continue
+		}
+		for _, n := range w.lengths[[headBytes]byte([]byte(s[i:i+headBytes]))] {
+			if w.at(s, i, n) {
+				spans = append(spans, span{i, i + n})
+				i += n - 1
+				break
+			}
+		}
+	}
+	for i := 0; w.short && i < len(s); i++ {
+		for n := headBytes - 1; n > 0 && w.first[s[i]]; n-- {
+			if w.at(s, i, n) {
+				spans = append(spans, span{i, i + n})
+				i += n - 1
+				break
+			}
+		}
+	}
+	return spans
+}
+
+// at tells whether an id of n bytes stands at i.
+func (w *words) at(s string, i, n int) bool {
+	if i+n > len(s) {
+		return false
+	}
+	_, known := w.all[s[i:i+n]]
+	return known && counts(s, i, i+n)
+}
+
+// counts tells whether s[from:to], which is written as an id is, is one there and no part
+// of something else. Which rule holds follows from the id alone.
+func counts(s string, from, to int) bool {
+	if from > 0 && isDigit(s[from]) && isDigit(s[from-1]) || to < len(s) && isDigit(s[to-1]) && isDigit(s[to]) {
+		return false
+	}
+	id := s[from:to]
+	if len(id) >= longest {
+		return true // its end is not compared
+	}
+	digits, chars := 0, utf8.RuneCountInString(id)
+	for i := range len(id) {
+		if isDigit(id[i]) {
+			digits++
+		}
+	}
+	number, long := digits == len(id), chars >= longID
+	switch {
+	case chars <= shortID && !(isEdge(s, from) && isEdge(s, to)):
+		return false
+	case number && !long:
+		return !partOfNumber(s, from, to)
+	case digits == 0:
+		return !joined(s, from, long) && !joined(s, to, long)
+	}
+	return true
+}
+
+// unspaced are the scripts whose words have no space between them, and Hangul,
+// whose particles follow a word without one.
+var unspaced = []*unicode.RangeTable{
+	unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
+}
+
+// The kinds of characters that words are made of.
+const (
+	noWord = iota
+	spacedWord
+	unspacedWord
+)
+
+// kindOf is the kind of a character.
+func kindOf(r rune) int {
+	switch {
+	case r < utf8.RuneSelf:
+		if c := byte(r); isDigit(c) || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' {
+			return spacedWord
+		}
+	case unicode.In(r, unspaced...) || r == 'ー':
+		return unspacedWord
+	case unicode.In(r, unicode.Letter, unicode.Digit, unicode.Mark):
+		return spacedWord
+	}
+	return noWord
+}
+
+// around gives the characters before and after a place.
+func around(s string, at int) (before, after rune) {
+	before, _ = utf8.DecodeLastRuneInString(s[:at])
+	after, _ = utf8.DecodeRuneInString(s[at:])
+	return before, after
+}
+
+// joined tells whether the characters before and after a place belong to one word:
+// both are of scripts with spaces, or both of scripts without. If the id is long,
+// only letters of scripts with spaces make it a part of a word.
+func joined(s string, at int, long bool) bool {
+	before, after := around(s, at)
+	if at == 0 || at == len(s) || kindOf(before) != kindOf(after) {
+		return false
+	}
+	noLetter := func(r rune) bool { return r == '_' || unicode.IsDigit(r) }
+	if long {
+		return kindOf(before) == spacedWord && !noLetter(before) && !noLetter(after)
+	}
+	return kindOf(before) != noWord
+}
+
+// isEdge tells whether a short id may start or end at a place: no letter of any script,
+// no digit and no "_" on its other side. 7번 is number seven or seven of something.
+func isEdge(s string, at int) bool {
+	before, after := around(s, at)
+	return at == 0 || at == len(s) || kindOf(before) == noWord || kindOf(after) == noWord
+}
+
+// How a number of digits goes on, as people write it: in decimals, or in a group of three.
+var (
+	decimalsAfter   = regexp.MustCompile(`^(?:\.[0-9]|,[0-9]{1,2}(?:[^0-9]|$))`)
+	decimalsBefore  = regexp.MustCompile(`[0-9]\.$`)
+	decimalsBefore2 = regexp.MustCompile(`[0-9],$`) // of one or two
+	groupAfter      = regexp.MustCompile(`^[., '’\x{a0}\x{2009}\x{202f}][0-9]{3}(?:[^0-9]|$)`)
+	groupBefore     = regexp.MustCompile(`(?:^|[^0-9])[0-9]{1,3}[., '’\x{a0}\x{2009}\x{202f}]$`)
+)
+
+// partOfNumber tells whether the digits of s[from:to] are a part of a longer number: 57 in
+// 57,000 and in 1.57. 4711,4712 are two ids.
+func partOfNumber(s string, from, to int) bool {
+	const context = 8 // bytes that can matter: a separator, a group, and what ends it
+	before, after, digits := s[max(0, from-context):from], s[to:min(len(s), to+context)], to-from
+	return decimalsAfter.MatchString(after) || decimalsBefore.MatchString(before) ||
+		digits <= 2 && decimalsBefore2.MatchString(before) ||
+		digits <= 3 && groupAfter.MatchString(after) || digits == 3 && groupBefore.MatchString(before)
+}
+
+// isDigit is true for the digits of ASCII: no other ones are in ids.
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// shortForm gives the 15 characters of an 18-character id, empty if the last three are
+// not their checksum: they tell which of its letters are capitals, five in each.
+func shortForm(id string) string {
+	if len(id) != 18 {
+		return ""
+	}
+	for group := range 3 {
+		sum := 0
+		for i := range 5 {
+			switch c := id[group*5+i]; {
+			case c >= 'A' && c <= 'Z':
+				sum |= 1 << i
+			case !isDigit(c) && (c < 'a' || c > 'z'):
+				return ""
+			}
+		}
+		if id[15+group] != "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"[sum] {
+			return ""
+		}
+	}
+	return id[:15]
+}
