@@ -39,7 +39,7 @@ type condition struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, hosts: map[string]*listener{}, ways: map[way]condition{}, dials: map[way]uint64{}}
+	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, dials: map[way]uint64{}}
 }
 
 // rngOf is the generator of an actor: a number of the seed and its name.

@@ -21,7 +21,6 @@ func TestRedisAsTheRealOne(t *testing.T) {
 	real := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer real.Close()
 	network := newNetwork(1)
-	network.sent = func(way, []byte) {}
 	server := newRedisServer(time.Now, rngOf(1, "redis"))
 	l := network.listen("redis", redisAddress)
 	server.serve(l)
