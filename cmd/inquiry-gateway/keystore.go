@@ -109,7 +109,7 @@ func keyStoreOf(cfg config.Config) (*keyStore, error) {
 		return nil, err
 	}
 	keys := keysredis.NewEditor(client, cfg.Redis.Prefix, hasher)
-	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
+	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
 	return &keyStore{keys, keys, keys, hasher, when, nil, client.Close}, nil
 }
 

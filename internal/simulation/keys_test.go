@@ -68,7 +68,7 @@ func (k *keyring) close() {
 func (k *keyring) section() string {
 	switch k.w.auth {
 	case "introspection":
-		return "{introspection: {url: \"http://" + keysAddress + "\", ttl: 10s}}"
+		return "{introspection: {url: \"http://" + keysAddress + "\"}}"
 	case "redis":
 		return "{redis: {}}"
 	}
