@@ -118,7 +118,7 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("rate_limit", c.RateLimit.Validate())
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
-	const needed = "base_url, buyer and seller"
+	const needed = "base_url, and buyer or seller or both"
 	if v := doc.root.child("upstream"); v == nil {
 		doc.wrong("upstream", "missing; add the section with %s", needed)
 		return
@@ -127,19 +127,45 @@ func (doc *document) checkSections(c Config) {
 		return
 	}
 	doc.invalid("upstream", c.Upstream.Validate())
-	doc.checkOwner("upstream.buyer.owner", c.Upstream.Buyer.Owner)
-	doc.checkOwner("upstream.seller.owner", c.Upstream.Seller.Owner)
-	for key, field := range map[string]mapping.Field{
-		"upstream.buyer.fields.created_at": c.Upstream.Buyer.Fields.CreatedAt, "upstream.seller.fields.created_at": c.Upstream.Seller.Fields.CreatedAt,
-		"upstream.buyer.fields.responses.fields.created_at": c.Upstream.Buyer.Fields.Responses.Fields.CreatedAt,
-	} {
-		if field.Zone == "" && !timeparse.NamesZone(field.Format) {
-			doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
+	kinds := c.Upstream.Kinds()
+	for _, kind := range []string{"buyer", "seller"} {
+		if !slices.Contains(kinds, kind) {
+			doc.checkAbsent(kind, c)
+			continue
+		}
+		key, ec := "upstream."+kind, c.Upstream.Endpoint(kind)
+		doc.checkOwner(key+".owner", ec.Owner)
+		doc.checkZone(key+".fields.created_at", ec.Fields.CreatedAt)
+		if kind == "buyer" {
+			doc.checkZone(key+".fields.responses.fields.created_at", ec.Fields.Responses.Fields.CreatedAt)
 		}
 	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
 		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
+	}
+}
+
+// checkAbsent says that one of the two lists is not served, and finds what cannot be meant
+// then.
+func (doc *document) checkAbsent(kind string, c Config) {
+	if key := "upstream." + kind; doc.has(key) {
+		doc.wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
+		return
+	}
+	canary := map[string][]secretfile.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
+	if key := "canary." + kind + "_keys"; len(canary) > 0 {
+		doc.wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
+	}
+	if len(c.Upstream.Kinds()) > 0 {
+		doc.warn("upstream", "there is no upstream.%s: no list of %ss is served, and its path is answered with 404", kind, kind)
+	}
+}
+
+// checkZone warns of times that may be read in the wrong zone.
+func (doc *document) checkZone(key string, field mapping.Field) {
+	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
+		doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
 	}
 }
 

@@ -34,7 +34,7 @@ func loadText(t *testing.T, text string) (Loaded, []string) {
 }
 
 func TestLoadReports(t *testing.T) {
-	const missing = "gateway.yaml:1:1: upstream: missing; add the section with base_url, buyer and seller"
+	const missing = "gateway.yaml:1:1: upstream: missing; add the section with base_url, and buyer or seller or both"
 	tests := []struct {
 		name, yaml string
 		want       []string
