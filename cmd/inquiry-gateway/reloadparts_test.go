@@ -331,7 +331,7 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 }
 
 func TestReloadWhileTheAuthorizationServerIsAway(t *testing.T) {
-	p, s := introspecting(t, "cache: {ttl: 10m}")
+	p, s := introspecting(t, "cache: {ttl: 10m}", func(s *setup) { s.pollFiles = onlyWhenTold })
 	p.gets(http.StatusOK, buyerList, "buyer")
 	s.change(func() {
 		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
