@@ -150,7 +150,7 @@ func (c *Client) newFetcher(e *endpoint, want Request) *fetcher {
 // list gets all replies that make up a list, and maps them. No part of the list is older
 // than its AnsweredAt, when the first reply was there.
 func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (List, error) {
-	reply := f.plan.NewReply(want)
+	reply := f.plan.NewBuilder(want)
 	l := f.newPager(f.plan.Paging, ask, tracedReply{reply, func() span.Span {
 		_, step := f.tracer.Start(ctx, "upstream.map")
 		return step
@@ -180,7 +180,7 @@ func (f *fetcher) list(ctx context.Context, want Request, ask mapping.Asking) (L
 }
 
 // guard removes the internal ids from the texts of a list.
-func (f *fetcher) guard(ctx context.Context, reply *mapping.Reply) {
+func (f *fetcher) guard(ctx context.Context, reply *mapping.Builder) {
 	_, step := f.tracer.Start(ctx, "upstream.guard")
 	defer step.End()
 	reply.RemoveIDs()
@@ -188,7 +188,7 @@ func (f *fetcher) guard(ctx context.Context, reply *mapping.Reply) {
 
 // tracedReply maps replies, each with a span.
 type tracedReply struct {
-	*mapping.Reply
+	*mapping.Builder
 	start func() span.Span
 }
 
@@ -196,7 +196,7 @@ type tracedReply struct {
 func (r tracedReply) Take(body string) (int, error) {
 	step := r.start()
 	defer step.End()
-	n, err := r.Reply.Take(body)
+	n, err := r.Builder.Take(body)
 	endStep(step, n, err)
 	return n, err
 }
@@ -204,7 +204,7 @@ func (r tracedReply) Take(body string) (int, error) {
 // count tells metrics and log what the mapping met, once per list and without
 // any of its content. A foreign record is an event of security: it says whose list
 // it was in, not whose it is.
-func (f *fetcher) count(account string, r *mapping.Reply) {
+func (f *fetcher) count(account string, r *mapping.Builder) {
 	for field, n := range r.Skipped {
 		f.metrics.invalid[field].Add(float64(n))
 		f.log.Warn("legacy records refused", "kind", f.plan.Kind, "field", field, "records", n, "of", r.Seen)

@@ -11,18 +11,18 @@ import (
 // responses gets the responses of all inquiries of a list, where further requests
 // are needed for them. If one cannot be had the list cannot: an inquiry without its
 // responses would look unanswered.
-func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Reply) error {
+func (f *fetcher) responses(ctx context.Context, account string, r *mapping.Builder) error {
 	return f.further(ctx, "upstream.responses", account, f.plan.Second, r.Batches(), r.AddResponses)
 }
 
 // details gets the details of all records of a list, where it does not have them.
-func (f *fetcher) details(ctx context.Context, account string, r *mapping.Reply) error {
+func (f *fetcher) details(ctx context.Context, account string, r *mapping.Builder) error {
 	return f.further(ctx, "upstream.details", account, f.plan.Details, r.DetailBatches(), r.AddDetails)
 }
 
 // further makes the requests for batches of records, if there are any, in a span of
 // the name, and adds what they give.
-func (f *fetcher) further(ctx context.Context, name, account string, s *mapping.Second, batches [][]string, add func([]*mapping.Reply) error) error {
+func (f *fetcher) further(ctx context.Context, name, account string, s *mapping.Second, batches [][]string, add func([]*mapping.Builder) error) error {
 	if len(batches) == 0 {
 		return nil
 	}
@@ -39,8 +39,8 @@ func (f *fetcher) further(ctx context.Context, name, account string, s *mapping.
 }
 
 // batches gets what belongs to the records of all batches at the same time.
-func (f *fetcher) batches(ctx context.Context, account string, s *mapping.Second, batches [][]string) ([]*mapping.Reply, error) {
-	subs := make([]*mapping.Reply, len(batches))
+func (f *fetcher) batches(ctx context.Context, account string, s *mapping.Second, batches [][]string) ([]*mapping.Builder, error) {
+	subs := make([]*mapping.Builder, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.Concurrency)
 	for i, ids := range batches {
@@ -54,7 +54,7 @@ func (f *fetcher) batches(ctx context.Context, account string, s *mapping.Second
 }
 
 // batch gets what belongs to some records.
-func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, ids []string) (*mapping.Reply, error) {
+func (f *fetcher) batch(ctx context.Context, account string, s *mapping.Second, ids []string) (*mapping.Builder, error) {
 	ask, sub, err := s.Request(account, ids)
 	if err != nil {
 		return nil, err
