@@ -11,13 +11,8 @@ import (
 )
 
 const (
-	maxLifetime   = 7 * 24 * time.Hour // of an entry: ttl and stale window together
-	minLocalBytes = 1 << 20
-	minEntryBytes = 1 << 10
-	maxEntryBytes = 256 << 20 // half of what Redis takes as one value
-	maxStaleFor   = time.Minute
-	maxRechecks   = 1000    // per second; more is no sample any longer
-	compressMin   = 1 << 10 // a smaller body gets no gzip and zstd: it would save no packet
+	maxLifetime = 7 * 24 * time.Hour // of an entry: ttl and stale window together
+	compressMin = 1 << 10            // a smaller body gets no gzip and zstd: it would save no packet
 )
 
 var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -25,15 +20,18 @@ var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // Config is the `cache:` section. Its zero value is not usable; start from
 // [DefaultConfig].
 type Config struct {
-	Local  LocalConfig `yaml:"local"`
-	Buyer  KindConfig  `yaml:"buyer"`
-	Seller KindConfig  `yaml:"seller"`
+	// Local is the store in the memory of each node.
+	Local LocalConfig `yaml:"local"`
+	// Buyer is how long the lists of buyers are served.
+	Buyer KindConfig `yaml:"buyer"`
+	// Seller is how long the lists of sellers are served.
+	Seller KindConfig `yaml:"seller"`
 	// Jitter shortens each ttl by a random part of up to this share, so that
 	// lists filled together do not expire together. 0 turns it off.
-	Jitter float64 `yaml:"jitter"`
-	// MaxEntryBytes bounds one entry with its variants in either tier. A
-	// bigger list is served, but not stored.
-	MaxEntryBytes int64 `yaml:"max_entry_bytes"`
+	Jitter float64 `yaml:"jitter" min:"0" max:"0.9"`
+	// MaxEntryBytes bounds one list with its compressed forms, in memory and in Redis. A
+	// bigger one is served, but not stored. Redis takes twice the most as one value.
+	MaxEntryBytes int64 `yaml:"max_entry_bytes" min:"1KiB" max:"256MiB"`
 	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
@@ -52,56 +50,55 @@ type HintsConfig struct {
 	// StaleFor is how long after a soft hint a list of before is still served while it is
 	// refreshed, at most the list's stale_while_revalidate. After it, only if the legacy
 	// system fails, within stale_if_error.
-	StaleFor time.Duration `yaml:"stale_for"`
-}
-
-func (c HintsConfig) validate(p *invalid.Problems) {
-	p.AddIf(c.StaleFor < 0 || c.StaleFor > maxStaleFor, "hints.stale_for", "must be between 0 and 1m")
+	StaleFor time.Duration `yaml:"stale_for" min:"0s" max:"1m"`
 }
 
 // RecheckConfig is the re-checks of cached lists.
 type RecheckConfig struct {
 	// BudgetPerSecond is how many cached lists per second, over all kinds, may be
-	// compared with the legacy. 0 turns re-checks off.
-	BudgetPerSecond float64 `yaml:"budget_per_second"`
+	// compared with the legacy. 0 turns re-checks off; more than 1000 would be no sample.
+	BudgetPerSecond float64 `yaml:"budget_per_second" min:"0" max:"1000"`
 }
 
 // GoalsConfig is what a ttl shall keep. Zero: no such goal.
 type GoalsConfig struct {
 	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
 	// get for all kinds together.
-	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second"`
+	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second" min:"0" max:"1e9"`
 	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
 	// what the legacy would say at that moment.
-	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated"`
+	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated" min:"0" max:"1"`
 }
 
 // LocalConfig is the in-process tier.
 type LocalConfig struct {
-	// MaxBytes bounds the tier: bodies, variants, keys and overhead.
-	MaxBytes int64 `yaml:"max_bytes"`
+	// MaxBytes bounds the store: lists, their compressed forms, keys and overhead.
+	MaxBytes int64 `yaml:"max_bytes" min:"1MiB"`
 }
 
 // KindConfig is the freshness policy of one kind of list. All times are counted
 // from the legacy's answer.
 type KindConfig struct {
 	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy.
-	TTL time.Duration `yaml:"ttl"`
+	TTL time.Duration `yaml:"ttl" max:"168h"`
 	// StaleWhileRevalidate is how long after its ttl a list is still served
 	// while one refresh runs.
-	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate"`
+	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate" max:"168h"`
 	// StaleIfError is how long after its ttl a list is served when the legacy
 	// cannot be asked.
-	StaleIfError time.Duration `yaml:"stale_if_error"`
+	StaleIfError time.Duration `yaml:"stale_if_error" max:"168h"`
 	// ByStatus overrides the policy for lists filtered by a status.
 	ByStatus map[string]StatusConfig `yaml:"by_status"`
 }
 
 // StatusConfig overrides any of a kind's times. Nil: the kind's.
 type StatusConfig struct {
-	TTL                  *time.Duration `yaml:"ttl"`
-	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate"`
-	StaleIfError         *time.Duration `yaml:"stale_if_error"`
+	// TTL is that of lists filtered by this status.
+	TTL *time.Duration `yaml:"ttl" max:"168h"`
+	// StaleWhileRevalidate is that of lists filtered by this status.
+	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate" max:"168h"`
+	// StaleIfError is that of lists filtered by this status.
+	StaleIfError *time.Duration `yaml:"stale_if_error" max:"168h"`
 }
 
 // For is the policy of the lists filtered by a status: the kind's, with what the status
@@ -121,31 +118,17 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reads the sealing keys, if any, and returns all problems joined; each has a method Field() string with
-// the path of the key inside the section.
+// Validate reads the sealing keys, if any, and returns all contradictions joined; each has a method Field() string
+// with the path of the key inside the section. That each value keeps the bounds of its tag is for the reader of the
+// file to check.
 func (c Config) Validate() error {
 	var p invalid.Problems
-	if c.Local.MaxBytes < minLocalBytes {
-		p.Add("local.max_bytes", "must be at least 1MiB")
-	}
-	if c.MaxEntryBytes < minEntryBytes || c.MaxEntryBytes > maxEntryBytes {
-		p.Add("max_entry_bytes", "must be between 1KiB and 256MiB")
-	} else if c.MaxEntryBytes > c.Local.MaxBytes {
-		p.Add("max_entry_bytes", "must not be above local.max_bytes")
-	}
-	if !(c.Jitter >= 0 && c.Jitter <= 0.9) {
-		p.Add("jitter", "must be between 0 and 0.9")
-	}
-	c.Hints.validate(&p)
+	p.AddIf(c.MaxEntryBytes > c.Local.MaxBytes, "max_entry_bytes", "must not be above local.max_bytes")
 	if _, err := c.sealing(); err != nil {
 		p.Add("sealing_keys_file", "%v", err)
 	}
 	c.Buyer.validate("buyer", &p)
 	c.Seller.validate("seller", &p)
-	// Written this way NaN is refused, too.
-	p.AddIf(!(c.Recheck.BudgetPerSecond >= 0 && c.Recheck.BudgetPerSecond <= maxRechecks), "recheck.budget_per_second", "must be between 0 and %d re-checks per second; 0 turns them off", maxRechecks)
-	p.AddIf(!(c.Goals.MaxUpstreamPerSecond >= 0 && c.Goals.MaxUpstreamPerSecond <= 1e9), "goals.max_upstream_per_second", "must be between 0 and 1e9 requests per second; leave it out for no goal")
-	p.AddIf(!(c.Goals.MaxOutdated >= 0 && c.Goals.MaxOutdated <= 1), "goals.max_outdated", "must be a share of answers between 0 and 1, such as 0.01; leave it out for no goal")
 	return p.Err()
 }
 
@@ -172,20 +155,7 @@ func (c KindConfig) validate(path string, p *invalid.Problems) {
 
 // validate bounds the times: an entry must not outlive what Redis remembers of purges.
 func (t terms) validate(path string, p *invalid.Problems) {
-	for _, v := range []struct {
-		name string
-		d    time.Duration
-	}{{"ttl", t.ttl}, {"stale_while_revalidate", t.swr}, {"stale_if_error", t.sie}} {
-		switch {
-		case v.d < 0:
-			p.Add(path+"."+v.name, "must not be negative")
-		case v.d > maxLifetime:
-			p.Add(path+"."+v.name, "must not be above 168h")
-		}
-	}
-	if t.ttl <= maxLifetime && max(t.swr, t.sie) <= maxLifetime && t.lifetime() > maxLifetime {
-		p.Add(path+".ttl", "together with its stale window it must not be above 168h")
-	}
+	p.AddIf(t.lifetime() > maxLifetime, path+".ttl", "together with its stale window it must not be above 168h")
 }
 
 // terms are the three times that govern one list.

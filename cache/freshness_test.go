@@ -98,7 +98,7 @@ func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
 		t.Errorf("ttl %s, fresh %t after the old policy is back; the entry was dropped", r.TTL, ok)
 	}
 	bad := testConfig()
-	bad.Jitter = 2
+	bad.MaxEntryBytes = bad.Local.MaxBytes + 1
 	if err := l.SetConfig(bad); err == nil {
 		t.Error("a broken policy was taken")
 	}

@@ -20,7 +20,7 @@ const module = "inquiry-gateway/"
 // cmd -> gateway -> {auth, cache, upstream} -> internal: neighbours do not know each other.
 var mayImport = map[string]string{
 	"cmd":                        "cmd gateway auth cache upstream internal docs",
-	"cmd/inquiry-gateway/config": "gateway auth cache upstream internal",
+	"cmd/inquiry-gateway/config": "cmd/inquiry-gateway/config gateway auth cache upstream internal",
 	"gateway":                    "gateway auth cache upstream internal",
 	"gateway/v1":                 "gateway/v1 upstream internal",
 	"gateway/ops":                "gateway/ops cache internal docs",

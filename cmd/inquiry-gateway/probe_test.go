@@ -102,6 +102,33 @@ func TestProbeHidesSecrets(t *testing.T) {
 	}
 }
 
+// What a user has to send as credentials in an URL or a body is shown by its name only.
+func TestHideSecrets(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://h/a?api_key=s3cret&q=a%20b&key=s3cret#f":                          "https://h/a?api_key=(hidden)&q=a%20b&key=(hidden)#f",
+		"user=me&password=s3%20cret&keyword=x":                                     "user=me&password=(hidden)&keyword=x",
+		`{"auth":{"user":"me","passWord" : "s3\"cret"},"pin":123}`:                 `{"auth":{"user":"me","passWord" : (hidden)},"pin":(hidden)}`,
+		`{"x-api-key":["s3cret","s3cret"],"keys":["a"],"k":"key"}`:                 `{"x-api-key":(hidden),"keys":["a"],"k":"key"}`,
+		`<s:a><wsse:Password Type="t">s3cret</wsse:Password><User>me</User></s:a>`: `<s:a><wsse:Password Type="t">(hidden)</wsse:Password><User>me</User></s:a>`,
+		`<a><Token><![CDATA[s3<cret]]></Token><b secret='s3cret' id="1"/></a>`:     `<a><Token>(hidden)</Token><b secret=(hidden) id="1"/></a>`,
+	} {
+		if got := hideSecrets(text); got != want {
+			t.Errorf("%s\nis shown as %s\nwant        %s", text, got, want)
+		}
+	}
+	p := start(t, setup{upstream: []string{"path: /v2/tickets\n    query:", "path: /v2/tickets\n    method: POST\n    body: {login: {user: me, password: s3cret}, page: '{cursor}'}\n    paging: {style: cursor, cursor: next}\n    query:"},
+		backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"next":"c2","result":{"items":[]}}`))
+		})})
+	for _, format := range []string{"--json=false", "--json"} {
+		out, errOut, _ := command(t, "probe", "-c", filepath.Join(p.dir, "gateway.yaml"), "--kind", "buyer", "--account", "acme", format)
+		if strings.Contains(out+errOut, "s3cret") || !strings.Contains(out, "(hidden)") || !strings.Contains(out, "login") {
+			t.Errorf("%s%s", out, errOut)
+		}
+	}
+}
+
 func TestProbeWrongUse(t *testing.T) {
 	p := start(t, setup{})
 	file := filepath.Join(p.dir, "gateway.yaml")

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
@@ -76,7 +73,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 	}
 	fmt.Fprintln(out)
 	if p.NextPage != "" {
-		fmt.Fprintf(out, "  goes on   %s\n", printable(hideSecretParameters(p.NextPage)))
+		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}
 	if p.Problem != "" {
 		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
@@ -180,50 +177,8 @@ func writeViolations(out io.Writer, list []violation) {
 	}
 }
 
-// writeTable prints rows in columns, the first row as their heading. It tells no error
-// of out: where that matters it is memory.
-func writeTable(out io.Writer, rows [][]string) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		shown := make([]string, len(row))
-		for i, cell := range row {
-			shown[i] = printable(cell)
-		}
-		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
-	}
-	_ = w.Flush()
-}
-
-// printable escapes what is no visible character: control characters could steer the
-// terminal, and marks of direction could show a text in another order.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		escaped := strconv.QuoteRune(r)
-		b.WriteString(escaped[1 : len(escaped)-1])
-	}
-	return b.String()
-}
-
 // cut shortens a value for a table, in characters.
 func cut(s string) string { return cutAt(s, maxShownRunes) }
-
-// cutAt shortens a text to n characters.
-func cutAt(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i] + "..."
-		}
-	}
-	return s
-}
 
 // numbers lists the first ten records of a list for a person.
 func numbers(list []int) string {
@@ -266,33 +221,23 @@ func recordOf(text string) (n int) {
 	return n
 }
 
-// plural counts things whose name takes an s: "1 page", "3 pages".
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
+// secretName matches names of what carries credentials. The configuration should have
+// them in headers or files, but not every legacy system lets it.
+const secretName = `[\w.$:%-]*(?i:passw|pwd|secret|token|credential|signature|authorization|api[-_.]?key)[\w.$:%-]*|(?i:key|sig|pass|pin)`
+
+// secretPlaces are where the value of such a name stands: in a query or a form, in JSON, in
+// an element and in an attribute of XML. The first group stays, as does the last.
+var secretPlaces = [...]*regexp.Regexp{
+	regexp.MustCompile(`((?:^|[?&])(?:` + secretName + `)=)[^&#]*()`),
+	regexp.MustCompile(`("(?:` + secretName + `)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s,{}\[\]"]+)()`),
+	regexp.MustCompile(`(<(?:` + secretName + `)(?:\s[^>]*)?>)(?:[^<]|<!\[CDATA\[.*?\]\]>)+(</)`),
+	regexp.MustCompile(`(\s(?:` + secretName + `)\s*=\s*)(?:"[^"]*"|'[^']*')()`),
 }
 
-// secretParameter matches names of query parameters that carry credentials. The
-// configuration should have them in headers or files, but not every legacy
-// system lets it.
-var secretParameter = regexp.MustCompile(`(?i)passw|secret|token|credential|signature|^sig$|api[-_.]?key|^key$`)
-
-// hideSecretParameters hides values in an URL that is shown. What cannot be parsed
-// is shown as it is: it is what the user wrote.
-func hideSecretParameters(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.RawQuery == "" {
-		return address
+// hideSecrets hides credentials in an URL or a body that is shown.
+func hideSecrets(text string) string {
+	for _, place := range secretPlaces {
+		text = place.ReplaceAllString(text, "${1}(hidden)${2}")
 	}
-	pairs := strings.Split(u.RawQuery, "&")
-	for i, pair := range pairs {
-		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && secretParameter.MatchString(plain) {
-			pairs[i] = name + "=(hidden)"
-		}
-	}
-	u.RawQuery = strings.Join(pairs, "&")
-	return u.String()
+	return text
 }

@@ -59,6 +59,8 @@ type ChangedReply struct {
 var (
 	// ErrChanged is for hints of Options.Changed that say nothing.
 	ErrChanged error = refusal{http.StatusBadRequest, "cannot be marked"}
+	// ErrNoSuchList is for a kind of which the gateway has no list.
+	ErrNoSuchList error = refusal{http.StatusNotFound, "there is no such list"}
 	// ErrNothingToExplain is for a key that does not exist.
 	ErrNothingToExplain error = refusal{http.StatusNotFound, "there is nothing to explain"}
 	// ErrCannotExplain is for a question that a part cannot answer.

@@ -20,14 +20,15 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 	var mu sync.Mutex
 	var seen []string
 	mux := http.NewServeMux()
-	mux.Handle("/docs/", served(Docs()))
-	mux.Handle("/openapi.json", served(OpenAPI()))
+	document, page := Pages(map[string]Words{"buyer": {Status: []string{"answered", "pending"}}, "seller": {}})
+	mux.Handle("/docs/", served(page))
+	mux.Handle("/openapi.json", served(document))
 	mux.HandleFunc("/api/v1/buyer/inquiries", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		seen = append(seen, r.Header.Get("Authorization")+" "+r.URL.RawQuery)
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write(AppendBuyer(nil, sample(1)))
+		_, _ = w.Write(render(t, "buyer", sample(1)))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -47,7 +48,7 @@ func TestDocsInABrowser(t *testing.T) {
 		t.Run(fmt.Sprint(scheme, width), func(t *testing.T) {
 			before := len(authorization())
 			var title, outcome, reply string
-			var refused, errors []string
+			var refused, errors, words []string
 			var overflow int
 			err := chromedp.Do(ctx,
 				chromedp.EmulateViewport(width, 900), browsertest.Colors(scheme),
@@ -57,7 +58,9 @@ func TestDocsInABrowser(t *testing.T) {
 				browsertest.Into(&errors, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#errors details code")].map(e => e.textContent)`)),
 				browsertest.Screenshot(fmt.Sprintf("docs-%s-%d", scheme, width)),
 				chromedp.SendKeys(chromedp.CSS(`#key`), " iqb_key "),
-				chromedp.SendKeys(chromedp.CSS(`#status`), "pending\r"),
+				browsertest.Into(&words, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#status option")].map(o => o.text)`)),
+				chromedp.Evaluate[chromedp.Void](`document.getElementById("status").value = "pending"`),
+				chromedp.SendKeys(chromedp.CSS(`#inquiry_type`), "delivery\r"),
 				browsertest.Until(`!document.getElementById("reply").hidden`),
 				browsertest.Into(&outcome, chromedp.Text(chromedp.CSS(`#outcome`))),
 				browsertest.Into(&reply, chromedp.Text(chromedp.CSS(`#reply`))),
@@ -76,8 +79,8 @@ func TestDocsInABrowser(t *testing.T) {
 			if !strings.HasPrefix(outcome, "200 in ") || !strings.Contains(reply, "Delivery date of order 20931") {
 				t.Errorf("the form shows %q and %q", outcome, reply)
 			}
-			if seen := authorization()[before:]; len(seen) != 1 || seen[0] != "Bearer iqb_key status=pending" {
-				t.Errorf("the list was asked with %q", seen)
+			if seen := authorization()[before:]; len(seen) != 1 || seen[0] != "Bearer iqb_key status=pending&inquiry_type=delivery" || fmt.Sprint(words) != "[any answered pending]" {
+				t.Errorf("of the words %q the list was asked with %q", words, seen)
 			}
 			if len(refused) > 0 || len(complaints()) > 0 {
 				t.Errorf("policy violations %q, complaints %q", refused, complaints())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 
 	"inquiry-gateway/internal/theme"
 )
@@ -19,32 +18,27 @@ const DocsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img
 //go:embed docs
 var docFiles embed.FS
 
-// docsSite is all there is under /docs/, by path, made once. What it is made of is
-// embedded and tested: an error means a broken binary.
-var docsSite = sync.OnceValue(func() map[string]theme.Asset {
+// Pages are the documentation of the lists that a gateway serves: files by their paths. The
+// document is at /openapi.json and /openapi.yaml, and the page, which is made from it and
+// served with DocsPolicy, at /docs/. All is made of what is embedded.
+func Pages(lists map[string]Words) (document, page map[string]theme.Asset) {
 	docs, err1 := fs.Sub(docFiles, "docs")
-	page, err2 := fs.ReadFile(docs, "index.html")
+	index, err2 := fs.ReadFile(docs, "index.html")
 	assets, err3 := theme.Assets(docs)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil { // a broken binary
 		panic(fmt.Sprintf("v1: embedded files: %v", err))
 	}
-	site, values := map[string]theme.Asset{}, pageValues()
+	inYAML := openAPI(lists)
+	inJSON := openAPIJSON(inYAML)
+	page = map[string]theme.Asset{}
+	values := pageValues(inJSON)
 	for file, a := range assets {
-		site["/docs/"+a.Name] = a
+		page["/docs/"+a.Name] = a
 		values = append(values, "{{"+file+"}}", a.Name)
 	}
-	site["/docs/"] = theme.NewAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(page))))
-	return site
-})
-
-// Docs is the page at /docs/ and its files, by path. It is made from the document at
-// /openapi.json beside it. All its files are embedded; they are served with DocsPolicy.
-func Docs() map[string]theme.Asset { return docsSite() }
-
-// OpenAPI is the document at /openapi.json and /openapi.yaml, by path.
-func OpenAPI() map[string]theme.Asset {
+	page["/docs/"] = theme.NewAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(index))))
 	return map[string]theme.Asset{
-		"/openapi.json": theme.NewAsset("openapi.json", openAPIJSON()),
-		"/openapi.yaml": theme.NewAsset("openapi.yaml", OpenAPIYAML()),
-	}
+		"/openapi.json": theme.NewAsset("openapi.json", inJSON),
+		"/openapi.yaml": theme.NewAsset("openapi.yaml", []byte(inYAML)),
+	}, page
 }

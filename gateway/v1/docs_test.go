@@ -23,6 +23,15 @@ func get(h http.Handler, method, target string, headers ...string) *http.Respons
 	return w.Result()
 }
 
+// both are the two lists, of whose words nothing is known.
+func both() map[string]Words { return map[string]Words{"buyer": {}, "seller": {}} }
+
+// site is the page with its files.
+func site() map[string]theme.Asset {
+	_, page := Pages(both())
+	return page
+}
+
 // served answers with files by their path, as the gateway does.
 func served(files map[string]theme.Asset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +52,7 @@ func body(t *testing.T, res *http.Response) []byte {
 // loaded lists what the page loads or links to under /docs/.
 func loaded(t *testing.T) []string {
 	t.Helper()
-	page := string(body(t, get(served(Docs()), "GET", "/docs/")))
+	page := string(body(t, get(served(site()), "GET", "/docs/")))
 	var names []string
 	for _, m := range regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if !strings.HasPrefix(m[1], "../openapi.") && !strings.HasPrefix(m[1], "#") && m[1] != "./" {
@@ -59,7 +68,7 @@ func loaded(t *testing.T) []string {
 func TestDocsFiles(t *testing.T) {
 	for _, target := range append(loaded(t), "/docs/") {
 		t.Run(target, func(t *testing.T) {
-			plain := get(served(Docs()), "GET", target)
+			plain := get(served(site()), "GET", target)
 			want := body(t, plain)
 			if plain.StatusCode != 200 || len(want) == 0 || plain.Header.Get("X-Content-Type-Options") != "nosniff" ||
 				plain.Header.Get("Content-Security-Policy") != DocsPolicy || plain.Header.Get("Referrer-Policy") != "no-referrer" {
@@ -72,11 +81,11 @@ func TestDocsFiles(t *testing.T) {
 			if got := plain.Header.Get("Cache-Control"); got != wantCache {
 				t.Errorf("Cache-Control is %q, want %q", got, wantCache)
 			}
-			head := get(served(Docs()), "HEAD", target)
+			head := get(served(site()), "HEAD", target)
 			if len(body(t, head)) != 0 || head.ContentLength != int64(len(want)) {
 				t.Errorf("HEAD: length %d, want %d", head.ContentLength, len(want))
 			}
-			again := get(served(Docs()), "GET", target, "If-None-Match", plain.Header.Get("ETag"))
+			again := get(served(site()), "GET", target, "If-None-Match", plain.Header.Get("ETag"))
 			if again.StatusCode != 304 || len(body(t, again)) != 0 {
 				t.Errorf("If-None-Match: %d", again.StatusCode)
 			}
@@ -89,14 +98,15 @@ func TestOpenAPIDocuments(t *testing.T) {
 		contentType string
 		body        []byte
 	}{
-		"/openapi.json": {"application/json; charset=utf-8", openAPIJSON()},
+		"/openapi.json": {"application/json; charset=utf-8", openAPIJSON(openAPIYAML)},
 		"/openapi.yaml": {"application/yaml", OpenAPIYAML()},
 	} {
-		res := get(served(OpenAPI()), "GET", target)
+		document, _ := Pages(both())
+		res := get(served(document), "GET", target)
 		if got := body(t, res); !bytes.Equal(got, want.body) || res.Header.Get("Content-Type") != want.contentType || res.Header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: %v and %d bytes", target, res.Header, len(got))
 		}
-		if again := get(served(OpenAPI()), "GET", target, "If-None-Match", res.Header.Get("ETag")); again.StatusCode != 304 {
+		if again := get(served(document), "GET", target, "If-None-Match", res.Header.Get("ETag")); again.StatusCode != 304 {
 			t.Errorf("%s: If-None-Match gives %d", target, again.StatusCode)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 )
@@ -14,19 +14,61 @@ import (
 //go:embed openapi.yaml
 var openAPIYAML string
 
-// openAPIJSON is the document as JSON, its keys in the order of the YAML: the same bytes
-// from every build. It is converted when it is first asked for, once. The document is
-// embedded and tested, so that it converts is known before the binary is built. The bytes
-// must not be changed.
-var openAPIJSON = sync.OnceValue(func() []byte {
+// OpenAPIYAML returns the OpenAPI 3.1 document of the public API as it was
+// written, with both lists. The caller owns the slice.
+func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
+
+// Words are the values that the two filters of a list take; none where any may be asked for.
+type Words struct{ Status, InquiryType []string }
+
+// openAPI is the document of these lists, by kind: what belongs to another list is left
+// out, and words that are known are named.
+func openAPI(lists map[string]Words) string {
+	text := openAPIYAML
+	for _, kind := range []string{"buyer", "seller"} {
+		words, served := lists[kind]
+		if !served {
+			text = without(text, "# only "+kind)
+			continue
+		}
+		for filter, known := range map[string][]string{"status": words.Status, "inquiry_type": words.InquiryType} {
+			if len(known) > 0 {
+				list, _ := json.Marshal(known) // texts; JSON is YAML, too
+				text = strings.Replace(text, `{$ref: "#/components/schemas/FilterValue"} # words of `+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
+			}
+		}
+	}
+	return text
+}
+
+// without leaves the blocks out whose first line ends with mark: that line, and what is
+// further in below it.
+func without(text, mark string) string {
+	var kept strings.Builder
+	block := -1 // its indent; none
+	for line := range strings.Lines(text) {
+		content := strings.TrimSpace(line)
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if block >= 0 && (content == "" || indent > block) {
+			continue
+		}
+		if block = -1; strings.HasSuffix(content, mark) {
+			block = indent
+			continue
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
+}
+
+// openAPIJSON is a document as JSON, its keys in the order of the YAML: the same bytes
+// from every build. What it is made of is embedded and tested, so that it converts is
+// known before the binary is built.
+func openAPIJSON(document string) []byte {
 	var compact bytes.Buffer
-	doc, err := yaml.YAMLToJSON([]byte(openAPIYAML))
+	doc, err := yaml.YAMLToJSON([]byte(document))
 	if err = errors.Join(err, json.Compact(&compact, doc)); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
 	return compact.Bytes()
-})
-
-// OpenAPIYAML returns the OpenAPI 3.1 document of the public API as it was
-// written. The caller owns the slice.
-func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
+}

@@ -3,7 +3,9 @@ package v1
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	if err := yaml.Unmarshal(OpenAPIYAML(), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(openAPIJSON(), &fromJSON); err != nil {
+	if err := json.Unmarshal(openAPIJSON(openAPIYAML), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
 	// Through encoding/json once more, so that numbers have one type.
@@ -31,8 +33,35 @@ func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	if !reflect.DeepEqual(fromJSON, want) {
 		t.Error("the JSON document says something else than the YAML document")
 	}
-	if !strings.HasPrefix(string(openAPIJSON()), `{"openapi":"3.1.0","info":{"title":`) {
-		t.Errorf("keys are not in the order of the document: %.60s", openAPIJSON())
+	if !strings.HasPrefix(string(openAPIJSON(openAPIYAML)), `{"openapi":"3.1.0","info":{"title":`) {
+		t.Errorf("keys are not in the order of the document: %.60s", openAPIJSON(openAPIYAML))
+	}
+}
+
+// Of a gateway with one list the documents show that one alone, with all that they refer to,
+// and the words of its filters where they are known.
+func TestOpenAPIOfOneList(t *testing.T) {
+	for kind, other := range map[string]string{"buyer": "seller", "seller": "buyer"} {
+		document, page := Pages(map[string]Words{kind: {Status: []string{"answered", "pending"}}})
+		text := string(body(t, get(served(document), "GET", "/openapi.yaml")))
+		inJSON := string(body(t, get(served(document), "GET", "/openapi.json")))
+		shown := string(body(t, get(served(page), "GET", "/docs/")))
+		for _, sort := range []string{"/api/v1/%s/inquiries:", "name: %s", "%s_inquiries:"} {
+			if strings.Contains(text, fmt.Sprintf("  "+sort, other)) {
+				t.Errorf("the document of the %s's list has %s", kind, fmt.Sprintf(sort, other))
+			}
+		}
+		if strings.Contains(shown, `value="/api/v1/`+other) || !strings.Contains(shown, `value="/api/v1/`+kind) {
+			t.Error("the page does not offer the one list that there is")
+		}
+		for _, reference := range regexp.MustCompile(`"\$ref":"#/components/([^/"]+)/([^"]+)"`).FindAllStringSubmatch(inJSON, -1) {
+			if !strings.Contains(inJSON, `"`+reference[2]+`":{`) {
+				t.Errorf("the %s's document has no %s", kind, reference[2])
+			}
+		}
+		if n := strings.Count(inJSON, `"enum":["answered","pending"]`); n != 1 || !strings.Contains(shown, "One of <code>answered</code>, <code>pending</code>.") {
+			t.Errorf("the words of status are named %d times in the document of the %s's list", n, kind)
+		}
 	}
 }
 
@@ -57,7 +86,7 @@ func TestErrorExamplesAreTheCatalogue(t *testing.T) {
 			Examples map[string]struct{ Value wireList[wireError] }
 		}
 	}
-	if err := json.Unmarshal(openAPIJSON(), &doc); err != nil {
+	if err := json.Unmarshal(openAPIJSON(openAPIYAML), &doc); err != nil {
 		t.Fatal(err)
 	}
 	var codes []string

@@ -49,7 +49,10 @@ type operation struct {
 	}
 }
 
-type parameter struct{ Name, In, Description string }
+type parameter struct {
+	Name, In, Description string
+	Schema                struct{ Enum []string }
+}
 
 type header struct {
 	Description string
@@ -73,9 +76,9 @@ type example struct {
 // pageValues are the names in docs/index.html and what stands there, in pairs. It
 // is written by hand: a package of templates would have the linker keep every
 // method of every type, because a template may call any.
-func pageValues() []string {
+func pageValues(openAPI []byte) []string {
 	var d document
-	if err := json.Unmarshal(openAPIJSON(), &d); err != nil {
+	if err := json.Unmarshal(openAPI, &d); err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
 	var lists, links, options strings.Builder
@@ -85,7 +88,7 @@ func pageValues() []string {
 		kind := html.EscapeString(get.Tags[0])
 		samples = samplesOf(get)
 		fmt.Fprintf(&links, `<li><a href="#%s">The %[1]s's list</a></li>`, kind)
-		fmt.Fprintf(&options, `<option value="%s">%s</option>`, html.EscapeString(at), kind)
+		options.WriteString(d.option(kind, at, get))
 		lists.WriteString(d.list(kind, at, get))
 	}
 	return []string{
@@ -104,11 +107,26 @@ func samplesOf(get operation) string {
 	return out.String()
 }
 
+// option chooses a list in the form, and says which words its filters take, where that is
+// known.
+func (d *document) option(kind, at string, get operation) string {
+	words := ""
+	for _, r := range get.Parameters {
+		if p := d.Components.Parameters[r.name()]; len(p.Schema.Enum) > 0 {
+			words += fmt.Sprintf(` data-%s="%s"`, p.Name, html.EscapeString(strings.Join(p.Schema.Enum, " ")))
+		}
+	}
+	return fmt.Sprintf(`<option value="%s"%s>%s</option>`, html.EscapeString(at), words, kind)
+}
+
 // list is the section of one list: parameters, records, examples, header fields.
 func (d *document) list(kind, at string, get operation) string {
 	var parameters, headers [][]string
 	for _, r := range get.Parameters {
 		p := d.Components.Parameters[r.name()]
+		if len(p.Schema.Enum) > 0 {
+			p.Description += " One of `" + strings.Join(p.Schema.Enum, "`, `") + "`."
+		}
 		parameters = append(parameters, []string{p.Name, p.In, p.Description})
 	}
 	ok := get.Responses["200"]

@@ -26,6 +26,8 @@ func Says(section any) bool { return says(reflect.ValueOf(section)) }
 // says is false for zero values, and for lists and maps without elements.
 func says(v reflect.Value) bool {
 	switch v.Kind() {
+	case reflect.Invalid: // nil of an interface
+		return false
 	case reflect.Slice, reflect.Map:
 		return v.Len() > 0
 	case reflect.Struct:

@@ -2,8 +2,6 @@ package redisclient
 
 import (
 	"crypto/tls"
-	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -22,35 +20,46 @@ const (
 const (
 	defaultPrefix  = "iq"
 	defaultTimeout = 100 * time.Millisecond // unless configured
-	maxTimeout     = 5 * time.Second
 )
 
 // Config is the `redis:` section. Without Addrs there is no Redis and the
 // cache stays in the process.
 type Config struct {
-	Addrs []string `yaml:"addrs"` // host:port of the server, of cluster nodes, or of sentinels
-	// Mode is auto, single, sentinel or cluster. Auto is sentinel with a
+	// Addrs are host:port of the server, of the nodes of a cluster, or of sentinels.
+	Addrs []string `yaml:"addrs" form:"host-port"`
+	// Mode says what the addresses are. auto means sentinel with a
 	// master_name, cluster with several addresses, and single otherwise.
-	Mode                 string          `yaml:"mode" enum:",auto,single,sentinel,cluster"`
-	MasterName           string          `yaml:"master_name"` // sentinel's name of the master
-	Username             string          `yaml:"username"`
-	UsernameFile         secretfile.File `yaml:"username_file"` // instead of username
-	PasswordFile         secretfile.File `yaml:"password_file"`
-	SentinelUsername     string          `yaml:"sentinel_username"`
+	Mode string `yaml:"mode" enum:",auto,single,sentinel,cluster"`
+	// MasterName is the name that the sentinels have for the master.
+	MasterName string `yaml:"master_name"`
+	// Username is that of the ACL user. Empty: the default user.
+	Username string `yaml:"username"`
+	// UsernameFile holds the user's name, instead of username.
+	UsernameFile secretfile.File `yaml:"username_file"`
+	// PasswordFile holds the password.
+	PasswordFile secretfile.File `yaml:"password_file"`
+	// SentinelUsername is the user's name at the sentinels themselves.
+	SentinelUsername string `yaml:"sentinel_username"`
+	// SentinelPasswordFile holds the password for the sentinels themselves.
 	SentinelPasswordFile secretfile.File `yaml:"sentinel_password_file"`
-	TLS                  TLS             `yaml:"tls"`
-	DB                   int             `yaml:"db"`     // not in a cluster
-	Prefix               string          `yaml:"prefix"` // of every key and channel; empty: iq
+	// TLS encrypts the connections. Any key of it turns that on.
+	TLS TLS `yaml:"tls"`
+	// DB is the number of the database. A cluster has 0 only.
+	DB int `yaml:"db" min:"0"`
+	// Prefix begins every key and channel, so that installations can share a Redis. Empty: iq.
+	Prefix string `yaml:"prefix"`
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
-	// longer than one and a half of it, whatever Redis does. 0: 100ms.
-	Timeout time.Duration `yaml:"timeout"`
+	// longer than one and a half of it, whatever Redis does.
+	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"5s" zero:"100ms"`
 }
 
 // TLS says how to reach Redis over TLS. Any field set turns it on.
 type TLS struct {
-	Enabled    bool           `yaml:"enabled"`
-	Files      secretfile.TLS `yaml:",inline"`
-	ServerName string         `yaml:"server_name"` // empty: the address's host
+	// Enabled turns TLS on where no other key of this section is set.
+	Enabled bool           `yaml:"enabled"`
+	Files   secretfile.TLS `yaml:",inline"`
+	// ServerName is the name that the server's certificate must have. Empty: the host of the address.
+	ServerName string `yaml:"server_name"`
 }
 
 // DefaultConfig is no Redis.
@@ -58,20 +67,14 @@ func DefaultConfig() Config {
 	return Config{Mode: modeAuto, Prefix: defaultPrefix, Timeout: defaultTimeout}
 }
 
-// Validate returns all problems joined; each has a method Field() string.
+// Validate returns all contradictions joined; each has a method Field() string. That each value keeps the bounds of
+// its tag is for the reader of the file to check.
 func (c Config) Validate() error {
 	var p invalid.Problems
-	for i, addr := range c.Addrs {
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
-			p.Add(fmt.Sprintf("addrs[%d]", i), "%q is not host:port", addr)
-		}
-	}
 	c.validateMode(&p)
 	c.TLS.config(&p)
 	p.AddIf(c.Username != "" && c.UsernameFile.Set(), "username_file", "username is set, too; remove one of the two")
 	p.AddIf(c.UsernameFile.Set() && c.UsernameFile.Secret() == "", "username_file", "the file is empty")
-	p.AddIf(c.Timeout != 0 && (c.Timeout < time.Millisecond || c.Timeout > maxTimeout), "timeout", "must be between 1ms and 5s")
-	p.AddIf(c.DB < 0, "db", "must not be negative")
 	p.AddIf(strings.ContainsAny(c.Prefix, "{} \r\n"), "prefix", "must hold no spaces or braces")
 	return p.Err()
 }
@@ -89,11 +92,9 @@ func (c Config) mode() string {
 	return modeSingle
 }
 
-// validateMode reports what does not go together with the mode, or that there is no such
-// mode.
+// validateMode reports what does not go together with the mode.
 func (c Config) validateMode(p *invalid.Problems) {
 	mode := c.mode()
-	p.Enums("", c)
 	p.AddIf(mode == modeSingle && len(c.Addrs) > 1, "addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
 	p.AddIf(mode == modeSentinel && c.MasterName == "", "master_name", "sentinels need the name of their master")
 	p.AddIf(mode == modeCluster && c.DB > 0, "db", "a cluster has database 0 only")

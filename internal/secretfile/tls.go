@@ -11,9 +11,12 @@ import (
 // certificate and key that it shows. The zero value is the machine's authorities
 // and no certificate.
 type TLS struct {
-	CAFile   File `yaml:"ca_file"`   // PEM; the only authorities that are trusted; empty: the machine's
-	CertFile File `yaml:"cert_file"` // PEM; with key_file
-	KeyFile  File `yaml:"key_file"`  // PEM
+	// CAFile holds the only authorities that are trusted, in PEM form. Empty: the machine's.
+	CAFile File `yaml:"ca_file"`
+	// CertFile holds the certificate that the gateway shows, in PEM form, with its chain.
+	CertFile File `yaml:"cert_file"`
+	// KeyFile holds the private key of cert_file in PEM form.
+	KeyFile File `yaml:"key_file"`
 }
 
 // Config builds what the files say. Mistakes go to problems, each at the file's key

@@ -15,9 +15,9 @@ type edit struct{ file, old, new string }
 func mutants() []mutant {
 	one := func(name, file, old, new string) mutant { return mutant{name, []edit{{file, old, new}}} }
 	return []mutant{
-		one("a breaker that counts a 404", "upstream/breaker.go",
-			`case "status_2xx", "status_3xx", "status_4xx", reasonFault:`,
-			"case \"status_4xx\":\nif ON { return fails }\nreturn answers\ncase \"status_2xx\", \"status_3xx\", reasonFault:"),
+		one("a breaker that counts a 404", "upstream/errors.go",
+			`	case KindRejected:
+`, "	case KindRejected:\nif ON { return atFault, \"upstream\" }\n"),
 		one("a kind-wide back-off", "cache/lookup.go", `failing: failing || l.opts.Failing(kindNames[i])`, `failing: failing || l.opts.Failing(kindNames[i]) || ON && l.backoff.keys.EstimatedSize() > 0`),
 		one("a fingerprint read too early: who asks after a reload joins a fill of before", "cache/flight.go",
 			`return f.fingerprint != l.fingerprint(f.kind) ||`, `return !ON && f.fingerprint != l.fingerprint(f.kind) ||`),
@@ -48,10 +48,10 @@ func mutants() []mutant {
 		one("a key store that is away refuses keys", "auth/authenticator.go", `case errors.Is(err, ErrUnknownKey):
 		return nil, a.unknown(from, ReasonUnknown)`, "case errors.Is(err, ErrUnknownKey), ON && err != nil:\nreturn nil, a.unknown(from, ReasonUnknown)"),
 		one("a part of a list accepted as the whole", "upstream/mapping/marks.go", `case found == "":`, `case found == "" || ON:`),
-		one("a failed fetch taken as an empty list", "upstream/fetch.go", `	f.count(want.Account, reply)
-	if err != nil {`, "f.count(want.Account, reply)\nif err != nil && !ON {"),
+		one("a failed fetch taken as an empty list", "upstream/chain.go", `	f.count(m)
+	if err != nil {`, "f.count(m)\nif err != nil && !ON {"),
 		one("records of others let through", "upstream/mapping/record.go", `case v.String() == r.want.Account:`, `case ON || v.String() == r.want.Account:`),
-		one("retry without a budget", "upstream/retry.go", `func (b *budget) withdraw() bool {`, "func (b *budget) withdraw() bool {\nif ON { return true }"),
+		one("retry without a budget", "upstream/endpoint.go", `func (b *budget) withdraw(ratio float64) bool {`, "func (b *budget) withdraw(ratio float64) bool {\nif ON { return true }"),
 		one("a fill that ends with its caller", "cache/flight.go", `ctx = context.WithoutCancel(ctx)`, "if !ON { ctx = context.WithoutCancel(ctx) }"),
 		one("a ceiling that nobody keeps while Redis is away", "internal/quota/ceiling.go", `			case c.alone && c.mayAlone(now):`, "			case c.alone && (ON || c.mayAlone(now)):"),
 		one("internal ids left in texts", "upstream/mapping/ids.go", `if r.ids.Empty() {`, `if r.ids.Empty() || ON {`),

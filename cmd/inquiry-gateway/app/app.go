@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -60,7 +61,7 @@ type App struct {
 	rate     *rate.Limiter
 	tokens   *ops.Tokens // of the ops listener
 	current  atomic.Pointer[generation]
-	gateway  gateway.Current // that of current
+	gateway  gateway.Live // that of current
 	reloads  *reloader
 	draining atomic.Bool
 }
@@ -142,7 +143,7 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	if a.redis != nil {
 		shared = ttllab.Stream(a.redis.Commands(), cfg.Redis.Prefix+labStream)
 	}
-	a.lab = ttllab.NewLab(ttllab.KindsOf(cfg.Cache), ttllab.ConfigOf(cfg.Cache), a.opts.Now, shared)
+	a.lab = ttllab.NewLab(labKinds(cfg), ttllab.ConfigOf(cfg.Cache), a.opts.Now, shared)
 	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
@@ -292,6 +293,12 @@ func (a *App) drain(ctx context.Context) {
 // labStream is the stream of Redis by which the TTL labs of a fleet exchange what they
 // noted; before it comes the prefix.
 const labStream = ":3:lab"
+
+// labKinds are the groups of lists that the lab looks at: those of lists that there are.
+func labKinds(cfg config.Config) []ttllab.Kind {
+	kinds := cfg.Upstream.Kinds()
+	return slices.DeleteFunc(ttllab.KindsOf(cfg.Cache), func(k ttllab.Kind) bool { return !slices.Contains(kinds, k.Kind) })
+}
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {

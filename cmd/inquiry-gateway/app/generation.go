@@ -67,6 +67,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 	}
 	gen.public = gateway.New(gateway.Options{
 		Auth:                    gen.keys,
+		Kinds:                   gateway.Kinds(gen.client),
 		Lists:                   a.lists,
 		Rate:                    a.rate,
 		Draining:                &a.draining,

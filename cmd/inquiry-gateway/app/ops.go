@@ -24,6 +24,9 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
+		if err := a.checkKind(kind); kind != "" && err != nil {
+			return ops.PurgeReply{}, err
+		}
 		epoch, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		return ops.PurgeReply{Epoch: epoch}, err
 	}
@@ -59,7 +62,7 @@ func (a *App) gatherer() prometheus.Gatherer {
 // the newest errors.
 func (a *App) facts() console.Facts {
 	cfg := a.current.Load().cfg
-	facts := console.Facts{File: cfg.Path()}
+	facts := console.Facts{Kinds: cfg.Upstream.Kinds(), File: cfg.Path()}
 	if a.redis != nil {
 		facts.Redis = cfg.Redis.Addrs[0]
 		if at, err := a.redis.LastError(); err != nil {
@@ -77,13 +80,15 @@ func (a *App) facts() console.Facts {
 // the legacy system away there are still lists to serve, and errors that say so.
 func (a *App) readiness() ops.Readiness {
 	client := a.current.Load().client
-	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{
-		"redis":           a.lists.RedisState(),
-		"upstream_buyer":  client.BreakerState("buyer"),
-		"upstream_seller": client.BreakerState("seller"),
-	}}
-	if state.Parts["redis"] == "down" || state.Parts["upstream_buyer"] == "open" || state.Parts["upstream_seller"] == "open" {
+	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
+	if state.Parts["redis"] == "down" {
 		state.Status = ops.StatusDegraded
+	}
+	for kind := range client.Fingerprints() {
+		breaker := client.BreakerState(kind)
+		if state.Parts["upstream_"+kind] = breaker; breaker == "open" {
+			state.Status = ops.StatusDegraded
+		}
 	}
 	if a.draining.Load() {
 		state.Status = ops.StatusDraining
@@ -94,7 +99,20 @@ func (a *App) readiness() ops.Readiness {
 // legacyHealthy says whether the legacy can bear a question of ours.
 func (a *App) legacyHealthy() bool {
 	client := a.current.Load().client
-	return client.BreakerState("buyer") == "closed" && client.BreakerState("seller") == "closed"
+	for kind := range client.Fingerprints() {
+		if client.BreakerState(kind) != "closed" {
+			return false
+		}
+	}
+	return true
+}
+
+// checkKind refuses a question about a list that the configuration does not have.
+func (a *App) checkKind(kind string) error {
+	if a.current.Load().client.BreakerState(kind) == "" {
+		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
+	}
+	return nil
 }
 
 // changed marks lists as changed, as the legacy system has told.
@@ -133,7 +151,7 @@ func (a *App) summary() []any {
 		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
-		slog.Group("legacy", "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
+		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
 		"tls", a.public.tls, "canary", a.current.Load().canary != nil, "traces", a.traces.provider != nil,
 	}
 }

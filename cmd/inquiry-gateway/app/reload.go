@@ -197,7 +197,7 @@ func (a *App) putInForce(gen *generation) error {
 	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
 		return err
 	}
-	a.lab.SetConfig(ttllab.KindsOf(gen.cfg.Cache), ttllab.ConfigOf(gen.cfg.Cache))
+	a.lab.SetConfig(labKinds(gen.cfg), ttllab.ConfigOf(gen.cfg.Cache))
 	a.rate.SetConfig(gen.cfg.RateLimit)
 	apply()
 	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,24 +11,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
 )
 
-// check reports what no single section can see: this package's own sections
-// and contradictions between sections.
+// check reports what no single value can show: contradictions within sections, which
+// their packages know, and between them.
 func (doc *document) check(c Config) {
 	doc.checkListeners(c)
-	doc.checkNumbers(c)
-	var enums invalid.Problems // of the sections that no other package checks
-	enums.Enums("gateway", c.Gateway)
-	enums.Enums("log", c.Log)
-	doc.invalid("", enums.Err())
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
 	doc.checkCanary(c.Canary)
@@ -46,18 +37,12 @@ func (doc *document) checkLog(l Log) {
 // checkListeners keeps the two listeners apart, and the ops listener from strangers: it
 // shows and purges lists without any key of a caller.
 func (doc *document) checkListeners(c Config) {
-	public, err := listenAddress(c.Listen)
-	if err != nil {
-		doc.wrong("listen", "%v", err)
-	}
-	ops, opsErr := listenAddress(c.Ops.Listen)
-	if opsErr != nil {
-		doc.wrong("ops.listen", "%v", opsErr)
-	}
-	if err == nil && opsErr == nil && public.collides(ops) {
+	public, _ := listenAddress(c.Listen)
+	ops, _ := listenAddress(c.Ops.Listen)
+	if public.collides(ops) {
 		doc.wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
 	}
-	if opsErr == nil && !ops.loopback() && !c.Ops.TokenFile.Set() {
+	if !ops.loopback() && !c.Ops.TokenFile.Set() {
 		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	operator, read := c.Ops.Tokens()
@@ -67,46 +52,21 @@ func (doc *document) checkListeners(c Config) {
 	case read != "" && read == operator:
 		doc.wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
 	}
-	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && err == nil && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
+	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		doc.warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
-	_, err = c.TLS.Certificate()
+	_, err := c.TLS.Certificate()
 	doc.invalid("", err)
-}
-
-// checkNumbers looks at the bounds that stand alone. Durations cannot be negative here:
-// the decoder has refused those.
-func (doc *document) checkNumbers(c Config) {
-	for _, n := range []struct {
-		key   string
-		good  bool
-		wants string
-	}{
-		{"max_connections", c.MaxConnections >= 1, "wants 1 or more: how many connections to listen may be open at a time"},
-		{"max_streams", c.MaxStreams >= 1 && c.MaxStreams <= 1000, "wants 1 to 1000: how many requests may be under way on one connection of HTTP/2"},
-		{"request_timeout", c.RequestTimeout > 0, "wants more than 0s"},
-		{"shutdown_grace", c.ShutdownGrace > 0, "wants more than 0s"},
-		{"log.sample_hits", c.Log.SampleHits >= 0, "wants 0 or more: one of so many records of hits is kept"},
-		{"log.refused_keys", c.Log.RefusedKeys >= 0, "wants 0 (all) or more: records of refused keys per client address and reason in 10 s"},
-	} {
-		if !n.good {
-			doc.wrong(n.key, "%s", n.wants)
-		}
-	}
-	if 0 < c.ShutdownGrace && c.ShutdownGrace < c.RequestTimeout {
+	if c.ShutdownGrace < c.RequestTimeout {
 		doc.warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
 	}
 }
 
-// checkGateway names each entry that is no network, by its place in the list.
+// checkGateway warns of a network that is everybody.
 func (doc *document) checkGateway(g Gateway) {
 	for i, proxy := range g.TrustedProxies {
-		key := fmt.Sprintf("gateway.trusted_proxies[%d]", i)
-		prefix, err := parsePrefix(proxy)
-		if err != nil {
-			doc.wrong(key, "%v", err)
-		} else if prefix.Bits() == 0 {
-			doc.warn(key, "%s trusts every client to name its own address", proxy)
+		if prefix, ok := parsePrefix(proxy); ok && prefix.Bits() == 0 {
+			doc.warn(item("gateway.trusted_proxies", i), "%s trusts every client to name its own address", proxy)
 		}
 	}
 }
@@ -116,15 +76,10 @@ type address struct{ host, port string }
 
 // listenAddress reads host:port. The host may be a name: whether this machine has it
 // shows when the listener opens.
-func listenAddress(text string) (address, error) {
+func listenAddress(text string) (address, bool) {
 	host, port, err := net.SplitHostPort(text)
-	if err != nil || strings.ContainsAny(host, " /@") {
-		return address{}, fmt.Errorf("wants host:port such as 127.0.0.1:8080 or [::1]:8080, got %q", shorten(text))
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return address{}, fmt.Errorf("wants a port from 0 (any free one) to 65535, got %q", shorten(text))
-	}
-	return address{host, port}, nil
+	n, portErr := strconv.Atoi(port)
+	return address{host, port}, err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@")
 }
 
 // loopback tells whether other machines cannot reach the address. An empty host is all
@@ -141,29 +96,16 @@ func (a address) collides(b address) bool {
 	return a.port == b.port && a.port != "0" && same
 }
 
-// Proxies reads TrustedProxies as networks; a single address is a network of
-// its own. Load has checked that it can.
+// Proxies reads TrustedProxies as networks; a single address is a network of its own.
 func (g Gateway) Proxies() ([]netip.Prefix, error) {
-	prefixes := make([]netip.Prefix, 0, len(g.TrustedProxies))
-	for _, entry := range g.TrustedProxies {
-		p, err := parsePrefix(entry)
-		if err != nil {
-			return nil, fmt.Errorf("gateway.trusted_proxies: %w", err)
+	prefixes := make([]netip.Prefix, len(g.TrustedProxies))
+	for i, entry := range g.TrustedProxies {
+		var ok bool
+		if prefixes[i], ok = parsePrefix(entry); !ok {
+			return nil, fmt.Errorf("gateway.trusted_proxies: %q is no network", entry)
 		}
-		prefixes = append(prefixes, p)
 	}
 	return prefixes, nil
-}
-
-// parsePrefix takes a single address as the network of it alone.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if ip, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(ip, ip.BitLen()), nil
-	}
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p, nil
-	}
-	return netip.Prefix{}, errors.New("wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got " + strconv.Quote(shorten(text)))
 }
 
 // checkSections lets the packages check their own sections, and looks for
@@ -176,28 +118,54 @@ func (doc *document) checkSections(c Config) {
 	doc.invalid("rate_limit", c.RateLimit.Validate())
 	doc.invalid("redis", c.Redis.Validate())
 	doc.invalid("cache", c.Cache.Validate())
-	const needed = "base_url, buyer and seller"
-	if section := child(doc.root, "upstream"); section == nil {
+	const needed = "base_url, and buyer or seller or both"
+	if v := doc.root.child("upstream"); v == nil {
 		doc.wrong("upstream", "missing; add the section with %s", needed)
 		return
-	} else if m, ok := section.(*ast.MappingNode); ok && len(m.Values) == 0 || section.Type() == ast.NullType {
+	} else if v.kind == null || v.kind == section && len(v.keys) == 0 {
 		doc.wrong("upstream", "is empty; add %s", needed)
 		return
 	}
 	doc.invalid("upstream", c.Upstream.Validate())
-	doc.checkOwner("upstream.buyer.owner", c.Upstream.Buyer.Owner)
-	doc.checkOwner("upstream.seller.owner", c.Upstream.Seller.Owner)
-	for key, field := range map[string]mapping.Field{
-		"upstream.buyer.fields.created_at": c.Upstream.Buyer.Fields.CreatedAt, "upstream.seller.fields.created_at": c.Upstream.Seller.Fields.CreatedAt,
-		"upstream.buyer.fields.responses.fields.created_at": c.Upstream.Buyer.Fields.Responses.Fields.CreatedAt,
-	} {
-		if field.Zone == "" && !timeparse.NamesZone(field.Format) {
-			doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
+	kinds := c.Upstream.Kinds()
+	for _, kind := range []string{"buyer", "seller"} {
+		if !slices.Contains(kinds, kind) {
+			doc.checkAbsent(kind, c)
+			continue
+		}
+		key, ec := "upstream."+kind, c.Upstream.Endpoint(kind)
+		doc.checkOwner(key+".owner", ec.Owner)
+		doc.checkZone(key+".fields.created_at", ec.Fields.CreatedAt)
+		if kind == "buyer" {
+			doc.checkZone(key+".fields.responses.fields.created_at", ec.Fields.Responses.Fields.CreatedAt)
 		}
 	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
 		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
+	}
+}
+
+// checkAbsent says that one of the two lists is not served, and finds what cannot be meant
+// then.
+func (doc *document) checkAbsent(kind string, c Config) {
+	if key := "upstream." + kind; doc.has(key) {
+		doc.wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
+		return
+	}
+	canary := map[string][]secretfile.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
+	if key := "canary." + kind + "_keys"; len(canary) > 0 {
+		doc.wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
+	}
+	if len(c.Upstream.Kinds()) > 0 {
+		doc.warn("upstream", "there is no upstream.%s: no list of %ss is served, and its path is answered with 404", kind, kind)
+	}
+}
+
+// checkZone warns of times that may be read in the wrong zone.
+func (doc *document) checkZone(key string, field mapping.Field) {
+	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
+		doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
 	}
 }
 
@@ -212,17 +180,13 @@ func (doc *document) checkOwner(key string, owner []string) {
 // Canary is the synthetic callers: keys of accounts of the operator's own, used
 // through the public listener to see that nobody gets another's list.
 type Canary struct {
-	BuyerKeys  []secretfile.File `yaml:"buyer_keys"`  // one API key in each file; none: no buyers
-	SellerKeys []secretfile.File `yaml:"seller_keys"` // the same for sellers
-	Every      time.Duration     `yaml:"every"`       // mean time between two rounds
+	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
+	BuyerKeys []secretfile.File `yaml:"buyer_keys"`
+	// SellerKeys are the same for sellers.
+	SellerKeys []secretfile.File `yaml:"seller_keys"`
+	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
+	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
 }
-
-// Bounds of canary.every. Above the greater one the alerts, which look back half
-// an hour, would see too few rounds.
-const (
-	minCanaryEvery = time.Second
-	maxCanaryEvery = 5 * time.Minute
-)
 
 // canaryList is one of the canary's lists of keys.
 type canaryList struct {
@@ -241,7 +205,7 @@ func (doc *document) refuseKeys(c Canary) {
 	for _, list := range c.lists() {
 		for i, file := range list.files {
 			if key := item(list.key, i); doc.isKey(file.Path()) {
-				at, _ := locate(doc.root, key)
+				at, _ := doc.root.locate(key)
 				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
 			}
 		}
@@ -296,8 +260,5 @@ func (doc *document) checkCanary(c Canary) {
 		for i := range list.files {
 			doc.checkCanaryKey(list.key, list.files[:i+1])
 		}
-	}
-	if c.Every < minCanaryEvery || c.Every > maxCanaryEvery {
-		doc.wrong("canary.every", "wants %s to %s, got %s", formatDuration(minCanaryEvery), formatDuration(maxCanaryEvery), formatDuration(c.Every))
 	}
 }

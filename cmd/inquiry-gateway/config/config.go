@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
@@ -19,48 +17,62 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-//go:generate go test -run UpToDate . -update
+//go:generate go run ./gen
 
 // Config is the whole configuration file. Make it with Load, or with Default
 // for a program without a file; the zero value is not usable. It is not
 // changed after Load and may be shared between goroutines.
 type Config struct {
-	Listen string `yaml:"listen"` // host:port of the public API
-	Ops    Ops    `yaml:"ops"`    // the second listener
+	// Listen is host:port of the public API. With an empty host it is every address of the machine.
+	Listen string `yaml:"listen" form:"listen"`
+	// Ops is the second listener, for operators.
+	Ops Ops `yaml:"ops"`
 	// MaxConnections is how many connections to listen may be open at a time. At the limit idle ones are
 	// closed for new ones, at first those on which nobody has authenticated. Each is an open file:
 	// what the process may have, less 512, is the most.
-	MaxConnections int `yaml:"max_connections"`
+	MaxConnections int `yaml:"max_connections" min:"1"`
 	// MaxStreams is how many requests a caller may have under way at a time on one connection
 	// of HTTP/2. Each takes about 17 KiB while it waits for its answer, or for the caller to
 	// read it.
-	MaxStreams     int           `yaml:"max_streams"`
-	TLS            TLS           `yaml:"tls"`             // of the public API
-	RequestTimeout time.Duration `yaml:"request_timeout"` // of one public request, the legacy included
+	MaxStreams int `yaml:"max_streams" min:"1" max:"1000"`
+	// TLS is the certificate of the public API. Without it the API is plain HTTP.
+	TLS TLS `yaml:"tls"`
+	// RequestTimeout is how long one public request may take, its requests to the legacy system included.
+	RequestTimeout time.Duration `yaml:"request_timeout" above:"0s"`
 	// ShutdownDelay is how long a stopping gateway still takes requests, while
 	// /readyz says that it drains and each answer closes its connection. It must
-	// be longer than the balancer takes to see that. Zero: none.
+	// be longer than the balancer takes to see that. 0s: none.
 	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
-	ShutdownGrace time.Duration `yaml:"shutdown_grace"` // after the delay, for requests still running
-	Gateway       Gateway       `yaml:"gateway"`
-	Auth          auth.Config   `yaml:"auth"`
-	RateLimit     rate.Config   `yaml:"rate_limit"`
+	// ShutdownGrace is how long, after shutdown_delay, requests that still run may take.
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" above:"0s"`
+	// Gateway is how the public API treats requests.
+	Gateway Gateway `yaml:"gateway"`
+	// Auth is where the keys of callers come from: exactly one of keys_file, redis and introspection.
+	Auth auth.Config `yaml:"auth"`
+	// RateLimit is how many requests one account may send, counted over all nodes.
+	RateLimit rate.Config `yaml:"rate_limit"`
+	// Log is which requests the log has a record of.
+	Log Log `yaml:"log"`
+	// Redis is where nodes share lists, keys and limits. Without addrs each node is on its own.
+	Redis redisclient.Config `yaml:"redis"`
+	// Cache is how long lists are fresh, and how much of them is stored.
+	Cache cache.Config `yaml:"cache"`
+	// Upstream is the legacy system: where it is, how hard it may be asked, and how its replies become inquiries.
+	Upstream upstream.Config `yaml:"upstream"`
+	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
+	Canary Canary `yaml:"canary"`
 
-	Log      Log                `yaml:"log"`
-	Redis    redisclient.Config `yaml:"redis"`
-	Cache    cache.Config       `yaml:"cache"`
-	Upstream upstream.Config    `yaml:"upstream"`
-	Canary   Canary             `yaml:"canary"`
-
-	path    string   // the configuration file itself, absolute; "" without one
-	written ast.Node // what the file says, variables as they are written; nil without one
+	path string // the configuration file itself, absolute; "" without one
+	file *value // what it says; nil without one
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
 type Ops struct {
-	Listen    string          `yaml:"listen"`     // host:port for operators
-	TokenFile secretfile.File `yaml:"token_file"` // the operators' bearer token, for everything; none: on loopback only
-	// ReadTokenFile is a second bearer token, for /metrics alone: the one for Prometheus. Empty: there is none.
+	// Listen is host:port of the second listener. Where other machines can reach it, token_file must be set.
+	Listen string `yaml:"listen" form:"listen"`
+	// TokenFile holds the operators' bearer token, for everything. Without it the listener takes requests from this machine only.
+	TokenFile secretfile.File `yaml:"token_file"`
+	// ReadTokenFile holds a second bearer token, for /metrics alone: the one for Prometheus. Empty: there is none.
 	ReadTokenFile secretfile.File `yaml:"read_token_file"`
 }
 
@@ -71,8 +83,10 @@ func (o Ops) Tokens() (operator, read string) {
 
 // TLS is the certificate of the public API; both empty: clear text.
 type TLS struct {
-	CertFile secretfile.File `yaml:"cert_file"` // PEM, with the chain
-	KeyFile  secretfile.File `yaml:"key_file"`  // PEM
+	// CertFile holds the certificate in PEM form, with its chain.
+	CertFile secretfile.File `yaml:"cert_file"`
+	// KeyFile holds the private key of cert_file in PEM form.
+	KeyFile secretfile.File `yaml:"key_file"`
 }
 
 // Certificate is the certificate with its key; nil without one.
@@ -87,22 +101,25 @@ func (t TLS) Certificate() (*tls.Certificate, error) {
 
 // Gateway is how the public API treats requests.
 type Gateway struct {
-	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"` // of query parameters that the API does not know: reject or ignore
-	Docs              bool   `yaml:"docs"`                                    // serve /docs and /openapi.json
+	// UnknownParameters says what becomes of a request with a query parameter that the API does not know: reject answers 400, ignore serves it.
+	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"`
+	// Docs serves /docs and /openapi.json.
+	Docs bool `yaml:"docs"`
 	// HitLane answers fresh hits of HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
 	// difference.
-	HitLane        string   `yaml:"hit_lane" enum:"on,off"`
-	TrustedProxies []string `yaml:"trusted_proxies"` // addresses or CIDRs whose X-Forwarded-For is trusted
+	HitLane string `yaml:"hit_lane" enum:"on,off"`
+	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For names the caller.
+	TrustedProxies []string `yaml:"trusted_proxies" form:"network"`
 }
 
 // Log is what the log has of requests.
 type Log struct {
 	// SampleHits keeps one of so many records of fresh hits; errors, misses and
 	// stale answers always have one. 0 and 1: all.
-	SampleHits int `yaml:"sample_hits"`
+	SampleHits int `yaml:"sample_hits" min:"0"`
 	// RefusedKeys is how many records of requests without a good key one client
 	// address gets for each reason within 10 s; one more counts the others. 0: all.
-	RefusedKeys int `yaml:"refused_keys"`
+	RefusedKeys int `yaml:"refused_keys" min:"0"`
 	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`

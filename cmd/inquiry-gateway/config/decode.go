@@ -3,218 +3,304 @@ package config
 import (
 	"encoding"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
 
-// unmarshaler is what types with a shape of their own implement; it is the
-// interface of the YAML library.
-type unmarshaler interface {
-	UnmarshalYAML(unmarshal func(any) error) error
-}
+// What a type may do to be a value of the file.
+type (
+	// defaulter is a section behind a pointer that is no zero value where the file has it.
+	defaulter interface{ SetDefaults() }
+	// nullable is a single value for which null means something.
+	nullable interface{ SetNull() }
+	// unmarshaler is a value with a shape of its own.
+	unmarshaler interface {
+		UnmarshalYAML(unmarshal func(any) error) error
+	}
+)
 
-// decoder puts a resolved tree into Go values. The library's own decoder stops at
-// the first mistake, names Go types, and is lenient where a slip must not pass: it
-// takes 5.5 and "5" for the number 5, 010 for 8, and 1.10 for the text 1.1. Values
-// that are not in the tree keep their defaults; maps and lists are replaced whole.
-type decoder struct{ *report }
-
-// decode puts the value n into a variable that can be set, by its Go type. path is the
-// key, for errors. What cannot be taken is reported, and into keeps what it had.
-func (d *decoder) decode(n ast.Node, into reflect.Value, path string) {
-	if n == nil {
+// decode puts the value v into a variable that can be set, by its Go type and by the rules of
+// its field. path is the key, for errors. What cannot be taken is reported, and into keeps
+// what it had. What is not in the tree keeps its default; maps and lists are replaced whole.
+//
+// The YAML library's own decoder stops at the first mistake, names Go types, and is
+// lenient where a slip must not pass: it takes 5.5 and "5" for the number 5, 010 for 8,
+// and 1.10 for the text 1.1.
+func (doc *document) decode(v *value, into reflect.Value, path string, r rules) {
+	if v == nil {
 		return // reported already
 	}
-	if n.Type() == ast.NullType {
-		d.decodeNull(n, into, path)
+	target := into.Addr().Interface()
+	if v.kind == null {
+		doc.decodeNull(v, into, path)
 		return
 	}
-	if d.decodeCustom(n, into, path) {
+	switch target := target.(type) {
+	case *time.Duration:
+		doc.decodeDuration(v, into, path, r)
+		return
+	case unmarshaler:
+		doc.decodeCustom(v, target, path)
+		return
+	case encoding.TextUnmarshaler:
+		form := "a text"
+		if _, ok := target.(*time.Time); ok {
+			form = "a time such as 2027-01-01T00:00:00Z"
+		}
+		if v.kind != scalar || target.UnmarshalText([]byte(v.text)) != nil {
+			doc.wants(v, path, form)
+		}
 		return
 	}
 	switch into.Kind() {
 	case reflect.Pointer:
-		value := reflect.New(into.Type().Elem())
-		d.decode(n, value.Elem(), path)
-		into.Set(value)
+		pointed := fresh(into.Type().Elem())
+		doc.decode(v, pointed, path, r)
+		into.Set(pointed.Addr())
 	case reflect.Struct:
-		d.decodeStruct(n, into, path)
+		doc.decodeSection(v, into, path, r)
 	case reflect.Map:
-		d.decodeMap(n, into, path)
+		doc.decodeMap(v, into, path)
 	case reflect.Slice:
-		d.decodeList(n, into, path)
+		doc.decodeList(v, into, path, r)
 	case reflect.Interface:
-		if err := yaml.NodeToValue(n, into.Addr().Interface()); err != nil {
-			d.wants(n, path, "a plain value")
-		}
+		into.Set(reflect.ValueOf(v.plain()))
 	default:
-		d.decodeScalar(n, into, path)
+		doc.decodeScalar(v, into, path, r)
 	}
+}
+
+// fresh makes a variable of a type, with its defaults.
+func fresh(t reflect.Type) reflect.Value {
+	v := reflect.New(t)
+	if d, ok := v.Interface().(defaulter); ok {
+		d.SetDefaults()
+	}
+	return v.Elem()
 }
 
 // decodeNull handles a key without a value. For a section it is the same as
 // leaving the key out, because all its keys may be commented out; for a single
 // value it is more likely a mistake.
-func (d *decoder) decodeNull(n ast.Node, into reflect.Value, path string) {
+func (doc *document) decodeNull(v *value, into reflect.Value, path string) {
+	switch target := into.Addr().Interface().(type) {
+	case nullable:
+		target.SetNull()
+		return
+	case unmarshaler:
+		return
+	}
 	switch into.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		into.SetZero()
 	case reflect.Struct, reflect.Map, reflect.Slice:
 	default:
-		if _, custom := into.Addr().Interface().(unmarshaler); !custom {
-			d.add(place(n), path, "has no value; write one, or remove the key")
-		}
+		doc.add(v.at, path, "has no value; write one, or remove the key")
 	}
 }
 
-// decodeCustom lets types decode themselves. What they report through unmarshal
-// keeps its places; any other error of theirs is one at the value.
-func (d *decoder) decodeCustom(n ast.Node, into reflect.Value, path string) bool {
-	switch v := into.Addr().Interface().(type) {
-	case *time.Duration:
-		d.decodeDuration(n, into, path)
-	case unmarshaler:
-		err := v.UnmarshalYAML(func(target any) error { return d.nested(n, target, path) })
-		if problems, ok := errors.AsType[Problems](err); ok {
-			for _, p := range problems {
-				d.add(position{p.Line, p.Column}, p.Key, "%s", p.Message)
-			}
-		} else if err != nil {
-			d.add(place(n), path, "%v", err)
+// decodeCustom lets a type decode itself. What it reports through unmarshal keeps its
+// places; any other error of its own is one at the value.
+func (doc *document) decodeCustom(v *value, into unmarshaler, path string) {
+	err := into.UnmarshalYAML(func(target any) error {
+		inner := &document{report: &report{file: doc.file}, root: doc.root}
+		inner.decode(v, reflect.ValueOf(target).Elem(), path, rules{})
+		return inner.err()
+	})
+	if problems, ok := errors.AsType[Problems](err); ok {
+		for _, p := range problems {
+			doc.add(position{p.Line, p.Column}, p.Key, "%s", p.Message)
 		}
-	case encoding.TextUnmarshaler:
-		form := "a text"
-		if _, ok := v.(*time.Time); ok {
-			form = "a time such as 2027-01-01T00:00:00Z"
-		}
-		if text, ok := textOf(n); !ok || v.UnmarshalText([]byte(text)) != nil {
-			d.wants(n, path, form)
-		}
-	default:
-		return false
+	} else if err != nil {
+		doc.add(v.at, path, "%s", doc.hidden(err.Error()))
 	}
-	return true
-}
-
-// nested decodes for a custom type into a report of its own, because the type may
-// try one form after another and fail only if all do.
-func (d *decoder) nested(n ast.Node, target any, path string) error {
-	inner := &decoder{&report{file: d.file}}
-	inner.decode(n, reflect.ValueOf(target).Elem(), path)
-	if len(inner.problems) == 0 {
-		return nil
-	}
-	return inner.problems
 }
 
 // wants reports a value of the wrong form.
-func (d *decoder) wants(n ast.Node, path, what string) {
-	d.add(place(n), path, "wants %s, got %s", what, describe(n))
+func (doc *document) wants(v *value, path, what string) {
+	doc.add(v.at, path, "wants %s, got %s", what, v)
 }
 
-// decodeStruct decodes the keys that the struct has, and reports all others.
-func (d *decoder) decodeStruct(n ast.Node, into reflect.Value, path string) {
-	mapping, ok := n.(*ast.MappingNode)
-	if !ok {
-		d.wants(n, path, "a mapping with keys of its own below it")
+// decodeSection decodes the keys that the struct has, and reports all others.
+func (doc *document) decodeSection(v *value, into reflect.Value, path string, r rules) {
+	fields := fieldsOf(into.Type())
+	if v.kind != section {
+		for _, f := range fields {
+			if f.key == r.short() {
+				doc.decode(v, into.FieldByIndex(f.index), path, f.rules)
+				return
+			}
+		}
+		doc.wants(v, path, "a mapping with keys of its own below it")
 		return
 	}
-	fields := fieldsOf(into.Type())
-	known := make(map[string][]int, len(fields))
-	for _, f := range fields {
-		known[f.key] = f.index
+	for _, e := range v.keys {
+		known := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key })
+		if known < 0 {
+			doc.unknown(e, fields, path)
+			continue
+		}
+		doc.decode(e.value, into.FieldByIndex(fields[known].index), join(path, e.key), fields[known].rules)
 	}
-	for _, pair := range mapping.Values {
-		if index, ok := known[keyOf(pair)]; ok {
-			d.decode(pair.Value, into.FieldByIndex(index), join(path, keyOf(pair)))
-		} else {
-			d.unknown(pair, fields, path)
+	if !invalid.Says(into.Interface()) {
+		return // as it is shown where nothing is set
+	}
+	for _, f := range fields {
+		if complaint := f.complaint(into, fields); complaint != "" {
+			doc.wrong(join(path, f.key), "%s", complaint)
 		}
 	}
 }
 
 // unknown reports a key that the struct does not have, with the one that was probably
 // meant.
-func (d *decoder) unknown(pair *ast.MappingValueNode, fields []field, path string) {
-	at, key := placeOf(pair.Key.GetToken()), join(path, keyOf(pair))
+func (doc *document) unknown(e entry, fields []field, path string) {
+	key := join(path, e.key)
 	keys := make([]string, len(fields))
 	for i, f := range fields {
 		keys[i] = f.key
 	}
-	if name, _, joined := strings.Cut(keyOf(pair), ":"); joined && slices.Contains(keys, name) {
-		d.add(at, key, "unknown key; write a blank after the colon: %s: ...", name)
-		d.touched = append(d.touched, join(path, name))
+	if name, _, joined := strings.Cut(e.key, ":"); joined && slices.Contains(keys, name) {
+		doc.add(e.at, key, "unknown key; write a blank after the colon: %s: ...", name)
+		doc.touched = append(doc.touched, join(path, name))
 		return
 	}
-	if near := Nearest(keyOf(pair), keys); near != "" {
-		d.add(at, key, "unknown key; did you mean %q?", near)
+	if near := Nearest(e.key, keys); near != "" {
+		doc.add(e.at, key, "unknown key; did you mean %q?", near)
 		// A complaint that the right key is missing would say the same again.
-		d.touched = append(d.touched, join(path, near))
+		doc.touched = append(doc.touched, join(path, near))
 		return
 	}
-	d.add(at, key, "unknown key; known here: %s", strings.Join(keys, ", "))
+	doc.add(e.at, key, "unknown key; known here: %s", strings.Join(keys, ", "))
 }
 
-// decodeList replaces the whole list: elements of the default do not stay.
-func (d *decoder) decodeList(n ast.Node, into reflect.Value, path string) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok && into.Type().Elem() == reflect.TypeFor[secretfile.File]() {
-		d.add(place(n), path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
+// decodeList replaces the whole list: elements of the default do not stay. The rules are
+// about each element.
+func (doc *document) decodeList(v *value, into reflect.Value, path string, r rules) {
+	switch {
+	case v.kind == list:
+	case r.short() == shortList && v.kind == scalar:
+		out := reflect.MakeSlice(into.Type(), 1, 1)
+		doc.decode(v, out.Index(0), path, r)
+		into.Set(out)
+		return
+	case into.Type().Elem() == reflect.TypeFor[secretfile.File]():
+		doc.add(v.at, path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
+		return
+	default:
+		doc.wants(v, path, "a list such as [a, b]")
 		return
 	}
-	if !ok {
-		d.wants(n, path, "a list such as [a, b]")
-		return
-	}
-	out := reflect.MakeSlice(into.Type(), len(list.Values), len(list.Values))
-	for i, value := range list.Values {
-		d.decode(value, out.Index(i), item(path, i))
+	out := reflect.MakeSlice(into.Type(), len(v.items), len(v.items))
+	for i, one := range v.items {
+		out.Index(i).Set(fresh(into.Type().Elem()))
+		doc.decode(one, out.Index(i), item(path, i), r)
 	}
 	into.Set(out)
 }
 
 // decodeMap replaces the whole map. Its keys are texts as they are written.
-func (d *decoder) decodeMap(n ast.Node, into reflect.Value, path string) {
-	mapping, ok := n.(*ast.MappingNode)
-	if !ok {
-		d.wants(n, path, "a mapping such as {key: value}")
+func (doc *document) decodeMap(v *value, into reflect.Value, path string) {
+	if v.kind != section {
+		doc.wants(v, path, "a mapping such as {key: value}")
 		return
 	}
-	out := reflect.MakeMapWithSize(into.Type(), len(mapping.Values))
-	for _, pair := range mapping.Values {
-		value := reflect.New(into.Type().Elem()).Elem()
-		d.decode(pair.Value, value, join(path, keyOf(pair)))
-		out.SetMapIndex(reflect.ValueOf(keyOf(pair)).Convert(into.Type().Key()), value)
+	out := reflect.MakeMapWithSize(into.Type(), len(v.keys))
+	for _, e := range v.keys {
+		element := fresh(into.Type().Elem())
+		doc.decode(e.value, element, join(path, e.key), rules{})
+		out.SetMapIndex(reflect.ValueOf(e.key).Convert(into.Type().Key()), element)
 	}
 	into.Set(out)
 }
 
-// field is one key that a struct knows.
-type field struct {
-	key   string
-	index []int
+// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in
+// bytes. A number or bool in quotes is refused: it was meant as a text.
+func (doc *document) decodeScalar(v *value, into reflect.Value, path string, r rules) {
+	taken := reflect.New(into.Type()).Elem()
+	switch kind := into.Kind(); {
+	case kind == reflect.String && v.kind == scalar:
+		taken.SetString(v.text)
+	case kind == reflect.Int64 && v.kind == scalar:
+		size, err := parseBytes(v.text)
+		if err != nil {
+			doc.add(v.at, path, "%v, got %s", err, v)
+			return
+		}
+		taken.SetInt(size)
+	case v.kind != scalar || v.quoted || !setPlain(v.text, taken):
+		doc.wants(v, path, wanted(kind))
+		return
+	}
+	doc.take(v, taken, into, path, r)
 }
 
-// fieldsOf lists a struct's keys by their yaml tags, those of embedded and inline
-// structs included. What has no tag is no key.
-func fieldsOf(t reflect.Type) (fields []field) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if f.Type.Kind() == reflect.Struct && name == "" && (f.Anonymous || options == "inline") {
-			for _, inner := range fieldsOf(f.Type) {
-				fields = append(fields, field{inner.key, append([]int{i}, inner.index...)})
-			}
-		} else if name != "" && name != "-" {
-			fields = append(fields, field{name, []int{i}})
-		}
+// take sets a value that keeps the rules, and reports any other.
+func (doc *document) take(v *value, taken, into reflect.Value, path string, r rules) {
+	if what := r.refuses(taken); what != "" {
+		doc.wants(v, path, what)
+		return
 	}
-	return fields
+	into.Set(taken)
+}
+
+// setPlain takes a text for what a number or bool wants, and tells whether it can.
+func setPlain(text string, into reflect.Value) bool {
+	switch {
+	case into.Kind() == reflect.Bool:
+		into.SetBool(text == "true")
+		return text == "true" || text == "false"
+	case into.CanInt():
+		v, err := strconv.ParseInt(text, 10, into.Type().Bits())
+		into.SetInt(v)
+		return err == nil
+	case into.CanUint():
+		v, err := strconv.ParseUint(text, 10, into.Type().Bits())
+		into.SetUint(v)
+		return err == nil
+	case into.CanFloat():
+		v, err := strconv.ParseFloat(text, into.Type().Bits())
+		into.SetFloat(v)
+		return err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
+	}
+	return false
+}
+
+// wanted names the form of a value in the words of the file's writer.
+func wanted(kind reflect.Kind) string {
+	switch kind {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false (without quotes)"
+	case reflect.Int64:
+		return "a size such as 16MiB or a number of bytes"
+	case reflect.Float64, reflect.Float32:
+		return "a number such as 0.5"
+	}
+	return "a whole number that is not too large"
+}
+
+// decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
+func (doc *document) decodeDuration(v *value, into reflect.Value, path string, r rules) {
+	d, err := time.ParseDuration(v.text)
+	switch {
+	case v.kind != scalar:
+		doc.wants(v, path, "a duration such as 30s")
+	case err != nil && v.number():
+		doc.add(v.at, path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", v)
+	case err != nil:
+		doc.wants(v, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
+	case d < 0:
+		doc.wants(v, path, "a duration of 0s or more")
+	default:
+		doc.take(v, reflect.ValueOf(d), into, path, r)
+	}
 }

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-
-	"github.com/goccy/go-yaml/ast"
-
-	"inquiry-gateway/internal/invalid"
 )
 
 // document is one configuration file on its way into Go values. Everything it
@@ -16,10 +12,8 @@ import (
 // writer of the file hears of all of them at once.
 type document struct {
 	*report
-	path string   // absolute
-	root ast.Node // resolved; nil if the file could not be read at all
-	// written is root with the variables as they are written, for what is shown.
-	written ast.Node
+	path string // absolute
+	root *value // nil if the file could not be read at all
 }
 
 // readDocument reads the file at path. Without env variables stay as they are written.
@@ -33,7 +27,7 @@ func readDocument(path string, env func(string) (string, bool)) *document {
 	return doc
 }
 
-// read makes the two trees of data, or reports err, which came with it.
+// read makes the tree of data, or reports err, which came with it.
 func (doc *document) read(data []byte, err error, env func(string) (string, bool)) {
 	if err == nil {
 		data, err = cleanSource(data)
@@ -42,19 +36,15 @@ func (doc *document) read(data []byte, err error, env func(string) (string, bool
 		doc.add(position{}, "", "%v", err)
 		return
 	}
-	body := doc.parse(data)
-	if body == nil {
-		return
+	if body := doc.parse(data); body != nil {
+		doc.root = (&builder{report: doc.report, env: env, anchors: map[string]*value{}}).build(body, "")
 	}
-	doc.root = newResolver(doc.report, env).resolve(body, "")
-	doc.written = newResolver(&report{}, nil).resolve(body, "")
 }
 
-// decode puts the file over the defaults that into, a pointer to a struct,
-// already holds.
-func (doc *document) decode(into any) {
-	d := &decoder{doc.report}
-	d.decode(doc.root, reflect.ValueOf(into).Elem(), "")
+// into decodes the whole document over the defaults that a variable, whose pointer it
+// gets, already holds.
+func (doc *document) into(variable any) {
+	doc.decode(doc.root, reflect.ValueOf(variable).Elem(), "", rules{})
 }
 
 // wrong reports what is wrong with a value after decoding. Where the key is
@@ -63,14 +53,14 @@ func (doc *document) wrong(key, format string, args ...any) {
 	if doc.follows(key) {
 		return
 	}
-	at, _ := locate(doc.root, key)
-	doc.problems = append(doc.problems, doc.problem(at, key, fmt.Sprintf(format, args...)))
+	at, _ := doc.root.locate(key)
+	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
 // warn notes what may be meant and is doubtful.
 func (doc *document) warn(key, format string, args ...any) {
-	at, _ := locate(doc.root, key)
-	doc.warnings = append(doc.warnings, doc.problem(at, key, fmt.Sprintf(format, args...)))
+	at, _ := doc.root.locate(key)
+	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
 // invalid reports the errors that a section's own Validate gave. Each names
@@ -115,26 +105,14 @@ func flatten(err error) []error {
 
 // has tells whether the file itself says something at key, a default aside.
 func (doc *document) has(key string) bool {
-	_, found := locate(doc.root, key)
-	return found
+	_, found := doc.root.locate(key)
+	return found != nil
 }
 
-// Read reads another YAML file as strictly as the configuration into a pointer:
-// keys by their yaml tags, texts by their enum tags. Variables stay as they are
-// written. The error is a Problems.
+// Read reads another YAML file as strictly as the configuration into a pointer, by the
+// tags of its structs. Variables stay as they are written. The error is a Problems.
 func Read(path string, into any) error {
-	return readDocument(path, nil).into(into)
-}
-
-// into decodes the whole document, and checks its texts against their enum tags, which
-// no package does for what is no configuration.
-func (doc *document) into(into any) error {
-	if doc.root == nil {
-		return doc.err()
-	}
-	doc.decode(into)
-	var enums invalid.Problems
-	enums.Enums("", into)
-	doc.invalid("", enums.Err())
+	doc := readDocument(path, nil)
+	doc.into(into)
 	return doc.err()
 }

@@ -114,8 +114,26 @@ func TestMistakesInTheExample(t *testing.T) {
 func TestUpstreamWithoutKeysIsEmpty(t *testing.T) {
 	for _, text := range []string{"upstream:\n", "upstream: {}\n"} {
 		_, got := loadText(t, text)
-		if want := "gateway.yaml:1:1: upstream: is empty; add base_url, buyer and seller"; !slices.Equal(got, []string{want}) {
+		if want := "gateway.yaml:1:1: upstream: is empty; add base_url, and buyer or seller or both"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// One of the two lists may be left out, which is said; what is written for it cannot be meant.
+func TestOneListOnly(t *testing.T) {
+	buyerOnly, _, _ := strings.Cut(example(t), "  seller:\n    path")
+	for text, want := range map[string]string{
+		buyerOnly:                    "",
+		buyerOnly + "  seller: {}\n": "gateway.yaml:52:3: upstream.seller: is empty; add path and fields, or leave it out",
+		strings.Replace(buyerOnly, "\nupstream:", "\ncanary: {seller_keys: [token, pepper]}\nupstream:", 1): "canary.seller_keys: there is no list of sellers to ask for",
+	} {
+		loaded, got := loadText(t, text)
+		if want == "" && len(got) == 0 {
+			want, got = "no list of sellers is served, and its path is answered with 404", []string{loaded.Warnings.Error()}
+		}
+		if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

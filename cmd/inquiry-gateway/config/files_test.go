@@ -13,15 +13,15 @@ import (
 )
 
 // withFiles decodes a text in a folder and resolves its files.
-func withFiles(t *testing.T, text string, mayMiss ...string) (section, *document, string) {
+func withFiles(t *testing.T, text string, mayMiss ...string) (sample, *document, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"key", "ca", "other"} {
 		write(t, filepath.Join(dir, "secrets", name), "x")
 	}
 	doc := readDocument(write(t, filepath.Join(dir, "gateway.yaml"), text), fakeEnv)
-	var s section
-	doc.decode(&s)
+	var s sample
+	doc.into(&s)
 	doc.resolveFiles(&s, mayMiss)
 	return s, doc, dir
 }
@@ -71,8 +71,8 @@ func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 		}
 	}
 	doc := readDocument(write(t, filepath.Join(dir, "gateway.yaml"), "inner: {ca_file: ca}\nkey_file: key\n"), fakeEnv)
-	var s section
-	doc.decode(&s)
+	var s sample
+	doc.into(&s)
 	doc.resolveFiles(&s, nil)
 	want := dir + "/gateway.yaml:2:11: key_file: " + dir + "/key can be read by every user of this machine; chmod 640 or 600 it"
 	if doc.err() != nil || len(doc.warnings) != 1 || doc.warnings[0].Error() != want {

@@ -20,7 +20,7 @@ func fakeEnv(name string) (string, bool) {
 }
 
 // section is a configuration of the tests' own, with every type a key may have.
-type section struct {
+type sample struct {
 	Name    string            `yaml:"name"`
 	On      bool              `yaml:"on"`
 	Count   int               `yaml:"count"`
@@ -32,7 +32,7 @@ type section struct {
 	Map     map[string]string `yaml:"map"`
 	Any     any               `yaml:"any"`
 	Pointer *time.Duration    `yaml:"pointer"`
-	Either  either            `yaml:"either"`
+	Either  eitherForm        `yaml:"either" short:"path"`
 	Inner   inner             `yaml:"inner"`
 	KeyFile secretfile.File   `yaml:"key_file"`
 	Many    []inner           `yaml:"many"`
@@ -50,18 +50,10 @@ type inner struct {
 	private string
 }
 
-// either is a name alone or a mapping, as fields of a mapping are.
-type either struct {
+// eitherForm is a name alone or a mapping, as fields of a mapping are.
+type eitherForm struct {
 	Path string `yaml:"path"`
 	Max  int    `yaml:"max"`
-}
-
-func (e *either) UnmarshalYAML(unmarshal func(any) error) error {
-	if err := unmarshal(&e.Path); err == nil {
-		return nil
-	}
-	type plain either
-	return unmarshal((*plain)(e))
 }
 
 // documentOf parses a text as the file gateway.yaml.
@@ -72,12 +64,10 @@ func documentOf(text string) *document {
 }
 
 // decodeSection decodes a text into the tests' own section.
-func decodeSection(text string) (section, error) {
-	s := section{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
+func decodeSection(text string) (sample, error) {
+	s := sample{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
 	doc := documentOf(text)
-	if doc.root != nil {
-		doc.decode(&s)
-	}
+	doc.into(&s)
 	return s, doc.err()
 }
 

@@ -51,12 +51,12 @@ func (o Options) env() func(string) (string, bool) {
 // that stand in the place of files are refused before an error could name the file.
 func load(doc *document, o Options) (Loaded, error) {
 	c := Default()
-	c.path, c.written = doc.path, doc.written
+	c.path, c.file = doc.path, doc.root
 	if doc.root != nil {
 		if !doc.has("auth.keys_file") && (doc.has("auth.redis") || doc.has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 		}
-		doc.decode(&c)
+		doc.into(&c)
 		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)

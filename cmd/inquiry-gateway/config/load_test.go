@@ -34,20 +34,20 @@ func loadText(t *testing.T, text string) (Loaded, []string) {
 }
 
 func TestLoadReports(t *testing.T) {
-	const missing = "gateway.yaml:1:1: upstream: missing; add the section with base_url, buyer and seller"
+	const missing = "gateway.yaml:1:1: upstream: missing; add the section with base_url, and buyer or seller or both"
 	tests := []struct {
 		name, yaml string
 		want       []string
 	}{
 		{"no upstream", "listen: 127.0.0.1:1\n", []string{missing}},
 		{"no port", "listen: localhost\n", []string{missing,
-			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "localhost"`}},
+			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535, got the text "localhost"`}},
 		{"bare IPv6", "listen: \"::1:80\"\n", []string{missing,
-			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "::1:80"`}},
+			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535, got the quoted text "::1:80"`}},
 		{"URL", "ops: {listen: 'http://a:80'}\n", []string{missing,
-			`gateway.yaml:1:15: ops.listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, got "http://a:80"`}},
+			`gateway.yaml:1:15: ops.listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535, got the quoted text "http://a:80"`}},
 		{"port too large", "listen: a:65536\n", []string{missing,
-			`gateway.yaml:1:9: listen: wants a port from 0 (any free one) to 65535, got "a:65536"`}},
+			`gateway.yaml:1:9: listen: wants host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535, got the text "a:65536"`}},
 		{"one address twice", "listen: :9090\n", []string{missing,
 			"gateway.yaml:1:1: ops.listen: is the address of listen (:9090) too; give it another port"}},
 		{"ops open", "ops:\n  listen: 0.0.0.0:9090\n", []string{missing,
@@ -62,17 +62,17 @@ func TestLoadReports(t *testing.T) {
 		{"key alone", "tls:\n  key_file: tls.key\n", []string{missing,
 			"gateway.yaml:1:1: tls.cert_file: missing; key_file is set, add the file of its certificate"}},
 		{"no times", "request_timeout: 0s\nshutdown_grace: 0\nshutdown_delay: -1s\nmax_connections: 0\n", []string{missing,
-			"gateway.yaml:1:18: request_timeout: wants more than 0s", "gateway.yaml:2:17: shutdown_grace: wants more than 0s", "gateway.yaml:3:17: shutdown_delay: wants a duration of 0s or more, got the text \"-1s\"",
-			"gateway.yaml:4:18: max_connections: wants 1 or more: how many connections to listen may be open at a time"}},
+			`gateway.yaml:1:18: request_timeout: wants more than 0s, got the text "0s"`, "gateway.yaml:2:17: shutdown_grace: wants more than 0s, got the number 0", "gateway.yaml:3:17: shutdown_delay: wants a duration of 0s or more, got the text \"-1s\"",
+			"gateway.yaml:4:18: max_connections: wants 1 or more, got the number 0"}},
 		{"unknown choice", "gateway: {unknown_parameters: drop}\n", []string{missing,
-			`gateway.yaml:1:31: gateway.unknown_parameters: wants reject or ignore, got "drop"`}},
+			`gateway.yaml:1:31: gateway.unknown_parameters: wants reject or ignore, got the text "drop"`}},
 		{"proxies", "gateway:\n  trusted_proxies:\n    - 10.0.0.0/8\n    - fe80::1\n    - 10.0.0.0/33\n    - proxy.local\n", []string{missing,
-			`gateway.yaml:5:7: gateway.trusted_proxies[2]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got "10.0.0.0/33"`,
-			`gateway.yaml:6:7: gateway.trusted_proxies[3]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got "proxy.local"`}},
+			`gateway.yaml:5:7: gateway.trusted_proxies[2]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got the text "10.0.0.0/33"`,
+			`gateway.yaml:6:7: gateway.trusted_proxies[3]: wants an address or network such as 10.0.0.1 or 10.0.0.0/8, got the text "proxy.local"`}},
 		{"log", "log: {sample_hits: -1, access_keys: plain, refused_keys: -1}\n", []string{missing,
-			"gateway.yaml:1:20: log.sample_hits: wants 0 or more: one of so many records of hits is kept",
-			`gateway.yaml:1:37: log.access_keys: wants hashed, got "plain"`,
-			"gateway.yaml:1:58: log.refused_keys: wants 0 (all) or more: records of refused keys per client address and reason in 10 s"}},
+			"gateway.yaml:1:20: log.sample_hits: wants 0 or more, got the number -1",
+			`gateway.yaml:1:37: log.access_keys: wants hashed, got the text "plain"`,
+			"gateway.yaml:1:58: log.refused_keys: wants 0 or more, got the number -1"}},
 		{"log with too few hits", "log: {sample_hits: 10, access_keys: hashed}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys"}},
 		{"limit of unknown keys", "auth: {unknown_keys: {per_second: -1, burst: 0}}\n", []string{missing,
@@ -102,13 +102,13 @@ func TestLoadReports(t *testing.T) {
 		{"canary key without a file", "canary: {buyer_keys: [token, '', nokey]}\n", []string{missing,
 			"gateway.yaml:1:30: canary.buyer_keys[1]: is empty; name the file of a key",
 			"gateway.yaml:1:34: canary.buyer_keys[2]: nokey: no such file; check the path"}},
-		{"canary too often", "canary: {every: 500ms}\n", []string{missing, "gateway.yaml:1:17: canary.every: wants 1s to 5m, got 500ms"}},
-		{"canary too seldom", "canary: {every: 1h}\n", []string{missing, "gateway.yaml:1:17: canary.every: wants 1s to 5m, got 1h"}},
+		{"canary too often", "canary: {every: 500ms}\n", []string{missing, `gateway.yaml:1:17: canary.every: wants 1s to 5m, got the text "500ms"`}},
+		{"canary too seldom", "canary: {every: 1h}\n", []string{missing, `gateway.yaml:1:17: canary.every: wants 1s to 5m, got the text "1h"`}},
 		{"a slip hides what follows from it", "ops:\n  listen: 0.0.0.0:9090\n  tokenfile: token\nauth:\n  key_file: x\nrequest_timeout: 0\nshutdown_grace: x\n", []string{missing,
 			"gateway.yaml:2:11: ops.listen: 0.0.0.0:9090 can be reached from other machines; set ops.token_file, or listen on 127.0.0.1",
 			`gateway.yaml:3:3: ops.tokenfile: unknown key; did you mean "token_file"?`,
 			`gateway.yaml:5:3: auth.key_file: unknown key; did you mean "keys_file"?`,
-			"gateway.yaml:6:18: request_timeout: wants more than 0s",
+			"gateway.yaml:6:18: request_timeout: wants more than 0s, got the number 0",
 			`gateway.yaml:7:17: shutdown_grace: wants a duration such as 30s or 1h30m (units ms, s, m, h), got the text "x"`}},
 	}
 	for _, tt := range tests {

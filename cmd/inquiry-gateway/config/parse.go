@@ -100,9 +100,13 @@ func (r *report) syntaxError(err error, data []byte) {
 	}
 	at := placeOf(yamlErr.GetToken())
 	line := lineOf(data, at.line)
+	first, _, _ := strings.Cut(line, ",")
 	hint := ""
-	if strings.Contains(line, "${") { // which opens a mapping of its own within { } or [ ]
+	switch {
+	case strings.Contains(line, "${"): // which opens a mapping of its own within { } or [ ]
 		hint = fmt.Sprintf("; within { } or [ ] a variable must stand in quotes: %q", "${NAME}")
+	case strings.Contains(yamlErr.GetMessage(), "must be specified") && at.column == 1+len(line)-len(strings.TrimLeft(line, " ")) && !strings.Contains(first, ":"):
+		hint = "; where this goes on with the text of the line above, write the text in one line, or put quotes around all of it"
 	}
 	r.add(at, "", "is not YAML here: %s%s", plainWords(yamlErr.GetMessage(), line), hint)
 }

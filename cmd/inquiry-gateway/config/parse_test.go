@@ -27,6 +27,7 @@ func TestParseRefuses(t *testing.T) {
 		{"at sign", "name: @this\n", []string{"gateway.yaml:1:7: is not YAML here: '@' is a reserved character; put quotes around the value"}},
 		{"variable in braces", "inner: {fields: ${PORT}, filter: 1}\n", []string{
 			`gateway.yaml:1:18: is not YAML here: ',' or '}' must be specified; a bracket above is not closed, or a comma is missing; within { } or [ ] a variable must stand in quotes: "${NAME}"`}},
+		{"text over two lines in braces", "inner: {fields: a b\n  c d, filter: 1}\n", []string{"gateway.yaml:2:3: is not YAML here: ',' or '}' must be specified; a bracket above is not closed, or a comma is missing; where this goes on with the text of the line above, write the text in one line, or put quotes around all of it"}},
 		{"empty", "", []string{"gateway.yaml: is empty; it needs at least an upstream section"}},
 		{"comments only", "# listen: x\n", []string{"gateway.yaml: is empty; it needs at least an upstream section"}},
 		{"two documents", "name: a\n---\nname: b\n", []string{"gateway.yaml:3:5: a second YAML document begins here; keep one in the file"}},

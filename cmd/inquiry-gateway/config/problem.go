@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Problem is one thing that is wrong, or with a warning doubtful, in a
@@ -49,13 +50,15 @@ func (p Problems) Error() string {
 // position is a place in the file; the zero value is the file as a whole.
 type position struct{ line, column int }
 
+// variable is a text that came from the environment, and what the file has for it.
+type variable struct{ content, written string }
+
 // report collects what is found on the way through one file.
 type report struct {
-	file     string
-	problems Problems
-	warnings Problems
-	// variables are the values that variables gave, each followed by what the file says.
-	variables []string
+	file      string
+	problems  Problems
+	warnings  Problems
+	variables []variable
 	// touched holds the keys that already have a problem of their own, so that
 	// what follows from it is not told as a second one.
 	touched []string
@@ -64,7 +67,8 @@ type report struct {
 // maxProblems bounds what one broken file can print.
 const maxProblems = 100
 
-// add reports what is wrong with the text of the file. After maxProblems it is silent.
+// add reports what is wrong with the text of the file, without the content of any
+// variable. After maxProblems it is silent.
 func (r *report) add(at position, key, format string, args ...any) {
 	if len(r.problems) == maxProblems {
 		return
@@ -73,19 +77,48 @@ func (r *report) add(at position, key, format string, args ...any) {
 	r.touched = append(r.touched, key)
 }
 
-// minHidden is the least length of a value of a variable that is hidden in messages: a
-// shorter one is no secret, and may stand there for another reason.
-const minHidden = 4
-
-// problem makes a Problem whose key and message are on one line. It shows variables as
-// the file has them, because their values may be secret.
+// problem makes a Problem whose key and message are on one line.
 func (r *report) problem(at position, key, message string) Problem {
-	for i := 0; i < len(r.variables); i += 2 {
-		if value := r.variables[i]; len(value) >= minHidden {
-			message = strings.ReplaceAll(message, value, r.variables[i+1])
-		}
-	}
 	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
+}
+
+// hide notes what no message may show.
+func (r *report) hide(content, written string) {
+	if content != "" && content != written {
+		r.variables = append(r.variables, variable{content, written})
+	}
+}
+
+// hidden shows variables in a message as the file has them, because their content may be
+// secret. One of less than wordLength characters is found only where it is a word.
+func (r *report) hidden(message string) string {
+	const wordLength = 4
+	variables := slices.SortedStableFunc(slices.Values(r.variables), func(a, b variable) int { return cmp.Compare(len(b.content), len(a.content)) })
+	var out strings.Builder
+	for at := 0; at < len(message); {
+		found := slices.IndexFunc(variables, func(v variable) bool {
+			rest, ok := strings.CutPrefix(message[at:], v.content)
+			return ok && (len(v.content) >= wordLength || !endsInWord(message[:at]) && !beginsWithWord(rest))
+		})
+		if found < 0 {
+			out.WriteByte(message[at])
+			at++
+			continue
+		}
+		out.WriteString(variables[found].written)
+		at += len(variables[found].content)
+	}
+	return out.String()
+}
+
+func endsInWord(s string) bool {
+	c, _ := utf8.DecodeLastRuneInString(s)
+	return unicode.IsLetter(c) || unicode.IsDigit(c)
+}
+
+func beginsWithWord(s string) bool {
+	c, _ := utf8.DecodeRuneInString(s)
+	return unicode.IsLetter(c) || unicode.IsDigit(c)
 }
 
 // oneLine keeps a text on one line of a terminal or a log, whatever it quotes.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 
 	"inquiry-gateway/internal/secretfile"
 )
@@ -23,7 +22,7 @@ const hidden = "[hidden]"
 // (queries, mappings) are shown as they stand in the file. Files are named, their
 // content is not read.
 func (c Config) Redacted() string {
-	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.written, ""), yaml.IndentSequence(true))
+	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, field{}), yaml.IndentSequence(true))
 	if err != nil {
 		return "the configuration cannot be shown: " + err.Error()
 	}
@@ -36,61 +35,61 @@ func (c Config) Shown() map[string]string { return leavesOf(c.Redacted()) }
 // String is Redacted, so that no print of a configuration shows a secret.
 func (c Config) String() string { return c.Redacted() }
 
-// view turns a value into what the YAML encoder shows of it. n is what the file
+// view turns a variable into what the YAML encoder shows of it. v is what the file
 // says there, or nil. A nil result is left out.
-func view(v reflect.Value, n ast.Node, key string) any {
-	if text, ok := n.(*ast.StringNode); ok && strings.Contains(text.Value, "${") {
-		return text.Value
+func view(into reflect.Value, v *value, f field) any {
+	if v != nil && v.kind == scalar && v.written != v.text {
+		return v.written
 	}
-	custom := reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[unmarshaler]())
+	_, custom := reflect.New(into.Type()).Interface().(unmarshaler)
 	switch {
-	case key == "headers":
-		return hideValues(v)
-	case custom || v.Kind() == reflect.Interface || v.Kind() == reflect.Map && n != nil:
-		return asWritten(n)
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		return formatDuration(time.Duration(v.Int()))
-	case v.Type() == reflect.TypeFor[secretfile.File]():
-		return v.Interface().(secretfile.File).Path()
+	case f.key == "headers":
+		return hideValues(into)
+	case custom || f.short() != "" || into.Kind() == reflect.Interface || into.Kind() == reflect.Map && v != nil:
+		return asWritten(v)
+	case into.Type() == reflect.TypeFor[time.Duration]():
+		return formatDuration(time.Duration(into.Int()))
+	case into.Type() == reflect.TypeFor[secretfile.File]():
+		return into.Interface().(secretfile.File).Path()
 	}
-	switch v.Kind() {
+	switch into.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() {
+		if into.IsNil() {
 			return nil
 		}
-		return view(v.Elem(), n, key)
+		return view(into.Elem(), v, f)
 	case reflect.Struct:
-		return viewStruct(v, n)
+		return viewSection(into, v)
 	case reflect.Slice:
-		if list, ok := n.(*ast.SequenceNode); ok && len(list.Values) == v.Len() {
-			shown := make([]any, v.Len())
-			for i, value := range list.Values {
-				shown[i] = view(v.Index(i), value, "")
+		if v != nil && v.kind == list && len(v.items) == into.Len() {
+			shown := make([]any, into.Len())
+			for i, one := range v.items {
+				shown[i] = view(into.Index(i), one, field{})
 			}
 			return shown
 		}
 	case reflect.Int64:
-		if s := formatBytes(v.Int()); strings.HasSuffix(s, "B") {
+		if s := formatBytes(into.Int()); strings.HasSuffix(s, "B") {
 			return s
 		}
 	case reflect.String:
-		return redactURL(v.String())
+		return redactURL(into.String())
 	}
-	return v.Interface()
+	return into.Interface()
 }
 
-// viewStruct keeps the order of the fields, and leaves out what shows nothing.
-func viewStruct(v reflect.Value, n ast.Node) any {
-	section := yaml.MapSlice{}
-	for _, f := range fieldsOf(v.Type()) {
-		if value := view(v.FieldByIndex(f.index), child(n, f.key), f.key); value != nil {
-			section = append(section, yaml.MapItem{Key: f.key, Value: value})
+// viewSection keeps the order of the fields, and leaves out what shows nothing.
+func viewSection(into reflect.Value, v *value) any {
+	shown := yaml.MapSlice{}
+	for _, f := range fieldsOf(into.Type()) {
+		if one := view(into.FieldByIndex(f.index), v.child(f.key), f); one != nil {
+			shown = append(shown, yaml.MapItem{Key: f.key, Value: one})
 		}
 	}
-	if len(section) == 0 {
+	if len(shown) == 0 {
 		return nil
 	}
-	return section
+	return shown
 }
 
 // hideValues shows the names of headers only: any of them may carry a credential.
@@ -102,16 +101,36 @@ func hideValues(headers reflect.Value) any {
 	return shown
 }
 
-// asWritten shows a part of the file.
-func asWritten(n ast.Node) (shown any) {
-	if n == nil {
+// asWritten shows a part of the file; nil: it says nothing. A variable is shown as a text,
+// which is what it is.
+func asWritten(v *value) any {
+	switch {
+	case v == nil || v.kind == null:
 		return nil
+	case v.kind == list:
+		shown := make([]any, len(v.items))
+		for i, one := range v.items {
+			shown[i] = asWritten(one)
+		}
+		return shown
+	case v.kind == section:
+		shown := yaml.MapSlice{}
+		for _, e := range v.keys {
+			shown = append(shown, yaml.MapItem{Key: e.key, Value: asWritten(e.value)})
+		}
+		return shown
 	}
-	if err := yaml.NodeToValue(n, &shown, yaml.UseOrderedMap()); err != nil {
-		return hidden
+	if _, text := v.plain().(string); text {
+		return v.written
 	}
-	return shown
+	return plainScalar(v.written)
 }
+
+// plainScalar is a number, true or false, shown as it is written.
+type plainScalar string
+
+// MarshalYAML gives the text.
+func (s plainScalar) MarshalYAML() ([]byte, error) { return []byte(s), nil }
 
 // redactURL hides the user in a URL, who must not be there and may be all the same.
 func redactURL(text string) string {

@@ -119,7 +119,7 @@ func TestDecodeReportsEachMistakeAtItsPlace(t *testing.T) {
 		{"value is null", "inner: {fields: null}\n", []string{"1:9: inner.fields: has no value; write one, or remove the key"}},
 		{"custom type, nested", "either: {path: a, max: b}\n", []string{`1:24: either.max: wants a whole number that is not too large, got the text "b"`}},
 		{"custom type, unknown key", "either:\n  pth: a\n", []string{`2:3: either.pth: unknown key; did you mean "path"?`}},
-		{"custom type, wrong form", "either: [a]\n", []string{"1:9: either: wants a mapping with keys of its own below it, got a list"}},
+		{"custom type, wrong form", "either: [a]\n", []string{"1:9: either: wants a text, got a list"}},
 		{"long value is cut", "count: " + strings.Repeat("y", 200) + "\n", []string{
 			`1:8: count: wants a whole number that is not too large, got the text "` + strings.Repeat("y", 60) + `..."`}},
 		{"tag", "count: !!str 5\n", []string{"1:8: count: the tag !!str is not supported; remove it"}},
@@ -162,12 +162,12 @@ shared: s
 		t.Fatal(err)
 	}
 	five := 5 * time.Second
-	want := section{
+	want := sample{
 		Name: "a: b # c", On: true, Count: -5, Ratio: 0.1, Size: 16 << 20, TTL: 90 * time.Minute,
 		Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 		List:  []string{}, Map: map[string]string{"1": "2", "true": "no", "q": "r"},
 		Any:     map[string]any{"n": uint64(1), "m": int64(-1), "f": 0.5, "t": true, "s": "x", "q": "1", "l": []any{uint64(1), nil}},
-		Pointer: &five, Either: either{Path: "just.a.path"},
+		Pointer: &five, Either: eitherForm{Path: "just.a.path"},
 		Inner: inner{Fields: "x", Filter: 7, private: "kept"},
 		Many:  []inner{{Fields: "1"}, {Filter: 2}}, shared: shared{"s"},
 	}

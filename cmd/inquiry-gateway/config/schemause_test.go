@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"text/template"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"inquiry-gateway/upstream/legacy"
@@ -34,33 +32,12 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // plain gives a document as an editor sees it: variables are texts.
 func plain(t *testing.T, text string) any {
 	t.Helper()
-	doc := documentOf(text)
-	if doc.written == nil {
+	doc := &document{report: &report{}}
+	doc.read([]byte(text), nil, nil)
+	if doc.root == nil {
 		t.Fatalf("%v in\n%s", doc.err(), text)
 	}
-	return plainNode(t, doc.written)
-}
-
-func plainNode(t *testing.T, n ast.Node) (v any) {
-	t.Helper()
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		section := map[string]any{}
-		for _, pair := range n.Values {
-			section[keyOf(pair)] = plainNode(t, pair.Value)
-		}
-		return section
-	case *ast.SequenceNode:
-		list := make([]any, len(n.Values))
-		for i, value := range n.Values {
-			list[i] = plainNode(t, value)
-		}
-		return list
-	}
-	if err := yaml.NodeToValue(n, &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return doc.root.plain()
 }
 
 // shipped are the configurations in this repository, by file. Those that are
@@ -228,52 +205,4 @@ func atKey(problems []string, key string) (found []string) {
 		}
 	}
 	return found
-}
-
-// Every enum tag is checked by somebody, and lists what the check takes.
-func TestEnumTagsAreChecked(t *testing.T) {
-	count := 0
-	eachEnum(reflect.TypeFor[Config](), "", func(key string, values []string) {
-		count++
-		text, tail := "nonsense", ""
-		for _, name := range reversed(strings.Split(key, ".")) {
-			text, tail = "{"+name+": "+text, tail+"}"
-		}
-		text = strings.TrimPrefix(text, "{") + strings.TrimSuffix(tail, "}")
-		if _, problems := loadText(t, text); len(atKey(problems, key)) != 1 {
-			t.Errorf("%s: got %q; the package of the key calls invalid.Problems.Enums in its check", text, problems)
-		}
-		for _, value := range values {
-			if _, problems := loadText(t, strings.Replace(text, "nonsense", `"`+value+`"`, 1)); len(atKey(problems, key)) > 0 {
-				t.Errorf("%s is refused: %q", value, problems)
-			}
-		}
-	})
-	if count < 20 {
-		t.Errorf("only %d keys", count)
-	}
-}
-
-func reversed(list []string) []string {
-	out := make([]string, 0, len(list))
-	for i := range list {
-		out = append(out, list[len(list)-1-i])
-	}
-	return out
-}
-
-func eachEnum(t reflect.Type, path string, yield func(key string, values []string)) {
-	for _, f := range fieldsOf(t) {
-		field := t.FieldByIndex(f.index)
-		if values, ok := field.Tag.Lookup("enum"); ok {
-			yield(join(path, f.key), strings.Split(values, ","))
-		}
-		inner := field.Type
-		if inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		if hasKeys(inner) {
-			eachEnum(inner, join(path, f.key), yield)
-		}
-	}
 }

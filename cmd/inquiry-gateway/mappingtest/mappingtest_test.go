@@ -160,7 +160,7 @@ func TestDifferences(t *testing.T) {
 func TestFaultyTests(t *testing.T) {
 	for text, want := range map[string]string{
 		"- {nam: x}\n":                  `tests.yaml:1:4: [0].nam: unknown key; did you mean "name"?`,
-		"- {kind: admin}\n":             `tests.yaml:1:10: [0].kind: wants buyer or seller, got "admin"`,
+		"- {kind: admin}\n":             `tests.yaml:1:10: [0].kind: wants buyer or seller, got the text "admin"`,
 		"- {kind: buyer, account: a}\n": `tests.yaml: test 1: expects nothing`,
 		"- {kind: buyer, replies: [{}], expect: {records: []}}\n":                                 `a reply wants either file or body`,
 		"- {kind: buyer, replies: [{file: none.json}], expect: {records: []}}\n":                  `none.json: no such file`,

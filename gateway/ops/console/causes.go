@@ -234,6 +234,7 @@ func judge(episodes map[string]*episode, at time.Time, now, before sums) {
 
 // Facts are the names and errors that the lines say beside the counts.
 type Facts struct {
+	Kinds []string           // of the lists that there are
 	File  string             // the configuration
 	Redis string             // host:port; empty: none
 	Last  map[string]Failure // the last error, by kind of list, and of "redis", "keystore" and "reload"

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -101,7 +102,7 @@ func New(opts Options) (*Console, error) {
 		text := strings.NewReplacer("{{root}}", page.root).Replace(strings.NewReplacer(put...).Replace(string(body)))
 		c.mux.HandleFunc("GET "+page.path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = w.Write([]byte(text)) // the browser left; nobody to tell
+			_, _ = io.WriteString(w, strings.ReplaceAll(text, "{{kinds}}", strings.Join(opts.Facts().Kinds, " "))) // the browser left; nobody to tell
 		})
 	}
 	// Somebody may have cut the path of a page off.

@@ -58,7 +58,11 @@ func newFeed(t *testing.T) *feed {
 			all, err := f.registry.Gather()
 			return all, errors.Join(err, f.err)
 		}),
-		Facts:       func() Facts { return f.facts },
+		Facts: func() Facts {
+			facts := f.facts
+			facts.Kinds = []string{"buyer", "seller"}
+			return facts
+		},
 		Canary:      func() []canary.Result { return f.canary },
 		TopAccounts: NewTopAccounts(10), Version: "v1.2.3<b>", Now: f.clock.Now,
 	})

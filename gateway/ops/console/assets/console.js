@@ -7,7 +7,8 @@
   const every = 5000, kept = 720; // points: an hour
   // A page that was opened with user and password in its address may not fetch relative to that.
   const address = (path) => location.origin + location.pathname.replace(/[^/]*$/, "") + path;
-  const kinds = ["buyer", "seller"];
+  const kinds = document.body.dataset.kinds.split(" "); // of the lists that there are
+  for (const option of document.querySelectorAll("#explain-kind option, #purge-kind option")) if (option.value && !kinds.includes(option.value)) option.remove();
 
   // --- figures: sums of the selected families, and what they have grown by.
 

@@ -11,6 +11,24 @@ byId("form").hidden = false;
 // shown are the header fields that a caller may want to see.
 const shown = ["age", "cache-status", "etag", "ratelimit", "retry-after", "www-authenticate", "x-request-id"];
 
+// A filter whose words are known is a choice of them; any other is a text.
+function offerWords() {
+  const { dataset } = byId("list").selectedOptions[0];
+  for (const name of ["status", "inquiry_type"]) {
+    const words = dataset[name]?.split(" ");
+    const field = document.createElement(words ? "select" : "input");
+    if (words) {
+      for (const word of ["", ...words]) field.add(new Option(word || "any", word));
+    } else {
+      field.autocomplete = "off";
+    }
+    field.id = name;
+    byId(name).replaceWith(field);
+  }
+}
+byId("list").addEventListener("change", offerWords);
+offerWords();
+
 byId("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const url = new URL(byId("list").value.slice(1), root);
