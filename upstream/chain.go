@@ -107,9 +107,11 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 	if err == nil {
 		err = f.attach(ctx, "upstream.responses", f.plan.Second, m.Batches, m.AddResponses)
 	}
-	_, step := f.tracer.Start(ctx, "upstream.guard")
-	m.RemoveIDs()
-	step.End()
+	if err == nil {
+		_, step := f.tracer.Start(ctx, "upstream.guard")
+		m.RemoveIDs()
+		step.End()
+	}
 	f.count(m)
 	if err != nil {
 		return List{}, asError(err)
