@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"inquiry-gateway/upstream/internal/sample"
+
+	"inquiry-gateway/upstream/mapping"
 )
 
 // commentLegacy serves tickets without responses, and the responses by a second
@@ -234,7 +236,6 @@ const (
 	detailBareID  = `{items: data.0, fetch: {path: "/wrapped/{id}", id: id}}`
 	detailBare    = `{items: data.0, fetch: {path: "/wrapped/{id}", id: "@this"}}`
 	detailBatched = `{items: rows, fetch: {path: /rows, query: {ids: "{ids}"}, id: id, batch: 2, key: id}}`
-	detailNamed   = `{as: id, fetch: {path: "/tickets/{id}", id: id}}`
 )
 
 // detailsLegacy serves the list as it is given, and details of the tickets 1 to 3.
@@ -289,26 +290,34 @@ func TestDetails(t *testing.T) {
 		want                 string // titles, or the reason
 		calls                int64
 	}{
-		"one by one":               {`"@this"`, detailEach, objects, same, "no. 1, no. 2", 3},
-		"in batches":               {`"@this"`, detailBatched, `[{"id":"tick-1"},{"id":"tick-2"},{"id":"tick-1"}]`, same, "no. 1, no. 2, no. 1", 3},
-		"bare ids":                 {"ids", detailBare, `{"ids":["tick-1","tick-2"]}`, same, "no. 1, no. 2", 3},
-		"bare ids by their name":   {"ids", detailBareID, `{"ids":["tick-1","tick-2"]}`, same, "no. 1, no. 2", 3},
-		"a bare id that is none":   {"ids", detailBareID, `{"ids":[null]}`, same, "record", 1},
-		"members of an object":     {`"byId.@values"`, detailEach, `{"byId":{"a":{"id":"tick-1"},"b":{"id":"tick-2"}}}`, same, "no. 1, no. 2", 3},
-		"an empty list":            {`"@this"`, detailEach, `[]`, same, "", 1},
-		"an owner in the detail":   {`"@this"`, detailEach, `[{"id":"tick-3"}]`, same, "owner", 2},
-		"a foreign one dropped":    {`"@this"`, detailEach, `[{"id":"tick-3"},{"id":"tick-1"}]`, func(c *Config) { c.Buyer.OnForeignRecord = "drop" }, "no. 1", 3},
-		"one is missing":           {`"@this"`, detailEach, `[{"id":"tick-9"}]`, same, "record", 2},
-		"one is missing: skipped":  {`"@this"`, detailEach, `[{"id":"tick-9"},{"id":"tick-1"}]`, skip, "no. 1", 3},
-		"missing in a batch":       {`"@this"`, detailBatched, `[{"id":"tick-9"},{"id":"tick-1"}]`, skip, "no. 1", 2},
-		"a 404 that is a failure":  {`"@this"`, detailBare, `["tick-9"]`, same, "status_4xx", 2},
-		"twice in a batch":         {`"@this"`, detailBatched, `[{"id":"tick-1","again":1}]`, same, "record", 2},
-		"no id":                    {`"@this"`, detailEach, `[{"id":null}]`, same, "record", 1},
-		"no id: skipped":           {`"@this"`, detailEach, `[{"id":""},{"id":"tick-1"}]`, skip, "no. 1", 2},
-		"no record":                {`"@this"`, detailEach, `[null]`, same, "record", 1},
-		"too many":                 {`"@this"`, detailEach, objects, func(c *Config) { c.MaxRecords = 1 }, "too_many", 1},
-		"too many bytes in all":    {`"@this"`, detailEach, objects, func(c *Config) { c.MaxResponseBytes = 300 }, "too_large", 3},
-		"a name that is there":     {`"@this"`, detailNamed, objects, same, "record", 3},
+		"one by one":              {`"@this"`, detailEach, objects, same, "no. 1, no. 2", 3},
+		"in batches":              {`"@this"`, detailBatched, `[{"id":"tick-1"},{"id":"tick-2"},{"id":"tick-1"}]`, same, "no. 1, no. 2, no. 1", 3},
+		"bare ids":                {"ids", detailBare, `{"ids":["tick-1","tick-2"]}`, same, "no. 1, no. 2", 3},
+		"bare ids by their name":  {"ids", detailBareID, `{"ids":["tick-1","tick-2"]}`, same, "no. 1, no. 2", 3},
+		"a bare id that is none":  {"ids", detailBareID, `{"ids":[null]}`, same, "record", 1},
+		"members of an object":    {`"byId.@values"`, detailEach, `{"byId":{"a":{"id":"tick-1"},"b":{"id":"tick-2"}}}`, same, "no. 1, no. 2", 3},
+		"an empty list":           {`"@this"`, detailEach, `[]`, same, "", 1},
+		"an owner in the detail":  {`"@this"`, detailEach, `[{"id":"tick-3"}]`, same, "owner", 2},
+		"a foreign one dropped":   {`"@this"`, detailEach, `[{"id":"tick-3"},{"id":"tick-1"}]`, func(c *Config) { c.Buyer.OnForeignRecord = "drop" }, "no. 1", 3},
+		"one is missing":          {`"@this"`, detailEach, `[{"id":"tick-9"}]`, same, "record", 2},
+		"one is missing: skipped": {`"@this"`, detailEach, `[{"id":"tick-9"},{"id":"tick-1"}]`, skip, "no. 1", 3},
+		"missing in a batch":      {`"@this"`, detailBatched, `[{"id":"tick-9"},{"id":"tick-1"}]`, skip, "no. 1", 2},
+		"a 404 that is a failure": {`"@this"`, detailBare, `["tick-9"]`, same, "status_4xx", 2},
+		"twice in a batch":        {`"@this"`, detailBatched, `[{"id":"tick-1","again":1}]`, same, "record", 2},
+		"no id":                   {`"@this"`, detailEach, `[{"id":null}]`, same, "record", 1},
+		"no id: skipped":          {`"@this"`, detailEach, `[{"id":""},{"id":"tick-1"}]`, skip, "no. 1", 2},
+		"no record":               {`"@this"`, detailEach, `[null]`, same, "record", 1},
+		"too many":                {`"@this"`, detailEach, objects, func(c *Config) { c.MaxRecords = 1 }, "too_many", 1},
+		"too many bytes in all":   {`"@this"`, detailEach, objects, func(c *Config) { c.MaxResponseBytes = 300 }, "too_large", 3},
+		"a name that is there":    {`"@this"`, detailEach, `[{"id":"tick-1","details":1}]`, same, "record", 2},
+		// Whose a record is, and whether it is shown, is judged first if the list tells it.
+		"strangers are not asked about": {`"@this"`, detailEach, `[{"id":"tick-2","who":"zorg"},{"id":"tick-1","who":"acme"}]`, func(c *Config) {
+			c.Buyer.Owner, c.Buyer.OnForeignRecord = mapping.Paths{"who"}, "drop"
+		}, "no. 1", 2},
+		"nor hidden ones": {`"@this"`, detailEach, `[{"id":"tick-2","who":"acme","draft":true},{"id":"tick-1","who":"acme"},{"id":"tick-9","who":"zorg","draft":true}]`, func(c *Config) {
+			c.Buyer.Owner, c.Buyer.OnForeignRecord = mapping.Paths{"who"}, "drop"
+			c.Buyer.Where = []mapping.Condition{{Path: "draft", Absent: true}, {Path: "details.state", Equals: mapping.Default{Set: true, Value: "N"}}}
+		}, "no. 1", 2},
 		"a dot in an id of a path": {`"@this"`, detailEach, `[{"id":".."}]`, same, "record", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
