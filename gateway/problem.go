@@ -21,30 +21,14 @@ var (
 // reached: long enough not to add to its trouble, short enough to recover with it.
 const authRetryAfter = 2 * time.Second
 
-// problem is an error as the caller sees it: what is wrong, which part of the
-// request it is about, and the headers that go with it.
+// upstreamRetryAfter is what a caller is asked to wait after a failure of the legacy: it is
+// asked again for this list sooner than that, by whoever comes then.
+const upstreamRetryAfter = 5 * time.Second
+
+// problem is an error as the caller sees it, with the header that goes with it.
 type problem struct {
 	v1.Problem
-	source *v1.Source
 	header [2]string // name and value; empty: none
-}
-
-// writeError sends what the caller gets for an error. The error itself is kept for
-// the log: its text may speak of the legacy system, the answer never does.
-func (x *exchange) writeError(err error) {
-	p := problemOf(err)
-	x.cause, x.problem = err, p.Code
-	x.Add("Content-Type", x.gateway.headers.jsonType)
-	x.Add("Cache-Control", x.gateway.headers.noStore)
-	if p.header[0] != "" {
-		x.Add(p.header[0], []string{p.header[1]})
-	}
-	x.common()
-	shown := p.Occurrence(x.id.String())
-	shown.Source = p.source
-	x.Status, x.Body = p.Status, v1.AppendErrors(nil, shown)
-	x.Length = []string{strconv.Itoa(len(x.Body))}
-	x.send()
 }
 
 // ProblemOf is what a caller would be answered to an error of the parts, for tools
@@ -64,8 +48,10 @@ func problemOf(err error) problem {
 	case errors.Is(err, errMethodNotAllowed):
 		return problem{Problem: v1.MethodNotAllowed.Problem(), header: [2]string{"Allow", "GET, HEAD"}}
 	case errors.As(err, &parameter):
-		detail := "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
-		return problem{Problem: v1.InvalidParameter.Problem().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
+		p := v1.InvalidParameter.Problem()
+		p.Detail = "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
+		p.Source = &v1.Source{Parameter: parameter.shownName()}
+		return problem{Problem: p}
 	case errors.As(err, &limited):
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
@@ -73,13 +59,15 @@ func problemOf(err error) problem {
 	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why
 		return problem{Problem: v1.AuthUnavailable.Problem(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{Problem: v1.UpstreamTimeout.Problem()}
+		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case errors.As(err, &attempts):
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
 		return problem{Problem: v1.MissingAPIKey.Problem(), header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):
-		return problem{Problem: v1.InvalidRequest.Problem(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
+		p := v1.InvalidRequest.Problem()
+		p.Source = &v1.Source{Header: "Authorization"}
+		return problem{Problem: p, header: challenge(`, error="invalid_request"`)}
 	case errors.Is(err, auth.ErrInvalidKey):
 		return problem{Problem: v1.InvalidAPIKey.Problem(), header: challenge(`, error="invalid_token"`)}
 	case errors.Is(err, auth.ErrWrongKind):
@@ -97,13 +85,13 @@ func problemOf(err error) problem {
 func upstreamProblem(e *upstream.Error) problem {
 	switch e.Kind {
 	case upstream.KindTimeout:
-		return problem{Problem: v1.UpstreamTimeout.Problem()}
+		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
 		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.Wait)}
 	case upstream.KindInvalid:
-		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
+		return problem{Problem: v1.UpstreamInvalidResponse.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
-		return problem{Problem: v1.UpstreamError.Problem()}
+		return problem{Problem: v1.UpstreamError.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindBug, upstream.KindCanceled:
 	}
 	return problem{Problem: v1.InternalError.Problem()}

@@ -167,3 +167,22 @@ func ForList(r *http.Request) bool {
 	_, ok := r.Context().Value(callKey{}).(*call)
 	return ok
 }
+
+// Hider makes the function that hides the credentials of a configuration in a text for a
+// person: the secret of auth, and what requests send under the name of a secret.
+func (c Config) Hider() func(string) string {
+	secrets := c.Auth.Login.spec().Secrets()
+	if m, known := c.Auth.method(); known {
+		secrets = append(secrets, oneLine(m.secret))
+	}
+	for _, ec := range c.endpoints() {
+		for _, spec := range []address.Spec{
+			{Query: ec.Query, Sending: ec.Sending},
+			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
+			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
+		} {
+			secrets = append(secrets, spec.Secrets()...)
+		}
+	}
+	return address.Hider(secrets)
+}

@@ -46,7 +46,7 @@ const explained = `{"result":{"items":[` +
 	`{"customer":{}},5]}}`
 
 func TestExplain(t *testing.T) {
-	f := newFixture(t, serveJSON(explained), nil)
+	f := newFixture(t, serveJSON(explained))
 	p, err := f.Explain(t.Context(), acme, 3, FirstReply)
 	if err != nil || p.Problem != nil || p.Items != 4 || len(p.Records) != 3 {
 		t.Fatalf("%+v %v", p, err)
@@ -88,20 +88,20 @@ func TestExplainSaysHowTheListGoesOn(t *testing.T) {
 			t.Errorf("%s %s: %q %v", tc.paging, tc.lie, p.NextPage, err)
 		}
 	}
-	p, err := newFixture(t, serveJSON(sample.List(sample.Ticket)), nil).Explain(t.Context(), acme, 3, FirstOfEach)
+	p, err := newFixture(t, serveJSON(sample.List(sample.Ticket))).Explain(t.Context(), acme, 3, FirstOfEach)
 	if err != nil || p.NextPage != "" {
 		t.Errorf("without pages: %q %v", p.NextPage, err)
 	}
 }
 
 func TestExplainSecondCall(t *testing.T) {
-	f := secondFixture(t, &commentLegacy{tickets: 2}, fetches["each"], nil)
+	f := newFixture(t, (&commentLegacy{tickets: 2}).ServeHTTP, responses(t, fetches["each"]))
 	p, err := f.Explain(t.Context(), acme, 3, FirstOfEach)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(p), "1 responses <- uuid = t-0:  -> 1 responses, the last: re 0, by [removed] | customer")
-	f = secondFixture(t, &commentLegacy{tickets: 2}, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`, nil)
+	f = newFixture(t, (&commentLegacy{tickets: 2}).ServeHTTP, responses(t, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`))
 	if p, err = f.Explain(t.Context(), acme, 3, FirstOfEach); err != nil {
 		t.Fatal(err)
 	}

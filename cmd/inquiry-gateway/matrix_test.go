@@ -19,7 +19,6 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -108,9 +107,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	case "introspection":
 		c.keys = httptest.NewServer(http.HandlerFunc(c.introspect))
 		t.Cleanup(func() { c.keys.CloseClientConnections(); c.keys.Close() })
-		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s, ttl: 5m}}", c.keys.URL, quick(partKeys, "1s"))
+		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s}, cache: {ttl: 5m}}", c.keys.URL, quick(partKeys, "1s"))
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {ttl: 5m, timeout: %s}}", quick(partRedis, "1s"))
+		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache: {ttl: 5m}}", quick(partRedis, "1s"))
 	}
 	c.setup.prepare = func(p *program) {
 		c.program = p
@@ -278,7 +277,7 @@ func (c *cell) against(a answer, want outcome, keyID, query string) string {
 		return fmt.Sprintf("Cache-Status is %q, and %s is declared", status, want)
 	case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "":
 		return "Retry-After is missing"
-	case o.code == "" && string(a.body) != string(v1.AppendBuyer(nil, c.system.Truth(auth.KindBuyer, account, filter.Get("status"), ""))):
+	case o.code == "" && string(a.body) != string(truth(c.system, auth.KindBuyer, account, filter.Get("status"), "")):
 		return "the list is not the caller's, or not the right one"
 	}
 	return ""
@@ -295,7 +294,7 @@ func TestCheckFailures(t *testing.T) {
 		"no Redis":   {"", "Redis: none is set"},
 		"Redis":      {"redis: {addrs: [\"192.0.2.1:6379\"], timeout: 200ms}", "at most 300ms later"},
 		"keys there": {"redis: {addrs: [\"192.0.2.1:6379\"]}\nauth: {redis: {}}", "503 auth_unavailable           keys are in this Redis"},
-		"asked keys": {"auth: {introspection: {url: \"https://192.0.2.1/x\", ttl: 0s}}", "503 auth_unavailable           ttl is 0s"},
+		"asked keys": {"auth: {introspection: {url: \"https://192.0.2.1/x\"}, cache: {ttl: 0s}}", "503 auth_unavailable           ttl is 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".yaml")

@@ -11,13 +11,13 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -58,8 +58,8 @@ type Violation struct {
 	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
 }
 
-// Request is what was sent. Credentials are replaced by "(hidden)": those of a header, and
-// those that have the name of one.
+// Request is what was sent. Credentials are replaced by "(hidden)", and each header that
+// may be one.
 type Request struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		return nil, err
 	}
 	p := &Probe{
-		Kind: want.Kind, Account: want.Account, Unasked: seen.Unasked, Took: seen.Took, NextPage: hideSecrets(seen.NextPage),
+		Kind: want.Kind, Account: want.Account, Unasked: seen.Unasked, Took: seen.Took, NextPage: seen.NextPage,
 		Whole: depth == upstream.Whole, Explanation: seen.Explanation, Served: seen.Served, Violations: violations(seen), Verdict: Good,
 	}
 	if seen.Problem != nil {
@@ -114,6 +114,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	if o.Sample == nil {
 		p.exchanged(transport.exchanges, seen)
 	}
+	p.hide(cfg.Hider())
 	endpoint := *cfg.Endpoint(want.Kind)
 	if endpoint.Paging.Style == "" || endpoint.Paging.Style == mapping.PageNone {
 		p.Beside = beside(seen.Reply, want.Account, strings.TrimSuffix(endpoint.Items, ".@values"), p.Items)
@@ -140,12 +141,12 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 // exchanged takes over what was recorded: the first request, and the first reply that has
 // another status than 200, or else the last.
 func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
-	p.Request = &Request{Method: seen.First.Method, URL: hideSecrets(seen.First.URL), Body: hideSecrets(seen.First.Body), Headers: map[string]string{}}
+	p.Request = &Request{Method: seen.First.Method, URL: seen.First.URL, Body: seen.First.Body, Headers: map[string]string{}}
 	if len(all) == 0 {
 		return
 	}
 	for name, values := range all[0].header {
-		if p.Request.Headers[name] = hidden; slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent"}, name) {
+		if p.Request.Headers[name] = address.Hidden; slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent"}, name) {
 			p.Request.Headers[name] = strings.Join(values, ", ")
 		}
 	}
@@ -155,6 +156,17 @@ func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
 	}
 	if p.Status, p.MediaType = last.status, last.mediaType; seen.Problem != nil {
 		p.Refused = last.text()
+	}
+}
+
+// hide hides credentials that are sent in query or body, and a reply that repeats them.
+func (p *Probe) hide(hide func(string) string) {
+	texts := []*string{&p.Problem, &p.Found, &p.Refused, &p.NextPage}
+	if p.Request != nil {
+		texts = append(texts, &p.Request.URL, &p.Request.Body)
+	}
+	for _, text := range texts {
+		*text = hide(*text)
 	}
 }
 
@@ -242,27 +254,4 @@ func beside(reply, account, items string, came int) (found []string) {
 		visit("", tree)
 	}
 	return found
-}
-
-const hidden = "(hidden)"
-
-// secretName matches names of what carries credentials. The configuration should have
-// them in headers or files, but not every legacy system lets it.
-const secretName = `[\w.$:%-]*(?i:passw|pwd|secret|token|credential|signature|authorization|api[-_.]?key)[\w.$:%-]*|(?i:key|sig|pass|pin)`
-
-// secretPlaces are where the value of such a name stands: in a query or a form, in JSON, in
-// an element and in an attribute of XML. The first group stays, as does the last.
-var secretPlaces = [...]*regexp.Regexp{
-	regexp.MustCompile(`((?:^|[?&])(?:` + secretName + `)=)[^&#]*()`),
-	regexp.MustCompile(`("(?:` + secretName + `)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s,{}\[\]"]+)()`),
-	regexp.MustCompile(`(<(?:` + secretName + `)(?:\s[^>]*)?>)(?:[^<]|<!\[CDATA\[.*?\]\]>)+(</)`),
-	regexp.MustCompile(`(\s(?:` + secretName + `)\s*=\s*)(?:"[^"]*"|'[^']*')()`),
-}
-
-// hideSecrets hides credentials in an URL or a body that is shown.
-func hideSecrets(text string) string {
-	for _, place := range secretPlaces {
-		text = place.ReplaceAllString(text, "${1}"+hidden+"${2}")
-	}
-	return text
 }
