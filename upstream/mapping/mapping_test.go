@@ -225,7 +225,7 @@ func TestFilterAsk(t *testing.T) {
 		if send, impossible := f.ask(tc.want); strings.Join(send, " ") != tc.send || impossible != tc.impossible {
 			t.Errorf("%q: got %q %v, want %q", tc.want, send, impossible, tc.send)
 		}
-		all := f.asked(false)
+		all := f.asked(true)
 		asked, ok := all.Values[tc.want]
 		if !ok {
 			asked = all.Other
