@@ -1,0 +1,169 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway"
+	"inquiry-gateway/upstream"
+)
+
+// live is all that is built from one configuration; a reload replaces it as a whole, by
+// another one that goes on with the parts which do not change. It is not changed once it
+// is made. The zero value is what runs before the first.
+type live struct {
+	cfg         config.Config
+	keys        *keyring
+	client      *upstream.Client
+	public      *gateway.Gateway
+	certificate *tls.Certificate // nil without TLS
+	canary      *canaryRun       // nil where it is off
+	policy      func()           // sets the policy of the cache; cannot fail any more
+}
+
+// keyring is a source of keys with what judges them. All that it remembers and
+// counts lasts until a reload changes the source.
+type keyring struct {
+	*auth.Authenticator
+	registry *prometheus.Registry // of its own: its series begin anew with another store
+	reload   func() error         // reads a keys file again; nil: another store, which is asked for each key
+	close    func()               // ends what the store runs; nil: nothing
+}
+
+// running is what is live. What must not change in the middle of its use is taken from one
+// call.
+func (a *App) running() *live {
+	if l := a.current.Load(); l != nil {
+		return l
+	}
+	return &live{}
+}
+
+// build makes what cfg describes and what runs does not have already. All that can fail
+// fails here; then nothing new is left running.
+func (a *App) build(cfg config.Config) (next *live, err error) {
+	old := a.running()
+	next = &live{cfg: cfg}
+	defer func() {
+		if err != nil {
+			next.close(old)
+		}
+	}()
+	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
+		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
+	}); err != nil {
+		return next, err
+	}
+	if next.keys = old.keys; next.keys == nil || !cfg.Same(old.cfg, "auth") {
+		if next.keys, err = a.newKeyring(cfg); err != nil {
+			return next, err
+		}
+	}
+	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		next.canary = a.newCanary(next)
+	}
+	if a.lists != nil { // a check has none
+		fills := cache.Fills{Timeout: cfg.RequestTimeout, Mappings: gateway.Mappings(next.client)}
+		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
+			return next, err
+		}
+	}
+	proxies, err1 := cfg.Gateway.Proxies()
+	certificate, err2 := cfg.TLS.Certificate()
+	if err = errors.Join(err1, err2); err != nil {
+		return next, err
+	}
+	next.certificate = certificate
+	next.public = gateway.New(gateway.Options{
+		Auth:                    next.keys,
+		Kinds:                   gateway.Kinds(next.client),
+		Lists:                   a.lists,
+		Rate:                    a.rate,
+		Draining:                &a.draining,
+		RequestTimeout:          cfg.RequestTimeout,
+		HitLane:                 cfg.Gateway.HitLane == config.On,
+		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
+		Docs:                    cfg.Gateway.Docs,
+		TrustedProxies:          proxies,
+		RequestLog:              a.opts.Requests,
+		SampleHits:              cfg.Log.SampleHits,
+		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
+		LogRefusals:             cfg.Log.RefusedKeys,
+		Traces:                  a.traces.tracers(),
+		Logger:                  a.opts.Logger,
+		Registerer:              a.registry,
+	})
+	return next, nil
+}
+
+// apply makes next live. Cache, limiter, lab and ceiling keep what they know and change
+// their policies. Nothing here can fail.
+func (a *App) apply(next *live) {
+	cfg := next.cfg
+	a.lab.SetConfig(labKinds(cfg), ttllab.ConfigOf(cfg.Cache))
+	a.rate.SetConfig(cfg.RateLimit)
+	next.policy()
+	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
+	a.tokens.Set(cfg.Ops.Tokens())
+	write := cfg.RequestTimeout + writeSlack
+	sameWrite := a.public == nil || a.public.http.WriteTimeout == write
+	if a.public != nil { // not at the start
+		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
+	}
+	a.gateway.Set(next.public, write, sameWrite)
+	a.current.Store(next)
+}
+
+// newKeyring opens the store of keys.
+func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
+	if err != nil {
+		return nil, err
+	}
+	keys := &keyring{registry: prometheus.NewRegistry()}
+	opts := auth.Options{
+		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
+		Now: a.opts.Now, Dial: a.opts.Dial,
+	}
+	var store auth.Store
+	switch {
+	case cfg.Auth.Introspection != nil:
+		s := introspect.New(*cfg.Auth.Introspection, opts)
+		store, keys.close = s, s.Close
+	case cfg.Auth.Redis != nil:
+		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		store, keys.close = s, s.Close
+	default:
+		s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
+		if err != nil {
+			return nil, err
+		}
+		store, keys.reload = s, s.Reload
+	}
+	keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
+	return keys, nil
+}
+
+// close ends what the parts run by themselves and next does not go on with.
+// Requests that still use them finish with what they have.
+func (l *live) close(next *live) {
+	if l.keys != nil && l.keys != next.keys && l.keys.close != nil {
+		l.keys.close()
+	}
+	if l.client != nil && !l.client.GoesOnIn(next.client) {
+		l.client.Close()
+	}
+	if l.public != nil && l.public != next.public {
+		l.public.Close()
+	}
+}
