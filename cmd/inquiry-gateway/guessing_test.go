@@ -55,7 +55,7 @@ func TestGuessesAtKeysInRedis(t *testing.T) {
 // node has seen good is never refused for that, and one that it has not seen is
 // let in when it comes again.
 func TestGuessesDoNotHoldUpGoodKeys(t *testing.T) {
-	p, s := introspecting(t, "ttl: 20ms, negative_ttl: 1m, unknown_keys: {per_second: 0.01, burst: 20}")
+	p, s := introspecting(t, "cache: {ttl: 20ms, negative_ttl: 1m}, unknown_keys: {per_second: 0.01, burst: 20}")
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.guessUntilLimited()
 	before := s.askedAbout("buyer")

@@ -18,9 +18,10 @@ import (
 // message of a change can be why one is noticed.
 func keysInRedis(t *testing.T, address string) *program {
 	return start(t, setup{
-		yaml: `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
+		pollFiles: onlyWhenTold,
+		yaml:      `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 10m, poll: 30s}}", 1))
+			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {poll: 30s}, cache: {ttl: 10m}}", 1))
 		},
 	})
 }
@@ -183,7 +184,7 @@ func TestKeysInUseOutliveRedis(t *testing.T) {
 	p := start(t, setup{
 		yaml: `redis: {addrs: ["` + server.Addr + `"]}`,
 		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 2s}}", 1))
+			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {}, cache: {ttl: 2s}}", 1))
 		},
 	})
 	keysCommandFor[auth.Account](p, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")

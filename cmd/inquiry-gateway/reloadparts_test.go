@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -308,8 +309,8 @@ func TestReloadDuringAFill(t *testing.T) {
 	}
 }
 
-// What is known of keys outlives a reload that does not change where they come
-// from.
+// What is known of keys outlives a reload while their store is away, also one of the store's
+// own settings: an operator raises a ttl or a timeout just then.
 func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	p := keysInRedis(t, server.Addr)
@@ -318,11 +319,50 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	p.eventually("both changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 2 })
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })
 	server.Kill()
-	p.edit("max_records: 10000", "max_records: 9999")
-	p.reload()
-	p.gets(http.StatusOK, buyerList, "k1")
+	p.keepsKeys("k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "ttl: 9m", "ttl: 9m, negative_ttl: 1s, max_keys: 9",
+		"poll: 30s", "poll: 20s", "poll: 20s", "poll: 20s, timeout: 90ms")
 	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_lookups_total{result="found",store="redis"} 1`) {
 		t.Error("the counters of the key store began anew")
+	}
+	server.Restart() // without its data, and with a key store that is not set up
+	p.gets(http.StatusOK, buyerList, "k1")
+	p.edit("{poll: 20s, timeout: 90ms}", "null, keys_file: keys.yaml")
+	p.reload()
+	p.gets(http.StatusUnauthorized, buyerList, "k1")
+}
+
+func TestReloadWhileTheAuthorizationServerIsAway(t *testing.T) {
+	p, s := introspecting(t, "cache: {ttl: 10m}", func(s *setup) { s.pollFiles = onlyWhenTold })
+	p.gets(http.StatusOK, buyerList, "buyer")
+	s.change(func() {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	})
+	p.keepsKeys("buyer", "ttl: 10m", "ttl: 9m", "timeout: 500ms", "timeout: 400ms", "kind: role", "kind: other",
+		"/introspect", "/elsewhere")
+	s.change(func() {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"active":false}`)
+		}
+	})
+	p.edit("ttl: 9m", "ttl: 8m")
+	p.reload()
+	p.eventually("the server's answer counts again", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+}
+
+// keepsKeys makes changes of the configuration, one reload each, while the key store is away:
+// a known key stays good, and another one is neither refused nor let in.
+func (p *program) keepsKeys(known string, changes ...string) {
+	p.t.Helper()
+	for ; len(changes) > 0; changes = changes[2:] {
+		p.edit(changes[0], changes[1])
+		if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) {
+			p.t.Fatalf("%s: %s", changes[1], logged)
+		}
+		p.gets(http.StatusOK, buyerList, known)
+		if a := p.guess(0); a.status != http.StatusServiceUnavailable {
+			p.t.Errorf("%s: an unknown key gets %d", changes[1], a.status)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
 // version read so often that a lost message is no matter.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
-	keysInFleet = "{redis: {ttl: 10m, timeout: 2s}}"
+	keysInFleet = "{redis: {timeout: 2s}, cache: {ttl: 10m}}"
 )
 
 // A Cluster of three masters holds everything: lists, leases, epochs, purges,

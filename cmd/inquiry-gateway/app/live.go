@@ -34,9 +34,10 @@ type live struct {
 // counts lasts until a reload changes the source.
 type keyring struct {
 	*auth.Authenticator
-	registry *prometheus.Registry // of its own: its series begin anew with another store
-	reload   func() error         // reads a keys file again; nil: another store, which is asked for each key
-	close    func()               // ends what the store runs; nil: nothing
+	registry *prometheus.Registry
+	known    *auth.Known  // what the node knows of keys of Redis or an authorization server
+	reload   func() error // reads a keys file again; nil: another store, which is asked for each key
+	close    func()       // ends what the store runs; nil: nothing
 }
 
 // running is what is live. What must not change in the middle of its use is taken from one
@@ -65,7 +66,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 		return next, err
 	}
 	if next.keys = old.keys; next.keys == nil || !cfg.Same(old.cfg, "auth") {
-		if next.keys, err = a.newKeyring(cfg); err != nil {
+		if next.keys, err = a.newKeyring(cfg, old); err != nil {
 			return next, err
 		}
 	}
@@ -124,24 +125,29 @@ func (a *App) apply(next *live) {
 	a.current.Store(next)
 }
 
-// newKeyring opens the store of keys.
-func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
+// newKeyring opens the store of keys. What is known of keys and counted lasts while the sort of
+// store and the pepper do: a reload while the store is away must not take good keys away. With
+// another store the series begin anew, so they have a registry of their own.
+func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
-	keys := &keyring{registry: prometheus.NewRegistry()}
+	keys := &keyring{registry: prometheus.NewRegistry(), known: auth.NewKnown()}
+	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
+		keys.registry, keys.known = old.keys.registry, old.keys.known
+	}
 	opts := auth.Options{
-		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
-		Now: a.opts.Now, Dial: a.opts.Dial,
+		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
+		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Known: keys.known, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
 	var store auth.Store
 	switch {
 	case cfg.Auth.Introspection != nil:
-		s := introspect.New(*cfg.Auth.Introspection, opts)
+		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	case cfg.Auth.Redis != nil:
-		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	default:
 		s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
