@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // guess sends a key that does not exist.
@@ -38,17 +36,6 @@ func (p *program) guessUntilLimited() {
 		}
 	}
 	p.t.Fatal("200 guesses from one address and no 429")
-}
-
-// The other stores have tests of their own.
-func TestGuessesAtKeysInRedis(t *testing.T) {
-	p := keysInRedis(t, redistest.Start(t).Addr)
-	keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", "acme", "--api-access", "paid") // a store without keys is not ready
-	p.eventually("the keys are read", func() bool { return p.guess(-1).status == http.StatusUnauthorized })
-	p.guessUntilLimited()
-	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_requests_total{result="limited"} 1`) {
-		t.Error("the refused guess is not counted")
-	}
 }
 
 // Callers behind one address share it with somebody who guesses. A key that this

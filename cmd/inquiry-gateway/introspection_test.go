@@ -140,62 +140,6 @@ func TestIntrospectionGrants(t *testing.T) {
 	}
 }
 
-// An answer is asked for anew when its time is over, good ones and bad ones.
-func TestIntrospectionTTL(t *testing.T) {
-	p, s := introspecting(t, "cache: {ttl: 50ms, negative_ttl: 50ms}")
-	p.gets(http.StatusUnauthorized, buyerList, "nobody")
-	s.change(func() { s.keys["nobodys-key"] = s.keys["buyer"] })
-	p.eventually("the new key is taken", func() bool { return p.get(buyerList, "nobody").status == http.StatusOK })
-	s.change(func() { delete(s.keys, "nobodys-key") })
-	p.eventually("the key that was withdrawn is refused", func() bool { return p.get(buyerList, "nobody").status == http.StatusUnauthorized })
-}
-
-// Row key store of the failure matrix: a key that is known stays good for its
-// time; about any other the gateway knows nothing, and says so: 503, never 401.
-func TestMatrixIntrospection(t *testing.T) {
-	for state, prepare := range map[string]func(*authServer){
-		"slow": func(s *authServer) {
-			s.change(func() {
-				s.answer = func(_ http.ResponseWriter, r *http.Request) {
-					select {
-					case <-r.Context().Done():
-					case <-time.After(10 * time.Second):
-					}
-				}
-			})
-		},
-		"down": func(s *authServer) { s.Close() },
-		"garbage": func(s *authServer) {
-			s.change(func() {
-				s.answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") }
-			})
-		},
-	} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel() // it waits for times to be over
-			p, s := introspecting(t, "cache: {ttl: 2s}")
-			p.gets(http.StatusOK, buyerList, "buyer")
-			prepare(s)
-			unavailable := func(a answer) bool {
-				return a.status == http.StatusServiceUnavailable && bytes.Contains(a.body, []byte("auth_unavailable")) && a.header.Get("Retry-After") != "" && a.header.Get("Www-Authenticate") == ""
-			}
-			p.gets(http.StatusOK, buyerList, "buyer")
-			for _, key := range []string{"nobody", "seller"} {
-				if a := p.get(buyerList, key); !unavailable(a) {
-					t.Errorf("%s: %d %s", key, a.status, a.body)
-				}
-			}
-			p.eventually("the known key's time is over", func() bool {
-				a := p.get(buyerList, "buyer")
-				if a.status != http.StatusOK && !unavailable(a) {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
-				return a.status != http.StatusOK
-			})
-		})
-	}
-}
-
 // The time of a request is one for all that it waits for: a key store that is
 // slower than that is unavailable, and not the legacy too slow.
 func TestRequestTimeoutBoundsAuthentication(t *testing.T) {
@@ -214,21 +158,4 @@ func TestRequestTimeoutBoundsAuthentication(t *testing.T) {
 	if timer.Stop() {
 		close(release)
 	}
-}
-
-// With the server well again, keys are good again.
-func TestIntrospectionComesBack(t *testing.T) {
-	t.Parallel() // it waits for the breaker
-	p, s := introspecting(t, "cache: {ttl: 0s}")
-	s.change(func() {
-		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
-	})
-	for range 20 { // enough to open the breaker
-		p.gets(http.StatusServiceUnavailable, buyerList, "buyer")
-	}
-	if n := s.askedAbout("buyer"); n >= 20 {
-		t.Errorf("a server in trouble was asked %d times", n)
-	}
-	s.change(func() { s.answer = nil })
-	p.eventually("the key is good again", func() bool { return p.get(buyerList, "buyer").status == http.StatusOK })
 }

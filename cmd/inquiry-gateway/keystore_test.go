@@ -174,31 +174,3 @@ func TestKeysOfAnAuthorizationServerAreMadeThere(t *testing.T) {
 	writeFile(t, conf, text)
 	commandSays(t, 2, "id.example.com", "keys", "-c", conf, "list")
 }
-
-// A key in use has at least half of its time left when Redis goes away, however
-// long before it was first asked about.
-func TestKeysInUseOutliveRedis(t *testing.T) {
-	t.Parallel() // it waits
-	server := redistest.Start(t)
-	const ttl = 2 * time.Second
-	p := start(t, setup{
-		yaml: `redis: {addrs: ["` + server.Addr + `"]}`,
-		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {}, cache: {ttl: 2s}}", 1))
-		},
-	})
-	keysCommandFor[auth.Account](p, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")
-	p.keys["k"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k").Key
-	p.eventually("the key works", func() bool { return p.get(buyerList, "k").status == http.StatusOK })
-	use := func(d time.Duration) {
-		t.Helper()
-		begun := time.Now()
-		for time.Since(begun) < d {
-			p.gets(http.StatusOK, buyerList, "k")
-		}
-	}
-	use(ttl * 3 / 4)
-	server.Kill()
-	use(ttl * 2 / 5) // half of it, but for what the loop and the question take
-	p.eventually("its time is over", func() bool { return p.get(buyerList, "k").status == http.StatusServiceUnavailable })
-}

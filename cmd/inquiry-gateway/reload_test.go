@@ -72,19 +72,6 @@ func TestReloadWithAMistakeKeepsTheOldConfiguration(t *testing.T) {
 	})
 }
 
-// A changed mapping is another list: what was mapped the old way is not served.
-func TestReloadOfTheMapping(t *testing.T) {
-	p := start(t, setup{})
-	before := p.get(sellerList, "seller")
-	p.edit("default: other", "default: something-else")
-	p.eventually("the new mapping shows", func() bool {
-		return strings.Contains(string(p.get(sellerList, "seller").body), "something-else")
-	})
-	if strings.Contains(string(before.body), "something-else") {
-		t.Error("it did before")
-	}
-}
-
 func TestHangupReloads(t *testing.T) {
 	p := start(t, setup{})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
