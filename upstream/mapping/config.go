@@ -16,9 +16,6 @@ const (
 	FilterGateway  = "gateway"
 )
 
-// repeatValues is the join of several values that repeats the parameter.
-const repeatValues = "repeat"
-
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
 	Path            string            `yaml:"path"`  // may hold {account}
