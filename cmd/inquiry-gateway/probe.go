@@ -80,7 +80,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	if sample := c.String("sample"); sample != "" {
 		files = append(files, sample)
 	}
-	watcher := watch.New(files)
+	watcher := watch.New(watch.Look(files...))
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
