@@ -60,7 +60,8 @@ func TestCredentials(t *testing.T) {
 // A login of which only a part is there is told, not passed over.
 func TestALoginWithoutAPath(t *testing.T) {
 	c := configFrom(t, sample.YAML)
-	c.Auth = AuthConfig{Type: "session", Username: "gw", PasswordFile: secret("pw"), Token: "t", Login: LoginConfig{Headers: map[string]string{"X-A": "b"}}}
+	c.Auth = AuthConfig{Type: "session", Username: "gw", PasswordFile: secret("pw"), Token: "t", Login: LoginConfig{}}
+	c.Auth.Login.Headers = map[string]string{"X-A": "b"}
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "must start with a slash") {
 		t.Errorf("got %v", err)
 	}

@@ -3,14 +3,14 @@ package upstream
 import (
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // configFrom decodes a section over the defaults, as the program does.
 func configFrom(t testing.TB, section string) Config {
 	t.Helper()
 	cfg := DefaultConfig()
-	if err := yaml.UnmarshalWithOptions([]byte(section), &cfg, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(section, &cfg); err != nil {
 		t.Fatalf("decode: %v", err)
 	}
 	return cfg

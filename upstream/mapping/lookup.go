@@ -41,7 +41,7 @@ const entriesPerRecord = 10
 // made once per reply.
 func (c *compiler) lookup(field string, cfg LookupConfig) []source {
 	c.AddIf(len(cfg.Take) == 0, field+".take", "missing: the path, within the entry, of the field")
-	c.lookupKeys(field, ElementLookup{cfg.In, cfg.Key, cfg.By})
+	c.lookupKeys(field, cfg.ElementLookup)
 	entry := c.plan.Format.place().inside(cfg.In)
 	for _, path := range cfg.Take {
 		c.path(field+".take", path)

@@ -14,6 +14,7 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 )
 
@@ -62,8 +63,8 @@ type Config struct {
 	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
 	Canary Canary `yaml:"canary"`
 
-	path string // the configuration file itself, absolute; "" without one
-	file *value // what it says; nil without one
+	path string          // the configuration file itself, absolute; "" without one
+	file *yamlfile.Value // what it says; nil without one
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
