@@ -63,7 +63,7 @@ nightly: ## new seeds of the simulation for half an hour, the fuzz targets for a
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) conformance
 
-simulate-mutants: ## plant known bugs and have the simulation find each: half an hour (BUG=regexp)
+simulate-mutants: ## plant known bugs and have each found: a quarter of an hour (BUG=regexp)
 	go test ./internal/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
 
 bench: ## measure what a request costs, against bare net/http, nginx, Varnish and a proxy (ROUNDS=5)

@@ -23,7 +23,8 @@ type exchange struct {
 	ctx     context.Context
 	request httpwire.Request
 	conn    *httpwire.Conn  // nil: none of a httpwire.Listener's
-	writer  httpwire.Writer // of the answer
+	writer  httpwire.Writer // of the answer; nil: the lane answers
+	series  *endpointSeries // that count it
 	begin   time.Time
 
 	// Filled on the way, written once at the end.
@@ -44,6 +45,27 @@ type exchange struct {
 // statusClientClosedRequest is logged and counted if the caller left before the
 // answer. It is never sent. The number is nginx's.
 const statusClientClosedRequest = 499
+
+// start gives an exchange that begins now.
+func (g *Gateway) start(ctx context.Context, now time.Time) *exchange {
+	x := g.exchanges.Get().(*exchange)
+	x.gateway, x.ctx, x.begin, x.conn = g, ctx, now, httpwire.FromContext(ctx)
+	return x
+}
+
+// identify assigns the request its id and adds the fields that all answers have. The id
+// that a trusted proxy gave the request is taken over, so that its logs and these name the
+// same request. An id goes into logs and headers, so it is bounded and of a harmless
+// alphabet. One that a stranger sends is ignored.
+func (x *exchange) identify() {
+	if ids := x.request.RequestID; len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer) && validFilterValue(ids[0]) {
+		x.id.set(ids[0])
+	} else {
+		x.id.draw()
+	}
+	x.AddText("X-Request-Id", x.id.bytes())
+	x.Add("X-Content-Type-Options", x.gateway.headers.nosniff)
+}
 
 // requestID is the id of one request, kept as bytes: most requests need it for
 // their header and their record only.
@@ -69,17 +91,6 @@ func (id *requestID) bytes() []byte { return id.text[:id.n] }
 
 // String is for what may outlive the request.
 func (id *requestID) String() string { return string(id.bytes()) }
-
-// assignID takes over the id that a trusted proxy gave the request, so that its
-// logs and these name the same request. An id goes into logs and headers, so it is
-// bounded and of a harmless alphabet. One that a stranger sends is ignored.
-func (x *exchange) assignID() {
-	if ids := x.request.RequestID; len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer) && validFilterValue(ids[0]) {
-		x.id.set(ids[0])
-		return
-	}
-	x.id.draw()
-}
 
 // requestIDKey is where a context has the id of the request that it began with.
 type requestIDKey struct{}

@@ -15,12 +15,6 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Kinds of callers, and so of lists.
-const (
-	kindBuyer  = "buyer"
-	kindSeller = "seller"
-)
-
 // Fetch asks the legacy system for one account's list. It imposes its own limits
 // besides ctx; its errors are *upstream.Error.
 type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
@@ -31,23 +25,18 @@ type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	tracer := span.New(traces, scope)
 	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
-		r := request(k)
-		r.RequestID, r.Background = requestIDOf(ctx), cache.Background(ctx)
-		list, err := fetch(ctx, r)
+		list, err := fetch(ctx, upstream.Request{
+			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx), Background: cache.Background(ctx),
+		})
 		if err != nil {
 			describeFailure(ctx, err)
 			return cache.Content{}, err
 		}
-		c := cache.Content{AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}
 		_, s := tracer.Start(ctx, "gateway.render")
 		defer s.End()
-		c.Body, err = v1.Render(k.Kind, list.Inquiries)
-		return c, err
+		body, err := v1.Render(k.Kind, list.Inquiries)
+		return cache.Content{Body: body, AnsweredAt: list.AnsweredAt, NoStore: list.Unasked, Fingerprint: list.Fingerprint}, err
 	}
-}
-
-func request(k cache.Key) upstream.Request {
-	return upstream.Request{Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType}
 }
 
 // describeFailure says in the fill's span why the legacy gave no list, in words of
@@ -55,7 +44,7 @@ func request(k cache.Key) upstream.Request {
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
 	if s := span.Current(ctx); s.Recording() && errors.As(err, &e) {
-		s.Set(attribute.String("upstream.failure", string(e.Failure)), attribute.String("upstream.reason", e.Reason))
+		s.Set(attribute.String("upstream.failure", e.Kind.String()), attribute.String("upstream.reason", e.Reason))
 	}
 }
 
@@ -110,13 +99,7 @@ func filterOf(f mapping.Filter) cache.Filter {
 // Derivation makes filtered lists out of finished ones.
 func Derivation() cache.Derivation {
 	return cache.Derivation{
-		Select: func(k cache.Key, body []byte) ([]byte, error) {
-			f := v1.Filter{Status: k.Status, InquiryType: k.InquiryType}
-			if k.Kind == kindSeller {
-				return v1.SelectSeller(body, f)
-			}
-			return v1.SelectBuyer(body, f)
-		},
-		Empty: v1.AppendBuyer(nil, nil), // as of both kinds
+		Select: func(k cache.Key, body []byte) ([]byte, error) { return v1.Select(body, k.Status, k.InquiryType) },
+		Empty:  v1.Empty(),
 	}
 }

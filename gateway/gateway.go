@@ -1,10 +1,10 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
-// Every request becomes an exchange. A handler finds its list, or says why there is none,
-// and never writes; serve writes the list or the error once, and leaves one log record. The
-// table that turns errors into answers is problemOf. A fresh hit over HTTP/1.1 may be
-// answered before net/http reads the request: answerHit does so with the same functions, in
-// the same order.
+// Every request becomes an exchange. The engine's handlers find its list, or say why there
+// is none, and never write; answer writes the list or the error once, and record leaves one
+// log record. The table that turns errors into answers is problemOf. A fresh hit over
+// HTTP/1.1 may be answered before net/http reads the request: answerHit does so with the
+// same functions, in the same order.
 package gateway
 
 import (
@@ -67,13 +67,17 @@ type Options struct {
 	Lists Lists
 	Rate  Limiter // nil: no limits
 
+	// Middleware runs before the handlers of each request, errors and documents included,
+	// and after the gateway's own. With it the hit lane is off: it would pass it by.
+	Middleware []gin.HandlerFunc
+
 	// Draining is true once the process is asked to stop: from then on each answer
 	// closes its connection, so that the caller comes back on another one. Nil:
 	// never.
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
-	// HitLane has fresh hits answered before net/http sees the request, on connections
+	// HitLane answers fresh hits before net/http reads the request, on connections
 	// of a httpwire.Listener that has a Lane.
 	HitLane bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
@@ -118,9 +122,14 @@ type Gateway struct {
 	headers   *headers
 	dates     dates
 	engine    *gin.Engine
-	paths     []string             // of its routes
 	endpoints map[string]*endpoint // of the lists, by path
 	tracer    *span.Tracer         // nil: no spans
+}
+
+// endpoint is a list that is served, and what counts its requests.
+type endpoint struct {
+	v1.Kind
+	series *endpointSeries
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -130,6 +139,12 @@ func New(opts Options) *Gateway {
 	opts.Draining = cmp.Or(opts.Draining, new(atomic.Bool))
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	opts.SampleHits = max(opts.SampleHits, 1)
+	if opts.Kinds == nil {
+		opts.Kinds = map[string]v1.Words{}
+		for _, k := range v1.Kinds() {
+			opts.Kinds[k.Name] = v1.Words{}
+		}
+	}
 	g := &Gateway{
 		opts:      opts,
 		proxies:   opts.TrustedProxies,
@@ -138,65 +153,21 @@ func New(opts Options) *Gateway {
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
 		tracer:    span.New(opts.Traces, scope),
+		endpoints: map[string]*endpoint{},
 	}
-	if opts.Kinds == nil {
-		opts.Kinds = map[string]v1.Words{kindBuyer: {}, kindSeller: {}}
-	}
-	g.endpoints = map[string]*endpoint{}
-	for kind := range opts.Kinds {
-		g.endpoints["/api/v1/"+kind+"/inquiries"] = &endpoint{kind, g.list(kind), g.metrics.endpoint(kind + "_inquiries")}
+	for _, k := range v1.Kinds() {
+		if _, served := opts.Kinds[k.Name]; served {
+			g.endpoints[k.Path] = &endpoint{k, g.metrics.endpoint(k.Endpoint)}
+		}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
-	g.engine = g.routes(opts)
-	for _, r := range g.engine.Routes() {
-		g.paths = append(g.paths, r.Path)
-	}
+	g.routes()
 	return g
 }
 
-// Close writes what the log still has to say of refused requests. Requests may
-// go on.
-func (g *Gateway) Close() { g.refusals.flush() }
-
-// ServeHTTP answers one request.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.RawPath != "" {
-		r = withEscapedSlashes(r)
-	}
-	if g.tracer != nil {
-		g.serveTraced(w, r)
-		return
-	}
-	g.dispatch(w, r)
-}
-
-// dispatch gives requests for a list to its handler, as Gin would, and all others to Gin.
-// Over HTTP/2, where each request has a stack of its own, what lies between net/http and
-// the handler makes that stack grow.
-func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request) {
-	list := g.endpoints[r.URL.Path]
-	whole, ok := w.(httpwire.Writer)
-	if list == nil || !ok || r.URL.RawPath != "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		g.engine.ServeHTTP(w, r)
-		return
-	}
-	g.serve(whole, r, list.series, list.handler)
-}
-
-// withEscapedSlashes matches a path with an escaped slash as it was sent: such a
-// slash is part of a name and separates nothing (RFC 3986, section 2.2).
-func withEscapedSlashes(r *http.Request) *http.Request {
-	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
-		return r
-	}
-	u, other := *r.URL, *r
-	u.Path, other.URL = u.RawPath, &u
-	return &other
-}
-
-// routes is the whole public surface. HEAD stands beside GET by hand because
-// gin does not derive it, and an unlisted method must answer 405 with both.
-func (g *Gateway) routes(opts Options) *gin.Engine {
+// routes is the whole public surface. HEAD stands beside GET because gin does not derive
+// it, and an unlisted method must answer 405 with both.
+func (g *Gateway) routes() {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
@@ -204,12 +175,24 @@ func (g *Gateway) routes(opts Options) *gin.Engine {
 	e.RedirectFixedPath = false
 	e.ForwardedByClientIP = false
 
+	own := []gin.HandlerFunc{g.begin(g.metrics.endpoint("unmatched")), g.record, g.answer, g.recovered}
+	if g.tracer != nil {
+		own = append([]gin.HandlerFunc{g.traced}, own...)
+	}
+	e.Use(own...)
+	e.Use(g.opts.Middleware...)
+	// Requests would pass by a handler that is not ours.
+	if len(e.Handlers) != len(own) && g.opts.HitLane {
+		g.opts.HitLane = false
+		g.opts.Logger.Warn("the hit lane is off: the engine has handlers that it would pass by")
+	}
+
 	read := []string{http.MethodGet, http.MethodHead}
 	for path, list := range g.endpoints {
-		e.Match(read, path, g.adapt(list.series, list.handler))
+		e.Match(read, path, g.authenticate(list), g.withinRate, g.list)
 	}
-	if opts.Docs {
-		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(opts.Kinds) }) // some 40 ms, when first asked for
+	if g.opts.Docs {
+		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(g.opts.Kinds) }) // some 40 ms, when first asked for
 		document := g.page("openapi", func() map[string]theme.Asset { d, _ := pages(); return d })
 		page := g.page("docs", func() map[string]theme.Asset { _, p := pages(); return p })
 		e.Match(read, "/openapi.json", document)
@@ -217,8 +200,60 @@ func (g *Gateway) routes(opts Options) *gin.Engine {
 		e.Match(read, "/docs", page)
 		e.Match(read, "/docs/*file", page)
 	}
-	unmatched := g.metrics.endpoint("unmatched")
-	e.NoRoute(g.adapt(unmatched, refuse(errNotFound)))
-	e.NoMethod(g.adapt(unmatched, refuse(errMethodNotAllowed)))
-	return e
+	e.NoRoute(func(c *gin.Context) { fail(c, errNotFound) })
+	e.NoMethod(func(c *gin.Context) { fail(c, errMethodNotAllowed) })
+	g.engine = e
+}
+
+// Close writes what the log still has to say of refused requests. Requests may
+// go on.
+func (g *Gateway) Close() { g.refusals.flush() }
+
+// ServeHTTP answers one request. A path with an escaped slash is matched as it was sent:
+// such a slash is part of a name and separates nothing (RFC 3986, section 2.2).
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		u, other := *r.URL, *r
+		u.Path, other.URL = u.RawPath, &u
+		r = &other
+	}
+	g.engine.ServeHTTP(w, r)
+}
+
+// Live serves with the Gateway that a reload has put last. It is safe for concurrent use;
+// Set comes before the first request.
+type Live struct{ current atomic.Pointer[live] }
+
+// live is a Gateway with the write timeout of its configuration.
+type live struct {
+	gateway  *Gateway
+	write    time.Duration // how long the answer may take from its start
+	ofServer bool          // the http.Server says so
+}
+
+// Set serves all requests from now on with g. An answer may take write, which
+// the http.Server says already if ofServer is set.
+func (l *Live) Set(g *Gateway, write time.Duration, ofServer bool) {
+	l.current.Store(&live{g, write, ofServer})
+}
+
+// Enabled implements httpwire.Lane.
+func (l *Live) Enabled() bool {
+	s := l.current.Load()
+	return s != nil && s.gateway.opts.HitLane
+}
+
+// Answer implements httpwire.Lane.
+func (l *Live) Answer(conn *httpwire.Conn, h *httpwire.Head, begin time.Time) (bool, error) {
+	s := l.current.Load()
+	return s.gateway.answerHit(conn, h, begin, s.write)
+}
+
+// ServeHTTP answers with the Gateway that was set last.
+func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := l.current.Load()
+	if !s.ofServer {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.write)) // else the server's holds
+	}
+	s.gateway.ServeHTTP(w, r)
 }

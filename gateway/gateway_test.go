@@ -13,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/v1/contract"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/testkit/contract"
 	"inquiry-gateway/upstream"
 )
 
@@ -85,7 +87,7 @@ func (b bench) get(headers ...string) *httptest.ResponseRecorder {
 
 // Every error that the parts may return, as the caller gets it.
 func TestErrorTable(t *testing.T) {
-	checker, err := contract.New()
+	checker, err := contract.New(v1.OpenAPIYAML())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +107,12 @@ func TestErrorTable(t *testing.T) {
 		{auth.ErrWrongKind, 403, "wrong_key_kind", ""},
 		{auth.ErrInsufficientScope, 403, "insufficient_scope", ""},
 		{auth.ErrAccessRequired, 403, "api_access_required", ""},
-		{&upstream.Error{Failure: upstream.FailureTimeout}, 504, "upstream_timeout", ""},
-		{&upstream.Error{Failure: upstream.FailureUpstream}, 502, "upstream_error", ""},
-		{&upstream.Error{Failure: upstream.FailureInvalid}, 502, "upstream_invalid_response", ""},
-		{&upstream.Error{Failure: upstream.FailureUnavailable, RetryAfter: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
-		{&upstream.Error{Failure: upstream.FailureUnavailable}, 503, "upstream_unavailable", "1"},
-		{fmt.Errorf("fill: %w", &upstream.Error{Failure: upstream.FailureTimeout}), 504, "upstream_timeout", ""},
+		{&upstream.Error{Kind: upstream.KindTimeout}, 504, "upstream_timeout", ""},
+		{&upstream.Error{Kind: upstream.KindFailed}, 502, "upstream_error", ""},
+		{&upstream.Error{Kind: upstream.KindInvalid}, 502, "upstream_invalid_response", ""},
+		{&upstream.Error{Kind: upstream.KindNotAsked, Wait: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
+		{&upstream.Error{Kind: upstream.KindThrottled}, 503, "upstream_unavailable", "1"},
+		{fmt.Errorf("fill: %w", &upstream.Error{Kind: upstream.KindTimeout}), 504, "upstream_timeout", ""},
 		{context.DeadlineExceeded, 504, "upstream_timeout", ""},
 		{cache.ErrFillPanicked, 500, "internal_error", ""},
 		{errors.New("secret cause"), 500, "internal_error", ""},
@@ -145,6 +147,59 @@ func TestPanicIsAWholeAnswer(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(b.gateway.metrics.panics); n != 1 {
 		t.Errorf("counted %v panics", n)
+	}
+}
+
+// A handler that somebody adds sees each request for a list, whether it is cached or not,
+// and may answer it.
+func TestMiddlewareSeesEveryRequest(t *testing.T) {
+	seen := map[string]int{}
+	s := newStand(t, listenHere(t), func(o *Options) {
+		o.Middleware = []gin.HandlerFunc{func(c *gin.Context) {
+			seen[c.Request.URL.Path]++
+			c.Header("X-Added", "by the middleware")
+			if c.Query("teapot") != "" {
+				c.AbortWithStatusJSON(http.StatusTeapot, gin.H{"mine": true})
+			}
+		}}
+	}).serve(t)
+	c := dialStand(t, s, false)
+	for key, target := range map[string]string{"acme": "/api/v1/buyer/inquiries", "vendor": "/api/v1/seller/inquiries", "tight": "/nowhere"} {
+		for i := range 3 {
+			c.send(hitOf(key, target))
+			if _, header, _ := c.receive(); header.Get("X-Added") == "" || seen[target] != i+1 || header.Get("X-Request-Id") == "" {
+				t.Errorf("%s, request %d: seen %v, %v", target, i, seen, header)
+			}
+			<-s.idle
+		}
+	}
+	s.logs.take()
+	c.send(hitOf("acme", "/api/v1/buyer/inquiries?teapot=1"))
+	if status, header, body := c.receive(); status != http.StatusTeapot || body != `{"mine":true}` || header.Get("X-Request-Id") == "" {
+		t.Errorf("%d %v %s", status, header, body)
+	}
+	<-s.idle
+	if text := s.logs.take(); !bytes.Contains(text, []byte(`"status":418`)) {
+		t.Errorf("logged %s", text)
+	}
+}
+
+// The path of a kind that is not served is as unknown as any other.
+func TestOneKindOnly(t *testing.T) {
+	for i, served := range v1.Kinds() {
+		b := newBench(Options{Lists: warm{entryOf("acme")}, Docs: true, Kinds: map[string]v1.Words{served.Name: {}}})
+		other := v1.Kinds()[1-i]
+		for _, method := range []string{"GET", "POST"} {
+			if w := b.ask(method, other.Path, "192.0.2.1:1"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "the list is "+served.Path+".") {
+				t.Errorf("%s %s: %d %s", method, other.Path, w.Code, w.Body)
+			}
+		}
+		if w := b.ask("GET", served.Path, "192.0.2.1:1"); w.Code == http.StatusNotFound {
+			t.Errorf("%s is not served", served.Path)
+		}
+		if w := b.ask("GET", "/openapi.json", "192.0.2.1:1"); strings.Contains(w.Body.String(), `"`+other.Path+`":`) || !strings.Contains(w.Body.String(), `"`+served.Path+`":`) {
+			t.Error("the document has other paths than are served")
+		}
 	}
 }
 
@@ -206,8 +261,8 @@ func TestCallerThatLeft(t *testing.T) {
 		}()
 		b.gateway.ServeHTTP(w, r)
 	}()
-	if len(w.Header()) != 0 || w.Body.Len() != 0 {
-		t.Errorf("sent %v %q", w.Header(), w.Body)
+	if w.Body.Len() != 0 {
+		t.Errorf("sent %q", w.Body)
 	}
 	if !strings.Contains(b.logs.String(), `"status":499`) || strings.Contains(b.logs.String(), "ERROR") {
 		t.Errorf("log: %s", b.logs)

@@ -13,13 +13,6 @@ import (
 	"inquiry-gateway/internal/span"
 )
 
-// endpoint is where a kind's list is found, who finds it, and what counts its requests.
-type endpoint struct {
-	kind    string
-	handler handler
-	series  *endpointSeries
-}
-
 // freshHit is a request that the hit lane can answer.
 type freshHit struct {
 	*endpoint
@@ -65,11 +58,14 @@ func (g *Gateway) answerHit(c *httpwire.Conn, h *httpwire.Head, begin time.Time,
 		c.Leave(&left{opened: true, span: opened})
 		return false, nil
 	}
-	x := g.exchanges.Get().(*exchange)
-	x.gateway, x.ctx, x.conn, x.begin, x.request = g, ctx, c, begin, h.Request
+	x := g.start(ctx, begin)
+	x.conn, x.series, x.request = c, hit.series, h.Request
 	x.principal, x.authTime, x.list = hit.grant.Principal, hit.authTime, hit.found
 	x.request.Peer = c.Peer(nil)
-	if g.withinRate(x) != nil {
+	if g.opts.Rate != nil {
+		x.askRate()
+	}
+	if x.overRate() != nil {
 		c.Leave(&left{rate: &x.rate, of: x.principal, opened: g.tracer != nil, span: opened})
 		return false, nil
 	}
@@ -82,15 +78,15 @@ func (g *Gateway) recall(hit *freshHit, h *httpwire.Head, begin time.Time) bool 
 	if hit.endpoint = g.endpoints[h.Path]; hit.endpoint == nil || !g.opts.HitLane {
 		return false
 	}
-	if hit.grant, ok = g.opts.Auth.Recall(h.Authorization); !ok || hit.grant.Principal.Authorize(hit.kind) != nil {
+	if hit.grant, ok = g.opts.Auth.Recall(h.Authorization); !ok || hit.grant.Principal.Authorize(hit.Name) != nil {
 		return false
 	}
 	hit.authTime = time.Since(begin)
-	f, err := parseFilter(h.Query, g.opts.IgnoreUnknownParameters)
-	if err != nil {
+	var err error
+	if hit.key, err = parseFilter(h.Query, g.opts.IgnoreUnknownParameters); err != nil {
 		return false
 	}
-	hit.key = f.key(&hit.grant.Principal)
+	hit.key.Kind, hit.key.Account = hit.grant.Principal.Kind, hit.grant.Principal.Account
 	hit.found, ok = g.opts.Lists.Lookup(hit.key)
 	return ok && hit.found.Outcome == cache.Hit && owned(hit.found.Entry, &hit.grant.Principal)
 }
@@ -106,6 +102,6 @@ func (g *Gateway) serveHit(x *exchange, hit *freshHit) error {
 	x.identify()
 	x.writeList()
 	err := x.cause
-	g.end(x, hit.series)
+	g.end(x)
 	return err
 }

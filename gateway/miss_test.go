@@ -71,7 +71,7 @@ func TestFillRendersACopy(t *testing.T) {
 	var kept, first [][]byte
 	for range 4 {
 		for _, status := range []string{"", "pending", "answered", "closed"} {
-			for _, kind := range []struct{ name, account string }{{kindBuyer, legacy.BuyerBusy}, {kindSeller, legacy.SellerTypical}} {
+			for _, kind := range []struct{ name, account string }{{legacy.KindBuyer, legacy.BuyerBusy}, {legacy.KindSeller, legacy.SellerTypical}} {
 				c, err := fill(t.Context(), cache.Key{Kind: kind.name, Account: kind.account, Status: status})
 				if err != nil {
 					t.Fatal(err)
@@ -105,7 +105,7 @@ func BenchmarkMiss(b *testing.B) {
 			b.ReportAllocs()
 			start := processTime(b)
 			for b.Loop() {
-				if _, err := fill(b.Context(), cache.Key{Kind: kindBuyer, Account: legacy.BuyerBusy}); err != nil {
+				if _, err := fill(b.Context(), cache.Key{Kind: legacy.KindBuyer, Account: legacy.BuyerBusy}); err != nil {
 					b.Fatal(err)
 				}
 			}

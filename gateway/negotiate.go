@@ -7,43 +7,31 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// accepted are the weights of Accept-Encoding (RFC 9110, section 12.5.3), 0 to 1000.
-type accepted struct {
-	gzip, zstd int
-	identity   int // -1: not named; then every coding that is accepted comes before it
-	zstdNamed  bool
-}
+// weights are those of codings in Accept-Encoding (RFC 9110, section 12.5.3), 0 to 1000;
+// -1: not named.
+type weights struct{ gzip, zstd, identity, star int }
 
-// acceptedCodings reads Accept-Encoding. Identity is always acceptable here, since
-// refusing to answer helps no caller.
-func acceptedCodings(values []string) accepted {
-	star, gz, zs, identity := -1, -1, -1, -1
-	for _, value := range values {
-		for value != "" {
+// weightsOf reads Accept-Encoding.
+func weightsOf(acceptEncoding []string) weights {
+	w := weights{-1, -1, -1, -1}
+	for _, rest := range acceptEncoding {
+		for rest != "" {
 			var item string
-			item, value, _ = strings.Cut(value, ",")
+			item, rest, _ = strings.Cut(rest, ",")
 			name, weight := codingWeight(item)
 			switch {
 			case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
-				gz = weight
+				w.gzip = weight
 			case strings.EqualFold(name, "zstd"):
-				zs = weight
+				w.zstd = weight
 			case strings.EqualFold(name, "identity"):
-				identity = weight
+				w.identity = weight
 			case name == "*":
-				star = weight
+				w.star = weight
 			}
 		}
 	}
-	return accepted{orStar(gz, star), orStar(zs, star), identity, zs >= 0}
-}
-
-// orStar is the weight of a coding that was not named: that of *, or 0.
-func orStar(weight, star int) int {
-	if weight >= 0 {
-		return weight
-	}
-	return max(star, 0)
+	return w
 }
 
 // codingWeight splits `gzip;q=0.8` into its name and its weight in thousandths.
@@ -56,11 +44,8 @@ func codingWeight(item string) (name string, weight int) {
 		return name, 1000
 	}
 	q, value, _ := strings.Cut(strings.Trim(params, " \t"), "=")
-	if !strings.EqualFold(q, "q") {
-		return name, 0
-	}
 	f, err := strconv.ParseFloat(value, 64)
-	if err != nil || !(f >= 0 && f <= 1) {
+	if !strings.EqualFold(q, "q") || err != nil || !(f >= 0 && f <= 1) {
 		return name, 0
 	}
 	return name, int(f * 1000)
@@ -69,75 +54,47 @@ func codingWeight(item string) (name string, weight int) {
 // chooseVariant picks the body to send and its Content-Encoding, nil for none: the
 // coding with the greater weight that the list has, unless identity weighs more. Where
 // both codings weigh the same it is zstd, which is cheaper to read, if the caller
-// named it: who only says * may not know it.
+// named it: who only says * may not know it. Identity is always acceptable here, since
+// refusing to answer helps no caller.
 func (g *Gateway) chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, []string) {
 	if len(acceptEncoding) == 0 {
 		return &e.Identity, nil
 	}
-	a := acceptedCodings(acceptEncoding)
-	wanted := [...]struct {
-		weight int
-		coding cache.Coding
-		header []string
-	}{{a.zstd, cache.Zstd, g.headers.zstd}, {a.gzip, cache.Gzip, g.headers.gzip}}
-	if a.gzip > a.zstd || a.gzip == a.zstd && !a.zstdNamed {
-		wanted[0], wanted[1] = wanted[1], wanted[0]
+	w := weightsOf(acceptEncoding)
+	zstdNamed, others := w.zstd >= 0, max(w.star, 0)
+	if w.zstd < 0 {
+		w.zstd = others
 	}
-	for _, w := range wanted {
-		if w.weight == 0 || w.weight < a.identity {
+	if w.gzip < 0 {
+		w.gzip = others
+	}
+	zstdFirst := w.zstd > w.gzip || w.zstd == w.gzip && zstdNamed
+	for _, zstd := range [...]bool{zstdFirst, !zstdFirst} {
+		weight, coding, name := w.gzip, cache.Gzip, g.headers.gzip
+		if zstd {
+			weight, coding, name = w.zstd, cache.Zstd, g.headers.zstd
+		}
+		if weight == 0 || weight < w.identity {
 			break
 		}
-		if v := g.opts.Lists.Coded(e, w.coding); v != nil {
-			return v, w.header
+		if v := g.opts.Lists.Coded(e, coding); v != nil {
+			return v, name
 		}
 	}
 	return &e.Identity, nil
 }
 
 // notModified says whether If-None-Match (RFC 9110, section 13.1.2) names the
-// entity tag, by weak comparison. etag is of the form W/"...". `*` matches
-// every list that exists, and here each does. A part that is not an entity tag
-// ends its header line: what follows it cannot be trusted to be one.
+// entity tag, by weak comparison. `*` matches every list that exists, and here each does.
+// etag is W/ and base64 in quotes: nothing inside another tag can be taken for it.
 func notModified(ifNoneMatch []string, etag string) bool {
 	opaque := strings.TrimPrefix(etag, "W/")
 	for _, line := range ifNoneMatch {
-		if matchesAny(line, opaque) {
+		before, _, named := strings.Cut(line, opaque)
+		before = strings.TrimSuffix(before, "W/")
+		if named && (before == "" || strings.ContainsAny(before[len(before)-1:], " \t,")) || strings.Trim(line, " \t") == "*" {
 			return true
 		}
 	}
 	return false
-}
-
-// matchesAny tells whether a line of If-None-Match names the entity tag, or * for any. Of a
-// line that cannot be read no tag after the mistake counts.
-func matchesAny(line, opaque string) bool {
-	line = strings.Trim(line, " \t")
-	if line == "*" {
-		return true
-	}
-	for line != "" {
-		tag, rest, ok := nextEntityTag(line)
-		if !ok {
-			return false
-		}
-		if tag == opaque {
-			return true
-		}
-		line = rest
-	}
-	return false
-}
-
-// nextEntityTag reads one entity tag, without its weakness, from the front of
-// an If-None-Match list. It reads by quotes, since an entity tag may hold commas.
-func nextEntityTag(line string) (tag, rest string, ok bool) {
-	line = strings.TrimPrefix(strings.TrimLeft(line, " \t,"), "W/")
-	if line == "" || line[0] != '"' {
-		return "", "", false
-	}
-	end := strings.IndexByte(line[1:], '"')
-	if end < 0 {
-		return "", "", false
-	}
-	return line[:end+2], line[end+2:], true
 }

@@ -4,32 +4,19 @@ import (
 	"net/url"
 	"strings"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 )
-
-// filter is what a caller may narrow a list by. An empty field does not filter.
-type filter struct {
-	status      string
-	inquiryType string
-}
-
-// key names the list of p that the filter narrows.
-func (f *filter) key(p *auth.Principal) cache.Key {
-	return cache.Key{Kind: p.Kind, Account: p.Account, Status: f.status, InquiryType: f.inquiryType}
-}
 
 // maxFilterBytes bounds a filter value, and what of a caller's parameter name
 // is said back in an error.
 const maxFilterBytes = 64
 
-// parseFilter reads a raw query strictly: a parameter that is unknown,
+// parseFilter reads the two filters of a key from a raw query, strictly: a parameter that is unknown,
 // repeated, badly escaped or out of its alphabet is an error, because dropping
 // it silently would answer with another list than the one asked for. With
 // ignoreUnknown, names that are not known are passed over, but must still be
 // well-formed.
-func parseFilter(rawQuery string, ignoreUnknown bool) (filter, error) {
-	var f filter
+func parseFilter(rawQuery string, ignoreUnknown bool) (k cache.Key, err error) {
 	for rawQuery != "" {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
@@ -37,24 +24,24 @@ func parseFilter(rawQuery string, ignoreUnknown bool) (filter, error) {
 			continue
 		}
 		name, value, err := unescapePair(pair)
-		if err != nil {
-			return filter{}, err
+		if err == nil {
+			err = setFilter(&k, name, value, ignoreUnknown)
 		}
-		if err := f.set(name, value, ignoreUnknown); err != nil {
-			return filter{}, err
+		if err != nil {
+			return cache.Key{}, err
 		}
 	}
-	return f, nil
+	return k, nil
 }
 
-// set takes one parameter over, each at most once.
-func (f *filter) set(name, value string, ignoreUnknown bool) error {
+// setFilter takes one parameter over, each at most once.
+func setFilter(k *cache.Key, name, value string, ignoreUnknown bool) error {
 	var field *string
 	switch name {
 	case "status":
-		field = &f.status
+		field = &k.Status
 	case "inquiry_type":
-		field = &f.inquiryType
+		field = &k.InquiryType
 	default:
 		if ignoreUnknown {
 			return nil

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/cache"
 )
 
 func TestParseFilter(t *testing.T) {
@@ -12,15 +14,15 @@ func TestParseFilter(t *testing.T) {
 	for _, tc := range []struct {
 		query  string
 		ignore bool
-		want   filter
+		want   cache.Key
 		wrong  string // the parameter at fault; empty: none
 	}{
 		{query: ""},
-		{query: "status=pending", want: filter{status: "pending"}},
-		{query: "inquiry_type=A.b_c-9&status=answered", want: filter{status: "answered", inquiryType: "A.b_c-9"}},
-		{query: "st%61tus=pend%69ng", want: filter{status: "pending"}},
-		{query: "&&status=pending&", want: filter{status: "pending"}},
-		{query: "status=" + long, want: filter{status: long}},
+		{query: "status=pending", want: cache.Key{Status: "pending"}},
+		{query: "inquiry_type=A.b_c-9&status=answered", want: cache.Key{Status: "answered", InquiryType: "A.b_c-9"}},
+		{query: "st%61tus=pend%69ng", want: cache.Key{Status: "pending"}},
+		{query: "&&status=pending&", want: cache.Key{Status: "pending"}},
+		{query: "status=" + long, want: cache.Key{Status: long}},
 		{query: "status=" + long + "a", wrong: "status"},
 		{query: "status=", wrong: "status"},
 		{query: "status", wrong: "status"},
@@ -36,7 +38,7 @@ func TestParseFilter(t *testing.T) {
 		{query: "account=acme", wrong: "account"},
 		{query: "status[]=a", wrong: "status[]"},
 		{query: "=x", wrong: ""},
-		{query: "page=2&status=a", ignore: true, want: filter{status: "a"}},
+		{query: "page=2&status=a", ignore: true, want: cache.Key{Status: "a"}},
 		{query: "page=%zz&status=a", ignore: true, wrong: "page"},
 		{query: "status=a&status=b", ignore: true, wrong: "status"},
 	} {
@@ -52,7 +54,7 @@ func TestParseFilter(t *testing.T) {
 			if !errors.As(err, &wrong) || wrong.name != tc.wrong {
 				t.Fatalf("got %+v, %v; want an error about %q", got, err, tc.wrong)
 			}
-			if got != (filter{}) {
+			if got != (cache.Key{}) {
 				t.Errorf("an error came with a filter: %+v", got)
 			}
 		})
@@ -74,7 +76,7 @@ func FuzzParseFilter(f *testing.F) {
 		if err != nil {
 			t.Fatalf("accepted %q, which net/url refuses: %v", query, err)
 		}
-		if got.status != want.Get("status") || got.inquiryType != want.Get("inquiry_type") {
+		if got.Status != want.Get("status") || got.InquiryType != want.Get("inquiry_type") {
 			t.Fatalf("%q: got %+v, net/url says %v", query, got, want)
 		}
 		if len(want["status"]) > 1 || len(want["inquiry_type"]) > 1 {

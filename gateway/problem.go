@@ -21,30 +21,10 @@ var (
 // reached: long enough not to add to its trouble, short enough to recover with it.
 const authRetryAfter = 2 * time.Second
 
-// problem is an error as the caller sees it: what is wrong, which part of the
-// request it is about, and the headers that go with it.
+// problem is an error as the caller sees it, with the header that goes with it.
 type problem struct {
 	v1.Problem
-	source *v1.Source
 	header [2]string // name and value; empty: none
-}
-
-// writeError sends what the caller gets for an error. The error itself is kept for
-// the log: its text may speak of the legacy system, the answer never does.
-func (x *exchange) writeError(err error) {
-	p := problemOf(err)
-	x.cause, x.problem = err, p.Code
-	x.Add("Content-Type", x.gateway.headers.jsonType)
-	x.Add("Cache-Control", x.gateway.headers.noStore)
-	if p.header[0] != "" {
-		x.Add(p.header[0], []string{p.header[1]})
-	}
-	x.common()
-	shown := p.Occurrence(x.id.String())
-	shown.Source = p.source
-	x.Status, x.Body = p.Status, v1.AppendErrors(nil, shown)
-	x.Length = []string{strconv.Itoa(len(x.Body))}
-	x.send()
 }
 
 // ProblemOf is what a caller would be answered to an error of the parts, for tools
@@ -64,8 +44,10 @@ func problemOf(err error) problem {
 	case errors.Is(err, errMethodNotAllowed):
 		return problem{Problem: v1.MethodNotAllowed.Problem(), header: [2]string{"Allow", "GET, HEAD"}}
 	case errors.As(err, &parameter):
-		detail := "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
-		return problem{Problem: v1.InvalidParameter.Problem().WithDetail(detail), source: &v1.Source{Parameter: parameter.shownName()}}
+		p := v1.InvalidParameter.Problem()
+		p.Detail = "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
+		p.Source = &v1.Source{Parameter: parameter.shownName()}
+		return problem{Problem: p}
 	case errors.As(err, &limited):
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
@@ -79,7 +61,9 @@ func problemOf(err error) problem {
 	case errors.Is(err, auth.ErrMissingKey):
 		return problem{Problem: v1.MissingAPIKey.Problem(), header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):
-		return problem{Problem: v1.InvalidRequest.Problem(), header: challenge(`, error="invalid_request"`), source: &v1.Source{Header: "Authorization"}}
+		p := v1.InvalidRequest.Problem()
+		p.Source = &v1.Source{Header: "Authorization"}
+		return problem{Problem: p, header: challenge(`, error="invalid_request"`)}
 	case errors.Is(err, auth.ErrInvalidKey):
 		return problem{Problem: v1.InvalidAPIKey.Problem(), header: challenge(`, error="invalid_token"`)}
 	case errors.Is(err, auth.ErrWrongKind):
@@ -95,15 +79,16 @@ func problemOf(err error) problem {
 // upstreamProblem translates the failures of the legacy. One that has no code of its
 // own is a bug of the gateway.
 func upstreamProblem(e *upstream.Error) problem {
-	switch {
-	case e.Failure == upstream.FailureTimeout:
+	switch e.Kind {
+	case upstream.KindTimeout:
 		return problem{Problem: v1.UpstreamTimeout.Problem()}
-	case e.Failure == upstream.FailureUnavailable:
-		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.RetryAfter)}
-	case e.Failure == upstream.FailureInvalid:
+	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
+		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.Wait)}
+	case upstream.KindInvalid:
 		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
-	case e.Failure == upstream.FailureUpstream && e.Reason != upstream.ReasonInternal:
+	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
 		return problem{Problem: v1.UpstreamError.Problem()}
+	case upstream.KindBug, upstream.KindCanceled:
 	}
 	return problem{Problem: v1.InternalError.Problem()}
 }

@@ -24,12 +24,12 @@ func newRecords() *records {
 // log writes the exchange's one record, in one Write. Who asked is said by
 // account and key id; never the key, a filter's records or an id of the legacy
 // system.
-func (g *Gateway) log(x *exchange, endpoint string) {
+func (g *Gateway) log(x *exchange) {
 	if g.opts.RequestLog == nil || !g.sampled(x) {
 		return
 	}
 	buf := g.records.pool.Get().(*[]byte)
-	*buf = g.appendRecord((*buf)[:0], x, endpoint)
+	*buf = g.appendRecord((*buf)[:0], x)
 	if _, err := g.opts.RequestLog.Write(*buf); err != nil {
 		g.metrics.logErrors.Inc()
 	}
@@ -48,7 +48,7 @@ func (g *Gateway) sampled(x *exchange) bool {
 // appendRecord appends the record as the line that slog's JSONHandler would
 // write of the same attributes. It is written by hand because every hit pays
 // for it: slog takes four times as long.
-func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
+func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
 	level := slog.LevelInfo
 	if x.Status >= http.StatusInternalServerError {
 		level = slog.LevelError
@@ -60,7 +60,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange, endpoint string) []byte {
 	b = append(b, `","msg":"request"`...)
 	b = appendText(b, "request_id", x.id.bytes())
 	b = appendText(b, "method", methodLabel(x.request.Method))
-	b = appendText(b, "endpoint", endpoint)
+	b = appendText(b, "endpoint", x.series.endpoint)
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(x.Status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)

@@ -32,6 +32,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
 			problem:   text.Draw(t, "problem"), cause: errors.New(text.Draw(t, "cause")),
 		}
+		x.series = g.metrics.endpoint("e")
 		x.id.set("0123abcd")
 		var want bytes.Buffer
 		level := slog.LevelInfo
@@ -49,7 +50,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		if err := slog.NewJSONHandler(&want, nil).Handle(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
-		if got := g.appendRecord(nil, x, "e"); !reflect.DeepEqual(parsed(t, got), parsed(t, want.Bytes())) || bytes.Count(got, []byte("\n")) != 1 {
+		if got := g.appendRecord(nil, x); !reflect.DeepEqual(parsed(t, got), parsed(t, want.Bytes())) || bytes.Count(got, []byte("\n")) != 1 {
 			t.Fatalf("got  %s\nwant %s", got, want.Bytes())
 		}
 	})

@@ -29,7 +29,7 @@ import (
 // are made of their names, limits.
 type stand struct {
 	gateway  *Gateway
-	current  *Current
+	current  *Live
 	lists    *cache.Lists
 	registry *prometheus.Registry
 	logs     *lines
@@ -80,7 +80,7 @@ func bodyOf(k cache.Key) []byte {
 }
 
 func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
-	s := &stand{current: &Current{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), ended: make(chan struct{}, 1000), idle: make(chan struct{}, 100)}
+	s := &stand{current: &Live{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), ended: make(chan struct{}, 1000), idle: make(chan struct{}, 100)}
 	path := filepath.Join(tb.TempDir(), "keys.yaml")
 	if err := os.WriteFile(path, []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
 		tb.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -21,7 +22,7 @@ import (
 // scope names the spans of this package.
 const scope = "inquiry-gateway/gateway"
 
-// serveTraced answers a request in a server's span. The span has nothing of the
+// traced answers a request in a server's span. The span has nothing of the
 // caller's own words: of paths the route, of hosts the address that listens, of
 // methods those that are known, and no header. So a key in the wrong place gets
 // into no span, and names are bounded.
@@ -29,8 +30,9 @@ const scope = "inquiry-gateway/gateway"
 // A trace that a trusted proxy sends is continued. That of a stranger is only
 // linked to: it decides neither on ids nor on what is recorded, and its state is
 // not read. What cannot be read is no trace.
-func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) traced(c *gin.Context) {
 	var opened span.Span
+	r := c.Request
 	ctx := r.Context()
 	conn := httpwire.FromContext(ctx)
 	if decided := leftOn(conn); decided != nil && decided.opened {
@@ -42,7 +44,7 @@ func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
 	defer opened.End()
 	if opened.Recording() {
 		s := trace.SpanFromContext(ctx)
-		name, route := methodLabel(r.Method), g.route(r.URL.Path)
+		name, route := methodLabel(r.Method), c.FullPath()
 		if name == otherMethod {
 			name = "HTTP"
 		}
@@ -53,7 +55,8 @@ func (g *Gateway) serveTraced(w http.ResponseWriter, r *http.Request) {
 		s.SetName(name)
 		s.SetAttributes(g.attributesOf(r)...)
 	}
-	g.dispatch(w, r.WithContext(ctx))
+	c.Request = r.WithContext(ctx)
+	c.Next()
 }
 
 // openSpan opens the span of a request from peer, with the values of its headers.
@@ -76,17 +79,6 @@ func (g *Gateway) openSpan(ctx context.Context, parents, states []string, peer n
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: s}))
 	}
 	return g.tracer.Force(ctx, "HTTP", opts...)
-}
-
-// route is the route that a path belongs to; empty for none.
-func (g *Gateway) route(path string) string {
-	for _, route := range g.paths {
-		folder, _, found := strings.Cut(route, "*")
-		if route == path || found && strings.HasPrefix(path, folder) {
-			return route
-		}
-	}
-	return ""
 }
 
 // attributesOf are those of the semantic conventions for servers of HTTP that are

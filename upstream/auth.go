@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -81,58 +80,79 @@ type credentials interface {
 	// header gives its name and value, which is another one than refused; an empty
 	// name: none.
 	header(ctx context.Context, refused string) (name, value string, err error)
-	// refuses tells whether a reply says that the value is not good any more: a status
-	// other than 200, or the body of a 200.
-	refuses(status int, body string) bool
+	// refuses tells whether a reply says that the value is not good any more.
+	refuses(reply) bool
 	// renews tells whether another value may be had after this one was refused to a
 	// request for the account.
 	renews(value, account string) bool
 }
 
-// authKeys are the keys that each type of credentials may have, and those with a "!"
-// that it needs.
-func authKeys(kind string) (keys []string, known bool) {
-	all, known := map[string]string{
-		authNone:   "",
-		authBasic:  "username username_file password_file",
-		authBearer: "token_file!",
-		authHeader: "header! value_file!",
-		authOAuth2: "token_url! client_id! client_secret_file! scopes params",
+// method is one type of credentials: all that is particular to it.
+type method interface {
+	// keys are those that the configuration may have, and with a "!" those that it needs.
+	keys() string
+	// secret is the key and the file of the one secret; an empty key: there is none.
+	secret() (key string, file secretfile.File)
+	// check notes what else is wrong. base is the address of the legacy system.
+	check(base string, p *invalid.Problems)
+	// credentials are made once, when nothing is wrong.
+	credentials(signInOptions) credentials
+}
 
-		authSession: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl",
-	}[kind]
-	return append(strings.Fields(all), "type"), known
+// signInOptions are what credentials that sign in need besides their configuration.
+type signInOptions struct {
+	Options
+	base    string
+	timeout time.Duration // of one sign-in
+	client  *http.Client  // without cookies, redirects or a proxy of the environment
+	metrics signInMetrics
+}
+
+// method gives what the type stands for; nil: there is no such type.
+func (a AuthConfig) method() method {
+	switch a.Type {
+	case "", authNone:
+		return noAuth{}
+	case authBasic:
+		return basicAuth{a}
+	case authBearer:
+		return bearerAuth{a}
+	case authHeader:
+		return headerAuth{a}
+	case authOAuth2:
+		return oauth{a}
+	case authSession:
+		return session{a}
+	}
+	return nil
 }
 
 // check reports keys that a type of credentials needs and lacks, or that it
 // would ignore: an ignored secret is a mistake somebody will look for.
 func (a AuthConfig) check(base string, p *invalid.Problems) {
-	kind := a.Type
-	kind = cmp.Or(kind, authNone)
-	keys, known := authKeys(kind)
 	p.Enums("auth", a)
-	if !known {
+	m := a.method()
+	if m == nil {
 		return
 	}
-	p.Keys("auth", a, "type "+kind, keys...)
-	a.checkUser(kind, p)
-	key, file := a.secret()
-	p.AddIf(strings.ContainsAny(strings.TrimSpace(file.Text()), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
-	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
-	p.AddIf(a.TokenURL != "" && !absolute(a.TokenURL), "auth.token_url", "must be an absolute http or https URL")
-	if kind == authSession && invalid.Says(a.Login) {
-		a.checkSession(base, p)
+	with := "type " + authNone
+	if a.Type != "" {
+		with = "type " + a.Type
 	}
-}
-
-// checkUser checks the user's name, which stands in the configuration or in a file.
-func (a AuthConfig) checkUser(kind string, p *invalid.Problems) {
-	p.AddIf(kind == authBasic && a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
+	p.Keys("auth", a, with, append(strings.Fields(m.keys()), "type")...)
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
-	p.AddIf(strings.ContainsAny(strings.TrimSpace(a.UsernameFile.Text()), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
+	p.AddIf(severalLines(a.UsernameFile), "auth.username_file", "the file holds more than one line")
+	key, file := m.secret()
+	p.AddIf(severalLines(file), "auth."+key, "the file of the secret holds more than one line")
+	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
+	m.check(base, p)
 }
 
-// user is the user's name.
+func severalLines(f secretfile.File) bool {
+	return strings.ContainsAny(strings.TrimSpace(f.Text()), "\r\n\x00")
+}
+
+// user is the user's name, which stands in the configuration or in a file.
 func (a AuthConfig) user() string {
 	if a.UsernameFile.Set() {
 		return strings.TrimSpace(a.UsernameFile.Text())
@@ -140,57 +160,72 @@ func (a AuthConfig) user() string {
 	return a.Username
 }
 
-// absolute tells whether a text is the URL of an HTTP server.
-func absolute(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
-}
-
-// secret gives the key and the file of the type's one secret.
-func (a AuthConfig) secret() (key string, file secretfile.File) {
-	switch a.Type {
-	case authBasic, authSession:
-		return "password_file", a.PasswordFile
-	case authBearer:
-		return "token_file", a.TokenFile
-	case authHeader:
-		return "value_file", a.ValueFile
-	case authOAuth2:
-		return "client_secret_file", a.ClientSecretFile
+// newCredentials makes what the type of c's configuration says. Sign-ins go through t.
+func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
+	m := c.Auth.method()
+	key, file := m.secret()
+	var wrong invalid.Problems
+	wrong.AddIf(key != "" && secretOf(m) == "" && (file.Set() || c.Auth.Type != authBasic), "auth."+key,
+		"the file of the secret is empty; with type basic leave the key out for an empty password")
+	wrong.AddIf(c.Auth.UsernameFile.Set() && c.Auth.user() == "", "auth.username_file", "the file is empty")
+	if err := wrong.Err(); err != nil {
+		return nil, err
 	}
-	return "", secretfile.File{}
+	return m.credentials(signInOptions{
+		Options: opts, base: c.BaseURL, timeout: c.Timeout,
+		client:  &http.Client{Transport: t, CheckRedirect: noRedirect},
+		metrics: newSignInMetrics(opts.Registerer), // of every type, so that the series are there
+	}), nil
 }
 
-func (a AuthConfig) secretText() string {
-	_, file := a.secret()
+// secretOf is the text of a type's secret.
+func secretOf(m method) string {
+	_, file := m.secret()
 	return strings.TrimSpace(file.Text())
 }
 
-// newCredentials makes what the type of c's configuration says. Sign-ins go through t.
-func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
-	cfg := c.Auth
-	key, _ := cfg.secret()
-	secret := cfg.secretText()
-	if _, file := cfg.secret(); key != "" && secret == "" && (cfg.Type != authBasic || file.Set()) {
-		return nil, mistake("auth."+key, "the file of the secret is empty; with type basic leave the key out for an empty password")
-	}
-	if cfg.UsernameFile.Set() && cfg.user() == "" {
-		return nil, mistake("auth.username_file", "the file is empty")
-	}
-	m := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
-	switch cfg.Type {
-	case authBasic:
-		return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(cfg.user()+":"+secret))}, nil
-	case authBearer:
-		return fixedHeader{"Authorization", "Bearer " + secret}, nil
-	case authHeader:
-		return fixedHeader{cfg.Header, secret}, nil
-	case authOAuth2:
-		return newTokens(oauth(cfg, t), []int{http.StatusUnauthorized}, nil, c.Timeout, m, opts), nil
-	case authSession:
-		return newTokens(session(cfg, c.BaseURL, t, opts.Now), cfg.statuses(), cfg.RenewIf, c.Timeout, m, opts), nil
-	}
-	return fixedHeader{}, nil
+// noAuth is type none.
+type noAuth struct{}
+
+func (noAuth) keys() string                            { return "" }
+func (noAuth) secret() (key string, _ secretfile.File) { return "", secretfile.File{} }
+func (noAuth) check(string, *invalid.Problems)         {}
+func (noAuth) credentials(signInOptions) credentials   { return fixedHeader{} }
+
+// basicAuth is type basic.
+type basicAuth struct{ AuthConfig }
+
+func (basicAuth) keys() string                              { return "username username_file password_file" }
+func (b basicAuth) secret() (key string, _ secretfile.File) { return "password_file", b.PasswordFile }
+
+func (b basicAuth) check(_ string, p *invalid.Problems) {
+	p.AddIf(b.Username == "" && !b.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
+}
+
+func (b basicAuth) credentials(signInOptions) credentials {
+	return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(b.user()+":"+secretOf(b)))}
+}
+
+// bearerAuth is type bearer.
+type bearerAuth struct{ AuthConfig }
+
+func (bearerAuth) keys() string                              { return "token_file!" }
+func (b bearerAuth) secret() (key string, _ secretfile.File) { return "token_file", b.TokenFile }
+func (bearerAuth) check(string, *invalid.Problems)           {}
+
+func (b bearerAuth) credentials(signInOptions) credentials {
+	return fixedHeader{"Authorization", "Bearer " + secretOf(b)}
+}
+
+// headerAuth is type header.
+type headerAuth struct{ AuthConfig }
+
+func (headerAuth) keys() string                              { return "header! value_file!" }
+func (h headerAuth) secret() (key string, _ secretfile.File) { return "value_file", h.ValueFile }
+func (headerAuth) check(string, *invalid.Problems)           {}
+
+func (h headerAuth) credentials(signInOptions) credentials {
+	return fixedHeader{h.Header, secretOf(h)}
 }
 
 // fixedHeader is a header made of one secret, or none where its name is empty.
@@ -201,6 +236,12 @@ func (h fixedHeader) header(context.Context, string) (name, value string, err er
 }
 
 // refuses is false: there is nothing better.
-func (h fixedHeader) refuses(int, string) bool { return false }
+func (fixedHeader) refuses(reply) bool { return false }
 
-func (h fixedHeader) renews(_, _ string) bool { return false }
+func (fixedHeader) renews(_, _ string) bool { return false }
+
+// absolute tells whether a text is the URL of an HTTP server.
+func absolute(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}

@@ -224,7 +224,7 @@ func TestOAuthRevokedToken(t *testing.T) {
 		t.Errorf("%v after %d tokens and %d requests", err, s.count.Load(), f.calls.Load())
 	}
 	always := oauthFixture(t, s, status(401))
-	failed(t, always, t.Context(), FailureUpstream, "status_4xx")
+	failed(t, always, t.Context(), "upstream", "status_4xx")
 	if always.calls.Load() != 2 {
 		t.Errorf("%d requests", always.calls.Load())
 	}
@@ -277,13 +277,13 @@ func TestOAuthEndpointFails(t *testing.T) {
 	s.status.Store(400)
 	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
 	clock := newClock()
-	f.creds.(*tokens).now = clock.now
-	e := failed(t, f, t.Context(), FailureUpstream, "auth")
+	f.creds.(*tokens).Now = clock.now
+	e := failed(t, f, t.Context(), "upstream", "auth")
 	if strings.Contains(e.Error(), "s3cr3t") || !strings.Contains(e.Error(), "400") {
 		t.Errorf("got %v", e)
 	}
 	asked := s.count.Load()
-	failed(t, f, t.Context(), FailureUpstream, "auth")
+	failed(t, f, t.Context(), "upstream", "auth")
 	if s.count.Load() != asked || f.calls.Load() != 0 || f.BreakerState("buyer") != "closed" {
 		t.Errorf("%d more token requests, %d to the legacy, breaker %s", s.count.Load()-asked, f.calls.Load(), f.BreakerState("buyer"))
 	}

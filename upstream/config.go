@@ -1,10 +1,17 @@
 package upstream
 
 import (
+	"net/http"
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -13,7 +20,7 @@ import (
 type Config struct {
 	// BaseURL is the address of the legacy system, http or https, without a query.
 	BaseURL string `yaml:"base_url" required:"the address of the legacy system, such as https://legacy.internal"`
-	// Timeout is that of one whole fetch of a list, repeats and pages included.
+	// Timeout is that of one attempt of one request; a whole list has request_timeout.
 	Timeout time.Duration `yaml:"timeout" above:"0s"`
 	// MaxResponseBytes bounds all replies to one fetch together, after decompression. The whole list is kept in memory.
 	MaxResponseBytes int64 `yaml:"max_response_bytes" above:"0" max:"1GiB"`
@@ -133,4 +140,116 @@ func DefaultConfig() Config {
 		Buyer:  defaultEndpoint(),
 		Seller: defaultEndpoint(),
 	}
+}
+
+// Validate reports every mistake, joined. Each of the joined errors is an
+// [*invalid.Error] with the key's path within the section.
+func (c Config) Validate() error {
+	p := &invalid.Problems{}
+	c.checkLimits(p)
+	c.checkBaseURL(p)
+	c.checkHeaders(p)
+	c.Auth.check(c.BaseURL, p)
+	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
+	c.TLS.Config("tls", p)
+	p.AddIf(c.TLS != (secretfile.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
+		"base_url is plain http, so the files would not be used; change base_url or empty them")
+	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
+	for kind, ec := range c.endpoints() {
+		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)
+		c.checkOwnHeaders(kind+".fields.responses.fetch.headers.", ec.Fields.Responses.Fetch.Headers, p)
+		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
+	}
+	return p.Err()
+}
+
+// Bounds of the ceiling of a fleet.
+const (
+	maxPerSecond = 1_000_000
+	maxNodes     = 1000
+)
+
+// checkLimits checks how hard the legacy may be asked.
+func (c Config) checkLimits(p *invalid.Problems) {
+	positive := func(field string, ok bool, example string) {
+		p.AddIf(!ok, field, "must be greater than zero, for instance %s", example)
+	}
+	positive("timeout", c.Timeout > 0, "2s")
+	positive("max_response_bytes", c.MaxResponseBytes > 0, "16MiB")
+	p.AddIf(c.MaxResponseBytes > 1<<30, "max_response_bytes", "must be at most 1GiB; the whole list is kept in memory")
+	positive("max_records", c.MaxRecords > 0, "10000")
+	positive("max_concurrent", c.MaxConcurrent > 0, "64")
+	n := c.MaxConcurrentPerAccount
+	p.AddIf(n < 0 || n > max(c.MaxConcurrent, 0), "max_concurrent_per_account",
+		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
+	p.AddIf(c.MaxRequestsPerSecond < 0 || c.MaxRequestsPerSecond > maxPerSecond, "max_requests_per_second", "must be between 1 and %d; 0 or leaving it out is no bound", maxPerSecond)
+	p.AddIf(c.MaxNodes < 0 || c.MaxNodes > maxNodes, "max_nodes", "must be between 0 and %d", maxNodes)
+	p.AddIf(c.MaxNodes > 0 && c.MaxRequestsPerSecond == 0, "max_nodes", "has no meaning without max_requests_per_second; remove it")
+	positive("retry.attempts", c.Retry.Attempts > 0, "2; 1 means no repeat")
+	positive("breaker.window", c.Breaker.Window >= 10*time.Millisecond, "10s")
+	positive("breaker.min_requests", c.Breaker.MinRequests > 0, "20")
+	positive("breaker.open_for", c.Breaker.OpenFor > 0, "5s")
+	p.AddIf(!(c.Retry.Budget >= 0 && c.Retry.Budget <= 1), "retry.budget",
+		"must be between 0 and 1; 0.1 lets one request in ten be repeated")
+	p.AddIf(!(c.Breaker.FailureRatio > 0 && c.Breaker.FailureRatio <= 1), "breaker.failure_ratio",
+		"must be above 0 and at most 1; 0.5 opens it when half of the requests fail")
+}
+
+// checkBaseURL wants an address to which paths can be added. Its messages do not repeat the
+// text: it may have a password in it.
+func (c Config) checkBaseURL(p *invalid.Problems) {
+	u, err := url.Parse(c.BaseURL)
+	switch {
+	case c.BaseURL == "":
+		p.Add("base_url", "missing: the address of the legacy system, such as https://legacy.internal")
+	case err != nil:
+		p.Add("base_url", "not a URL; write something like https://legacy.internal")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		p.Add("base_url", "must be an absolute http or https URL such as https://legacy.internal")
+	case u.User != nil:
+		p.Add("base_url", "must not hold a user or password; use auth")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		p.Add("base_url", "must not hold a query; put parameters under query of the endpoint")
+	}
+}
+
+// checkHeaders checks the headers of every request. A header with a placeholder would be
+// sent as it stands, so it is refused.
+func (c Config) checkHeaders(p *invalid.Problems) {
+	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
+	for name, value := range c.Headers {
+		field := "headers." + name
+		switch {
+		case !validHeader(name, value):
+			p.Add(field, "not a valid HTTP header")
+		case placeholders.Replace(value) != value:
+			p.Add(field, "placeholders have a meaning in path, query and body only; a header is the same for every request")
+		}
+	}
+	c.checkOwnHeaders("headers.", c.Headers, p)
+}
+
+// checkOwnHeaders finds headers that have a meaning of their own.
+func (c Config) checkOwnHeaders(at string, headers map[string]string, p *invalid.Problems) {
+	for name := range headers {
+		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
+		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header), at+name, "auth sets this header; remove it here")
+	}
+}
+
+// validHeader tells whether name and value can be sent (RFC 9110, 5.1 and
+// 5.5). net/http would refuse the others, but only with the first request.
+func validHeader(name, value string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
+}
+
+// reserved names the headers whose meaning this package depends on.
+func reserved(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Accept-Encoding", "Connection", "Content-Length", "Cookie", "Host", "Transfer-Encoding", "Via", "X-Request-Id", "Range",
+		"If-None-Match", "If-Modified-Since", "Authorization", "Proxy-Authorization":
+		return true
+	}
+	return false
 }

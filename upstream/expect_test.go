@@ -27,8 +27,8 @@ func TestExpect(t *testing.T) {
 			}
 			continue
 		}
-		e := failed(t, f, t.Context(), FailureInvalid, "expect")
-		if e.EndpointFault() || !strings.Contains(e.Error(), "buyer.expect[0]: rc must be 0; found: string") || strings.Contains(e.Error()+f.log.String(), "E4711") {
+		e := failed(t, f, t.Context(), "invalid", "expect")
+		if verdictOf(e) != well || !strings.Contains(e.Error(), "buyer.expect[0]: rc must be 0; found: string") || strings.Contains(e.Error()+f.log.String(), "E4711") {
 			t.Errorf("%v\n%s", e, f.log.String())
 		}
 		p, err := f.Probe(t.Context(), acme, ProbeOptions{})

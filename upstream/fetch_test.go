@@ -105,14 +105,14 @@ func serveJSON(body string) http.HandlerFunc {
 var acme = Request{Kind: "buyer", Account: "acme"}
 
 // failed calls Fetch and wants the given failure.
-func failed(t testing.TB, f *fixture, ctx context.Context, failure Failure, reason string) *Error {
+func failed(t testing.TB, f *fixture, ctx context.Context, failure string, reason string) *Error {
 	t.Helper()
 	list, err := f.Fetch(ctx, acme)
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("got %v, %v", list, err)
 	}
-	if e.Failure != failure || e.Reason != reason {
+	if e.Kind.String() != failure || e.Reason != reason {
 		t.Fatalf("got %v, want %s (%s)", e, failure, reason)
 	}
 	return e
@@ -211,68 +211,68 @@ func status(code int) http.HandlerFunc {
 func badReplies() []badReply {
 	head := `{"result":{"items":[`
 	return []badReply{
-		{"500", status(500), FailureUpstream, "status_5xx"},
-		{"504", status(504), FailureUpstream, "status_5xx"},
-		{"404", status(404), FailureUpstream, "status_4xx"},
-		{"429", status(429), FailureUnavailable, "throttled"},
-		{"206", status(206), FailureUpstream, "status_2xx"},
-		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, FailureUpstream, "status_2xx"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, FailureUpstream, "status_3xx"},
+		{"500", status(500), "upstream", "status_5xx"},
+		{"504", status(504), "upstream", "status_5xx"},
+		{"404", status(404), "upstream", "status_4xx"},
+		{"429", status(429), "unavailable", "throttled"},
+		{"206", status(206), "upstream", "status_2xx"},
+		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "upstream", "status_2xx"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "upstream", "status_3xx"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, head)
-		}, FailureUpstream, "truncated"},
+		}, "upstream", "truncated"},
 		{"closed before the head", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				conn.Close()
 			}
-		}, FailureUpstream, "truncated"},
+		}, "upstream", "truncated"},
 		{"login page", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<html>login</html>")
-		}, FailureInvalid, "media_type"},
+		}, "invalid", "media_type"},
 		{"no media type", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil
 			_, _ = io.WriteString(w, head+"]}}")
-		}, FailureInvalid, "media_type"},
-		{"login page called JSON", serveJSON("<html>login</html>"), FailureInvalid, "json"},
-		{"empty body", serveJSON(""), FailureInvalid, "json"},
-		{"wrong JSON", serveJSON(`{"error":"x"}`), FailureInvalid, "items"},
-		{"duplicate names", serveJSON(head + `],"items":[]}}`), FailureInvalid, "json"},
-		{"deep", serveJSON(strings.Repeat("[", 5000)), FailureInvalid, "json"},
-		{"not UTF-8", serveJSON(head + "]},\"x\":\"\xc3\x28\"}"), FailureInvalid, "json"},
-		{"too large", serveJSON(head + strings.Repeat(" ", 100_000) + "]}}"), FailureInvalid, "too_large"},
+		}, "invalid", "media_type"},
+		{"login page called JSON", serveJSON("<html>login</html>"), "invalid", "json"},
+		{"empty body", serveJSON(""), "invalid", "json"},
+		{"wrong JSON", serveJSON(`{"error":"x"}`), "invalid", "items"},
+		{"duplicate names", serveJSON(head + `],"items":[]}}`), "invalid", "json"},
+		{"deep", serveJSON(strings.Repeat("[", 5000)), "invalid", "json"},
+		{"not UTF-8", serveJSON(head + "]},\"x\":\"\xc3\x28\"}"), "invalid", "json"},
+		{"too large", serveJSON(head + strings.Repeat(" ", 100_000) + "]}}"), "invalid", "too_large"},
 		{"too large, chunked", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			for range 100 {
 				_, _ = io.WriteString(w, strings.Repeat(" ", 1000))
 				_ = http.NewResponseController(w).Flush()
 			}
-		}, FailureInvalid, "too_large"},
-		{"too many", serveJSON(sample.Tickets(31)), FailureInvalid, "too_many"},
+		}, "invalid", "too_large"},
+		{"too many", serveJSON(sample.Tickets(31)), "invalid", "too_many"},
 		{"foreign coding", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			serveJSON("x")(w, r)
-		}, FailureInvalid, "encoding"},
+		}, "invalid", "encoding"},
 		{"gzip that is none", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			serveJSON("this is no gzip stream")(w, r)
-		}, FailureInvalid, "encoding"},
-		{"gzip bomb", serveGzip(strings.Repeat(" ", 10<<20), 0), FailureInvalid, "too_large"},
-		{"gzip cut off", serveGzip(head+"]}}", 12), FailureUpstream, "truncated"},
+		}, "invalid", "encoding"},
+		{"gzip bomb", serveGzip(strings.Repeat(" ", 10<<20), 0), "invalid", "too_large"},
+		{"gzip cut off", serveGzip(head+"]}}", 12), "upstream", "truncated"},
 		{"huge header", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Huge", strings.Repeat("x", 200_000))
 			serveJSON(head+"]}}")(w, r)
-		}, FailureUpstream, "read"},
+		}, "upstream", "read"},
 	}
 }
 
 type badReply struct {
 	name    string
 	serve   http.HandlerFunc
-	failure Failure
+	failure string
 	reason  string
 }
 
@@ -290,7 +290,7 @@ func TestFetchFailures(t *testing.T) {
 					t.Errorf("%q shows in %s %s", secret, e.Error(), f.log.String())
 				}
 			}
-			if f.metric(t, "requests_total", "buyer", string(tc.failure)) != 1 {
+			if f.metric(t, "requests_total", "buyer", tc.failure) != 1 {
 				t.Error("not counted")
 			}
 		})
@@ -327,7 +327,7 @@ func TestFetchRefused(t *testing.T) {
 	address := l.Addr().String()
 	l.Close()
 	f := newFixture(t, serveJSON(""), func(c *Config) { c.BaseURL = "http://" + address })
-	failed(t, f, t.Context(), FailureUpstream, "connect")
+	failed(t, f, t.Context(), "upstream", "connect")
 	if f.metric(t, "retries_total", "buyer", "connect") != 1 {
 		t.Error("a refused connection was not tried again")
 	}
@@ -349,7 +349,7 @@ func TestFetchTimeout(t *testing.T) {
 	for name, part := range map[string]string{"header": "", "body": `{"result":`} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, hang(part), func(c *Config) { c.Timeout = 30 * time.Millisecond })
-			e := failed(t, f, t.Context(), FailureTimeout, "timeout")
+			e := failed(t, f, t.Context(), "timeout", "timeout")
 			if f.calls.Load() != 1 {
 				t.Errorf("%v after %d calls", e, f.calls.Load())
 			}
@@ -358,8 +358,30 @@ func TestFetchTimeout(t *testing.T) {
 	f := newFixture(t, hang(""), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if e := failed(t, f, ctx, FailureTimeout, "timeout"); !errors.Is(e, context.DeadlineExceeded) {
+	if e := failed(t, f, ctx, "timeout", "timeout"); !errors.Is(e, context.DeadlineExceeded) {
 		t.Errorf("cause %v", e.Err)
+	}
+}
+
+// upstream.timeout is of one attempt: a list of several requests may take longer, as
+// long as its caller waits.
+func TestTimeoutIsOfOneAttempt(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	legacy := pagedLegacy{total: 30, size: 10}
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(timeout / 2)
+		legacy.ServeHTTP(w, r)
+	}, func(c *Config) {
+		c.Timeout = timeout
+		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
+	})
+	if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 30 {
+		t.Errorf("%d records, %v", len(list.Inquiries), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if e := failed(t, f, ctx, "timeout", "timeout"); f.calls.Load() > 5 {
+		t.Errorf("%v after %d requests", e, f.calls.Load())
 	}
 }
 
@@ -371,11 +393,11 @@ func TestLogsHaveNoContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+","+stranger+`]}}`), nil)
-	failed(t, g, t.Context(), FailureInvalid, "owner")
+	failed(t, g, t.Context(), "invalid", "owner")
 	if g.metric(t, "foreign_records_total") != 1 || f.metric(t, "internal_ids_removed_total", "content") != 1 {
 		t.Error("not counted")
 	}
-	if log := g.log.String(); !strings.Contains(log, `"security":{"event":"foreign_record","kind":"buyer","account":"acme","records":1}`) {
+	if log := g.log.String(); !strings.Contains(log, `"security":{"event":"foreign_record","kind":"buyer","account":"acme","records":1,"not_told_before":0}`) {
 		t.Errorf("logged %q", log)
 	}
 	for _, log := range []string{f.log.String(), g.log.String()} {
@@ -438,15 +460,15 @@ func TestTwoClientsShareTheSeries(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	for _, e := range []*Error{{Failure: FailureTimeout, Reason: "timeout"}, {Failure: FailureInvalid, Reason: "json", Err: fmt.Errorf("x")}} {
-		if !strings.Contains(e.Error(), string(e.Failure)) || !strings.Contains(e.Error(), e.Reason) {
+	for _, e := range []*Error{{Kind: KindTimeout, Reason: "timeout"}, {Kind: KindInvalid, Reason: "json", Err: fmt.Errorf("x")}} {
+		if !strings.Contains(e.Error(), e.Kind.String()) || !strings.Contains(e.Error(), e.Reason) {
 			t.Errorf("got %v", e)
 		}
 	}
-	if e := asError(context.Canceled); e.Failure != FailureCanceled {
+	if e := asError(context.Canceled); e.Kind != KindCanceled {
 		t.Errorf("got %v", e)
 	}
-	if e := asError(io.EOF); e.Failure != FailureUpstream {
+	if e := asError(io.EOF); e.Kind != KindBug {
 		t.Errorf("got %v", e)
 	}
 }

@@ -98,9 +98,9 @@ func TestSOAP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := soapFixture(t, soapService(t, map[string]string{"/tickets": tc.reply, "/notes/uu-00001": note}))
 			if tc.reason != "" {
-				failure := FailureInvalid
+				failure := "invalid"
 				if tc.reason == "fault" {
-					failure = FailureUpstream
+					failure = "upstream"
 				}
 				failed(t, f, t.Context(), failure, tc.reason)
 				return

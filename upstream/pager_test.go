@@ -234,9 +234,11 @@ func TestPagingRefuses(t *testing.T) {
 
 // The bytes of all pages count together, and the deadline is one for all.
 func TestPagingIsBounded(t *testing.T) {
-	f := pagedFixture(t, pagedLegacy{total: 100, size: 10}, "{style: next_url, next: next}")
-	f.cfg.MaxResponseBytes = 10_000
-	failed(t, f, t.Context(), FailureInvalid, "too_large")
+	f := newFixture(t, pagedLegacy{total: 100, size: 10}.ServeHTTP, func(c *Config) {
+		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
+		c.MaxResponseBytes = 10_000
+	})
+	failed(t, f, t.Context(), "invalid", "too_large")
 
 	slow := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("cursor") != "" {
@@ -248,7 +250,7 @@ func TestPagingIsBounded(t *testing.T) {
 		c.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
 		c.Timeout = 50 * time.Millisecond
 	})
-	failed(t, slow, t.Context(), FailureTimeout, "timeout")
+	failed(t, slow, t.Context(), "timeout", "timeout")
 }
 
 // One page that fails cancels the others; those cancellations are nobody's
@@ -267,7 +269,7 @@ func TestPagingFailureCountsOnce(t *testing.T) {
 		c.Buyer.Paging = mapping.PagingConfig{Style: "page", Param: "page", Total: "total"}
 		c.Breaker.MinRequests = 3
 	})
-	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	failed(t, f, t.Context(), "upstream", "status_5xx")
 	if f.BreakerState("buyer") != "closed" {
 		t.Error("canceled pages count against the legacy")
 	}
@@ -293,7 +295,7 @@ func FuzzNextURL(f *testing.F) {
 		if link := linkNext([]string{header}); link != "" && (!strings.Contains(header, "<"+link+">") || !strings.Contains(strings.ToLower(header), "next")) {
 			t.Errorf("%q gives %q", header, link)
 		}
-		got, err := sameHost("http://h.test/x?y=z", next)
+		got, err := paging{}.nextURL("http://h.test/x?y=z", next)
 		if err == nil && got != "" && !slices.ContainsFunc([]string{"http://h.test/", "http://h.test:80/", "http://h.test?", "http://h.test:80?"}, func(p string) bool {
 			return strings.HasPrefix(strings.ToLower(got), p)
 		}) && !strings.EqualFold(got, "http://h.test") && !strings.EqualFold(got, "http://h.test:80") {

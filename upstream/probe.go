@@ -95,50 +95,42 @@ type ProbeOptions struct {
 	Whole bool
 }
 
-// The records that details and responses are asked for if nothing else is said.
-const (
-	probedDetails   = 10
-	probedResponses = 1
-)
-
-// further is for how many records details and responses are asked for.
-func (o ProbeOptions) further() (details, responses int) {
-	if o.Whole && o.Sample == nil {
-		return math.MaxInt, math.MaxInt
-	}
-	return probedDetails, probedResponses
-}
-
 // Probe reads a list, from the legacy or saved, and explains it. Filters are
-// sent but not applied. Neither breaker nor retries come into the first request.
-// The error is for a kind or account that makes no request; everything that is
-// wrong with the reply is in the result.
+// sent but not applied. Neither breaker nor bulkhead come into it, and the first request
+// is made once. The error is for a kind or account that makes no request; everything
+// that is wrong with the reply is in the result.
 func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*Probe, error) {
-	e, ok := c.endpoints[want.Kind]
+	s, ok := c.sources[want.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	opts.Records = cmp.Or(opts.Records, 3)
-	x := e.plan.Explainer(want, opts.Records)
-	ask, impossible := e.plan.Ask(want)
-	first, err := ask.Page(paging{e.plan.Paging}.values(0, 0))
+	x := s.plan.Explainer(want, cmp.Or(opts.Records, 3))
+	ask, impossible := s.plan.Ask(want)
 	p := &Probe{Kind: want.Kind, Account: want.Account, Unasked: impossible, Whole: opts.Whole && opts.Sample == nil}
-	f := c.newFetcher(e, want)
+	f := s.newFetch(want)
 	f.keepResponses = math.MaxInt
-	if opts.Sample != nil {
-		err = f.probeSample(x, p, opts)
-	} else if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		err = f.probe(ctx, ask, first, x, p, opts)
-	} else {
+	pages := f.newPager(s.plan.Paging, ask, &s.plan.Format, x)
+	first, err := ask.Page(pages.values(0, 0))
+	switch {
+	case opts.Sample != nil:
+		err = f.probeSample(x, p, opts.Sample)
+	case err != nil:
 		return nil, err
+	default:
+		err = f.probe(ctx, pages, first, x, p)
 	}
 	if err != nil {
 		p.Problem = asError(err).Error()
 		if refused, ok := errors.AsType[*mapping.Error](err); ok {
 			p.Found = refused.Found
 		}
+	}
+	hide := c.cfg.Hider()
+	for _, text := range []*string{&p.Problem, &p.Found, &p.Refused, &p.NextPage} {
+		*text = hide(*text)
+	}
+	if p.Request != nil {
+		p.Request.URL, p.Request.Body = hide(p.Request.URL), hide(p.Request.Body)
 	}
 	x.Finish()
 	p.Explanation = x.Explanation
@@ -149,8 +141,8 @@ func (c *Client) Probe(ctx context.Context, want Request, opts ProbeOptions) (*P
 }
 
 // probeSample explains a saved reply.
-func (f *fetcher) probeSample(x *mapping.Explainer, p *Probe, opts ProbeOptions) (err error) {
-	if p.Reply, err = f.format.Decode(string(opts.Sample), "", f.cfg.MaxResponseBytes); err != nil {
+func (f *fetch) probeSample(x *mapping.Explainer, p *Probe, sample []byte) (err error) {
+	if p.Reply, err = f.plan.Format.Decode(string(sample), "", f.cfg.MaxResponseBytes); err != nil {
 		return err
 	}
 	if int64(len(p.Reply)) > f.cfg.MaxResponseBytes {
@@ -166,31 +158,24 @@ func (f *fetcher) probeSample(x *mapping.Explainer, p *Probe, opts ProbeOptions)
 	return err
 }
 
-// probe makes the requests of a fetch, or the first of them.
-func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.Request, x *mapping.Explainer, p *Probe, opts ProbeOptions) error {
-	pages := paging{f.plan.Paging}
+// probe makes the requests of a fetch, or the first of each sort.
+func (f *fetch) probe(ctx context.Context, pages *pager, first address.Request, x *mapping.Explainer, p *Probe) error {
 	p.Request = f.shownRequest(ctx, first)
 	var last lastReply
 	f.seen = last.see
 	start := time.Now()
-	a, err := f.once(ctx, first)
+	r, err := f.signed(f.bounded(f.send))(ctx, &call{fetch: f, asked: first, format: pages.format})
 	p.Took = time.Since(start)
-	if err == nil && !a.empty() {
-		p.NextPage = pages.following(a, ask, first)
-		p.Reply = a.body
+	if err == nil && !r.empty() {
+		p.NextPage, p.Reply = pages.following(r, pages.ask, first), r.body
 		if p.Whole || pages.Style == mapping.PageNone {
-			err = f.newPager(f.plan.Paging, ask, x).readFrom(ctx, first, a)
+			err = pages.readFrom(ctx, first, r)
 		} else {
-			var n, told int
-			if n, err = x.Take(a.body); err == nil && n == 0 && pages.tellsEnd() {
-				if told, err = pages.told(a); err == nil && told > 0 {
-					err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", told)
-				}
-			}
+			err = pages.firstOnly(r)
 		}
 	}
 	if err == nil {
-		err = f.probeFurther(ctx, x, p, opts)
+		err = f.probeFurther(ctx, x, p.Whole)
 	}
 	p.Status, p.MediaType = last.status, last.mediaType
 	if err != nil {
@@ -199,13 +184,35 @@ func (f *fetcher) probe(ctx context.Context, ask mapping.Asking, first address.R
 	return err
 }
 
+// firstOnly maps the first page of a list. One without records may tell that there are some.
+func (l *pager) firstOnly(r reply) error {
+	n, err := l.Take(r.body)
+	if err != nil || n > 0 || !l.tellsLength() {
+		return err
+	}
+	length, err := l.length(r)
+	if err == nil && length > 0 {
+		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", length)
+	}
+	return err
+}
+
+// The records that details and responses are asked for where not all are.
+const (
+	probedDetails   = 10
+	probedResponses = 1
+)
+
 // probeFurther asks for details and responses, if the list needs any.
-func (f *fetcher) probeFurther(ctx context.Context, x *mapping.Explainer, p *Probe, opts ProbeOptions) error {
-	details, responses := opts.further()
+func (f *fetch) probeFurther(ctx context.Context, x *mapping.Explainer, whole bool) error {
+	details, responses := probedDetails, probedResponses
+	if whole {
+		details, responses = math.MaxInt, math.MaxInt
+	}
 	if batches := x.DetailBatches(details); len(batches) > 0 {
-		subs, err := f.batches(ctx, p.Account, f.plan.Details, batches)
+		replies, err := f.batches(ctx, f.plan.Details, batches)
 		if err == nil {
-			err = x.AddDetails(subs)
+			err = x.AddDetails(replies)
 		}
 		if err != nil {
 			return err
@@ -215,28 +222,28 @@ func (f *fetcher) probeFurther(ctx context.Context, x *mapping.Explainer, p *Pro
 	if len(batches) == 0 {
 		return nil
 	}
-	subs, err := f.batches(ctx, p.Account, f.plan.Second, batches)
+	replies, err := f.batches(ctx, f.plan.Second, batches)
 	if err != nil {
 		err = asError(err)
 	}
-	return x.AddResponses(batches, subs, err)
+	return x.AddResponses(batches, replies, err)
 }
 
 // shownRequest is what will be sent, for a person to read. It signs in where that is
 // needed, but shows nothing of it.
-func (f *fetcher) shownRequest(ctx context.Context, first address.Request) *ProbeRequest {
+func (f *fetch) shownRequest(ctx context.Context, first address.Request) *ProbeRequest {
 	r := &ProbeRequest{Method: first.Method, URL: first.URL, Body: first.Body, Headers: map[string]string{}}
 	for name, list := range f.http.Header {
 		r.Headers[name] = shown(name, strings.Join(list, ", "))
 	}
 	if r.Headers["Accept"] == mapping.AcceptJSON {
-		r.Headers["Accept"] = f.format.Accept
+		r.Headers["Accept"] = f.plan.Format.Accept
 	}
 	for name, value := range first.Headers {
 		r.Headers[name] = shown(name, value)
 	}
 	if name, _, err := f.creds.header(ctx, ""); err == nil && name != "" {
-		r.Headers[http.CanonicalHeaderKey(name)] = hidden
+		r.Headers[http.CanonicalHeaderKey(name)] = address.Hidden
 	}
 	return r
 }
@@ -295,8 +302,6 @@ func (l *lastReply) text() string {
 	return strings.ToValidUTF8(string(text), "\ufffd")
 }
 
-const hidden = "(hidden)"
-
 // shown hides what may be a secret, which is every header that this package did
 // not make up itself.
 func shown(name, value string) string {
@@ -304,27 +309,46 @@ func shown(name, value string) string {
 	case "Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent":
 		return value
 	}
-	return hidden
+	return address.Hidden
+}
+
+// Hider makes the function that hides the credentials of a configuration in a text for a
+// person: the secret of auth, and what requests send under the name of a secret.
+func (c Config) Hider() func(string) string {
+	secrets := c.Auth.Login.spec().Secrets()
+	if m := c.Auth.method(); m != nil {
+		secrets = append(secrets, secretOf(m))
+	}
+	for _, ec := range c.endpoints() {
+		for _, spec := range []address.Spec{
+			{Query: ec.Query, Sending: ec.Sending},
+			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
+			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
+		} {
+			secrets = append(secrets, spec.Secrets()...)
+		}
+	}
+	return address.Hider(secrets)
 }
 
 // following says for a person where the list goes on, or why it cannot.
-func (p paging) following(a answer, ask mapping.Asking, first address.Request) (next string) {
+func (p paging) following(r reply, ask mapping.Asking, first address.Request) (next string) {
 	var err error
 	switch {
-	case p.tellsEnd():
-		var told int
-		told, err = p.told(a)
-		next = strconv.Itoa(told) + " pages in all"
-		if p.tellsRecords() {
-			next = strconv.Itoa(told) + " records in all"
+	case p.tellsLength():
+		var length int
+		length, err = p.length(r)
+		next = strconv.Itoa(length) + " pages in all"
+		if p.countsRecords() {
+			next = strconv.Itoa(length) + " records in all"
 		}
 	case p.numbers():
 		return "until a page is the last"
 	case p.Style != mapping.PageNone:
-		var r address.Request
-		r, err = p.next(a, ask, first)
-		if next = r.URL; r.URL == first.URL {
-			next = "with the body " + r.Body
+		var page address.Request
+		page, err = p.next(r, ask, first)
+		if next = page.URL; page.URL == first.URL {
+			next = "with the body " + page.Body
 		}
 	}
 	if err != nil {

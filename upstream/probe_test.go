@@ -3,6 +3,7 @@ package upstream
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -105,6 +106,27 @@ func TestProbeLive(t *testing.T) {
 	b, _ := json.Marshal(p)
 	if strings.Contains(string(b), "s3cr3t") || strings.Contains(string(b), "t0p") {
 		t.Error("a secret shows")
+	}
+}
+
+// What the user sends as credentials in query or body is hidden, and so is a reply that
+// repeats it.
+func TestProbeHidesCredentialsInBodies(t *testing.T) {
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, "no access with %s at %s", body, r.RequestURI)
+	}, func(c *Config) {
+		c.Buyer.Method, c.Buyer.Query = http.MethodPost, map[string]string{"service_key": "k+9/=="}
+		c.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}", "login": map[string]any{"user": "gw", "password": `hunter"2`}}
+	})
+	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
+	if err != nil || p.Status != 403 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	want := `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
+	if p.Request.Body != want || !strings.HasSuffix(p.Request.URL, "?service_key=(hidden)") || p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
+		t.Errorf("%+v\n%s", p.Request, p.Refused)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -20,14 +19,14 @@ func TestBreakerOpens(t *testing.T) {
 		c.Breaker = BreakerConfig{Window: time.Hour, MinRequests: 4, FailureRatio: 0.5, OpenFor: time.Hour}
 	})
 	for range 4 {
-		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+		failed(t, f, t.Context(), "upstream", "status_5xx")
 	}
 	if f.BreakerState("buyer") != "open" || f.BreakerState("seller") != "closed" {
 		t.Fatalf("buyer %s, seller %s", f.BreakerState("buyer"), f.BreakerState("seller"))
 	}
-	e := failed(t, f, t.Context(), FailureUnavailable, "breaker_open")
-	if e.RetryAfter > time.Hour || e.RetryAfter < 50*time.Minute || e.RetryAfter%time.Second != 0 || f.calls.Load() != 4 {
-		t.Errorf("retry after %v, %d calls", e.RetryAfter, f.calls.Load())
+	e := failed(t, f, t.Context(), "unavailable", "breaker_open")
+	if e.Wait > time.Hour || e.Wait < 50*time.Minute || e.Wait%time.Second != 0 || f.calls.Load() != 4 {
+		t.Errorf("retry after %v, %d calls", e.Wait, f.calls.Load())
 	}
 	if f.metric(t, "breaker_state", "buyer") != 2 || f.metric(t, "breaker_transitions_total", "buyer", "open") != 1 {
 		t.Error("metrics do not show it")
@@ -39,10 +38,10 @@ func TestBreakerRecovers(t *testing.T) {
 		cfg := BreakerConfig{Window: 10 * time.Second, MinRequests: 4, FailureRatio: 0.5, OpenFor: 5 * time.Second}
 		b := newBreaker("buyer", Config{Breaker: cfg}, newFixtureMetrics(), Options{}.withDefaults())
 		try := func(result error) error {
-			_, err := b.do(t.Context(), func() (answer, error) { return answer{}, result })
+			_, err := b.do(t.Context(), func() (List, error) { return List{}, result })
 			return err
 		}
-		bad := &Error{Failure: FailureTimeout, Reason: "timeout"}
+		bad := &Error{Kind: KindTimeout, Reason: "timeout"}
 		state := func(want string) {
 			t.Helper()
 			if got := b.cb.State().String(); got != want {
@@ -60,19 +59,19 @@ func TestBreakerRecovers(t *testing.T) {
 		}
 		state("open")
 		time.Sleep(1500 * time.Millisecond)
-		if e := asError(try(nil)); e.Reason != "breaker_open" || e.RetryAfter != 4*time.Second {
-			t.Errorf("got %v, retry after %v", e, e.RetryAfter)
+		if e := asError(try(nil)); e.Reason != "breaker_open" || e.Wait != 4*time.Second {
+			t.Errorf("got %v, retry after %v", e, e.Wait)
 		}
 		time.Sleep(4 * time.Second)
 		state("half-open")
 		_ = try(bad)
 		state("open")
 		time.Sleep(6 * time.Second)
-		if _, err := b.do(t.Context(), func() (answer, error) {
-			if e := asError(try(nil)); e.Reason != "breaker_open" || e.RetryAfter != time.Second {
+		if _, err := b.do(t.Context(), func() (List, error) {
+			if e := asError(try(nil)); e.Reason != "breaker_open" || e.Wait != time.Second {
 				t.Errorf("a second probe at the same time: %v", e)
 			}
-			return answer{}, nil
+			return List{}, nil
 		}); err != nil {
 			t.Errorf("the probe: %v", err)
 		}
@@ -102,18 +101,18 @@ func TestBreakerCounts(t *testing.T) {
 		name   string
 		serve  http.HandlerFunc
 		reason string
-		fail   Failure
+		fail   string
 		state  string
 	}{
-		{"4xx is no failure", status(404), "status_4xx", FailureUpstream, "closed"},
-		{"garbage is no failure", serveJSON("<html>"), "json", FailureInvalid, "closed"},
-		{"our deadline is one", hang(""), "timeout", FailureTimeout, "open"},
-		{"5xx is one", status(500), "status_5xx", FailureUpstream, "open"},
+		{"4xx is no failure", status(404), "status_4xx", "upstream", "closed"},
+		{"garbage is no failure", serveJSON("<html>"), "json", "invalid", "closed"},
+		{"our deadline is one", hang(""), "timeout", "timeout", "open"},
+		{"5xx is one", status(500), "status_5xx", "upstream", "open"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, tc.serve, func(c *Config) {
 				section(c)
-				if tc.fail != FailureTimeout {
+				if tc.fail != "timeout" {
 					c.Timeout = 5 * time.Second
 				}
 			})
@@ -127,31 +126,20 @@ func TestBreakerCounts(t *testing.T) {
 	}
 }
 
-// One judge serves the breaker and the cache's back-off.
-func TestJudge(t *testing.T) {
+// The kind alone says whether the legacy is at fault: for the breaker, the log and the
+// cache's back-off.
+func TestKinds(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want verdict
 	}{
-		{nil, answers},
-		{&Error{Failure: FailureTimeout, Reason: "timeout"}, fails},
-		{&Error{Failure: FailureUpstream, Reason: "connect"}, fails},
-		{&Error{Failure: FailureUpstream, Reason: "truncated"}, fails},
-		{&Error{Failure: FailureUpstream, Reason: "status_5xx"}, fails},
-		{&Error{Failure: FailureUpstream, Reason: "status_4xx"}, answers},
-		{invalidReply("too_many", "of them"), answers},
-		{&Error{Failure: FailureUpstream, Reason: "auth"}, unknown},
-		{&Error{Failure: FailureUpstream, Reason: "account"}, unknown},
-		{&Error{Failure: FailureUpstream, Reason: "internal"}, unknown},
-		{&Error{Failure: FailureUnavailable, Reason: "bulkhead_full"}, unknown},
-		{&Error{Failure: FailureCanceled, Reason: "canceled"}, unknown},
+		{nil, well}, {&Error{Kind: KindTimeout}, atFault}, {&Error{Kind: KindFailed}, atFault}, {&Error{Kind: KindOverloaded}, atFault},
+		{&Error{Kind: KindRejected}, well}, {&Error{Kind: KindThrottled}, well}, {&Error{Kind: KindInvalid}, well},
+		{&Error{Kind: KindUnready}, unknown}, {&Error{Kind: KindNotAsked}, unknown}, {&Error{Kind: KindCanceled}, unknown}, {&Error{}, unknown},
 		{errors.New("of another package"), unknown},
 	} {
-		if got := judge(tc.err); got != tc.want {
+		if got := verdictOf(tc.err); got != tc.want {
 			t.Errorf("%v: verdict %d, want %d", tc.err, got, tc.want)
-		}
-		if e, ok := tc.err.(*Error); ok && e.EndpointFault() != (tc.want == fails) {
-			t.Errorf("%v: endpoint's fault %t", e, e.EndpointFault())
 		}
 	}
 }
@@ -165,7 +153,7 @@ func TestCallerWhoLeavesCountsForNothing(t *testing.T) {
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-arrived; cancel() }()
-		failed(t, f, ctx, FailureCanceled, "canceled")
+		failed(t, f, ctx, "canceled", "canceled")
 	}
 	if f.BreakerState("buyer") != "closed" || f.metric(t, "requests_total", "canceled") != 3 {
 		t.Errorf("the breaker is %s", f.BreakerState("buyer"))
@@ -186,11 +174,11 @@ func TestCanceledProbeDoesNotStick(t *testing.T) {
 			serveJSON(`{"result":{"items":[]}}`)(w, r)
 		}
 	}, func(c *Config) { c.Breaker.MinRequests, c.Breaker.OpenFor = 1, time.Millisecond })
-	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	failed(t, f, t.Context(), "upstream", "status_5xx")
 	waitFor(t, func() bool { return f.BreakerState("buyer") == "half-open" })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	failed(t, f, ctx, FailureCanceled, "canceled")
+	failed(t, f, ctx, "canceled", "canceled")
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Errorf("the next probe was not let through: %v", err)
 	}
@@ -212,51 +200,48 @@ func TestRetryUntilGood(t *testing.T) {
 	}
 }
 
+// attempts runs the repeats of n requests that all end in the same way, and counts how
+// often they are sent.
+func attempts(t *testing.T, ctx context.Context, e endpoint, retry RetryConfig, n int, r reply, failed *Error) (sent int) {
+	s := &Source{endpoint: e, cfg: Config{Retry: retry}, opts: Options{}.withDefaults(), metrics: newFixtureMetrics()}
+	do := s.repeated(func(context.Context, *call) (reply, error) {
+		sent++
+		return r, failed
+	})
+	for range n {
+		if _, err := do(ctx, &call{fetch: &fetch{Source: s}}); err == nil || ctx.Err() != nil {
+			t.Fatalf("%v, context %v", err, ctx.Err())
+		}
+	}
+	return sent
+}
+
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 200
-		e := &endpoint{budget: newBudget(0.1), attempts: 4, metrics: newFixtureMetrics()}
-		calls := 0
-		for range n {
-			_, _ = e.retried(t.Context(), func() (answer, error) {
-				calls++
-				return answer{}, &Error{Failure: FailureUpstream, Reason: "status_5xx", Err: statusError(503)}
-			})
-		}
-		if extra := calls - n; extra > n/10+budgetBurst || extra < n/10 {
+		down := &Error{Kind: KindFailed, Reason: "status_5xx"}
+		if extra := attempts(t, t.Context(), newEndpoint(nil), RetryConfig{4, 0.1}, n, reply{status: 503}, down) - n; extra > n/10+budgetBurst || extra < n/10 {
 			t.Errorf("%d repeats for %d requests", extra, n)
+		}
+		if sent := attempts(t, t.Context(), newEndpoint(nil), RetryConfig{4, 0}, n, reply{status: 503}, down); sent != n {
+			t.Errorf("%d requests without a budget", sent)
+		}
+		// What the ceiling keeps back never reaches the legacy, and earns no repeat of what does.
+		e := newEndpoint(nil)
+		e.budget.tokens = 0
+		attempts(t, t.Context(), e, RetryConfig{2, 0.1}, 100, reply{}, notAsked(reasonCeiling, 0, "no token"))
+		if e.budget.withdraw(0.1) {
+			t.Error("100 requests that were never sent have earned a repeat")
 		}
 	})
 }
 
-// TestTheCeilingPaysForNoRepeat: what the ceiling keeps back never reaches the legacy
-// system, and earns no repeat of what does.
-func TestTheCeilingPaysForNoRepeat(t *testing.T) {
-	e := &endpoint{budget: newBudget(0.1), attempts: 2, metrics: newFixtureMetrics()}
-	for e.budget.withdraw() {
-	}
-	for range 100 {
-		_, _ = e.retried(t.Context(), func() (answer, error) {
-			return answer{}, &Error{Failure: FailureUnavailable, Reason: reasonCeiling, Err: quota.ErrCeiling}
-		})
-	}
-	if e.budget.withdraw() {
-		t.Error("100 requests that were never sent have earned a repeat")
-	}
-}
-
 func TestRetryStaysInTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &endpoint{budget: newBudget(1), attempts: 50, metrics: newFixtureMetrics()}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		calls := 0
-		_, err := e.retried(ctx, func() (answer, error) {
-			calls++
-			return answer{}, &Error{Failure: FailureUpstream, Reason: "connect"}
-		})
-		if err == nil || ctx.Err() != nil || calls < 2 || calls > 20 {
-			t.Errorf("%d calls, %v, context %v", calls, err, ctx.Err())
+		if sent := attempts(t, ctx, newEndpoint(nil), RetryConfig{50, 1}, 1, reply{}, &Error{Kind: KindFailed, Reason: "connect"}); sent < 2 || sent > 20 {
+			t.Errorf("%d attempts", sent)
 		}
 	})
 }
@@ -279,11 +264,11 @@ func TestBulkhead(t *testing.T) {
 	}
 	_, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "globex"})
 	e := asError(err)
-	if e.Reason != "bulkhead_full" || e.Failure != FailureUnavailable || f.metric(t, "refused_total", "buyer", "bulkhead_full") != 1 {
+	if e.Reason != "bulkhead_full" || e.Kind != KindNotAsked || f.metric(t, "refused_total", "buyer", "bulkhead_full") != 1 {
 		t.Errorf("got %v", e)
 	}
-	if e.RetryAfter != time.Second || f.metric(t, "in_flight") != 2 {
-		t.Errorf("retry after %v with %v in flight", e.RetryAfter, f.metric(t, "in_flight"))
+	if e.Wait != time.Second || f.metric(t, "in_flight") != 2 {
+		t.Errorf("retry after %v with %v in flight", e.Wait, f.metric(t, "in_flight"))
 	}
 	close(release)
 	wg.Wait()
@@ -311,8 +296,8 @@ func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
 	fetch("acme")
 	fetch("acme")
 	for range 3 {
-		if e := failed(t, f, t.Context(), FailureUnavailable, "account_bulkhead_full"); e.RetryAfter != time.Second {
-			t.Errorf("%v, retry after %v", e, e.RetryAfter)
+		if e := failed(t, f, t.Context(), "unavailable", "account_bulkhead_full"); e.Wait != time.Second {
+			t.Errorf("%v, retry after %v", e, e.Wait)
 		}
 	}
 	if n := f.metric(t, "refused_total", "buyer", "account_bulkhead_full"); n != 3 {
@@ -329,7 +314,7 @@ func TestAnAccountHasAQuarterOfTheBulkhead(t *testing.T) {
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Errorf("after its fetches have ended: %v", err)
 	}
-	if n := len(f.bulkhead.accounts); n != 0 {
+	if n := len(f.sources["buyer"].bulkhead.accounts); n != 0 {
 		t.Errorf("%d accounts are held with nothing under way", n)
 	}
 }
@@ -349,7 +334,7 @@ func newFixtureMetrics() *metrics { return newMetrics(nil, "buyer", nil) }
 // legacy, as long as the configuration leaves it as it is.
 func TestSuccessorKeepsTheBreaker(t *testing.T) {
 	f := newFixture(t, status(500), func(c *Config) { c.Breaker.MinRequests, c.Breaker.OpenFor = 1, time.Hour })
-	failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+	failed(t, f, t.Context(), "upstream", "status_5xx")
 	for _, tc := range []struct {
 		openFor time.Duration
 		state   string

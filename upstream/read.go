@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-resty/resty/v2"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -47,8 +52,8 @@ func (a *allowance) take(n int64) error {
 
 // readBody gives the body of a 200 with an accepted media type as JSON, as far as
 // the allowance goes. It closes the body in every case.
-func readBody(resp *http.Response, format *mapping.Format, allowed *allowance) (string, error) {
-	charset, err := checkHead(resp, format)
+func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, now time.Time) (string, error) {
+	charset, err := checkHead(resp, format, now)
 	if err != nil {
 		discard(resp)
 		return "", err
@@ -101,21 +106,9 @@ func readPlain(resp *http.Response, allowed *allowance) (string, error) {
 // checkHead refuses everything but a 200 with a media type of the format, and gives
 // the charset that this names: a login page with 200 would otherwise be an empty list
 // to some decoders.
-func checkHead(resp *http.Response, format *mapping.Format) (charset string, err error) {
+func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (charset string, err error) {
 	if resp.StatusCode != http.StatusOK {
-		if e := throttled(resp, time.Now()); e != nil {
-			return "", e
-		}
-		err := error(statusError(resp.StatusCode))
-		switch resp.StatusCode {
-		case http.StatusNoContent, http.StatusResetContent, http.StatusNotFound, http.StatusGone:
-			err = fmt.Errorf("%w; where it says that there is nothing, name it in reply.empty_statuses", err)
-		}
-		return "", &Error{
-			Failure: FailureUpstream,
-			Reason:  fmt.Sprintf("status_%dxx", resp.StatusCode/100),
-			Err:     err,
-		}
+		return "", statusError(resp, now)
 	}
 	header := resp.Header.Get("Content-Type")
 	switch header {
@@ -145,13 +138,28 @@ func checkHead(resp *http.Response, format *mapping.Format) (charset string, err
 	return "", invalidReply("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
 }
 
+// statusError is the error of a reply with another status than 200. One that tells us to
+// wait is a 429, which may not tell how long, or a 503 with Retry-After.
+func statusError(resp *http.Response, now time.Time) *Error {
+	status, wait := resp.StatusCode, min(toldToWait(resp.Header.Get("Retry-After"), now), mostHold)
+	e := failure(KindRejected, fmt.Sprintf("status_%dxx", status/100), "status %d", status)
+	switch {
+	case status == http.StatusTooManyRequests:
+		e.Kind, e.Reason, e.Wait = KindThrottled, reasonThrottled, wait
+	case status == http.StatusServiceUnavailable && wait > 0:
+		e.Kind, e.Reason, e.Wait = KindOverloaded, reasonThrottled, wait
+	case status >= 500:
+		e.Kind = KindFailed
+	}
+	switch status {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotFound, http.StatusGone:
+		e.Err = fmt.Errorf("%w; where it says that there is nothing, name it in reply.empty_statuses", e.Err)
+	}
+	return e
+}
+
 // shownType is how much of a media type stands in an error.
 const shownType = 64
-
-// statusError is a status other than 200.
-type statusError int
-
-func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
 // readAll reads straight from the connection, as far as the allowance goes. size is
 // what to expect, negative if unknown.
@@ -190,3 +198,111 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 
 // unknownSize is what is expected of a reply that does not tell.
 const unknownSize = 64<<10 - 1
+
+// via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
+const via = "1.1 inquiry-gateway"
+
+// newHTTP builds the one client for the legacy system. Its connections have no bound of
+// their own: max_concurrent bounds the fetches, and each of them its requests. A request
+// that waited for a connection here would look like a legacy that is slow. Every request has a
+// deadline by its context, the header's arrival included. It keeps nothing of a
+// reply but its body: no cookies, no redirects, no proxy out of the environment,
+// and no repeats, which are decided in one place (see Source.repeated).
+func newHTTP(cfg Config, opts Options) *resty.Client {
+	dial := opts.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	t := &http.Transport{
+		DialContext:            dial,
+		TLSHandshakeTimeout:    cfg.Timeout,
+		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
+		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConns:           cfg.MaxConcurrent,
+		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true, // done here, with the limit applied to what comes out
+	}
+	if cfg.TLS != (secretfile.TLS{}) {
+		t.TLSClientConfig = cfg.TLS.Config("tls", &invalid.Problems{}) // Validate has told them
+	}
+	client := resty.NewWithClient(&http.Client{Transport: limited{t, opts.Ceiling}, CheckRedirect: noRedirect})
+	client.SetLogger(silent{})
+	client.SetHeaders(cfg.Headers)
+	if client.Header.Get("Accept") == "" { // some want their own media type to be named
+		client.SetHeader("Accept", mapping.AcceptJSON)
+	}
+	client.SetHeader("Accept-Encoding", "gzip")
+	client.SetHeader("Via", via)
+	if client.Header.Get("User-Agent") == "" {
+		client.SetHeader("User-Agent", opts.UserAgent)
+	}
+	return client
+}
+
+// noRedirect makes a redirect an ordinary reply, which is then refused by its
+// status.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// silent keeps resty from writing to the standard error stream.
+type silent struct{}
+
+func (silent) Errorf(string, ...any) {}
+func (silent) Warnf(string, ...any)  {}
+func (silent) Debugf(string, ...any) {}
+
+// limited takes a token of the ceiling for each request that the chain does not: a
+// sign-in, and one that net/http sends again where the legacy has closed the connection
+// meanwhile. It rewinds the body before, so that a request without one gets an empty one.
+type limited struct {
+	*http.Transport
+	ceiling *quota.Ceiling
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	account := ""
+	c, chained := r.Context().Value(callKey{}).(*call)
+	if chained {
+		account = c.want.Account
+	}
+	take := func() error {
+		if err := l.ceiling.Wait(r.Context(), account, quota.Started); err != nil {
+			return notAsked(reasonCeiling, time.Second, "%w", err)
+		}
+		return nil
+	}
+	if !chained {
+		if err := take(); err != nil {
+			return nil, err
+		}
+	}
+	if l.ceiling.State().PerSecond == 0 {
+		return l.Transport.RoundTrip(r)
+	}
+	again := r.GetBody
+	r = r.WithContext(r.Context())
+	if r.Body == nil || r.Body == http.NoBody {
+		again = func() (io.ReadCloser, error) { return nothing{}, nil }
+		r.Body = nothing{}
+	}
+	if again != nil {
+		r.GetBody = func() (io.ReadCloser, error) {
+			if err := take(); err != nil {
+				return nil, err
+			}
+			return again()
+		}
+	}
+	return l.Transport.RoundTrip(r)
+}
+
+// nothing is the body of a request without one. net/http finds out that it is empty,
+// and sends none.
+type nothing struct{}
+
+// Read implements io.Reader.
+func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
+
+// Close implements io.Closer.
+func (nothing) Close() error { return nil }

@@ -127,7 +127,7 @@ func TestSecondCallsFail(t *testing.T) {
 		{"joined", `{"ticket":"t-77","text":"x","at":"2026-01-01T00:00:00Z"}`, "record"},
 	} {
 		f := secondFixture(t, &commentLegacy{tickets: 5, comment: tc.comment}, fetches[tc.fetch], nil)
-		failed(t, f, t.Context(), FailureInvalid, tc.reason)
+		failed(t, f, t.Context(), "invalid", tc.reason)
 	}
 	f := secondFixture(t, &commentLegacy{tickets: 5, comment: `{"text":1}`}, fetches["each"], func(c *Config) { c.Buyer.OnInvalidRecord = "skip" })
 	list, err := f.Fetch(t.Context(), acme)
@@ -135,7 +135,7 @@ func TestSecondCallsFail(t *testing.T) {
 		t.Errorf("%d inquiries, %v", len(list.Inquiries), err)
 	}
 	f = secondFixture(t, &commentLegacy{tickets: 5}, `{path: "/v2/nosuch/{id}", id: customer.nosuch}`, nil)
-	failed(t, f, t.Context(), FailureInvalid, "record")
+	failed(t, f, t.Context(), "invalid", "record")
 }
 
 // A list makes several requests at a time, each of which gets a connection at once:
@@ -196,7 +196,7 @@ func TestRepliesThatComeTogetherAreBoundedTogether(t *testing.T) {
 			}
 		}, `{path: "/v2/tickets/{id}/comments", id: uuid, concurrency: 8}`, func(c *Config) { c.MaxResponseBytes = limit })
 		begin := time.Now()
-		failed(t, f, t.Context(), FailureInvalid, "too_large")
+		failed(t, f, t.Context(), "invalid", "too_large")
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("%s: refused after %v, when the replies had come", name, took)
 		}
@@ -208,7 +208,7 @@ func TestRepliesThatComeTogetherAreBoundedTogether(t *testing.T) {
 func TestResponsesThatGoOnAreRefused(t *testing.T) {
 	for _, fetch := range []string{fetches["each"], fetches["joined"]} {
 		f := secondFixture(t, &commentLegacy{tickets: 2, more: `,"meta":{"has_more":true}`}, fetch, nil)
-		if err := failed(t, f, t.Context(), FailureInvalid, "paging"); !strings.Contains(err.Error(), "meta.has_more is true") {
+		if err := failed(t, f, t.Context(), "invalid", "paging"); !strings.Contains(err.Error(), "meta.has_more is true") {
 			t.Errorf("%s: %v", fetch, err)
 		}
 	}

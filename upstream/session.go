@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
@@ -50,8 +50,17 @@ func (l LoginConfig) spec() address.Spec {
 	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: sending}
 }
 
-// sendAs is how a session's token is sent, and under which name.
-func (a AuthConfig) sendAs() (as, name string) {
+// session is type session: one sign-in for all callers.
+type session struct{ AuthConfig }
+
+func (session) keys() string {
+	return "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl"
+}
+
+func (a session) secret() (key string, file secretfile.File) { return "password_file", a.PasswordFile }
+
+// sendAs is how the token is sent, and under which name.
+func (a session) sendAs() (as, name string) {
 	as = a.SendAs
 	switch {
 	case as != "":
@@ -68,16 +77,10 @@ func (a AuthConfig) sendAs() (as, name string) {
 	return as, cmp.Or(a.Header, a.TokenHeader)
 }
 
-// statuses are those that say that a session has ended.
-func (a AuthConfig) statuses() []int {
-	if len(a.RenewOn) > 0 {
-		return a.RenewOn
+func (a session) check(base string, p *invalid.Problems) {
+	if !invalid.Says(a.Login) {
+		return // which is said already
 	}
-	return []int{http.StatusUnauthorized}
-}
-
-// checkSession checks what only a session has.
-func (a AuthConfig) checkSession(base string, p *invalid.Problems) {
 	if a.Login.BaseURL != "" {
 		base = a.Login.BaseURL
 		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
@@ -147,16 +150,16 @@ func meets(c mapping.Condition, body string) bool {
 	return slices.Contains(c.In, v.String())
 }
 
-// session makes the function that signs in once and gives the token. Its errors hold
-// neither the address, which may have a secret in its query, nor what was sent.
-func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.Time) func(context.Context) (token, error) {
-	if cfg.Login.BaseURL != "" {
-		base = cfg.Login.BaseURL
+// credentials sign in with one request. Its errors hold neither the address, which may
+// have a secret in its query, nor what was sent.
+func (a session) credentials(s signInOptions) credentials {
+	plan := a.Login.spec().Compile(cmp.Or(a.Login.BaseURL, s.base), "auth.login", &invalid.Problems{}) // Validate has told them
+	statuses := a.RenewOn
+	if len(statuses) == 0 {
+		statuses = []int{http.StatusUnauthorized}
 	}
-	plan := cfg.Login.spec().Compile(base, "auth.login", &invalid.Problems{}) // Validate has told them
-	client := signInClient(t)
-	return func(ctx context.Context) (token, error) {
-		asked, err := plan.Fill(address.Values{loginUser: {cfg.user()}, loginPassword: {cfg.secretText()}})
+	return newTokens(s, statuses, a.RenewIf, func(ctx context.Context) (token, error) {
+		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {secretOf(a)}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
 		}
@@ -169,60 +172,55 @@ func session(cfg AuthConfig, base string, t http.RoundTripper, now func() time.T
 		for name, value := range asked.Headers {
 			r.Header.Set(name, value)
 		}
-		if cfg.Login.Basic {
-			r.SetBasicAuth(cfg.user(), cfg.secretText())
+		if a.Login.Basic {
+			r.SetBasicAuth(a.user(), secretOf(a))
 		}
-		text, err := signIn(client, r, cfg)
+		text, err := a.signIn(s.client, r)
 		if err != nil {
 			return token{}, err
 		}
-		return cfg.sessionToken(text, now()), nil
-	}
-}
-
-// sessionToken is the header that a session's token is sent in.
-func (a AuthConfig) sessionToken(text string, now time.Time) token {
-	fresh := token{name: "Authorization", value: "Bearer " + text}
-	switch as, name := a.sendAs(); as {
-	case sendHeader:
-		fresh.name, fresh.value = name, text
-	case sendCookie:
-		fresh.name, fresh.value = "Cookie", name+"="+text
-	}
-	if a.TTL > 0 {
-		fresh.end = now.Add(a.TTL)
-	}
-	return fresh
+		fresh := token{name: "Authorization", value: "Bearer " + text}
+		switch as, name := a.sendAs(); as {
+		case sendHeader:
+			fresh.name, fresh.value = name, text
+		case sendCookie:
+			fresh.name, fresh.value = "Cookie", name+"="+text
+		}
+		if a.TTL > 0 {
+			fresh.end = s.Now().Add(a.TTL)
+		}
+		return fresh, nil
+	})
 }
 
 // signIn sends a login and gives the token of its reply. A redirect is a good reply
 // where the token is in its header: it is where a form leads to. Errors hold nothing
 // of what was sent or came.
-func signIn(client *http.Client, r *http.Request, cfg AuthConfig) (string, error) {
+func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 	resp, err := client.Do(r)
 	if err != nil {
-		return "", fmt.Errorf("no sign-in: %w", redact(err))
+		return "", fmt.Errorf("no sign-in: %w", withoutAddress(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
 	most := 299
-	if cfg.Token == "" {
+	if a.Token == "" {
 		most = 399
 	}
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > most:
-		return "", fmt.Errorf("the login answers %w", statusError(resp.StatusCode))
+		return "", fmt.Errorf("the login answers status %d", resp.StatusCode)
 	case err != nil:
-		return "", fmt.Errorf("no sign-in: %w", redact(err))
+		return "", fmt.Errorf("no sign-in: %w", withoutAddress(err))
 	case len(body) > maxLoginBytes:
 		return "", errors.New("the reply to the login is too large")
 	}
-	for i, c := range cfg.Login.Expect {
+	for i, c := range a.Login.Expect {
 		if !json.Valid(body) || !meets(c, string(body)) {
 			return "", fmt.Errorf("the reply to the login does not meet auth.login.expect[%d]", i)
 		}
 	}
-	text := tokenIn(resp, body, cfg)
+	text := a.tokenIn(resp, body)
 	if text == "" {
 		return "", errors.New("the reply to the login has no token where the configuration says")
 	}
@@ -230,19 +228,19 @@ func signIn(client *http.Client, r *http.Request, cfg AuthConfig) (string, error
 }
 
 // tokenIn finds the token; empty: there is none.
-func tokenIn(resp *http.Response, body []byte, cfg AuthConfig) string {
-	if cfg.TokenHeader != "" {
-		return resp.Header.Get(cfg.TokenHeader)
+func (a session) tokenIn(resp *http.Response, body []byte) string {
+	if a.TokenHeader != "" {
+		return resp.Header.Get(a.TokenHeader)
 	}
 	for _, cookie := range resp.Cookies() {
-		if cfg.TokenCookie != "" && cookie.Name == cfg.TokenCookie {
+		if a.TokenCookie != "" && cookie.Name == a.TokenCookie {
 			return cookie.Value
 		}
 	}
-	if cfg.Token == "" || !json.Valid(body) {
+	if a.Token == "" || !json.Valid(body) {
 		return ""
 	}
-	if v := jsonwalk.Lookup(string(body), cfg.Token); v.Scalar() {
+	if v := jsonwalk.Lookup(string(body), a.Token); v.Scalar() {
 		return v.Plain()
 	}
 	return ""

@@ -160,7 +160,7 @@ func TestSignInFails(t *testing.T) {
 		want int64
 	}{{0, 1}, {0, 1}, {999 * time.Millisecond, 1}, {time.Millisecond, 2}, {time.Second, 2}, {time.Second, 3}, {4 * time.Second, 4}, {time.Hour, 5}, {time.Hour, 6}} {
 		clock.Add(step.wait)
-		e := failed(t, f, t.Context(), FailureUpstream, "auth")
+		e := failed(t, f, t.Context(), "upstream", "auth")
 		if l.logins.Load() != step.want || strings.Contains(e.Error(), "p\"w") || !strings.Contains(e.Error(), "403") {
 			t.Errorf("after %v: %d sign-ins, want %d, %v", step.wait, l.logins.Load(), step.want, e)
 		}
@@ -325,7 +325,7 @@ func TestLoginRepliesThatHaveNoToken(t *testing.T) {
 			c.Auth = configFrom(t, sample.YAML+"auth: "+sessionAuth[tc.form]+"\n").Auth
 			c.Auth.PasswordFile = secret("pw")
 		})
-		failed(t, f, t.Context(), FailureUpstream, "auth")
+		failed(t, f, t.Context(), "upstream", "auth")
 	}
 }
 
@@ -393,9 +393,9 @@ func TestSessionsThatEndWith200(t *testing.T) {
 	ended.Store(1)
 	fetched(2)
 	ended.Store(5) // whatever the token
-	failed(t, f, t.Context(), FailureUpstream, "auth")
+	failed(t, f, t.Context(), "upstream", "auth")
 	wrong.Store(1)
-	if e := failed(t, f, t.Context(), FailureUpstream, "auth"); !strings.Contains(e.Error(), "auth.login.expect[0]") {
+	if e := failed(t, f, t.Context(), "upstream", "auth"); !strings.Contains(e.Error(), "auth.login.expect[0]") {
 		t.Error(e)
 	}
 }

@@ -55,11 +55,11 @@ func TestToldToWait(t *testing.T) {
 			}
 			continue
 		}
-		if e := failed(t, f, t.Context(), FailureUnavailable, "throttled"); max(e.RetryAfter, time.Second) != tc.heldFor || e.Refused() {
+		if e := failed(t, f, t.Context(), "unavailable", "throttled"); max(e.Wait, time.Second) != tc.heldFor || e.Refused() {
 			t.Errorf("%d %s: %+v", tc.code, tc.told, e)
 		}
 		clock.Add(tc.heldFor - time.Millisecond)
-		if e := failed(t, f, t.Context(), FailureUnavailable, "held_back"); e.RetryAfter != time.Second || !e.Refused() {
+		if e := failed(t, f, t.Context(), "unavailable", "held_back"); e.Wait != time.Second || !e.Refused() {
 			t.Errorf("%d %s: %+v", tc.code, tc.told, e)
 		}
 		if f.calls.Load() != tc.callsHeld || f.metric(t, "refused_total", "held_back") != 1 {
@@ -78,7 +78,7 @@ func TestBreakerAndThrottling(t *testing.T) {
 		clock := testkit.NewClock(time.Now())
 		f := newFixtureAt(t, clock, throttling(code, "10", 100), func(c *Config) { c.Breaker.MinRequests = 3 })
 		for range 3 {
-			failed(t, f, t.Context(), FailureUnavailable, "throttled")
+			failed(t, f, t.Context(), "unavailable", "throttled")
 			clock.Add(10 * time.Second)
 		}
 		if f.BreakerState("buyer") != want {
@@ -91,7 +91,7 @@ func TestBreakerAndThrottling(t *testing.T) {
 // another goes on to wait.
 func TestHoldIsOfOneKindAndOutlivesAReload(t *testing.T) {
 	f := newFixture(t, throttling(429, "30", 100), nil)
-	failed(t, f, t.Context(), FailureUnavailable, "throttled")
+	failed(t, f, t.Context(), "unavailable", "throttled")
 	if _, err := f.Fetch(t.Context(), Request{Kind: "seller", Account: "acme"}); asError(err).Reason != "throttled" {
 		t.Errorf("the other kind: %v", err)
 	}

@@ -89,9 +89,9 @@ func TestTLS(t *testing.T) {
 	files := ca.files(t, "third")
 	files.CAFile = newAuthority(t, "other").files(t, "x").CAFile
 	replace(files)
-	failed(t, &fixture{Client: client}, t.Context(), FailureUpstream, "tls")
+	failed(t, &fixture{Client: client}, t.Context(), "upstream", "tls")
 	plain := newFixture(t, serveJSON("{}"), func(c *Config) { c.BaseURL = strings.Replace(c.BaseURL, "http:", "https:", 1) })
-	failed(t, plain, t.Context(), FailureUpstream, "tls")
+	failed(t, plain, t.Context(), "upstream", "tls")
 }
 
 func TestTLSConfig(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/series"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -46,13 +45,10 @@ type token struct {
 // whose requests were refused: for the others it goes on until there is a new one, as
 // the legacy may mean one account only. It is safe for concurrent use.
 type tokens struct {
+	signInOptions
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
 	renewOn []int                                // statuses that refuse a token
 	renewIf []mapping.Condition                  // one of them in a 200 does so, too
-	timeout time.Duration                        // of one sign-in
-	now     func() time.Time
-	panics  *panics.Catcher
-	metrics signInMetrics
 	flight  singleflight.Group
 	limit   *rate.Limiter // of all sign-ins
 	renewal *rate.Limiter // of those because a token was refused
@@ -67,9 +63,9 @@ type tokens struct {
 }
 
 // newTokens keeps the tokens that request gives.
-func newTokens(request func(context.Context) (token, error), renewOn []int, renewIf []mapping.Condition, timeout time.Duration, m signInMetrics, opts Options) *tokens {
+func newTokens(s signInOptions, renewOn []int, renewIf []mapping.Condition, request func(context.Context) (token, error)) *tokens {
 	return &tokens{
-		request: request, renewOn: renewOn, renewIf: renewIf, timeout: timeout, now: opts.Now, panics: opts.Panics, metrics: m,
+		signInOptions: s, request: request, renewOn: renewOn, renewIf: renewIf,
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
 		renewed: map[string]time.Time{},
 	}
@@ -108,7 +104,7 @@ func (t *tokens) header(ctx context.Context, refused string) (name, value string
 func (t *tokens) kept(refused string) (token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
+	now := t.Now()
 	switch {
 	case t.token.value != "" && t.token.value != refused && (t.token.end.IsZero() || now.Before(t.token.end)):
 		return t.token, nil
@@ -118,23 +114,20 @@ func (t *tokens) kept(refused string) (token, error) {
 	return token{}, nil
 }
 
-// errHeld is why no sign-in is made although a token is needed.
-var errHeld = errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
-
 // renew gets a new token in the place of a refused one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
 func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
 	if kept, err := t.kept(refused); kept.value != "" || err != nil { // another call has just ended
 		return kept, err
 	}
-	if !t.limit.AllowN(t.now(), 1) {
+	if !t.limit.AllowN(t.Now(), 1) {
 		t.metrics.held.Inc()
-		return token{}, errHeld
+		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, urgencyKey{}, urgency{}), t.timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	fresh, err := t.signIn(ctx)
-	if isCeiling(err) { // nobody was asked, and nothing has failed
+	if err != nil && asError(err).Kind == KindNotAsked { // by the ceiling: nothing has failed
 		t.metrics.held.Inc()
 		return token{}, err
 	}
@@ -146,14 +139,14 @@ func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
 		return fresh, nil
 	}
 	t.metrics.failed.Inc()
-	t.next = t.now().Add(min(signInPause<<min(t.failures, 10), maxSignInPause))
+	t.next = t.Now().Add(min(signInPause<<min(t.failures, 10), maxSignInPause))
 	t.failures++
 	return token{}, err
 }
 
 // signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
 func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
-	defer t.panics.Catch(func(p any) { err = bug(p) })
+	defer t.Panics.Catch(func(p any) { err = bug(p) })
 	fresh, err = t.request(ctx)
 	if err == nil && !validHeader(fresh.name, fresh.value) {
 		return token{}, errors.New("the token cannot be sent in a header")
@@ -162,11 +155,11 @@ func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
 }
 
 // refuses implements credentials.
-func (t *tokens) refuses(status int, body string) bool {
-	if status != http.StatusOK {
-		return slices.Contains(t.renewOn, status)
+func (t *tokens) refuses(r reply) bool {
+	if r.status != http.StatusOK {
+		return slices.Contains(t.renewOn, r.status)
 	}
-	return slices.ContainsFunc(t.renewIf, func(c mapping.Condition) bool { return meets(c, body) })
+	return slices.ContainsFunc(t.renewIf, func(c mapping.Condition) bool { return meets(c, r.body) })
 }
 
 // renews is true where there is another token already, and for a value that is refused
@@ -178,7 +171,7 @@ func (t *tokens) renews(value, account string) bool {
 	if value != t.token.value || value == t.refused {
 		return true
 	}
-	now := t.now()
+	now := t.Now()
 	maps.DeleteFunc(t.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
 	_, again := t.renewed[account]
 	if again && t.renewal.TokensAt(now) < 2 || !t.renewal.AllowN(now, 1) {
@@ -187,10 +180,4 @@ func (t *tokens) renews(value, account string) bool {
 	}
 	t.refused, t.renewed[account] = value, now
 	return true
-}
-
-// signInClient makes sign-ins: without cookies, redirects or a proxy of the
-// environment.
-func signInClient(t http.RoundTripper) *http.Client {
-	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }

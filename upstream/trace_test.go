@@ -20,7 +20,9 @@ import (
 // traced has the fixture make spans, and keeps them.
 func (f *fixture) traced(opts ...sdktrace.TracerProviderOption) *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
-	f.tracer = span.New(sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(spans))...), "test")
+	for _, s := range f.sources {
+		s.tracer = span.New(sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(spans))...), "test")
+	}
 	return spans
 }
 
@@ -141,10 +143,10 @@ func TestSpanOfAnOpenBreaker(t *testing.T) {
 		c.Breaker = BreakerConfig{Window: time.Hour, MinRequests: 2, FailureRatio: 0.5, OpenFor: time.Hour}
 	})
 	for range 2 {
-		failed(t, f, t.Context(), FailureUpstream, "status_5xx")
+		failed(t, f, t.Context(), "upstream", "status_5xx")
 	}
 	spans := f.traced()
-	failed(t, f, t.Context(), FailureUnavailable, "breaker_open")
+	failed(t, f, t.Context(), "unavailable", "breaker_open")
 	for _, s := range spans.Ended() {
 		if s.Name() == "GET" {
 			t.Error("the legacy has a span although it was not asked")

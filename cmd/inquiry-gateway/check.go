@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
+	"inquiry-gateway/upstream"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -33,23 +36,34 @@ func checkCommand() *cli.Command {
 			mayMissFlag("with --all: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
-			&cli.BoolFlag{Name: "json", Usage: "answer in JSON: what is wrong with the file, and what is doubtful"},
+			jsonFlag(),
 		},
 		Action: check,
 	}
 }
 
+// checked is what check found, for a program; what was not asked for is left out.
+type checked struct {
+	File        string               `json:"file"`
+	Good        bool                 `json:"good"` // the file; the exit code is about all
+	Problems    config.Problems      `json:"problems"`
+	Warnings    config.Problems      `json:"warnings"`
+	Printed     string               `json:"configuration,omitempty"`
+	Failures    []failure            `json:"failures,omitzero"`
+	Tests       []mappingtest.Result `json:"tests,omitzero"`
+	Live        []probed             `json:"live,omitzero"`
+	Differences []config.Change      `json:"differences,omitzero"`
+}
+
 // check reads the file and builds what serve would build. Only --live and
-// --against ask another program, and only when all else is good. With --json what is
-// wrong with the file is on standard output, and is the command's error all the same:
-// the exit code does not depend on the form of the answer.
+// --against ask another program, and only when all else is good; one is tried whatever the
+// others find. What is wrong is the command's error, in whichever form it is shown.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
 	}
-	out := c.Root().Writer
 	if c.Bool("schema") {
-		_, err := out.Write(config.Schema)
+		_, err := c.Root().Writer.Write(config.Schema)
 		return err
 	}
 	file, err := configFile(c)
@@ -57,36 +71,75 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	loaded, err := loadChecked(file, c.String("tests") != "")
-	if c.Bool("failures") && err == nil {
-		rows := failuresOf(loaded.Config)
-		return show(c, rows, func(out io.Writer) { writeFailures(out, loaded.Config, rows) })
-	}
-	if c.Bool("json") {
-		return errors.Join(show(c, findingsOf(file, loaded.Warnings, err), nil), err)
-	}
+	none := config.Problems{} // a list in JSON, not null
+	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
 	if err != nil {
+		problems, ok := errors.AsType[config.Problems](err)
+		if !ok { // it is about the file as a whole
+			problems = config.Problems{{Message: err.Error()}}
+		}
+		if found.Problems = append(none, problems...); c.Bool("json") {
+			return errors.Join(show(c, found, nil), err)
+		}
 		return err
-	}
-	for _, warning := range loaded.Warnings {
-		fmt.Fprintf(out, "warning: %v\n", warning)
 	}
 	if c.Bool("print") {
-		fmt.Fprint(out, loaded.Config.Redacted())
+		found.Printed = loaded.Config.Redacted()
 	}
-	if _, err = fmt.Fprintf(out, "%s: good\n", file); err != nil {
-		return err
+	if c.Bool("failures") {
+		found.Failures = failuresOf(loaded.Config)
 	}
-	var tests, live, against error // one is tried whatever the others find
+	var errs []error
 	if name := c.String("tests"); name != "" {
-		tests = checkTests(ctx, loaded.Config, name, out)
+		found.Tests, err = mappingtest.Run(ctx, loaded.Config.Upstream, name)
+		errs = append(errs, err)
 	}
 	if c.Bool("live") {
-		live = checkLive(ctx, c, loaded.Config)
+		found.Live, err = checkLive(ctx, c, loaded.Config)
+		errs = append(errs, err)
 	}
-	if c.String("against") != "" {
-		against = checkAgainst(ctx, c, loaded.Config)
+	if address := c.String("against"); address != "" {
+		found.Differences, err = checkAgainst(ctx, address, c.String("token-file"), loaded.Config)
+		errs = append(errs, err)
 	}
-	return errors.Join(tests, live, against)
+	var failedTests error
+	err = show(c, found, func(out io.Writer) { failedTests = found.write(out, loaded.Config, c.String("against")) })
+	if c.Bool("json") {
+		failedTests = mappingtest.Write(io.Discard, found.Tests)
+	}
+	return errors.Join(append(errs, failedTests, err)...)
+}
+
+// write prints all for a person; the error says how many tests failed.
+func (f *checked) write(out io.Writer, cfg config.Config, running string) (failed error) {
+	for _, warning := range f.Warnings {
+		fmt.Fprintf(out, "warning: %v\n", warning)
+	}
+	fmt.Fprintf(out, "%s%s: good\n", f.Printed, f.File)
+	if f.Failures != nil {
+		writeFailures(out, cfg, f.Failures)
+	}
+	if f.Tests != nil {
+		failed = mappingtest.Write(out, f.Tests)
+	}
+	for _, p := range f.Live {
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p.Probe), p.Took.Round(time.Millisecond), extent(p.Probe))
+		if p.Verdict == verdictRefused {
+			writeViolations(out, p.Violations)
+			writeReply(out, p.Probe)
+		}
+	}
+	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
+	for _, change := range f.Differences {
+		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(change.Effect())})
+	}
+	switch {
+	case len(rows) > 1:
+		writeTable(out, rows)
+	case f.Differences != nil:
+		fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", running)
+	}
+	return failed
 }
 
 // loadChecked reads the file, and tries all that serve would build. Where the tests
@@ -107,8 +160,6 @@ func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
 func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" || c.String("seller") != ""
 	switch {
-	case c.Bool("json") && (c.Bool("print") || c.Bool("live") || c.String("against") != "" || c.String("tests") != ""):
-		return usagef("--json is about the file alone; leave out --print, --tests, --live and --against")
 	case c.Bool("live") && !accounts:
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
 	case !c.Bool("live") && accounts:
@@ -121,60 +172,49 @@ func checkUse(c *cli.Command) error {
 	return nil
 }
 
-// checkTests runs the tests of the mapping. It asks nobody, and shows all results before
-// it fails.
-func checkTests(ctx context.Context, cfg config.Config, file string, out io.Writer) error {
-	results, err := mappingtest.Run(ctx, cfg.Upstream, file)
+// checkLive probes one list of each kind, for the accounts of the flags. A list that
+// would be refused does not keep it from the other one; an error that is the probe's own
+// does.
+func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []probed, err error) {
+	kinds := cfg.Upstream.Kinds()
+	for _, kind := range []string{"buyer", "seller"} {
+		switch has, given := slices.Contains(kinds, kind), c.String(kind) != ""; {
+		case has && !given:
+			return nil, usagef("--live asks for one list of each kind; give --%s ID, too", kind)
+		case given && !has:
+			return nil, usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
+		}
+	}
+	p, err := openProbe(c, cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return mappingtest.Write(out, results)
+	defer p.client.Close()
+	var errs []error
+	for _, kind := range kinds {
+		seen, err := p.probe(ctx, upstream.Request{Kind: kind, Account: c.String(kind)}, upstream.ProbeOptions{Records: 1, Whole: c.Bool("all")})
+		if err != nil {
+			return all, err
+		}
+		all, errs = append(all, seen), append(errs, seen.failure())
+	}
+	return all, errors.Join(errs...)
 }
 
-// checkAgainst compares what the file says with what runs.
-func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) error {
-	gateway, err := openOps(c.String("against"), c.String("token-file"))
+// checkAgainst gives the keys whose values differ from what runs; never nil without an
+// error of asking. Values that are hidden on either side cannot be compared.
+func checkAgainst(ctx context.Context, address, tokenFile string, cfg config.Config) ([]config.Change, error) {
+	gateway, err := openOps(address, tokenFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return gateway.compare(ctx, cfg, c.Root().Writer)
-}
-
-// compare shows the keys whose values differ. Values that are hidden on either side
-// cannot be compared.
-func (o *opsClient) compare(ctx context.Context, cfg config.Config, out io.Writer) error {
-	running, err := o.do(ctx, "/ops/config", nil)
+	running, err := gateway.do(ctx, "/ops/config", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	changes := config.Diff(string(running), cfg.Redacted())
-	if len(changes) == 0 {
-		_, err = fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", o.base)
-		return err
+	changes := append([]config.Change{}, config.Diff(string(running), cfg.Redacted())...)
+	if len(changes) > 0 {
+		err = fmt.Errorf("%s runs something else: %s, hidden values not compared", gateway.base, plural(len(changes), "difference"))
 	}
-	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
-	for _, change := range changes {
-		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(change.Effect())})
-	}
-	writeTable(out, rows)
-	return fmt.Errorf("%s runs something else: %s, hidden values not compared", o.base, plural(len(changes), "difference"))
-}
-
-// findings are what check found, for a program. Both lists are never null.
-type findings struct {
-	File     string          `json:"file"`
-	Good     bool            `json:"good"`
-	Problems config.Problems `json:"problems"`
-	Warnings config.Problems `json:"warnings"`
-}
-
-// findingsOf takes an error of loading apart. Any other error is about the file as
-// a whole.
-func findingsOf(file string, warnings config.Problems, err error) findings {
-	problems, ok := errors.AsType[config.Problems](err)
-	if !ok && err != nil {
-		problems = config.Problems{{Message: err.Error()}}
-	}
-	none := config.Problems{} // a list in JSON, not null
-	return findings{file, err == nil, append(none, problems...), append(none, warnings...)}
+	return changes, err
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,7 +62,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"completion", "fish"}, 0, "complete"},
 		{[]string{"keys", "--generate-shell-completion"}, 0, "rotate:"},
 		{[]string{"check", "--con", "--generate-shell-completion"}, 0, "--config:"},
-		{[]string{"check", "--json", "--print", "-c", "x"}, 2, "leave out --print"},
+		{[]string{"check", "--json", "--print", "-c", "x"}, 1, `"problems":[{"message":"no such file; check the path"}],"warnings":[]}`},
 		{[]string{"serve"}, 2, "-c FILE"},
 		{[]string{"chek", "-c", "x"}, 2, "did you mean inquiry-gateway check?"},
 		{[]string{"serve", "--nonsense"}, 2, "nonsense"},
@@ -79,12 +81,9 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"demo", "--legacy-only", "--listen", "nowhere"}, 1, "nowhere"},
 		{[]string{"health", "http://127.0.0.1:1/readyz"}, 1, "refused"},
 	} {
-		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
-			out, errOut, code := command(t, tc.args...)
-			if code != tc.code || !strings.Contains(out+errOut, tc.says) {
-				t.Errorf("exit code %d, want %d; said %s%s, want %q", code, tc.code, out, errOut, tc.says)
-			}
-		})
+		if out, errOut, code := command(t, tc.args...); code != tc.code || !strings.Contains(out+errOut, tc.says) {
+			t.Errorf("%q: exit code %d, want %d; said %s%s, want %q", tc.args, code, tc.code, out, errOut, tc.says)
+		}
 	}
 }
 
@@ -186,9 +185,20 @@ func TestCheckNamesFileLineAndKey(t *testing.T) {
 	if code != 1 || !regexp.MustCompile(`"good":false,"problems":\[\{"line":3,"column":1,"key":"request_timout","message":"unknown key[^}]+\},\{"line":\d+,"column":\d+,"key":"upstream.buyer.items"`).MatchString(found) {
 		t.Errorf("exit code %d: %s", code, found)
 	}
-	out, errOut, code := command(t, "check", "--print", "-c", filepath.Join(p.dir, "gateway.yaml"))
-	if code != 0 || !strings.Contains(out, "gateway.yaml: good") || !strings.Contains(out, "stale_if_error") {
-		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	good := filepath.Join(p.dir, "gateway.yaml")
+	commandSays(t, 0, "stale_if_error", "check", "--print", "-c", good)
+	commandSays(t, 0, "gateway.yaml: good\nbuyer acme: good", "check", "-c", good, "--live", "--buyer", "acme", "--seller", legacy.SellerTypical)
+	// In JSON is all that was asked for, in one object.
+	p.write("tests.yaml", "- {name: bad, kind: buyer, account: acme, replies: [{body: {}}], expect: {records: []}}\n")
+	out, errOut, code := command(t, "check", "--json", "--print", "--failures", "--against", p.app.OpsURL(), "--tests", filepath.Join(p.dir, "tests.yaml"),
+		"--live", "--buyer", "acme", "--seller", legacy.SellerTypical, "-c", good)
+	var all map[string]any
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 1 || !strings.Contains(errOut, "1 of 1 tests failed") {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errOut)
+	}
+	want := []string{"configuration", "differences", "failures", "file", "good", "live", "problems", "tests", "warnings"}
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
+		t.Errorf("check --json has %q, want %q", got, want)
 	}
 }
 

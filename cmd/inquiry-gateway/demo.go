@@ -2,15 +2,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,25 +34,38 @@ import (
 //go:embed demo.yaml
 var demoConfig string
 
-// The demo's legacy system is small: its lists fit on a screen.
 const (
+	// The demo's legacy system is small: its lists fit on a screen.
 	demoBuyers    = 8
 	demoInquiries = 64
+	// demoLegacyURL is the address in the mapping that the demo's own replaces.
+	demoLegacyURL = "http://127.0.0.1:9300"
+	// canaryKeyID is what ids of the canary's keys begin with.
+	canaryKeyID = "canary-"
+	// canaryRound is how long the canary's requests without a good key may follow one
+	// of its others. Their records do not say whose they are.
+	canaryRound = 250 * time.Millisecond
+	// legacyGrace is how long lists under way may take when the legacy stops.
+	legacyGrace = 2 * time.Second
 )
 
-// canaryKeyID is what ids of the canary's keys begin with.
-const canaryKeyID = "canary-"
-
-// demoLegacyURL is the address in the mapping that the demo's own replaces.
-const demoLegacyURL = "http://127.0.0.1:9300"
-
 // demoCommand shows the whole gateway without any file of the user's own. What it
-// writes is in one temporary folder, which is removed at the end.
+// writes is in one temporary folder, which is removed at the end. The flags are for the
+// legacy system alone, so that a fault can be tried by hand against a gateway with a
+// configuration of one's own.
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "run the gateway in front of a sample legacy system, with sample keys; REDIS_URL adds a Redis",
-		Flags: legacyFlags(),
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, with faults on demand under /admin; the flags below go with it"},
+			&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps the sample legacy system, and end"},
+			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
+			&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
+			&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
+			&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
+			&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
+		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // it ends with its terminal
 			defer stop()
@@ -69,10 +86,17 @@ func demoCommand() *cli.Command {
 	}
 }
 
-// terminal says whether what is written to w is read by a person.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
+// serveLegacy runs the legacy system until ctx ends.
+func serveLegacy(ctx context.Context, c *cli.Command) error {
+	l, err := app.Listen("--listen", c.String("listen"))
+	if err != nil {
+		return err
+	}
+	system := legacy.New(legacy.Options{
+		Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
+	})
+	fmt.Fprintf(c.Root().Writer, "legacy system on http://%s; accounts: http://%s/admin/accounts\n", l.Addr(), l.Addr())
+	return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
 }
 
 // demo is a whole installation in one process and one temporary folder. All parts are
@@ -83,60 +107,54 @@ type demo struct {
 	redisURL    string    // empty: lists and limits stay in the process
 }
 
-// run opens all ports first: their addresses are written into the configuration. Until
-// serve takes them over, run closes them on an error.
+// run opens all ports first: their addresses are written into the configuration. The
+// gateway runs as the command serve does, with the sample legacy system beside it; a
+// failure of either ends both. Changing lists show what freshness and revalidation are for.
 func (d *demo) run(ctx context.Context) error {
 	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
 	if err != nil {
 		return err
 	}
-	l, err := d.openListeners()
+	public, err := d.listenNear("the gateway", "127.0.0.1:8080")
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}
-	callers, err := makeCallers(filepath.Join(d.dir, "keys.yaml"))
-	if err == nil {
-		err = d.makeCanaryKeys()
+	private, err := d.listenNear("the ops listener", "127.0.0.1:9090")
+	if err != nil {
+		return errors.Join(err, backend.Close(), public.Close())
 	}
-	if err == nil {
-		err = d.writeConfig(l, backend.Addr().String())
-	}
+	l := app.Listeners{Public: public, Ops: private}
+	callers, cfg, err := d.write(l, backend.Addr().String())
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.Close())
 	}
-	return d.serve(ctx, l, backend, callers)
-}
-
-// serve runs the gateway as the command serve does, from the file that writeConfig
-// made, with the sample legacy system beside it. A failure of either ends both.
-func (d *demo) serve(ctx context.Context, l app.Listeners, backend net.Listener, callers []caller) error {
 	out := app.NewLogWriter(&shortLog{out: d.errOut, colors: terminal(d.errOut)})
 	defer out.Close()
 	logger := app.NewLogger(out)
-	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
-	if err != nil {
-		return errors.Join(err, backend.Close(), l.Close())
-	}
-	a, err := app.New(loaded.Config, l, options(logger, out))
+	a, err := app.New(cfg, l, options(logger, out))
 	if err != nil {
 		return errors.Join(err, backend.Close())
 	}
 	d.welcome(a, backend, callers)
-	if terminal(d.out) && isatty.IsTerminal(os.Stdin.Fd()) {
-		go d.repeat(os.Stdin, a, callers)
+	if terminal(d.out) && terminal(os.Stdin) {
+		// Records of requests push the lines off the screen. It ends with the process.
+		go func() {
+			for input := bufio.NewScanner(os.Stdin); input.Scan(); {
+				d.lines(a, callers)
+			}
+		}()
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.Run(ctx) })
-	// Changing lists show what freshness and revalidation are for.
-	system := legacy.New(legacy.Options{Seed: 1, Buyers: demoBuyers, Inquiries: demoInquiries, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
 	group.Go(func() error {
+		system := legacy.New(legacy.Options{Seed: 1, Buyers: demoBuyers, Inquiries: demoInquiries, Latency: 20 * time.Millisecond, ChangeEvery: time.Minute})
 		return app.Serve(ctx, backend, system, legacyGrace, logger)
 	})
 	return group.Wait()
 }
 
-// listenNear opens the address, or any free port on loopback where that is taken,
-// and says so: a demo should run next to whatever else does.
+// listenNear opens the address that the documents name, or any free port on loopback where
+// that is taken, and says so: a demo should run next to whatever else does.
 func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	l, err := app.Listen(what, address)
 	if err == nil {
@@ -150,112 +168,88 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	return free, nil
 }
 
-// openListeners opens the two addresses that the README names, where they are free.
-func (d *demo) openListeners() (app.Listeners, error) {
-	public, err := d.listenNear("the gateway", "127.0.0.1:8080")
-	if err != nil {
-		return app.Listeners{}, err
-	}
-	private, err := d.listenNear("the ops listener", "127.0.0.1:9090")
-	if err != nil {
-		return app.Listeners{}, errors.Join(err, public.Close())
-	}
-	return app.Listeners{Public: public, Ops: private}, nil
-}
-
-// redis is REDIS_URL as a line of the configuration; empty without one. The
-// password goes into a file, as a configuration wants it.
-func (d *demo) redis() (string, error) {
-	if d.redisURL == "" {
-		return "", nil
-	}
-	o, err := redisclient.ParseURL(d.redisURL)
-	if err != nil {
-		return "", err
-	}
-	file := ""
-	if o.Password != "" {
-		file = "redis-password"
-		err = os.WriteFile(filepath.Join(d.dir, file), []byte(o.Password), 0o600)
-	}
-	return fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, db: %d}\n", o.Addr, o.Username, file, o.DB), err
-}
-
-// writeConfig fills in demo.yaml. It is the file that a person may copy and go on
-// with, so that nothing is set behind its back.
-func (d *demo) writeConfig(l app.Listeners, backend string) error {
-	r, err := d.redis()
-	if err != nil {
-		return err
-	}
-	upstream := strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)
-	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", r, "{{upstream}}\n", upstream).Replace(demoConfig)
-	return errors.Join(
-		os.WriteFile(filepath.Join(d.dir, "gateway.yaml"), []byte(text), 0o600),
-		os.WriteFile(filepath.Join(d.dir, "config.schema.json"), config.Schema, 0o600), // which gateway.yaml names, for editors
-	)
+// terminal says whether what is written to w is read by a person.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // caller is a sample key and what comes of using it.
 type caller struct {
-	what, kind, key string         // what is for a person; the key is made by addCallers
-	record          auth.KeyRecord // id, scopes and end; addCallers sets the rest
+	what, kind, key string         // what is for a person, empty for the canary's; the key is made by write
+	record          auth.KeyRecord // id, scopes and end; write sets the rest
 	account         auth.Account
 }
 
-// makeCallers writes a keys file with one key for each way a request can go, in the order
-// in which the welcome shows them.
-func makeCallers(file string) ([]caller, error) {
-	read := []string{auth.ScopeInquiriesRead}
-	paid := func(id string) auth.Account { return auth.Account{ID: id, APIAccess: auth.AccessPaid} }
-	callers := []caller{
-		{what: "a paying buyer: 200", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-buyer", Scopes: read}},
-		{what: "another buyer, who gets another list: 200", kind: legacy.KindBuyer, account: paid(legacy.BuyerOther), record: auth.KeyRecord{ID: "demo-other-buyer", Scopes: read}},
-		{what: "a seller: 200", kind: legacy.KindSeller, account: paid(legacy.SellerTypical), record: auth.KeyRecord{ID: "demo-seller", Scopes: read}},
-		{what: "a buyer without paid api_access: 403", kind: legacy.KindBuyer, account: auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}, record: auth.KeyRecord{ID: "demo-unpaid", Scopes: read}},
-		{what: "a key without the scope inquiries:read: 403", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-no-scope"}},
-		{what: "an expired key: 401", kind: legacy.KindBuyer, account: paid(legacy.BuyerTypical), record: auth.KeyRecord{ID: "demo-expired", Scopes: read, ExpiresAt: time.Now().Add(-time.Hour)}},
+// demoCallers have one key for each way a request can go, in the order in which the welcome
+// shows them, and those of the canary, for two accounts of each kind that nobody else has a
+// key of.
+func demoCallers() []caller {
+	sample := func(what, kind, id, account string, scopes ...string) caller {
+		return caller{what: what, kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid}, record: auth.KeyRecord{ID: id, Scopes: scopes}}
 	}
-	return callers, addCallers(file, callers)
+	const buyer, seller, read = legacy.KindBuyer, legacy.KindSeller, auth.ScopeInquiriesRead
+	callers := []caller{
+		sample("a paying buyer: 200", buyer, "demo-buyer", legacy.BuyerTypical, read),
+		sample("another buyer, who gets another list: 200", buyer, "demo-other-buyer", legacy.BuyerOther, read),
+		sample("a seller: 200", seller, "demo-seller", legacy.SellerTypical, read),
+		sample("a buyer without paid api_access: 403", buyer, "demo-unpaid", "unpaid", read),
+		sample("a key without the scope inquiries:read: 403", buyer, "demo-no-scope", legacy.BuyerTypical),
+		sample("an expired key: 401", buyer, "demo-expired", legacy.BuyerTypical, read),
+		sample("", buyer, canaryKeyID+"buyer-0", "o'hara&sons", read),
+		sample("", buyer, canaryKeyID+"buyer-1", "mueller/soehne", read),
+		sample("", seller, canaryKeyID+"seller-0", "nordlicht", read),
+		sample("", seller, canaryKeyID+"seller-1", "seoul-books", read),
+	}
+	callers[3].account.APIAccess = auth.AccessNone
+	callers[5].record.ExpiresAt = time.Now().Add(-time.Hour)
+	return callers
 }
 
-// addCallers makes their keys and adds them to a keys file, each with its account where
-// the file does not have that yet.
-func addCallers(file string, callers []caller) error {
-	keys := keysfile.NewEditor(file, auth.Hasher{})
+// write makes the keys and fills in demo.yaml. It is the file that a person may copy and go
+// on with, so that nothing is set behind its back. The keys are new in each demo: who copies
+// the folder has none that others know.
+func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg config.Config, err error) {
+	put := func(name, text string) error { return os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600) }
+	keys := keysfile.NewEditor(filepath.Join(d.dir, "keys.yaml"), auth.Hasher{})
+	callers = demoCallers()
 	for i := range callers {
 		c := &callers[i]
-		key, err := auth.Generate(c.kind)
+		if c.key, err = auth.Generate(c.kind); err != nil {
+			return nil, cfg, err
+		}
+		c.record.Kind, c.record.Account, c.record.Digest = c.kind, c.account.ID, auth.Hasher{}.Hash(c.key)
+		err = keys.Add(context.Background(), c.record, &c.account)
+		if c.what == "" {
+			err = errors.Join(err, put(c.record.ID+".key", c.key))
+		}
 		if err != nil {
-			return err
-		}
-		c.key, c.record.Kind, c.record.Account, c.record.Digest = key, c.kind, c.account.ID, auth.Hasher{}.Hash(key)
-		if err := keys.Add(context.Background(), c.record, &c.account); err != nil {
-			return err
+			return nil, cfg, err
 		}
 	}
-	return nil
-}
-
-// makeCanaryKeys writes the files that demo.yaml names, for two accounts of each kind
-// that nobody else has a key of.
-func (d *demo) makeCanaryKeys() error {
-	var callers []caller
-	for kind, accounts := range map[string][2]string{legacy.KindBuyer: {"o'hara&sons", "mueller/soehne"}, legacy.KindSeller: {"nordlicht", "seoul-books"}} {
-		for i, account := range accounts {
-			callers = append(callers, caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
-				record: auth.KeyRecord{ID: fmt.Sprintf(canaryKeyID+"%s-%d", kind, i), Scopes: []string{auth.ScopeInquiriesRead}}})
+	redis := ""
+	if d.redisURL != "" {
+		o, err := redisclient.ParseURL(d.redisURL)
+		if err != nil {
+			return nil, cfg, err
 		}
-	}
-	if err := addCallers(filepath.Join(d.dir, "keys.yaml"), callers); err != nil {
-		return err
-	}
-	for _, c := range callers {
-		if err := os.WriteFile(filepath.Join(d.dir, c.record.ID+".key"), []byte(c.key), 0o600); err != nil {
-			return err
+		file := ""
+		if o.Password != "" {
+			file = "redis-password"
+			err = put(file, o.Password)
 		}
+		if err != nil {
+			return nil, cfg, err
+		}
+		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, db: %d}\n", o.Addr, o.Username, file, o.DB)
 	}
-	return nil
+	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", redis,
+		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)).Replace(demoConfig)
+	if err = errors.Join(put("gateway.yaml", text), put("config.schema.json", string(config.Schema))); err != nil { // the schema is for editors
+		return nil, cfg, err
+	}
+	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
+	return callers, loaded.Config, err
 }
 
 // welcome prints what runs where, and a line to paste for each caller.
@@ -284,45 +278,87 @@ configuration  %s
 // lines prints a line to paste for each caller.
 func (d *demo) lines(a *app.App, callers []caller) {
 	for _, c := range callers {
-		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
+		if c.what != "" {
+			fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
+		}
 	}
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
 }
 
-// repeat prints the lines again for each line of in, because records of requests push
-// them off the screen. It ends with in, or with the process.
-func (d *demo) repeat(in io.Reader, a *app.App, callers []caller) {
-	for input := bufio.NewScanner(in); input.Scan(); {
-		d.lines(a, callers)
-	}
+// shortLog shows the log of a demo to a person: a short line for each request, none for the canary's. Only one goroutine may write to it.
+type shortLog struct {
+	out    io.Writer
+	colors bool
+	canary time.Time // of its newest record
 }
 
-// legacyGrace is how long lists under way may take when the legacy stops.
-const legacyGrace = 2 * time.Second
-
-// legacyFlags are for the legacy system of the tests and the demo alone, so that a fault
-// can be tried by hand against a gateway with a configuration of one's own.
-func legacyFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, with faults on demand under /admin; the flags below go with it"},
-		&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps the sample legacy system, and end"},
-		&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
-		&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
-		&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
-		&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
-		&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
-	}
+// logLine is what is shown of a record, of whichever sort it is; what a record does not
+// have is empty.
+type logLine struct {
+	Time     time.Time `json:"time"`
+	Level    string    `json:"level"`
+	Msg      string    `json:"msg"`
+	Status   int       `json:"status"`
+	Cache    string    `json:"cache"`
+	Duration float64   `json:"duration_seconds"`
+	Bytes    int       `json:"bytes"`
+	Endpoint string    `json:"endpoint"`
+	Account  string    `json:"account"`
+	KeyID    string    `json:"key_id"`
+	Code     string    `json:"error_code"`
+	Cause    string    `json:"cause"`
+	Security any       `json:"security"`
 }
 
-// serveLegacy runs the legacy system until ctx ends.
-func serveLegacy(ctx context.Context, c *cli.Command) error {
-	l, err := app.Listen("--listen", c.String("listen"))
-	if err != nil {
-		return err
+// Write takes whole lines of JSON. What is no record is shown as it is.
+func (s *shortLog) Write(lines []byte) (int, error) {
+	var shown bytes.Buffer
+	for line := range bytes.Lines(lines) {
+		var l logLine
+		switch err := json.Unmarshal(line, &l); {
+		case err != nil:
+			shown.Write(line)
+		case l.Msg == "request":
+			s.request(&shown, l)
+		case l.Security == nil && l.Msg != "serving": // the record of the request, or the welcome, says it
+			fmt.Fprintf(&shown, "%s %s %s\n", l.Time.Local().Format(time.TimeOnly), l.Level, rest(line))
+		}
 	}
-	system := legacy.New(legacy.Options{
-		Seed: c.Uint64("seed"), Inquiries: c.Int("inquiries"), Latency: c.Duration("latency"), ChangeEvery: c.Duration("change-every"),
-	})
-	fmt.Fprintf(c.Root().Writer, "legacy system on http://%s; accounts: http://%s/admin/accounts\n", l.Addr(), l.Addr())
-	return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
+	if _, err := s.out.Write(shown.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
+}
+
+// request shows the record of one request: moment, status in colour, what the cache did,
+// time, size, and who asked for what. Those of the canary only set when it was last seen.
+func (s *shortLog) request(out io.Writer, l logLine) {
+	const red, green, yellow = 31, 32, 33
+	if strings.HasPrefix(l.KeyID, canaryKeyID) {
+		s.canary = l.Time
+		return
+	}
+	if l.KeyID == "" && l.Status == http.StatusUnauthorized && l.Time.Sub(s.canary) < canaryRound {
+		return
+	}
+	color := green
+	switch {
+	case l.Status >= http.StatusInternalServerError:
+		color = red
+	case l.Status >= http.StatusBadRequest:
+		color = yellow
+	}
+	status := strconv.Itoa(l.Status)
+	if s.colors {
+		status = fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, status)
+	}
+	line := fmt.Sprintf("%s %s %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), status, l.Cache,
+		time.Duration(l.Duration*float64(time.Second)).Round(10*time.Microsecond), l.Bytes, l.Endpoint, l.Account, l.Code, l.Cause)
+	fmt.Fprintln(out, strings.TrimRight(line, " "))
+}
+
+// rest is a record without what the line begins with.
+func rest(line []byte) string {
+	_, text, _ := bytes.Cut(line, []byte(`"msg":`))
+	return strings.TrimSuffix(strings.TrimSpace(string(text)), "}")
 }

@@ -82,10 +82,7 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	if a := p.get(buyerList+"?status=unheard-of", "buyer"); a.status != http.StatusOK || p.system.Requests().Buyer != 1 {
 		t.Errorf("the request for it: %d, and the legacy was asked %d times", a.status, p.system.Requests().Buyer)
 	}
-	out, errOut, code := command(t, "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
-	if code != 0 || !strings.Contains(out, "epoch 1") {
-		t.Fatalf("purge: %d %s%s", code, out, errOut)
-	}
+	commandSays(t, 0, "epoch 1", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
 	if x = p.explained(list...); x.Prediction.Outcome != "miss" || x.Cache.AccountEpoch != 1 {
 		t.Errorf("purged: %+v", x)
 	}
@@ -171,11 +168,7 @@ func TestOpsCommandsAgainstAToken(t *testing.T) {
 		{[]string{"explain", "-c", same, "--account", "acme"}, 2, "account and kind"},
 		{[]string{"explain", "-c", same, "--account", "acme", "--kind", "buyer", "--status", "a b"}, 2, "status must be"},
 	} {
-		t.Run(strings.Join(tc.args[:1], " ")+" "+tc.says, func(t *testing.T) {
-			if out, errOut, code := command(t, tc.args...); code != tc.code || !strings.Contains(out+errOut, tc.says) {
-				t.Errorf("exit code %d, want %d and %q: %s%s", code, tc.code, tc.says, out, errOut)
-			}
-		})
+		commandSays(t, tc.code, tc.says, tc.args...)
 	}
 	if out, errOut, code := command(t, "check", "-c", same, "--against", p.app.OpsURL(), "--token-file", token); code != 1 || !strings.Contains(out, "ops.listen") {
 		t.Errorf("check --against: %d %s%s", code, out, errOut)

@@ -20,11 +20,8 @@ import (
 
 // truth is the body that the legacy's own data calls for.
 func truth(system *legacy.Server, kind, account, status, inquiryType string) []byte {
-	list := system.Truth(kind, account, status, inquiryType)
-	if kind == legacy.KindBuyer {
-		return v1.AppendBuyer(nil, list)
-	}
-	return v1.AppendSeller(nil, list)
+	body, _ := v1.Render(kind, system.Truth(kind, account, status, inquiryType)) // the legacy knows no other kinds
+	return body
 }
 
 // Every list of every account, with and without filters, is what the legacy's

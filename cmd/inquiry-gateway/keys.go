@@ -8,56 +8,178 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
 )
 
-// maxKeyLine bounds what `keys hash` reads of its input.
-const maxKeyLine = 4096
+const (
+	// maxKeyLine bounds what `keys hash` reads of its input.
+	maxKeyLine = 4096
+	// defaultOverlap is how long both keys are good, for callers to change over.
+	defaultOverlap = 24 * time.Hour
+	// keyCommandTimeout bounds a change of keys, the wait for another writer of the
+	// file included.
+	keyCommandTimeout = 30 * time.Second
+)
 
 // keysCommand works on the key store itself. A running gateway takes a change over
 // by itself, so that no command has to reach it.
 func keysCommand() *cli.Command {
+	id := &cli.StringFlag{Name: "id", Usage: "the new key's `ID` in logs and commands (default: a new one)"}
+	expires := &cli.StringFlag{Name: "expires", Usage: "when the new key ends: a `TIME` such as 2027-01-31T00:00:00Z, or from now on: 720h (default: never)"}
+	out := &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, which only you can read, instead of showing it"}
 	return &cli.Command{
 		Name:  "keys",
 		Usage: "make, list, rotate and revoke API keys, and change their accounts, in a keys file or in Redis",
-		Flags: keyStoreFlags(),
-		Commands: []*cli.Command{
-			keysNewCommand(), keysHashCommand(),
-			listCommand("list keys and their states, never the keys themselves", func(l auth.Listing) any { return l }, writeKeys),
-			keysRotateCommand(), keysRevokeCommand(), keysAccountCommand(),
-		},
-	}
-}
-
-// keysNewCommand makes a key, and with --api-access its account too. The store gets the
-// hash only: whoever reads the store can use no key.
-func keysNewCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "new",
-		Usage: "make a key, store its hash and show the key this once",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
-			&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
-			&cli.StringFlag{Name: "id", Usage: "the key's `ID` in logs and commands (default: a new one)"},
-			&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
-			&cli.StringFlag{Name: "expires", Usage: "when it ends: a `TIME` such as 2027-01-31T00:00:00Z, or from now on: 720h (default: never)"},
-			&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
-			outFlag(),
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`: its keys file or its Redis"},
+			&cli.StringFlag{Name: "file", Usage: "the keys `FILE`, where there is no configuration yet"},
+			&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the pepper `FILE`, if keys are hashed with HMAC"},
+			jsonFlag(),
 		},
-		Action: keysNew,
+		Commands: []*cli.Command{{
+			Name:  "new",
+			Usage: "make a key, store its hash and show the key this once",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
+				&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
+				&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
+				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
+				id, expires, out,
+			},
+			Action: keysNew,
+		}, {
+			Name:      "hash",
+			Usage:     "read a key from standard input and print its hash as the key store wants it",
+			ArgsUsage: "< FILE",
+			Action:    keysHash,
+		}, {
+			Name:   "list",
+			Usage:  "list keys and their states, never the keys themselves",
+			Action: withKeys(keysList),
+		}, {
+			Name:      "rotate",
+			Usage:     "make the key that follows another one, for the same account, and let the old one end after an overlap",
+			ArgsUsage: "KEY-ID",
+			Flags: []cli.Flag{
+				&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
+				id, expires, out,
+			},
+			Action: keysRotate,
+		}, {
+			Name:      "revoke",
+			Usage:     "mark a key as revoked; it stays known, so that its use is recognised",
+			ArgsUsage: "KEY-ID",
+			Action:    keysRevoke,
+		}, {
+			Name:      "account",
+			Usage:     "list the accounts, or change what one has paid for or its plan; one that is not there is added with --api-access",
+			ArgsUsage: "[ACCOUNT-ID]",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "api-access", Usage: "paid or none"},
+				&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
+			},
+			Action: keysAccount,
+		}},
 	}
 }
 
-// keysNew makes the key before it opens the store: a kind that is not known
-// changes nothing.
+// keyEditor changes and shows keys, never what callers send. It takes a change whole or
+// not at all, beside other commands that change keys.
+type keyEditor interface {
+	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
+	Revoke(ctx context.Context, id string) error
+	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error)
+	Get(ctx context.Context, id string) (auth.KeyRecord, error)
+	List(ctx context.Context) (auth.Listing, error)
+	SetAccount(ctx context.Context, c auth.AccountChange) error
+}
+
+// keyStore is where the keys of a gateway are kept: a keys file or Redis.
+type keyStore struct {
+	keyEditor
+	hasher auth.Hasher  // as the gateway's: with another pepper no key would be known
+	when   string       // running gateways see a change, for a person
+	close  func() error // of the connections; must be called once
+}
+
+// keysOnly is for commands that make keys: the canary's may be the next.
+func keysOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file", "canary"}} }
+
+// keySource is the configuration of -c, or what --file and --pepper-file say instead.
+// Flags that name two stores are wrong use: a key in the store that no gateway reads would
+// not be noticed.
+func keySource(c *cli.Command) (config.Config, error) {
+	file, pepper, conf := c.String("file"), c.String("pepper-file"), c.String("config")
+	if conf != "" && (file != "" || pepper != "") {
+		return config.Config{}, usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
+	}
+	if conf != "" {
+		loaded, err := config.Load(conf, keysOnly())
+		return loaded.Config, err
+	}
+	var cfg config.Config
+	var err error
+	cfg.Auth.KeysFile = file
+	cfg.Auth.PepperFile, err = config.ReadFile(pepper)
+	return cfg, err
+}
+
+// openKeys opens the store that the gateway of this configuration reads. Keys that an
+// authorization server makes cannot be changed here.
+func openKeys(cfg config.Config) (*keyStore, error) {
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
+	switch {
+	case err != nil:
+		return nil, err
+	case cfg.Auth.Introspection != nil:
+		return nil, usagef("the keys of this gateway are made by %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
+	case cfg.Auth.Redis == nil && cfg.Auth.KeysFile == "":
+		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
+	case cfg.Auth.Redis == nil:
+		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), hasher, "within a second", func() error { return nil }}, nil
+	}
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
+	if err != nil {
+		return nil, err
+	}
+	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
+	return &keyStore{keysredis.NewEditor(client, cfg.Redis.Prefix, hasher), hasher, when, client.Close}, nil
+}
+
+// withKeys is an action with the store that the flags mean, within keyCommandTimeout.
+func withKeys(do func(context.Context, *cli.Command, config.Config, *keyStore) error) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		cfg, err := keySource(c)
+		if err != nil {
+			return err
+		}
+		store, err := openKeys(cfg)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, keyCommandTimeout)
+		defer cancel()
+		err = do(ctx, c, cfg, store)
+		return cmp.Or(err, store.close()) // an error of do comes before one of closing the store
+	}
+}
+
+// keysNew makes a key, and with --api-access its account too, before it opens the store: a
+// kind that is not known changes nothing. The store gets the hash only: whoever reads the
+// store can use no key.
 func keysNew(ctx context.Context, c *cli.Command) error {
 	expires, err := parseExpiry(c.String("expires"), time.Now())
 	if err != nil {
@@ -67,11 +189,7 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	out, err := openOut(c)
-	if err != nil {
-		return err
-	}
-	return out.close(withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
+	return withOut(ctx, c, func(ctx context.Context, out *os.File, store *keyStore) error {
 		record := auth.KeyRecord{
 			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
 			Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
@@ -88,37 +206,66 @@ func keysNew(ctx context.Context, c *cli.Command) error {
 			return unshown(record.ID, err)
 		}
 		return showKey(c, out, key, record, nil)
-	}))
+	})
 }
 
-// outFlag is for commands that make a key.
-func outFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, which only you can read, instead of showing it"}
-}
-
-// keyOut is the file of --out; file is nil without the flag.
-type keyOut struct{ file *os.File }
-
-// openOut makes the file before the key: a key that cannot be written must not be stored.
-func openOut(c *cli.Command) (keyOut, error) {
-	name := c.String("out")
-	if name == "" {
-		return keyOut{}, nil
+// keysRotate replaces a key without a moment in which its owner has none. The store takes
+// the new key and the end of the old one in one change, so that a failure between the two
+// cannot leave both good for ever. That a revoked key has no follower is for the store to
+// say, at that moment.
+func keysRotate(ctx context.Context, c *cli.Command) error {
+	now := time.Now()
+	if c.NArg() != 1 {
+		return usagef("which key? keys rotate KEY-ID; keys list shows the ids")
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return keyOut{}, usagef("--out: %s exists already; name a new file", name)
+	if c.Duration("overlap") < 0 {
+		return usagef("--overlap %s: give 0s or more", c.Duration("overlap"))
 	}
-	return keyOut{f}, err
-}
-
-// close ends the file, and removes it where err says that there is no key.
-func (o keyOut) close(err error) error {
-	if o.file == nil {
+	expires, err := parseExpiry(c.String("expires"), now)
+	if err != nil {
 		return err
 	}
-	if err = errors.Join(err, o.file.Close()); err != nil {
-		return errors.Join(err, os.Remove(o.file.Name()))
+	return withOut(ctx, c, func(ctx context.Context, out *os.File, store *keyStore) error {
+		before, err := store.Get(ctx, c.Args().First())
+		if err != nil {
+			return err
+		}
+		key, err := auth.Generate(before.Kind)
+		if err != nil {
+			return err
+		}
+		next := auth.KeyRecord{
+			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: before.Kind, Account: before.Account, Scopes: before.Scopes, ExpiresAt: expires,
+		}
+		old, err := store.Rotate(ctx, before.ID, next, now.Add(c.Duration("overlap")))
+		if err != nil {
+			return unshown(next.ID, err)
+		}
+		return showKey(c, out, key, next, &old)
+	})
+}
+
+// withOut makes the file of --out before the key: a key that cannot be written must not be
+// stored. out is nil without the flag. The file is removed where there is no key.
+func withOut(ctx context.Context, c *cli.Command, do func(ctx context.Context, out *os.File, store *keyStore) error) error {
+	name := c.String("out")
+	if name == "" {
+		return withKeys(func(ctx context.Context, _ *cli.Command, _ config.Config, store *keyStore) error {
+			return do(ctx, nil, store)
+		})(ctx, c)
+	}
+	out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return usagef("--out: %s exists already; name a new file", name)
+	}
+	if err != nil {
+		return err
+	}
+	err = withKeys(func(ctx context.Context, _ *cli.Command, _ config.Config, store *keyStore) error {
+		return do(ctx, out, store)
+	})(ctx, c)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
 	}
 	return nil
 }
@@ -131,14 +278,14 @@ func unshown(id string, err error) error {
 	return err
 }
 
-// showKey prints the key; it is kept nowhere, so this is the only time. Standard
-// output gets the key alone, so that it can go into a file. old is the key that it
-// follows, or nil.
-func showKey(c *cli.Command, to keyOut, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
+// showKey prints the key, or writes it to a file that is not nil; it is kept nowhere, so
+// this is the only time. Standard output gets the key alone, so that it can be piped. old
+// is the key that it follows, or nil.
+func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
 	note, file, where := c.Root().ErrWriter, "", "It is shown this once"
-	if to.file != nil {
-		file, where = to.file.Name(), "It is in "+to.file.Name()
-		if _, err := fmt.Fprintln(to.file, key); err != nil {
+	if to != nil {
+		file, where = to.Name(), "It is in "+to.Name()
+		if _, err := fmt.Fprintln(to, key); err != nil {
 			return err
 		}
 		key = ""
@@ -173,11 +320,7 @@ func newKeyID() string { return "k-" + strings.ToLower(rand.Text()[:10]) }
 // splitScopes takes scopes as OAuth writes them, with spaces, and as a list. A scope
 // that no gateway knows is stored, too: another program may ask for it.
 func splitScopes(values []string) []string {
-	var scopes []string
-	for _, value := range values {
-		scopes = append(scopes, strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })...)
-	}
-	return scopes
+	return strings.FieldsFunc(strings.Join(values, " "), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // parseExpiry reads a moment or a time from now; empty is never, which is the zero
@@ -197,83 +340,41 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--expires %q is neither a time such as 2027-01-31T00:00:00Z nor a positive duration such as 720h", s)
 }
 
-// keysHashCommand is for keys that were made elsewhere: whoever keeps the store gets
-// the hash and never sees the key.
-func keysHashCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "hash",
-		Usage:     "read a key from standard input and print its hash as the key store wants it",
-		ArgsUsage: "< FILE",
-		Action: func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")
-			}
-			hasher, err := hasherOf(c)
-			if err != nil {
-				return err
-			}
-			key, err := readKey(os.Stdin)
-			if err != nil {
-				return err
-			}
-			field, hash := hasher.Field(), hasher.Hash(key).Hex()
-			return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
-		},
+// keysHash is for keys that were made elsewhere: whoever keeps the store gets the hash and
+// never sees the key. It needs no key store: without a configuration and a pepper the hash
+// is plain SHA-256. Blanks are a part of the key, which is hashed as callers send it; the
+// end of the line is not.
+func keysHash(_ context.Context, c *cli.Command) error {
+	if c.Args().Present() {
+		return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")
 	}
-}
-
-// hasherOf needs no key store: without a configuration and a pepper it is plain
-// SHA-256.
-func hasherOf(c *cli.Command) (auth.Hasher, error) {
-	pepper, conf := c.String("pepper-file"), c.String("config")
-	if conf == "" {
-		file, err := config.ReadFile(pepper)
-		if err != nil {
-			return auth.Hasher{}, err
-		}
-		return auth.HasherOf(file)
-	}
-	if pepper != "" {
-		return auth.Hasher{}, usagef("-c has auth.pepper_file; leave --pepper-file out")
-	}
-	loaded, err := config.Load(conf, keysOnly())
+	cfg, err := keySource(c)
 	if err != nil {
-		return auth.Hasher{}, err
+		return err
 	}
-	return auth.HasherOf(loaded.Config.Auth.PepperFile)
-}
-
-// readKey reads one line. The end of the line is not a part of the key, but blanks are:
-// a key from elsewhere is hashed as callers send it.
-func readKey(r io.Reader) (string, error) {
-	line, err := bufio.NewReader(io.LimitReader(r, maxKeyLine)).ReadString('\n')
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
+	if err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxKeyLine)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
+		return err
 	}
 	key := strings.TrimRight(line, "\r\n")
 	if key == "" {
-		return "", errors.New("no key came on standard input")
+		return errors.New("no key came on standard input")
 	}
-	return key, nil
+	field, hash := hasher.Field(), hasher.Hash(key).Hex()
+	return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
 }
 
-// listCommand shows what the store holds: with --json the part that a program wants,
-// else as a person reads it.
-func listCommand(usage string, part func(auth.Listing) any, write func(io.Writer, auth.Listing)) *cli.Command {
-	return &cli.Command{Name: "list", Usage: usage, Action: func(ctx context.Context, c *cli.Command) error {
-		return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-			listing, err := store.List(ctx)
-			if err != nil {
-				return err
-			}
-			return show(c, part(listing), func(out io.Writer) { write(out, listing) })
-		})
-	}}
-}
-
-// writeKeys prints one line per key, with what its account has paid for: both decide
+// keysList prints one line per key, with what its account has paid for: both decide
 // whether a request is answered. States are those of this moment.
-func writeKeys(out io.Writer, listing auth.Listing) {
+func keysList(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
 	access := map[string]string{}
 	for _, a := range listing.Accounts {
 		access[a.ID] = a.APIAccess
@@ -286,96 +387,87 @@ func writeKeys(out io.Writer, listing auth.Listing) {
 		}
 		rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 	}
-	writeTable(out, rows)
+	return show(c, listing, func(out io.Writer) { writeTable(out, rows) })
 }
 
-// keysRevokeCommand ends a key at once, by its id: whoever revokes a key must not
-// need the key. A second time changes nothing.
-func keysRevokeCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "revoke",
-		Usage:     "mark a key as revoked; it stays known, so that its use is recognised",
-		ArgsUsage: "KEY-ID",
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.NArg() != 1 {
-				return usagef("which key? keys revoke KEY-ID; keys list shows the ids")
-			}
-			return withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-				id := c.Args().First()
-				if err := store.Revoke(ctx, id); err != nil {
-					return err
-				}
-				return show(c, struct {
-					ID      string `json:"id"`
-					Revoked bool   `json:"revoked"`
-				}{id, true}, func(out io.Writer) {
-					fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
-				})
-			})
-		},
-	}
-}
-
-// defaultOverlap is how long both keys are good, for callers to change over.
-const defaultOverlap = 24 * time.Hour
-
-// keysRotateCommand replaces a key without a moment in which its owner has none.
-func keysRotateCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "rotate",
-		Usage:     "make the key that follows another one, for the same account, and let the old one end after an overlap",
-		ArgsUsage: "KEY-ID",
-		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
-			&cli.StringFlag{Name: "expires", Usage: "when the new key ends: a `TIME`, or from now on: 720h (default: never)"},
-			&cli.StringFlag{Name: "id", Usage: "the new key's `ID` (default: a new one)"},
-			outFlag(),
-		},
-		Action: keysRotate,
-	}
-}
-
-// keysRotate stores the new key and the end of the old one in one change, so that
-// a failure between the two cannot leave both good for ever.
-func keysRotate(ctx context.Context, c *cli.Command) error {
-	now := time.Now()
+// keysRevoke ends a key at once, by its id: whoever revokes a key must not need the key. A
+// second time changes nothing.
+func keysRevoke(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
-		return usagef("which key? keys rotate KEY-ID; keys list shows the ids")
+		return usagef("which key? keys revoke KEY-ID; keys list shows the ids")
 	}
-	if c.Duration("overlap") < 0 {
-		return usagef("--overlap %s: give 0s or more", c.Duration("overlap"))
+	return withKeys(func(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+		id := c.Args().First()
+		if err := store.Revoke(ctx, id); err != nil {
+			return err
+		}
+		return show(c, map[string]any{"id": id, "revoked": true}, func(out io.Writer) {
+			fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
+		})
+	})(ctx, c)
+}
+
+// keysAccount changes one account that keys belong to, or lists all. Whether an
+// account has paid decides over all of its keys, so that it is one change and not one per
+// key. A new account needs --api-access, so that a typing error in an id does not make one.
+func keysAccount(ctx context.Context, c *cli.Command) error {
+	change := auth.AccountChange{ID: c.Args().First(), APIAccess: c.String("api-access")}
+	change.Create = change.APIAccess != ""
+	if c.IsSet("plan") { // "" takes the account's plan away
+		plan := c.String("plan")
+		change.Plan = &plan
 	}
-	expires, err := parseExpiry(c.String("expires"), now)
-	if err != nil {
-		return err
+	switch given := change.Create || change.Plan != nil; {
+	case !c.Args().Present() && !given:
+		return withKeys(accountsList)(ctx, c)
+	case c.NArg() != 1:
+		return usagef("which account? keys account ACCOUNT-ID --api-access paid|none [--plan NAME]")
+	case !given:
+		return usagef("nothing to change: give --api-access paid|none or --plan NAME")
+	case change.Create && change.APIAccess != auth.AccessPaid && change.APIAccess != auth.AccessNone:
+		return usagef("--api-access is %q; give paid or none", change.APIAccess)
 	}
-	out, err := openOut(c)
-	if err != nil {
-		return err
-	}
-	return out.close(withKeys(ctx, c, func(ctx context.Context, store *keyStore) error {
-		oldID := c.Args().First()
-		next, key, err := follow(ctx, store, oldID)
+	return withKeys(func(ctx context.Context, c *cli.Command, cfg config.Config, store *keyStore) error {
+		// An account with a plan that the configuration does not have would get the limits of none.
+		if _, known := cfg.RateLimit.Plans[c.String("plan")]; c.String("plan") != "" && !known && cfg.Path() != "" {
+			return usagef("there is no plan %q under rate_limit.plans; known: %s", c.String("plan"), cmp.Or(strings.Join(slices.Sorted(maps.Keys(cfg.RateLimit.Plans)), ", "), "none"))
+		}
+		err := store.SetAccount(ctx, change)
+		if errors.Is(err, auth.ErrNoSuchAccount) {
+			return fmt.Errorf("%w; give --api-access to add it", err)
+		}
 		if err != nil {
 			return err
 		}
-		next.ID, next.ExpiresAt = cmp.Or(c.String("id"), newKeyID()), expires
-		old, err := store.Rotate(ctx, oldID, next, now.Add(c.Duration("overlap")))
+		listing, err := store.List(ctx) // another command may have changed it, too
 		if err != nil {
-			return unshown(next.ID, err)
+			return err
 		}
-		return showKey(c, out, key, next, &old)
-	}))
+		i := slices.IndexFunc(listing.Accounts, func(a auth.Account) bool { return a.ID == change.ID })
+		if i < 0 {
+			return fmt.Errorf("account %s: %w", printable(change.ID), auth.ErrNoSuchAccount)
+		}
+		a := listing.Accounts[i]
+		return show(c, a, func(out io.Writer) {
+			fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
+		})
+	})(ctx, c)
 }
 
-// follow makes a key with the kind, account and scopes of another one, and gives its
-// record, without an id and an end, and the key itself. That a revoked key has no follower is
-// for the store to say, at the moment of the change.
-func follow(ctx context.Context, store *keyStore, oldID string) (auth.KeyRecord, string, error) {
-	old, err := store.Get(ctx, oldID)
+// accountsList prints one line per account. An account without keys is shown,
+// too: nobody can use it yet.
+func accountsList(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+	listing, err := store.List(ctx)
 	if err != nil {
-		return auth.KeyRecord{}, "", err
+		return err
 	}
-	key, err := auth.Generate(old.Kind)
-	return auth.KeyRecord{Digest: store.hasher.Hash(key), Kind: old.Kind, Account: old.Account, Scopes: old.Scopes}, key, err
+	keys := map[string]int{}
+	for _, k := range listing.Keys {
+		keys[k.Account]++
+	}
+	rows := [][]string{{"ID", "API ACCESS", "PLAN", "KEYS"}}
+	for _, a := range listing.Accounts {
+		rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
+	}
+	return show(c, listing.Accounts, func(out io.Writer) { writeTable(out, rows) })
 }

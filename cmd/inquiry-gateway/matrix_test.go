@@ -19,7 +19,6 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -278,7 +277,7 @@ func (c *cell) against(a answer, want outcome, keyID, query string) string {
 		return fmt.Sprintf("Cache-Status is %q, and %s is declared", status, want)
 	case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "":
 		return "Retry-After is missing"
-	case o.code == "" && string(a.body) != string(v1.AppendBuyer(nil, c.system.Truth(auth.KindBuyer, account, filter.Get("status"), ""))):
+	case o.code == "" && string(a.body) != string(truth(c.system, auth.KindBuyer, account, filter.Get("status"), "")):
 		return "the list is not the caller's, or not the right one"
 	}
 	return ""

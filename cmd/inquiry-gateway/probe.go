@@ -43,7 +43,7 @@ func probeCommand() *cli.Command {
 			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead of asking"},
 			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
 			mayMissFlag(""),
-			&cli.BoolFlag{Name: "json", Usage: "answer in JSON"},
+			jsonFlag(),
 			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes, until Ctrl-C"},
 		},
 		Action: runProbe,
@@ -269,42 +269,6 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
 	}
 	return data, nil
-}
-
-// checkLive probes one list of each kind, for the accounts of the flags. A list that
-// would be refused does not keep it from the other one; an error that is the probe's own
-// does.
-func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) error {
-	kinds := cfg.Upstream.Kinds()
-	for _, kind := range []string{"buyer", "seller"} {
-		switch has, given := slices.Contains(kinds, kind), c.String(kind) != ""; {
-		case has && !given:
-			return usagef("--live asks for one list of each kind; give --%s ID, too", kind)
-		case given && !has:
-			return usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
-		}
-	}
-	p, err := openProbe(c, cfg)
-	if err != nil {
-		return err
-	}
-	defer p.client.Close()
-	out, whole := c.Root().Writer, c.Bool("all")
-	var errs []error
-	for _, kind := range kinds {
-		want := upstream.Request{Kind: kind, Account: c.String(kind)}
-		seen, err := p.probe(ctx, want, upstream.ProbeOptions{Records: 1, Whole: whole})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", want.Kind, printable(want.Account), seen.Verdict, shownOf(seen.Probe), seen.Took.Round(time.Millisecond), extent(seen.Probe))
-		if seen.Verdict == verdictRefused {
-			writeViolations(out, seen.Violations)
-			writeReply(out, seen.Probe)
-		}
-		errs = append(errs, seen.failure())
-	}
-	return errors.Join(errs...)
 }
 
 // shownOf says how many records there are, and how many of them a caller would see.

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
@@ -179,50 +177,8 @@ func writeViolations(out io.Writer, list []violation) {
 	}
 }
 
-// writeTable prints rows in columns, the first row as their heading. It tells no error
-// of out: where that matters it is memory.
-func writeTable(out io.Writer, rows [][]string) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		shown := make([]string, len(row))
-		for i, cell := range row {
-			shown[i] = printable(cell)
-		}
-		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
-	}
-	_ = w.Flush()
-}
-
-// printable escapes what is no visible character: control characters could steer the
-// terminal, and marks of direction could show a text in another order.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		escaped := strconv.QuoteRune(r)
-		b.WriteString(escaped[1 : len(escaped)-1])
-	}
-	return b.String()
-}
-
 // cut shortens a value for a table, in characters.
 func cut(s string) string { return cutAt(s, maxShownRunes) }
-
-// cutAt shortens a text to n characters.
-func cutAt(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i] + "..."
-		}
-	}
-	return s
-}
 
 // numbers lists the first ten records of a list for a person.
 func numbers(list []int) string {
@@ -263,14 +219,6 @@ func recordOf(text string) (n int) {
 		n, _ = strconv.Atoi(words[1]) // no number sorts first
 	}
 	return n
-}
-
-// plural counts things whose name takes an s: "1 page", "3 pages".
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // secretName matches names of what carries credentials. The configuration should have

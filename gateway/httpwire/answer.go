@@ -103,7 +103,9 @@ func Send(w Writer, q *Request, c *Conn, a *Answer) (int, error) {
 		c = nil // HTTP/2 shares the connection between requests, and has buffers of its own
 	}
 	h := w.Header()
-	clear(h)        // gin puts Allow there, which is among the fields too
+	for _, f := range a.fields { // gin puts Allow there, for one
+		delete(h, f.name)
+	}
 	h["Date"] = nil // keeps net/http from adding its own
 	if a.Length != nil {
 		h["Content-Length"] = a.Length

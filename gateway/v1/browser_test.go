@@ -28,7 +28,7 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 		seen = append(seen, r.Header.Get("Authorization")+" "+r.URL.RawQuery)
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write(AppendBuyer(nil, sample(1)))
+		_, _ = w.Write(render(t, "buyer", sample(1)))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -3,124 +3,201 @@
 // describes them, and the page that shows that document.
 //
 // Everything in it is a pure function of its arguments or an immutable value,
-// so all of it is safe for concurrent use. Rendering appends to a byte slice
-// and has no error: whatever a record holds, the result is valid JSON in valid
-// UTF-8 with exactly the documented keys.
+// so all of it is safe for concurrent use. Whatever a record holds, what is
+// rendered is valid JSON in valid UTF-8 with exactly the documented keys.
 package v1
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
 
 	"inquiry-gateway/upstream"
 )
 
+// Kind is one of the two lists: who may read it, where it is, and how it shows a record.
+type Kind struct {
+	Name     string // as keys, entries and the configuration say it
+	Path     string
+	Endpoint string // in metrics and logs
+
+	record func(dst []byte, q *upstream.Inquiry) []byte
+	size   func(q *upstream.Inquiry) int // at least the bytes of a record whose texts need no escapes
+}
+
+// kinds is never changed.
+var kinds = [...]Kind{
+	{"buyer", "/api/v1/buyer/inquiries", "buyer_inquiries", appendBuyer, sizeOfBuyer},
+	{"seller", "/api/v1/seller/inquiries", "seller_inquiries", appendSeller, sizeOfSeller},
+}
+
+// Kinds are both kinds, in the order of the document.
+func Kinds() []Kind { return append([]Kind(nil), kinds[:]...) }
+
 const (
 	listOpen  = `{"data":[`
 	listClose = `],"meta":{},"errors":[]}`
-
-	// What a record costs besides its texts: keys, quotes, commas, one
-	// timestamp, and null where that is longer than the quotes of a string.
-	buyerRecordBytes  = 113
-	responseBytes     = 77
-	sellerRecordBytes = 103
 )
 
-// AppendBuyer appends the whole reply of the buyers' list to dst: the envelope
-// with one record of title, content, status, inquiry_type, created_at and
-// responses for each inquiry, in the order given. A NullString that is not
-// valid becomes null; a nil list or nil Responses become [].
-func AppendBuyer(dst []byte, list []upstream.Inquiry) []byte {
-	return appendRecords(slices.Grow(dst, BuyerSize(list)), list, appendBuyerRecord)
-}
+// Empty is the whole reply of a list without records.
+func Empty() []byte { return []byte(listOpen + listClose) }
 
-// AppendSeller appends the whole reply of the sellers' list to dst: the
-// envelope with one record of title, status, inquiry_type, company_name and
-// created_at for each inquiry, in the order given. The document promises
-// sellers an inquiry_type that is never null, which the mapping has to see to;
-// one that is not valid is shown as the null that it is.
-func AppendSeller(dst []byte, list []upstream.Inquiry) []byte {
-	return appendRecords(slices.Grow(dst, SellerSize(list)), list, appendSellerRecord)
-}
-
-// Render gives the whole reply of a kind's list. Another kind is a bug and an error: no
-// list is shown to a caller for whom it was not made.
+// Render gives the whole reply of a kind's list: the envelope with one record for each
+// inquiry, in the order given. Another kind is a bug and an error: no list is shown to a
+// caller for whom it was not made. A NullString that is not valid becomes null; a nil list or
+// nil Responses become []. The document promises sellers an inquiry_type that is never
+// null, which the mapping has to see to; one that is not valid is shown as the null that it
+// is. It allocates once, where one byte in 32 or fewer needs an escape.
 func Render(kind string, list []upstream.Inquiry) ([]byte, error) {
-	switch kind {
-	case "buyer":
-		return AppendBuyer(nil, list), nil
-	case "seller":
-		return AppendSeller(nil, list), nil
+	at := slices.IndexFunc(kinds[:], func(k Kind) bool { return k.Name == kind })
+	if at < 0 {
+		return nil, fmt.Errorf("no list is of kind %q", kind)
 	}
-	return nil, fmt.Errorf("no projection for kind %q", kind)
-}
-
-// appendRecords appends the envelope with what record renders of each inquiry.
-func appendRecords(dst []byte, list []upstream.Inquiry, record func([]byte, *upstream.Inquiry) []byte) []byte {
-	dst = append(dst, listOpen...)
+	k, n := &kinds[at], len(listOpen)+len(listClose)
+	for i := range list {
+		n += k.size(&list[i])
+	}
+	dst := append(make([]byte, 0, n+n/32), listOpen...)
 	for i := range list {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = record(dst, &list[i])
+		dst = k.record(dst, &list[i])
 	}
-	return append(dst, listClose...)
+	return append(dst, listClose...), nil
 }
 
-// BuyerSize estimates the bytes that AppendBuyer appends: enough for texts in
-// which one byte in 32 needs a backslash, so that rendering allocates once.
-func BuyerSize(list []upstream.Inquiry) int {
-	text, fixed := 0, len(listOpen)+len(listClose)
-	for i := range list {
-		q := &list[i]
-		text += len(q.Title) + len(q.Content) + len(q.Status) + len(q.InquiryType.String)
-		fixed += buyerRecordBytes + responseBytes*len(q.Responses)
-		for j := range q.Responses {
-			text += len(q.Responses[j].Content) + len(q.Responses[j].ResponderType.String)
-		}
-	}
-	return fixed + text + text/32
-}
-
-// SellerSize is BuyerSize for AppendSeller.
-func SellerSize(list []upstream.Inquiry) int {
-	text, fixed := 0, len(listOpen)+len(listClose)
-	for i := range list {
-		q := &list[i]
-		text += len(q.Title) + len(q.Status) + len(q.InquiryType.String) + len(q.CompanyName)
-		fixed += sellerRecordBytes
-	}
-	return fixed + text + text/32
-}
-
-func appendBuyerRecord(dst []byte, q *upstream.Inquiry) []byte {
-	dst = appendText(append(dst, `{"title":"`...), q.Title)
-	dst = appendText(append(dst, `,"content":"`...), q.Content)
-	dst = appendText(append(dst, `,"status":"`...), q.Status)
-	dst = appendNullString(append(dst, `,"inquiry_type":`...), q.InquiryType)
-	dst = appendTime(append(dst, `,"created_at":`...), q.CreatedAt)
+func appendBuyer(dst []byte, q *upstream.Inquiry) []byte {
+	dst = appendText(dst, `{"title":`, q.Title)
+	dst = appendText(dst, `,"content":`, q.Content)
+	dst = appendText(dst, `,"status":`, q.Status)
+	dst = appendNullText(dst, `,"inquiry_type":`, q.InquiryType)
+	dst = appendTime(dst, q.CreatedAt)
 	dst = append(dst, `,"responses":[`...)
 	for i := range q.Responses {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendResponse(dst, &q.Responses[i])
+		r := &q.Responses[i]
+		dst = appendText(dst, `{"content":`, r.Content)
+		dst = appendNullText(dst, `,"responder_type":`, r.ResponderType)
+		dst = append(appendTime(dst, r.CreatedAt), '}')
 	}
 	return append(dst, `]}`...)
 }
 
-func appendResponse(dst []byte, r *upstream.Response) []byte {
-	dst = appendText(append(dst, `{"content":"`...), r.Content)
-	dst = appendNullString(append(dst, `,"responder_type":`...), r.ResponderType)
-	dst = appendTime(append(dst, `,"created_at":`...), r.CreatedAt)
-	return append(dst, '}')
+// What a record and a response have besides their texts: keys, quotes, commas, one
+// timestamp, and null where that is longer than the quotes of a string.
+const (
+	buyerBytes    = 113
+	responseBytes = 77
+	sellerBytes   = 103
+)
+
+func sizeOfBuyer(q *upstream.Inquiry) int {
+	n := buyerBytes + len(q.Title) + len(q.Content) + len(q.Status) + len(q.InquiryType.String)
+	for i := range q.Responses {
+		n += responseBytes + len(q.Responses[i].Content) + len(q.Responses[i].ResponderType.String)
+	}
+	return n
 }
 
-func appendSellerRecord(dst []byte, q *upstream.Inquiry) []byte {
-	dst = appendText(append(dst, `{"title":"`...), q.Title)
-	dst = appendText(append(dst, `,"status":"`...), q.Status)
-	dst = appendNullString(append(dst, `,"inquiry_type":`...), q.InquiryType)
-	dst = appendText(append(dst, `,"company_name":"`...), q.CompanyName)
-	dst = appendTime(append(dst, `,"created_at":`...), q.CreatedAt)
-	return append(dst, '}')
+func appendSeller(dst []byte, q *upstream.Inquiry) []byte {
+	dst = appendText(dst, `{"title":`, q.Title)
+	dst = appendText(dst, `,"status":`, q.Status)
+	dst = appendNullText(dst, `,"inquiry_type":`, q.InquiryType)
+	dst = appendText(dst, `,"company_name":`, q.CompanyName)
+	return append(appendTime(dst, q.CreatedAt), '}')
+}
+
+func sizeOfSeller(q *upstream.Inquiry) int {
+	return sellerBytes + len(q.Title) + len(q.Status) + len(q.InquiryType.String) + len(q.CompanyName)
+}
+
+// appendText appends a key, as it stands in the record, and a string. What is no UTF-8
+// becomes U+FFFD. Few characters need an escape; copying what lies between them takes half
+// as long as looking at each character.
+func appendText(dst []byte, key, s string) []byte {
+	dst = append(dst, key...)
+	if !utf8.ValidString(s) {
+		dst, _ = jsontext.AppendQuote(dst, s) // its only error is about what it has replaced
+		return dst
+	}
+	dst = append(dst, '"')
+	plain := 0
+	for i := range len(s) {
+		if c := s[i]; c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[plain:i]...)
+		var room [8]byte
+		quoted, _ := jsontext.AppendQuote(room[:0], s[i:i+1])
+		dst = append(dst, quoted[1:len(quoted)-1]...)
+		plain = i + 1
+	}
+	return append(append(dst, s[plain:]...), '"')
+}
+
+func appendNullText(dst []byte, key string, s upstream.NullString) []byte {
+	if !s.Valid {
+		return append(append(dst, key...), `null`...)
+	}
+	return appendText(dst, key, s.String)
+}
+
+// appendTime appends created_at: RFC 3339, in UTC with milliseconds and Z. What is finer
+// than a millisecond is cut off, never rounded up, so that no record is shown as younger
+// than it is. RFC 3339 has four digits for the year: a time outside the years 0 to 9999
+// becomes the nearest time inside.
+func appendTime(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	switch year := t.Year(); {
+	case year < 0:
+		t = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	case year > 9999:
+		t = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
+	}
+	dst = t.AppendFormat(append(dst, `,"created_at":"`...), time.RFC3339) // much faster than a layout with a fraction
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
+}
+
+// ErrNotSelectable is returned for bytes that are not a list as Render makes it.
+var ErrNotSelectable = errors.New("v1: no records can be selected from this list")
+
+// Select takes the records with a status and an inquiry type out of a finished list; an
+// empty one stands for all. The list must be one of Render's, and is not read strictly. The result is what Render makes of these records, in memory of
+// its own. A record whose inquiry_type is null has none that could be wanted.
+func Select(list []byte, status, inquiryType string) ([]byte, error) {
+	if !bytes.HasPrefix(list, []byte(listOpen)) || !bytes.HasSuffix(list, []byte(listClose)) {
+		return nil, ErrNotSelectable
+	}
+	dst := make([]byte, 0, len(list))
+	dst = append(dst, listOpen...)
+	gjson.GetBytes(list, "data").ForEach(func(_, record gjson.Result) bool {
+		if has(record, "status", status) && has(record, "inquiry_type", inquiryType) {
+			if len(dst) > len(listOpen) {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, record.Raw...)
+		}
+		return true
+	})
+	dst = append(dst, listClose...)
+	return append(make([]byte, 0, len(dst)), dst...), nil
+}
+
+// has tells whether a field of a record is the wanted text.
+func has(record gjson.Result, field, want string) bool {
+	if want == "" {
+		return true
+	}
+	value := record.Get(field)
+	return value.Type == gjson.String && value.Str == want
 }

@@ -53,65 +53,76 @@ const (
 	UpstreamTimeout
 )
 
-// Problem is what is the same in each occurrence of a Code, and a detail that fits
-// any occurrence.
+// Problem is an error as a caller sees it: an error object of JSON:API 1.1 but for its id.
+// It must never carry a text or an id of the legacy system, or a key.
 type Problem struct {
 	Status int // HTTP status
 	Code   string
-	Title  string
-	Detail string // tells the caller what to do
+	Title  string  // the same for every occurrence of a code
+	Detail string  // tells the caller what to do
+	Source *Source // nil: the error is about no single part of the request
 }
+
+// Source names the part of the request that an error is about: a header, or else a
+// query parameter, whose name may be empty, as in "?=x".
+type Source struct{ Parameter, Header string }
 
 // problems is never changed.
 var problems = [...]Problem{
 	InvalidRequest: {http.StatusBadRequest, "invalid_request", "Invalid request",
-		"Send exactly one Authorization header."},
+		"Send exactly one Authorization header.", nil},
 	InvalidParameter: {http.StatusBadRequest, "invalid_parameter", "Invalid parameter",
-		"Use only the parameters status and inquiry_type, each at most once, with 1 to 64 of the characters A-Z a-z 0-9 . _ -"},
+		"Use only the parameters status and inquiry_type, each at most once, with 1 to 64 of the characters A-Z a-z 0-9 . _ -", nil},
 	MissingAPIKey: {http.StatusUnauthorized, "missing_api_key", "API key missing",
-		"Send your API key in the header Authorization: Bearer <API_KEY>. Keys in the URL are not read."},
+		"Send your API key in the header Authorization: Bearer <API_KEY>. Keys in the URL are not read.", nil},
 	InvalidAPIKey: {http.StatusUnauthorized, "invalid_api_key", "API key not accepted",
-		"The API key is not valid. Check that it was copied whole, or ask for a new one."},
+		"The API key is not valid. Check that it was copied whole, or ask for a new one.", nil},
 	WrongKeyKind: {http.StatusForbidden, "wrong_key_kind", "Key is of the other kind",
-		"Use a buyer key on /api/v1/buyer/inquiries and a seller key on /api/v1/seller/inquiries."},
+		"Use a buyer key on /api/v1/buyer/inquiries and a seller key on /api/v1/seller/inquiries.", nil},
 	InsufficientScope: {http.StatusForbidden, "insufficient_scope", "Scope missing",
-		"Use a key that has the scope inquiries:read."},
+		"Use a key that has the scope inquiries:read.", nil},
 	APIAccessRequired: {http.StatusForbidden, "api_access_required", "Paid API access required",
-		"Order API access for the account of this key; the key will then work as it is."},
+		"Order API access for the account of this key; the key will then work as it is.", nil},
 	NotFound: {http.StatusNotFound, "not_found", "Not found",
-		"Check the path: the lists are /api/v1/buyer/inquiries and /api/v1/seller/inquiries."},
+		"Check the path: the lists are /api/v1/buyer/inquiries and /api/v1/seller/inquiries.", nil},
 	MethodNotAllowed: {http.StatusMethodNotAllowed, "method_not_allowed", "Method not allowed",
-		"Use GET or HEAD; this API only reads."},
+		"Use GET or HEAD; this API only reads.", nil},
 	RateLimited: {http.StatusTooManyRequests, "rate_limited", "Too many requests",
-		"Wait for the seconds given in Retry-After, then go on more slowly."},
+		"Wait for the seconds given in Retry-After, then go on more slowly.", nil},
 	InternalError: {http.StatusInternalServerError, "internal_error", "Internal error",
-		"Try again later. If it stays, report the id of this error."},
+		"Try again later. If it stays, report the id of this error.", nil},
 	UpstreamError: {http.StatusBadGateway, "upstream_error", "The inquiry system failed",
-		"Try again in a few seconds. If it stays, report the id of this error."},
+		"Try again in a few seconds. If it stays, report the id of this error.", nil},
 	UpstreamInvalidResponse: {http.StatusBadGateway, "upstream_invalid_response", "The inquiry system gave an unusable answer",
-		"Trying again at once will not help. Report the id of this error."},
+		"Trying again at once will not help. Report the id of this error.", nil},
 	UpstreamUnavailable: {http.StatusServiceUnavailable, "upstream_unavailable", "The inquiry system is not available",
-		"Try again after the seconds given in Retry-After."},
+		"Try again after the seconds given in Retry-After.", nil},
 	AuthUnavailable: {http.StatusServiceUnavailable, "auth_unavailable", "API keys cannot be checked now",
-		"Keep your key and try again after the seconds given in Retry-After."},
+		"Keep your key and try again after the seconds given in Retry-After.", nil},
 	UpstreamTimeout: {http.StatusGatewayTimeout, "upstream_timeout", "The inquiry system was too slow",
-		"Try again in a few seconds."},
+		"Try again in a few seconds.", nil},
 }
 
-// Problem gives a copy of what stands for the code.
+// Problem gives a copy of what stands for the code, with a detail that fits any occurrence.
 func (c Code) Problem() Problem { return problems[c] }
 
 // Problems returns every problem of the public contract, by status.
 func Problems() []Problem { return slices.Clone(problems[:]) }
 
-// WithDetail returns p with another detail, which must tell the caller what to
-// do and must not carry legacy text, ids or keys.
-func (p Problem) WithDetail(detail string) Problem {
-	p.Detail = detail
-	return p
-}
-
-// Occurrence returns the error object for one request that met p.
-func (p Problem) Occurrence(requestID string) Error {
-	return Error{ID: requestID, Status: strconv.Itoa(p.Status), Code: p.Code, Title: p.Title, Detail: p.Detail}
+// Render gives the whole reply of a request that met p: the envelope with no data and one
+// error, whose id is the request's.
+func (p Problem) Render(id string) []byte {
+	dst := appendText([]byte(`{"data":[],"meta":{},"errors":[`), `{"id":`, id)
+	dst = appendText(dst, `,"status":`, strconv.Itoa(p.Status))
+	dst = appendText(dst, `,"code":`, p.Code)
+	dst = appendText(dst, `,"title":`, p.Title)
+	dst = appendText(dst, `,"detail":`, p.Detail)
+	switch s := p.Source; {
+	case s == nil:
+	case s.Header != "":
+		dst = append(appendText(dst, `,"source":{"header":`, s.Header), '}')
+	default:
+		dst = append(appendText(dst, `,"source":{"parameter":`, s.Parameter), '}')
+	}
+	return append(dst, `}]}`...)
 }

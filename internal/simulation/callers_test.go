@@ -9,11 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
-// caller sends requests to random nodes. When and what it asks depends on nothing
-// but the seed.
+// caller sends requests to random nodes. When and what it asks depends on nothing but the
+// seed.
 type caller struct {
 	w      *world
 	name   string
@@ -27,6 +28,34 @@ type caller struct {
 type cached struct {
 	tag  string
 	list []shown
+}
+
+// shown is a record of an answer.
+type shown struct {
+	Title       string `json:"title"`
+	Content     string `json:"content"`
+	Status      string `json:"status"`
+	InquiryType string `json:"inquiry_type"`
+}
+
+// request is one request of a caller and what came of it.
+type request struct {
+	step       string // which caller's and which of its requests, the same in every run of the seed
+	node       *node
+	run        *running
+	key        *key
+	want       listKey
+	start, end time.Time
+	status     int
+	code       string
+	outcome    string // of Cache-Status
+	age        time.Duration
+	list       []shown
+}
+
+func (r *request) String() string {
+	return fmt.Sprintf("%s: %s %+v, status %d %s, %q, age %v, sent at %v, answered after %v", r.step, r.run.name, r.want, r.status, r.code,
+		r.outcome, r.age, r.start.Sub(r.node.w.begin), r.end.Sub(r.start))
 }
 
 func newCaller(w *world, name string, compressed bool) *caller {
@@ -44,7 +73,7 @@ func (c *caller) run(mean time.Duration) {
 		if c.w.over() {
 			return
 		}
-		k, id := c.w.keys.pick(c.rng.IntN(64))
+		k := c.w.keys.all[c.rng.IntN(len(c.w.keys.all))]
 		want := listKey{kind: k.kind, account: k.account}
 		if c.rng.IntN(3) == 0 {
 			want.status = []string{"pending", "answered"}[c.rng.IntN(2)]
@@ -57,12 +86,23 @@ func (c *caller) run(mean time.Duration) {
 		if c.rng.IntN(20) == 0 { // leaves early
 			maxWait = time.Duration(c.rng.IntN(int(50 * time.Millisecond)))
 		}
-		c.ask(&request{step: fmt.Sprintf("%s request %d", c.name, n), node: node, key: k, keyID: id, want: want}, maxWait)
+		c.ask(&request{step: fmt.Sprintf("%s request %d", c.name, n), node: node, key: k, want: want}, maxWait)
 	}
 }
 
-// ask sends one request and has its answer checked. Where the node is down or goes
-// down meanwhile there is nothing to be checked.
+// askOnce has a caller of its own ask a node for a list.
+func (w *world) askOnce(name string, n *node, want listKey) (wait func()) {
+	var one sync.WaitGroup
+	c := newCaller(w, name, len(name)%2 == 0)
+	one.Go(func() {
+		defer c.client.CloseIdleConnections()
+		c.ask(&request{step: name, node: n, key: w.keys.pick(want.account, 0), want: want}, 2*requestTimeout)
+	})
+	return one.Wait
+}
+
+// ask sends one request and has its answer checked. Where the node is down or goes down
+// meanwhile there is nothing to be checked.
 func (c *caller) ask(r *request, maxWait time.Duration) {
 	if r.run = r.node.current(); r.run == nil {
 		return
@@ -111,10 +151,6 @@ func (c *caller) send(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	return c.read(r, res, body, before)
-}
-
-func (c *caller) read(r *request, res *http.Response, body []byte, before cached) error {
 	r.status, r.outcome = res.StatusCode, res.Header.Get("Cache-Status")
 	if age, err := time.ParseDuration(res.Header.Get("Age") + "s"); err == nil {
 		r.age = age
@@ -125,10 +161,8 @@ func (c *caller) read(r *request, res *http.Response, body []byte, before cached
 		return nil
 	}
 	var envelope struct {
-		Data   []shown `json:"data"`
-		Errors []struct {
-			Code string `json:"code"`
-		} `json:"errors"`
+		Data   []shown
+		Errors []struct{ Code string }
 	}
 	if err := json.Unmarshal(body, &envelope); err != nil {
 		return fmt.Errorf("the body of status %d: %w", res.StatusCode, err)
@@ -138,7 +172,7 @@ func (c *caller) read(r *request, res *http.Response, body []byte, before cached
 		c.w.reach("error " + r.code)
 	}
 	if r.list = envelope.Data; r.status == http.StatusOK && c.keep.IntN(2) == 0 {
-		c.kept[r.key.secret+res.Request.URL.RawQuery] = cached{res.Header.Get("Etag"), r.list}
+		c.kept[name] = cached{res.Header.Get("Etag"), r.list}
 	}
 	return nil
 }

@@ -6,215 +6,240 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// director makes things happen, one story after the other. Between two stories all
-// is well for as long as the fleet may need to be so again, and a little longer.
-type director struct {
-	w      *world
-	rng    *rand.Rand
-	client *http.Client
+// fault is something that goes wrong and ends. While it lasts, and for a while after it, its
+// scopes are in trouble; N among them is the node that was drawn, A the account.
+type fault struct {
+	name   string
+	scopes string
+	begin  func(d *draw) (end func())
 }
 
-// story is something that goes wrong and ends.
-type story struct {
+// draw is one fault or deed, drawn with all that it may need.
+type draw struct {
+	w       *world
+	rng     *rand.Rand
+	client  *http.Client // of the operator
+	node    *node
+	account string
+}
+
+// faults are drawn one to three at a time.
+func faults() []fault {
+	return []fault{
+		{"redis dies", "shared fleet redis auth", (*draw).redisDies},
+		{"redis forgets", "fleet auth", (*draw).redisForgets},
+		{"redis stalls", "shared fleet redis", func(d *draw) func() { return d.w.redis.stall() }},
+		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
+		{"messages are lost", "fleet", (*draw).messagesAreLost},
+		{"entries are damaged", "fleet", (*draw).damage},
+		{"the way to redis is bad", "shared fleet redis:N", func(d *draw) func() { return d.badWay("redis") }},
+		{"the way to the legacy is bad", "shared fleet way", func(d *draw) func() { return d.badWay("legacy") }},
+		{"the legacy is down", "shared fleet", (*draw).legacyIsDown},
+		{"the legacy fails", "shared fleet", (*draw).legacyFails},
+		{"the lists of one account fail", "account:A", (*draw).oneAccountFails},
+		{"a node crashes", "fleet N", (*draw).nodeCrashes},
+		{"a node restarts", "fleet N", (*draw).nodeRestarts},
+	}
+}
+
+// deed is what operators and callers do, in calm or beside faults.
+type deed struct {
+	name   string
+	scopes string
+	do     func(d *draw)
+}
+
+func deeds() []deed {
+	return []deed{
+		{"purges", "", (*draw).purges},
+		{"purges during fills", "shared fleet way", (*draw).purgesDuringFills},
+		{"purges that redis forgets", "shared fleet redis:N auth", (*draw).purgesForgotten},
+		{"a key is revoked", "", (*draw).revoke},
+		{"the policy changes", "", (*draw).policyChanges},
+		{"the mapping changes", "shared fleet", (*draw).mappingChanges},
+		{"a configuration is broken", "", (*draw).brokenConfiguration},
+		{"a storm on a cold list", "", (*draw).storm},
+		{"a rush on one node", "shared fleet", (*draw).rush},
+	}
+}
+
+// event is a fault or a deed.
+type event struct {
 	name string
-	tell func(d *director)
+	run  func(d *draw, lasts time.Duration)
 }
 
-// stories are all faults. TestEveryFault tells each once.
-func stories() []story {
-	return []story{
-		{"redis is killed", func(d *director) { d.redisRestarts(keepsData) }},
-		{"redis loses its memory", func(d *director) { d.redisRestarts(losesData) }},
-		{"redis fails over", func(d *director) { d.redisRestarts(failsOver) }},
-		{"redis is flushed", (*director).flush},
-		{"redis stalls", (*director).redisStalls},
-		{"redis is slow", (*director).redisIsSlow},
-		{"redis refuses", (*director).redisRefuses},
-		{"entries are damaged", (*director).damage},
-		{"messages are lost", (*director).messagesAreLost},
-		{"a node is cut off from redis", (*director).cutFromRedis},
-		{"a way is slow", (*director).slowWay},
-		{"a node is cut off from the legacy", (*director).cutFromLegacy},
-		{"the legacy fails", (*director).legacyFails},
-		{"the legacy is overloaded", (*director).legacyIsOverloaded},
-		{"the legacy is down", (*director).legacyIsDown},
-		{"the legacy sends nonsense", (*director).legacyNonsense},
-		{"the lists of one account fail", (*director).oneAccountFails},
-		{"one account fails after an outage", (*director).oneAccountFailsAfterAnOutage},
-		{"a node crashes", (*director).nodeCrashes},
-		{"a node restarts", (*director).nodeRestarts},
-		{"policies change", (*director).reloads},
-		{"the mapping changes", (*director).mappingChanges},
-		{"a configuration is broken", (*director).brokenConfiguration},
-		{"purges", (*director).purges},
-		{"hints", (*director).hints},
-		{"a purge during a failure", (*director).purgeUnseen},
-		{"a purge that redis forgets", (*director).purgeForgotten},
-		{"purges during fills", (*director).purgesDuringFills},
-		{"a key is revoked", (*director).revocation},
-		{"the key store fails", (*director).keyStoreFails},
-		{"a storm on a cold list", (*director).storm},
-		{"a rush on one node", (*director).rush},
-	}
-}
-
-// run tells stories until the time is over, and ends in calm: what a story that is
-// told beside others has opened is given back first.
-func (d *director) run(until time.Time) {
-	defer d.client.CloseIdleConnections()
-	var told sync.WaitGroup
-	all := slices.DeleteFunc(stories(), func(s story) bool { return !regexp.MustCompile(*tell).MatchString(s.name) })
-	for time.Now().Before(until) && !d.w.over() {
-		for range 1 + d.rng.IntN(2) { // two at a time now and then
-			s := all[d.rng.IntN(len(all))]
-			d.w.log("story: %s", s.name)
-			d.w.reach(s.name)
-			done := make(chan struct{})
-			part := &director{d.w, rngOf(d.rng.Uint64(), s.name), d.client}
-			told.Go(func() {
-				defer close(done)
-				s.tell(part)
-			})
-			if d.rng.IntN(3) > 0 {
-				<-done
-			}
-		}
-		d.calm()
-	}
-	told.Wait()
-	d.calm()
-}
-
-// all tells stories one by one.
-func (d *director) all(stories []story) {
-	defer d.client.CloseIdleConnections()
-	for _, s := range stories {
-		if d.w.over() {
+// events are all whose names the flag selects.
+func events(faultsToo bool) (all []event) {
+	selected := regexp.MustCompile(*only)
+	add := func(name, scopes string, run func(d *draw, lasts time.Duration)) {
+		if !selected.MatchString(name) {
 			return
 		}
-		d.w.log("story: %s", s.name)
-		d.w.reach(s.name)
-		s.tell(d)
-		d.calm()
+		all = append(all, event{name, func(d *draw, lasts time.Duration) {
+			d.w.log("%s: node %s, account %s, for %v", name, d.node.scope(), d.account, lasts)
+			d.w.reach(name)
+			defer d.w.checks.begin(strings.Fields(strings.NewReplacer("N", d.node.scope(), "A", d.account).Replace(scopes))...)()
+			run(d, lasts)
+		}})
+	}
+	if !faultsToo {
+		for _, deed := range deeds() {
+			add(deed.name, deed.scopes, func(d *draw, _ time.Duration) { deed.do(d) })
+		}
+		return all
+	}
+	for _, f := range faults() {
+		add(f.name, f.scopes, func(d *draw, lasts time.Duration) {
+			end := f.begin(d)
+			time.Sleep(lasts)
+			end()
+		})
+	}
+	return all
+}
+
+// draw draws a node and an account.
+func (w *world) draw(rng *rand.Rand, client *http.Client) *draw {
+	return &draw{w, rand.New(rand.NewPCG(rng.Uint64(), 0)), client, w.nodes[rng.IntN(len(w.nodes))], accounts()[rng.IntN(len(accounts()))]}
+}
+
+// happen lets faults and deeds happen until then, and ends in calm: one to three faults at
+// a time, each at its own moment and for its own time, with up to two deeds beside them.
+func (w *world) happen(until time.Time) {
+	rng, client := rngOf(w.seed, "events"), w.operator()
+	defer client.CloseIdleConnections()
+	var running sync.WaitGroup
+	for time.Now().Before(until) && !w.over() {
+		for _, some := range []struct {
+			of   []event
+			most int
+		}{{events(true), 1 + rng.IntN(3)}, {events(false), rng.IntN(3)}} {
+			for _, i := range rng.Perm(len(some.of))[:min(some.most, len(some.of))] {
+				d := w.draw(rng, client)
+				after, lasts := d.between(0, 6), time.Duration(rng.Float64()*float64(d.between(0.2, 15)))
+				running.Go(func() {
+					time.Sleep(after)
+					some.of[i].run(d, lasts)
+				})
+			}
+		}
+		running.Wait()
+		w.calm(d0(rng))
 	}
 }
 
-// neverCalm is longer than any story takes.
+// all lets one event happen after the other.
+func (w *world) all(events []event) {
+	rng, client := rngOf(w.seed, "events"), w.operator()
+	defer client.CloseIdleConnections()
+	for _, e := range events {
+		if !w.over() {
+			e.run(w.draw(rng, client), d0(rng))
+			w.calm(d0(rng))
+		}
+	}
+}
+
+// d0 is how long a fault lasts that comes alone, and how long calm is watched.
+func d0(rng *rand.Rand) time.Duration {
+	return time.Duration((4 + 8*rng.Float64()) * float64(time.Second))
+}
+
+func (w *world) operator() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: w.net.dialer("operator")}}
+}
+
+// neverCalm is longer than any trouble takes.
 const neverCalm = 10 * time.Minute
 
 // calm lets the fleet recover, and then be watched.
-func (d *director) calm() {
-	for begun := time.Now(); !d.w.over() && !d.w.checks.settled(time.Now(), d.w.checks.scopes()...); time.Sleep(time.Second) {
+func (w *world) calm(watched time.Duration) {
+	for begun := time.Now(); !w.over() && !w.checks.settled(time.Now()); time.Sleep(time.Second) {
 		if time.Since(begun) > neverCalm {
-			d.w.checks.fail("not well again after %v: %s", neverCalm, d.w.checks.troubled())
+			w.checks.fail("not well again after %v: %s", neverCalm, w.checks.troubled(time.Now()))
 		}
 	}
-	d.w.log("all is well")
-	time.Sleep(d.between(5, 15))
+	w.log("all is well")
+	time.Sleep(watched)
 }
 
-func (d *director) between(low, high float64) time.Duration {
+func (d *draw) between(low, high float64) time.Duration {
 	return time.Duration((low + d.rng.Float64()*(high-low)) * float64(time.Second))
 }
 
-func (d *director) node() *node { return d.w.nodes[d.rng.IntN(len(d.w.nodes))] }
+// one of several, at random.
+func one[T any](d *draw, of ...T) T { return of[d.rng.IntN(len(of))] }
 
-func (d *director) account() (kind, account string) {
-	if d.rng.IntN(3) == 0 {
-		return kindSeller, sellers()[d.rng.IntN(len(sellers()))]
-	}
-	return kindBuyer, buyers()[d.rng.IntN(len(buyers()))]
-}
+func (d *draw) buyer() string { return one(d, buyers()...) }
 
-// What becomes of Redis' data when it starts again.
-const (
-	keepsData = iota
-	losesData
-	failsOver
-)
-
-func (d *director) redisRestarts(how int) {
+// redisDies comes back with its data, without it, or as a replica that lags.
+func (d *draw) redisDies() func() {
 	w := d.w
-	end := w.checks.begin("shared", "fleet", "redis")
 	w.net.crash("redis", d.rng.IntN(2) == 0)
 	w.redis.disconnect()
-	time.Sleep(d.between(0, 12))
-	w.redis.with(func() {
-		switch how {
-		case losesData:
-			w.redis.store.clear()
-			w.checks.lost()
-		case failsOver:
-			w.redis.store.rollBack(d.between(0, 3))
-			w.checks.lost()
+	return func() {
+		lost := d.rng.IntN(3) > 0 && d.forget()
+		w.redis.serve(w.net.listen("redis", redisAddress))
+		d.restoreKeys(lost)
+	}
+}
+
+// forget has Redis lose all of its memory, or what is younger than a moment.
+func (d *draw) forget() bool {
+	d.w.redis.with(func() {
+		if d.rng.IntN(2) == 0 {
+			d.w.redis.store.clear()
+		} else {
+			d.w.redis.store.rollBack(d.between(0.5, 3))
 		}
+		d.w.checks.lost()
 	})
-	w.redis.serve(w.net.listen("redis", redisAddress))
-	d.restoreKeys(how != keepsData)
-	end()
+	return true
+}
+
+func (d *draw) redisForgets() func() {
+	d.forget()
+	return func() { d.restoreKeys(true) }
 }
 
 // restoreKeys is what an operator does some time after Redis has lost its keys.
-func (d *director) restoreKeys(lost bool) {
-	if !lost || d.w.auth != "redis" {
-		return
+func (d *draw) restoreKeys(lost bool) {
+	if lost && d.w.keys.inRedis {
+		time.Sleep(d.between(0, 3))
+		d.w.redis.with(d.w.keys.restore)
+		d.w.checks.keysRestored()
 	}
-	end := d.w.checks.begin("auth")
-	time.Sleep(d.between(0, 3))
-	d.w.redis.with(d.w.keys.restore)
-	d.w.checks.keysRestored()
-	end()
 }
 
-func (d *director) flush() {
-	end := d.w.checks.begin("fleet")
-	d.w.redis.with(func() {
-		d.w.redis.store.clear()
-		d.w.checks.lost()
-	})
-	d.restoreKeys(true)
-	end()
+func (d *draw) redisIsBad() func() {
+	slow, text := d.between(0, 0.15), ""
+	if d.rng.IntN(2) == 0 {
+		slow, text = 0, one(d, "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
+			"OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions")
+	}
+	d.w.redis.with(func() { d.w.redis.slow, d.w.redis.refuse = slow, text })
+	return func() { d.w.redis.with(func() { d.w.redis.slow, d.w.redis.refuse = 0, "" }) }
 }
 
-func (d *director) redisStalls() {
-	end := d.w.checks.begin("shared", "fleet", "redis")
-	stopped := make(chan struct{})
-	d.w.redis.stop(stopped)
-	time.Sleep(d.between(0.05, 10))
-	d.w.redis.resume(stopped)
-	end()
+func (d *draw) messagesAreLost() func() {
+	d.mute(0.3 + 0.7*d.rng.Float64())
+	d.purge(d.node, d.account)
+	return func() {
+		d.purge(d.node, d.buyer())
+		d.mute(0)
+	}
 }
 
-func (d *director) redisIsSlow() {
-	end := d.w.checks.begin("shared", "fleet", "redis")
-	delay := time.Duration(d.rng.IntN(int(150 * time.Millisecond)))
-	d.w.redis.with(func() { d.w.redis.faults.slow = delay })
-	time.Sleep(d.between(1, 15))
-	d.w.redis.with(func() { d.w.redis.faults.slow = 0 })
-	end()
-}
-
-func (d *director) redisRefuses() {
-	end := d.w.checks.begin("shared", "fleet", "redis")
-	text := []string{
-		"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
-		"OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions",
-	}[d.rng.IntN(4)]
-	d.w.redis.with(func() { d.w.redis.faults.refuse = text })
-	time.Sleep(d.between(1, 15))
-	d.w.redis.with(func() { d.w.redis.faults.refuse = "" })
-	end()
-}
+func (d *draw) mute(share float64) { d.w.redis.with(func() { d.w.redis.mute = share }) }
 
 // damage changes bytes of the lists in Redis.
-func (d *director) damage() {
-	end := d.w.checks.begin("fleet")
+func (d *draw) damage() func() {
 	d.w.redis.with(func() {
 		for key, v := range d.w.redis.store.values {
 			if b := []byte(v.text); strings.Contains(key, "{") && len(b) > 50 {
@@ -224,437 +249,260 @@ func (d *director) damage() {
 			}
 		}
 	})
-	end()
+	return func() {}
 }
 
-func (d *director) messagesAreLost() {
-	end := d.w.checks.begin("fleet")
-	d.w.redis.with(func() { d.w.redis.faults.lossOfSubs = 0.3 + 0.7*d.rng.Float64() })
-	for range 1 + d.rng.IntN(4) {
-		time.Sleep(d.between(0.5, 4))
-		d.purge()
+// badWay cuts the way of the node to a host, in one direction or both, or makes it slow.
+func (d *draw) badWay(host string) func() {
+	var there, back condition
+	switch d.rng.IntN(4) {
+	case 0:
+		there.cut = true
+	case 1:
+		back.cut = true
+	case 2:
+		there.cut, back.cut = true, true
+	default:
+		there.slow = d.between(0, 0.4)
 	}
-	d.w.redis.with(func() { d.w.redis.faults.lossOfSubs = 0 })
-	end()
+	return d.way(host, there, back)
 }
 
-// cut cuts the way of a node to a host, in one direction or both.
-func (d *director) cut(n *node, host string) (heal func()) {
-	r := n.current()
+func (d *draw) way(host string, there, back condition) (heal func()) {
+	r := d.node.current()
 	if r == nil {
 		return func() {}
 	}
-	there, back := d.rng.IntN(3) > 0, d.rng.IntN(3) > 0
-	d.w.net.set(way{r.name, host}, condition{cut: there || !back})
-	d.w.net.set(way{host, r.name}, condition{cut: back})
-	return func() {
-		if n.current() == r {
-			d.w.net.set(way{r.name, host}, condition{})
-			d.w.net.set(way{host, r.name}, condition{})
+	set := func(there, back condition) {
+		if d.node.current() == r {
+			d.w.net.set(way{r.name, host}, there)
+			d.w.net.set(way{host, r.name}, back)
 		}
 	}
+	set(there, back)
+	return func() { set(condition{}, condition{}) }
 }
 
-func (d *director) cutFromRedis() {
-	n := d.node()
-	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope())
-	heal := d.cut(n, "redis")
-	time.Sleep(d.between(0.2, 15))
-	heal()
-	end()
-}
-
-func (d *director) slowWay() {
-	n := d.node()
-	host := []string{"redis", "legacy"}[d.rng.IntN(2)]
-	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope(), "way to the legacy")
-	if r := n.current(); r != nil {
-		slow := time.Duration(d.rng.IntN(int(400 * time.Millisecond)))
-		d.w.net.set(way{r.name, host}, condition{slow: slow})
-		time.Sleep(d.between(1, 15))
-		if n.current() == r {
-			d.w.net.set(way{r.name, host}, condition{})
-		}
-	}
-	end()
-}
-
-func (d *director) cutFromLegacy() {
-	n := d.node()
-	end := d.w.checks.begin("shared", "fleet", "way to the legacy")
-	heal := d.cut(n, "legacy")
-	time.Sleep(d.between(0.2, 15))
-	heal()
-	end()
-}
-
-func (d *director) legacyFails() {
-	end := d.w.checks.begin("shared", "fleet")
-	name := []string{"500", "502", "503", "cut", "slow", "429"}[d.rng.IntN(6)]
-	d.w.legacy.setFaults(legacyFault{name: name, rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)})
-	if name == "slow" {
-		d.w.legacy.setFaults(legacyFault{name: name, delay: d.between(0.2, 2)})
-		d.w.reach("legacy slow")
-	}
-	time.Sleep(d.between(2, 25))
-	d.w.legacy.setFaults()
-	end()
-}
-
-// legacyIsOverloaded is what repeats are for.
-func (d *director) legacyIsOverloaded() {
-	end := d.w.checks.begin("shared", "fleet")
-	d.w.legacy.setFaults(legacyFault{name: []string{"502", "503"}[d.rng.IntN(2)], rate: 0.1 + 0.5*d.rng.Float64()})
-	time.Sleep(d.between(5, 30))
-	d.w.legacy.setFaults()
-	end()
-}
-
-func (d *director) legacyIsDown() {
-	end := d.w.checks.begin("shared", "fleet")
+func (d *draw) legacyIsDown() func() {
 	d.w.net.crash("legacy", d.rng.IntN(2) == 0)
-	time.Sleep(d.between(1, 25))
-	d.w.legacy.serve(d.w.net.listen("legacy", legacyAddress))
-	end()
+	return func() { d.w.legacy.serve(d.w.net.listen("legacy", legacyAddress)) }
 }
 
-func (d *director) legacyNonsense() {
-	end := d.w.checks.begin("shared", "fleet")
-	name := []string{"garbage", "foreign", "part"}[d.rng.IntN(3)]
-	d.w.legacy.setFaults(legacyFault{name: name, rate: 0.3 + 0.7*d.rng.Float64()})
-	time.Sleep(d.between(2, 20))
-	d.w.legacy.setFaults()
-	end()
-}
-
-// oneAccountFails must be nobody else's trouble.
-func (d *director) oneAccountFails() {
-	_, account := d.account()
-	end := d.w.checks.begin("account:" + account)
-	name := []string{"404", "garbage", "foreign", "part"}[d.rng.IntN(4)] // 429 is for the whole fleet: it is told to wait
-	d.w.log("of %s: %s", account, name)
-	d.w.legacy.setFaults(legacyFault{name: name, account: account})
-	time.Sleep(d.between(5, 25))
-	d.w.legacy.setFaults()
-	end()
-}
-
-// oneAccountFailsAfterAnOutage has the probes after an outage meet the one list
-// that fails by itself.
-func (d *director) oneAccountFailsAfterAnOutage() {
-	account := d.rng.IntN(len(buyers()))
-	k, id := d.w.keys.pick(3 * account)
-	end, endAll := d.w.checks.begin("account:"+k.account), d.w.checks.begin("shared", "fleet")
-	own := legacyFault{name: "404", account: k.account}
-	d.w.legacy.setFaults(own, legacyFault{name: "500"})
-	time.Sleep(d.between(5, 10))
-	d.w.legacy.setFaults(own)
-	endAll()
-	for range 60 {
-		d.askFor(d.node(), k, id, fmt.Sprintf("after an outage %d", d.rng.Uint32()), 1)()
-		time.Sleep(d.between(0, 1))
+func (d *draw) legacyFails() func() {
+	m := misbehaviour{name: one(d, "500", "502", "503", "429", "cut", "slow", "garbage", "foreign", "part"), rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)}
+	if m.name == "slow" {
+		m.rate, m.delay = 1, d.between(0.2, 2)
 	}
-	d.w.legacy.setFaults()
-	end()
+	return d.w.legacy.misbehave(m)
 }
 
-func (d *director) nodeCrashes() {
-	n := d.node()
-	endAll, end := d.w.checks.begin("fleet"), d.w.checks.begin(n.scope())
-	n.crash(d.rng.IntN(2) == 0)
-	time.Sleep(d.between(0, 2))
-	endAll()
-	time.Sleep(d.between(0, 8))
-	if n.current() == nil {
-		n.start()
+// oneAccountFails must be nobody else's trouble, however often its lists are asked for. An
+// outage of all may end meanwhile: the probes then meet these lists.
+func (d *draw) oneAccountFails() func() {
+	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
+	stop, asks := make(chan struct{}), sync.WaitGroup{}
+	asks.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(d.between(0, 0.4)):
+				d.w.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.w.nodes[i%nodeCount], listKey{kind: kindOf(d.account), account: d.account})()
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		asks.Wait()
+		end()
 	}
-	end()
 }
 
-func (d *director) nodeRestarts() {
-	n := d.node()
-	end := d.w.checks.begin("fleet", n.scope())
-	n.stop()
-	if n.current() == nil {
-		n.start()
+func (d *draw) nodeCrashes() func() {
+	d.node.crash(d.rng.IntN(2) == 0)
+	return d.startNode
+}
+
+func (d *draw) startNode() {
+	if d.node.current() == nil {
+		d.node.start()
 	}
-	end()
 }
 
-func (d *director) reloads() {
+func (d *draw) nodeRestarts() func() {
+	d.node.stop()
+	d.startNode()
+	return func() {}
+}
+
+func (d *draw) purges() {
+	for range 1 + d.rng.IntN(5) {
+		if d.rng.IntN(4) == 0 {
+			d.purgeKind(d.w.nodes[d.rng.IntN(nodeCount)], kindOf(d.account))
+		} else {
+			d.purge(d.w.nodes[d.rng.IntN(nodeCount)], one(d, accounts()...))
+		}
+		time.Sleep(d.between(0, 2))
+	}
+}
+
+func (d *draw) purge(n *node, account string) {
+	if d.rng.IntN(5) == 0 { // the legacy does it, by a hint
+		d.post(&purge{node: n, account: account}, "/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, account))
+		return
+	}
+	d.post(&purge{node: n, account: account}, "/ops/purge", fmt.Sprintf(`{"account":%q}`, account))
+}
+
+func (d *draw) purgeKind(n *node, kind string) {
+	d.post(&purge{node: n, kind: kind}, "/ops/purge", fmt.Sprintf(`{"kind":%q}`, kind))
+}
+
+func (d *draw) post(p *purge, path, body string) {
+	if p.run, p.begin = p.node.current(), time.Now(); p.run == nil {
+		return
+	}
+	c := d.w.checks
+	c.mu.Lock()
+	c.purges = append(c.purges, p)
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	status := 0
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.node.address("9090")+path, strings.NewReader(body))
+	if err == nil {
+		r.Header.Set("Content-Type", "application/json")
+		r.Host = "127.0.0.1:9090"
+		var res *http.Response
+		if res, err = d.client.Do(r); err == nil {
+			status, err = res.StatusCode, res.Body.Close()
+		}
+	}
+	d.w.log("%s %s by %s: %d %v", path, body, p.run.name, status, err)
+	d.w.reach(fmt.Sprintf("%s %d", path, status))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		p.end, p.ok = time.Now(), status == http.StatusOK
+	}
+}
+
+// ask has a caller of its own ask for a list.
+func (d *draw) ask(n *node, account string) (wait func()) {
+	return d.w.askOnce(fmt.Sprintf("asked %d", d.rng.Uint32()), n, listKey{kind: kindOf(account), account: account})
+}
+
+// purgesDuringFills has answers on their way while their lists are purged.
+func (d *draw) purgesDuringFills() {
+	defer d.way("legacy", condition{}, condition{slow: 200 * time.Millisecond})()
+	for range 4 {
+		account := d.buyer()
+		d.purge(d.node, account)
+		wait := d.ask(d.node, account)
+		time.Sleep(d.between(0.02, 0.25))
+		d.purge(d.node, account)
+		wait()
+	}
+}
+
+// purgesForgotten has Redis lose a purge that the node has not seen, and mostly has another
+// one come before anybody can notice. The node has the purged list, and is asked for it
+// afterwards. What comes of it depends on moments, so it is done more than once.
+func (d *draw) purgesForgotten() {
+	by, other := d.w.nodes[(d.node.index+1)%nodeCount], d.w.nodes[(d.node.index+2)%nodeCount]
+	for range 6 {
+		account := d.buyer()
+		d.ask(d.node, account)()
+		end := d.w.checks.begin("redis:" + d.node.scope())
+		heal := d.way("redis", condition{cut: true}, condition{cut: d.rng.IntN(2) == 0})
+		time.Sleep(d.between(0.1, 0.3))
+		d.mute(1) // else the message arrives late
+		d.purge(by, account)
+		time.Sleep(d.between(0, 0.3))
+		d.forget()
+		if d.rng.IntN(3) > 0 {
+			d.purge(other, sellers()[0])
+		}
+		d.mute(0)
+		time.Sleep(d.between(0, 0.3))
+		heal()
+		d.restoreKeys(true)
+		end()
+		for time.Sleep(purgeBound + slack); d.rng.IntN(8) > 0; time.Sleep(d.between(0, 0.5)) {
+			d.ask(d.node, account)()
+		}
+	}
+}
+
+func (d *draw) revoke() {
+	if k := d.w.keys.pick(d.account, 1+d.rng.IntN(keysOfAccount-1)); d.w.keys.revokedAt(k).IsZero() {
+		d.w.keys.revoke(k)
+	}
+}
+
+func (d *draw) policyChanges() {
 	for range 1 + d.rng.IntN(3) {
-		p := d.node().last()
-		p.ttl, p.swr, p.sie = pick(d.rng, 2, 5, 10), pick(d.rng, 0, 3, 10), pick(d.rng, 0, 20, 60)
+		p := formOf(d.rng.Uint64()).policy
 		for _, n := range d.w.nodes {
-			n.reload(policy{mapping: n.last().mapping, ttl: p.ttl, swr: p.swr, sie: p.sie})
+			p.mapping = n.last().mapping
+			n.reload(p)
 			time.Sleep(d.between(0, 2))
 		}
-		time.Sleep(d.between(1, 5))
 	}
 }
 
-// mappingChanges rolls another mapping out, node by node.
-func (d *director) mappingChanges() {
-	end := d.w.checks.begin("shared", "fleet")
-	d.w.legacy.setFaults(legacyFault{name: "slow", delay: d.between(0, 0.5)}) // so that fills are under way
-	defer end()
-	defer d.w.legacy.setFaults()
+// mappingChanges rolls another mapping out, node by node, while fills of one list are under
+// way.
+func (d *draw) mappingChanges() {
+	defer d.w.legacy.misbehave(misbehaviour{name: "slow", rate: 1, delay: d.between(0, 0.5)})()
 	for range 1 + d.rng.IntN(4) {
 		for _, n := range d.w.nodes {
 			p := n.last()
 			p.mapping = map[string]string{"m1": "m2", "m2": "m1"}[p.mapping]
 			n.reload(p)
-			d.pester(n)
+			account := d.buyer()
+			for i := range 20 { // about as long as a reload takes
+				if i%7 == 0 {
+					d.purge(n, account)
+				}
+				defer d.ask(n, account)()
+				time.Sleep(d.between(0.02, 0.07))
+			}
 		}
 		time.Sleep(d.between(1, 3))
 	}
 }
 
-// pester keeps a fill of one list under way for about as long as a reload takes.
-func (d *director) pester(n *node) {
-	k, id := d.w.keys.pick(3 * d.rng.IntN(len(buyers())))
-	var waits []func()
-	for i := range 20 {
-		if i%7 == 0 {
-			d.purgeAccount(n, k.account)
+func (d *draw) brokenConfiguration() {
+	for _, text := range []string{"\nno_such_key: 1\n", ""} {
+		d.node.mu.Lock()
+		if !d.node.waiting {
+			d.node.write(d.node.policies[len(d.node.policies)-1].policy, text)
 		}
-		waits = append(waits, d.askFor(n, k, id, fmt.Sprintf("during a reload %d", d.rng.Uint32()), 1))
-		time.Sleep(d.between(0.02, 0.07))
-	}
-	for _, wait := range waits {
-		wait()
+		d.node.mu.Unlock()
+		time.Sleep(d.between(1, 3))
 	}
 }
-
-func (d *director) brokenConfiguration() {
-	n := d.node()
-	n.mu.Lock()
-	if !n.waiting {
-		n.write(n.policies[len(n.policies)-1].policy, "\nno_such_key: 1\n")
-	}
-	n.mu.Unlock()
-	time.Sleep(d.between(1, 4))
-	n.mu.Lock()
-	if !n.waiting {
-		n.write(n.policies[len(n.policies)-1].policy, "") // which another story may have changed
-	}
-	n.mu.Unlock()
-}
-
-func (d *director) purges() {
-	for range 1 + d.rng.IntN(5) {
-		d.purge()
-		time.Sleep(d.between(0, 2))
-	}
-}
-
-// purgeUnseen has a node learn of a purge when it is back.
-func (d *director) purgeUnseen() {
-	n := d.node()
-	end := d.w.checks.begin("shared", "fleet", "redis:"+n.scope())
-	heal := d.cut(n, "redis")
-	time.Sleep(d.between(0.3, 2))
-	for range 1 + d.rng.IntN(3) {
-		d.purge()
-	}
-	time.Sleep(d.between(0, 2))
-	heal()
-	end()
-}
-
-// purgeForgotten has Redis lose a purge that a node has not seen, and mostly has
-// another one come before anybody can notice. The node has the purged list, and is
-// asked for it afterwards. What comes of it depends on moments, so it is done more
-// than once.
-func (d *director) purgeForgotten() {
-	for range 6 {
-		d.purgeForgottenOnce()
-	}
-}
-
-func (d *director) purgeForgottenOnce() {
-	n, w := d.node(), d.w
-	by, other := w.nodes[(n.index+1)%nodeCount], w.nodes[(n.index+2)%nodeCount]
-	i := d.rng.IntN(len(buyers()))
-	k, id := w.keys.pick(3 * i)
-	d.askFor(n, k, id, fmt.Sprintf("before a purge %d", d.rng.Uint32()), 1)()
-	end := w.checks.begin("shared", "fleet", "redis:"+n.scope())
-	heal := d.cut(n, "redis")
-	time.Sleep(d.between(0.1, 0.3))
-	w.redis.with(func() { w.redis.faults.lossOfSubs = 1 }) // else the message arrives late
-	d.purgeAccount(by, k.account)
-	time.Sleep(d.between(0, 0.3))
-	w.redis.with(func() {
-		if d.rng.IntN(2) == 0 {
-			w.redis.store.clear()
-		} else {
-			w.redis.store.rollBack(d.between(0.7, 3))
-		}
-		w.checks.lost()
-	})
-	if d.rng.IntN(3) > 0 {
-		d.purgeAccount(other, sellers()[0])
-	}
-	w.redis.with(func() { w.redis.faults.lossOfSubs = 0 })
-	time.Sleep(d.between(0, 0.3))
-	heal()
-	d.restoreKeys(true)
-	end()
-	for time.Sleep(purgeBound + slack); d.rng.IntN(8) > 0; time.Sleep(d.between(0, 0.5)) {
-		d.askFor(n, k, id, fmt.Sprintf("after a purge %d", d.rng.Uint32()), 1)()
-	}
-}
-
-// purgesDuringFills has answers on their way while their lists are purged.
-func (d *director) purgesDuringFills() {
-	n := d.node()
-	end := d.w.checks.begin("shared", "fleet")
-	r := n.current()
-	if r == nil {
-		end()
-		return
-	}
-	d.w.net.set(way{"legacy", r.name}, condition{slow: 200 * time.Millisecond})
-	for i := range 4 {
-		d.purgeBy(n)
-		k, id := d.w.keys.pick(d.rng.IntN(64))
-		wait := d.askFor(n, k, id, fmt.Sprintf("during purge %d", i), 1)
-		time.Sleep(d.between(0.02, 0.25))
-		d.purgeAccount(n, k.account)
-		wait()
-	}
-	if n.current() == r {
-		d.w.net.set(way{"legacy", r.name}, condition{})
-	}
-	end()
-}
-
-func (d *director) purge() { d.purgeBy(d.node()) }
-
-// purgeBy asks a node for a purge.
-func (d *director) purgeBy(n *node) {
-	if kind, account := d.account(); d.rng.IntN(4) == 0 {
-		d.ask(&purge{node: n, kind: kind}, fmt.Sprintf(`{"kind":%q}`, kind))
-	} else {
-		d.purgeAccount(n, account)
-	}
-}
-
-// hints tells nodes that lists have changed, as the legacy system would.
-func (d *director) hints() {
-	for range 3 + d.rng.IntN(5) {
-		kind, account := d.account()
-		soft := d.rng.IntN(3) > 0
-		d.w.legacy.change(account)
-		p := &purge{node: d.node(), account: account, hint: true, soft: soft}
-		body := fmt.Sprintf(`{"accounts":[%q],"hard":%t}`, account, !soft)
-		if d.rng.IntN(5) == 0 {
-			p.kind, p.account = kind, ""
-			body = fmt.Sprintf(`{"kinds":[%q],"hard":%t}`, kind, !soft)
-		}
-		d.ask(p, body)
-		time.Sleep(d.between(0, 4))
-	}
-}
-
-func (d *director) purgeAccount(n *node, account string) {
-	d.ask(&purge{node: n, account: account}, fmt.Sprintf(`{"account":%q}`, account))
-}
-
-func (d *director) ask(p *purge, body string) {
-	n := p.node
-	if p.run, p.begin = n.current(), time.Now(); p.run == nil {
-		return
-	}
-	d.w.checks.mu.Lock()
-	d.w.checks.purges = append(d.w.checks.purges, p)
-	d.w.checks.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	path := "/ops/purge"
-	if p.hint {
-		path = "/ops/changed"
-	}
-	status, err := d.post(ctx, "http://"+n.address("9090")+path, body)
-	d.w.checks.mu.Lock()
-	defer d.w.checks.mu.Unlock()
-	d.w.log("%s of %s%s by %s: %s %d %v", path, p.kind, p.account, p.run.name, body, status, err)
-	if err == nil {
-		p.end, p.ok = time.Now(), status == http.StatusOK
-	}
-	d.w.reach(fmt.Sprintf("%s %d", map[bool]string{true: "hint", false: "purge"}[p.hint], status))
-}
-
-func (d *director) post(ctx context.Context, address string, body string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Host = "127.0.0.1:9090"
-	res, err := d.client.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	return res.StatusCode, res.Body.Close()
-}
-
-func (d *director) revocation() {
-	for range 1 + d.rng.IntN(2) {
-		account := d.rng.IntN(len(buyers()) + len(sellers()))
-		if k, id := d.w.keys.pick(3*account + 1 + d.rng.IntN(2)); k.revokedAt.IsZero() { // each account keeps its first key
-			d.w.keys.revoke(id)
-		}
-		time.Sleep(d.between(0, 3))
-	}
-}
-
-func (d *director) keyStoreFails() {
-	if d.w.auth != "introspection" {
-		return
-	}
-	end := d.w.checks.begin("auth")
-	d.w.keys.setFault([]string{"500", "garbage", "slow"}[d.rng.IntN(3)])
-	time.Sleep(d.between(1, 20))
-	d.w.keys.setFault("")
-	end()
-}
-
-// stormy is how many callers a storm has.
-const stormy = 24
 
 // storm has many callers ask for one list at once, after a purge.
-func (d *director) storm() {
-	d.purge()
+func (d *draw) storm() {
+	d.purge(d.node, d.account)
 	time.Sleep(purgeBound)
-	k, id := d.w.keys.pick(d.rng.IntN(64))
-	if !k.revokedAt.IsZero() {
-		return
-	}
-	name := fmt.Sprintf("storm %d", d.rng.Uint32())
-	var waits []func()
-	for _, n := range d.w.nodes {
-		waits = append(waits, d.askFor(n, k, id, name, stormy/nodeCount))
-	}
-	for _, wait := range waits {
-		wait()
+	for i := range 24 {
+		defer d.ask(d.w.nodes[i%nodeCount], d.account)()
 	}
 }
 
-// rush has one node asked for many lists at once, again and again, so that it needs
-// what the other nodes may send.
-func (d *director) rush() {
-	end := d.w.checks.begin("shared", "fleet")
-	defer end()
-	n := d.node()
+// rush has one node asked for many lists at once, again and again, so that it needs what the
+// other nodes may send.
+func (d *draw) rush() {
 	for range 3 + d.rng.IntN(4) {
-		d.ask(&purge{node: n, kind: kindBuyer}, `{"kind":"buyer"}`)
+		d.purgeKind(d.node, kindBuyer)
 		var waits []func()
-		for i := range len(buyers()) {
-			k, id := d.w.keys.pick(3 * i)
+		for _, account := range buyers() {
 			for _, status := range []string{"", "pending", "answered"} {
 				for _, inquiryType := range []string{"", "delivery"} {
-					waits = append(waits, d.askList(n, id, fmt.Sprintf("rush %d", d.rng.Uint32()), listKey{k.kind, k.account, status, inquiryType}, k))
+					waits = append(waits, d.w.askOnce(fmt.Sprintf("rush %d", d.rng.Uint32()), d.node, listKey{kindBuyer, account, status, inquiryType}))
 				}
 			}
 		}
@@ -662,28 +510,4 @@ func (d *director) rush() {
 			wait()
 		}
 	}
-}
-
-// askFor has so many callers of its own ask a node for a key's list.
-func (d *director) askFor(n *node, k key, id *key, name string, callers int) (wait func()) {
-	var waits []func()
-	for i := range callers {
-		waits = append(waits, d.askList(n, id, fmt.Sprintf("%s %s caller %d", name, n.scope(), i), listKey{kind: k.kind, account: k.account}, k))
-	}
-	return func() {
-		for _, wait := range waits {
-			wait()
-		}
-	}
-}
-
-// askList has a caller of its own ask a node for a list.
-func (d *director) askList(n *node, id *key, name string, want listKey, k key) (wait func()) {
-	var one sync.WaitGroup
-	c := newCaller(d.w, name, len(name)%2 == 0)
-	one.Go(func() {
-		defer c.client.CloseIdleConnections()
-		c.ask(&request{step: c.name, node: n, key: k, keyID: id, want: want}, 2*requestTimeout)
-	})
-	return one.Wait
 }

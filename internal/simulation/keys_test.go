@@ -3,11 +3,7 @@ package simulation
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
-	"log"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,71 +16,61 @@ type key struct {
 	revokedAt             time.Time // zero: it is good
 }
 
-// keyring is the store of keys in one of its three forms: a file, records in
-// Redis, or an authorization server.
+// keyring is the store of keys: a file, or records in Redis.
 type keyring struct {
-	w      *world
-	server *http.Server // nil: another form
+	w       *world
+	inRedis bool
 
 	mu      sync.Mutex
 	all     []*key
 	version int
-	fault   string // of the authorization server
 }
 
-func newKeyring(w *world) *keyring {
-	k := &keyring{w: w}
-	add := func(kind, account string) {
-		for i := range 3 {
-			k.all = append(k.all, &key{secret: fmt.Sprintf("key-%s-%d", account, i), kind: kind, account: account})
+func buyers() []string   { return []string{"b0", "b1", "b2", "b3", "b4", "b5"} }
+func sellers() []string  { return []string{"s0", "s1", "s2"} }
+func accounts() []string { return append(buyers(), sellers()...) }
+
+func kindOf(account string) string {
+	return map[byte]string{'b': kindBuyer, 's': kindSeller}[account[0]]
+}
+
+const keysOfAccount = 3 // of which the first is never revoked
+
+func newKeyring(w *world, inRedis bool) *keyring {
+	k := &keyring{w: w, inRedis: inRedis}
+	for _, account := range accounts() {
+		for i := range keysOfAccount {
+			k.all = append(k.all, &key{secret: fmt.Sprintf("key-%s-%d", account, i), kind: kindOf(account), account: account})
 		}
 	}
-	for _, account := range buyers() {
-		add(kindBuyer, account)
-	}
-	for _, account := range sellers() {
-		add(kindSeller, account)
-	}
-	switch w.auth {
-	case "introspection":
-		k.server = &http.Server{Handler: k, ErrorLog: log.New(io.Discard, "", 0)}
-		l := w.net.listen("keys", keysAddress)
-		w.wg.Go(func() { _ = k.server.Serve(l) })
-	case "redis":
+	if inRedis {
 		w.redis.with(k.restore)
-	default:
-		w.write("keys.yaml", k.text())
+	} else {
+		k.save()
 	}
 	return k
 }
 
-func (k *keyring) close() {
-	if k.server != nil {
-		_ = k.server.Close()
-	}
-}
-
 // section is the auth section of the configuration.
 func (k *keyring) section() string {
-	switch k.w.auth {
-	case "introspection":
-		return "{introspection: {url: \"http://" + keysAddress + "\", ttl: 10s}}"
-	case "redis":
+	if k.inRedis {
 		return "{redis: {}}"
 	}
-	return "{keys_file: " + filepath.Join(k.w.dir, "keys.yaml") + "}"
+	return fmt.Sprintf("{keys_file: %q}", k.file())
 }
+
+func (k *keyring) file() string { return filepath.Join(k.w.dir, "keys.yaml") }
 
 func digest(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// text is the keys file.
-func (k *keyring) text() string {
+// save writes the keys file.
+func (k *keyring) save() {
 	var b strings.Builder
 	b.WriteString("accounts:\n")
-	for _, account := range append(buyers(), sellers()...) {
+	for _, account := range accounts() {
 		fmt.Fprintf(&b, "  - {id: %s, api_access: paid}\n", account)
 	}
 	b.WriteString("keys:\n")
@@ -92,69 +78,66 @@ func (k *keyring) text() string {
 		fmt.Fprintf(&b, "  - {id: %s, sha256: %s, kind: %s, account: %s, scopes: [\"inquiries:read\"], revoked: %v}\n",
 			key.secret, digest(key.secret), key.kind, key.account, !key.revokedAt.IsZero())
 	}
-	return b.String()
+	k.w.write(k.file(), b.String())
 }
 
-// restore puts all records into Redis at once, as an operator does after Redis has
-// lost them. The caller holds the turn of Redis.
+// restore puts all records into Redis at once, as an operator does after Redis has lost
+// them. The caller holds the turn of Redis.
 func (k *keyring) restore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	do := func(a ...string) { k.w.redis.store.do(a) }
-	for _, account := range append(buyers(), sellers()...) {
-		do("HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
+	for _, account := range accounts() {
+		k.w.redis.store.do([]string{"HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account)})
 	}
 	for _, key := range k.all {
-		do("HSET", "iq:{auth}:sha256", digest(key.secret), key.record(!key.revokedAt.IsZero()))
-		do("HSET", "iq:{auth}:ids", key.secret, digest(key.secret))
+		k.put(key)
 	}
-	k.version++
-	do("SET", "iq:{auth}:version", fmt.Sprint(k.version))
+	k.count()
 }
 
-// record is the key as Redis has it.
-func (k *key) record(revoked bool) string {
-	return fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`, k.secret, k.kind, k.account, revoked)
+// put writes the record of a key into Redis, and count the version of all.
+func (k *keyring) put(key *key) {
+	record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`, key.secret, key.kind, key.account, !key.revokedAt.IsZero())
+	k.w.redis.store.do([]string{"HSET", "iq:{auth}:sha256", digest(key.secret), record})
+	k.w.redis.store.do([]string{"HSET", "iq:{auth}:ids", key.secret, digest(key.secret)})
+}
+
+func (k *keyring) count() {
+	k.version++
+	k.w.redis.store.do([]string{"SET", "iq:{auth}:version", fmt.Sprint(k.version)})
 }
 
 // revoke revokes a key in the store.
 func (k *keyring) revoke(key *key) {
-	k.w.reach("revocation in " + k.w.auth)
-	if k.w.auth == "redis" {
+	k.w.log("key %s is revoked", key.secret)
+	if k.inRedis {
 		k.w.redis.with(func() {
-			k.mark(key)
-			d := digest(key.secret)
-			k.w.redis.store.do([]string{"HSET", "iq:{auth}:sha256", d, key.record(true)})
 			k.mu.Lock()
-			k.version++
-			version := k.version
-			k.mu.Unlock()
-			k.w.redis.store.do([]string{"SET", "iq:{auth}:version", fmt.Sprint(version)})
-			k.w.redis.publish("iq:{auth}:changes", fmt.Sprintf("%d key %s", version, d))
+			defer k.mu.Unlock()
+			key.revokedAt = time.Now()
+			k.put(key)
+			k.count()
+			k.w.redis.do([]string{"PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%d key %s", k.version, digest(key.secret))})
 		})
 		return
 	}
-	k.mark(key)
-	if k.w.auth == "file" {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.w.write("keys.yaml", k.text())
-	}
-}
-
-func (k *keyring) mark(key *key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key.revokedAt = time.Now()
-	k.w.log("key %s is revoked", key.secret)
+	k.save()
 }
 
-// pick gives a key by its number, and when it was revoked.
-func (k *keyring) pick(i int) (key, *key) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	found := k.all[i%len(k.all)]
-	return *found, found
+// pick gives the i-th key of an account.
+func (k *keyring) pick(account string, i int) *key {
+	for _, found := range k.all {
+		if found.account == account {
+			if i == 0 {
+				return found
+			}
+			i--
+		}
+	}
+	panic("no such account: " + account)
 }
 
 // revokedAt is zero for a good key.
@@ -162,39 +145,4 @@ func (k *keyring) revokedAt(key *key) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return key.revokedAt
-}
-
-func (k *keyring) setFault(name string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.fault = name
-}
-
-// ServeHTTP is the authorization server (RFC 7662).
-func (k *keyring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	token := r.FormValue("token")
-	k.mu.Lock()
-	fault := k.fault
-	answer := map[string]any{"active": false}
-	for _, key := range k.all {
-		if key.secret == token && key.revokedAt.IsZero() {
-			answer = map[string]any{"active": true, "sub": key.account, "kind": key.kind, "scope": "inquiries:read", "api_access": "paid", "jti": key.secret}
-		}
-	}
-	k.mu.Unlock()
-	switch fault {
-	case "500":
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	case "garbage":
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"active":"yes"}`))
-		return
-	case "slow":
-		if sleep(r.Context(), time.Second) != nil {
-			return
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // who has left needs no answer
 }

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +21,8 @@ const (
 // listKey is a list as the legacy is asked for it, or as a caller wants it.
 type listKey struct{ kind, account, status, inquiryType string }
 
-// answer is one list that the legacy has sent. Each has a number, which stands in
-// the titles of its records, so that a caller's list tells when it was made.
+// answer is one list that the legacy has sent. Each has a number, which stands in the
+// titles of its records, so that a caller's list tells when it was made.
 type answer struct {
 	key     listKey
 	version int
@@ -51,92 +50,70 @@ func records(k listKey, version, number int) (all []record) {
 	return all
 }
 
-// legacyFault is one way in which it misbehaves.
-type legacyFault struct {
+// misbehaviour is one way in which the legacy answers wrongly. Its name is a status; slow;
+// cut, a body that ends early; garbage; foreign, another account's records; or part, which
+// says that there is more and gives no way to it.
+type misbehaviour struct {
 	name    string
 	account string // empty: all
 	rate    float64
 	delay   time.Duration
 }
 
-// legacySystem answers from a small model, with faults.
+// legacySystem answers from a small model.
 type legacySystem struct {
 	w      *world
 	server *http.Server
 
 	mu       sync.Mutex
+	rng      interface{ Float64() float64 }
 	versions map[string]int // by account
-	answers  map[int]*answer
-	last     int
-	faults   []legacyFault
-	running  map[listKey]map[int]*fetching
-	fetches  int
-	repeats  map[string]*repeats // by node
-	failed   map[string]bool     // request ids that were answered with 502 or 503
+	answers  []*answer      // by number
+	faults   []*misbehaviour
+	running  map[listKey]map[int]*answer
 	done     map[listKey]*answer // the last good one
-	renewed  map[state]time.Time // when it last said that a list is the same, by the same body
-	first    map[state]int       // the number of a state's first answer, which all later ones bear; nil: each has its own
 }
-
-// state is one version of a list as a mapping reads it.
-type state struct {
-	key     listKey
-	version int
-	mapping string
-}
-
-func (a *answer) state() state { return state{a.key, a.version, a.mapping} }
-
-// fetching is one list that is being sent.
-type fetching struct {
-	mapping string
-	since   time.Time
-	node    string
-}
-
-// repeats are what is at most left of a budget of repeats, by node and kind. upstream counts a
-// request when it has failed and the repeat at once; here the repeat comes later. So the
-// bucket is larger by what the requests that are on their way have put into it.
-type repeats struct {
-	tokens float64
-	recent []time.Time
-}
-
-// onTheWay is how long it may take from a request to its repeat.
-const onTheWay = upstreamTimeout + time.Second
 
 func newLegacy(w *world) *legacySystem {
-	s := &legacySystem{w: w, versions: map[string]int{}, answers: map[int]*answer{}, running: map[listKey]map[int]*fetching{},
-		repeats: map[string]*repeats{}, failed: map[string]bool{}, done: map[listKey]*answer{}, renewed: map[state]time.Time{}}
+	s := &legacySystem{w: w, rng: rngOf(w.seed, "legacy"), versions: map[string]int{}, running: map[listKey]map[int]*answer{}, done: map[listKey]*answer{}}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	return s
 }
 
 func (s *legacySystem) serve(l net.Listener) { s.w.wg.Go(func() { _ = s.server.Serve(l) }) }
 
-// change is a new state of an account's lists.
+// change makes a new version of an account's lists.
 func (s *legacySystem) change(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.versions[account]++
 }
 
-// setFaults replaces all faults.
-func (s *legacySystem) setFaults(f ...legacyFault) {
+// misbehave lasts until end is called. Of several ways the one of an account goes first.
+func (s *legacySystem) misbehave(m misbehaviour) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = f
+	if s.faults = append(s.faults, &m); m.account != "" {
+		s.faults[0], s.faults[len(s.faults)-1] = &m, s.faults[0]
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m.rate = -1
+	}
 }
 
-func (s *legacySystem) faultOf(account string) (legacyFault, bool) {
+// draw gives how long an answer takes, and what is wrong with it, if anything is.
+func (s *legacySystem) draw(account string) (time.Duration, *misbehaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	latency := 5*time.Millisecond + time.Duration(s.rng.Float64()*float64(40*time.Millisecond))
 	for _, f := range s.faults {
-		if (f.account == "" || f.account == account) && (f.rate == 0 || s.w.legacyRNG.Float64() < f.rate) {
-			return f, true
+		if (f.account == "" || f.account == account) && s.rng.Float64() < f.rate {
+			return latency + f.delay, f
 		}
 	}
-	return legacyFault{}, false
+	return latency, nil
 }
 
 // ServeHTTP answers /m1/tickets?customer=..&state=..&category=.. for buyers and
@@ -148,76 +125,30 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(parts) == 4 {
 		k = listKey{kind: kindSeller, account: parts[2]}
 	}
-	node, mapping := r.UserAgent(), parts[0]
-	s.note(node, k.kind, r)
-	number, offset := s.page(k, node, mapping, q.Get("cursor"))
+	number, offset := s.page(k, r.UserAgent(), parts[0], q.Get("cursor"))
 	defer s.end(k, number)
-	f, faulty := s.faultOf(k.account)
-	if sleep(r.Context(), s.w.latencyOfLegacy()+f.delay) != nil {
+	delay, fault := s.draw(k.account)
+	if sleep(r.Context(), delay) != nil {
 		return
 	}
-	if !faulty || f.name == "slow" {
-		s.send(w, k, number, offset, "")
-		return
+	name := ""
+	if fault != nil {
+		name = fault.name
+		s.w.reach("legacy " + name)
 	}
-	s.w.reach("legacy " + f.name)
-	s.misbehave(w, r, f, k, number, offset)
-}
-
-// saidAt is when the legacy last said that a list is as in the answer: with the answer,
-// or later by the same body. A list that was renewed keeps the number of the answer.
-func (s *legacySystem) saidAt(a *answer) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at := s.renewed[a.state()]; at.After(a.at) {
-		return at
-	}
-	return a.at
-}
-
-// misbehave answers with a fault.
-func (s *legacySystem) misbehave(w http.ResponseWriter, r *http.Request, f legacyFault, k listKey, number, offset int) {
-	switch f.name {
-	case "500", "502", "503", "404", "429":
-		code, _ := strconv.Atoi(f.name)
-		if code == 502 || code == 503 {
-			s.mu.Lock()
-			s.failed[r.UserAgent()+r.Header.Get("X-Request-Id")+r.URL.String()] = true
-			s.mu.Unlock()
-		}
+	switch code, _ := strconv.Atoi(name); {
+	case code != 0:
 		w.WriteHeader(code)
-	case "cut":
+	case name == "cut":
 		w.Header().Set("Content-Length", "4000")
-		_, _ = w.Write([]byte(`{"result":{"items":[`))
+		_, _ = io.WriteString(w, `{"result":{"items":[`)
 		panic(http.ErrAbortHandler)
-	case "garbage":
+	case name == "garbage":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"result":{"items":[{"customer":"` + k.account + `"}]}}`))
-	case "foreign", "part":
-		s.send(w, k, number, offset, f.name)
+		_, _ = io.WriteString(w, `{"result":{"items":[{"customer":"`+k.account+`"}]}}`)
+	default:
+		s.send(w, k, number, offset, name)
 	}
-}
-
-// note counts a request, and whether it is the repeat of one that failed.
-func (s *legacySystem) note(node, kind string, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	budget := node + " " + kind
-	n := s.repeats[budget]
-	if n == nil {
-		n = &repeats{tokens: retryBurst}
-		s.repeats[budget] = n
-	}
-	if id := node + r.Header.Get("X-Request-Id") + r.URL.String(); s.failed[id] {
-		delete(s.failed, id)
-		n.tokens--
-		s.w.reach("repeat")
-		s.w.checks.repeats(budget, n)
-		return
-	}
-	now := time.Now()
-	n.recent = slices.DeleteFunc(append(n.recent, now), func(at time.Time) bool { return now.Sub(at) > onTheWay })
-	n.tokens = min(n.tokens+retryBudget, retryBurst+retryBudget*float64(len(n.recent)))
 }
 
 // page gives the number of the answer that a page belongs to, and where it begins.
@@ -227,16 +158,15 @@ func (s *legacySystem) page(k listKey, node, mapping, cursor string) (number, of
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last++
-	s.fetches++
-	now := time.Now()
 	if s.running[k] == nil {
-		s.running[k] = map[int]*fetching{}
+		s.running[k] = map[int]*answer{}
 	}
-	s.w.checks.fetch(k, node, mapping, now, s.running[k], s.done[k])
-	s.running[k][s.last] = &fetching{mapping, now, node}
-	s.answers[s.last] = &answer{key: k, version: s.versions[k.account], at: now, node: node, mapping: mapping}
-	return s.last, 0
+	a := &answer{key: k, version: s.versions[k.account], at: time.Now(), node: node, mapping: mapping}
+	s.w.checks.fetch(a, s.running[k], s.done[k])
+	number = len(s.answers)
+	s.running[k][number] = a
+	s.answers = append(s.answers, a)
+	return number, 0
 }
 
 func (s *legacySystem) end(k listKey, number int) {
@@ -247,55 +177,35 @@ func (s *legacySystem) end(k listKey, number int) {
 
 const pageSize = 3
 
-// shown is the number in the titles of an answer. The caller holds mu.
-func (s *legacySystem) shown(a *answer, number int) int {
-	if s.first == nil {
-		return number
-	}
-	if s.first[a.state()] == 0 {
-		s.first[a.state()] = number
-	}
-	s.renewed[a.state()] = a.at
-	return s.first[a.state()]
-}
-
-// send writes a page. Its fault is foreign, where the records are another
-// account's, or part, where it says that there is more and gives no way to it.
+// send writes a page of an answer.
 func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int, fault string) {
 	s.mu.Lock()
 	a := s.answers[number]
 	if offset == 0 {
 		a.at = time.Now()
 	}
-	shown := s.shown(a, number)
 	s.mu.Unlock()
-	all := records(k, a.version, shown)
-	cursor, more := "", false
-	if k.kind == kindSeller && len(all) > offset+pageSize {
-		cursor, all = fmt.Sprintf("%d-%d", number, offset+pageSize), all[offset:offset+pageSize]
-	} else {
-		all = all[min(offset, len(all)):]
-	}
-	if fault == "part" {
-		all, cursor, more = all[:len(all)-1], "", true
+	all, result := records(k, a.version, number), map[string]any{}
+	rest := all[min(offset, len(all)):]
+	switch {
+	case fault == "part":
+		rest, result["has_more"] = rest[:len(rest)-1], true
+	case k.kind == kindSeller && len(rest) > pageSize:
+		rest, result["next"] = rest[:pageSize], fmt.Sprintf("%d-%d", number, offset+pageSize)
 	}
 	items := []map[string]any{}
-	for i, r := range all {
+	for i, r := range rest {
+		owner := k.account
 		if fault == "foreign" {
-			r.title = strings.Replace(r.title, " "+k.account+" ", " b9 ", 1)
+			owner, r.title = "b9", strings.Replace(r.title, " "+k.account+" ", " b9 ", 1)
 		}
-		items = append(items, item(k, r, i))
-		if fault == "foreign" {
-			items[i]["customer"] = "b9"
-		}
+		id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", i)
+		items = append(items, map[string]any{
+			"uuid": id, "customer": owner, "m1": r.title + " m1", "m2": r.title + " m2", "body": "see " + id,
+			"state": r.status, "category": r.inquiryType, "opened": "2000-01-01T00:00:00Z", "company": owner,
+		})
 	}
-	result := map[string]any{"items": items}
-	if cursor != "" {
-		result["next"] = cursor
-	}
-	if more {
-		result["has_more"] = true
-	}
+	result["items"] = items
 	body, err := json.Marshal(map[string]any{"result": result})
 	if err != nil {
 		panic(err)
@@ -303,38 +213,26 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body)
-	if cursor == "" && fault == "" {
+	if result["next"] == nil && (fault == "" || fault == "slow") {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.done[k] = a
-		s.mu.Unlock()
 	}
 }
 
-// item has what both mappings read.
-func item(k listKey, r record, i int) map[string]any {
-	id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", i)
-	return map[string]any{
-		"uuid": id, "customer": k.account, "m1": r.title + " m1", "m2": r.title + " m2", "body": "see " + id,
-		"state": r.status, "category": r.inquiryType, "opened": "2000-01-01T00:00:00Z", "company": k.account,
-	}
-}
-
-// version is the state of an account's lists.
-func (s *legacySystem) version(account string) int {
+// fetches is how many lists it was asked for.
+func (s *legacySystem) fetches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.versions[account]
+	return len(s.answers)
 }
 
-// count is how many lists it was asked for.
-func (s *legacySystem) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fetches
-}
-
+// answer is nil for a number that no answer has.
 func (s *legacySystem) answer(number int) *answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if number < 0 || number >= len(s.answers) {
+		return nil
+	}
 	return s.answers[number]
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -17,8 +16,6 @@ import (
 const (
 	requestTimeout  = 3 * time.Second
 	upstreamTimeout = time.Second
-	retryBudget     = 0.1
-	retryBurst      = 3 // of the budget, as upstream has it
 	jitter          = 0.1
 )
 
@@ -34,13 +31,13 @@ type inForce struct {
 	since, until time.Time // until is zero: still
 }
 
-// node is one gateway. It lives on when the process of it has crashed and another
-// one takes its place.
+// node is one gateway. It lives on when the process of it has crashed and another one takes
+// its place.
 type node struct {
 	w     *world
 	index int
 	skew  time.Duration
-	dir   string
+	file  string
 
 	mu       sync.Mutex
 	run      *running // nil: down
@@ -58,47 +55,34 @@ type running struct {
 }
 
 func newNode(w *world, index int, skew time.Duration) *node {
-	n := &node{w: w, index: index, skew: skew, dir: filepath.Join(w.dir, fmt.Sprintf("n%d", index))}
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	return n
+	return &node{w: w, index: index, skew: skew, file: filepath.Join(w.dir, fmt.Sprintf("n%d.yaml", index))}
 }
 
-func (n *node) file() string { return filepath.Join(n.dir, "gateway.yaml") }
+// scope is the name of the node among the scopes of trouble.
+func (n *node) scope() string { return fmt.Sprintf("n%d", n.index) }
 
 // address is where the node's callers and operators find it.
-func (n *node) address(port string) string { return fmt.Sprintf("n%d:%s", n.index, port) }
+func (n *node) address(port string) string { return n.scope() + ":" + port }
 
-// write puts a configuration into the node's file, whole at once.
-func (n *node) write(p policy, broken string) {
-	text := n.w.config(p) + broken
-	if err := os.WriteFile(n.file()+".new", []byte(text), 0o600); err != nil {
-		n.w.t.Fatal(err)
-	}
-	if err := os.Rename(n.file()+".new", n.file()); err != nil {
-		n.w.t.Fatal(err)
-	}
-}
+// write puts a configuration into the node's file.
+func (n *node) write(p policy, broken string) { n.w.write(n.file, n.w.config(p)+broken) }
 
 // start runs the program on the node, with the configuration that is in its file. While
-// a story has broken that, it is tried again.
+// somebody has broken that, it is tried again.
 func (n *node) start() {
-	loaded, err := config.Load(n.file(), config.Options{})
-	for range 10 {
-		if err == nil {
-			break
-		}
+	loaded, err := config.Load(n.file, config.Options{})
+	for try := 0; err != nil && try < 10; try++ {
 		time.Sleep(time.Second)
-		loaded, err = config.Load(n.file(), config.Options{})
+		loaded, err = config.Load(n.file, config.Options{})
 	}
 	if err != nil {
-		n.w.t.Fatal(err)
+		n.w.checks.fail("the simulation itself: %v", err)
+		return
 	}
 	n.mu.Lock()
 	n.starts++
 	r := &running{name: fmt.Sprintf("n%d.%d", n.index, n.starts), since: time.Now(), done: make(chan struct{})}
-	n.policies = []inForce{{policy: n.policies[len(n.policies)-1].policy, since: time.Now()}}
+	n.policies, n.waiting = []inForce{{policy: n.policies[len(n.policies)-1].policy, since: time.Now()}}, false
 	n.mu.Unlock()
 	listeners := app.Listeners{Public: n.w.net.listen(r.name, n.address("8080")), Ops: n.w.net.listen(r.name, n.address("9090"))}
 	a, err := app.New(loaded.Config, listeners, app.Options{
@@ -106,7 +90,8 @@ func (n *node) start() {
 		Now: func() time.Time { return time.Now().Add(n.skew) },
 	})
 	if err != nil {
-		n.w.t.Fatal(err)
+		n.w.checks.fail("%s does not start: %v", r.name, err)
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.end = cancel
@@ -127,48 +112,51 @@ func (n *node) current() *running {
 	return n.run
 }
 
-// crash ends the process at once for all the others: its connections break, or fall
-// silent. What is left of it reaches nobody and is cleared away.
-func (n *node) crash(silently bool) {
+// down takes the process from the node; nil: there is none.
+func (n *node) down() *running {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	r := n.run
 	n.run = nil
-	n.mu.Unlock()
+	return r
+}
+
+// crash ends the process at once for all the others: its connections break, or fall silent.
+// What is left of it reaches nobody and is cleared away.
+func (n *node) crash(silently bool) {
+	r := n.down()
 	if r == nil {
 		return
 	}
-	n.w.net.isolate(r.name)
+	for _, other := range []string{"redis", "legacy"} {
+		n.w.net.set(way{r.name, other}, condition{cut: true})
+		n.w.net.set(way{other, r.name}, condition{cut: true})
+	}
 	n.w.net.crash(r.name, silently)
 	r.end()
 }
 
 // stop ends the process in order, and waits for it.
 func (n *node) stop() {
-	n.mu.Lock()
-	r := n.run
-	n.run = nil
-	n.mu.Unlock()
-	if r != nil {
+	if r := n.down(); r != nil {
 		r.end()
 		<-r.done
 	}
 }
 
-// reload changes the node's policy. It does nothing while another reload is on its
-// way.
-func (n *node) reload(p policy) bool {
+// reload changes the node's policy. It does nothing while another reload is on its way.
+func (n *node) reload(p policy) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.run == nil || n.waiting {
-		return false
+		return
 	}
 	n.waiting = true
 	n.policies = append(n.policies, inForce{policy: p, since: time.Now()})
 	n.write(p, "")
-	return true
 }
 
-// reloaded is told by the node's log.
+// reloaded is called by the node's log.
 func (n *node) reloaded(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,18 +207,9 @@ func (l nodeLog) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	l.node.w.log("%s", text)
-	switch r.Message {
-	case "configuration reloaded":
-		l.node.w.reach("reload")
+	l.node.w.reach("log: " + r.Message)
+	if r.Message == "configuration reloaded" {
 		l.node.reloaded(l.name)
-	case "circuit breaker changed":
-		l.node.w.reach("breaker of the legacy")
-	case "the breaker of Redis changed":
-		l.node.w.reach("breaker of Redis")
-	case "Redis had lost a purge and has it back":
-		l.node.w.reach("purge given back")
-	case "configuration not reloaded; the old one stays in force":
-		l.node.w.reach("broken configuration")
 	}
 	return nil
 }

@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// redisServer is a model of the part of Redis that the gateway uses. Its scripts
-// are the gateway's own, run by an interpreter of Lua. TestRedisAsTheRealOne holds
-// it against a real server.
+// redisServer is a model of the part of Redis that the gateway uses, in RESP3. Its scripts
+// are the gateway's own, run by an interpreter of Lua. TestRedisAsTheRealOne compares it
+// with a real server.
 type redisServer struct {
-	now  func() time.Time
 	turn chan struct{} // capacity 1: who holds it runs a command, as one thread would
 	rng  *rand.Rand
 
@@ -26,7 +25,10 @@ type redisServer struct {
 	store   *store
 	scripts *scripts
 	subs    map[string][]*session
-	faults  redisFaults
+	stopped chan struct{} // not nil: nothing is answered until it is closed
+	slow    time.Duration // before each command
+	mute    float64       // share of messages that a subscriber does not get
+	refuse  string        // error to every command
 
 	mu       sync.Mutex // guards sessions and listener
 	listener *listener
@@ -34,17 +36,8 @@ type redisServer struct {
 	wg       sync.WaitGroup
 }
 
-// redisFaults are how it misbehaves.
-type redisFaults struct {
-	stopped    chan struct{} // not nil: nothing is answered until it is closed
-	slow       time.Duration // before each command
-	lossOfSubs float64       // share of messages that a subscriber does not get
-	refuse     string        // error to every command
-}
-
 func newRedisServer(now func() time.Time, rng *rand.Rand) *redisServer {
-	r := &redisServer{now: now, turn: make(chan struct{}, 1), rng: rng, subs: map[string][]*session{}}
-	r.store = newStore(now)
+	r := &redisServer{turn: make(chan struct{}, 1), rng: rng, subs: map[string][]*session{}, store: newStore(now)}
 	r.scripts = newScripts(r)
 	return r
 }
@@ -56,22 +49,24 @@ func (r *redisServer) with(change func()) {
 	change()
 }
 
-// stop lets nothing be answered until resume.
-func (r *redisServer) stop(stopped chan struct{}) {
-	r.stall(true)
-	r.with(func() { r.faults.stopped = stopped })
+// stall lets nothing be answered until resume is called.
+func (r *redisServer) stall() (resume func()) {
+	stopped := make(chan struct{})
+	r.stalled(true)
+	r.with(func() { r.stopped = stopped })
+	return func() {
+		r.with(func() { r.stopped = nil })
+		close(stopped)
+		r.stalled(false)
+	}
 }
 
-func (r *redisServer) resume(stopped chan struct{}) {
-	r.with(func() { r.faults.stopped = nil })
-	close(stopped)
-	r.stall(false)
-}
-
-func (r *redisServer) stall(on bool) {
+func (r *redisServer) stalled(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.listener.stalled.Store(on)
+	r.listener.net.mu.Lock()
+	defer r.listener.net.mu.Unlock()
+	r.listener.stalled = on
 }
 
 // serve answers connections until the listener is closed.
@@ -85,7 +80,7 @@ func (r *redisServer) serve(l *listener) {
 			if err != nil {
 				return
 			}
-			s := &session{server: r, conn: c, in: bufio.NewReader(c), protocol: 2}
+			s := &session{server: r, conn: c, in: bufio.NewReader(c)}
 			r.mu.Lock()
 			r.sessions = append(r.sessions, s)
 			r.mu.Unlock()
@@ -104,12 +99,26 @@ func (r *redisServer) disconnect() {
 	}
 }
 
+// do runs a command of the store, or PUBLISH, also for a script.
+func (r *redisServer) do(args []string) any {
+	if upper(args[0]) != "PUBLISH" || len(args) != 3 {
+		return r.store.do(args)
+	}
+	var n int64
+	for _, s := range r.subs[args[1]] {
+		n++
+		if r.mute == 0 || r.rng.Float64() >= r.mute {
+			_, _ = s.conn.Write(encode(nil, push{"message", args[1], args[2]})) // one that has left gets nothing
+		}
+	}
+	return n
+}
+
 // session is one connection.
 type session struct {
 	server   *redisServer
 	conn     net.Conn
 	in       *bufio.Reader
-	protocol int
 	channels []string
 }
 
@@ -117,10 +126,7 @@ func (s *session) run() {
 	defer s.leave()
 	for {
 		args, err := readCommand(s.in)
-		if err != nil {
-			return
-		}
-		if s.answer(args) != nil {
+		if err != nil || s.answer(args) != nil {
 			return
 		}
 	}
@@ -129,18 +135,18 @@ func (s *session) run() {
 func (s *session) answer(args []string) (err error) {
 	r := s.server
 	if upper(args[0]) == "HELLO" { // waits for nobody: see fromPubSub
-		_, err = s.conn.Write(s.hello(args))
+		_, err = s.conn.Write(encode(nil, pairs{"server", "redis", "version", "7.0.15", "proto", int64(3)}))
 		return err
 	}
 	r.with(func() {
-		for r.faults.stopped != nil {
-			stopped := r.faults.stopped
+		for r.stopped != nil {
+			stopped := r.stopped
 			<-r.turn
 			<-stopped
 			r.turn <- struct{}{}
 		}
-		if r.faults.slow > 0 {
-			_ = sleep(context.Background(), r.faults.slow)
+		if r.slow > 0 {
+			_ = sleep(context.Background(), r.slow)
 		}
 		_, err = s.conn.Write(s.execute(args)) // before any message that comes later
 	})
@@ -150,82 +156,43 @@ func (s *session) answer(args []string) (err error) {
 func (s *session) leave() {
 	_ = s.conn.Close()
 	r := s.server
-	r.with(func() {
-		for _, channel := range s.channels {
-			r.subs[channel] = slices.DeleteFunc(r.subs[channel], func(o *session) bool { return o == s })
-		}
-	})
+	r.with(func() { s.subscribe(false, s.channels) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions = slices.DeleteFunc(r.sessions, func(o *session) bool { return o == s })
 }
 
-func (s *session) hello(args []string) []byte {
-	if len(args) > 1 && args[1] == "3" {
-		s.protocol = 3
-	}
-	return s.encode(nil, pairs{"server", "redis", "version", "7.0.15", "proto", int64(s.protocol)})
-}
-
 // execute runs what belongs to the connection here, and the rest in the store.
 func (s *session) execute(args []string) []byte {
 	r := s.server
-	name := upper(args[0])
-	switch name {
-	case "SUBSCRIBE", "UNSUBSCRIBE":
-		return s.subscribe(name == "SUBSCRIBE", args[1:])
+	switch name := upper(args[0]); {
+	case name == "SUBSCRIBE":
+		return s.subscribe(true, args[1:])
+	case name == "UNSUBSCRIBE" && len(args) == 1:
+		return s.subscribe(false, s.channels)
+	case name == "UNSUBSCRIBE":
+		return s.subscribe(false, args[1:])
+	case r.refuse != "":
+		return encode(nil, errors.New(r.refuse))
+	case name == "CLIENT", name == "SELECT":
+		return encode(nil, status("OK"))
+	case name == "EVAL", name == "EVALSHA":
+		return encode(nil, r.scripts.eval(name == "EVAL", args[1], args[2:]))
 	}
-	if r.faults.refuse != "" {
-		return s.encode(nil, errors.New(r.faults.refuse))
-	}
-	switch name {
-	case "CLIENT", "SELECT":
-		return s.encode(nil, status("OK"))
-	case "EVAL":
-		return s.encode(nil, r.scripts.eval(args[1], args[2:]))
-	case "EVALSHA":
-		return s.encode(nil, r.scripts.evalSHA(args[1], args[2:]))
-	}
-	return s.encode(nil, r.do(args))
-}
-
-// do runs a command of the store, or PUBLISH, also for a script.
-func (r *redisServer) do(args []string) any {
-	if upper(args[0]) == "PUBLISH" && len(args) == 3 {
-		return r.publish(args[1], args[2])
-	}
-	return r.store.do(args)
-}
-
-func (r *redisServer) publish(channel, message string) any {
-	var n int64
-	for _, s := range r.subs[channel] {
-		n++
-		if r.faults.lossOfSubs > 0 && r.rng.Float64() < r.faults.lossOfSubs {
-			continue
-		}
-		_, _ = s.conn.Write(s.encode(nil, push{"message", channel, message})) // one that has left gets nothing
-	}
-	return n
+	return encode(nil, r.do(args))
 }
 
 func (s *session) subscribe(begin bool, channels []string) (out []byte) {
-	word := "subscribe"
-	if !begin {
-		word = "unsubscribe"
-		if len(channels) == 0 {
-			channels = slices.Clone(s.channels)
-		}
-	}
-	for _, channel := range channels {
-		of := func(o *session) bool { return o == s }
-		s.server.subs[channel] = slices.DeleteFunc(s.server.subs[channel], of)
+	for _, channel := range slices.Clone(channels) {
+		word := "unsubscribe"
+		s.server.subs[channel] = slices.DeleteFunc(s.server.subs[channel], func(o *session) bool { return o == s })
 		s.channels = slices.DeleteFunc(s.channels, func(c string) bool { return c == channel })
 		if begin {
+			word = "subscribe"
 			s.server.subs[channel] = append(s.server.subs[channel], s)
 			s.channels = append(s.channels, channel)
 		}
-		out = s.encode(out, push{word, channel, int64(len(s.channels))})
+		out = encode(out, push{word, channel, int64(len(s.channels))})
 	}
 	return out
 }
@@ -237,46 +204,30 @@ type (
 	push   []any
 )
 
-// encode writes a value in the connection's protocol.
-func (s *session) encode(b []byte, v any) []byte {
-	head := func(mark byte, n int) { b = append(strconv.AppendInt(append(b, mark), int64(n), 10), "\r\n"...) }
-	all := func(values []any) {
+func encode(b []byte, v any) []byte {
+	all := func(mark byte, n int, values []any) {
+		b = fmt.Appendf(b, "%c%d\r\n", mark, n)
 		for _, v := range values {
-			b = s.encode(b, v)
+			b = encode(b, v)
 		}
 	}
 	switch v := v.(type) {
 	case nil:
-		if s.protocol == 3 {
-			return append(b, "_\r\n"...)
-		}
-		return append(b, "$-1\r\n"...)
+		b = append(b, "_\r\n"...)
 	case status:
-		return fmt.Appendf(b, "+%s\r\n", v)
+		b = fmt.Appendf(b, "+%s\r\n", v)
 	case error:
-		return fmt.Appendf(b, "-%s\r\n", v)
+		b = fmt.Appendf(b, "-%s\r\n", v)
 	case int64:
-		head(':', int(v))
+		b = fmt.Appendf(b, ":%d\r\n", v)
 	case string:
-		head('$', len(v))
-		b = append(append(b, v...), "\r\n"...)
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(v), v)
 	case []any:
-		head('*', len(v))
-		all(v)
+		all('*', len(v), v)
 	case pairs:
-		if s.protocol == 3 {
-			head('%', len(v)/2)
-		} else {
-			head('*', len(v))
-		}
-		all(v)
+		all('%', len(v)/2, v)
 	case push:
-		if s.protocol == 3 {
-			head('>', len(v))
-		} else {
-			head('*', len(v))
-		}
-		all(v)
+		all('>', len(v), v)
 	default:
 		panic(fmt.Sprintf("no such value in RESP: %T", v))
 	}

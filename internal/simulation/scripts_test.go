@@ -28,24 +28,24 @@ func newScripts(r *redisServer) *scripts {
 	return s
 }
 
-func (s *scripts) eval(source string, args []string) any {
-	sum := sha1.Sum([]byte(source))
-	name := hex.EncodeToString(sum[:])
+// eval runs a script by its text, which it then knows, or by the sum of a text.
+func (s *scripts) eval(byText bool, script string, args []string) any {
+	name := script
+	if byText {
+		sum := sha1.Sum([]byte(script))
+		name = hex.EncodeToString(sum[:])
+	}
 	if s.known[name] == nil {
-		chunk, err := parse.Parse(strings.NewReader(source), name)
+		if !byText {
+			return errors.New("NOSCRIPT No matching script. Please use EVAL.")
+		}
+		chunk, err := parse.Parse(strings.NewReader(script), name)
+		if err == nil {
+			s.known[name], err = lua.Compile(chunk, name)
+		}
 		if err != nil {
 			return fmt.Errorf("ERR Error compiling script: %w", err)
 		}
-		if s.known[name], err = lua.Compile(chunk, name); err != nil {
-			return fmt.Errorf("ERR Error compiling script: %w", err)
-		}
-	}
-	return s.run(s.known[name], args)
-}
-
-func (s *scripts) evalSHA(name string, args []string) any {
-	if s.known[name] == nil {
-		return errors.New("NOSCRIPT No matching script. Please use EVAL.")
 	}
 	return s.run(s.known[name], args)
 }

@@ -18,14 +18,15 @@ type store struct {
 	log    []change // newest last, for a replica that lags
 }
 
+// value is a text, a hash or a stream.
 type value struct {
 	text   string
-	hash   map[string]string // a hash, or a set, whose members are its fields
-	stream []entry           // oldest first
-	end    time.Time         // zero: none
+	hash   map[string]string
+	stream []entry   // oldest first
+	end    time.Time // zero: none
 }
 
-// entry is one entry of a stream.
+// entry is one entry of a stream, with one field.
 type entry struct {
 	id          entryID
 	field, text string
@@ -33,18 +34,6 @@ type entry struct {
 
 // entryID is the number of an entry: milliseconds, and a number within one of them.
 type entryID struct{ ms, n int64 }
-
-func parseID(text string) (id entryID, err error) {
-	ms, n, _ := strings.Cut(text, "-")
-	if id.ms, err = strconv.ParseInt(ms, 10, 64); err == nil && n != "" {
-		id.n, err = strconv.ParseInt(n, 10, 64)
-	}
-	return id, err
-}
-
-func (a entryID) compare(b entryID) int {
-	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.n, b.n))
-}
 
 // change is what a key was before a write.
 type change struct {
@@ -62,8 +51,8 @@ func newStore(now func() time.Time) *store { return &store{now: now, values: map
 // clear forgets everything, as FLUSHALL and a start without a file do.
 func (s *store) clear() { s.values, s.log = map[string]value{}, nil }
 
-// rollBack takes the writes of the last lag back, as a fail-over does to a replica
-// that was behind.
+// rollBack takes the writes of the last lag back, as a fail-over does to a replica that was
+// behind.
 func (s *store) rollBack(lag time.Duration) {
 	since := s.now().Add(-lag)
 	for i := len(s.log) - 1; i >= 0 && s.log[i].at.After(since); i-- {
@@ -100,33 +89,15 @@ func (s *store) put(key string, v value) {
 	s.values[key] = v
 }
 
-func (s *store) remove(key string) int64 {
-	if _, ok := s.get(key); !ok {
-		return 0
-	}
-	s.note(key)
-	delete(s.values, key)
-	return 1
-}
-
-// fields is a copy of a hash or set, with its key's end.
-func (s *store) fields(key string) value {
-	v, _ := s.get(key)
-	v.hash = maps.Clone(v.hash)
-	if v.hash == nil {
-		v.hash = map[string]string{}
-	}
-	return v
-}
-
 var (
 	errSyntax    = errors.New("ERR syntax error")
 	errNoInteger = errors.New("ERR value is not an integer or out of range")
+	errWrongType = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
 )
 
 func upper(s string) string { return strings.ToUpper(s) }
 
-// commands are those with a fixed least number of arguments, the name included.
+// commands are those that the gateway sends, with the least number of words.
 var commands = map[string]struct {
 	least int
 	run   func(s *store, a []string) any
@@ -136,32 +107,16 @@ var commands = map[string]struct {
 	"GET":      {2, func(s *store, a []string) any { return s.text(a[1]) }},
 	"SET":      {3, (*store).set},
 	"GETRANGE": {4, (*store).getRange},
-	"DEL": {2, func(s *store, a []string) (n any) {
-		sum := int64(0)
-		for _, key := range a[1:] {
-			sum += s.remove(key)
-		}
-		return sum
-	}},
-	"EXISTS": {2, func(s *store, a []string) any {
-		if _, ok := s.get(a[1]); ok {
-			return int64(1)
-		}
-		return int64(0)
-	}},
-	"INCR":      {2, (*store).incr},
-	"PEXPIRE":   {3, (*store).pexpire},
-	"PTTL":      {2, (*store).pttl},
-	"HSET":      {4, (*store).hset},
-	"HSETNX":    {4, (*store).hsetnx},
-	"HGET":      {3, func(s *store, a []string) any { return field(s.fields(a[1]).hash, a[2]) }},
-	"HMGET":     {3, (*store).hmget},
-	"SADD":      {3, (*store).sadd},
-	"SISMEMBER": {3, func(s *store, a []string) any { return int64(len(s.fields(a[1]).hash[a[2]])) }},
-	"FLUSHALL":  {1, func(s *store, _ []string) any { s.clear(); return status("OK") }},
-	"XADD":      {8, (*store).xadd},
-	"XRANGE":    {6, (*store).xrange},
-	"WAIT":      {3, func(*store, []string) any { return int64(0) }},
+	"DEL":      {2, (*store).del},
+	"EXISTS":   {2, func(s *store, a []string) any { return s.has(a[1]) }},
+	"INCR":     {2, (*store).incr},
+	"PEXPIRE":  {3, (*store).pexpire},
+	"HSET":     {4, (*store).hset},
+	"HGET":     {3, (*store).hget},
+	"XADD":     {8, (*store).xadd},
+	"XRANGE":   {6, (*store).xrange},
+	"FLUSHALL": {1, func(s *store, _ []string) any { s.clear(); return status("OK") }},
+	"WAIT":     {3, func(*store, []string) any { return int64(0) }},
 }
 
 func (s *store) do(a []string) any {
@@ -186,7 +141,7 @@ func (s *store) text(key string) any {
 	case !ok:
 		return nil
 	case v.hash != nil || v.stream != nil:
-		return errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
+		return errWrongType
 	}
 	return v.text
 }
@@ -202,14 +157,10 @@ func (s *store) set(a []string) any {
 			if err != nil {
 				return errNoInteger
 			}
-			unit := time.Millisecond
-			if option == "EX" {
-				unit = time.Second
-			}
 			if n <= 0 {
 				return errors.New("ERR invalid expire time in 'set' command")
 			}
-			v.end = s.now().Add(time.Duration(n) * unit)
+			v.end = s.now().Add(time.Duration(n) * map[string]time.Duration{"PX": time.Millisecond, "EX": time.Second}[option])
 			i++
 		default:
 			return errSyntax
@@ -238,6 +189,25 @@ func (s *store) getRange(a []string) any {
 	}
 }
 
+func (s *store) has(key string) int64 {
+	if _, ok := s.get(key); ok {
+		return 1
+	}
+	return 0
+}
+
+func (s *store) del(a []string) any {
+	n := int64(0)
+	for _, key := range a[1:] {
+		if s.has(key) == 1 {
+			s.note(key)
+			delete(s.values, key)
+			n++
+		}
+	}
+	return n
+}
+
 func (s *store) incr(a []string) any {
 	v, _ := s.get(a[1])
 	n, err := strconv.ParseInt("0"+v.text, 10, 64)
@@ -261,6 +231,43 @@ func (s *store) pexpire(a []string) any {
 	v.end = s.now().Add(time.Duration(n) * time.Millisecond)
 	s.put(a[1], v)
 	return int64(1)
+}
+
+func (s *store) hset(a []string) any {
+	v, _ := s.get(a[1])
+	if v.hash = maps.Clone(v.hash); v.hash == nil {
+		v.hash = map[string]string{}
+	}
+	before := len(v.hash)
+	for i := 2; i+1 < len(a); i += 2 {
+		v.hash[a[i]] = a[i+1]
+	}
+	s.put(a[1], v)
+	return int64(len(v.hash) - before)
+}
+
+func (s *store) hget(a []string) any {
+	v, ok := s.get(a[1])
+	if ok && v.hash == nil {
+		return errWrongType
+	}
+	if text, ok := v.hash[a[2]]; ok {
+		return text
+	}
+	return nil
+}
+
+func parseID(text string) (id entryID, err error) {
+	ms, n, _ := strings.Cut(text, "-")
+	if id.ms, err = strconv.ParseInt(ms, 10, 64); err == nil && n != "" {
+		id.n, err = strconv.ParseInt(n, 10, 64)
+	}
+	return id, err
+}
+
+func (a entryID) String() string { return fmt.Sprintf("%d-%d", a.ms, a.n) }
+func (a entryID) compare(b entryID) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.n, b.n))
 }
 
 // xadd is XADD key MAXLEN ~ n id field value.
@@ -291,8 +298,6 @@ func (s *store) xadd(a []string) any {
 	return id.String()
 }
 
-func (a entryID) String() string { return fmt.Sprintf("%d-%d", a.ms, a.n) }
-
 // xrange is XRANGE key (id + COUNT n.
 func (s *store) xrange(a []string) any {
 	most, err := strconv.Atoi(a[5])
@@ -310,61 +315,4 @@ func (s *store) xrange(a []string) any {
 		out = append(out, []any{e.id.String(), []any{e.field, e.text}})
 	}
 	return out
-}
-
-func (s *store) pttl(a []string) any {
-	v, ok := s.get(a[1])
-	switch {
-	case !ok:
-		return int64(-2)
-	case v.end.IsZero():
-		return int64(-1)
-	}
-	return v.end.Sub(s.now()).Milliseconds()
-}
-
-func (s *store) hset(a []string) any {
-	v, added := s.fields(a[1]), int64(0)
-	for i := 2; i+1 < len(a); i += 2 {
-		if _, ok := v.hash[a[i]]; !ok {
-			added++
-		}
-		v.hash[a[i]] = a[i+1]
-	}
-	s.put(a[1], v)
-	return added
-}
-
-func (s *store) hsetnx(a []string) any {
-	if _, ok := s.fields(a[1]).hash[a[2]]; ok {
-		return int64(0)
-	}
-	return s.hset(a)
-}
-
-func (s *store) hmget(a []string) any {
-	v, out := s.fields(a[1]), make([]any, 0, len(a)-2)
-	for _, name := range a[2:] {
-		out = append(out, field(v.hash, name))
-	}
-	return out
-}
-
-func field(hash map[string]string, name string) any {
-	if v, ok := hash[name]; ok {
-		return v
-	}
-	return nil
-}
-
-func (s *store) sadd(a []string) any {
-	v, added := s.fields(a[1]), int64(0)
-	for _, member := range a[2:] {
-		if _, ok := v.hash[member]; !ok {
-			added++
-		}
-		v.hash[member] = "1"
-	}
-	s.put(a[1], v)
-	return added
 }

@@ -2,9 +2,8 @@ package simulation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,11 +23,8 @@ type world struct {
 	nodes  []*node
 	checks *checks
 
-	legacyRNG *lockedRNG
-	skewRedis time.Duration
-	auth      string
-	ceiling   int           // of requests to the legacy in any second; 0: none
-	ended     chan struct{} // closed when the callers have to stop
+	ceiling int           // of requests to the legacy in any second; 0: none
+	ended   chan struct{} // closed when the callers have to stop
 
 	wg   sync.WaitGroup // of the parts
 	apps sync.WaitGroup // of the nodes' processes
@@ -38,63 +34,51 @@ type world struct {
 	reached map[string]int
 }
 
-// lockedRNG is a generator that several goroutines use.
-type lockedRNG struct {
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (l *lockedRNG) Float64() float64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.rng.Float64()
-}
-
 const nodeCount = 3
 
-func buyers() []string  { return []string{"b0", "b1", "b2", "b3", "b4", "b5"} }
-func sellers() []string { return []string{"s0", "s1", "s2"} }
+// form is what a seed draws before all else.
+type form struct {
+	keysInRedis bool
+	ceiling     int
+	policy      policy
+}
+
+// The ceilings: roomy is reached only when much fails at once, tight ones also in calm.
+const roomy = 120
+
+func formOf(seed uint64) form {
+	rng := rngOf(seed, "form")
+	seconds := func(of ...int) time.Duration { return time.Duration(of[rng.IntN(len(of))]) * time.Second }
+	return form{rng.IntN(2) == 0, []int{0, roomy, 40, 12}[rng.IntN(4)], policy{"m1", seconds(2, 5, 10), seconds(0, 3, 10), seconds(0, 20, 60)}}
+}
 
 // newWorld starts everything. It runs in a bubble of synctest.
-func newWorld(t *testing.T, seed uint64, auth string) *world {
+func newWorld(t *testing.T, seed uint64, f form) *world {
 	rng := rngOf(seed, "world")
-	w := &world{t: t, seed: seed, dir: t.TempDir(), begin: time.Now(), ended: make(chan struct{}), reached: map[string]int{}}
+	w := &world{t: t, seed: seed, dir: t.TempDir(), begin: time.Now(), ceiling: f.ceiling, ended: make(chan struct{}), reached: map[string]int{}}
 	w.net = newNetwork(seed)
 	w.checks = newChecks(w)
 	w.net.sent = w.checks.sent
-	w.ceiling = []int{0, roomy, 40, 12}[rngOf(seed, "ceiling").IntN(4)]
-	w.legacyRNG = &lockedRNG{rng: rngOf(seed, "legacy")}
-	w.skewRedis = skew(rng)
-	w.redis = newRedisServer(func() time.Time { return time.Now().Add(w.skewRedis) }, rngOf(seed, "redis"))
+	skew := func() time.Duration { // how far a clock is wrong: mostly little, else by an hour or more
+		if rng.IntN(3) == 0 {
+			return time.Duration(rng.NormFloat64() * float64(time.Hour))
+		}
+		return time.Duration(rng.NormFloat64() * float64(20*time.Millisecond))
+	}
+	ofRedis := skew()
+	w.redis = newRedisServer(func() time.Time { return time.Now().Add(ofRedis) }, rngOf(seed, "redis"))
 	w.redis.serve(w.net.listen("redis", redisAddress))
 	w.legacy = newLegacy(w)
 	w.legacy.serve(w.net.listen("legacy", legacyAddress))
-	if w.auth = []string{"file", "redis", "introspection"}[rng.IntN(3)]; auth != "" {
-		w.auth = auth
-		w.ceiling = map[string]int{"file": 12, "redis": roomy}[auth]
-	}
-	w.keys = newKeyring(w)
-	p := policy{mapping: "m1", ttl: pick(rng, 2, 5, 10), swr: pick(rng, 0, 3, 10), sie: pick(rng, 0, 20, 60)}
+	w.keys = newKeyring(w, f.keysInRedis)
 	for i := range nodeCount {
-		n := newNode(w, i, skew(rng))
-		n.policies = []inForce{{policy: p, since: time.Now()}}
-		n.write(p, "")
+		n := newNode(w, i, skew())
+		n.policies = []inForce{{policy: f.policy, since: time.Now()}}
+		n.write(f.policy, "")
 		w.nodes = append(w.nodes, n)
 		n.start()
 	}
 	return w
-}
-
-// skew is how far a clock is wrong: mostly little, else by an hour or more.
-func skew(rng *rand.Rand) time.Duration {
-	if rng.IntN(3) == 0 {
-		return time.Duration(rng.NormFloat64() * float64(time.Hour))
-	}
-	return time.Duration(rng.NormFloat64() * float64(20*time.Millisecond))
-}
-
-func pick(rng *rand.Rand, seconds ...int) time.Duration {
-	return time.Duration(seconds[rng.IntN(len(seconds))]) * time.Second
 }
 
 // close ends everything. Whatever goes on after it is a leak, which synctest finds.
@@ -105,73 +89,56 @@ func (w *world) close() {
 	w.apps.Wait()
 	w.net.crash("redis", false)
 	w.net.crash("legacy", false)
-	w.net.crash("keys", false)
 	w.redis.disconnect()
 	w.redis.wg.Wait()
 	_ = w.legacy.server.Close()
-	w.keys.close()
 	w.wg.Wait()
 }
 
 const (
 	redisAddress  = "redis:6379"
 	legacyAddress = "legacy:80"
-	keysAddress   = "127.0.0.1:7000" // introspection is allowed without TLS on loopback only
 )
 
 // config is the file of a node.
 func (w *world) config(p policy) string {
-	fields := "title: " + p.mapping + ", status: state, inquiry_type: category, created_at: opened"
-	terms := fmt.Sprintf("{ttl: %v, stale_while_revalidate: %v, stale_if_error: %v}", p.ttl, p.swr, p.sie)
-	return fmt.Sprintf(`
+	limits := ""
+	if w.ceiling > 0 {
+		limits = fmt.Sprintf("max_requests_per_second: %d\n  max_nodes: %d", w.ceiling, nodeCount)
+	}
+	return strings.NewReplacer("REQUEST_TIMEOUT", requestTimeout.String(), "AUTH", w.keys.section(), "REDIS", redisAddress, "JITTER", fmt.Sprint(jitter),
+		"TERMS", fmt.Sprintf("{ttl: %v, stale_while_revalidate: %v, stale_if_error: %v}", p.ttl, p.swr, p.sie), "LEGACY", legacyAddress,
+		"UPSTREAM_TIMEOUT", upstreamTimeout.String(), "LIMITS", limits, "MAPPING", p.mapping).Replace(`
 listen: 127.0.0.1:8080
 ops: {listen: 127.0.0.1:9090}
 shutdown_delay: 0s
 shutdown_grace: 4s
-request_timeout: %v
+request_timeout: REQUEST_TIMEOUT
 gateway: {docs: false}
-auth: %s
-redis: {addrs: ["%s"]}
-cache: {local: {max_bytes: 8MiB}, jitter: %v, buyer: %s, seller: %s}
+auth: AUTH
+redis: {addrs: ["REDIS"]}
+cache: {local: {max_bytes: 8MiB}, jitter: JITTER, buyer: TERMS, seller: TERMS}
 upstream:
-  base_url: http://%s
-  timeout: %v
-  retry: {attempts: 2, budget: %v}
-%s
+  base_url: http://LEGACY
+  timeout: UPSTREAM_TIMEOUT
+  LIMITS
   breaker: {window: 10s, min_requests: 10, failure_ratio: 0.5, open_for: 2s}
   buyer:
-    path: /%s/tickets
+    path: /MAPPING/tickets
     query: {customer: "{account}", state: "{status}", category: "{inquiry_type}"}
     items: result.items
     owner: customer
     internal_ids: [uuid]
-    fields: {%s, content: body, responses: {items: replies, fields: {content: text, responder_type: by, created_at: at}}}
+    fields: {title: MAPPING, content: body, status: state, inquiry_type: category, created_at: opened, responses: {items: replies, fields: {content: text, responder_type: by, created_at: at}}}
   seller:
-    path: /%s/vendors/{account}/tickets
+    path: /MAPPING/vendors/{account}/tickets
     filtering: gateway
     items: result.items
     owner: customer
     internal_ids: [uuid]
     paging: {style: cursor, param: cursor, cursor: result.next}
-    fields: {%s, company_name: company}
-`, requestTimeout, w.keys.section(), redisAddress, jitter, terms, terms, legacyAddress, upstreamTimeout, retryBudget, w.limits(),
-		p.mapping, fields, p.mapping, fields)
-}
-
-// roomy is a ceiling that is reached only when much fails at once.
-const roomy = 120
-
-// limits are the settings of the ceiling.
-func (w *world) limits() string {
-	if w.ceiling == 0 {
-		return ""
-	}
-	return fmt.Sprintf("  max_requests_per_second: %d\n  max_nodes: %d", w.ceiling, nodeCount)
-}
-
-// latencyOfLegacy is how long a good answer takes.
-func (w *world) latencyOfLegacy() time.Duration {
-	return 5*time.Millisecond + time.Duration(w.legacyRNG.Float64()*float64(40*time.Millisecond))
+    fields: {title: MAPPING, status: state, inquiry_type: category, created_at: opened, company_name: company}
+`)
 }
 
 // maxHistory is how many lines a failure shows.
@@ -206,20 +173,13 @@ func (w *world) over() bool {
 	}
 }
 
-// isolate lets nothing through from or to a host, for ever.
-func (n *network) isolate(host string) {
-	for _, other := range []string{"redis", "legacy", "keys"} {
-		n.set(way{host, other}, condition{cut: true})
-		n.set(way{other, host}, condition{cut: true})
+// write replaces a file, whole at once. It runs in any goroutine.
+func (w *world) write(path, text string) {
+	err := os.WriteFile(path+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-}
-
-func (w *world) write(name, text string) {
-	path := filepath.Join(w.dir, name)
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		w.t.Fatal(err)
+	if err != nil {
+		w.checks.fail("the simulation itself: %v", err)
 	}
 }

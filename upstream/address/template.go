@@ -91,7 +91,7 @@ func unclosed(s string, known []string) error {
 	}
 	bare := strings.NewReplacer("{[}", "", "{]}", "").Replace(s)
 	if n := strings.LastIndexByte(bare, '['); n >= 0 && !strings.Contains(bare[n:], "]") && placeholders.MatchString(bare[n:]) {
-		return fmt.Errorf("the bracket of %q is not closed", bare[n:])
+		return fmt.Errorf("the bracket of %.20q is not closed", bare[n:])
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -28,6 +27,30 @@ import (
 type Options struct {
 	Kind    string // buyer or seller
 	Account string // whose lists the samples are
+}
+
+// Proposal is the mapping of one list.
+type Proposal struct {
+	Kind, Account string
+	Records       int
+	XML           bool // the samples are XML
+	Items, Owner  Choice
+	IDs           []string
+	Paging        Paging
+
+	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
+	Responses                                                   Responses
+
+	short []string // ids that would be found in any text
+	truths
+}
+
+// Responses are where the answers within the records are.
+type Responses struct {
+	Items                  Choice
+	Content, Role, Created Choice
+	IDs                    []string
+	truths
 }
 
 // Choice is where a field is proposed to come from. Its zero value is that nothing was
@@ -46,39 +69,17 @@ func (c *Choice) doubt(format string, args ...any) {
 	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
 }
 
-// marked tells whether the line is not to be taken as it is.
-func (c Choice) marked() bool { return c.Path == "" || len(c.Doubts) > 0 }
-
-// where is a condition on a truth value that looks as if it hid something.
-type where struct {
-	path   string
-	equals bool
-}
-
-// Responses are where the answers within the records are.
-type Responses struct {
-	Items                  Choice
-	Content, Role, Created Choice
-	IDs                    []string
-	where                  []where
-}
-
-// Proposal is the mapping of one list.
-type Proposal struct {
-	Kind, Account string
-	Records       int
-	XML           bool // the samples are XML
-	Items, Owner  Choice
-	IDs, short    []string // short: ids that would be found in any text
-	Paging        Paging
-	where         []where
-
-	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
-	Responses                                                   Responses
-}
-
 // fewRecords are too few to tell a code from a text.
 const fewRecords = 5
+
+// Words of names, in the languages that were met.
+const (
+	statusWords  = "status state stat stage phase progress stts sts 상태"
+	typeWords    = "category type kind topic class reason group ctgry 유형 구분 분류"
+	roleWords    = "role type by author kind sender side from direction writer responder incoming staff"
+	titleWords   = "title subject summary headline heading topic caption short ttl sj sbjt 제목"
+	companyWords = "company corp corporation organization organisation org business firm shop vendor seller merchant partner supplier 업체 업체명 회사 상호"
+)
 
 // Propose looks at the samples, which are replies to the same request, in JSON or XML. An
 // error says which of them cannot be used, from 1.
@@ -100,19 +101,21 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if t.rows < fewRecords {
 		p.Items.doubt("only %d records: what repeats can hardly be seen; more samples make a better draft", t.rows)
 	}
-	taken := map[*column]bool{}
-	p.Owner = t.owner(o.Account, taken)
-	p.CreatedAt = t.earliest(taken)
-	p.Status = t.codes("status state stat stage phase progress stts sts 상태", "", false, taken)
-	p.InquiryType = t.codes("category type kind topic class reason group ctgry 유형 구분 분류", "user customer account content media mime record owner role author", o.Kind == "buyer", taken)
+	p.Owner = t.owner(o.Account)
+	p.CreatedAt = t.created()
+	p.Status = t.codes(statusWords, "", false)
+	p.InquiryType = t.codes(typeWords, "user customer account content media mime record owner role author", o.Kind == "buyer")
 	if o.Kind == "buyer" {
-		p.Content = t.longest(taken)
-		p.responses(t)
+		p.Content = t.content()
+		p.findResponses(t)
 	} else {
-		p.CompanyName = t.named("company corp corporation organization organisation org business firm shop vendor seller merchant partner supplier 업체 업체명 회사 상호", taken)
+		p.CompanyName = t.company()
 	}
-	p.Title = t.title(taken, p.Content.column)
-	p.where = t.private()
+	if p.Title = t.title(); p.Title.Path == "" && p.Content.Path != "" {
+		p.Title = p.Content
+		p.Title.Doubts = []string{"no short text is in the records; this is the content"}
+	}
+	p.truths = t.truths()
 	p.IDs, p.short = t.ids("", o.Account)
 	if list.keyed {
 		p.IDs = append(p.IDs, "@key")
@@ -123,11 +126,11 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 			p.IDs = append(p.IDs, more...)
 		}
 	}
-	p.Paging = paging(trees, list, t.rows)
+	p.Paging = paging(trees, list, t.rows/len(trees))
 	return p, nil
 }
 
-// found is a list of records that a sample has.
+// found is a list of records that the samples have.
 type found struct {
 	path    string
 	records []any
@@ -135,8 +138,8 @@ type found struct {
 	weight  int
 }
 
-// find chooses the largest list: the one with the most values, and among alike ones that
-// with the account in it.
+// find chooses the largest list: the one with the most values, of which those of an
+// inquiry count more: the account, texts and times.
 func (p *Proposal) find(trees []any) *found {
 	all := map[string]*found{}
 	var visit func(keys []string, v any)
@@ -144,11 +147,7 @@ func (p *Proposal) find(trees []any) *found {
 		f := &found{path: cmp.Or(pathOf(keys), "@this")}
 		switch v := v.(type) {
 		case []any:
-			for _, element := range v {
-				if _, ok := element.(map[string]any); ok {
-					f.records = append(f.records, element)
-				}
-			}
+			f.records = objects(v)
 		case map[string]any:
 			if f.records = alike(v); f.records != nil {
 				f.keyed, f.path = true, strings.TrimPrefix(pathOf(keys)+".@values", ".")
@@ -172,7 +171,7 @@ func (p *Proposal) find(trees []any) *found {
 		f := all[path]
 		for _, c := range tableOf(f.records).columns {
 			f.weight += len(c.texts)
-			if slices.Contains(c.texts, p.Account) || c.length() >= 15 && c.prose() > 0.5 || timesOf(c) != nil {
+			if slices.Contains(c.texts, p.Account) || c.length() >= 15 && c.prose() > 0.5 || c.times() != nil {
 				f.weight += 3 * len(c.texts)
 			}
 		}
@@ -192,22 +191,18 @@ func (p *Proposal) find(trees []any) *found {
 // alike gives the members of an object whose keys are ids: all are objects with nearly
 // the same keys.
 func alike(object map[string]any) (members []any) {
-	seen := map[string]int{}
+	seen, same := map[string]int{}, 0
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		member, ok := object[key].(map[string]any)
 		if !ok || len(member) < 3 {
 			return nil
 		}
 		for key := range member {
-			seen[key]++
+			if seen[key]++; seen[key] == len(object) {
+				same++
+			}
 		}
 		members = append(members, member)
-	}
-	same := 0
-	for _, n := range seen {
-		if n == len(object) {
-			same++
-		}
 	}
 	if len(members) < 2 || 3*same < 2*len(seen) {
 		return nil
@@ -215,40 +210,74 @@ func alike(object map[string]any) (members []any) {
 	return members
 }
 
-// owner is the column that is equal to the account, the one nearest to the record.
-func (t *table) owner(account string, taken map[*column]bool) (best Choice) {
-	var others []string
+// sure is the least score of a column about which there is no doubt.
+const sure = 100
+
+// pick proposes the column with the highest score that no field has yet; 0 is no column
+// at all. Another that is nearly as good is named in a doubt.
+func (t *table) pick(score func(*column) int) (best Choice) {
+	top, next := 0, 0
+	var second *column
 	for _, c := range t.columns {
-		mine := 0
+		switch n := score(c); {
+		case c.taken || n <= next:
+		case n > top:
+			next, second = top, best.column
+			top, best.column = n, c
+		default:
+			next, second = n, c
+		}
+	}
+	if best.column == nil {
+		return best
+	}
+	best.Path, best.column.taken = best.column.path, true
+	if top < sure {
+		best.doubt("only its values look like it")
+	}
+	if 3*next > 2*top {
+		best.doubt("or %s?", second.path)
+	}
+	best.HTML = slices.ContainsFunc(best.column.texts, tagForm.MatchString)
+	return best
+}
+
+// missing says what records without the value get.
+func (c *Choice) missing(t *table, nullable bool) {
+	if nullable {
+		c.Default = "null"
+	} else if c.column != nil && len(c.column.texts) < t.rows {
+		c.Default = ToComplete
+		c.doubt("%d records have none", t.rows-len(c.column.texts))
+	}
+}
+
+// owner is the column that is equal to the account, the one nearest to the record.
+func (t *table) owner(account string) Choice {
+	mine := func(c *column) (n int) {
 		for _, s := range c.texts {
 			if s == account {
-				mine++
+				n++
 			}
 		}
-		switch {
-		case mine == 0 || 2*mine < len(c.texts) || 2*mine < t.rows:
-			continue
-		case best.Path != "" && (len(c.texts) <= len(best.column.texts) && strings.Count(c.path, ".") >= strings.Count(best.Path, ".")):
-			others = append(others, c.path)
-			continue
-		case best.Path != "":
-			others = append(others, best.Path)
-		}
-		best = Choice{Path: c.path, column: c}
-		if mine < len(c.texts) {
-			best.doubt("%d records have another value there", len(c.texts)-mine)
-		}
-		if len(c.texts) < t.rows {
-			best.doubt("%d records have none", t.rows-len(c.texts))
-		}
+		return n
 	}
-	if best.Path == "" {
+	best := t.pick(func(c *column) int {
+		n := mine(c)
+		if n == 0 || 2*n < len(c.texts) || 2*n < t.rows {
+			return 0
+		}
+		return 2*sure + 20*len(c.texts)/t.rows - strings.Count(c.path, ".")
+	})
+	if best.column == nil {
 		best.doubt("no value of the records is the account: the request alone binds the list to it")
-	} else {
-		taken[best.column] = true
+		return best
 	}
-	if len(others) > 0 {
-		best.doubt("or %s?", strings.Join(others, ", "))
+	best.HTML = false
+	if n := len(best.column.texts); mine(best.column) < n {
+		best.doubt("%d records have another value there", n-mine(best.column))
+	} else if n < t.rows {
+		best.doubt("%d records have none", t.rows-n)
 	}
 	return best
 }
@@ -261,176 +290,120 @@ const (
 
 // codes is the column with few short values that repeat and whose name has one of the
 // words; if none has, the first one, with a doubt. A constant is no code but for a name.
-func (t *table) codes(words, not string, nullable bool, taken map[*column]bool) (best Choice) {
-	var named, others []*column
-	for _, c := range t.columns {
+func (t *table) codes(words, not string, nullable bool) Choice {
+	best := t.pick(func(c *column) int {
 		values := c.distinct()
-		short := c.all(func(s string) bool {
-			return len([]rune(s)) <= longestCode && !uuidForm.MatchString(s) && !addrForm.MatchString(s)
-		})
-		if taken[c] || !short || len(values) == 0 || len(values) > mostCodes || timesOf(c) != nil || c.called(not) || 2*len(c.texts) < t.rows && !nullable {
-			continue
+		switch {
+		case len(values) == 0 || len(values) > mostCodes || c.times() != nil || c.called(not) || 2*len(c.texts) < t.rows && !nullable,
+			!c.all(func(s string) bool {
+				return len([]rune(s)) <= longestCode && !uuidForm.MatchString(s) && !addrForm.MatchString(s)
+			}):
+			return 0
+		case c.called(words) && (c.kinds != "b" || words == roleWords) && (len(values) < len(c.texts) || t.rows < fewRecords):
+			own := strings.Count(" "+words+" ", " "+c.words[0]+" ")
+			return 2*sure + 200*min(len(values), 2) + 50*own - strings.Count(c.path, ".")
+		case len(values) > 1 && 2*len(values) <= len(c.texts) && values[0] != "" && c.kinds == "t" && c.prose() < 0.5 &&
+			!c.called("id name lang language locale country currency priority channel source email date time"):
+			return sure / 2
 		}
-		switch repeat := 2*len(values) <= len(c.texts); {
-		case c.called(words) && c.kinds != "b" && (len(values) < len(c.texts) || t.rows < fewRecords):
-			named = append(named, c)
-		case len(values) > 1 && repeat && values[0] != "" && c.kinds == "t" && !c.called("id name lang language locale country currency priority channel source email date time") && c.prose() < 0.5:
-			others = append(others, c)
-		}
-	}
-	slices.SortStableFunc(named, func(a, b *column) int {
-		own := func(c *column) int { return strings.Count(" "+words+" ", " "+c.words[0]+" ") }
-		return cmp.Or(min(len(b.distinct()), 2)-min(len(a.distinct()), 2), own(b)-own(a), strings.Count(a.path, ".")-strings.Count(b.path, "."))
+		return 0
 	})
-	all := append(named, others...)
-	if len(all) == 0 {
-		return best
-	}
-	c := all[0]
-	best = Choice{Path: c.path, Codes: c.distinct(), column: c}
-	switch {
-	case len(named) == 0:
-		best.doubt("only its values look like it")
-	case len(best.Codes) < 2:
-		best.doubt("it has one value in all records")
-	}
-	if len(all) > 1 && len(named) != 1 {
-		best.doubt("or %s?", all[1].path)
-	}
-	best.missing(t, nullable)
-	taken[c] = true
-	return best
-}
-
-// missing says what records without the value get.
-func (c *Choice) missing(t *table, nullable bool) {
-	n := t.rows - len(c.column.texts)
-	switch {
-	case nullable:
-		c.Default = "null"
-	case n > 0:
-		c.Default = ToComplete
-		c.doubt("%d records have none", n)
-	}
-}
-
-// longest is the column with the longest texts.
-func (t *table) longest(taken map[*column]bool) (best Choice) {
-	var second *column
-	for _, c := range t.columns {
-		if taken[c] || c.prose() < 0.5 || 2*len(c.texts) < t.rows || timesOf(c) != nil {
-			continue
-		}
-		if best.column == nil || c.length() > best.column.length() {
-			second = best.column
-			best = Choice{column: c, Path: c.path}
-		} else if second == nil || c.length() > second.length() {
-			second = c
-		}
-	}
 	if best.column == nil {
 		return best
 	}
-	best.HTML = slices.ContainsFunc(best.column.texts, tagForm.MatchString)
-	if second != nil && 3*second.length() > 2*best.column.length() {
-		best.doubt("or %s, which is about as long?", second.path)
+	if best.Codes, best.HTML = best.column.distinct(), false; len(best.Codes) < 2 {
+		best.doubt("it has one value in all records")
 	}
+	best.missing(t, nullable)
+	return best
+}
+
+// content is the column with the longest texts.
+func (t *table) content() Choice {
+	best := t.pick(func(c *column) int {
+		if c.prose() < 0.5 || 2*len(c.texts) < t.rows || c.times() != nil {
+			return 0
+		}
+		return sure * c.length()
+	})
 	best.missing(t, false)
-	taken[best.column] = true
 	return best
 }
 
 // title is a short text that differs from record to record, one that is called so first.
-func (t *table) title(taken map[*column]bool, content *column) (best Choice) {
-	const names = "title subject summary headline heading topic caption short ttl sj sbjt 제목"
-	for _, c := range t.columns {
-		known := best.column != nil && best.column.called(names)
+func (t *table) title() Choice {
+	best := t.pick(func(c *column) int {
 		switch {
-		case taken[c] || timesOf(c) != nil || 2*len(c.texts) < t.rows || !strings.Contains(c.kinds, "t") || c.all(func(s string) bool { return uuidForm.MatchString(s) || addrForm.MatchString(s) }):
-		case c.called(names) && !c.called("type id email status url name") && (!known || c.prose() > best.column.prose()):
-			best = Choice{Path: c.path, column: c}
-		case !known && c.prose() >= 0.5 && 2*len(c.distinct()) > len(c.texts) && c.length() < 120 && !c.called("name address email phone user") && best.column == nil:
-			best = Choice{Path: c.path, column: c}
-			best.doubt("only its values look like it")
+		case c.times() != nil || 2*len(c.texts) < t.rows || !strings.Contains(c.kinds, "t") || c.all(func(s string) bool { return uuidForm.MatchString(s) || addrForm.MatchString(s) }):
+		case c.called(titleWords) && !c.called("type id email status url name"):
+			return 2*sure + int(4*sure*c.prose())
+		case c.prose() >= 0.5 && 2*len(c.distinct()) > len(c.texts) && c.length() < 120 && !c.called("name address email phone user"):
+			return sure / 2
 		}
-	}
-	if best.column == nil && content != nil {
-		best = Choice{Path: content.path, column: content}
-		best.doubt("no short text is in the records; this is the content")
-	}
-	if best.column != nil {
-		best.HTML = slices.ContainsFunc(best.column.texts, tagForm.MatchString)
-		best.missing(t, false)
-		taken[best.column] = true
-	}
+		return 0
+	})
+	best.missing(t, false)
 	return best
 }
 
-// named is the text whose name has one of the words.
-func (t *table) named(words string, taken map[*column]bool) (best Choice) {
-	for _, c := range t.columns {
-		if taken[c] || !c.called(words) || c.called("id no number email phone url type") || c.kinds != "t" || timesOf(c) != nil || c.all(uuidForm.MatchString) {
-			continue
+// company is the text that is called after a firm.
+func (t *table) company() Choice {
+	best := t.pick(func(c *column) int {
+		if !c.called(companyWords) || c.called("id no number email phone url type") || c.kinds != "t" || c.times() != nil || c.all(uuidForm.MatchString) {
+			return 0
 		}
-		if best.column != nil {
-			best.doubt("or %s?", c.path)
-			continue
-		}
-		best = Choice{Path: c.path, column: c}
-		best.missing(t, false)
-	}
-	if best.column != nil {
-		taken[best.column] = true
-	}
+		return sure
+	})
+	best.missing(t, false)
 	return best
 }
 
-// responses looks for the list of answers: a text and a time in each of them.
-func (p *Proposal) responses(t *table) {
+// findResponses looks for the list of answers: a text and a time in each of them.
+func (p *Proposal) findResponses(t *table) {
 	r := &p.Responses
-	var chosen *table
 	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
-		inner, taken := t.lists[path], map[*column]bool{}
-		created := inner.earliest(taken)
-		content := inner.longest(taken)
+		inner := t.lists[path]
+		created, content := inner.created(), inner.content()
 		switch {
 		case created.Path == "" || content.Path == "" || strings.Contains(path, "#"):
-		case chosen != nil:
+		case r.Items.Path != "":
 			r.Items.doubt("or %s?", path)
 		default:
-			chosen = inner
 			*r = Responses{Items: Choice{Path: path}, Content: content, Created: created}
-			r.Role = inner.codes("role type by author kind sender side from direction writer responder", "content media format", true, taken)
-			r.where = inner.private()
-			r.IDs, _ = inner.ids("", p.Account)
+			if r.Role = inner.codes(roleWords, "content media format", true); r.Role.Path == "" {
+				r.Role.doubt("nothing tells who answers")
+			}
+			if inner.rows == t.rows {
+				r.Items.doubt("there are as many as records: is the first the question itself?")
+			}
+			r.truths = inner.truths()
+			var short []string
+			if r.IDs, short = inner.ids("", p.Account); len(short) > 0 {
+				r.Items.doubt("left out of internal_ids, because every such short number would be cut out of texts: %s", strings.Join(short, ", "))
+			}
 		}
-	}
-	if chosen != nil && r.Role.Path == "" {
-		r.Role.doubt("nothing tells who answers")
-	}
-	if chosen != nil && r.Content.Default == "" && p.Content.column != nil && slices.Equal(chosen.parents, slices.Sorted(slices.Values(p.Content.column.rows))) {
-		r.Items.doubt("every record has exactly one: is the first the question itself?")
 	}
 }
 
-// private are the truth values that look as if they hid something.
-func (t *table) private() (list []where) {
+// truths are the truth values that no field reads.
+type truths struct {
+	hide, show, other []string // paths; by their names: true hides, true shows, nobody knows
+}
+
+func (t *table) truths() (found truths) {
 	for _, c := range t.columns {
-		bools := c.all(func(s string) bool {
-			return s == "true" || s == "false" || s == "0" || s == "1" || s == "Y" || s == "N"
-		})
-		switch {
-		case !bools || c.kinds == "n":
+		switch bools := c.all(func(s string) bool { return strings.Contains(" true false 0 1 Y N ", " "+s+" ") }); {
+		case !bools || c.kinds == "n" || c.taken:
 		case c.called("private internal hidden draft deleted confidential secret removed spam"):
-			list = append(list, where{c.path, false})
+			found.hide = append(found.hide, c.path)
 		case c.called("public visible published shown"):
-			list = append(list, where{c.path, true})
+			found.show = append(found.show, c.path)
+		default:
+			found.other = append(found.other, c.path)
 		}
 	}
-	return list
+	return found
 }
-
-var codeForm = regexp.MustCompile(`^[^\s]*[0-9][^\s]*$`)
 
 // shortestID is how long an id must be to be cut out of texts without a doubt.
 const shortestID = 4
@@ -439,10 +412,9 @@ const shortestID = 4
 // none.
 func (t *table) ids(prefix, account string) (list, short []string) {
 	for _, c := range t.columns {
-		isID := len(c.texts) > 0 && c.kinds != "b" && (c.all(uuidForm.MatchString) ||
-			c.all(codeForm.MatchString) && timesOf(c) == nil && slices.ContainsFunc(c.words, isIDWord))
+		isID := c.all(uuidForm.MatchString) || c.all(codeForm.MatchString) && c.times() == nil && slices.ContainsFunc(c.words, isIDWord)
 		switch {
-		case !isID || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
+		case !isID || c.kinds == "b" || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
 		case c.length() < shortestID:
 			short = append(short, prefix+c.path)
 		default:

@@ -59,6 +59,9 @@ func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	return plan
 }
 
+// marked tells whether a line is not to be taken as it is.
+func marked(c Choice) bool { return c.Path == "" || len(c.Doubts) > 0 }
+
 // Of systems that the rules were not made on, most lines are right, and none is wrong
 // without a mark. What is drafted compiles, and maps the sample.
 func TestShapes(t *testing.T) {
@@ -104,17 +107,17 @@ func TestShapes(t *testing.T) {
 			"created_at": {p.CreatedAt, want.CreatedAt}, "responses.content": {p.Responses.Content, want.ResponseContent},
 			"responses.role": {p.Responses.Role, want.ResponseRole}, "responses.created_at": {p.Responses.Created, want.ResponseCreated},
 		} {
-			check(field, of.Path, of.want, of.marked())
+			check(field, of.Path, of.want, marked(of.Choice))
 		}
 		if want.Format != nil {
-			check("format", p.CreatedAt.Format, []string{*want.Format}, p.CreatedAt.marked())
+			check("format", p.CreatedAt.Format, []string{*want.Format}, marked(p.CreatedAt))
 		}
 		if want.StatusValues != nil {
 			slices.Sort(want.StatusValues)
 			check("codes", strings.Join(p.Status.Codes, " "), []string{strings.Join(want.StatusValues, " ")}, true)
 		}
 		if want.Kind == "buyer" {
-			check("responses", p.Responses.Items.Path, []string{want.Responses}, p.Responses.Items.marked())
+			check("responses", p.Responses.Items.Path, []string{want.Responses}, marked(p.Responses.Items))
 		}
 		for _, id := range want.IDs {
 			list, path := p.IDs, id
@@ -162,10 +165,16 @@ func TestDoubts(t *testing.T) {
 		"a link to another host": {`{"next":"https://inner.example/x?c=1","d":[` + records(`{`+base+`}`) + `]}`, "# DOUBT: its URL names the host inner.example", ""},
 		"private notes": {`[` + records(`{`+base+`,"notes":[{"id":"note-~","private":true,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`,
 			`- {path: private, in: ["false", "0", "N"], missing: include}`, ""},
-		"an object keyed by ids": {`{"d":{` + records(`"a~":{`+base+`}`) + `}}`, `items: "d.@values"`, "or is it"},
-		"no zone":                {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
-		"the first page":         {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
-		"a sign-in":              {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
+		"private notes in another language": {`[` + records(`{`+base+`,"notizen":[{"id":"note-~","intern":true,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`,
+			"# DOUBT: true or false in the records, and read by no field: intern;", ""},
+		"pages in another language": {`{"treffer":60,"seite":1,"d":[` + records(`{`+base+`}`) + `]}`, "# DOUBT: or does one of these count records or pages: seite = 1, treffer = 60?", ""},
+		"seconds beside milliseconds": {`[` + records(`{"subject":"Parcel ~ is late","text":"Where is the parcel number ~ that I ordered in May?","acc":"acme","created":177~000000,"created_ms":177~000000123}`) + `]`,
+			"# DOUBT: or created, which has the same times?\n      created_at: {path: created_ms, format: unix_ms}", ""},
+		"short numbers of answers": {`[` + records(`{`+base+`,"notes":[{"no":1~,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`, "would be cut out of texts: no", ""},
+		"an object keyed by ids":   {`{"d":{` + records(`"a~":{`+base+`}`) + `}}`, `items: "d.@values"`, "or is it"},
+		"no zone":                  {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
+		"the first page":           {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
+		"a sign-in":                {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
 	} {
 		p, err := Propose([][]byte{[]byte(tc.sample)}, Options{Kind: "buyer", Account: "acme"})
 		if err != nil {

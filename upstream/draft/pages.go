@@ -2,9 +2,7 @@ package draft
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,119 +14,115 @@ type Paging struct {
 	Doubts []string
 }
 
-// mark is a value beside the list that may tell of pages.
-type mark struct {
-	column
-	text string
+func (p *Paging) doubt(format string, args ...any) {
+	p.Doubts = append(p.Doubts, fmt.Sprintf(format, args...))
 }
 
-// paging looks for marks of further pages among the values around the records.
+// add adds a key. A path is quoted where that is needed.
+func (p *Paging) add(key, value string) { p.Keys = append(p.Keys, key+": "+value) }
+
+// mark is a value beside the list that may tell of pages.
+type mark struct{ path, text string }
+
+// number is -1 where it is none.
+func (m mark) number() int {
+	n, err := strconv.Atoi(m.text)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (m mark) isBool() bool { return m.text == "true" || m.text == "false" }
+func (m mark) isURL() bool  { return addrForm.MatchString(m.text) || strings.HasPrefix(m.text, "?") }
+
+// paging looks for marks of further pages among the values around the records. records is
+// how many one sample has.
 func paging(trees []any, list *found, records int) (p Paging) {
-	var all []mark
-	var visit func(keys []string, v any)
-	visit = func(keys []string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			if pathOf(keys)+".@values" == list.path {
-				return
-			}
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				visit(append(slices.Clone(keys), key), v[key])
-			}
-		case []any, nil:
-		default:
-			kind := "t"
-			switch v.(type) {
-			case bool:
-				kind = "b"
-			case string:
-			default:
-				kind = "n"
-			}
-			all = append(all, mark{column{path: pathOf(keys), words: nameOf(keys), kinds: kind}, fmt.Sprint(v)})
-		}
-	}
-	for _, tree := range trees {
-		visit(nil, tree)
-	}
-	find := func(words string, fits func(mark) bool) (m mark) {
-		for _, m := range all {
-			if m.called(words) && m.text != "" && !m.called("prev previous before csrf access") && fits(m) {
-				return m
+	beside := tableOf(trees).columns
+	keyed, isKeyed := strings.CutSuffix(list.path, "@values")
+	find := func(words string, fits func(mark) bool) mark {
+		for _, c := range beside {
+			for _, text := range c.texts {
+				inList := isKeyed && strings.HasPrefix(c.path, keyed)
+				if m := (mark{c.path, text}); c.called(words) && text != "" && !inList && !c.called("prev previous before csrf access") && fits(m) {
+					return m
+				}
 			}
 		}
-		return m
+		return mark{}
 	}
-	number := func(m mark) int {
-		n, err := strconv.Atoi(m.text)
-		if err != nil || m.kinds == "b" {
-			return -1
-		}
-		return n
+	above := func(least int) func(mark) bool { return func(m mark) bool { return m.number() > least } }
+	next := find("next nextlink more following continuation", mark.isURL)
+	cursor := find("cursor token after marker continuation scroll bookmark next", func(m mark) bool { return !m.isURL() && !m.isBool() && m.number() < 0 })
+	more, last := find("more next hasmore hasnext", mark.isBool), find("last done islast", mark.isBool)
+	pages, total := find("pages totalpages pagecount", above(1)), find("total count totalcount totalsize hits totalelements cnt totcnt tot size", above(records))
+	size, offset := find("size limit per perpage pagesize rows maxresults", above(1)), find("offset start startat skip from", above(-1))
+	current := find("page number current pagenumber currentpage", func(m mark) bool { return m.text == "0" || m.text == "1" })
+	if size.path == total.path {
+		size = mark{}
 	}
-	isBool := func(m mark) bool { return m.text == "true" || m.text == "false" }
-	isURL := func(m mark) bool { return addrForm.MatchString(m.text) || strings.HasPrefix(m.text, "?") }
-	next := find("next nextlink more following continuation", func(m mark) bool { return isURL(m) && !m.called("self last") })
-	cursor := find("cursor token after marker continuation scroll bookmark next", func(m mark) bool { return m.kinds == "t" && !isURL(m) && !isBool(m) && number(m) < 0 })
-	more := find("more next hasmore hasnext", isBool)
-	last := find("last done islast", isBool)
-	pages := find("pages totalpages pagecount", func(m mark) bool { return number(m) > 0 && m.called("total pages count totalpages pagecount") })
-	total := find("total count totalcount totalsize hits totalelements cnt totcnt tot size", func(m mark) bool { return number(m) > records && !m.called("page per limit pages") })
-	size := find("size limit per perpage pagesize rows maxresults", func(m mark) bool { return number(m) > 1 && !m.called("total count") })
-	offset := find("offset start startat skip from", func(m mark) bool { return number(m) >= 0 })
-	current := find("page number current pagenumber currentpage", func(m mark) bool { return number(m) == 0 || number(m) == 1 })
+	if total.path == pages.path {
+		total = mark{}
+	}
 	switch {
 	case next.path != "" && cursor.path == "":
 		p.Style = "next_url"
-		p.Keys = []string{"next: " + quote(next.path)}
+		p.add("next", quote(next.path))
 		if u, err := url.Parse(next.text); err == nil && u.Host != "" {
 			p.doubt("its URL names the host %s: base_url must be that, or add rewrite_host: true", u.Host)
 		}
 	case cursor.path != "":
 		p.Style = "cursor"
-		p.Keys = []string{"param: " + ToComplete, "cursor: " + quote(cursor.path)}
+		p.add("param", ToComplete)
+		p.add("cursor", quote(cursor.path))
 		p.doubt("the name of the parameter that takes the cursor")
 		if next.path != "" {
 			p.doubt("or style next_url by %s?", next.path)
 		}
 		if more.path != "" {
-			p.Keys = append(p.Keys, "more: "+quote(more.path))
+			p.add("more", quote(more.path))
 			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
 		}
-	case pages.path != "" && number(pages) > 1 || total.path != "" || more.path != "" || last.path != "":
+	case pages.path != "" || total.path != "" || more.path != "" || last.path != "":
 		p.Style = "page"
-		p.Keys = []string{"param: " + ToComplete}
+		p.add("param", ToComplete)
 		p.doubt("the names of the parameters")
-		switch {
-		case offset.path != "":
+		if offset.path != "" {
 			p.Style = "offset"
-		case current.path != "":
-			p.Keys = append(p.Keys, "first: "+current.text)
-			p.doubt("the first page is number %s if the first sample is that", current.text)
-		default:
-			p.Keys = append(p.Keys, "first: 1")
+		} else {
+			p.add("first", "1")
+			if current.path != "" {
+				p.Keys[1] = "first: " + current.text
+			}
 			p.doubt("the number of the first page: 0 or 1")
 		}
 		if size.path != "" {
-			p.Keys = append(p.Keys, "size: "+size.text, "size_param: "+ToComplete)
+			p.add("size", size.text)
+			p.add("size_param", ToComplete)
 		}
 		switch {
 		case total.path != "":
-			p.Keys = append(p.Keys, "total: "+quote(total.path))
+			p.add("total", quote(total.path))
 		case pages.path != "" && p.Style == "page":
-			p.Keys = append(p.Keys, "total_pages: "+quote(pages.path))
+			p.add("total_pages", quote(pages.path))
 		case more.path != "":
-			p.Keys = append(p.Keys, "more: "+quote(more.path))
+			p.add("more", quote(more.path))
 		case last.path != "":
-			p.Keys = append(p.Keys, "last: "+quote(last.path))
+			p.add("last", quote(last.path))
 		}
 	default:
 		p.Style = "none"
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
+		var numbers []string
+		for _, c := range beside {
+			if c.kinds == "n" && len(numbers) < 6 && !(isKeyed && strings.HasPrefix(c.path, keyed)) {
+				numbers = append(numbers, c.path+" = "+c.texts[0])
+			}
+		}
+		if len(numbers) > 0 {
+			p.doubt("or does one of these count records or pages: %s?", strings.Join(numbers, ", "))
+		}
 	}
 	return p
-}
-
-func (p *Paging) doubt(format string, args ...any) {
-	p.Doubts = append(p.Doubts, fmt.Sprintf(format, args...))
 }

@@ -1,6 +1,8 @@
 package draft
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 // values fit and that give other times, such as days and months in the other order, the
 // first is proposed with a doubt.
 var notations = [...]string{
+	"unix", "unix_ms",
 	"rfc3339", "odata", "2006-01-02T15:04:05.000-0700", "2006-01-02T15:04:05-0700", "2006-01-02T15:04Z07:00", "2006-01-02 15:04:05-07:00",
 	"2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05Z07:00", time.RFC1123Z, "Mon, 02 Jan 2006 15:04:05 GMT", "2006-01-02 15:04:05 UTC",
 	"2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006/01/02 15:04:05", "2006/01/02 15:04",
@@ -23,43 +26,54 @@ var notations = [...]string{
 // timing is the notation of a column of times.
 type timing struct {
 	format string
-	zoned  bool // the values name their zone
-	clock  bool // they have a time of day
-	other  string
-	at     []time.Time // of each value
+	zoned  bool   // the values name their zone
+	clock  bool   // they have a time of day
+	other  string // a notation that all values fit, too
+	mean   int64  // seconds
+	fine   int    // values with a part of a second
 }
 
-// timesOf tells how the times of a column are written; nil if it has none. The
+// times tells how the times of a column are written; nil if it has none. The
 // gateway's own parsers judge, so that what is proposed can be read.
-func timesOf(c *column) (found *timing) {
-	if len(c.texts) == 0 || c.kinds == "b" {
-		return nil
-	}
-	for _, unix := range []string{"unix", "unix_ms"} {
-		if at := parsed(c, unix, 2000, 2050); at != nil {
-			return &timing{format: unix, zoned: true, clock: true, at: at}
+func (c *column) times() *timing {
+	if !c.timed && c.kinds != "b" {
+		var first, last time.Time
+		for _, format := range notations {
+			at := parsed(c.texts, format)
+			switch {
+			case at == nil:
+			case c.timing != nil:
+				if !at[0].Equal(first) || !at[len(at)-1].Equal(last) {
+					c.timing.other = format
+				}
+			default:
+				first, last = at[0], at[len(at)-1]
+				unix := strings.HasPrefix(format, "unix")
+				zoned := unix || format == "rfc3339" || format == "odata" || strings.Contains(format, "07") || strings.HasSuffix(format, "UTC") || strings.HasSuffix(format, "GMT")
+				c.timing = &timing{format: format, zoned: zoned, clock: zoned || strings.Contains(format, "04")}
+				for _, t := range at {
+					c.timing.mean += t.Unix() / int64(len(at))
+					c.timing.fine += min(t.Nanosecond(), 1)
+				}
+			}
+			if c.timing != nil && strings.HasPrefix(c.timing.format, "unix") {
+				break // their digits fit others, too
+			}
 		}
 	}
-	for _, format := range notations {
-		at := parsed(c, format, 1990, 2100)
-		switch {
-		case at == nil:
-		case found == nil:
-			zoned := !strings.HasPrefix(format, "20") && !strings.HasPrefix(format, "0") && !strings.HasPrefix(format, "1") && !strings.HasPrefix(format, "Jan")
-			zoned = zoned || strings.Contains(format, "07") || strings.HasSuffix(format, "UTC")
-			found = &timing{format: format, zoned: zoned, clock: zoned || strings.Contains(format, "04"), at: at}
-		case !at[0].Equal(found.at[0]) || !at[len(at)-1].Equal(found.at[len(at)-1]):
-			found.other = format
-		}
-	}
-	return found
+	c.timed = true
+	return c.timing
 }
 
 // parsed gives the times of a column in a format; nil if one value does not fit, or is in
 // another year than any inquiry.
-func parsed(c *column, format string, from, to int) (at []time.Time) {
+func parsed(texts []string, format string) (at []time.Time) {
+	from, to := 1990, 2100
+	if strings.HasPrefix(format, "unix") {
+		from, to = 2000, 2050
+	}
 	parse, _, _ := timeparse.New(format, "")
-	for _, s := range c.texts {
+	for _, s := range texts {
 		t, ok := parse(s)
 		if !ok || t.Year() < from || t.Year() > to {
 			return nil
@@ -69,91 +83,64 @@ func parsed(c *column, format string, from, to int) (at []time.Time) {
 	return at
 }
 
-// earliest chooses the column whose times are the earliest of each record: when it was
-// made. what is not read as one with much doubt, such as a birthday, is marked.
-func (t *table) earliest(taken map[*column]bool) (best Choice) {
-	const late = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
-	var chosen *column
-	var by *timing
-	for _, c := range t.columns {
-		of := timesOf(c)
-		if of == nil || taken[c] || len(c.texts) < t.rows && by != nil && chosen != nil && len(chosen.texts) == t.rows {
-			continue
+// created is the column with the earliest times: of those that are in the most records, and
+// with a time of day if any has one.
+func (t *table) created() (best Choice) {
+	const (
+		early = "created create at time timestamp ts date opened submitted registered"
+		late  = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
+	)
+	flag := func(yes bool) int {
+		if yes {
+			return 1
 		}
-		if chosen == nil || len(c.texts) > len(chosen.texts) || before(of, by) || !before(by, of) && better(c, of, chosen, by, late) {
-			chosen, by = c, of
+		return 0
+	}
+	var all []*column
+	for _, c := range t.columns {
+		if c.times() != nil && !c.taken {
+			all = append(all, c)
 		}
 	}
-	if chosen == nil {
+	if len(all) == 0 {
 		return best
 	}
-	best = Choice{Path: chosen.path, Format: by.format, column: chosen}
-	if by.format == "rfc3339" {
+	slices.SortStableFunc(all, func(a, b *column) int {
+		x, y := a.timing, b.timing
+		return cmp.Or(len(b.texts)-len(a.texts), flag(y.clock)-flag(x.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
+			flag(y.zoned)-flag(x.zoned), flag(a.called(late))-flag(b.called(late)))
+	})
+	c := all[0]
+	c.taken = true
+	best = Choice{Path: c.path, Format: c.timing.format, column: c}
+	if best.Format == "rfc3339" {
 		best.Format = ""
 	}
-	if !by.zoned {
+	if !c.timing.zoned {
 		best.Zone = "UTC"
 		best.doubt("the times name no zone: whose clock is it?")
 	}
 	switch {
-	case by.other != "":
-		best.doubt("all values fit %q, too", by.other)
-	case chosen.called(late):
+	case c.timing.other != "":
+		best.doubt("all values fit %q, too", c.timing.other)
+	case c.called(late):
 		best.doubt("the name says that it is another time")
-	case strings.HasPrefix(by.format, "unix") && !chosen.called("created create at time timestamp ts date opened submitted registered"):
+	case strings.HasPrefix(c.timing.format, "unix") && !c.called(early):
 		best.doubt("these numbers are taken for times")
-	case !by.clock:
+	case !c.timing.clock:
 		best.doubt("a day without a time: all inquiries of a day have the same one")
 	}
-	if len(chosen.texts) < t.rows {
-		best.doubt("it is missing in %d of %d", t.rows-len(chosen.texts), t.rows)
+	if len(c.texts) < t.rows {
+		best.doubt("it is missing in %d of %d", t.rows-len(c.texts), t.rows)
 	}
-	for _, c := range t.columns {
-		if other := timesOf(c); c != chosen && other != nil && len(c.texts) == len(chosen.texts) && !before(by, other) && !c.called(late) && !best.marked() {
-			best.doubt("or %s, which has the same times?", c.path)
+	for _, other := range all[1:] {
+		switch {
+		case len(best.Doubts) > 0 || other.called(late):
+		case other.timing.mean == c.timing.mean:
+			best.doubt("or %s, which has the same times?", other.path)
+		case other.called("created create opened submitted registered") && !c.called(early):
+			best.doubt("or %s, which is called so, but later?", other.path)
 		}
 	}
-	taken[chosen] = true
 	return best
-}
-
-// before tells whether the times of one column are earlier than another's, or as early
-// in each record and earlier in one.
-func before(a, b *timing) bool {
-	earlier := false
-	for i := range min(len(a.at), len(b.at)) {
-		switch d := a.at[i].Sub(b.at[i]); {
-		case d <= -time.Second:
-			earlier = true
-		case d >= time.Second:
-			return false
-		}
-	}
-	return earlier
-}
-
-// better tells of two columns with the same times which one to take: the finer one, and
-// of two as fine the one that is not called after something that comes later.
-func better(c *column, of *timing, chosen *column, by *timing, late string) bool {
-	fine := func(t *timing) (n int) {
-		for _, at := range t.at {
-			if at.Nanosecond() != 0 {
-				n++
-			}
-		}
-		return n
-	}
-	if len(of.at) != len(by.at) || before(by, of) {
-		return false
-	}
-	if a, b := fine(of), fine(by); a != b {
-		return a > b
-	}
-	if a, b := of.clock, by.clock; a != b {
-		return a
-	}
-	if a, b := of.zoned, by.zoned; a != b {
-		return a
-	}
-	return chosen.called(late) && !c.called(late)
 }

@@ -92,7 +92,7 @@ func (p *Proposal) endpoint(w *writer) {
 	w.line("internal_ids: %s", yamlList(p.IDs))
 	w.doubts(p.Paging.Doubts)
 	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
-	w.where(p.where)
+	w.where(p.truths)
 	w.line("fields:")
 	w.deeper(func() {
 		w.field("title", p.Title)
@@ -130,7 +130,7 @@ func (r Responses) write(w *writer) {
 		if len(r.IDs) > 0 {
 			w.line("internal_ids: %s", yamlList(r.IDs))
 		}
-		w.where(r.where)
+		w.where(r.truths)
 		w.line("fields:")
 		w.deeper(func() {
 			w.field("content", r.Content)
@@ -145,19 +145,21 @@ func (r Responses) write(w *writer) {
 	})
 }
 
-// where writes the conditions, each with a doubt.
-func (w *writer) where(list []where) {
-	if len(list) == 0 {
-		return
+// where writes the conditions of what looks as if it hid something, and names the truth
+// values that nobody can judge by their names.
+func (w *writer) where(t truths) {
+	if len(t.other) > 0 {
+		w.line("# DOUBT: true or false in the records, and read by no field: %s; if one marks what callers must not see, name it in where", oneLine(strings.Join(t.other, ", ")))
 	}
-	w.line("# DOUBT: these look as if they say what callers must not see")
-	w.line("where:")
-	for _, c := range list {
-		if c.equals {
-			w.line("  - {path: %s, in: [\"true\", \"1\", \"Y\"]}", quote(c.path))
-		} else {
-			w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"], missing: include}", quote(c.path))
-		}
+	if len(t.hide)+len(t.show) > 0 {
+		w.line("# DOUBT: these look as if they say what callers must not see")
+		w.line("where:")
+	}
+	for _, path := range t.show {
+		w.line("  - {path: %s, in: [\"true\", \"1\", \"Y\"]}", quote(path))
+	}
+	for _, path := range t.hide {
+		w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"], missing: include}", quote(path))
 	}
 }
 

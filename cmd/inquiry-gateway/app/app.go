@@ -61,7 +61,7 @@ type App struct {
 	rate     *rate.Limiter
 	tokens   *ops.Tokens // of the ops listener
 	current  atomic.Pointer[generation]
-	gateway  gateway.Current // that of current
+	gateway  gateway.Live // that of current
 	reloads  *reloader
 	draining atomic.Bool
 }

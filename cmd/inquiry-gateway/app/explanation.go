@@ -102,7 +102,7 @@ func predict(x cache.Explanation, breaker string) ops.Prediction {
 	case x.Outcome == cache.StaleError, breaker == "open" && stale:
 		return served(cache.StaleError, "served stale, because the legacy system fails")
 	case breaker == "open":
-		p := gateway.ProblemOf(&upstream.Error{Failure: upstream.FailureUnavailable})
+		p := gateway.ProblemOf(&upstream.Error{Kind: upstream.KindNotAsked})
 		return ops.Prediction{Outcome: "unavailable", HTTPStatus: p.Status, Code: p.Code, Text: "the breaker is open, and the cache has nothing that may be served"}
 	case x.Outcome == cache.Collapsed:
 		return served(cache.Collapsed, "waits for the fill that is under way")

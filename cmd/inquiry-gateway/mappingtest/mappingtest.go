@@ -50,9 +50,9 @@ type Expect struct {
 
 // Result is how one test ended.
 type Result struct {
-	Name        string
-	Records     int      // that came out
-	Differences []string // one line each; none: passed
+	Name        string   `json:"name"`
+	Records     int      `json:"records"`     // that came out
+	Differences []string `json:"differences"` // one line each; none: passed
 }
 
 // Run runs the tests in file, one after the other, with the mapping of cfg. The error is

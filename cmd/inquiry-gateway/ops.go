@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway/ops"
+)
+
+// Bounds of one question to a running gateway.
+const (
+	opsTimeout  = 10 * time.Second
+	maxOpsReply = 4 << 20
+)
+
+// tokenFileFlag takes a file: a token in the command line would be in the list of
+// processes.
+func tokenFileFlag(when string) *cli.StringFlag {
+	return &cli.StringFlag{Name: "token-file", Usage: when + "the `FILE` with the token of that listener"}
+}
+
+// opsFlags name the gateway that a command talks to.
+func opsFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
+		&cli.StringFlag{Name: "ops", Usage: "talk to the ops listener at `URL`"},
+		tokenFileFlag("with --ops: "),
+		jsonFlag(),
+	}, more...)
+}
+
+// explainCommand asks the running gateway, because only that knows what its cache
+// holds. Nothing is fetched or counted by it.
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "explain",
+		Usage: "say what a request for one list would get from the running gateway now, and why",
+		Flags: opsFlags(
+			&cli.StringFlag{Name: "key-id", Usage: "the request of the key with this `ID` (keys list shows them)"},
+			&cli.StringFlag{Name: "account", Usage: "without a key: the account's `ID`"},
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller; with --key-id the key's own if left out"},
+			&cli.StringFlag{Name: "status", Usage: "the request's filter"},
+			&cli.StringFlag{Name: "inquiry-type", Usage: "the request's filter"},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			query := url.Values{}
+			for _, flag := range []string{"key-id", "account", "kind", "status", "inquiry-type"} {
+				if c.IsSet(flag) {
+					query.Set(strings.ReplaceAll(flag, "-", "_"), c.String(flag))
+				}
+			}
+			var x ops.Explanation
+			if err := askOps(ctx, c, "/ops/explain?"+query.Encode(), nil, &x); err != nil {
+				return err
+			}
+			return show(c, x, func(out io.Writer) {
+				p := x.Prediction
+				fmt.Fprintf(out, "%s\n%s\n\n", strings.TrimSpace(fmt.Sprintf("%s: %d %s", p.Outcome, p.HTTPStatus, p.Code)), printable(p.Text))
+				writeFields(out, x)
+			})
+		},
+	}
+}
+
+// purgeCommand reaches all nodes by asking one of them: a purge is written to Redis,
+// where the others see it. Once it has ended well, no node serves what it had before for
+// longer than a second. With --refresh the old lists may be served for a moment, so that it
+// may be called for each change.
+func purgeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "purge",
+		Usage: "have no node serve the cached lists of an account or of a kind any more",
+		Flags: opsFlags(
+			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
+			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
+			&cli.BoolFlag{Name: "refresh", Usage: "have the lists fetched again, and serve the old ones until then: a hint that they have changed"},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			want := ops.PurgeRequest{Kind: c.String("kind"), Account: c.String("account")}
+			what := "all lists of the kind " + want.Kind
+			hint := ops.ChangedRequest{Kinds: []string{want.Kind}}
+			switch {
+			case (want.Kind == "") == (want.Account == ""):
+				return usagef("purge what? give --account ID or --kind buyer|seller")
+			case want.Account != "":
+				what, hint = "all lists of the account "+printable(want.Account), ops.ChangedRequest{Accounts: []string{want.Account}}
+			case want.Kind != "buyer" && want.Kind != "seller":
+				return usagef("--kind is %q; give buyer or seller", want.Kind)
+			}
+			if c.Bool("refresh") {
+				var reply ops.ChangedReply
+				if err := askOps(ctx, c, "/ops/changed", hint, &reply); err != nil {
+					return err
+				}
+				return show(c, reply, func(out io.Writer) { fmt.Fprintf(out, "marked as changed: %s\n", what) })
+			}
+			done := struct {
+				ops.PurgeRequest
+				ops.PurgeReply
+			}{PurgeRequest: want}
+			if err := askOps(ctx, c, "/ops/purge", want, &done.PurgeReply); err != nil {
+				return err
+			}
+			// By its epoch explain shows that a node has the purge.
+			return show(c, done, func(out io.Writer) { fmt.Fprintf(out, "purged: %s; epoch %d\n", what, done.Epoch) })
+		},
+	}
+}
+
+// ttlCommand answers from what was measured: by a running gateway, or from its log
+// where the question comes later. From a log the answer is for the policy of -c, which
+// need not be the one that ran.
+func ttlCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "ttl",
+		Usage: "say what another ttl would do: from a running gateway, or from a log",
+		Flags: opsFlags(
+			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input), written with log.access_keys: hashed, by the policy of -c or the default"},
+		),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			var report ttllab.Report
+			var err error
+			if c.String("log") != "" {
+				report, err = ttlFromLog(c)
+			} else {
+				err = askOps(ctx, c, "/ops/ttl", nil, &report)
+			}
+			if err != nil {
+				return err
+			}
+			return show(c, report, func(out io.Writer) { _ = report.WriteTable(out) }) // into memory
+		},
+	}
+}
+
+// ttlFromLog reads a log by kind: a line does not say whether its status has a
+// ttl of its own. A log without a look-up is an error, because it was probably written
+// without log.access_keys, and a table of zeros would look like an answer.
+func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
+	if c.String("ops") != "" {
+		return ttllab.Report{}, usagef("--log reads a file and --ops asks a gateway; give one of them")
+	}
+	policy := cache.DefaultConfig()
+	if file := c.String("config"); file != "" {
+		loaded, err := config.Load(file, mappingOnly())
+		if err != nil {
+			return ttllab.Report{}, err
+		}
+		policy = loaded.Config.Cache
+	}
+	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
+	in := os.Stdin
+	if name := c.String("log"); name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return ttllab.Report{}, err
+		}
+		defer f.Close()
+		in = f
+	}
+	report, err := ttllab.FromLog(in, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
+	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
+		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
+	}
+	return report, err
+}
+
+// opsClient asks one ops listener. Each question has a connection of its own, and
+// opsTimeout from the dialling to the last byte.
+type opsClient struct {
+	base, token string // without a token none is sent
+	http        *http.Client
+}
+
+// askOps asks the ops listener that the flags mean, as opsClient.ask does. With -c the
+// address and the token are those of the file, whether or not the gateway that runs has
+// read it since.
+func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
+	file, address, token := c.String("config"), c.String("ops"), c.String("token-file")
+	var o *opsClient
+	var err error
+	switch {
+	case (file == "") == (address == ""):
+		return usagef("which gateway? give -c CONFIGURATION or --ops URL")
+	case file != "" && token != "":
+		return usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
+	case address != "":
+		o, err = openOps(address, token)
+	default:
+		var loaded config.Loaded
+		if loaded, err = config.Load(file, mappingOnly()); err != nil {
+			return err
+		}
+		if address, err = opsAddress(loaded.Config.Ops.Listen); err != nil {
+			return err
+		}
+		token, _ = loaded.Config.Ops.Tokens()
+		o, err = newOpsClient(address, token)
+	}
+	if err != nil {
+		return err
+	}
+	return o.ask(ctx, path, want, reply)
+}
+
+// opsAddress is where a program on the same machine reaches ops.listen: a listener on
+// all addresses is asked on loopback.
+func opsAddress(listen string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", err
+	}
+	if port == "0" {
+		return "", fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
+	}
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
+}
+
+// openOps takes the token from a file; no file is no token.
+func openOps(address, tokenFile string) (*opsClient, error) {
+	file, err := config.ReadFile(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return newOpsClient(address, strings.TrimSpace(file.Text()))
+}
+
+// newOpsClient asks nothing yet.
+func newOpsClient(address, token string) (*opsClient, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", address)
+	}
+	return &opsClient{strings.TrimRight(address, "/"), token, &http.Client{
+		Timeout: opsTimeout,
+		// The token is for this listener only, and one connection is enough.
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// ask sends want as JSON, or with nil nothing but a GET, and reads the answer, which is
+// JSON too, into reply.
+func (o *opsClient) ask(ctx context.Context, path string, want, reply any) error {
+	var body []byte
+	if want != nil {
+		var err error
+		if body, err = json.Marshal(want); err != nil {
+			return err
+		}
+	}
+	answer, err := o.do(ctx, path, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, reply); err != nil {
+		return fmt.Errorf("the answer is not that of an ops listener: %w", err)
+	}
+	return nil
+}
+
+// do sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
+// use: the listener says of what.
+func (o *opsClient) do(ctx context.Context, path string, body []byte) ([]byte, error) {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if o.token != "" {
+		r.Header.Set("Authorization", "Bearer "+o.token)
+	}
+	res, err := o.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the gateway's ops listener does not answer: %w", err)
+	}
+	defer res.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
+	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
+	case err != nil:
+		return nil, fmt.Errorf("%s%s: %w", o.base, path, err)
+	case res.StatusCode == http.StatusBadRequest:
+		return nil, usageError{errors.New(text)}
+	case res.StatusCode == http.StatusUnauthorized:
+		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", o.base)
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %s: %s", o.base, res.Status, text)
+	case len(reply) > maxOpsReply:
+		return nil, fmt.Errorf("%s%s answers more than %d bytes", o.base, path, maxOpsReply)
+	}
+	return reply, nil
+}

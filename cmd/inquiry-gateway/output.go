@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/urfave/cli/v3"
+)
+
+// jsonFlag is for every command that answers something.
+func jsonFlag() *cli.BoolFlag { return &cli.BoolFlag{Name: "json", Usage: "answer in JSON"} }
+
+// show writes what a command found: with --json the value, for a program, else as text has
+// it, for a person. text writes to a buffer; show returns write errors.
+func show(c *cli.Command, value any, text func(out io.Writer)) error {
+	out := c.Root().Writer
+	if c.Bool("json") {
+		return json.NewEncoder(out).Encode(value)
+	}
+	var shown bytes.Buffer
+	text(&shown)
+	_, err := shown.WriteTo(out)
+	return err
+}
+
+// writeTable prints rows in columns, the first row as their heading. It returns no error
+// of out: where that matters it is memory.
+func writeTable(out io.Writer, rows [][]string) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		shown := make([]string, len(row))
+		for i, cell := range row {
+			shown[i] = printable(cell)
+		}
+		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
+	}
+	_ = w.Flush()
+}
+
+// writeFields prints the fields of a value as JSON has them, in their order, an object
+// within it two blanks further in.
+func writeFields(out io.Writer, value any) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = writeObject(out, json.NewDecoder(bytes.NewReader(text)), "")
+	}
+	if err != nil {
+		fmt.Fprintln(out, err) // of a value that is no JSON object; there is none
+	}
+}
+
+// writeObject prints the object that comes next.
+func writeObject(out io.Writer, from *json.Decoder, indent string) error {
+	if _, err := from.Token(); err != nil { // "{"
+		return err
+	}
+	for from.More() {
+		name, err := from.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := from.Decode(&value); err != nil {
+			return err
+		}
+		if value[0] == '{' {
+			fmt.Fprintf(out, "%s%s\n", indent, name)
+			if err := writeObject(out, json.NewDecoder(bytes.NewReader(value)), indent+"  "); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s%s: %s\n", indent, name, printable(strings.Trim(string(value), `"`)))
+	}
+	return nil
+}
+
+// printable escapes what is no visible character: control characters could steer the
+// terminal, and marks of direction could show a text in another order.
+func printable(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		escaped := strconv.QuoteRune(r)
+		b.WriteString(escaped[1 : len(escaped)-1])
+	}
+	return b.String()
+}
+
+// cutAt shortens a text to n characters.
+func cutAt(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "..."
+		}
+	}
+	return s
+}
+
+// plural counts things whose name takes an s: "1 page", "3 pages".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

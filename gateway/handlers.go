@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
+	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/theme"
+)
+
+// exchangeKey is where a request's context in the engine has its exchange.
+type exchangeKey struct{}
+
+func exchangeOf(c *gin.Context) *exchange { return c.MustGet(exchangeKey{}).(*exchange) }
+
+// fail ends the handlers of a request with an error, which answer writes.
+func fail(c *gin.Context, err error) {
+	_ = c.Error(err)
+	c.Abort()
+}
+
+// begin assigns a request its exchange and its id. Requests count for unmatched until a
+// handler knows better.
+func (g *Gateway) begin(unmatched *endpointSeries) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		x := g.start(c.Request.Context(), time.Now())
+		x.writer, x.series = c.Writer, unmatched
+		x.request.Read(c.Request, x.conn, len(g.proxies) > 0)
+		x.identify()
+		x.Into(c.Writer.Header()) // also for an answer that is not written here
+		c.Set(exchangeKey{}, x)
+	}
+}
+
+// record counts the request and leaves its log record, once it is answered.
+func (g *Gateway) record(c *gin.Context) {
+	g.metrics.inFlight.Inc()
+	defer g.metrics.inFlight.Dec()
+	c.Next()
+	x := exchangeOf(c)
+	left := x.Status == statusClientClosedRequest && !c.Writer.Written()
+	g.end(x)
+	if left {
+		panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+	}
+}
+
+// answer writes the list that the handlers have found, or their error.
+func (g *Gateway) answer(c *gin.Context) {
+	c.Next()
+	x := exchangeOf(c)
+	err := c.Errors.Last()
+	switch {
+	case c.Writer.Written() || err == nil && x.list.Entry == nil: // a document, or the answer of a handler that is not ours
+		x.Status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
+	case err == nil:
+		x.writeList()
+	case callerLeft(x.ctx):
+		x.Status, x.cause = statusClientClosedRequest, err.Err
+	default:
+		x.writeError(err.Err)
+	}
+}
+
+// callerLeft says whether nobody waits for the answer any more. What failed then
+// failed for that reason, and the legacy is not at fault. One that has only
+// closed its half of the connection waits: see httpwire.
+func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// recovered turns a panic of the handlers after it into an error. Where nothing has been
+// written yet, the caller still gets a whole answer. http.ErrAbortHandler asks net/http to
+// drop the connection and is passed on.
+func (g *Gateway) recovered(c *gin.Context) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+			panic(cause)
+		}
+		g.metrics.panics.Inc()
+		g.opts.Logger.Error("panic in a handler", "request_id", exchangeOf(c).id.String(), "stack", string(debug.Stack()))
+		if c.Writer.Written() {
+			panic(http.ErrAbortHandler)
+		}
+		fail(c, fmt.Errorf("panic: %v", cause))
+	}()
+	c.Next()
+}
+
+// authenticate is the first handler of a list: who asks, and whether they may. It comes
+// before anything else of the request is read, so no cached list and no 304 can answer a
+// caller who is not allowed.
+func (g *Gateway) authenticate(list *endpoint) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		x := exchangeOf(c)
+		x.series = list.series
+		grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
+		x.authTime = time.Since(x.begin)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		x.principal = grant.Principal
+		x.conn.Authenticated(x.begin)
+		if err := x.principal.Authorize(list.Name); err != nil {
+			fail(c, err)
+		}
+	}
+}
+
+// withinRate counts the request against its account. It comes after all checks of
+// the key, so that nobody can use up the rate of another.
+func (g *Gateway) withinRate(c *gin.Context) {
+	x := exchangeOf(c)
+	if d := leftOn(x.conn); d != nil && d.rate != nil && d.of == x.principal {
+		x.rate = *d.rate
+	} else if g.opts.Rate != nil {
+		x.askRate()
+	}
+	if err := x.overRate(); err != nil {
+		fail(c, err)
+	}
+}
+
+// waited is how long authentication takes at least if it had to wait for a key
+// store. Only then the limiter's own bound is not enough, and a timer is worth its
+// cost.
+const waited = time.Millisecond
+
+// askRate asks the limiter, once for each request.
+func (x *exchange) askRate() {
+	ctx, p := x.ctx, &x.principal
+	if x.authTime > waited {
+		bounded, cancel := context.WithDeadline(ctx, x.Deadline())
+		defer cancel()
+		ctx = bounded
+	}
+	x.rate = x.gateway.opts.Rate.Allow(ctx, p.Account, p.Plan)
+}
+
+// rateError refuses a request that is over its account's rate.
+type rateError struct {
+	policy string
+	wait   time.Duration // until the next one may come
+}
+
+func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy %q", e.policy) }
+
+// overRate is the error of a request that the limiter has refused.
+func (x *exchange) overRate() error {
+	if x.gateway.opts.Rate == nil || x.rate.Allowed {
+		return nil
+	}
+	return &rateError{x.rate.Policy, x.rate.RetryAfter}
+}
+
+// list finds the list: a fresh one of this process, or one to wait for, no longer than the
+// request may take. The account comes from the key alone; nothing in the request can name
+// another. A request whose trace is recorded always takes the second way, where there is
+// a context for the spans.
+func (g *Gateway) list(c *gin.Context) {
+	x := exchangeOf(c)
+	k, err := parseFilter(x.request.Query, g.opts.IgnoreUnknownParameters)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	k.Kind, k.Account = x.principal.Kind, x.principal.Account
+	found := false
+	if !g.recording(x) {
+		if x.list, found = g.opts.Lists.Lookup(k); found {
+			g.opts.Lists.Served(k, x.list)
+		}
+	}
+	if !found {
+		ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
+		defer cancel()
+		if x.list, err = g.opts.Lists.Get(ctx, k); err != nil {
+			fail(c, err)
+			return
+		}
+	}
+	if !owned(x.list.Entry, &x.principal) {
+		fail(c, errors.New("the list looked up belongs to somebody else"))
+	}
+}
+
+// owned says whether a list is the caller's.
+func owned(e *cache.Entry, p *auth.Principal) bool { return e.Kind == p.Kind && e.Account == p.Account }
+
+// page is the handler of documents, which know no caller. The path under a folder
+// that has a page leads to that page.
+func (g *Gateway) page(endpoint string, files func() map[string]theme.Asset) gin.HandlerFunc {
+	series := g.metrics.endpoint(endpoint)
+	return func(c *gin.Context) {
+		x := exchangeOf(c)
+		x.series = series
+		file, found := files()[c.Request.URL.Path]
+		if _, folder := files()[c.Request.URL.Path+"/"]; !found && !folder {
+			fail(c, errNotFound)
+			return
+		}
+		if x.closes() {
+			c.Header("Connection", "close")
+		}
+		theme.Secure(c.Writer.Header(), v1.DocsPolicy)
+		if found {
+			file.ServeHTTP(c.Writer, c.Request)
+			return
+		}
+		// Relative, so that it also fits behind a proxy's path prefix.
+		c.Header("Location", path.Base(c.Request.URL.Path)+"/")
+		c.Status(http.StatusFound)
+		c.Writer.WriteHeaderNow()
+	}
+}
+
+// end counts the exchange, describes it in its span, and writes its record. x must
+// not be used after end: it returns to the pool.
+func (g *Gateway) end(x *exchange) {
+	x.duration = time.Since(x.begin)
+	if x.principal.Account == "" { // no good key: whoever sends such requests chooses how many there are
+		x.LogRefusal(cmp.Or(x.problem, x.series.endpoint))
+	}
+	x.series.observe(x)
+	g.describe(x)
+	g.log(x)
+	*x = exchange{}
+	g.exchanges.Put(x)
+}

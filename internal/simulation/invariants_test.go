@@ -1,0 +1,433 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds that the README and the comments of the packages promise, and what the check allows
+// on top for the way of the bytes.
+const (
+	purgeBound = time.Second      // on every node that reaches Redis
+	keysBound  = time.Second      // a revocation, in a file or while the node reaches Redis
+	keysTTL    = 30 * time.Second // a revocation while the node does not reach Redis
+	slack      = 500 * time.Millisecond
+	overdue    = 300 * time.Millisecond // after request_timeout, until the answer is with its caller
+
+	// Everything is fresh again after faults of d: twice d for back-off, which doubles up to
+	// 30 s, and 8 s for breakers, leases and the poll of Redis.
+	settleMost = 30 * time.Second
+	settleOf   = 8 * time.Second
+)
+
+// checks hold every answer of the fleet against six invariants:
+//
+//  1. a list is the caller's own, whole, and of a mapping in force (whole)
+//  2. it is no older than the policy allows (young)
+//  3. nothing comes back from before a purge (notPurged)
+//  4. a revoked key is refused after its bound, and a good one never (allowed)
+//  5. in calm there is a 200, not stale, and one fetch for the fleet (available, fetch)
+//  6. no second has more requests to the legacy than the ceiling (sent)
+//
+// Besides, every answer comes in time. What is promised depends on what is wrong: that is the
+// troubles.
+type checks struct {
+	w        *world
+	onAnswer func(*request) // is called with each good list
+
+	mu       sync.Mutex
+	failure  string
+	troubles map[string]*trouble // by scope
+	purges   []*purge
+	losses   []time.Time          // of Redis' memory
+	restored time.Time            // when the operator last gave Redis its keys back
+	asked    map[string]time.Time // by process and list: when first since all is well
+	requests []time.Time          // to the legacy, of the last second
+}
+
+// trouble is what is wrong in one scope: "shared" (any answer may suffer), "fleet" (nodes may
+// fetch what another has), a node, "redis" or "redis:" and a node (it may not reach Redis),
+// "way" (to the legacy), "auth", "account:" and an account.
+type trouble struct {
+	active                int
+	began, ended, settled time.Time
+}
+
+// purge is one purge that an operator has asked for, or a hard hint of the legacy system.
+type purge struct {
+	kind, account string
+	node          *node
+	run           *running
+	begin, end    time.Time // end is zero until it is acknowledged
+	ok            bool      // for the fleet; else this node alone
+}
+
+func (p *purge) hits(k listKey) bool { return p.account == k.account || p.kind == k.kind }
+
+func newChecks(w *world) *checks {
+	return &checks{w: w, onAnswer: func(*request) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
+}
+
+// fail ends the run, from any goroutine. Only the first failure counts.
+func (c *checks) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.w.log("FAILED: %s", text)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == "" {
+		c.failure = fmt.Sprintf("at %v: %s", time.Since(c.w.begin), text)
+	}
+}
+
+func (c *checks) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure != ""
+}
+
+// begin notes a trouble in scopes until end is called.
+func (c *checks) begin(scopes ...string) (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, scope := range scopes {
+		t := c.troubles[scope]
+		if t == nil {
+			t = &trouble{}
+			c.troubles[scope] = t
+		}
+		if t.active++; t.active == 1 {
+			t.began = time.Now()
+		}
+	}
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := time.Now()
+		for _, scope := range scopes {
+			t := c.troubles[scope]
+			t.active--
+			t.ended = now
+			if s := now.Add(min(2*now.Sub(t.began), settleMost) + settleOf); s.After(t.settled) {
+				t.settled = s
+			}
+		}
+	})
+}
+
+// troubled are those of the scopes, or of all, that are not well or were not for long enough.
+func (c *checks) troubled(at time.Time, scopes ...string) (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for scope, t := range c.troubles {
+		if (len(scopes) == 0 || slices.Contains(scopes, scope)) && (t.active > 0 || at.Before(t.settled)) {
+			all = append(all, scope)
+		}
+	}
+	return all
+}
+
+func (c *checks) settled(at time.Time, scopes ...string) bool {
+	return len(c.troubled(at, scopes...)) == 0
+}
+
+// wellSince is when the last trouble of any scope ended; the future while there is one. The
+// caller holds mu.
+func (c *checks) wellSince(scopes ...string) (since time.Time) {
+	for _, scope := range scopes {
+		switch t := c.troubles[scope]; {
+		case t == nil:
+		case t.active > 0:
+			return time.Now().Add(time.Hour)
+		default:
+			since = latest(since, t.ended)
+		}
+	}
+	return since
+}
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// lost notes that Redis has lost some of its memory.
+func (c *checks) lost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.losses = append(c.losses, time.Now())
+}
+
+// lastLoss is zero where there was none. The caller holds mu.
+func (c *checks) lastLoss() time.Time { return latest(append(c.losses, time.Time{})...) }
+
+func (c *checks) keysRestored() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restored = time.Now()
+}
+
+// answered checks one answer.
+func (c *checks) answered(r *request) {
+	for _, check := range []func(*request) string{c.inTime, c.allowed, c.available, c.whole} {
+		if problem := check(r); problem != "" {
+			c.fail("%s; %v", problem, r)
+			return
+		}
+	}
+}
+
+func (c *checks) inTime(r *request) string {
+	if took := r.end.Sub(r.start); took > requestTimeout+overdue {
+		return fmt.Sprintf("an answer took %v", took)
+	}
+	return ""
+}
+
+func (c *checks) allowed(r *request) string {
+	revoked, good := c.w.keys.revokedAt(r.key), r.status == 200 || r.status == 304
+	switch {
+	case revoked.IsZero() && (r.status == 401 || r.status == 403):
+		return "a good key was refused"
+	case revoked.IsZero(), r.start.Before(revoked):
+	case r.status == 401:
+		c.w.reach("revoked key refused")
+	case good && r.start.Sub(revoked) > c.revocationBound(r, revoked):
+		return fmt.Sprintf("a key that was revoked %v ago was good", r.start.Sub(revoked))
+	}
+	return ""
+}
+
+func (c *checks) revocationBound(r *request, revoked time.Time) time.Duration {
+	if !c.w.keys.inRedis {
+		return keysBound + slack
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lastLoss().After(c.restored) {
+		return time.Hour // Redis may have lost the revocation
+	}
+	from := latest(revoked, c.restored)
+	bound := from.Sub(revoked) + keysTTL + slack
+	if well := c.wellSince("redis", "redis:"+r.node.scope(), r.node.scope()); !well.After(r.start) {
+		bound = min(bound, latest(from, well).Sub(revoked)+keysBound+slack)
+	}
+	return bound
+}
+
+// available: where nothing is wrong every good key gets its list, and no failure of others
+// makes it stale.
+func (c *checks) available(r *request) string {
+	switch r.status {
+	case 200, 304, 502, 503, 504, 401:
+	default:
+		return fmt.Sprintf("status %d is none that the README declares for this", r.status)
+	}
+	if r.status == 401 || !c.settled(r.start, "shared", r.node.scope(), "account:"+r.want.account, "auth") {
+		return ""
+	}
+	c.w.reach("an answer in calm")
+	switch {
+	case c.tight() && (r.status == 503 || r.status == 504 || strings.Contains(r.outcome, "stale-error")): // the ceiling
+	case r.status != 200 && r.status != 304:
+		return "an error although all is well"
+	case c.askedInCalm(r) && strings.Contains(r.outcome, "stale-error"):
+		return "a stale list because of a failure, although all is well"
+	}
+	return ""
+}
+
+// askedInCalm tells whether somebody has asked the node for the list since all is well. The
+// first who does so gets what was there, and has it refreshed.
+func (c *checks) askedInCalm(r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := fmt.Sprint(r.run.name, r.want)
+	first, ok := c.asked[name]
+	for _, scope := range []string{"shared", r.node.scope(), "account:" + r.want.account} {
+		if t := c.troubles[scope]; t != nil && first.Before(t.settled) {
+			ok = false
+		}
+	}
+	if !ok {
+		c.asked[name] = r.end
+	}
+	return ok && r.start.After(first.Add(upstreamTimeout))
+}
+
+func (c *checks) whole(r *request) string {
+	if r.status != 200 && r.status != 304 {
+		return ""
+	}
+	a, mark, problem := c.recognise(r)
+	if problem != "" {
+		return problem
+	}
+	c.onAnswer(r)
+	policies := r.node.during(r.start, r.end)
+	if !slices.ContainsFunc(policies, func(p policy) bool { return p.mapping == mark }) {
+		return fmt.Sprintf("the list was made by the mapping %s, which is not in force", mark)
+	}
+	if problem := c.young(r, a, policies); problem != "" {
+		return problem
+	}
+	return c.notPurged(r, a)
+}
+
+// recognise finds the legacy's answer that a list comes from, and compares the list with the
+// truth.
+func (c *checks) recognise(r *request) (a *answer, mark, problem string) {
+	if len(r.list) == 0 {
+		return nil, "", "the list is empty, which no list of the legacy is"
+	}
+	var kind, account string
+	var version, number, i, n int
+	if _, err := fmt.Sscanf(r.list[0].Title, "%s %s v%d a%d %d/%d %s", &kind, &account, &version, &number, &i, &n, &mark); err != nil {
+		return nil, "", fmt.Sprintf("the title %q is none of the legacy's", r.list[0].Title)
+	}
+	if kind != r.want.kind || account != r.want.account {
+		return nil, "", fmt.Sprintf("the list is that of %s %s", kind, account)
+	}
+	if a = c.w.legacy.answer(number); a == nil || a.version != version {
+		return nil, "", "the legacy has never sent this list"
+	}
+	want := records(r.want, version, number)
+	if len(want) != len(r.list) {
+		return nil, "", fmt.Sprintf("%d records instead of %d", len(r.list), len(want))
+	}
+	for i, w := range want {
+		got := r.list[i]
+		if got.Title != w.title+" "+mark || got.Status != w.status || got.InquiryType != w.inquiryType || strings.Contains(got.Content, "7d444840") {
+			return nil, "", fmt.Sprintf("record %d is %+v instead of %+v", i, got, w)
+		}
+	}
+	return a, mark, ""
+}
+
+func (c *checks) young(r *request, a *answer, policies []policy) string {
+	age, most, outcome := r.start.Sub(a.at), time.Duration(0), "answer of another sort"
+	for _, name := range []string{"hit", "fwd=stale", "fwd=miss", "collapsed", "stale-revalidate", "stale-error"} {
+		if strings.Contains(r.outcome, name) {
+			outcome = "answer " + name
+		}
+	}
+	c.w.reach(outcome)
+	for _, p := range policies {
+		switch {
+		case outcome == "answer stale-error":
+			most = max(most, p.ttl+max(p.sie, p.swr))
+		case outcome == "answer stale-revalidate":
+			most = max(most, p.ttl+p.swr)
+		case strings.Contains(r.outcome, "fwd="):
+			most = max(most, time.Millisecond)
+		default:
+			most = max(most, p.ttl)
+		}
+	}
+	if age > most+upstreamTimeout+slack {
+		return fmt.Sprintf("the list is %v old, of at most %v", age, most)
+	}
+	if r.age+time.Second+slack < age-upstreamTimeout {
+		return fmt.Sprintf("the list is %v old and its Age says less", age)
+	}
+	return ""
+}
+
+func (c *checks) notPurged(r *request, a *answer) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.purges {
+		if !p.hits(a.key) || !a.at.Before(p.begin) || p.end.IsZero() {
+			continue
+		}
+		if since, holds := c.holdsSince(p, r); holds && r.start.After(since) {
+			return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.w.begin), p.run.name, since.Sub(c.w.begin))
+		}
+	}
+	return ""
+}
+
+// holdsSince is when a purge must be in force for a request. The caller holds mu.
+func (c *checks) holdsSince(p *purge, r *request) (since time.Time, holds bool) {
+	if p.run == r.run {
+		return p.end, true
+	}
+	if !p.ok {
+		return time.Time{}, false
+	}
+	since = latest(p.end, r.run.since, c.wellSince("redis", "redis:"+r.node.scope()))
+	if loss := c.lastLoss(); loss.After(p.begin) {
+		if p.node.current() != p.run {
+			return time.Time{}, false // who would have announced it again is gone
+		}
+		since = latest(since, loss, c.wellSince("redis:"+p.node.scope()))
+	}
+	return since.Add(purgeBound + slack), true
+}
+
+// purgedSince tells whether a list was purged after a moment.
+func (c *checks) purgedSince(k listKey, at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.purges, func(p *purge) bool { return p.hits(k) && (p.end.IsZero() || p.end.After(at)) })
+}
+
+// fetch checks that a fetch is needed: nobody else makes it, and nobody has just made it. The
+// caller holds the legacy's mu.
+func (c *checks) fetch(a *answer, running map[int]*answer, last *answer) {
+	if c.tight() || !c.settled(a.at, "shared", "fleet", "account:"+a.key.account) || c.purgedSince(a.key, a.at.Add(-requestTimeout)) {
+		return
+	}
+	c.w.reach("a fetch in calm")
+	for _, other := range running {
+		if other.mapping == a.mapping {
+			c.fail("%s fetches %+v while %s fetches it since %v", a.node, a.key, other.node, a.at.Sub(other.at))
+		}
+	}
+	if last == nil || last.mapping != a.mapping || !c.settled(last.at, "shared", "fleet") || c.purgedSince(a.key, last.at.Add(-requestTimeout)) {
+		return
+	}
+	age := a.at.Sub(last.at)
+	for _, n := range c.w.nodes {
+		for _, p := range n.during(last.at, a.at) {
+			if p.mapping != a.mapping || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
+				return
+			}
+		}
+	}
+	c.fail("%s fetches %+v although %s got it %v ago", a.node, a.key, last.node, age)
+}
+
+// tight tells whether the ceiling is reached although all is well.
+func (c *checks) tight() bool { return c.w.ceiling > 0 && c.w.ceiling < roomy }
+
+// sent counts the requests on the wire to the legacy. A request may have waited for its
+// connection, as long as a fetch may take, where the way is in trouble. A node that alone is
+// cut off from Redis adds its own part: operation.md says so.
+func (c *checks) sent(w way, data []byte) {
+	if w.to != "legacy" || c.w.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
+		return
+	}
+	now, most := time.Now(), c.w.ceiling
+	c.mu.Lock()
+	if !c.wellSince("way").Add(upstreamTimeout + time.Second).Before(now) {
+		most *= 2
+	}
+	if c.wellSince("redis").Before(now) {
+		for _, n := range c.w.nodes {
+			if !c.wellSince("redis:" + n.scope()).Add(upstreamTimeout + time.Second).Before(now) {
+				most += (9*c.w.ceiling + 10*nodeCount - 1) / (10 * nodeCount)
+			}
+		}
+	}
+	c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
+	c.requests = append(c.requests, now)
+	n := len(c.requests)
+	c.mu.Unlock()
+	if n > c.w.ceiling/2 {
+		c.w.reach("half of the ceiling")
+	}
+	if n > most {
+		c.fail("%d requests to the legacy in a second, of at most %d", n, most)
+	}
+}

@@ -1,0 +1,289 @@
+// Package upstream fetches inquiry lists from the legacy inquiry system.
+//
+// [Source.Fetch] gets one list; chain.go has its way, from above to below. The pager goes
+// on from the first page: page after page, or all pages at the same time where the first
+// one tells how many there are. Details and responses are asked for in batches, where the
+// records lack them. Each failure becomes an [Error] where it happens, whose [Kind] alone
+// says whether the legacy is at fault.
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+	"go.opentelemetry.io/otel/trace"
+
+	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/span"
+	"inquiry-gateway/upstream/mapping"
+)
+
+// What a list consists of and how it is asked for is the mapping's.
+type (
+	Request    = mapping.Request
+	Inquiry    = mapping.Inquiry
+	Response   = mapping.Response
+	NullString = mapping.NullString
+)
+
+// List is a whole list. Its texts share memory with the reply that they came in.
+type List struct {
+	Inquiries  []Inquiry // never nil; in the order of the legacy
+	AnsweredAt time.Time // when the first reply was there; freshness counts from here
+	// Unasked: no record can have the wanted filter value, so the legacy was not
+	// asked and AnsweredAt is merely now. Not worth caching.
+	Unasked     bool
+	Fingerprint string // of the mapping that made it
+}
+
+// Options are what a client shares with the program around it. All may be left
+// zero: then nothing is logged and the metrics go nowhere.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time
+	UserAgent  string
+	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
+	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
+	Prefix     string               // of every key there; empty: iq
+	Ceiling    *quota.Ceiling       // takes every request that goes to the legacy system; nil: there is none
+	Panics     *panics.Catcher      // of fetches; nil: logged only
+	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Transport takes the requests in the place of the network, for saved replies;
+	// nil: the network.
+	Transport http.RoundTripper
+	// Before is the client that this one takes the place of, with a Registerer of
+	// its own or the same. What the configuration leaves as it is goes on:
+	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
+	Before *Client
+}
+
+// withDefaults fills in the zero values that need one.
+func (o Options) withDefaults() Options {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Panics = cmp.Or(o.Panics, panics.New(subsystem, nil, o.Logger))
+	o.UserAgent = cmp.Or(o.UserAgent, "inquiry-gateway")
+	return o
+}
+
+// Client has the sources of both lists of one configuration. It is safe for concurrent
+// use.
+type Client struct {
+	connection
+	cfg     Config
+	places  *bulkhead          // of both lists
+	sources map[string]*Source // by kind
+}
+
+// connection is what both sources share, and what a reload keeps that leaves address,
+// credentials and certificates as they are.
+type connection struct {
+	http  *resty.Client
+	creds credentials
+}
+
+// Source is where one of the two lists comes from. It is safe for concurrent use.
+type Source struct {
+	connection
+	endpoint
+	cfg         Config
+	opts        Options
+	plan        *mapping.Plan
+	fingerprint string
+	metrics     *metrics
+	tracer      *span.Tracer
+	do          do // one request
+}
+
+// New compiles the mapping. It reports everything that is wrong with the
+// configuration, as Validate does. It does not touch the network.
+func New(cfg Config, opts Options) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	before := opts.Before
+	opts.Before = nil // or each reload would keep the clients of all before
+	c := &Client{cfg: cfg, places: &bulkhead{}, sources: map[string]*Source{}}
+	if before == nil {
+		before = &Client{}
+	} else {
+		c.places = before.places // even for another system: what is under way is
+	}
+	if before.http != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
+		c.connection = before.connection
+	} else if err := c.connect(opts); err != nil {
+		return nil, err
+	}
+	for kind, ec := range cfg.endpoints() {
+		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
+		s := &Source{
+			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
+			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: span.New(opts.Traces, "inquiry-gateway/upstream"),
+		}
+		old, known := before.sources[kind]
+		if known = known && old.cfg.BaseURL == cfg.BaseURL; known {
+			s.endpoint = old.endpoint
+		} else {
+			s.endpoint = newEndpoint(c.places)
+		}
+		if !known || old.cfg.Breaker != cfg.Breaker {
+			s.breaker = newBreaker(kind, cfg, s.metrics, opts)
+		}
+		s.do = s.chain()
+		c.sources[kind] = s
+	}
+	return c, nil
+}
+
+// connects is the part of a configuration that connections and credentials are made of.
+func (c Config) connects() Config {
+	own := Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
+	if c.Auth.Type == authSession { // which signs in there
+		own.BaseURL = c.BaseURL
+	}
+	return own
+}
+
+// connect makes the connections and credentials.
+func (c *Client) connect(opts Options) (err error) {
+	c.http = newHTTP(c.cfg, opts)
+	if opts.Transport != nil {
+		c.http.SetTransport(opts.Transport)
+	}
+	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
+	return err
+}
+
+// mappingVersion changes when the same configuration and reply come to mean
+// another list, so that lists cached by an older version are not used.
+const mappingVersion = 3
+
+// fingerprint covers the whole endpoint rather than a list of keys that
+// matter: a key that is forgotten there would serve stale mappings after a
+// change.
+func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
+	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
+	if err != nil { // strings, numbers and maps of strings only
+		panic(err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Fetch is [Source.Fetch] of the wanted kind.
+func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
+	s, ok := c.sources[want.Kind]
+	if !ok {
+		return List{}, failure(KindBug, "internal", "the configuration has no list of the kind %q", want.Kind)
+	}
+	return s.Fetch(ctx, want)
+}
+
+// BreakerState is closed, half-open or open; empty for a list that there is not.
+func (c *Client) BreakerState(kind string) string {
+	if s, ok := c.sources[kind]; ok {
+		return s.breaker.state().String()
+	}
+	return ""
+}
+
+// Fingerprints are, by kind, short hashes of everything in the configuration
+// that decides on the mapped list. They belong into the key of whatever keeps
+// such lists.
+func (c *Client) Fingerprints() map[string]string {
+	all := map[string]string{}
+	for kind, s := range c.sources {
+		all[kind] = s.fingerprint
+	}
+	return all
+}
+
+// Filters tell what becomes of the values of the two filters, see
+// [mapping.Plan.Filters].
+func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
+	if s, ok := c.sources[kind]; ok {
+		return s.plan.Filters()
+	}
+	return status, inquiryType
+}
+
+// GoesOnIn tells whether next uses the connections of c, which are not to be
+// closed then.
+func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.http == c.http }
+
+// Close closes idle connections. Fetches that are under way go on.
+func (c *Client) Close() { c.http.GetClient().CloseIdleConnections() }
+
+const subsystem = "upstream"
+
+// Values of labels that more than one place needs.
+const (
+	resultOK  = "ok"
+	reason502 = "status_502"
+	reason503 = "status_503"
+)
+
+// metrics are the series of one endpoint. The values of their labels are resolved,
+// so that all series exist from the start and counting needs no look-up.
+type metrics struct {
+	requests    map[string]prometheus.Counter // by result
+	refused     map[string]prometheus.Counter // by reason
+	retries     map[string]prometheus.Counter // by reason
+	invalid     map[string]prometheus.Counter // by field
+	removed     map[string]prometheus.Counter // by field
+	defaulted   map[string]prometheus.Counter // by field
+	transitions map[string]prometheus.Counter // by state
+	foreign     prometheus.Counter
+	hidden      prometheus.Counter
+	duration    prometheus.Observer
+	state       prometheus.Gauge
+	inFlight    prometheus.Gauge // of both endpoints
+}
+
+// newMetrics makes the series of a kind. fields are those that a mapping may refuse or
+// clean.
+func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metrics {
+	all := series.In(reg, subsystem)
+	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
+		return series.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
+	}
+	return &metrics{
+		requests: counters("requests_total", "Fetches from the legacy system by result.",
+			"result", resultOK, KindTimeout.String(), KindNotAsked.String(), KindFailed.String(), KindInvalid.String(), KindCanceled.String()),
+		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
+		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
+			"reason", reasonConnect, reason502, reason503, reasonThrottled),
+		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
+		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
+		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
+			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
+		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
+		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
+		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
+			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),
+		state:    all.Gauges("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open.", "kind").WithLabelValues(kind),
+		inFlight: all.Gauge("in_flight", "Fetches from the legacy system that are under way."),
+	}
+}
