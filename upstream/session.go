@@ -47,7 +47,7 @@ const maxLoginBytes = 1 << 20
 func (l LoginConfig) spec() address.Spec {
 	sending := l.Sending
 	sending.Method = http.MethodPost
-	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: sending}
+	return address.Spec{Path: l.Path, Query: l.Query, InQuery: []string{loginUser, loginPassword}, Sending: sending}
 }
 
 // session is type session: one sign-in for all callers.
@@ -85,7 +85,9 @@ func (a session) check(base string, p *invalid.Problems) {
 		base = a.Login.BaseURL
 		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
 	}
-	p.AddIf(len(a.Login.Query) > 0, "auth.login.query", "has no meaning for a login: an address is logged on its way; put what it needs into the body")
+	for name, value := range a.Login.Query {
+		p.AddIf(strings.Contains(value, "{"), "auth.login.query."+name, "an address is logged on its way: put {username} and {password} into the body")
+	}
 	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
 	plan := a.Login.spec().Compile(base, "auth.login", p)
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
