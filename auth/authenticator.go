@@ -37,10 +37,9 @@ type Options struct {
 	// Dial opens the connections to an authorization server; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// UnknownKeys limits how often one client address is told that its key does
-	// not exist; beyond that it gets ErrTooManyAttempts. Zero: no limit.
-	UnknownKeys AttemptsConfig
-	Panics      *panics.Catcher // of its goroutines; nil: logged only
+	Guesses *Guesses        // beyond it a client that sends unknown keys gets ErrTooManyAttempts; nil: no limit
+	Known   *Known          // what an earlier store of the same source knew; nil: nothing
+	Panics  *panics.Catcher // of its goroutines; nil: logged only
 }
 
 // spanScope names the spans of this package.
@@ -63,7 +62,7 @@ type Authenticator struct {
 	store    Store
 	hasher   Hasher
 	now      func() time.Time
-	guesses  *attempts
+	guesses  *Guesses
 	results  map[string]prometheus.Counter
 	security *securityLog
 	tracer   *span.Tracer
@@ -77,7 +76,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 		store:    store,
 		hasher:   h,
 		now:      opts.Now,
-		guesses:  newAttempts(opts.UnknownKeys.PerSecond, opts.UnknownKeys.Burst, opts.Now),
+		guesses:  opts.Guesses,
 		results:  newResults(opts.Registerer),
 		security: newSecurityLog(opts.Logger),
 		tracer:   span.New(opts.Traces, spanScope),
@@ -124,16 +123,12 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 // of a good key that the store has at hand. False says nothing about the key. Where
 // the grant is used, Accept follows.
 func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
-	store, ok := a.store.(Recaller)
-	if !ok {
-		return nil, false
-	}
 	key, err := bearer(authorization)
 	if err != nil || ownFormat(key) && !checksumOK(key) {
 		return nil, false
 	}
 	digest := a.hasher.Hash(key)
-	g, ok := store.Recall(digest)
+	g, ok := a.store.Recall(digest)
 	return g, ok && subtle.ConstantTimeCompare(g.Digest[:], digest[:]) == 1 && a.judge(g) == nil
 }
 
@@ -157,6 +152,8 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 	switch {
 	case errors.Is(err, ErrTooManyAttempts):
 		return nil, err
+	case errors.Is(err, errAsked):
+		return nil, &Denial{Reason: ReasonUnknown}
 	case errors.Is(err, ErrUnknownKey):
 		return nil, a.unknown(from, ReasonUnknown)
 	case err != nil:
@@ -168,11 +165,11 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 	return grant, nil
 }
 
-// unknown refuses a key that does not exist, in one of two ways: a client that
-// keeps sending such keys is told to wait.
+// unknown refuses a key that does not exist, without a store having been asked, in one of two
+// ways: a client that keeps sending such keys is told to wait.
 func (a *Authenticator) unknown(from Caller, reason string) error {
 	if from != nil {
-		if wait, ok := a.guesses.take(from.ClientIP(), false); !ok {
+		if wait, ok := a.guesses.take(from.ClientIP()); !ok {
 			return &TooManyAttempts{RetryAfter: wait}
 		}
 	}

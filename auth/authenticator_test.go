@@ -22,6 +22,7 @@ func fixedNow() time.Time { return testNow }
 type storeFunc func(context.Context, Credential) (*Grant, error)
 
 func (f storeFunc) Find(ctx context.Context, c Credential) (*Grant, error) { return f(ctx, c) }
+func (storeFunc) Recall(Digest) (*Grant, bool)                             { return nil, false }
 
 // grants is a Store over grants made for plain keys.
 type grants map[string]*Grant
@@ -34,6 +35,8 @@ func (g grants) Find(_ context.Context, c Credential) (*Grant, error) {
 	}
 	return nil, ErrUnknownKey
 }
+
+func (grants) Recall(Digest) (*Grant, bool) { return nil, false }
 
 func (g grants) add(key string, change func(*Grant)) {
 	grant := &Grant{Digest: Hasher{}.Hash(key), Principal: Principal{

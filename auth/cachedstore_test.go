@@ -21,12 +21,11 @@ func (c caller) ClientIP() string     { return string(c) }
 func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
 func (caller) LogRefusal(string) bool { return true }
 
+var testPolicy = CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
+
 func newTestCache(t *testing.T, c *testkit.Clock, ask Lookup) *CachedStore {
 	t.Helper()
-	r := NewCachedStore("test", ask, CachePolicy{
-		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100,
-		UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 3},
-	}, Options{Now: c.Now})
+	r := NewCachedStore("test", ask, testPolicy, Options{Now: c.Now, Guesses: NewGuesses(UnknownKeysConfig{PerSecond: 1, Burst: 3}, c.Now)})
 	t.Cleanup(r.Close)
 	return r
 }
@@ -211,39 +210,104 @@ func TestRefreshAhead(t *testing.T) {
 	})
 }
 
-// The lookups of keys that this node knows have places of their own, and
-// neither end at another's guesses nor count as such.
+// The lookups of keys that this node knows have places of their own, and neither end at
+// another's guesses nor count as such.
 func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
-	c := testkit.NewClock(testNow)
-	block := make(chan bool)
-	r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-		if cred.Key[0] == 'u' {
-			<-block
-			return nil, ErrUnknownKey
-		}
-		return grantOf(cred), nil
-	})
-	defer close(block)
-	known := credential("known")
-	known.Caller = caller("192.0.2.1")
-	for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		c := testkit.NewClock(testNow)
+		block := make(chan bool)
+		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+			if cred.Key[0] == 'u' {
+				<-block
+				return nil, ErrUnknownKey
+			}
+			return grantOf(cred), nil
+		})
+		known := credential("known")
+		known.Caller = caller("192.0.2.1")
 		if _, err := r.Find(t.Context(), known); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 3 {
-			c := credential(fmt.Sprint("u", i))
-			c.Caller = known.Caller
-			_, _ = r.join(t.Context(), c) // takes the address' allowance
+		for range 9 {
+			r.guesses.charge("192.0.2.1")
 		}
-		for i := range maxLookups {
-			_, _ = r.join(t.Context(), credential(fmt.Sprint("unseen", i))) // takes what places there are
+		for i := range maxLookups { // take what places there are
+			go func() { _, _ = r.Find(t.Context(), credential(fmt.Sprint("unseen", i))) }()
+		}
+		synctest.Wait()
+		if _, err := r.Find(t.Context(), credential("one more")); !errors.Is(err, errBusy) {
+			t.Errorf("one more: %v", err)
 		}
 		c.Add(time.Hour)
-	}
-	r.ForgetAll()
-	if _, err := r.Find(t.Context(), known); err != nil {
-		t.Errorf("a known key: %v", err)
-	}
+		for range 9 {
+			r.guesses.charge("192.0.2.1")
+		}
+		for range 2 {
+			if _, err := r.Find(t.Context(), known); err != nil {
+				t.Errorf("a known key: %v", err)
+			}
+			r.ForgetAll()
+		}
+		close(block)
+		r.Close()
+		if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// What one store has confirmed the next one of the same source knows: for the time that is in
+// force then, with a lookup at the next use whose answer counts. What was forgotten stays
+// forgotten, and an answer to the old store is not stored.
+func TestKnownKeysOutliveTheirStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testkit.NewClock(testNow)
+		hold, down := make(chan bool), errors.New("refused")
+		old := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
+			if cred.Key == "slow" {
+				<-hold
+			}
+			return grantOf(cred), nil
+		})
+		for _, key := range []string{"a", "b", "gone"} {
+			if _, err := old.Find(t.Context(), credential(key)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old.Forget(credential("gone").Digest)
+		go func() { _, _ = old.Find(t.Context(), credential("slow")) }()
+		synctest.Wait()
+
+		asked, answer := 0, error(down)
+		policy := testPolicy
+		policy.TTL = time.Minute
+		next := NewCachedStore("test", func(_ context.Context, cred Credential) (*Grant, error) {
+			asked++
+			return grantOf(cred), answer
+		}, policy, Options{Now: c.Now, Known: old.known})
+		defer next.Close()
+		close(hold)
+		old.Close()
+		find := func(key string, want error, lookups int) {
+			t.Helper()
+			before := asked
+			_, err := next.Find(t.Context(), credential(key))
+			synctest.Wait()
+			if !errors.Is(err, want) || asked-before != lookups {
+				t.Errorf("%s: %v after %d lookups, want %v after %d", key, err, asked-before, want, lookups)
+			}
+		}
+		find("a", nil, 1)
+		find("a", nil, 0) // the pause
+		find("gone", down, 1)
+		find("slow", down, 1)
+		c.Add(59 * time.Second) // the old ttl is over
+		find("b", nil, 1)
+		c.Add(time.Second)
+		find("b", down, 1)
+		answer = ErrUnknownKey
+		find("a", ErrUnknownKey, 1)
+	})
 }
 
 func TestCacheIsBounded(t *testing.T) {
@@ -261,7 +325,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, ok := r.good.GetIfPresent(credential("good").Digest); !ok {
+	if _, ok := r.known.good.GetIfPresent(credential("good").Digest); !ok {
 		t.Error("a flood of unknown keys pushed a good one out")
 	}
 	for i := range 1000 {
@@ -269,9 +333,9 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.bad.CleanUp()
-	r.good.CleanUp()
-	if bad, good := r.bad.EstimatedSize(), r.good.EstimatedSize(); bad > maxUnknown || good > 100 {
+	r.known.bad.CleanUp()
+	r.known.good.CleanUp()
+	if bad, good := r.known.bad.EstimatedSize(), r.known.good.EstimatedSize(); bad > maxUnknown || good > 100 {
 		t.Errorf("stores %d unknown and %d good keys", bad, good)
 	}
 }
@@ -287,7 +351,7 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 		}
 		return nil, ErrUnknownKey
 	})
-	a := NewAuthenticator(r, Hasher{}, Options{Now: c.Now})
+	a := NewAuthenticator(r, Hasher{}, Options{Now: c.Now, Guesses: r.guesses})
 	try := func(from Caller, key string) error {
 		_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, from)
 		return err
@@ -313,17 +377,20 @@ func TestAttemptsAreLimitedPerClient(t *testing.T) {
 	if err := try(guesser, "good0"); err != nil {
 		t.Errorf("a stored key: %v", err)
 	}
-	if err := try(guesser, "unknown0"); !errors.Is(err, ErrInvalidKey) {
+	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("the same key again: %v", err)
+	}
+	if err := try(guesser, "unknown0"); !errors.As(err, &tooMany) {
 		t.Errorf("a stored unknown key: %v", err)
 	}
 	if err := errors.Join(try(other, "good20"), try(nil, "good21")); err != nil {
 		t.Errorf("others: %v", err)
 	}
-	c.Add(time.Second)
-	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
-		t.Errorf("a second later: %v", err)
+	c.Add(2 * time.Second)
+	if err := try(guesser, "unknown8"); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("two seconds later: %v", err)
 	}
-	if n := testutil.ToFloat64(a.results[resultLimited]); n != 1 {
+	if n := testutil.ToFloat64(a.results[resultLimited]); n != 2 {
 		t.Errorf("counted %v", n)
 	}
 }
@@ -336,30 +403,6 @@ func TestNetwork(t *testing.T) {
 		if got := network(client); got != want {
 			t.Errorf("%s is %s, want %s", client, got, want)
 		}
-	}
-}
-
-func TestLookupsAreBounded(t *testing.T) {
-	release := make(chan bool)
-	r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) {
-		<-release
-		return nil, ErrUnknownKey
-	})
-	for i := range maxUnseenLookups {
-		if _, err := r.join(t.Context(), credential(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := r.Find(t.Context(), credential("one more")); !errors.Is(err, errBusy) {
-		t.Errorf("one more: %v", err)
-	}
-	close(release)
-	r.Close()
-	if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
-		t.Errorf("after the end: %v", err)
-	}
-	if r.running != 0 {
-		t.Errorf("%d lookups are left", r.running)
 	}
 }
 

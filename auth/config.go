@@ -9,81 +9,55 @@ import (
 	"inquiry-gateway/internal/secretfile"
 )
 
-// Config is the `auth:` section: where keys come from, exactly one of the
-// three, and whether their digests have a pepper.
+// Config is the `auth:` section: where keys come from, exactly one of the three.
 type Config struct {
 	KeysFile      string               `yaml:"keys_file"`     // the file of the keys
 	Redis         *RedisConfig         `yaml:"redis"`         // keys in the Redis of the section redis
 	Introspection *IntrospectionConfig `yaml:"introspection"` // keys that an authorization server knows (RFC 7662)
 	PepperFile    secretfile.File      `yaml:"pepper_file"`   // makes digests HMAC-SHA-256; empty: SHA-256
-
-	// UnknownKeys is for a keys file; the other sources have one of their own.
-	// Nil: the defaults.
-	UnknownKeys *AttemptsConfig `yaml:"unknown_keys"`
+	Cache         CacheConfig          `yaml:"cache"`         // what a node stores of answers about keys in Redis or at an authorization server
+	UnknownKeys   UnknownKeysConfig    `yaml:"unknown_keys"`  // how many keys that do not exist one client address may send; more get 429
 }
 
-// Attempts is the limit of the source that is set.
-func (c Config) Attempts() AttemptsConfig {
-	switch {
-	case c.Redis != nil:
-		return c.Redis.UnknownKeys
-	case c.Introspection != nil:
-		return c.Introspection.UnknownKeys
-	case c.UnknownKeys != nil:
-		return *c.UnknownKeys
-	}
-	return defaultAttempts()
+// CacheConfig is the `auth.cache:` section.
+type CacheConfig struct {
+	TTL         *time.Duration `yaml:"ttl"`          // how long a key is good that cannot be looked up again, never past its end; left out: 30s with redis, 10s with introspection
+	NegativeTTL time.Duration  `yaml:"negative_ttl"` // how long an unknown key is not asked for again
+	MaxKeys     int            `yaml:"max_keys"`     // how many keys are stored on a node
+}
+
+// UnknownKeysConfig is the `auth.unknown_keys:` section.
+type UnknownKeysConfig struct {
+	PerSecond float64 `yaml:"per_second"` // unknown keys of one address in the long run; 0: no limit
+	Burst     int     `yaml:"burst"`      // unknown keys of one address at once
 }
 
 // RedisConfig is the `auth.redis:` section. `{}` means the defaults.
 type RedisConfig struct {
-	TTL         time.Duration  `yaml:"ttl"`          // how long a key is good without Redis being reached
-	NegativeTTL time.Duration  `yaml:"negative_ttl"` // how long an unknown key is not asked for again
-	Timeout     time.Duration  `yaml:"timeout"`      // of one lookup
-	Poll        time.Duration  `yaml:"poll"`         // how often the version is read, for what pub/sub loses
-	MaxKeys     int            `yaml:"max_keys"`     // how many keys are stored on a node
-	UnknownKeys AttemptsConfig `yaml:"unknown_keys"`
+	Timeout time.Duration `yaml:"timeout"` // how long a lookup in Redis may take
+	Poll    time.Duration `yaml:"poll"`    // how often the version is read, for what pub/sub loses
 }
 
 // IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
 type IntrospectionConfig struct {
-	URL              string          `yaml:"url"`                           // https, or http on loopback
-	ClientID         string          `yaml:"client_id"`                     // empty: no client authentication
-	ClientSecretFile secretfile.File `yaml:"client_secret_file"`            // with client_id
-	ClientAuth       string          `yaml:"client_auth" enum:"basic,post"` // basic (default) or post (RFC 6749, 2.3.1)
-	CAFile           secretfile.File `yaml:"ca_file"`                       // PEM; empty: the system's
-	Timeout          time.Duration   `yaml:"timeout"`                       // of one lookup
-	TTL              time.Duration   `yaml:"ttl"`                           // how long an answer is good, never past exp
-	NegativeTTL      time.Duration   `yaml:"negative_ttl"`                  // how long an inactive key is not asked for again
-	MaxKeys          int             `yaml:"max_keys"`                      // how many keys are stored on a node
-	Claims           ClaimsConfig    `yaml:"claims"`
-	UnknownKeys      AttemptsConfig  `yaml:"unknown_keys"`
+	URL              string          `yaml:"url"`                           // of the introspection endpoint: https, or http on loopback
+	ClientID         string          `yaml:"client_id"`                     // the gateway's own name at the server; empty: no client authentication
+	ClientSecretFile secretfile.File `yaml:"client_secret_file"`            // the gateway's own secret, with client_id
+	ClientAuth       string          `yaml:"client_auth" enum:"basic,post"` // how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1)
+	CAFile           secretfile.File `yaml:"ca_file"`                       // PEM of the authorities that the server's certificate is checked against; empty: the system's
+	Timeout          time.Duration   `yaml:"timeout"`                       // how long the server may take to answer
+	Claims           ClaimsConfig    `yaml:"claims"`                        // the members of the server's answer
 }
 
 // ClaimsConfig names the members of the introspection answer. A name that is
 // no member of the answer itself is read as a GJSON path.
 type ClaimsConfig struct {
-	Account   string `yaml:"account"`    // a string or a number
-	Kind      string `yaml:"kind"`       // buyer or seller
-	Scope     string `yaml:"scope"`      // a string with blanks, or an array
-	APIAccess string `yaml:"api_access"` // paid, or true
-	Plan      string `yaml:"plan"`       // a string; may be absent
-	KeyID     string `yaml:"key_id"`     // a string for logs; may be absent
-}
-
-// AttemptsConfig limits how many keys that do not exist one client address may
-// send; more are answered with 429, and the store is not asked about them.
-// PerSecond 0 means no limit.
-type AttemptsConfig struct {
-	PerSecond float64 `yaml:"per_second"`
-	Burst     int     `yaml:"burst"`
-}
-
-// UnmarshalYAML decodes over the defaults.
-func (c *AttemptsConfig) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain AttemptsConfig // without this method
-	*c = defaultAttempts()
-	return unmarshal((*plain)(c))
+	Account   string `yaml:"account"`    // names the account: a string or a number
+	Kind      string `yaml:"kind"`       // holds the kind: buyer or seller
+	Scope     string `yaml:"scope"`      // holds the scopes: a string with blanks, or an array
+	APIAccess string `yaml:"api_access"` // says whether the account has paid: "paid", or true
+	Plan      string `yaml:"plan"`       // names the plan of rate_limit; may be absent
+	KeyID     string `yaml:"key_id"`     // names the key in logs; may be absent
 }
 
 // How the gateway authenticates itself at the introspection endpoint.
@@ -92,27 +66,49 @@ const (
 	ClientAuthPost  = "post"
 )
 
+// DefaultConfig is what is left out of `auth:`.
+func DefaultConfig() Config {
+	return Config{
+		KeysFile:    "keys.yaml",
+		Cache:       CacheConfig{NegativeTTL: 2 * time.Second, MaxKeys: 100_000},
+		UnknownKeys: UnknownKeysConfig{PerSecond: 5, Burst: 50},
+	}
+}
+
 // DefaultRedisConfig is what `redis: {}` means.
 func DefaultRedisConfig() RedisConfig {
-	return RedisConfig{
-		TTL: 30 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 250 * time.Millisecond,
-		Poll: 500 * time.Millisecond, MaxKeys: 100_000, UnknownKeys: defaultAttempts(),
-	}
+	return RedisConfig{Timeout: 250 * time.Millisecond, Poll: 500 * time.Millisecond}
 }
 
 // DefaultIntrospectionConfig is what is left out of `introspection:`.
 func DefaultIntrospectionConfig() IntrospectionConfig {
 	return IntrospectionConfig{
 		ClientAuth: ClientAuthBasic, Timeout: 500 * time.Millisecond,
-		TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, MaxKeys: 100_000,
-		Claims: ClaimsConfig{
-			Account: "sub", Kind: "kind", Scope: "scope", APIAccess: "api_access", Plan: "plan", KeyID: "jti",
-		},
-		UnknownKeys: defaultAttempts(),
+		Claims: ClaimsConfig{Account: "sub", Kind: "kind", Scope: "scope", APIAccess: "api_access", Plan: "plan", KeyID: "jti"},
 	}
 }
 
-func defaultAttempts() AttemptsConfig { return AttemptsConfig{PerSecond: 5, Burst: 50} }
+// CachePolicy is what the store of the source that is set works with.
+func (c Config) CachePolicy() CachePolicy {
+	p := CachePolicy{TTL: 30 * time.Second, NegativeTTL: c.Cache.NegativeTTL, MaxKeys: c.Cache.MaxKeys}
+	switch {
+	case c.Introspection != nil:
+		p.TTL, p.Timeout = 10*time.Second, c.Introspection.Timeout
+	case c.Redis != nil:
+		p.Timeout = c.Redis.Timeout
+	}
+	if c.Cache.TTL != nil {
+		p.TTL = *c.Cache.TTL
+	}
+	return p
+}
+
+// SameSource says whether what a node knows of keys by one configuration counts by the other:
+// both ask the same sort of store about the same digests.
+func (c Config) SameSource(o Config) bool {
+	return c.PepperFile.Secret() == o.PepperFile.Secret() &&
+		(c.Redis != nil && o.Redis != nil || c.Introspection != nil && o.Introspection != nil)
+}
 
 // UnmarshalYAML decodes over the defaults.
 func (c *RedisConfig) UnmarshalYAML(unmarshal func(any) error) error {
@@ -144,14 +140,16 @@ func (c Config) Validate() error {
 	case sources > 1:
 		errs.Add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
 	}
-	if c.UnknownKeys != nil {
-		c.UnknownKeys.validate("unknown_keys", &errs)
-		if c.Redis != nil || c.Introspection != nil {
-			errs.Add("unknown_keys", "is for a keys file: put it into redis or introspection, whichever is set")
-		}
+	if c.Cache.TTL != nil {
+		errs.Within("cache.ttl", *c.Cache.TTL, 0, maxTTL)
 	}
+	errs.Within("cache.negative_ttl", c.Cache.NegativeTTL, 0, maxNegativeTTL)
+	errs.AddIf(c.Cache.MaxKeys < 1, "cache.max_keys", "is %d: use 1 or more", c.Cache.MaxKeys)
+	errs.AddIf(c.UnknownKeys.PerSecond < 0, "unknown_keys.per_second", "is %v: use 0 (no limit) or more", c.UnknownKeys.PerSecond)
+	errs.AddIf(c.UnknownKeys.PerSecond > 0 && c.UnknownKeys.Burst < 1, "unknown_keys.burst", "is %d: use 1 or more", c.UnknownKeys.Burst)
 	if c.Redis != nil {
-		c.Redis.validate(&errs)
+		errs.Within("redis.timeout", c.Redis.Timeout, minTimeout, maxTimeout)
+		errs.Within("redis.poll", c.Redis.Poll, minPoll, maxPoll)
 	}
 	if _, err := HasherOf(c.PepperFile); err != nil {
 		errs.Add("pepper_file", "%v", err)
@@ -173,23 +171,11 @@ const (
 	maxPoll        = 30 * time.Second
 )
 
-// validate reports what would keep the store from working, or a revoked key good for long.
-func (c RedisConfig) validate(errs *invalid.Problems) {
-	errs.Within("redis.ttl", c.TTL, time.Second, maxTTL)
-	errs.Within("redis.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
-	errs.Within("redis.timeout", c.Timeout, minTimeout, maxTimeout)
-	errs.Within("redis.poll", c.Poll, minPoll, maxPoll)
-	validateMemory("redis", c.MaxKeys, c.UnknownKeys, errs)
-}
-
 // validate reports what is wrong with the section. The files that it names have been read
 // already.
 func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	c.validateURL(errs)
 	errs.Within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)
-	errs.Within("introspection.ttl", c.TTL, 0, maxTTL)
-	errs.Within("introspection.negative_ttl", c.NegativeTTL, 0, maxNegativeTTL)
-	validateMemory("introspection", c.MaxKeys, c.UnknownKeys, errs)
 	errs.Enums("introspection", c)
 	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
@@ -211,16 +197,6 @@ func (c IntrospectionConfig) validateURL(errs *invalid.Problems) {
 	case u.Scheme == "http" && !loopback(u.Hostname()), u.Scheme != "http" && u.Scheme != "https":
 		errs.Add("introspection.url", "must begin with https://, as keys are sent there")
 	}
-}
-
-func validateMemory(section string, maxKeys int, a AttemptsConfig, errs *invalid.Problems) {
-	errs.AddIf(maxKeys < 1, section+".max_keys", "is %d: use 1 or more", maxKeys)
-	a.validate(section+".unknown_keys", errs)
-}
-
-func (a AttemptsConfig) validate(section string, errs *invalid.Problems) {
-	errs.AddIf(a.PerSecond < 0, section+".per_second", "is %v: use 0 (no limit) or more", a.PerSecond)
-	errs.AddIf(a.PerSecond > 0 && a.Burst < 1, section+".burst", "is %d: use 1 or more", a.Burst)
 }
 
 // loopback reports whether a host can only be this machine.

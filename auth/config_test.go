@@ -17,17 +17,21 @@ func TestConfigYAML(t *testing.T) {
 	}{
 		"file":  {"keys_file: keys.yaml", func(c Config) bool { return c.KeysFile == "keys.yaml" && !c.PepperFile.Set() && c.Redis == nil }},
 		"redis": {"redis: {}", func(c Config) bool { return c.Redis != nil && *c.Redis == DefaultRedisConfig() }},
-		"redis with a ttl": {"redis: {ttl: 5s, unknown_keys: {per_second: 0}}", func(c Config) bool {
-			return c.Redis.TTL == 5*time.Second && c.Redis.UnknownKeys == AttemptsConfig{0, 50} && c.Redis.Poll == 500*time.Millisecond
+		"redis with a ttl": {"redis: {poll: 1s}\ncache: {ttl: 5s}\nunknown_keys: {per_second: 0}", func(c Config) bool {
+			return c.CachePolicy() == CachePolicy{5 * time.Second, 2 * time.Second, 100_000, 250 * time.Millisecond} &&
+				c.UnknownKeys == UnknownKeysConfig{0, 50} && c.Redis.Poll == time.Second
 		}},
 		"introspection": {"introspection: {url: https://id.example.com/i, timeout: 300ms, claims: {account: org}}", func(c Config) bool {
 			want := DefaultIntrospectionConfig()
 			want.URL, want.Timeout, want.Claims.Account = "https://id.example.com/i", 300*time.Millisecond, "org"
-			return *c.Introspection == want
+			return *c.Introspection == want && c.CachePolicy().TTL == 10*time.Second
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := Config{}
+			c := DefaultConfig()
+			if name != "file" {
+				c.KeysFile = "" // as config does
+			}
 			if err := yaml.UnmarshalWithOptions([]byte(tt.text), &c, yaml.Strict()); err != nil {
 				t.Fatal(err)
 			}
@@ -48,16 +52,16 @@ func TestConfigYAML(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
-	redis := func(change func(*RedisConfig)) Config {
-		c := DefaultRedisConfig()
+	with := func(change func(*Config)) Config {
+		c := DefaultConfig()
 		change(&c)
-		return Config{Redis: &c}
+		return c
 	}
 	intro := func(change func(*IntrospectionConfig)) Config {
 		c := DefaultIntrospectionConfig()
 		c.URL = "https://id.example.com/introspect"
 		change(&c)
-		return Config{Introspection: &c}
+		return with(func(all *Config) { all.KeysFile, all.Introspection = "", &c })
 	}
 	url := func(u string) Config { return intro(func(c *IntrospectionConfig) { c.URL = u }) }
 	rc, ic := DefaultRedisConfig(), DefaultIntrospectionConfig()
@@ -65,14 +69,14 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 		want []string // fields
 	}{
-		"file":             {Config{KeysFile: "k"}, nil},
-		"nothing":          {Config{}, []string{"keys_file"}},
-		"two":              {Config{KeysFile: "k", Redis: &rc}, []string{"keys_file"}},
-		"all, no URL":      {Config{KeysFile: "k", Redis: &rc, Introspection: &ic, PepperFile: secretfile.New("p", testPepper)}, []string{"keys_file", "introspection.url", "pepper_file"}},
-		"redis ttl":        {redis(func(c *RedisConfig) { c.TTL = 0 }), []string{"redis.ttl"}},
-		"redis ttl long":   {redis(func(c *RedisConfig) { c.TTL = time.Hour }), []string{"redis.ttl"}},
-		"redis, all wrong": {Config{Redis: &RedisConfig{NegativeTTL: -1, UnknownKeys: AttemptsConfig{1, 0}}}, []string{"redis.ttl", "redis.negative_ttl", "redis.timeout", "redis.poll", "redis.max_keys", "redis.unknown_keys.burst"}},
-		"attempts":         {redis(func(c *RedisConfig) { c.UnknownKeys.PerSecond = -1 }), []string{"redis.unknown_keys.per_second"}},
+		"file":             {DefaultConfig(), nil},
+		"nothing":          {with(func(c *Config) { c.KeysFile = "" }), []string{"keys_file"}},
+		"two":              {with(func(c *Config) { c.Redis = &rc }), []string{"keys_file"}},
+		"all, no URL":      {with(func(c *Config) { c.Redis, c.Introspection, c.PepperFile = &rc, &ic, secretfile.New("p", testPepper) }), []string{"keys_file", "introspection.url", "pepper_file"}},
+		"redis":            {with(func(c *Config) { c.KeysFile, c.Redis = "", &RedisConfig{} }), []string{"redis.timeout", "redis.poll"}},
+		"cache":            {with(func(c *Config) { c.Cache = CacheConfig{new(time.Hour), -1, 0} }), []string{"cache.ttl", "cache.negative_ttl", "cache.max_keys"}},
+		"guesses":          {with(func(c *Config) { c.UnknownKeys = UnknownKeysConfig{-1, 0} }), []string{"unknown_keys.per_second"}},
+		"no burst":         {with(func(c *Config) { c.UnknownKeys.Burst = 0 }), []string{"unknown_keys.burst"}},
 		"no certificate":   {intro(func(c *IntrospectionConfig) { c.CAFile = secretfile.New("ca.pem", "no PEM") }), []string{"introspection.ca_file"}},
 		"http":             {url("http://id.example.com/"), []string{"introspection.url"}},
 		"http to itself":   {url("http://127.0.0.1:9/"), nil},
@@ -85,7 +89,7 @@ func TestConfigValidate(t *testing.T) {
 		"half a client":    {intro(func(c *IntrospectionConfig) { c.ClientID = "x" }), []string{"introspection.client_id"}},
 		"client auth":      {intro(func(c *IntrospectionConfig) { c.ClientAuth = "jwt" }), []string{"introspection.client_auth"}},
 		"no claim":         {intro(func(c *IntrospectionConfig) { c.Claims.Kind = "" }), []string{"introspection.claims.kind"}},
-		"intro times":      {intro(func(c *IntrospectionConfig) { c.TTL, c.NegativeTTL, c.Timeout = -1, time.Hour, 0 }), []string{"introspection.timeout", "introspection.ttl", "introspection.negative_ttl"}},
+		"intro times":      {intro(func(c *IntrospectionConfig) { c.Timeout = 0 }), []string{"introspection.timeout"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,12 +16,8 @@ type Store interface {
 	// expired grant is returned like any other: judging it is not the store's
 	// business. The grant may be shared and is not changed by anybody.
 	Find(ctx context.Context, c Credential) (*Grant, error)
-}
-
-// Recaller is a Store that can give what it has at hand. Recall neither waits nor
-// counts, and starts nothing; false says nothing about the key. All of this
-// program's stores are.
-type Recaller interface {
+	// Recall gives what is at hand. It neither waits nor counts, and starts nothing; false
+	// says nothing about the key.
 	Recall(d Digest) (*Grant, bool)
 }
 

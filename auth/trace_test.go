@@ -37,7 +37,7 @@ func TestSpansOfAuthentication(t *testing.T) {
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 			opts := Options{Traces: provider}
 			store := NewCachedStore("introspection", tc.ask, CachePolicy{
-				TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Second, MaxKeys: 10, UnknownKeys: AttemptsConfig{PerSecond: 1, Burst: 10},
+				TTL: time.Minute, NegativeTTL: time.Minute, Timeout: time.Second, MaxKeys: 10,
 			}, opts)
 			a := NewAuthenticator(store, Hasher{}, opts)
 			for range 2 { // the second time the answer is stored, if there was one

@@ -21,6 +21,10 @@ var (
 // reached: long enough not to add to its trouble, short enough to recover with it.
 const authRetryAfter = 2 * time.Second
 
+// upstreamRetryAfter is what a caller is asked to wait after a failure of the legacy: it is
+// asked again for this list sooner than that, by whoever comes then.
+const upstreamRetryAfter = 5 * time.Second
+
 // problem is an error as the caller sees it, with the header that goes with it.
 type problem struct {
 	v1.Problem
@@ -55,7 +59,7 @@ func problemOf(err error) problem {
 	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why
 		return problem{Problem: v1.AuthUnavailable.Problem(), header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{Problem: v1.UpstreamTimeout.Problem()}
+		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case errors.As(err, &attempts):
 		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
@@ -81,13 +85,13 @@ func problemOf(err error) problem {
 func upstreamProblem(e *upstream.Error) problem {
 	switch e.Kind {
 	case upstream.KindTimeout:
-		return problem{Problem: v1.UpstreamTimeout.Problem()}
+		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
 		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.Wait)}
 	case upstream.KindInvalid:
-		return problem{Problem: v1.UpstreamInvalidResponse.Problem()}
+		return problem{Problem: v1.UpstreamInvalidResponse.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
-		return problem{Problem: v1.UpstreamError.Problem()}
+		return problem{Problem: v1.UpstreamError.Problem(), header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindBug, upstream.KindCanceled:
 	}
 	return problem{Problem: v1.InternalError.Problem()}

@@ -11,7 +11,7 @@ import (
 // attach makes the requests for what the list itself does not tell of its records, if
 // there are any: their details or their responses. add puts the replies in. If one
 // cannot be had the list cannot: an inquiry without its responses would look unanswered.
-func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batches func() [][]string, add func([]*mapping.Reply) error) error {
+func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batches func() [][]string, add func([]*mapping.Builder) error) error {
 	ids := batches()
 	if len(ids) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batc
 }
 
 // batches gets what belongs to the records of all batches at the same time.
-func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Reply, error) {
-	replies := make([]*mapping.Reply, len(batches))
+func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Builder, error) {
+	replies := make([]*mapping.Builder, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.Concurrency)
 	for i, ids := range batches {

@@ -1,12 +1,18 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
@@ -88,15 +94,13 @@ type credentials interface {
 }
 
 // method is one type of credentials: all that is particular to it.
-type method interface {
-	// keys are those that the configuration may have, and with a "!" those that it needs.
-	keys() string
-	// secret is the key and the file of the one secret; an empty key: there is none.
-	secret() (key string, file secretfile.File)
-	// check notes what else is wrong. base is the address of the legacy system.
-	check(base string, p *invalid.Problems)
-	// credentials are made once, when nothing is wrong.
-	credentials(signInOptions) credentials
+type method struct {
+	keys        string // that the configuration may have, and with a "!" those that it needs
+	secretKey   string // that names the file of the one secret; empty: there is none
+	secret      secretfile.File
+	optional    bool                                   // the file may be left out
+	check       func(base string, p *invalid.Problems) // notes what else is wrong; nil: nothing can be
+	credentials func(o signInOptions) credentials      // once, when nothing is wrong
 }
 
 // signInOptions are what credentials that sign in need besides their configuration.
@@ -108,64 +112,66 @@ type signInOptions struct {
 	metrics signInMetrics
 }
 
-// method gives what the type stands for; nil: there is no such type.
-func (a AuthConfig) method() method {
-	switch a.Type {
-	case "", authNone:
-		return noAuth{}
-	case authBasic:
-		return basicAuth{a}
-	case authBearer:
-		return bearerAuth{a}
-	case authHeader:
-		return headerAuth{a}
-	case authOAuth2:
-		return oauth{a}
-	case authSession:
-		return session{a}
+// method gives what the type stands for; false: there is no such type.
+func (a AuthConfig) method() (m method, known bool) {
+	fixed := func(name, value string) func(signInOptions) credentials {
+		return func(signInOptions) credentials { return fixedHeader{name, value} }
 	}
-	return nil
+	switch cmp.Or(a.Type, authNone) {
+	case authNone:
+		m.credentials = fixed("", "")
+	case authBasic:
+		m = method{keys: "username username_file password_file", secretKey: "password_file", secret: a.PasswordFile, optional: true}
+		m.check = func(_ string, p *invalid.Problems) {
+			p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
+		}
+		m.credentials = fixed("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(a.PasswordFile))))
+	case authBearer:
+		m = method{keys: "token_file!", secretKey: "token_file", secret: a.TokenFile}
+		m.credentials = fixed("Authorization", "Bearer "+oneLine(a.TokenFile))
+	case authHeader:
+		m = method{keys: "header! value_file!", secretKey: "value_file", secret: a.ValueFile}
+		m.credentials = fixed(a.Header, oneLine(a.ValueFile))
+	case authOAuth2:
+		o := oauth{a}
+		m = method{keys: "token_url! client_id! client_secret_file! scopes params", secretKey: "client_secret_file", secret: a.ClientSecretFile, check: o.check, credentials: o.credentials}
+	case authSession:
+		s := session{a}
+		m = method{keys: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl",
+			secretKey: "password_file", secret: a.PasswordFile, check: s.check, credentials: s.credentials}
+	}
+	return m, m.credentials != nil
 }
 
 // check reports keys that a type of credentials needs and lacks, or that it
 // would ignore: an ignored secret is a mistake somebody will look for.
 func (a AuthConfig) check(base string, p *invalid.Problems) {
 	p.Enums("auth", a)
-	m := a.method()
-	if m == nil {
+	m, known := a.method()
+	if !known {
 		return
 	}
-	with := "type " + authNone
-	if a.Type != "" {
-		with = "type " + a.Type
-	}
-	p.Keys("auth", a, with, append(strings.Fields(m.keys()), "type")...)
+	p.Keys("auth", a, "type "+cmp.Or(a.Type, authNone), append(strings.Fields(m.keys), "type")...)
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
-	p.AddIf(severalLines(a.UsernameFile), "auth.username_file", "the file holds more than one line")
-	key, file := m.secret()
-	p.AddIf(severalLines(file), "auth."+key, "the file of the secret holds more than one line")
+	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
+	p.AddIf(strings.ContainsAny(oneLine(m.secret), "\r\n\x00"), "auth."+m.secretKey, "the file of the secret holds more than one line")
 	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
-	m.check(base, p)
+	if m.check != nil {
+		m.check(base, p)
+	}
 }
 
-func severalLines(f secretfile.File) bool {
-	return strings.ContainsAny(strings.TrimSpace(f.Text()), "\r\n\x00")
-}
+// oneLine is what a file of one line holds.
+func oneLine(f secretfile.File) string { return strings.TrimSpace(f.Text()) }
 
 // user is the user's name, which stands in the configuration or in a file.
-func (a AuthConfig) user() string {
-	if a.UsernameFile.Set() {
-		return strings.TrimSpace(a.UsernameFile.Text())
-	}
-	return a.Username
-}
+func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
 
 // newCredentials makes what the type of c's configuration says. Sign-ins go through t.
 func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
-	m := c.Auth.method()
-	key, file := m.secret()
+	m, _ := c.Auth.method()
 	var wrong invalid.Problems
-	wrong.AddIf(key != "" && secretOf(m) == "" && (file.Set() || c.Auth.Type != authBasic), "auth."+key,
+	wrong.AddIf(m.secretKey != "" && oneLine(m.secret) == "" && (m.secret.Set() || !m.optional), "auth."+m.secretKey,
 		"the file of the secret is empty; with type basic leave the key out for an empty password")
 	wrong.AddIf(c.Auth.UsernameFile.Set() && c.Auth.user() == "", "auth.username_file", "the file is empty")
 	if err := wrong.Err(); err != nil {
@@ -176,56 +182,6 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 		client:  &http.Client{Transport: t, CheckRedirect: noRedirect},
 		metrics: newSignInMetrics(opts.Registerer), // of every type, so that the series are there
 	}), nil
-}
-
-// secretOf is the text of a type's secret.
-func secretOf(m method) string {
-	_, file := m.secret()
-	return strings.TrimSpace(file.Text())
-}
-
-// noAuth is type none.
-type noAuth struct{}
-
-func (noAuth) keys() string                            { return "" }
-func (noAuth) secret() (key string, _ secretfile.File) { return "", secretfile.File{} }
-func (noAuth) check(string, *invalid.Problems)         {}
-func (noAuth) credentials(signInOptions) credentials   { return fixedHeader{} }
-
-// basicAuth is type basic.
-type basicAuth struct{ AuthConfig }
-
-func (basicAuth) keys() string                              { return "username username_file password_file" }
-func (b basicAuth) secret() (key string, _ secretfile.File) { return "password_file", b.PasswordFile }
-
-func (b basicAuth) check(_ string, p *invalid.Problems) {
-	p.AddIf(b.Username == "" && !b.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
-}
-
-func (b basicAuth) credentials(signInOptions) credentials {
-	return fixedHeader{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(b.user()+":"+secretOf(b)))}
-}
-
-// bearerAuth is type bearer.
-type bearerAuth struct{ AuthConfig }
-
-func (bearerAuth) keys() string                              { return "token_file!" }
-func (b bearerAuth) secret() (key string, _ secretfile.File) { return "token_file", b.TokenFile }
-func (bearerAuth) check(string, *invalid.Problems)           {}
-
-func (b bearerAuth) credentials(signInOptions) credentials {
-	return fixedHeader{"Authorization", "Bearer " + secretOf(b)}
-}
-
-// headerAuth is type header.
-type headerAuth struct{ AuthConfig }
-
-func (headerAuth) keys() string                              { return "header! value_file!" }
-func (h headerAuth) secret() (key string, _ secretfile.File) { return "value_file", h.ValueFile }
-func (headerAuth) check(string, *invalid.Problems)           {}
-
-func (h headerAuth) credentials(signInOptions) credentials {
-	return fixedHeader{h.Header, secretOf(h)}
 }
 
 // fixedHeader is a header made of one secret, or none where its name is empty.
@@ -244,4 +200,49 @@ func (fixedHeader) renews(_, _ string) bool { return false }
 func absolute(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+// oauth is type oauth2_client_credentials (RFC 6749, 4.4).
+type oauth struct{ AuthConfig }
+
+func (o oauth) check(_ string, p *invalid.Problems) {
+	p.AddIf(o.TokenURL != "" && !absolute(o.TokenURL), "auth.token_url", "must be an absolute http or https URL")
+}
+
+// tokenLeeway is how long before its end an access token is not used any more.
+const tokenLeeway = 10 * time.Second
+
+func (o oauth) credentials(s signInOptions) credentials {
+	params := url.Values{}
+	for k, v := range o.Params {
+		params.Set(k, v)
+	}
+	request := clientcredentials.Config{
+		ClientID: o.ClientID, ClientSecret: oneLine(o.ClientSecretFile), TokenURL: o.TokenURL, Scopes: o.Scopes, EndpointParams: params,
+	}
+	// The library would find out by itself how the endpoint wants the secret, by sending
+	// each sign-in that fails twice. Here the next sign-in tries the other way, until one
+	// has succeeded. It does not run twice at a time.
+	request.AuthStyle = oauth2.AuthStyleInHeader
+	known := false
+	return newTokens(s, []int{http.StatusUnauthorized}, nil, func(ctx context.Context) (token, error) {
+		got, err := request.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
+		var refused *oauth2.RetrieveError
+		switch {
+		case errors.As(err, &refused) && refused.Response != nil:
+			if status := refused.Response.StatusCode; !known && (status == http.StatusBadRequest || status == http.StatusUnauthorized) {
+				request.AuthStyle = oauth2.AuthStyleInHeader + oauth2.AuthStyleInParams - request.AuthStyle
+			}
+			// Its text holds the reply, which may repeat what was sent.
+			return token{}, fmt.Errorf("the token endpoint answers status %d", refused.Response.StatusCode)
+		case err != nil:
+			return token{}, fmt.Errorf("no token: %w", withoutAddress(err))
+		}
+		known = true
+		fresh := token{name: "Authorization", value: got.Type() + " " + got.AccessToken}
+		if !got.Expiry.IsZero() {
+			fresh.end = got.Expiry.Add(-tokenLeeway)
+		}
+		return fresh, nil
+	})
 }

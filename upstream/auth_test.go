@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,18 +17,6 @@ import (
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/internal/sample"
 )
-
-// clock is a time that only a test moves.
-type clock struct{ at atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(time.Now().UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
-func (c *clock) forward(d time.Duration) { c.at.Add(int64(d)) }
 
 func secret(text string) secretfile.File { return secretfile.New("secret", text) }
 
@@ -46,47 +35,10 @@ func TestCredentials(t *testing.T) {
 		var got string
 		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 			got = r.Header.Get(tc.header)
-			serveJSON(`{"result":{"items":[]}}`)(w, r)
+			serveJSON(emptyList)(w, r)
 		}, func(c *Config) { c.Auth = tc.auth })
-		if _, err := f.Fetch(t.Context(), acme); err != nil || got != tc.want {
+		if _, err := f.Fetch(t.Context(), acme); err != nil || got != tc.want || f.logged("s3cr3t") > 0 {
 			t.Errorf("%s: sent %q %v, want %q", tc.auth.Type, got, err, tc.want)
-		}
-		if strings.Contains(f.log.String(), "s3cr3t") {
-			t.Error("the secret is in the log")
-		}
-	}
-}
-
-// A login of which only a part is there is told, not passed over.
-func TestALoginWithoutAPath(t *testing.T) {
-	c := configFrom(t, sample.YAML)
-	c.Auth = AuthConfig{Type: "session", Username: "gw", PasswordFile: secret("pw"), Token: "t", Login: LoginConfig{}}
-	c.Auth.Login.Headers = map[string]string{"X-A": "b"}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "must start with a slash") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestFileOfTheUserName(t *testing.T) {
-	for _, tc := range []struct {
-		auth      AuthConfig
-		key, says string
-	}{
-		{AuthConfig{Type: "basic"}, "auth.username", "missing: type basic needs it, or username_file"},
-		{AuthConfig{Type: "basic", Username: "gw", UsernameFile: secret("gw")}, "auth.username_file", "username is set, too"},
-		{AuthConfig{Type: "basic", UsernameFile: secret("gw\nx")}, "auth.username_file", "the file holds more than one line"},
-		{AuthConfig{Type: "basic", UsernameFile: secret("\n")}, "auth.username_file", "the file is empty"},
-		{AuthConfig{Type: "none", UsernameFile: secret("gw")}, "auth.username_file", "has no meaning with type none"},
-	} {
-		c := configFrom(t, sample.YAML)
-		c.Auth = tc.auth
-		if c.Auth.Type == "basic" {
-			c.Auth.PasswordFile = secret("pw")
-		}
-		_, err := New(c, Options{})
-		var mistake *invalid.Error
-		if !errors.As(err, &mistake) || mistake.Field() != tc.key || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%+v: got %v", tc.auth, err)
 		}
 	}
 }
@@ -97,7 +49,7 @@ func TestAnotherSecretIsSentByTheNextClient(t *testing.T) {
 	var got string
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Get("Authorization")
-		serveJSON(`{"result":{"items":[]}}`)(w, r)
+		serveJSON(emptyList)(w, r)
 	}, func(c *Config) { c.Auth = AuthConfig{Type: "bearer", TokenFile: secret("old")} })
 	for text, same := range map[string]bool{"old": true, "new": false} {
 		cfg := f.cfg
@@ -115,27 +67,68 @@ func TestAnotherSecretIsSentByTheNextClient(t *testing.T) {
 	}
 }
 
-func TestSecretsThatCannotBeSent(t *testing.T) {
-	for _, text := range []string{"", " \n", "a\nb", "a\x00b"} {
-		cfg := configFrom(t, sample.YAML)
-		cfg.Auth = AuthConfig{Type: "bearer", TokenFile: secret(text)}
-		_, err := New(cfg, Options{})
-		var field *invalid.Error
-		if !errors.As(err, &field) || field.Field() != "auth.token_file" {
-			t.Errorf("%q: %v", text, err)
+// What a file holds is known when the client is made.
+func TestFilesOfSecrets(t *testing.T) {
+	basic := func(c AuthConfig) AuthConfig { c.Type, c.PasswordFile = "basic", secret("pw"); return c }
+	for _, tc := range []struct {
+		auth      AuthConfig
+		key, says string
+	}{
+		{AuthConfig{Type: "bearer", TokenFile: secret("")}, "auth.token_file", "empty"},
+		{AuthConfig{Type: "bearer", TokenFile: secret(" \n")}, "auth.token_file", "empty"},
+		{AuthConfig{Type: "bearer", TokenFile: secret("a\nb")}, "auth.token_file", "more than one line"},
+		{AuthConfig{Type: "bearer", TokenFile: secret("a\x00b")}, "auth.token_file", "more than one line"},
+		{basic(AuthConfig{Username: "gw", UsernameFile: secret("gw")}), "auth.username_file", "username is set, too"},
+		{basic(AuthConfig{UsernameFile: secret("gw\nx")}), "auth.username_file", "the file holds more than one line"},
+		{basic(AuthConfig{UsernameFile: secret("\n")}), "auth.username_file", "the file is empty"},
+	} {
+		c := configFrom(t, sample.YAML)
+		c.Auth = tc.auth
+		_, err := New(c, Options{})
+		var mistake *invalid.Error
+		if !errors.As(err, &mistake) || mistake.Field() != tc.key || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: got %v", tc.auth, err)
 		}
 	}
 }
 
 func TestAuthConfig(t *testing.T) {
+	login := func(keys string) string {
+		return "{type: session, password_file: f, token: t, login: {path: /login, body: ['{password}']}, " + keys + "}"
+	}
 	for auth, where := range map[string]string{
 		"{type: digest}": "auth.type", "{type: basic, password_file: f}": "auth.username", "{type: bearer, token_file: f, username: a}": "auth.username",
-		"{type: header, header: \"a b\", value_file: f}": "auth.header", "{username: a}": "auth.username",
+		"{type: header, header: \"a b\", value_file: f}": "auth.header", "{username: a}": "auth.username", "{type: none, username_file: f}": "auth.username_file",
 		"{type: oauth2_client_credentials, token_url: legacy, client_id: a, client_secret_file: f}": "auth.token_url",
 		"{type: oauth2_client_credentials, client_id: a, client_secret_file: f, params: {x: y}}":    "auth.token_url",
+		"{type: bearer, token_file: f, login: {path: /login}}":                                      "auth.login",
+		"{type: session, password_file: f}":                                                         "auth.login",
+		"{type: session, password_file: f, token: t, login: {headers: {X-A: b}}}":                   "auth.login.path",
+		"{type: session, password_file: f, token: t, login: {path: login, body: '{password}'}}":     "auth.login.path",
+		"{type: session, password_file: f, token: t, login: {path: /login}}":                        "auth.login.body",
+		"{type: session, password_file: f, token: t, login: {path: /login, basic: true}}":           "auth.username",
+		"{type: session, password_file: f, login: {path: /login, body: ['{password}']}}":            "auth.token",
+		strings.Replace(login("username: u"), "path:", "basic: true, path:", 1):                     "auth.login.basic",
+		strings.Replace(login(""), "['", "['{account}', '", 1):                                      "auth.login.body[0]",
+		strings.Replace(login(""), "path:", "expect: [{equals: a}], path:", 1):                      "auth.login.expect[0].path",
+		strings.Replace(login(""), "path:", "base_url: sso, path:", 1):                              "auth.login.base_url",
+		strings.Replace(login(""), "path:", "headers: {Cookie: a}, path:", 1):                       "auth.login.headers.Cookie",
+		strings.Replace(login(""), "path:", "body_type: yaml, path:", 1):                            "auth.login.body_type",
+		login("token_cookie: c"):       "auth.token",
+		login("send_as: header"):       "auth.header",
+		login("send_as: cookie"):       "auth.cookie",
+		login("send_as: query"):        "auth.send_as",
+		login("cookie: a"):             "auth.cookie",
+		login("renew_if: [{path: a}]"): "auth.renew_if[0]",
+		login("renew_on: [200]"):       "auth.renew_on[0]",
 	} {
 		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); found[where] == "" {
 			t.Errorf("%s: %v", auth, found)
+		}
+	}
+	for form, auth := range sessionAuth {
+		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); len(found) > 0 {
+			t.Errorf("%s: %v", form, found)
 		}
 	}
 	found := wrongIn(t, sample.YAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n")
@@ -144,152 +137,383 @@ func TestAuthConfig(t *testing.T) {
 	}
 }
 
-// tokenServer gives tokens t1, t2 and so on.
+// tokenServer gives the tokens t1, t2 and so on. It takes the secret in the header or in
+// the body.
 type tokenServer struct {
 	*httptest.Server
-	count  atomic.Int64
-	status atomic.Int64
-	form   atomic.Value
+	count   atomic.Int64
+	refuses atomic.Bool
+	inBody  bool
+	expires int
 }
 
-func newTokenServer(t testing.TB, expires int) *tokenServer {
-	s := &tokenServer{}
-	s.status.Store(200)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := s.count.Add(1)
-		_ = r.ParseForm()
-		user, password, _ := r.BasicAuth()
-		s.form.Store(fmt.Sprint(user, password, r.Form.Get("grant_type"), r.Form.Get("scope"), r.Form.Get("audience")))
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(int(s.status.Load()))
-		fmt.Fprintf(w, `{"access_token":"t%d","token_type":"bearer","expires_in":%d,"error_description":"s3cr3t"}`, n, expires)
-	}))
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return s
+func (s *tokenServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := s.count.Add(1)
+	_, password, _ := r.BasicAuth()
+	if s.inBody {
+		password = r.PostFormValue("client_secret")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if s.refuses.Load() || password != "s3cr3t" || r.PostFormValue("scope") != "a b" || r.PostFormValue("audience") != "legacy" {
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	fmt.Fprintf(w, `{"access_token":"t%d","token_type":"bearer","expires_in":%d,"error_description":"s3cr3t"}`, n, s.expires)
 }
 
-func oauthFixture(t testing.TB, s *tokenServer, serve http.HandlerFunc) *fixture {
+func oauthFixture(t testing.TB, clock *testkit.Clock, s *tokenServer, serve http.HandlerFunc) *fixture {
 	t.Helper()
-	return newFixture(t, serve, func(c *Config) {
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return newFixtureAt(t, clock, serve, func(c *Config) {
 		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, ClientID: "gw", ClientSecretFile: secret("s3cr3t"),
 			Scopes: []string{"a", "b"}, Params: map[string]string{"audience": "legacy"}}
 	})
 }
 
-func TestOAuthTokenIsFetchedOnceForAll(t *testing.T) {
-	s := newTokenServer(t, 3600)
-	f := oauthFixture(t, s, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer t1" {
-			t.Errorf("sent %q", r.Header.Get("Authorization"))
-		}
-		serveJSON(`{"result":{"items":[]}}`)(w, r)
-	})
-	var wg sync.WaitGroup
-	for i := range 30 {
-		wg.Go(func() {
-			if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: fmt.Sprint("a", i)}); err != nil {
-				t.Error(err)
+// One token serves all, until it runs out or is refused. A sign-in sends the secret once,
+// whether the endpoint takes it in the header or in the body.
+func TestOAuth(t *testing.T) {
+	for _, inBody := range []bool{false, true} {
+		clock := testkit.NewClock(time.Now())
+		s := &tokenServer{expires: 60, inBody: inBody}
+		var revoked atomic.Value
+		f := oauthFixture(t, clock, s, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == revoked.Load() {
+				status(401)(w, r)
+				return
 			}
+			serveJSON(emptyList)(w, r)
 		})
-	}
-	wg.Wait()
-	if s.count.Load() != 1 {
-		t.Errorf("%d token requests", s.count.Load())
-	}
-	if got := s.form.Load(); got != "gws3cr3tclient_credentialsa blegacy" {
-		t.Errorf("asked with %v", got)
-	}
-}
-
-func TestOAuthTokenRunsOut(t *testing.T) {
-	s := newTokenServer(t, 1) // shorter than the leeway, so good for one use
-	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
-	for i := range 3 {
-		if _, err := f.Fetch(t.Context(), acme); err != nil || s.count.Load() != int64(i+1) {
-			t.Errorf("%v after %d tokens", err, s.count.Load())
+		step := func(what string, tokens int64, good bool) {
+			t.Helper()
+			before := s.count.Load()
+			_, err := f.Fetch(t.Context(), acme)
+			if n := s.count.Load() - before; n != tokens || (err == nil) != good || err != nil && (asError(err).Reason != "auth" || strings.Contains(err.Error(), "s3cr3t")) {
+				t.Errorf("in the body %t, %s: %d requests for a token, %v", inBody, what, n, err)
+			}
+		}
+		if inBody {
+			step("the first guess", 1, false)
+			step("right after it", 0, false)
+			clock.Add(time.Second)
+		}
+		step("the first", 1, true)
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				if _, err := f.buyer(t, fmt.Sprint("a", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		step("with a token", 0, true)
+		clock.Add(time.Minute)
+		step("when it has run out", 1, true)
+		revoked.Store(fmt.Sprintf("Bearer t%d", s.count.Load()))
+		step("when it is refused", 1, true)
+		clock.Add(time.Minute)
+		s.refuses.Store(true)
+		step("the endpoint fails", 1, false)
+		step("right after it", 0, false)
+		clock.Add(time.Minute)
+		step("it still fails", 1, false)
+		clock.Add(time.Minute)
+		s.refuses.Store(false)
+		step("it is well again", 1, true)
+		if f.BreakerState("buyer") != "closed" {
+			t.Error("a sign-in counts for the breaker")
 		}
 	}
-}
-
-func TestOAuthRevokedToken(t *testing.T) {
-	s := newTokenServer(t, 3600)
-	f := oauthFixture(t, s, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer t1" {
-			status(401)(w, r)
-			return
-		}
-		serveJSON(`{"result":{"items":[]}}`)(w, r)
-	})
-	if _, err := f.Fetch(t.Context(), acme); err != nil || s.count.Load() != 2 || f.calls.Load() != 2 {
-		t.Errorf("%v after %d tokens and %d requests", err, s.count.Load(), f.calls.Load())
-	}
-	always := oauthFixture(t, s, status(401))
-	failed(t, always, t.Context(), "upstream", "status_4xx")
-	if always.calls.Load() != 2 {
+	always := oauthFixture(t, testkit.NewClock(time.Now()), &tokenServer{expires: 60}, status(401))
+	if failed(t, always, t.Context(), "upstream", "status_4xx"); always.calls.Load() != 2 {
 		t.Errorf("%d requests", always.calls.Load())
 	}
 }
 
-// A sign-in sends the secret once, whether the endpoint takes it in the header or in
-// the body, and after the first good one never in the wrong place.
-func TestOAuthSendsTheSecretOnce(t *testing.T) {
-	for _, body := range []bool{false, true} {
-		var asked atomic.Int64
-		good := true
-		endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
-			_, header, _ := r.BasicAuth()
-			w.Header().Set("Content-Type", "application/json")
-			if !good || body && r.PostFormValue("client_secret") != "s3cr3t" || !body && header != "s3cr3t" {
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			fmt.Fprint(w, `{"access_token":"t","token_type":"bearer","expires_in":1}`)
-		}))
-		t.Cleanup(endpoint.Close)
-		clock := testkit.NewClock(time.Now())
-		f := newFixtureAt(t, clock, serveJSON(`{"result":{"items":[]}}`), func(c *Config) {
-			c.Auth = AuthConfig{Type: authOAuth2, TokenURL: endpoint.URL, ClientID: "gw", ClientSecretFile: secret("s3cr3t")}
-		})
-		fetch := func(want bool) {
-			t.Helper()
-			before := asked.Load()
-			_, err := f.Fetch(t.Context(), acme)
-			if n := asked.Load() - before; n != 1 || (err == nil) != want {
-				t.Errorf("in the body %t: %d requests for a token, %v", body, n, err)
-			}
-			clock.Add(time.Minute)
+// sessionLegacy wants its callers to sign in. It gives the tokens s1, s2 and so on,
+// of which the last one is good.
+type sessionLegacy struct {
+	logins  atomic.Int64
+	lists   atomic.Int64
+	refuses atomic.Bool     // every sign-in
+	ended   atomic.Bool     // the session
+	status  atomic.Int64    // to a token that is not good
+	form    string          // how the token comes and goes: bearer, header, cookie, basic
+	meet    *sync.WaitGroup // refused requests wait for each other
+	hold    chan struct{}   // every sign-in after the first waits for it
+	mu      sync.Mutex
+	sent    []string // of each login
+}
+
+func (l *sessionLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/login" {
+		l.login(w, r)
+		return
+	}
+	l.lists.Add(1)
+	got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch l.form {
+	case "header":
+		got = r.Header.Get("X-Session")
+	case "cookie":
+		got = strings.TrimPrefix(r.Header.Get("Cookie"), "SID=")
+	}
+	locked := r.URL.Query().Get("customer") == "locked" // whatever the token
+	if locked || l.ended.Load() || l.hold == nil && got != fmt.Sprintf("s%d", l.logins.Load()) {
+		if l.meet != nil {
+			l.meet.Done()
+			l.meet.Wait()
 		}
-		if body {
-			fetch(false) // the first guess
-		}
-		fetch(true)
-		good = false
-		fetch(false)
-		fetch(false)
-		good = true
-		fetch(true)
+		status(int(l.status.Load()))(w, r)
+		return
+	}
+	serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+}
+
+func (l *sessionLegacy) login(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	user, password, _ := r.BasicAuth()
+	l.mu.Lock()
+	l.sent = append(l.sent, r.Method+" "+string(body)+user+":"+password)
+	l.mu.Unlock()
+	n := l.logins.Add(1)
+	if l.hold != nil && n > 1 {
+		<-l.hold
+	}
+	if l.refuses.Load() {
+		http.Error(w, `wrong password p"w for gw`, http.StatusForbidden)
+		return
+	}
+	l.ended.Store(false)
+	text := fmt.Sprintf("s%d", n)
+	switch l.form {
+	case "header":
+		w.Header().Set("X-Session", text)
+	case "cookie":
+		w.Header().Add("Set-Cookie", "tracking=1")
+		w.Header().Add("Set-Cookie", "SID="+text+"; Path=/; HttpOnly")
+		http.Redirect(w, r, "/home", http.StatusFound)
+	default:
+		fmt.Fprintf(w, `{"data":{"token":%q}}`, text)
 	}
 }
 
-func TestOAuthEndpointFails(t *testing.T) {
-	s := newTokenServer(t, 3600)
-	s.status.Store(400)
-	f := oauthFixture(t, s, serveJSON(`{"result":{"items":[]}}`))
-	clock := newClock()
-	f.creds.(*tokens).Now = clock.now
-	e := failed(t, f, t.Context(), "upstream", "auth")
-	if strings.Contains(e.Error(), "s3cr3t") || !strings.Contains(e.Error(), "400") {
-		t.Errorf("got %v", e)
+// sessionAuth are the forms of signing in.
+var sessionAuth = map[string]string{
+	"bearer": `{type: session, username: gw, password_file: f, login: {path: /login, body: {user: "{username}", password: "{password}"}}, token: data.token}`,
+	"basic":  `{type: session, username_file: f, password_file: f, login: {path: /login, basic: true}, token: data.token}`,
+	"header": `{type: session, password_file: f, login: {path: /login, body: {key: "{password}"}}, token_header: x-session}`,
+	"cookie": `{type: session, username: gw, password_file: f, login: {path: /login, body_type: form, body: {j_username: "{username}", j_password: "{password}"}}, token_cookie: SID, renew_on: [401, 302], ttl: 1h}`,
+}
+
+// signIn is a change of the configuration.
+func signIn(t testing.TB, auth string) func(*Config) {
+	return func(c *Config) {
+		c.Auth = configFrom(t, sample.YAML+"auth: "+auth+"\n").Auth
+		c.Auth.PasswordFile = secret("p\"w\n")
+		if c.Auth.UsernameFile.Set() {
+			c.Auth.UsernameFile = secret("gw\n")
+		}
+		c.MaxConcurrent, c.MaxConcurrentPerAccount = 200, 200
 	}
-	asked := s.count.Load()
-	failed(t, f, t.Context(), "upstream", "auth")
-	if s.count.Load() != asked || f.calls.Load() != 0 || f.BreakerState("buyer") != "closed" {
-		t.Errorf("%d more token requests, %d to the legacy, breaker %s", s.count.Load()-asked, f.calls.Load(), f.BreakerState("buyer"))
+}
+
+func sessionFixture(t testing.TB, clock *testkit.Clock, l *sessionLegacy, form string) *fixture {
+	t.Helper()
+	l.form = form
+	l.status.CompareAndSwap(0, 401)
+	return newFixtureAt(t, clock, l.ServeHTTP, signIn(t, sessionAuth[form]))
+}
+
+func TestSession(t *testing.T) {
+	for form, sent := range map[string]string{
+		"bearer": `POST {"password":"p\"w","user":"gw"}:`, "basic": `POST gw:p"w`, "header": `POST {"key":"p\"w"}:`,
+		"cookie": `POST j_password=p%22w&j_username=gw:`,
+	} {
+		clock := testkit.NewClock(time.Now())
+		l := &sessionLegacy{}
+		f := sessionFixture(t, clock, l, form)
+		fetch := func(what string, logins, lists int64) {
+			t.Helper()
+			if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 1 || l.logins.Load() != logins || l.lists.Load() != lists {
+				t.Fatalf("%s, %s: %v, %d sign-ins, %d requests", form, what, err, l.logins.Load(), l.lists.Load())
+			}
+		}
+		fetch("first", 1, 1)
+		fetch("again", 1, 2)
+		l.ended.Store(true)
+		fetch("when the session has ended", 2, 4)
+		clock.Add(61 * time.Minute)
+		if form == "cookie" {
+			fetch("after ttl", 3, 5)
+		}
+		if l.sent[0] != sent || f.metric(t, "sign_ins_total", "ok") != float64(l.logins.Load()) || f.logged("p\\\"w") > 0 {
+			t.Errorf("%s: %q; %v sign-ins counted", form, l.sent, f.metric(t, "sign_ins_total", "ok"))
+		}
 	}
-	s.status.Store(200)
-	clock.forward(2 * time.Second)
+}
+
+// A hundred requests that are refused with the same token are one sign-in.
+func TestRefusedTogetherIsOneSignIn(t *testing.T) {
+	l := &sessionLegacy{}
+	f := sessionFixture(t, testkit.NewClock(time.Now()), l, "bearer")
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Fatal(err)
+	}
+	l.ended.Store(true)
+	l.meet = &sync.WaitGroup{}
+	l.meet.Add(100)
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if _, err := f.Fetch(t.Context(), acme); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if l.logins.Load() != 2 || l.lists.Load() != 201 {
+		t.Errorf("%d sign-ins, %d requests", l.logins.Load(), l.lists.Load())
+	}
+}
+
+// A sign-in that fails is the legacy's failure. It is tried again after 1 s, 2 s and
+// so on, and its text has nothing of what was sent or came.
+func TestSignInFails(t *testing.T) {
+	clock := testkit.NewClock(time.Now())
+	l := &sessionLegacy{}
+	l.refuses.Store(true)
+	f := sessionFixture(t, clock, l, "bearer")
+	for _, step := range []struct {
+		wait time.Duration
+		want int64
+	}{{0, 1}, {0, 1}, {999 * time.Millisecond, 1}, {time.Millisecond, 2}, {time.Second, 2}, {time.Second, 3}, {4 * time.Second, 4}, {time.Hour, 5}, {time.Hour, 6}} {
+		clock.Add(step.wait)
+		e := failed(t, f, t.Context(), "upstream", "auth")
+		if l.logins.Load() != step.want || strings.Contains(e.Error(), "p\"w") || !strings.Contains(e.Error(), "403") {
+			t.Errorf("after %v: %d sign-ins, want %d, %v", step.wait, l.logins.Load(), step.want, e)
+		}
+	}
+	if f.calls.Load() != l.logins.Load() || f.BreakerState("buyer") != "closed" || f.metric(t, "sign_ins_total", "error") != 6 {
+		t.Errorf("%d requests, breaker %s", f.calls.Load(), f.BreakerState("buyer"))
+	}
+	l.refuses.Store(false)
+	clock.Add(time.Minute)
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Error(err)
+	}
+}
+
+// An account that the legacy refuses for good, whatever the token, costs the others
+// nothing: neither the token, nor the sign-in that the end of the session needs.
+func TestOneAccountsRefusalSignsNobodyOut(t *testing.T) {
+	l := &sessionLegacy{}
+	f := sessionFixture(t, testkit.NewClock(time.Now()), l, "bearer")
+	both := func() {
+		t.Helper()
+		if _, err := f.buyer(t, "locked"); err == nil || asError(err).Reason != "status_4xx" {
+			t.Fatalf("the locked account: %v", err)
+		}
+		if _, err := f.Fetch(t.Context(), acme); err != nil {
+			t.Fatalf("another one: %v", err)
+		}
+	}
+	for range 40 {
+		both()
+	}
+	if n := l.logins.Load(); n > 1+renewBurst {
+		t.Errorf("%d sign-ins", n)
+	}
+	l.ended.Store(true)
+	for range 2 * renewBurst {
+		_, _ = f.buyer(t, "locked")
+	}
+	both()
+}
+
+// While a new token is asked for because one account was refused, the others go on
+// with the one that is there.
+func TestOthersDoNotWaitForASignIn(t *testing.T) {
+	l := &sessionLegacy{hold: make(chan struct{})}
+	f := sessionFixture(t, testkit.NewClock(time.Now()), l, "bearer")
+	var locked sync.WaitGroup
+	locked.Go(func() { _, _ = f.buyer(t, "locked") })
+	waitFor(t, func() bool { return l.logins.Load() == 2 })
+	if _, err := f.Fetch(t.Context(), acme); err != nil {
+		t.Error(err)
+	}
+	close(l.hold)
+	locked.Wait()
+}
+
+// A legacy that refuses each token at once gets a bounded number of sign-ins.
+func TestSignInsAreBounded(t *testing.T) {
+	clock := testkit.NewClock(time.Now())
+	l := &sessionLegacy{}
+	l.status.Store(403)
+	f := sessionFixture(t, clock, l, "bearer")
+	failing := func(times int, want int64) {
+		t.Helper()
+		for range times {
+			l.ended.Store(true)
+			_, _ = f.Fetch(t.Context(), acme)
+		}
+		if got := l.logins.Load(); got != want {
+			t.Errorf("%d sign-ins, want %d", got, want)
+		}
+	}
+	failing(1, 1) // 403 ends no session here
+	l.status.Store(401)
+	failing(50, 1+renewBurst)
+	if f.metric(t, "sign_ins_total", "held") == 0 {
+		t.Error("none is counted as held")
+	}
+	clock.Add(renewEvery)
+	failing(2, 2+renewBurst)
+}
+
+func TestLoginRepliesThatHaveNoToken(t *testing.T) {
+	for _, tc := range []struct {
+		form string
+		say  func(http.ResponseWriter, *http.Request)
+	}{
+		{"bearer", serveJSON(`{"data":{}}`)}, {"bearer", serveJSON(`{"data":{"token":{}}}`)}, {"bearer", serveJSON(`{"data":{"token":"a`)},
+		{"bearer", serveJSON(`{"data":{"token":"a\nb"}}`)}, {"bearer", status(302)}, {"header", serveJSON(`{}`)}, {"cookie", serveJSON(`{}`)},
+		{"bearer", serveJSON(`{"data":{"token":"` + strings.Repeat("x", maxLoginBytes) + `"}}`)},
+		{"cookie", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Set-Cookie", "OTHER=1") }},
+		{"bearer", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	} {
+		failed(t, newFixture(t, tc.say, signIn(t, sessionAuth[tc.form])), t.Context(), "upstream", "auth")
+	}
+}
+
+// A legacy may say with status 200 that a session has ended, and that a sign-in failed.
+func TestSessionsThatEndWith200(t *testing.T) {
+	var logins, ended, wrong atomic.Int64
+	f := newFixtureAt(t, testkit.NewClock(time.Now()), func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/login" && wrong.Load() > 0:
+			serveJSON(`{"code":"E01","data":{"token":"none"}}`)(w, r)
+		case r.URL.Path == "/login":
+			serveJSON(fmt.Sprintf(`{"code":"OK","data":{"token":"s%d"}}`, logins.Add(1)))(w, r)
+		case r.Header.Get("Authorization") == fmt.Sprintf("Bearer s%d", ended.Load()+1):
+			serveJSON(emptyList)(w, r)
+		default:
+			serveJSON(`{"code":"EXPIRED"}`)(w, r)
+		}
+	}, signIn(t, `{type: session, username: gw, password_file: f, token: data.token, renew_if: [{path: code, equals: EXPIRED}],
+  login: {path: /login, body: {user: "{username}", password: "{password}"}, expect: [{path: code, equals: OK}]}}`))
+	for _, step := range []struct{ ended, logins int64 }{{0, 1}, {0, 1}, {1, 2}} {
+		ended.Store(step.ended)
+		if _, err := f.Fetch(t.Context(), acme); err != nil || logins.Load() != step.logins {
+			t.Errorf("%v after %d sign-ins, want %d", err, logins.Load(), step.logins)
+		}
+	}
+	ended.Store(5) // whatever the token
+	failed(t, f, t.Context(), "upstream", "auth")
+	wrong.Store(1)
+	if e := failed(t, f, t.Context(), "upstream", "auth"); !strings.Contains(e.Error(), "auth.login.expect[0]") {
+		t.Error(e)
 	}
 }

@@ -99,7 +99,7 @@ func (s *Source) newFetch(want Request) *fetch {
 // when all of them are known.
 func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err error) {
 	defer f.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
-	m := f.plan.NewReply(f.want)
+	m := f.plan.NewBuilder(f.want)
 	pages := f.newPager(f.plan.Paging, ask, &f.plan.Format, m)
 	if err = pages.read(ctx); err == nil {
 		err = f.attach(ctx, "upstream.details", f.plan.Details, m.DetailBatches, m.AddDetails)
@@ -107,9 +107,11 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 	if err == nil {
 		err = f.attach(ctx, "upstream.responses", f.plan.Second, m.Batches, m.AddResponses)
 	}
-	_, step := f.tracer.Start(ctx, "upstream.guard")
-	m.RemoveIDs()
-	step.End()
+	if err == nil {
+		_, step := f.tracer.Start(ctx, "upstream.guard")
+		m.RemoveIDs()
+		step.End()
+	}
 	f.count(m)
 	if err != nil {
 		return List{}, asError(err)
@@ -120,7 +122,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 // count tells metrics and log what the mapping met, once per list and without
 // any of its content. A foreign record is an event of security: the log says whose list
 // it was in, not whose it is.
-func (f *fetch) count(m *mapping.Reply) {
+func (f *fetch) count(m *mapping.Builder) {
 	log := f.opts.Logger
 	for field, n := range m.Skipped {
 		f.metrics.invalid[field].Add(float64(n))

@@ -7,116 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
+	"go.opentelemetry.io/otel/codes"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/internal/sample"
 	"inquiry-gateway/upstream/mapping"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// fixture is a legacy system whose behaviour is one function.
-type fixture struct {
-	*Client
-	reg   *prometheus.Registry
-	calls atomic.Int64
-	log   bytes.Buffer
-}
-
-// newFixture starts it; change may adapt the configuration.
-func newFixture(t testing.TB, serve http.HandlerFunc, change func(*Config)) *fixture {
-	t.Helper()
-	return newFixtureAt(t, nil, serve, change)
-}
-
-// newFixtureAt is newFixture with a clock that the test sets.
-func newFixtureAt(t testing.TB, clock *testkit.Clock, serve http.HandlerFunc, change func(*Config)) *fixture {
-	t.Helper()
-	f := &fixture{reg: prometheus.NewRegistry()}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.calls.Add(1)
-		serve(w, r)
-	}))
-	cfg := configFrom(t, sample.YAML)
-	cfg.BaseURL = srv.URL
-	cfg.Timeout = 5 * time.Second
-	if change != nil {
-		change(&cfg)
-	}
-	opts := Options{Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	if clock != nil {
-		opts.Now = clock.Now
-	}
-	c, err := New(cfg, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Client = c
-	t.Cleanup(func() { c.Close(); srv.CloseClientConnections(); srv.Close() })
-	return f
-}
-
-// metric sums the samples of a series whose labels contain all of the pairs.
-func (f *fixture) metric(t testing.TB, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := f.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, family := range families {
-		if family.GetName() != "inquiry_gateway_upstream_"+name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			text := m.String()
-			match := true
-			for _, l := range labels {
-				match = match && strings.Contains(text, `value:"`+l+`"`)
-			}
-			if match {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return sum
-}
-
-func serveJSON(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
-		_, _ = io.WriteString(w, body)
-	}
-}
-
-var acme = Request{Kind: "buyer", Account: "acme"}
-
-// failed calls Fetch and wants the given failure.
-func failed(t testing.TB, f *fixture, ctx context.Context, failure string, reason string) *Error {
-	t.Helper()
-	list, err := f.Fetch(ctx, acme)
-	var e *Error
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, %v", list, err)
-	}
-	if e.Kind.String() != failure || e.Reason != reason {
-		t.Fatalf("got %v, want %s (%s)", e, failure, reason)
-	}
-	return e
-}
 
 func TestFetch(t *testing.T) {
 	var got *http.Request
@@ -189,7 +94,7 @@ func TestPostIsRepeated(t *testing.T) {
 }
 
 func TestFetchUnasked(t *testing.T) {
-	f := newFixture(t, serveJSON(`{}`), nil)
+	f := newFixture(t, serveJSON(`{}`))
 	list, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "nosuch"})
 	if err != nil || !list.Unasked || list.Inquiries == nil || len(list.Inquiries) != 0 || list.AnsweredAt.IsZero() || f.calls.Load() != 0 {
 		t.Errorf("%+v %v after %d calls", list, err, f.calls.Load())
@@ -199,99 +104,99 @@ func TestFetchUnasked(t *testing.T) {
 	}
 }
 
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, `{"result":{"items":[]},"secret":"s3cr3t"}`)
-	}
-}
-
 // badReplies is every way a legacy can answer wrongly.
 func badReplies() []badReply {
 	head := `{"result":{"items":[`
 	return []badReply{
-		{"500", status(500), "upstream", "status_5xx"},
-		{"504", status(504), "upstream", "status_5xx"},
-		{"404", status(404), "upstream", "status_4xx"},
-		{"429", status(429), "unavailable", "throttled"},
-		{"206", status(206), "upstream", "status_2xx"},
-		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "upstream", "status_2xx"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "upstream", "status_3xx"},
+		{"500", status(500), "upstream", "status_5xx", ""},
+		{"504", status(504), "upstream", "status_5xx", ""},
+		{"404", status(404), "upstream", "status_4xx", "name it in reply.empty_statuses"},
+		{"429", status(429), "unavailable", "throttled", ""},
+		{"206", status(206), "upstream", "status_2xx", ""},
+		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "upstream", "status_2xx", ""},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "upstream", "status_3xx", ""},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, head)
-		}, "upstream", "truncated"},
+		}, "upstream", "truncated", ""},
 		{"closed before the head", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				conn.Close()
 			}
-		}, "upstream", "truncated"},
+		}, "upstream", "truncated", ""},
 		{"login page", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<html>login</html>")
-		}, "invalid", "media_type"},
+		}, "invalid", "media_type", ""},
+		{"XML", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/xml") }, "invalid", "media_type", "reply.format: xml reads it"},
 		{"no media type", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil
 			_, _ = io.WriteString(w, head+"]}}")
-		}, "invalid", "media_type"},
-		{"login page called JSON", serveJSON("<html>login</html>"), "invalid", "json"},
-		{"empty body", serveJSON(""), "invalid", "json"},
-		{"wrong JSON", serveJSON(`{"error":"x"}`), "invalid", "items"},
-		{"duplicate names", serveJSON(head + `],"items":[]}}`), "invalid", "json"},
-		{"deep", serveJSON(strings.Repeat("[", 5000)), "invalid", "json"},
-		{"not UTF-8", serveJSON(head + "]},\"x\":\"\xc3\x28\"}"), "invalid", "json"},
-		{"too large", serveJSON(head + strings.Repeat(" ", 100_000) + "]}}"), "invalid", "too_large"},
+		}, "invalid", "media_type", ""},
+		{"login page called JSON", serveJSON("<html>login</html>"), "invalid", "json", ""},
+		{"empty body", serveJSON(""), "invalid", "json", ""},
+		{"wrong JSON", serveJSON(`{"error":"x"}`), "invalid", "items", ""},
+		{"duplicate names", serveJSON(head + `],"items":[]}}`), "invalid", "json", ""},
+		{"deep", serveJSON(strings.Repeat("[", 5000)), "invalid", "json", ""},
+		{"not UTF-8", serveJSON(head + "]},\"x\":\"\xc3\x28\"}"), "invalid", "json", ""},
+		{"too large", serveJSON(head + strings.Repeat(" ", 100_000) + "]}}"), "invalid", "too_large", ""},
 		{"too large, chunked", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			for range 100 {
 				_, _ = io.WriteString(w, strings.Repeat(" ", 1000))
 				_ = http.NewResponseController(w).Flush()
 			}
-		}, "invalid", "too_large"},
-		{"too many", serveJSON(sample.Tickets(31)), "invalid", "too_many"},
+		}, "invalid", "too_large", ""},
+		{"too many", serveJSON(sample.Tickets(31)), "invalid", "too_many", ""},
 		{"foreign coding", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			serveJSON("x")(w, r)
-		}, "invalid", "encoding"},
+		}, "invalid", "encoding", ""},
 		{"gzip that is none", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			serveJSON("this is no gzip stream")(w, r)
-		}, "invalid", "encoding"},
-		{"gzip bomb", serveGzip(strings.Repeat(" ", 10<<20), 0), "invalid", "too_large"},
-		{"gzip cut off", serveGzip(head+"]}}", 12), "upstream", "truncated"},
+		}, "invalid", "encoding", ""},
+		{"gzip bomb", serveGzip(strings.Repeat(" ", 10<<20), 0), "invalid", "too_large", ""},
+		{"gzip cut off", serveGzip(head+"]}}", 12), "upstream", "truncated", ""},
 		{"huge header", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Huge", strings.Repeat("x", 200_000))
 			serveJSON(head+"]}}")(w, r)
-		}, "upstream", "read"},
+		}, "upstream", "read", ""},
 	}
 }
 
 type badReply struct {
-	name    string
-	serve   http.HandlerFunc
-	failure string
-	reason  string
+	name         string
+	serve        http.HandlerFunc
+	kind, reason string
+	says         string
 }
 
+// Each reply that is wrong in its own way is one word for metrics and spans, and nothing
+// of it is in errors, logs and spans.
 func TestFetchFailures(t *testing.T) {
 	for _, tc := range badReplies() {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFixture(t, tc.serve, func(c *Config) { c.MaxResponseBytes, c.MaxRecords = 50_000, 30 })
-			e := failed(t, f, t.Context(), tc.failure, tc.reason)
-			if f.calls.Load() != 1 {
-				t.Errorf("%d requests", f.calls.Load())
+			spans, opts := traced()
+			f := newFixtureWith(t, opts, tc.serve,
+				func(c *Config) { c.MaxResponseBytes, c.MaxRecords = 50_000, 30 })
+			e := failed(t, f, t.Context(), tc.kind, tc.reason)
+			if f.calls.Load() != 1 || f.metric(t, "requests_total", "buyer", tc.kind) != 1 || !strings.Contains(e.Error(), tc.says) {
+				t.Errorf("%v after %d requests", e, f.calls.Load())
 			}
-			log := strings.ReplaceAll(f.log.String(), `"account":"acme"`, "") // whose list it was
-			for _, secret := range []string{"acme", "s3cr3t", "login<", "127.0.0.1/"} {
-				if strings.Contains(e.Error()+log, secret) {
-					t.Errorf("%q shows in %s %s", secret, e.Error(), f.log.String())
+			told := e.Error() + strings.ReplaceAll(f.log.String(), `"account":"acme"`, "") // whose list it was
+			for _, s := range spans.Ended() {
+				told += spanText(s)
+				if s.Name() == "upstream.fetch" && (s.Status().Code != codes.Error || s.Status().Description != tc.reason) {
+					t.Errorf("status %+v", s.Status())
 				}
 			}
-			if f.metric(t, "requests_total", "buyer", tc.failure) != 1 {
-				t.Error("not counted")
+			for _, secret := range []string{"acme", "s3cr3t", "login", "elsewhere", "127.0.0.1/"} {
+				if strings.Contains(told, secret) {
+					t.Errorf("%q shows in %s", secret, told)
+				}
 			}
 		})
 	}
@@ -311,7 +216,7 @@ func serveGzip(body string, cut int) http.HandlerFunc {
 }
 
 func TestFetchGzip(t *testing.T) {
-	f := newFixture(t, serveGzip(sample.Tickets(25), 0), nil)
+	f := newFixture(t, serveGzip(sample.Tickets(25), 0))
 	for range 3 {
 		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
 			t.Fatalf("%d %v", len(list.Inquiries), err)
@@ -333,18 +238,6 @@ func TestFetchRefused(t *testing.T) {
 	}
 }
 
-// hang answers nothing, or only a part, until the client goes away.
-func hang(part string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if part != "" {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, part)
-			_ = http.NewResponseController(w).Flush()
-		}
-		<-r.Context().Done()
-	}
-}
-
 func TestFetchTimeout(t *testing.T) {
 	for name, part := range map[string]string{"header": "", "body": `{"result":`} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +248,7 @@ func TestFetchTimeout(t *testing.T) {
 			}
 		})
 	}
-	f := newFixture(t, hang(""), nil)
+	f := newFixture(t, hang(""))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if e := failed(t, f, ctx, "timeout", "timeout"); !errors.Is(e, context.DeadlineExceeded) {
@@ -386,19 +279,25 @@ func TestTimeoutIsOfOneAttempt(t *testing.T) {
 }
 
 func TestLogsHaveNoContent(t *testing.T) {
+	clock := testkit.NewClock(time.Now())
 	quoting := strings.Replace(sample.Ticket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
 	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"zorg"`, 1)
-	f := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+`]}}`), nil)
+	f := newFixtureAt(t, clock, serveJSON(`{"result":{"items":[`+quoting+`]}}`))
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Fatal(err)
 	}
-	g := newFixture(t, serveJSON(`{"result":{"items":[`+quoting+","+stranger+`]}}`), nil)
-	failed(t, g, t.Context(), "invalid", "owner")
-	if g.metric(t, "foreign_records_total") != 1 || f.metric(t, "internal_ids_removed_total", "content") != 1 {
+	g := newFixtureAt(t, clock, serveJSON(`{"result":{"items":[`+quoting+","+stranger+`]}}`))
+	for range 30 {
+		failed(t, g, t.Context(), "invalid", "owner")
+		clock.Add(4 * time.Second)
+	}
+	if g.metric(t, "foreign_records_total") != 30 || f.metric(t, "internal_ids_removed_total", "content") != 1 {
 		t.Error("not counted")
 	}
-	if log := g.log.String(); !strings.Contains(log, `"security":{"event":"foreign_record","kind":"buyer","account":"acme","records":1,"not_told_before":0}`) {
-		t.Errorf("logged %q", log)
+	// An event of security is told at once, and then once a minute with how many were not.
+	event := `"security":{"event":"foreign_record","kind":"buyer","account":"acme","records":1,"not_told_before":`
+	if g.logged(event) != 2 || g.logged(event+"0}") != 1 || g.logged(event+"14}") != 1 {
+		t.Errorf("logged %q", g.log.String())
 	}
 	for _, log := range []string{f.log.String(), g.log.String()} {
 		if log == "" || strings.Contains(log, "6f1c") || strings.Contains(log, "zorg") || strings.Contains(log, "Late") {
@@ -441,7 +340,7 @@ func TestFingerprint(t *testing.T) {
 
 // A reloaded configuration makes a second client beside the first; both count.
 func TestTwoClientsShareTheSeries(t *testing.T) {
-	f := newFixture(t, serveJSON(`{"result":{"items":[]}}`), nil)
+	f := newFixture(t, serveJSON(emptyList))
 	cfg := configFrom(t, sample.YAML)
 	cfg.BaseURL = f.cfg.BaseURL
 	second, err := New(cfg, Options{Registerer: f.reg})
@@ -456,20 +355,6 @@ func TestTwoClientsShareTheSeries(t *testing.T) {
 	}
 	if n := f.metric(t, "requests_total", "buyer", "ok"); n != 2 {
 		t.Errorf("%v counted", n)
-	}
-}
-
-func TestErrorText(t *testing.T) {
-	for _, e := range []*Error{{Kind: KindTimeout, Reason: "timeout"}, {Kind: KindInvalid, Reason: "json", Err: fmt.Errorf("x")}} {
-		if !strings.Contains(e.Error(), e.Kind.String()) || !strings.Contains(e.Error(), e.Reason) {
-			t.Errorf("got %v", e)
-		}
-	}
-	if e := asError(context.Canceled); e.Kind != KindCanceled {
-		t.Errorf("got %v", e)
-	}
-	if e := asError(io.EOF); e.Kind != KindBug {
-		t.Errorf("got %v", e)
 	}
 }
 
@@ -497,7 +382,7 @@ func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		account := r.URL.Query().Get("customer")
 		serveJSON(ownTickets(account, len(account)))(w, r)
-	}, nil)
+	})
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
@@ -522,7 +407,7 @@ func TestDefaultsAreCounted(t *testing.T) {
 	record := sample.Ticket
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		serveJSON(`{"result":{"items":[`+record+","+record+`]}}`)(w, r)
-	}, nil)
+	})
 	fetch := func() float64 {
 		if _, err := f.Fetch(t.Context(), acme); err != nil {
 			t.Fatal(err)
@@ -535,5 +420,38 @@ func TestDefaultsAreCounted(t *testing.T) {
 	record = strings.Replace(sample.Ticket, `"category":"`, `"kategory":"`, 1)
 	if n := fetch(); n != 2 {
 		t.Errorf("%v defaults counted, want 2", n)
+	}
+}
+
+// However the bytes arrive and whatever was announced, all of them are read, or
+// the reply is refused.
+func TestReadAll(t *testing.T) {
+	const max = 300_000
+	broken := errors.New("broken")
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 65535, 65536, 131073, max, max + 1, 2 * max} {
+		want := strings.Repeat("0123456789abcdef", n/16+1)[:n]
+		for name, wrap := range map[string]func(io.Reader) io.Reader{
+			"as it is":          func(r io.Reader) io.Reader { return r },
+			"in halves":         iotest.HalfReader,
+			"end with the data": iotest.DataErrReader,
+			"broken":            func(r io.Reader) io.Reader { return io.MultiReader(r, iotest.ErrReader(broken)) },
+		} {
+			for _, size := range []int64{int64(n), -1, 0, 10, int64(n) + 5000} {
+				got, err := readAll(wrap(strings.NewReader(want)), size, newAllowance(max))
+				var e *Error
+				switch {
+				case n > max || size > max:
+					if !errors.As(err, &e) || e.Reason != "too_large" {
+						t.Errorf("%d %s, announced %d: %v", n, name, size, err)
+					}
+				case name == "broken":
+					if !errors.Is(err, broken) {
+						t.Errorf("%d %s, announced %d: %v", n, name, size, err)
+					}
+				case err != nil || got != want:
+					t.Errorf("%d %s, announced %d: %d bytes, %v", n, name, size, len(got), err)
+				}
+			}
+		}
 	}
 }

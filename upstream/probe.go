@@ -316,8 +316,8 @@ func shown(name, value string) string {
 // person: the secret of auth, and what requests send under the name of a secret.
 func (c Config) Hider() func(string) string {
 	secrets := c.Auth.Login.spec().Secrets()
-	if m := c.Auth.method(); m != nil {
-		secrets = append(secrets, secretOf(m))
+	if m, known := c.Auth.method(); known {
+		secrets = append(secrets, oneLine(m.secret))
 	}
 	for _, ec := range c.endpoints() {
 		for _, spec := range []address.Spec{

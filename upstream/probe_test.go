@@ -48,7 +48,7 @@ const probeBody = `{"result":{"items":[` +
 	`{"customer":{}},5]}}`
 
 func TestProbeSample(t *testing.T) {
-	f := newFixture(t, serveJSON("{}"), nil)
+	f := newFixture(t, serveJSON("{}"))
 	p, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(probeBody)})
 	if err != nil || p.Problem != "" || p.Items != 4 || p.Request != nil || f.calls.Load() != 0 || len(p.Records) != 3 {
 		t.Fatalf("%+v %v", p, err)
@@ -75,7 +75,7 @@ func TestProbeSample(t *testing.T) {
 }
 
 func TestProbeBadSamples(t *testing.T) {
-	f := newFixture(t, serveJSON("{}"), nil)
+	f := newFixture(t, serveJSON("{}"))
 	for body, says := range map[string]string{"<html>": "json", `{"a":1}`: "items", `{"a":1,"a":2}`: "duplicate", "": "json"} {
 		p, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(body)})
 		if err != nil || !strings.Contains(p.Problem, says) {
@@ -131,14 +131,14 @@ func TestProbeHidesCredentialsInBodies(t *testing.T) {
 }
 
 func TestProbeLiveFailures(t *testing.T) {
-	f := newFixture(t, status(503), nil)
+	f := newFixture(t, status(503))
 	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
 	if err != nil || p.Status != 503 || p.Problem == "" || f.calls.Load() != 1 || f.BreakerState("buyer") != "closed" {
 		t.Errorf("%+v %v", p, err)
 	}
 	f = newFixture(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-	}, nil)
+	})
 	if p, err := f.Probe(t.Context(), acme, ProbeOptions{}); err != nil || !strings.Contains(p.Problem, "the reply is text/html") {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -158,20 +158,20 @@ func TestProbeSaysHowTheListGoesOn(t *testing.T) {
 			t.Errorf("%s %s: %q %v", tc.paging, tc.lie, p.NextPage, err)
 		}
 	}
-	p, err := newFixture(t, serveJSON(probeBody), nil).Probe(t.Context(), acme, ProbeOptions{})
+	p, err := newFixture(t, serveJSON(probeBody)).Probe(t.Context(), acme, ProbeOptions{})
 	if err != nil || p.NextPage != "" {
 		t.Errorf("without pages: %q %v", p.NextPage, err)
 	}
 }
 
 func TestProbeSecondCall(t *testing.T) {
-	f := secondFixture(t, &commentLegacy{tickets: 2}, fetches["each"], nil)
+	f := newFixture(t, (&commentLegacy{tickets: 2}).ServeHTTP, responses(t, fetches["each"]))
 	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(p), "1 responses <- uuid = t-0:  -> 1 responses, the last: re 0, by [removed] | customer")
-	f = secondFixture(t, &commentLegacy{tickets: 2}, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`, nil)
+	f = newFixture(t, (&commentLegacy{tickets: 2}).ServeHTTP, responses(t, `{path: "/v2/tickets/{id}/comments", id: uuid, paging: {style: page, param: p, total: nosuch}}`))
 	if p, err = f.Probe(t.Context(), acme, ProbeOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestProbeSecondCall(t *testing.T) {
 func FuzzProbe(f *testing.F) {
 	f.Add(probeBody)
 	f.Add(`{"result":{"items":[]}}`)
-	fix := newFixture(f, serveJSON("{}"), nil)
+	fix := newFixture(f, serveJSON("{}"))
 	f.Fuzz(func(t *testing.T, body string) {
 		p, err := fix.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(body)})
 		if err != nil || p.Problem == "" && p.Items < len(p.Records) {

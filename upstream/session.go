@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
@@ -52,12 +51,6 @@ func (l LoginConfig) spec() address.Spec {
 
 // session is type session: one sign-in for all callers.
 type session struct{ AuthConfig }
-
-func (session) keys() string {
-	return "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl"
-}
-
-func (a session) secret() (key string, file secretfile.File) { return "password_file", a.PasswordFile }
 
 // sendAs is how the token is sent, and under which name.
 func (a session) sendAs() (as, name string) {
@@ -161,7 +154,7 @@ func (a session) credentials(s signInOptions) credentials {
 		statuses = []int{http.StatusUnauthorized}
 	}
 	return newTokens(s, statuses, a.RenewIf, func(ctx context.Context) (token, error) {
-		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {secretOf(a)}})
+		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
 		}
@@ -175,7 +168,7 @@ func (a session) credentials(s signInOptions) credentials {
 			r.Header.Set(name, value)
 		}
 		if a.Login.Basic {
-			r.SetBasicAuth(a.user(), secretOf(a))
+			r.SetBasicAuth(a.user(), oneLine(a.PasswordFile))
 		}
 		text, err := a.signIn(s.client, r)
 		if err != nil {

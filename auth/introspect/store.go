@@ -7,7 +7,7 @@
 // grant allows.
 //
 // An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.introspection.ttl at most. While the server is away or slow, a breaker keeps
+// node for auth.cache.ttl at most. While the server is away or slow, a breaker keeps
 // callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
@@ -52,7 +52,7 @@ type Store struct {
 }
 
 // New does not call the server. The configuration must be valid. Close ends it.
-func New(cfg auth.IntrospectionConfig, opts auth.Options) *Store {
+func New(cfg auth.IntrospectionConfig, policy auth.CachePolicy, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
 	// No cookie jar: it would carry what one key's answer set into the next key's
@@ -62,7 +62,6 @@ func New(cfg auth.IntrospectionConfig, opts auth.Options) *Store {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.breaker = s.newBreaker(opts)
-	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
 	s.CachedStore = auth.NewCachedStore("introspection", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
 	}, policy, opts)
@@ -100,6 +99,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
 	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
+	state.Set(0) // a store of before may have left another one
 	judge := func(err error) (well, counts bool) { return err == nil || errors.Is(err, auth.ErrUnknownKey), true }
 	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
 	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {

@@ -34,10 +34,12 @@ func introspecting(t *testing.T, url string, change func(*auth.IntrospectionConf
 	if change != nil {
 		change(&cfg)
 	}
-	if err := (auth.Config{Introspection: &cfg}).Validate(); err != nil {
+	all := auth.DefaultConfig()
+	all.KeysFile, all.Introspection = "", &cfg
+	if err := all.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := New(cfg, auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
+	s := New(cfg, all.CachePolicy(), auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
 	t.Cleanup(s.Close)
 	return s
 }

@@ -29,9 +29,9 @@ import (
 //
 //   - normally: until the message arrives, milliseconds
 //   - when the message is lost: Poll, plus Timeout for the read
-//   - when the node cannot reach Redis at all: TTL
+//   - when the node cannot reach Redis at all: auth.cache.ttl
 //
-// A record that is changed without the version being raised counts when TTL is
+// A record that is changed without the version being raised counts when that time is
 // over.
 type Store struct {
 	*auth.CachedStore
@@ -52,7 +52,7 @@ type Store struct {
 // are the hasher's. It does not need Redis to be up. The client should fail
 // fast: no retries, short timeouts, contexts honoured. Close ends the store
 // and leaves the client open.
-func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, opts auth.Options) *Store {
+func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, policy auth.CachePolicy, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	all := series.In(opts.Registerer, "auth")
 	s := &Store{
@@ -67,7 +67,6 @@ func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfi
 		done:    make(chan struct{}),
 		version: -1,
 	}
-	policy := auth.CachePolicy{TTL: cfg.TTL, NegativeTTL: cfg.NegativeTTL, Timeout: cfg.Timeout, MaxKeys: cfg.MaxKeys, UnknownKeys: cfg.UnknownKeys}
 	s.CachedStore = auth.NewCachedStore("redis", s.read, policy, opts)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop

@@ -49,13 +49,14 @@ func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *Editor, *red
 	return pollingPair(t, server, 50*time.Millisecond)
 }
 
+var testPolicy = auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: 250 * time.Millisecond}
+
 func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *Editor, *redis.Client) {
 	t.Helper()
 	client := server.Client()
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = poll
-	cfg.NegativeTTL = 0
-	store := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
+	store := New(client, "iq", auth.Hasher{}, cfg, testPolicy, auth.Options{})
 	t.Cleanup(store.Close)
 	return store, NewEditor(client, "iq", auth.Hasher{}), client
 }
@@ -414,7 +415,7 @@ func TestRedisCluster(t *testing.T) {
 	client := redistest.StartCluster(t, 1).Client(t)
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
-	store := New(client, "iq", auth.Hasher{}, cfg, auth.Options{})
+	store := New(client, "iq", auth.Hasher{}, cfg, testPolicy, auth.Options{})
 	t.Cleanup(store.Close)
 	admin := NewEditor(client, "iq", auth.Hasher{})
 	ctx := t.Context()

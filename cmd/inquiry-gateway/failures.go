@@ -129,8 +129,9 @@ func failuresOf(c config.Config) (rows []failure) {
 	switch i := c.Auth.Introspection; {
 	case i != nil:
 		for _, state := range []string{stateSlow, stateDown, stateGarbage} {
-			warm, says := outcomeHit, fmt.Sprintf("a known key stays good for its ttl (%s)", i.TTL)
-			if i.TTL == 0 {
+			ttl := c.Auth.CachePolicy().TTL
+			warm, says := outcomeHit, fmt.Sprintf("a known key stays good for its ttl (%s)", ttl)
+			if ttl == 0 {
 				warm, says = outcomeKeysUnavailable, "ttl is 0s: each request asks the key store"
 			}
 			add(partKeys, state, knowsList, warm, "%s", says)

@@ -5,57 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
-
-// anyType lets buyers ask for any inquiry_type, which the legacy is asked for.
-var anyType = []string{"values: {P: product, D: delivery, R: refund}, default: null", "default: null", "timeout: 2s", "timeout: 4s"}
-
-// One account asks for a hundred lists that nobody has, of a legacy that does not
-// answer it. Another account's cold lists are not touched by that.
-func TestOneAccountLeavesTheLegacyToTheOthers(t *testing.T) {
-	system := legacy.New(legacy.Options{Inquiries: 200})
-	var held atomic.Int64
-	release := make(chan struct{})
-	p := start(t, setup{upstream: anyType, backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("customer") == legacy.BuyerTypical {
-			held.Add(1)
-			<-release
-		}
-		system.ServeHTTP(w, r)
-	})})
-	var refused atomic.Int64
-	var group sync.WaitGroup
-	for i := range 100 {
-		group.Go(func() {
-			a := p.do(p.request(http.MethodGet, fmt.Sprintf("%s?inquiry_type=x%d", buyerList, i), "buyer"))
-			switch {
-			case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "1" && bytes.Contains(a.body, []byte("upstream_unavailable")):
-				refused.Add(1)
-			case a.status != http.StatusOK:
-				t.Errorf("%d %s", a.status, a.body)
-			}
-		})
-	}
-	p.eventually("each of the hundred waits or is refused", func() bool { return held.Load()+refused.Load() == 100 })
-	if n := held.Load(); n != 16 {
-		t.Errorf("one account has %d requests under way at the legacy, want a quarter of 64", n)
-	}
-	for i := range 40 {
-		p.gets(http.StatusOK, fmt.Sprintf("%s?inquiry_type=y%d", buyerList, i), "other-buyer")
-	}
-	close(release)
-	group.Wait()
-	want := fmt.Sprintf(`inquiry_gateway_upstream_refused_total{kind="buyer",reason="account_bulkhead_full"} %d`, refused.Load())
-	if page := p.ops("/metrics").body; !bytes.Contains(page, []byte(want)) {
-		t.Errorf("not among the metrics: %s", want)
-	}
-}
 
 // The legacy filters no sellers' list, so all of an account's are one to it.
 func TestFiltersOfTheGatewayCostOneRequest(t *testing.T) {

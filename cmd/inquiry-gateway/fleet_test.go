@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"inquiry-gateway/internal/testkit/redistest"
-	"inquiry-gateway/upstream/legacy"
 )
 
 // unruly stands in front of a legacy system and answers buyers by account, which
@@ -84,66 +79,6 @@ func trip(nodes [2]*program, u *unruly) {
 	}
 }
 
-// What is not the legacy's failure ends an outage: one account's bad list does not
-// keep the others out.
-func TestOneBadListDoesNotKeepTheOthersOut(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"404":          http.NotFound,
-		"unusable 200": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in") },
-		"too many records": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"result":{"items":[{}`+strings.Repeat(",{}", 10000)+`]}}`)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for the breaker
-			nodes, u := unrulyPair(t, "breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 500ms}")
-			trip(nodes, u)
-			u.answer(always(answer, legacy.BuyerTypical))
-			for _, node := range nodes {
-				node.eventually("the bad list is the probe", func() bool {
-					node.get(buyerList, "buyer")
-					return node.part("upstream_buyer") == "closed"
-				})
-				node.gets(http.StatusOK, buyerList, "other-buyer")
-			}
-		})
-	}
-}
-
-// Repeats are a part of the requests and a few more, at the start as well as
-// after a long time without any.
-func TestRepeatsStayInTheirBudget(t *testing.T) {
-	p := start(t, setup{legacy: legacy.Options{Inquiries: 50}, upstream: []string{
-		"max_records: 10000", "max_records: 10000\n  breaker: {window: 1m, min_requests: 1000, failure_ratio: 1, open_for: 1s}",
-		"values: {P: product, D: delivery, R: refund}, default: null", "default: null",
-	}})
-	lists := 0
-	repeats := func(requests, status int) int {
-		before := p.system.Requests().Buyer
-		for range requests {
-			lists++
-			if a := p.get(fmt.Sprintf("%s?inquiry_type=list-%d", buyerList, lists), "buyer"); a.status != status {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
-		}
-		return p.system.Requests().Buyer - before - requests
-	}
-	unavailable := legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable}
-	for _, requests := range []int{40, 20} {
-		if err := p.system.SetFault(unavailable); err != nil {
-			t.Fatal(err)
-		}
-		if n := repeats(requests, http.StatusBadGateway); n < requests/10 || n > requests/10+3 {
-			t.Errorf("%d repeats of %d requests, want a tenth and at most 3 more", n, requests)
-		}
-		p.system.ClearFaults("")
-		if n := repeats(150, http.StatusOK); n != 0 {
-			t.Errorf("%d repeats of requests that were answered", n)
-		}
-	}
-}
-
 // The fleet sends one probe to a legacy system that hangs until that has a
 // verdict, however long its timeout is.
 func TestOneProbeUntilItsVerdict(t *testing.T) {
@@ -181,27 +116,5 @@ func TestOneProbeUntilItsVerdict(t *testing.T) {
 	callers.Wait()
 	if n < 1 || n > 2 {
 		t.Errorf("%d requests to a legacy system that hangs in 3 s, want one per 2.7 s", n)
-	}
-}
-
-// Two nodes share a Redis: what one fetched, the other serves, with the age it
-// has had since the legacy answered.
-func TestSecondNodeTakesListsFromRedis(t *testing.T) {
-	server := redistest.Start(t)
-	yaml := "redis: {addrs: [\"" + server.Addr + "\"]}"
-	first := start(t, setup{yaml: yaml})
-	second := start(t, setup{yaml: yaml, joins: first})
-	a := first.get(buyerList, "buyer")
-	first.eventually("the list is in Redis", func() bool {
-		return slices.ContainsFunc(strings.Fields(server.Do("KEYS", "iq:*:buyer:*")), func(word string) bool {
-			return strings.HasPrefix(word, "iq:") && len(server.Do("STRLEN", word)) > len(":999")
-		})
-	})
-	b := second.get(buyerList, "buyer")
-	if !bytes.Equal(a.body, b.body) || a.header.Get("Etag") != b.header.Get("Etag") || !strings.HasPrefix(b.header.Get("Cache-Status"), "inquiry-gateway; hit") {
-		t.Errorf("the second node answered %d %v", b.status, b.header)
-	}
-	if n := first.system.Requests().Buyer; n != 1 {
-		t.Errorf("the legacy was asked %d times", n)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // guess sends a key that does not exist.
@@ -40,22 +38,11 @@ func (p *program) guessUntilLimited() {
 	p.t.Fatal("200 guesses from one address and no 429")
 }
 
-// The other stores have tests of their own.
-func TestGuessesAtKeysInRedis(t *testing.T) {
-	p := keysInRedis(t, redistest.Start(t).Addr)
-	keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", "acme", "--api-access", "paid") // a store without keys is not ready
-	p.eventually("the keys are read", func() bool { return p.guess(-1).status == http.StatusUnauthorized })
-	p.guessUntilLimited()
-	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_requests_total{result="limited"} 1`) {
-		t.Error("the refused guess is not counted")
-	}
-}
-
 // Callers behind one address share it with somebody who guesses. A key that this
 // node has seen good is never refused for that, and one that it has not seen is
 // let in when it comes again.
 func TestGuessesDoNotHoldUpGoodKeys(t *testing.T) {
-	p, s := introspecting(t, "ttl: 20ms, negative_ttl: 1m, unknown_keys: {per_second: 0.01, burst: 20}")
+	p, s := introspecting(t, "cache: {ttl: 20ms, negative_ttl: 1m}, unknown_keys: {per_second: 0.01, burst: 20}")
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.guessUntilLimited()
 	before := s.askedAbout("buyer")

@@ -87,14 +87,14 @@ func (s *authServer) askedAbout(key string) int {
 
 // introspecting starts a gateway whose keys are those of an authorization
 // server; every name in the server's keys is the key itself.
-func introspecting(t *testing.T, times string, changes ...func(*setup)) (*program, *authServer) {
+func introspecting(t *testing.T, section string, changes ...func(*setup)) (*program, *authServer) {
 	t.Helper()
 	dir := t.TempDir()
 	s := newAuthServer(t, dir)
 	wanted := setup{
 		prepare: func(p *program) { p.write("client-secret", "s3cr3t\n") },
-		auth: fmt.Sprintf(`{introspection: {url: %q, client_id: gateway, client_secret_file: client-secret, ca_file: %q, %s,
-  claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}}`, s.URL+"/introspect", filepath.Join(dir, "ca.pem"), times),
+		auth: fmt.Sprintf(`{introspection: {url: %q, client_id: gateway, client_secret_file: client-secret, ca_file: %q, timeout: 500ms,
+  claims: {account: tenant.id, kind: role, scope: permissions, api_access: billing.api}}, %s}`, s.URL+"/introspect", filepath.Join(dir, "ca.pem"), section),
 	}
 	for _, change := range changes {
 		change(&wanted)
@@ -110,7 +110,7 @@ func introspecting(t *testing.T, times string, changes ...func(*setup)) (*progra
 
 // What the server's claims say is what the gateway grants, and no more.
 func TestIntrospectionGrants(t *testing.T) {
-	p, s := introspecting(t, "ttl: 10m, negative_ttl: 1m")
+	p, s := introspecting(t, "cache: {ttl: 10m, negative_ttl: 1m}")
 	for _, row := range []struct {
 		key, list, code string
 		status          int
@@ -140,66 +140,11 @@ func TestIntrospectionGrants(t *testing.T) {
 	}
 }
 
-// An answer is asked for anew when its time is over, good ones and bad ones.
-func TestIntrospectionTTL(t *testing.T) {
-	p, s := introspecting(t, "ttl: 50ms, negative_ttl: 50ms")
-	p.gets(http.StatusUnauthorized, buyerList, "nobody")
-	s.change(func() { s.keys["nobodys-key"] = s.keys["buyer"] })
-	p.eventually("the new key is taken", func() bool { return p.get(buyerList, "nobody").status == http.StatusOK })
-	s.change(func() { delete(s.keys, "nobodys-key") })
-	p.eventually("the key that was withdrawn is refused", func() bool { return p.get(buyerList, "nobody").status == http.StatusUnauthorized })
-}
-
-// Row key store of the failure matrix: a key that is known stays good for its
-// time; about any other the gateway knows nothing, and says so: 503, never 401.
-func TestMatrixIntrospection(t *testing.T) {
-	for state, prepare := range map[string]func(*authServer){
-		"slow": func(s *authServer) {
-			s.change(func() {
-				s.answer = func(_ http.ResponseWriter, r *http.Request) {
-					select {
-					case <-r.Context().Done():
-					case <-time.After(10 * time.Second):
-					}
-				}
-			})
-		},
-		"down": func(s *authServer) { s.Close() },
-		"garbage": func(s *authServer) {
-			s.change(func() {
-				s.answer = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") }
-			})
-		},
-	} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel() // it waits for times to be over
-			p, s := introspecting(t, "ttl: 2s, timeout: 300ms")
-			p.gets(http.StatusOK, buyerList, "buyer")
-			prepare(s)
-			unavailable := func(a answer) bool {
-				return a.status == http.StatusServiceUnavailable && bytes.Contains(a.body, []byte("auth_unavailable")) && a.header.Get("Retry-After") != "" && a.header.Get("Www-Authenticate") == ""
-			}
-			p.gets(http.StatusOK, buyerList, "buyer")
-			for _, key := range []string{"nobody", "seller"} {
-				if a := p.get(buyerList, key); !unavailable(a) {
-					t.Errorf("%s: %d %s", key, a.status, a.body)
-				}
-			}
-			p.eventually("the known key's time is over", func() bool {
-				a := p.get(buyerList, "buyer")
-				if a.status != http.StatusOK && !unavailable(a) {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
-				return a.status != http.StatusOK
-			})
-		})
-	}
-}
-
 // The time of a request is one for all that it waits for: a key store that is
 // slower than that is unavailable, and not the legacy too slow.
 func TestRequestTimeoutBoundsAuthentication(t *testing.T) {
-	p, s := introspecting(t, "timeout: 10s", func(s *setup) {
+	p, s := introspecting(t, "cache: {}", func(s *setup) {
+		s.auth = strings.Replace(s.auth, "timeout: 500ms", "timeout: 10s", 1)
 		s.yaml, s.upstream = "request_timeout: 500ms", []string{"timeout: 2s", "timeout: 400ms"}
 	})
 	release := make(chan bool)
@@ -213,21 +158,4 @@ func TestRequestTimeoutBoundsAuthentication(t *testing.T) {
 	if timer.Stop() {
 		close(release)
 	}
-}
-
-// With the server well again, keys are good again.
-func TestIntrospectionComesBack(t *testing.T) {
-	t.Parallel() // it waits for the breaker
-	p, s := introspecting(t, "ttl: 0s")
-	s.change(func() {
-		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
-	})
-	for range 20 { // enough to open the breaker
-		p.gets(http.StatusServiceUnavailable, buyerList, "buyer")
-	}
-	if n := s.askedAbout("buyer"); n >= 20 {
-		t.Errorf("a server in trouble was asked %d times", n)
-	}
-	s.change(func() { s.answer = nil })
-	p.eventually("the key is good again", func() bool { return p.get(buyerList, "buyer").status == http.StatusOK })
 }

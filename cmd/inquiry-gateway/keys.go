@@ -155,7 +155,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.Redis.TTL)
+	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
 	return &keyStore{keysredis.NewEditor(client, cfg.Redis.Prefix, hasher), hasher, when, client.Close}, nil
 }
 

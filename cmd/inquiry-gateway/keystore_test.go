@@ -18,9 +18,10 @@ import (
 // message of a change can be why one is noticed.
 func keysInRedis(t *testing.T, address string) *program {
 	return start(t, setup{
-		yaml: `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
+		pollFiles: onlyWhenTold,
+		yaml:      `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 10m, poll: 30s}}", 1))
+			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {poll: 30s}, cache: {ttl: 10m}}", 1))
 		},
 	})
 }
@@ -172,32 +173,4 @@ func TestKeysOfAnAuthorizationServerAreMadeThere(t *testing.T) {
 	text := "auth: {introspection: {url: \"https://id.example.com/introspect\"}}\n" + string(legacy.Mapping())
 	writeFile(t, conf, text)
 	commandSays(t, 2, "id.example.com", "keys", "-c", conf, "list")
-}
-
-// A key in use has at least half of its time left when Redis goes away, however
-// long before it was first asked about.
-func TestKeysInUseOutliveRedis(t *testing.T) {
-	t.Parallel() // it waits
-	server := redistest.Start(t)
-	const ttl = 2 * time.Second
-	p := start(t, setup{
-		yaml: `redis: {addrs: ["` + server.Addr + `"]}`,
-		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {ttl: 2s}}", 1))
-		},
-	})
-	keysCommandFor[auth.Account](p, "keys", "account", legacy.BuyerTypical, "--api-access", "paid")
-	p.keys["k"] = keysCommandFor[shownKey](p, "keys", "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k").Key
-	p.eventually("the key works", func() bool { return p.get(buyerList, "k").status == http.StatusOK })
-	use := func(d time.Duration) {
-		t.Helper()
-		begun := time.Now()
-		for time.Since(begun) < d {
-			p.gets(http.StatusOK, buyerList, "k")
-		}
-	}
-	use(ttl * 3 / 4)
-	server.Kill()
-	use(ttl * 2 / 5) // half of it, but for what the loop and the question take
-	p.eventually("its time is over", func() bool { return p.get(buyerList, "k").status == http.StatusServiceUnavailable })
 }

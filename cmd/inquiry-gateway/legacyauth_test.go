@@ -71,15 +71,6 @@ func (s *tokenServer) guard(system http.Handler) http.Handler {
 	})
 }
 
-// revoke makes the token that is in use worthless.
-func (s *tokenServer) revoke() { s.change(func() { s.good = "" }) }
-
-func (s *tokenServer) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-}
-
 // counts are the tokens given and the requests refused so far.
 func (s *tokenServer) counts() (issued, refused int) {
 	s.mu.Lock()
@@ -97,47 +88,6 @@ func tokenTime(t *testing.T, s *tokenServer, secret string) *program {
 		upstream: []string{"timeout: 2s", section},
 		prepare:  func(p *program) { p.write("client-secret", secret+"\n") },
 	})
-}
-
-// One token serves many requests, and another is had when the legacy refuses
-// it or it runs out; no caller notices.
-func TestTokenForTheLegacy(t *testing.T) {
-	s := newTokenServer(t, "right")
-	p := tokenTime(t, s, "right")
-	want := truth(p.system, "buyer", legacy.BuyerTypical, "", "")
-	served := func(issued int) {
-		t.Helper()
-		commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--kind", "buyer")
-		if a := p.get(buyerList, "buyer"); a.status != http.StatusOK || !bytes.Equal(a.body, want) {
-			t.Fatalf("%d %.300s", a.status, a.body)
-		}
-		if got, refused := s.counts(); got != issued || refused != 0 {
-			t.Errorf("%d tokens given, %d refused; want %d and none", got, refused, issued)
-		}
-	}
-	var group sync.WaitGroup
-	for _, key := range []string{"buyer", "other-buyer", "empty-buyer", "seller"} {
-		target := buyerList
-		if key == "seller" {
-			target = sellerList
-		}
-		r := p.request(http.MethodGet, target, key)
-		group.Go(func() {
-			if a := p.do(r); a.status != http.StatusOK {
-				t.Errorf("%s: %d %s", key, a.status, a.body)
-			}
-		})
-	}
-	group.Wait()
-	served(1)
-	s.revoke()
-	served(2)
-	served(2)
-	s.change(func() { s.expires = 1 }) // less than what is left to a token's use
-	s.revoke()
-	served(3)
-	served(4)
-	served(5)
 }
 
 // A wrong secret is the operator's mistake: callers get a 502 that says nothing

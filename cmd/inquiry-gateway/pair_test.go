@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -106,85 +105,6 @@ func (p *program) requests() (stop func() (int64, string)) {
 		end()
 		text, _ := wrong.Load().(string)
 		return n.Load(), text
-	}
-}
-
-// Lists age on one clock, that of Redis, whatever the clocks of the nodes say:
-// none is served past its ttl, and none is thrown away before.
-func TestSkewedClocksDoNotChangeAges(t *testing.T) {
-	t.Parallel() // it waits for a ttl
-	const ttl = 2 * time.Second
-	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
-		t.Run(skew.String(), func(t *testing.T) {
-			t.Parallel()
-			s := setup{yaml: fmt.Sprintf("cache: {jitter: 0, seller: {ttl: %s, stale_while_revalidate: 0s, stale_if_error: 0s}}\nredis: {addrs: [%q], %s}",
-				ttl, redistest.Start(t).Addr, relaxedTimeout)}
-			right := start(t, s)
-			s.joins, s.skew = right, skew
-			wrong := start(t, s)
-			for i, nodes := range [][2]*program{{right, wrong}, {wrong, right}} {
-				target := sellerList
-				if i == 1 {
-					target += "?status=pending"
-				}
-				asked := time.Now()
-				nodes[0].gets(http.StatusOK, target, "seller")
-				answered := time.Now()
-				if got := nodes[1].get(target, "seller").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") && !strings.Contains(got, "collapsed") {
-					t.Fatalf("not the other node's list: %s", got)
-				}
-				before, last := right.system.Requests().Seller, time.Now()
-				nodes[1].eventually("the list is fetched again", func() bool {
-					now := time.Now()
-					nodes[1].get(target, "seller")
-					if right.system.Requests().Seller != before {
-						return true
-					}
-					last = now
-					return false
-				})
-				if age := last.Sub(answered); age > ttl {
-					t.Errorf("written by node %d, a list was served at an age of %s and more; its ttl is %s", i, age, ttl)
-				}
-				// Counted on the wrong clock it would be 1.5 s off. A slow machine makes
-				// it some 100 ms: half of a round trip to Redis counts as age.
-				if age := time.Since(asked); age < ttl/2 {
-					t.Errorf("written by node %d, a list was thrown away at an age of %s; its ttl is %s", i, age, ttl)
-				}
-			}
-		})
-	}
-}
-
-// A legacy that needs more than half of the time that callers have is asked once
-// per list by the whole fleet, and every caller gets the answer.
-func TestSlowLegacyIsAskedOncePerList(t *testing.T) {
-	t.Parallel() // it waits
-	s := setup{
-		yaml:     fmt.Sprintf("request_timeout: 6s\nredis: {addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
-		upstream: []string{"  timeout: 2s", "  timeout: 5500ms"},
-	}
-	nodes := []*program{start(t, s)}
-	for s.joins = nodes[0]; len(nodes) < 3; {
-		nodes = append(nodes, start(t, s))
-	}
-	nodes[0].system.SetLatency(3200 * time.Millisecond)
-	var group sync.WaitGroup
-	for i := range 60 {
-		node, target, key := nodes[i%3], buyerList, "buyer"
-		if i%2 == 0 {
-			target, key = sellerList, "seller"
-		}
-		r := node.request(http.MethodGet, target, key)
-		group.Go(func() {
-			if a := node.do(r); a.status != http.StatusOK {
-				t.Errorf("%d %s", a.status, a.body)
-			}
-		})
-	}
-	group.Wait()
-	if n := nodes[0].system.Requests(); n.Buyer != 1 || n.Seller != 1 {
-		t.Errorf("the legacy was asked %d and %d times for two lists", n.Buyer, n.Seller)
 	}
 }
 

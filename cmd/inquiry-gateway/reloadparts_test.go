@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -200,113 +198,6 @@ func TestAFailedReloadIsTriedAgain(t *testing.T) {
 	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
 }
 
-// A folder in which something is written all the time delays no revocation.
-func TestRevocationInABusyFolder(t *testing.T) {
-	p := start(t, setup{})
-	p.gets(http.StatusOK, buyerList, "buyer")
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-				_ = os.WriteFile(filepath.Join(p.dir, "requests.log"), fmt.Append(nil, n), 0o600)
-			}
-		}
-	}()
-	defer func() { close(stop); <-done }()
-	time.Sleep(200 * time.Millisecond)
-	p.revoke()
-	begun := time.Now()
-	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
-	t.Logf("refused after %s", time.Since(begun).Round(time.Millisecond))
-}
-
-// What is under way at the legacy still counts after a reload, and no counter
-// begins anew.
-func TestReloadKeepsTheBulkhead(t *testing.T) {
-	system, hold := legacy.New(legacy.Options{}), make(chan struct{})
-	p := start(t, setup{pollFiles: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 9s\n  max_concurrent: 2"},
-		backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			<-hold
-			system.ServeHTTP(w, r)
-		})})
-	var under sync.WaitGroup
-	defer under.Wait()
-	defer close(hold)
-	for _, id := range []string{"buyer", "other-buyer"} {
-		under.Go(func() {
-			p.gets(http.StatusOK, buyerList, id)
-		})
-	}
-	p.eventually("both are under way", func() bool { return p.metric("inquiry_gateway_upstream_in_flight") == 2 })
-	for _, change := range [][2]string{{"max_records: 10000", "max_records: 9999"}, {"max_concurrent: 2", "max_concurrent: 1"}, {"max_concurrent: 1", "max_concurrent: 2"}} {
-		p.edit(change[0], change[1])
-		p.reload()
-		p.gets(http.StatusServiceUnavailable, sellerList, "seller")
-		if p.metric("inquiry_gateway_upstream_in_flight") != 2 {
-			t.Errorf("after %s the fetches under way are not counted", change[1])
-		}
-	}
-	if p.metric(`inquiry_gateway_upstream_requests_total{kind="seller",result="unavailable"}`) != 3 {
-		t.Error("a reload set the counters back")
-	}
-}
-
-// An open breaker stays open over a reload that does not change it.
-func TestReloadKeepsTheBreaker(t *testing.T) {
-	p := start(t, setup{pollFiles: onlyWhenTold, upstream: []string{"timeout: 2s", "timeout: 2s\n  breaker: {min_requests: 2, open_for: 1m}"}})
-	if err := p.system.SetFault(legacy.Fault{Name: legacy.FaultStatus}); err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("the breaker opens", func() bool {
-		p.get(buyerList, "buyer")
-		return p.metric(`inquiry_gateway_upstream_breaker_state{kind="buyer"}`) == 2
-	})
-	asked := p.system.Requests().Buyer
-	p.edit("max_records: 10000", "max_records: 9999")
-	p.reload()
-	if a := p.get(buyerList, "buyer"); a.status != http.StatusServiceUnavailable || p.system.Requests().Buyer != asked {
-		t.Errorf("the legacy was asked again: %d", a.status)
-	}
-	if p.metric(`inquiry_gateway_upstream_breaker_state{kind="buyer"}`) != 2 {
-		t.Error("the metric lost the breaker's state")
-	}
-}
-
-// A list is never stored as that of another mapping, however a reload falls
-// into its fill. Here it falls between the look into Redis and the legacy.
-func TestReloadDuringAFill(t *testing.T) {
-	server := redistest.Start(t)
-	s := setup{pollFiles: onlyWhenTold, yaml: `redis: {addrs: ["` + server.Addr + `"], timeout: 3s}`}
-	p := start(t, s)
-	s.joins = p
-	other := start(t, s)
-	p.get(buyerList, "buyer") // connects
-	server.Pause()
-	answered := make(chan answer, 1)
-	go func() { answered <- p.get(sellerList, "seller") }()
-	p.eventually("the fill begins", func() bool {
-		return p.metric("inquiry_gateway_http_requests_in_flight") == 1
-	})
-	p.edit("default: other", "default: something-else")
-	p.reload()
-	server.Resume()
-	if a := <-answered; a.status != http.StatusOK || !strings.Contains(string(a.body), "something-else") {
-		t.Fatalf("the reload did not fall into the fill: %d", a.status)
-	}
-	if a := other.get(sellerList, "seller"); strings.Contains(string(a.body), "something-else") {
-		t.Error("a node of the old mapping got a list of the new one from Redis")
-	}
-	p.edit("default: something-else", "default: other")
-	p.reload()
-	if a := p.get(sellerList, "seller"); strings.Contains(string(a.body), "something-else") {
-		t.Errorf("the old mapping is back, its list is the new one's: %s", a.header.Get("Cache-Status"))
-	}
-}
-
 // What is known of keys outlives a reload that does not change where they come
 // from.
 func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
@@ -317,10 +208,49 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	p.eventually("both changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 2 })
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })
 	server.Kill()
-	p.edit("max_records: 10000", "max_records: 9999")
-	p.reload()
-	p.gets(http.StatusOK, buyerList, "k1")
+	p.keepsKeys("k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "ttl: 9m", "ttl: 9m, negative_ttl: 1s, max_keys: 9",
+		"poll: 30s", "poll: 20s", "poll: 20s", "poll: 20s, timeout: 90ms")
 	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_lookups_total{result="found",store="redis"} 1`) {
 		t.Error("the counters of the key store began anew")
+	}
+	server.Restart() // without its data, and with a key store that is not set up
+	p.gets(http.StatusOK, buyerList, "k1")
+	p.edit("{poll: 20s, timeout: 90ms}", "null, keys_file: keys.yaml")
+	p.reload()
+	p.gets(http.StatusUnauthorized, buyerList, "k1")
+}
+
+func TestReloadWhileTheAuthorizationServerIsAway(t *testing.T) {
+	p, s := introspecting(t, "cache: {ttl: 10m}", func(s *setup) { s.pollFiles = onlyWhenTold })
+	p.gets(http.StatusOK, buyerList, "buyer")
+	s.change(func() {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	})
+	p.keepsKeys("buyer", "ttl: 10m", "ttl: 9m", "timeout: 500ms", "timeout: 400ms", "kind: role", "kind: other",
+		"/introspect", "/elsewhere")
+	s.change(func() {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"active":false}`)
+		}
+	})
+	p.edit("ttl: 9m", "ttl: 8m")
+	p.reload()
+	p.eventually("the server's answer counts again", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+}
+
+// keepsKeys makes changes of the configuration, one reload each, while the key store is away:
+// a known key stays good, and another one is neither refused nor let in.
+func (p *program) keepsKeys(known string, changes ...string) {
+	p.t.Helper()
+	for ; len(changes) > 0; changes = changes[2:] {
+		p.edit(changes[0], changes[1])
+		if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) {
+			p.t.Fatalf("%s: %s", changes[1], logged)
+		}
+		p.gets(http.StatusOK, buyerList, known)
+		if a := p.guess(0); a.status != http.StatusServiceUnavailable {
+			p.t.Errorf("%s: an unknown key gets %d", changes[1], a.status)
+		}
 	}
 }

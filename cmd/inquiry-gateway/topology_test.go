@@ -52,38 +52,11 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 	nothingDenied(t, s.Replica)
 }
 
-// Redis is killed right after a purge and comes back empty; a node that was cut
-// off meanwhile learns of the purge from the node that made it.
-func TestPurgeOutlivesTheMemoryOfRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	cable := redistest.NewProxy(t, server.Addr)
-	yaml := "redis: {addrs: [%q], " + relaxedTimeout + "}"
-	first := start(t, setup{yaml: fmt.Sprintf(yaml, server.Addr)})
-	second := start(t, setup{yaml: fmt.Sprintf(yaml, cable.Addr), joins: first})
-	hit := func() bool {
-		return strings.HasPrefix(second.get(buyerList, "buyer").header.Get("Cache-Status"), "inquiry-gateway; hit")
-	}
-	second.eventually("the list is cached", hit)
-	cable.Cut()
-	commandSays(t, 0, "", "purge", "--ops", first.app.OpsURL(), "--account", legacy.BuyerTypical)
-	server.Kill()
-	second.eventually("the node knows that it is cut off", func() bool { return second.redisState() == "down" })
-	if !hit() {
-		t.Error("without Redis the policy alone decides, and it allows this list")
-	}
-	server.Restart()
-	cable.Mend()
-	back := time.Now()
-	second.eventually("the old list is gone", func() bool { return !hit() })
-	t.Logf("gone %s after Redis was back", time.Since(back))
-}
-
 // slowPlan limits the accounts on it; keysInFleet has the keys in Redis, and the
 // version read so often that a lost message is no matter.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
-	keysInFleet = "{redis: {ttl: 10m, timeout: 2s}}"
+	keysInFleet = "{redis: {timeout: 2s}, cache: {ttl: 10m}}"
 )
 
 // A Cluster of three masters holds everything: lists, leases, epochs, purges,

@@ -66,24 +66,6 @@ func TestNothingSecretInAnySpan(t *testing.T) {
 	}
 }
 
-// What the variables say reaches the collector.
-func TestExporterByVariables(t *testing.T) {
-	c := collect(t, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=s%20ecret", "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip",
-		"OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.version=9")
-	p := start(t, setup{})
-	p.get(buyerList, "buyer")
-	p.stop()
-	if c.header.Get("Api-Key") != "s ecret" || c.header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("the collector was sent %v", c.header)
-	}
-	if r := c.resource; r["service.name"] != "inquiry-gateway" || r["service.version"] != "9" || r["deployment.environment.name"] != "test" || r["telemetry.sdk.language"] != "go" {
-		t.Errorf("the resource is %v", r)
-	}
-	if strings.Contains(p.logs.String(), "ecret") {
-		t.Error("a header's value is logged")
-	}
-}
-
 // A collector that is away, refuses or never answers costs no request anything,
 // is logged, and the stop does not wait for it beyond its grace. The
 // exporter's own timeouts are longer than any test.

@@ -6,10 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
@@ -64,24 +61,6 @@ func TestTraceOfAMiss(t *testing.T) {
 	}
 }
 
-func TestTraceOfAHit(t *testing.T) {
-	c := collect(t)
-	p := start(t, setup{})
-	for range 2 {
-		p.get(buyerList, "buyer")
-	}
-	p.stop()
-	hits := slices.DeleteFunc(c.named("cache.lookup"), func(s *tracepb.Span) bool { return attributes(s.Attributes)["cache.outcome"] != "hit" })
-	if len(hits) != 1 || len(c.named("auth")) != 2 || len(c.named("cache.fill")) != 1 {
-		t.Errorf("%s", strings.Join(c.paths(), "\n"))
-	}
-	for _, s := range c.got() {
-		if len(hits) == 1 && bytes.Equal(s.ParentSpanId, hits[0].SpanId) && (s.Name != "cache.local" || attributes(s.Attributes)["cache.result"] != "fresh") {
-			t.Errorf("a hit has %v", s)
-		}
-	}
-}
-
 // A legacy that fails is asked again, which is an event; every span up to the
 // server's is marked by a word.
 func TestTraceOfAnError(t *testing.T) {
@@ -102,68 +81,6 @@ func TestTraceOfAnError(t *testing.T) {
 	if e := c.one("upstream.fetch").Events; len(e) != 1 || e[0].Name != "retry" || len(c.named("GET")) != 2 {
 		t.Errorf("events %v, %d requests", e, len(c.named("GET")))
 	}
-}
-
-// Callers who come together share a fill: one has it in its trace, the others
-// link to it.
-func TestTraceOfCollapsedCallers(t *testing.T) {
-	c := collect(t)
-	p := start(t, setup{
-		legacy: legacy.Options{Latency: 50 * time.Millisecond}, yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 0s, stale_if_error: 0s}}",
-	})
-	p.eventually("a caller has waited for another's fill", func() bool {
-		var group sync.WaitGroup
-		var collapsed atomic.Bool
-		for range 3 {
-			r := p.request(http.MethodGet, buyerList, "buyer")
-			group.Go(func() {
-				if strings.HasSuffix(p.do(r).header.Get("Cache-Status"), "collapsed") {
-					collapsed.Store(true)
-				}
-			})
-		}
-		group.Wait()
-		return collapsed.Load()
-	})
-	p.stop()
-	flights := map[string]bool{}
-	for _, f := range c.named("cache.flight") {
-		flights[string(f.TraceId)+string(f.SpanId)] = true
-	}
-	for _, w := range c.named("cache.wait") {
-		if len(w.Links) != 1 || !flights[string(w.Links[0].TraceId)+string(w.Links[0].SpanId)] || bytes.Equal(w.TraceId, w.Links[0].TraceId) {
-			t.Errorf("a wait has the links %v", w.Links)
-		}
-	}
-	if len(c.named("cache.wait")) == 0 {
-		t.Error("nobody has waited")
-	}
-}
-
-// A refresh behind a stale answer is a trace of its own, with a link to who
-// caused it.
-func TestTraceOfARefresh(t *testing.T) {
-	c := collect(t)
-	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 10m}}"})
-	p.eventually("a stale answer", func() bool {
-		return strings.HasSuffix(p.get(buyerList, "buyer").header.Get("Cache-Status"), "detail=stale-revalidate")
-	})
-	p.stop()
-	var refresh *tracepb.Span
-	for _, s := range c.named("cache.flight") {
-		if len(s.ParentSpanId) == 0 {
-			refresh = s
-		}
-	}
-	if refresh == nil || len(refresh.Links) != 1 {
-		t.Fatalf("no refresh with a link:\n%s", strings.Join(c.paths(), "\n"))
-	}
-	for _, s := range c.named("cache.lookup") {
-		if bytes.Equal(s.SpanId, refresh.Links[0].SpanId) && attributes(s.Attributes)["cache.outcome"] == "stale-revalidate" {
-			return
-		}
-	}
-	t.Error("the link leads to no stale answer")
 }
 
 const (
@@ -211,25 +128,6 @@ func TestNoTracesNothingIsPassedOn(t *testing.T) {
 	}
 	if strings.Contains(p.logs.String(), "trace_id") {
 		t.Error("a record names a trace")
-	}
-}
-
-// What is not sampled is sent to nobody, named by no record, and goes on at the
-// legacy as not sampled.
-func TestTracesAreSampled(t *testing.T) {
-	c := collect(t, "OTEL_TRACES_SAMPLER", "traceidratio", "OTEL_TRACES_SAMPLER_ARG", "0")
-	var sent http.Header
-	var p *program
-	p = start(t, setup{backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent = r.Header.Clone()
-		p.system.ServeHTTP(w, r)
-	})})
-	for range 2 { // a miss and a hit
-		p.gets(http.StatusOK, buyerList, "buyer")
-	}
-	p.stop()
-	if len(c.got()) != 0 || strings.Contains(p.logs.String(), "trace_id") || !strings.HasSuffix(sent.Get("Traceparent"), "-00") {
-		t.Errorf("%d spans; the legacy was told %v", len(c.got()), sent)
 	}
 }
 

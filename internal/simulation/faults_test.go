@@ -296,26 +296,25 @@ func (d *draw) legacyFails() func() {
 	return d.w.legacy.misbehave(m)
 }
 
-// oneAccountFails must be nobody else's trouble, however often its lists are asked for. An
-// outage of all may end meanwhile: the probes then meet these lists.
+// oneAccountFails must be nobody else's trouble, however often its lists are asked for. Half
+// of the time an outage of all ends meanwhile, so that probes meet these lists.
 func (d *draw) oneAccountFails() func() {
-	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
-	stop, asks := make(chan struct{}), sync.WaitGroup{}
-	asks.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(d.between(0, 0.4)):
-				d.w.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.w.nodes[i%nodeCount], listKey{kind: kindOf(d.account), account: d.account})()
-			}
-		}
-	})
-	return func() {
-		close(stop)
-		asks.Wait()
-		end()
+	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
+	outage, most := d.rng.IntN(2) == 0, 20
+	if outage {
+		endOutage, well := d.w.legacy.misbehave(misbehaviour{name: "500", rate: 1}), d.w.checks.begin("shared", "fleet")
+		d.purge(d.node, d.account) // nothing is left to be served stale
+		time.Sleep(d.between(4, 6))
+		endOutage()
+		well()
+		most = 120
 	}
+	for range most {
+		want := listKey{kind: kindOf(d.account), account: d.account, status: one(d, "", "pending", "answered"), inquiryType: one(d, "", "delivery", "refund", "product")}
+		d.w.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.w.nodes[d.rng.IntN(nodeCount)], want)()
+		time.Sleep(d.between(0, 0.4))
+	}
+	return end
 }
 
 func (d *draw) nodeCrashes() func() {

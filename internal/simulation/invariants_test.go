@@ -324,10 +324,14 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 			most = max(most, p.ttl)
 		}
 	}
-	if age > most+upstreamTimeout+slack {
+	fetch := upstreamTimeout
+	if c.tight() {
+		fetch = requestTimeout // the pages of a list wait for the ceiling
+	}
+	if age > most+fetch+slack {
 		return fmt.Sprintf("the list is %v old, of at most %v", age, most)
 	}
-	if r.age+time.Second+slack < age-upstreamTimeout {
+	if r.age+time.Second+slack < age-fetch {
 		return fmt.Sprintf("the list is %v old and its Age says less", age)
 	}
 	return ""

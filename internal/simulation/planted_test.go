@@ -43,7 +43,7 @@ func TestMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range append([]bug{{name: "none"}}, parseBugs(t, string(text))...) {
-		if b.name != "none" && !regexp.MustCompile(*plant).MatchString(b.name) {
+		if !regexp.MustCompile(*plant).MatchString(b.name) {
 			continue
 		}
 		t.Run(b.name, func(t *testing.T) {
@@ -88,8 +88,7 @@ func parseBugs(t *testing.T, text string) (all []bug) {
 	return all
 }
 
-// run builds the finder's tests with the bug, and runs them. The first line of a failure is
-// what has found the bug.
+// run builds the finder's tests with the bug, and runs them; by is what has found it.
 func (b bug) run(t *testing.T, root string) (found bool, by string) {
 	dir, replace := t.TempDir(), map[string]string{}
 	for i, e := range b.edits {
@@ -127,12 +126,18 @@ func (b bug) run(t *testing.T, root string) (found bool, by string) {
 	run := exec.Command(binary, append(args, "-test.timeout", (4**within+time.Minute).String())...)
 	run.Dir = filepath.Join(root, finder)
 	out, err := run.CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		if _, text, ok := strings.Cut(line, "_test.go:"); ok && !strings.Contains(line, "simulation_test.go:1") || strings.HasPrefix(line, "panic: ") {
-			return err != nil, strings.TrimSpace(line[:min(len(line), 200)] + text[:0])
-		}
+	return err != nil, reason(string(out))
+}
+
+// reason is what a run says of its failure: the simulation's sentence without the request, or
+// the first line of another test.
+func reason(out string) string {
+	if _, text, ok := strings.Cut(out, "FAILED: "); ok {
+		text, _, _ = strings.Cut(text, "\n")
+		text, _, _ = strings.Cut(text, "; ")
+		return text
 	}
-	return err != nil, "nothing"
+	return regexp.MustCompile(`panic: .*|_test\.go:\d+: .*`).FindString(out)
 }
 
 func save(t *testing.T, dir, name string, text []byte) string {

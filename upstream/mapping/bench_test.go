@@ -30,7 +30,7 @@ func BenchmarkMap(b *testing.B) {
 			b.ReportAllocs()
 			report := cpu(b)
 			for b.Loop() {
-				r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+				r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 				if err := whole(r, body); err != nil || len(r.List) != n {
 					b.Fatal(len(r.List), err)
 				}

@@ -7,20 +7,54 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// condition is a compiled one.
+// condition is a compiled [Condition].
 type condition struct {
 	key     string // of the configuration
 	path    string // as it was written
 	at      source
+	late    bool // it is about the detail of a record
 	values  []string
 	negated bool // holds for all others
 	absent  bool // holds where nothing is
 }
 
-// holds tells whether an element has all that the conditions want.
-func holds(all []condition, f *jsonwalk.Frame) bool {
+// conditions compiles what an element of the frame must have. A condition that is wrong
+// is left out, after its mistake was noted.
+func (c *compiler) conditions(field string, list []Condition, hides string) (all []condition) {
+	for i, cfg := range list {
+		at, kinds := index(field, i), 0
+		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", late: c.late(cfg.Path)}
+		for _, set := range []bool{cfg.Equals.Set, cfg.NotEquals.Set, len(cfg.In) > 0, cfg.Absent} {
+			if set {
+				kinds++
+			}
+		}
+		if cfg.Equals.Set || cfg.NotEquals.Set {
+			one.values = []string{cfg.Equals.Value + cfg.NotEquals.Value}
+		}
+		c.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
+		c.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
+		c.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
+		if !c.path(at+".path", cfg.Path) {
+			continue
+		}
+		if one.at = c.source(cfg.Path); c.frame != frameReply {
+			if one.absent {
+				c.use(at, "", false, cfg.Path) // that nothing is there is what it wants
+			} else {
+				c.use(at, hides, false, cfg.Path)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// holds tells whether an element has all that the conditions want, but for what is late
+// where its detail is not there yet.
+func holds(all []condition, f *jsonwalk.Frame, early bool) bool {
 	for i := range all {
-		if !all[i].holds(f) {
+		if !(early && all[i].late) && !all[i].holds(f) {
 			return false
 		}
 	}
@@ -56,20 +90,20 @@ func (c *condition) wants() string {
 func (c *compiler) expect(field string, list []Condition, plan *Plan) {
 	inner := *c
 	inner.root, inner.frame, inner.at = nil, frameReply, plan.Format.place()
-	plan.expect = inner.conditions(field, list)
+	plan.expect = inner.conditions(field, list, "")
 }
 
 // expected refuses a reply that does not meet a condition on it. The reply is not yet
 // known to be valid JSON. One that is not is refused for that. The value that was found
 // is for the operator's screen only.
-func (r *Reply) expected(body string) *Error {
+func (b *Builder) expected(body string) *Error {
 	f := jsonwalk.Frame{Element: body}
-	for i := range r.plan.expect {
-		c := &r.plan.expect[i]
+	for i := range b.plan.expect {
+		c := &b.plan.expect[i]
 		if c.holds(&f) {
 			continue
 		}
-		if err := r.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
+		if err := b.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
 			return err
 		}
 		found := c.at.find(&f)
@@ -80,33 +114,4 @@ func (r *Reply) expected(body string) *Error {
 		return err
 	}
 	return nil
-}
-
-// conditions compiles what an element of the frame must have. A condition that is wrong
-// is left out, after its mistake was noted.
-func (c *compiler) conditions(field string, list []Condition) (all []condition) {
-	for i, cfg := range list {
-		at, kinds := index(field, i), 0
-		for _, set := range []bool{cfg.Equals.Set, cfg.NotEquals.Set, len(cfg.In) > 0, cfg.Absent} {
-			if set {
-				kinds++
-			}
-		}
-		c.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
-		c.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
-		c.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
-		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include"}
-		switch {
-		case cfg.Equals.Set:
-			one.values = []string{cfg.Equals.Value}
-		case cfg.NotEquals.Set:
-			one.values = []string{cfg.NotEquals.Value}
-		}
-		if c.path(at+".path", cfg.Path) {
-			one.at = c.source(cfg.Path)
-			c.alsoUsed(Paths{cfg.Path})
-			all = append(all, one)
-		}
-	}
-	return all
 }

@@ -1,10 +1,13 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/leakguard"
@@ -69,51 +72,71 @@ type OwnerCheck struct {
 	Case    int    `json:"case"`    // of these: records whose owner differs in capitals only
 }
 
-// QuotedIDs is one configured path of internal ids.
-type QuotedIDs struct {
-	Path   string   `json:"path"`
-	Found  int      `json:"found"`
-	Short  int      `json:"short"`  // of these: of one or two characters, which many texts have
-	Quoted []string `json:"quoted"` // "record 3 content": texts that had one of its ids in them
-}
-
 // UnusedPath is a path in the records.
 type UnusedPath struct {
 	Path  string   `json:"path"`
 	Types []string `json:"types"`
 }
 
-// Explainer maps the replies of a list and notes everything about each record, as the
-// sink between the walker and the mapping: an ordinary [Reply] knows nothing of it. It
-// is not safe for concurrent use.
+// PathFound is a configured path and how often something was there.
+type PathFound struct {
+	Key   string `json:"key"` // of the configuration, below the endpoint
+	Path  string `json:"path"`
+	In    string `json:"in"`    // what it was looked for in: records, responses or replies
+	Of    int    `json:"of"`    // how many of these could have it
+	Found int    `json:"found"` // how many had it, null included
+	Null  int    `json:"null"`
+	// Doubt says why the list is doubtful, if it is: the path is one that hides
+	// its mistake, and nothing was there, nor at another path of the same key.
+	Doubt string `json:"doubt,omitempty"`
+	hides string
+}
+
+// String is such as "internal_ids[0]: uuid found in 0 of 165 records".
+func (p PathFound) String() string { return p.Key + ": " + p.Path + " found in " + p.Share() }
+
+// Share is such as "160 of 165 records, null in 12".
+func (p PathFound) Share() string {
+	if p.Of == 0 {
+		return "nothing to look in"
+	}
+	s := strconv.Itoa(p.Found) + " of " + strconv.Itoa(p.Of) + " " + p.In
+	if p.Null > 0 {
+		s += ", null in " + strconv.Itoa(p.Null)
+	}
+	return s
+}
+
+// Explainer maps the replies of a list and notes everything about each record. It goes on
+// where the mapping stops, because a person wants to see every mistake at once. It is not
+// safe for concurrent use.
 type Explainer struct {
 	Explanation
 
-	plan *Plan
-	want Request
-	show int // records
-
-	whole   *Reply   // the list, by a plan that nothing ends early
-	numbers []int    // of the records of its inquiries
+	plan    *Plan
+	list    *Builder // which tells of each record
+	show    int      // records field by field
+	numbers []int    // of the records that the inquiries of list are
 	raw     []string // all records
-	paths   *coverage
 }
 
 // Explainer prepares to explain the list of a request, showing so many records
-// field by field. It goes on where the mapping stops, because a person wants to see
-// every mistake at once.
+// field by field.
 func (p *Plan) Explainer(want Request, show int) *Explainer {
-	lenient := *p
-	lenient.owner, lenient.skipInvalid = nil, true
 	x := &Explainer{
-		plan: p, want: want, show: show, whole: lenient.NewReply(Request{Account: want.Account}), paths: p.coverage(),
+		plan: p, show: show, list: p.NewBuilder(Request{Account: want.Account}),
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{}, Doubts: []Doubt{},
-			Owner: OwnerCheck{Path: strings.Join(p.OwnerPaths, ", "), Missing: []int{}, Foreign: []int{}},
+			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}},
 		},
 	}
-	x.whole.walker = jsonwalk.NewWalker(x, &x.whole.ids, &x.whole.texts, p.sizes[:])
+	for _, u := range p.uses {
+		if !u.only {
+			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, hides: u.hides})
+		}
+	}
+	x.list.note = x.note
 	return x
 }
 
@@ -122,104 +145,326 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 func (x *Explainer) Take(body string) (records int, err error) {
 	body = strings.TrimPrefix(body, "\ufeff")
 	x.Bytes += len(body)
-	err = x.undone(func() error { records, err = x.whole.Take(body); return err })
+	err = x.undone(func() error { records, err = x.list.Take(body); return err })
 	if err == nil {
 		x.Replies++
-		look(x.paths.replies, body)
+		x.look("replies", body)
 	}
 	return records, err
 }
 
 // undone forgets what was noted while a part of the mapping ran that failed.
 func (x *Explainer) undone(run func() error) error {
-	before := *x
+	before, paths, waiting := *x, slices.Clone(x.Paths), len(x.list.waiting)
 	err := run()
 	if err != nil {
 		*x = before
-		x.whole.List = x.whole.List[:len(x.numbers)]
+		x.Paths = paths
+		x.list.List, x.list.waiting = x.list.List[:len(x.numbers)], x.list.waiting[:waiting]
+		x.list.keys, x.list.secondIDs = x.list.keys[:min(waiting, len(x.list.keys))], x.list.secondIDs[:min(len(x.numbers), len(x.list.secondIDs))]
 	}
 	return err
 }
 
+// CheckEnd is [Builder.CheckEnd].
+func (x *Explainer) CheckEnd(paging PagingConfig, end End) error { return x.list.CheckEnd(paging, end) }
+
 // DetailBatches are the ids of the first records, at most so many, that details are
 // asked for.
 func (x *Explainer) DetailBatches(most int) [][]string {
-	x.whole.listed = x.whole.listed[:min(len(x.whole.listed), most)]
-	return x.whole.DetailBatches()
+	n := min(len(x.list.waiting), most)
+	x.list.waiting, x.list.keys = x.list.waiting[:n], x.list.keys[:n]
+	return x.list.DetailBatches()
 }
 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
-func (x *Explainer) AddDetails(subs []*Reply) error {
-	return x.undone(func() error { return x.whole.AddDetails(subs) })
+func (x *Explainer) AddDetails(subs []*Builder) error {
+	return x.undone(func() error { return x.list.AddDetails(subs) })
 }
 
-// CheckEnd is [Reply.CheckEnd].
-func (x *Explainer) CheckEnd(paging PagingConfig, end End) error {
-	return x.whole.CheckEnd(paging, end)
+// Batches are [Builder.Batches] of the first inquiries, at most so many.
+func (x *Explainer) Batches(most int) [][]string {
+	x.list.secondIDs = x.list.secondIDs[:min(len(x.list.secondIDs), most)]
+	return x.list.Batches()
 }
 
-// Served are the inquiries that can be mapped and are the account's, without the ids in
-// their texts: what a caller would get where the list is not refused. It is called
-// after Finish. It is never nil.
-func (x *Explainer) Served() []Inquiry {
-	served := []Inquiry{}
-	for i, inq := range x.whole.List {
-		if n := x.numbers[i]; !slices.Contains(x.Owner.Foreign, n) && !slices.Contains(x.Owner.Missing, n) {
-			served = append(served, inq)
+// AddResponses takes the replies to the second requests for the batches. err says why
+// they cannot be had; it is returned, and shown at the first record that lacks them.
+func (x *Explainer) AddResponses(batches [][]string, subs []*Builder, err error) error {
+	at := 0
+	for i, ids := range batches {
+		if err != nil {
+			break
+		}
+		for _, raw := range subs[i].Samples {
+			x.look("responses", raw)
+		}
+		var bad violation
+		list := x.list.List[at : at+len(ids)]
+		if bad, err = x.list.addResponses(list, ids, subs[i]); err != nil {
+			break
+		}
+		for range list {
+			x.showResponses(at, bad)
+			at++
 		}
 	}
-	return served
+	if err != nil && at < len(x.numbers) {
+		x.showResponses(at, violation{"responses", err.Error()})
+	}
+	return err
+}
+
+// showResponses adds the responses to an inquiry, or what is wrong with them, to
+// its record if that is shown. Finish says what they are.
+func (x *Explainer) showResponses(at int, bad violation) {
+	field := cmp.Or(bad.field, "responses")
+	if bad.why != "" {
+		x.Violations = append(x.Violations, Violation{x.numbers[at], field, bad.why})
+	}
+	for i := range x.Records {
+		if r := &x.Records[i]; r.Number == x.numbers[at] {
+			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + x.list.secondIDs[at], Problem: bad.why})
+		}
+	}
+}
+
+// note is told of each record that the mapping judged. Whose it is is noted by its number
+// only: the owner of a foreign record is somebody else's name.
+func (x *Explainer) note(f *jsonwalk.Frame, fate fate, bad violation) {
+	x.Items++
+	violate := func(field, why string) { x.Violations = append(x.Violations, Violation{x.Items, field, why}) }
+	early := x.plan.collect != nil && !x.list.merging
+	if bad.field == "record" || bad.field == "details" {
+		if violate(bad.field, bad.why); early || bad.field == "record" {
+			return
+		}
+	}
+	x.raw = append(x.raw, f.Element)
+	if p := x.plan.responses; p != nil && x.plan.Second == nil {
+		v := jsonwalk.Lookup(f.Element, p.path)
+		if p.entries != nil {
+			array, _ := p.entries.each(f, v)
+			v = jsonwalk.FromJSON(array)
+		}
+		v.Each(func(response jsonwalk.Value) bool { x.look("responses", response.Raw); return true })
+	}
+	switch why := x.list.foreign(f); {
+	case x.plan.owner == nil:
+	case why == whyNoOwner:
+		x.Owner.Missing = append(x.Owner.Missing, x.Items)
+	case why == whyStranger:
+		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
+		if strings.EqualFold(x.plan.owner.first(f).String(), x.list.want.Account) {
+			x.Owner.Case++
+		}
+	default:
+		x.Owner.Matches++
+	}
+	if !holds(x.plan.where, f, early) {
+		x.Excluded++
+		return
+	}
+	if early { // a stranger's: its detail is not asked for
+		return
+	}
+	fields := x.fields(f, bad)
+	if x.Items <= x.show {
+		x.Records = append(x.Records, ExplainedRecord{x.Items, fields})
+	}
+	for _, one := range fields {
+		if one.Problem != "" {
+			violate(one.Field, one.Problem)
+		}
+	}
+	if fate == taken {
+		x.numbers = append(x.numbers, x.Items)
+	}
+}
+
+// publicTime is the notation of the public record.
+const publicTime = "2006-01-02T15:04:05.000Z07:00"
+
+// fields shows every public field of a record: the path that counts, the last if nothing
+// is at any, and what is behind it.
+func (x *Explainer) fields(f *jsonwalk.Frame, bad violation) (list []ExplainedField) {
+	for _, d := range append(x.plan.texts(), x.plan.created) {
+		one := ExplainedField{Field: d.name, guarded: d.time == nil && d.guarded()}
+		for i, path := range d.paths {
+			v := jsonwalk.Lookup(f.Element, path)
+			if d.looked {
+				v = d.sources[i].find(f)
+			}
+			if one.Path, one.Raw = path, shorten(v.Raw); v.Present() {
+				break
+			}
+		}
+		if d.fixed.Set {
+			one.Path = "(const)"
+		}
+		if d.time != nil {
+			at, why := d.moment(f)
+			if one.Problem = why; why == "" {
+				one.Mapped = at.Format(publicTime)
+			}
+		} else if s, _, why := d.text(f); why != "" {
+			one.Problem = why
+		} else if one.Mapped = "null"; s.Valid {
+			one.Mapped = s.String
+		}
+		list = append(list, one)
+	}
+	if p := x.plan.responses; p != nil && x.plan.Second == nil {
+		if x.list.broken.why != "" {
+			bad = x.list.broken
+		}
+		one := ExplainedField{Field: "responses", Path: p.path, Raw: shorten(jsonwalk.Lookup(f.Element, p.path).Raw)}
+		if strings.HasPrefix(bad.field, "responses") {
+			one.Field, one.Problem = bad.field, bad.why
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// summary shows how many responses there are, and the last of them, since all would
+// fill the screen.
+func summary(list []Response) string {
+	if len(list) == 0 {
+		return "0 responses"
+	}
+	last := list[len(list)-1]
+	return fmt.Sprintf("%d responses, the last: %s | %s | %s",
+		len(list), shorten(last.Content), last.ResponderType.String, last.CreatedAt.Format(time.RFC3339))
+}
+
+// explainedBytes is how much of a raw value is shown.
+const explainedBytes = 120
+
+// shorten keeps the first bytes of a text, and cuts at a rune's edge.
+func shorten(s string) string {
+	if len(s) <= explainedBytes {
+		return s
+	}
+	n := explainedBytes
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "..."
+}
+
+// look counts what is in one record, response or reply. Of a path with a # in it only
+// elements count that there are: an empty array could not have had it.
+func (x *Explainer) look(in, raw string) {
+	for i := range x.Paths {
+		p := &x.Paths[i]
+		if p.In != in || p.Path == "@this" {
+			continue
+		}
+		if before, _, several := strings.Cut(p.Path, jsonwalk.Each); several && !strings.Contains(p.Path, "(") {
+			if n := jsonwalk.Lookup(raw, before+jsonwalk.Each).Raw; n == "" || n == "0" || n == "null" {
+				continue // there was nothing to look in
+			}
+			p.Of++
+			some := 0
+			jsonwalk.Lookup(raw, p.Path).Scalars(func(string) { some = 1 })
+			p.Found += some
+			continue
+		}
+		p.Of++
+		switch kindAt(raw, p.Path) {
+		case jsonwalk.Missing:
+		case jsonwalk.Null:
+			p.Found++
+			p.Null++
+		default:
+			p.Found++
+		}
+	}
+}
+
+// kindAt is the kind of what is at a path: null, too, if an object on the way is.
+func kindAt(raw, path string) jsonwalk.Kind {
+	kind := jsonwalk.Lookup(raw, path).Kind
+	keys, simple := jsonwalk.SimplePath(path, false)
+	for n := len(keys) - 1; simple && kind == jsonwalk.Missing && n > 0 && !strings.Contains(path, `\`); n-- {
+		if jsonwalk.Lookup(raw, strings.Join(keys[:n], ".")).Kind == jsonwalk.Null {
+			kind = jsonwalk.Null
+		}
+	}
+	return kind
 }
 
 // Finish explains what all replies together tell: which paths led somewhere, which
 // texts quote ids, what no path looks at. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
-	shapes := map[string]uint8{}
+	some := map[string]bool{} // keys of which one path at least was found
 	for _, raw := range x.raw {
-		jsonwalk.WalkShape(raw, func(path []byte, k jsonwalk.Kind) { shapes[string(path)] |= 1 << k })
-		look(x.paths.records, raw)
+		x.look("records", raw)
+	}
+	for _, p := range x.Paths {
+		some[p.Key] = some[p.Key] || p.Found > 0
+	}
+	for i := range x.Paths {
+		if p := &x.Paths[i]; p.Of > 0 && !some[p.Key] {
+			p.Doubt = p.hides
+		}
 	}
 	x.quotes()
-	x.unused(shapes)
-	x.Paths = x.paths.found()
+	x.unused()
 	x.doubts()
 	x.removeIDs()
 	for i := range x.Records {
-		x.clean(&x.Records[i])
+		r := &x.Records[i]
+		at := slices.Index(x.numbers, r.Number)
+		for k := range r.Fields {
+			switch f := &r.Fields[k]; {
+			case f.guarded:
+				f.Mapped, _ = x.list.ids.Clean(f.Mapped)
+			case f.Field == "responses" && f.Problem == "" && at >= 0:
+				f.Mapped = summary(x.list.List[at].Responses)
+			}
+		}
 	}
 }
 
+// Served are the inquiries without the ids in their texts: what a caller would get where
+// the list is not refused. It is called after Finish. It is never nil.
+func (x *Explainer) Served() []Inquiry { return x.list.List }
+
 // doubts says what a list that would be served hides.
 func (x *Explainer) doubts() {
-	add := func(path, format string, args ...any) {
-		x.Doubts = append(x.Doubts, Doubt{Path: path, Text: fmt.Sprintf(format, args...)})
+	seen := map[string]bool{}
+	add := func(path string, whole bool, format string, args ...any) {
+		if d := (Doubt{path, fmt.Sprintf(format, args...), whole}); !seen[d.Text] {
+			seen[d.Text] = true
+			x.Doubts = append(x.Doubts, d)
+		}
 	}
 	for _, path := range x.Paths {
 		if path.Doubt != "" {
-			x.Doubts = append(x.Doubts, Doubt{path.Path, path.String() + ": " + path.Doubt, true})
+			add(path.Path, true, "%s: %s", path, path.Doubt)
 		}
 	}
 	if x.Items > 0 && x.Excluded == x.Items {
-		x.Doubts = append(x.Doubts, Doubt{"where", fmt.Sprintf("where shows none of %d records", x.Items), true})
+		add("where", true, "where shows none of %d records", x.Items)
 	}
 	for _, id := range x.InternalIDs {
 		if id.Short > 0 {
-			add(id.Path, "%s has ids of one or two characters: each such word is cut out of all texts", id.Path)
+			add(id.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", id.Path)
 		}
 	}
 	if x.Owner.Case > 0 {
-		add("owner", "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
+		add("owner", false, "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
 	}
-	seen := map[string]bool{}
 	code := func(field, value string) {
-		if key := field + " " + value; value != "" && strings.Trim(value, "0123456789") == "" && !seen[key] {
-			seen[key] = true
-			add(field, "%s is the bare code %s: say what it means under values", field, shorten(value))
+		if value != "" && strings.Trim(value, "0123456789") == "" {
+			add(field, false, "%s is the bare code %s: say what it means under values", field, shorten(value))
 		}
 	}
-	for _, inq := range x.whole.List {
+	for _, inq := range x.list.List {
 		code("status", inq.Status)
 		code("inquiry_type", inq.InquiryType.String)
 		for _, r := range inq.Responses {
@@ -230,188 +475,152 @@ func (x *Explainer) doubts() {
 		for _, f := range r.Fields {
 			if (f.Raw == "true" || f.Raw == "false") && f.Mapped == f.Raw && !seen[f.Field] {
 				seen[f.Field] = true
-				add(f.Path, "%s is a truth value and is served as the text %s", f.Field, f.Raw)
+				add(f.Path, false, "%s is a truth value and is served as the text %s", f.Field, f.Raw)
 			}
 		}
 	}
 }
 
-// clean shows a record as it is without internal ids.
-func (x *Explainer) clean(r *ExplainedRecord) {
-	at := slices.Index(x.numbers, r.Number)
-	for i := range r.Fields {
-		switch f := &r.Fields[i]; {
-		case f.guarded:
-			f.Mapped, _ = x.whole.ids.Clean(f.Mapped)
-		case f.Field == "responses" && f.Problem == "" && at >= 0:
-			f.Mapped = summary(x.whole.List[at].Responses)
+// unused lists the paths of the records that lie neither on the way to nor below a path
+// of the mapping: what a person may have forgotten.
+func (x *Explainer) unused() {
+	used, kinds := x.plan.usedPaths(), map[string]uint8{}
+	for _, raw := range x.raw {
+		shapes(jsonwalk.FromJSON(raw), "", 0, func(path string, k jsonwalk.Kind) { kinds[path] |= 1 << k })
+	}
+	for path, set := range kinds {
+		if slices.ContainsFunc(used, func(u string) bool { return below(path, u) || below(u, path) }) {
+			continue
+		}
+		u := UnusedPath{Path: path}
+		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
+			if set&(1<<k) != 0 {
+				u.Types = append(u.Types, k.String())
+			}
+		}
+		x.Unused = append(x.Unused, u)
+	}
+	slices.SortFunc(x.Unused, func(a, b UnusedPath) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// shapes visits the paths of all values in a record that are no objects or arrays, or empty
+// ones. Elements of arrays share one path with a # in it. What is deep counts as one value.
+func shapes(v jsonwalk.Value, path string, depth int, visit func(path string, k jsonwalk.Kind)) {
+	const deepest = 8
+	empty := true
+	inner := func(key string, item jsonwalk.Value) {
+		empty = false
+		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
+	}
+	if depth < deepest {
+		v.Members(func(key string, item jsonwalk.Value) { inner(shapeKey(key), item) })
+		if v.Kind == jsonwalk.Array {
+			v.Each(func(item jsonwalk.Value) bool { inner(jsonwalk.Each, item); return true })
 		}
 	}
-}
-
-// Begin implements [jsonwalk.Sink].
-func (x *Explainer) Begin(frame int) {
-	x.whole.Begin(frame)
-	if frame == frameRecord {
-		x.whole.refused = violation{}
+	if empty && path != "" {
+		visit(path, v.Kind)
 	}
 }
 
-// End implements [jsonwalk.Sink]: it has each element mapped, and then notes what became
-// of it if it is a record.
-func (x *Explainer) End(frame int, element *jsonwalk.Frame) bool {
-	listed, mapped := len(x.whole.listed), len(x.whole.List)
-	if !x.whole.End(frame, element) {
-		return false
-	}
-	if frame == frameRecord && len(x.whole.listed) == listed { // else it waits for its detail
-		x.Items++
-		x.record(element, len(x.whole.List) > mapped)
-	}
-	return true
-}
-
-// record notes everything about a record that the mapping took, or refused.
-func (x *Explainer) record(f *jsonwalk.Frame, taken bool) {
-	switch {
-	case x.plan.collect != nil && !x.whole.merging:
-		x.violate("details", whyNoDetailID)
-		return
-	case !f.IsObject():
-		x.violate("record", whyObject)
-		return
-	case x.whole.noDetail:
-		x.violate("details", whyNoDetail)
-	}
-	x.raw = append(x.raw, f.Element)
-	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		v := jsonwalk.Lookup(f.Element, p.itemsPath)
-		if p.entries != nil {
-			array, _ := p.entries.of(f, v)
-			v = jsonwalk.FromJSON(array)
-		}
-		v.Each(func(response jsonwalk.Value) bool { look(x.paths.responses, response.Raw); return true })
-	}
-	x.checkOwner(f)
-	if !holds(x.plan.where, f) {
-		x.Excluded++
-		return
-	}
-	fields := x.fields(f, taken)
-	if x.Items <= x.show {
-		x.Records = append(x.Records, ExplainedRecord{x.Items, fields})
-	}
-	for _, f := range fields {
-		if f.Problem != "" {
-			x.violate(f.Field, f.Problem)
+// shapeKey gives the name of a key. One that is itself data, such as an id in an
+// object that is keyed by ids, is not named: it would make a path of its own for
+// every record.
+func shapeKey(key string) string {
+	digits := 0
+	for i := range len(key) {
+		if key[i] >= '0' && key[i] <= '9' {
+			digits++
 		}
 	}
-	if taken {
-		x.numbers = append(x.numbers, x.Items)
+	if len(key) > 64 || digits > 5 || digits > 0 && strings.Trim(key, "0123456789abcdefABCDEF-") == "" || strings.ContainsAny(key, "\r\n") {
+		return "*"
 	}
+	return key
 }
 
-// violate notes a reason to refuse the record that is being read.
-func (x *Explainer) violate(field, problem string) {
-	x.Violations = append(x.Violations, Violation{x.Items, field, problem})
+// below tells whether a path is another one or lies within it.
+func below(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
 }
 
-// checkOwner notes whose record it is, by its number only: the owner of a foreign
-// record is somebody else's name.
-func (x *Explainer) checkOwner(f *jsonwalk.Frame) {
-	if x.plan.owner == nil {
-		return
+// usedPaths gives the start of every path of the mapping up to the first part
+// that is more than a key.
+func (p *Plan) usedPaths() (used []string) {
+	responses := "" // the path of their items, if all on the way is plain
+	if r := p.responses; r != nil && p.Second == nil && r.entries == nil && plainStart(r.path) == r.path {
+		responses = r.path
 	}
-	v := firstOf(x.plan.owner, f)
-	switch {
-	case !v.Present() || !v.Scalar():
-		x.Owner.Missing = append(x.Owner.Missing, x.Items)
-	case v.String() == x.want.Account:
-		x.Owner.Matches++
-	default:
-		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
-		if strings.EqualFold(v.String(), x.want.Account) {
-			x.Owner.Case++
+	for _, u := range p.uses {
+		path := u.path
+		switch {
+		case u.in == "replies" || u.in == "records" && path == responses:
+			continue
+		case u.in == "responses" && responses == "":
+			continue
+		case u.in == "responses":
+			path = responses + ".#." + path
+		}
+		if start := strings.TrimSuffix(plainStart(path), "."); start != "" {
+			used = append(used, start)
 		}
 	}
+	return used
+}
+
+// plainStart cuts a path before its first query, modifier, index or pipe. What lies
+// below it cannot be told, so all of it counts as used.
+func plainStart(path string) string {
+	parts := strings.Split(path, ".")
+	for i, part := range parts {
+		if part == jsonwalk.Each && i < len(parts)-1 {
+			continue
+		}
+		if strings.ContainsAny(part, `@|#({[*?!\`) || part != "" && strings.Trim(part, "0123456789") == "" {
+			return strings.Join(parts[:i], ".")
+		}
+	}
+	return path
+}
+
+// QuotedIDs is one configured path of internal ids.
+type QuotedIDs struct {
+	Path   string   `json:"path"`
+	Found  int      `json:"found"`
+	Short  int      `json:"short"`  // of these: of one or two characters, which many texts have
+	Quoted []string `json:"quoted"` // "record 3 content": texts that had one of its ids in them
 }
 
 // quotes finds the texts that have ids of a path in them, one path after the other.
 func (x *Explainer) quotes() {
-	for _, path := range x.plan.idPaths {
-		if path == keyPath {
+	for _, u := range x.plan.uses {
+		if u.in != "records" || u.hides != hidesIDs {
 			continue
 		}
-		id := QuotedIDs{Path: path, Quoted: []string{}}
+		id := QuotedIDs{Path: u.path, Quoted: []string{}}
 		var set leakguard.Set
 		for _, raw := range x.raw {
-			jsonwalk.Lookup(raw, path).Scalars(func(text string) {
+			jsonwalk.Lookup(raw, u.path).Scalars(func(text string) {
 				if id.Found++; len(text) < 3 {
 					id.Short++
 				}
 				set.Add(text)
 			})
 		}
-		for i := range x.whole.List {
-			x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
-				if _, n := set.Clean(*s); n > 0 {
-					id.Quoted = append(id.Quoted, "record "+strconv.Itoa(x.numbers[i])+" "+t.name)
-				}
-			})
-		}
+		x.eachText(func(record int, d *field, s string) {
+			if _, n := set.Clean(s); n > 0 {
+				id.Quoted = append(id.Quoted, "record "+strconv.Itoa(record)+" "+d.name)
+			}
+		})
 		slices.Sort(id.Quoted)
 		id.Quoted = slices.Compact(id.Quoted)
 		x.InternalIDs = append(x.InternalIDs, id)
 	}
 }
 
-// Batches are [Reply.Batches] of the first inquiries, at most so many.
-func (x *Explainer) Batches(most int) [][]string {
-	x.whole.secondIDs = x.whole.secondIDs[:min(len(x.whole.secondIDs), most)]
-	return x.whole.Batches()
-}
-
-// AddResponses takes the replies to the second requests for the batches. err says why
-// they cannot be had; it is returned, and shown at the first record that lacks them.
-func (x *Explainer) AddResponses(batches [][]string, subs []*Reply, err error) error {
-	at := 0
-	for i, ids := range batches {
-		if err != nil {
-			break
-		}
-		sub, end := subs[i], at+len(ids)
-		for _, raw := range sub.Samples {
-			look(x.paths.responses, raw)
-		}
-		x.whole.ids.Merge(&sub.ids)
-		switch bad := sub.broken; {
-		case x.plan.Second.batch > 0:
-			err = deal(x.whole.List[at:end], ids, sub)
-		case bad.why != "":
-			x.Violations = append(x.Violations, Violation{x.numbers[at], bad.field, bad.why})
-			x.showResponses(at, bad.field, bad.why)
-		default:
-			x.whole.List[at].Responses = sub.responses
-		}
-		for ; at < end && err == nil; at++ {
-			x.showResponses(at, "responses", "")
-		}
-	}
-	if err != nil && len(x.numbers) > at {
-		x.Violations = append(x.Violations, Violation{x.numbers[at], "responses", err.Error()})
-		x.showResponses(at, "responses", err.Error())
-	}
-	return err
-}
-
-// showResponses adds the responses to an inquiry, or what is wrong with them, to
-// its record if that is shown. Finish says what they are.
-func (x *Explainer) showResponses(at int, field, problem string) {
-	for i := range x.Records {
-		r := &x.Records[i]
-		shown := slices.ContainsFunc(r.Fields, func(f ExplainedField) bool { return strings.HasPrefix(f.Field, "responses") })
-		if r.Number == x.numbers[at] && !shown {
-			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + x.whole.secondIDs[at], Problem: problem})
-		}
+// eachText visits the texts of all records that may hold an internal id.
+func (x *Explainer) eachText(visit func(record int, d *field, s string)) {
+	for i := range x.list.List {
+		x.plan.eachText(&x.list.List[i], func(d *field, s *string) { visit(x.numbers[i], d, *s) })
 	}
 }

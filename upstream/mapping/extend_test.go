@@ -11,7 +11,7 @@ import (
 func mapTitle(t testing.TB, field, record string) (title string, err error) {
 	t.Helper()
 	section := changed(t, "title: subject\n    status", "title: "+field+"\n    status")
-	r := planFrom(t, section, "seller").NewReply(Request{Account: "7"})
+	r := planFrom(t, section, "seller").NewBuilder(Request{Account: "7"})
 	err = whole(r, `[{"uuid":"id-0001","vendor":{"id":7},"state":"A","customer":{"name":"c"},"opened":"2026-03-01T00:00:00Z",`+record+`}]`)
 	if err != nil {
 		return "", err
@@ -93,7 +93,7 @@ func TestIDsInHTML(t *testing.T) {
 		"<ul>\n<li>a</li>\n<li>b</li>\n</ul>":                                     "a\nb",
 		"<div>a</div><div>b</div><div><br></div>c":                                "a\nb\n\nc",
 	} {
-		var r Reply
+		var r Builder
 		r.ids.Add("ID0010001")
 		if got, _ := r.ids.Clean(htmlText(markup)); got != want {
 			t.Errorf("%s: got %q, want %q", markup, got, want)

@@ -10,7 +10,7 @@ import (
 
 // Ask gives the requests for a list. impossible: no record can have the wanted values,
 // so there is nothing to ask for. What is asked for may be more than what is wanted:
-// [Reply.Take] keeps the wanted records only.
+// [Builder.Take] keeps the wanted records only.
 func (p *Plan) Ask(want Request) (ask Asking, impossible bool) {
 	status, noStatus := p.byStatus.ask(want.Status)
 	inquiryType, noType := p.byType.ask(want.InquiryType)
@@ -49,7 +49,7 @@ func (a Asking) TakesJSON() bool { return a.plan.TakesJSON() }
 // public value is the wanted one: a legacy that ignores a parameter must not
 // make a wrong list.
 type filter struct {
-	field  *textPlan
+	field  *field
 	sent   bool                // the request holds the placeholder
 	join   string              // of several legacy values
 	legacy map[string][]string // by public value; nil when the field has no values
@@ -60,14 +60,14 @@ type filter struct {
 func (c *compiler) filters(cfg EndpointConfig) {
 	hasStatus, hasType := c.plan.request.Has(address.Status), c.plan.request.Has(address.Type)
 	sent := cfg.Filtering == "" || cfg.Filtering == FilterUpstream
-	field := c.prefix + ".filtering"
-	c.AddIf(sent && !hasStatus, field,
+	at := c.prefix + ".filtering"
+	c.AddIf(sent && !hasStatus, at,
 		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
-	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), field,
+	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), at,
 		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
 	c.plan.selects = !sent
-	for name, field := range map[string]*textPlan{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
-		if field.values != nil {
+	for name, f := range map[string]*field{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
+		if f.values != nil {
 			c.plan.request.Trust(name)
 		}
 	}
@@ -95,7 +95,7 @@ const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}
 // newFilter sorts a field's values by what is public. sent: the request has a place for
 // the filter. The values of each are in order, so that equal filters make equal
 // requests.
-func newFilter(field *textPlan, join string, sent bool) filter {
+func newFilter(field *field, join string, sent bool) filter {
 	f := filter{field: field, join: join, sent: sent}
 	if field.values != nil {
 		f.legacy = make(map[string][]string, len(field.values))

@@ -49,7 +49,7 @@ func TestMarksOfMoreResponses(t *testing.T) {
 				continue
 			}
 			plan := planFrom(t, section, "buyer")
-			r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+			r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 			reply := `{"result":{"items":[` + withReplies(t, strings.Replace(tt.replies, "$", oneReply, 1)) + `]}}`
 			_, err := r.Take(reply)
 			if tt.mark == "" || ignored {
@@ -73,7 +73,7 @@ func TestMarksOfMoreResponses(t *testing.T) {
 // total may be the price.
 func TestNoMarksAmongOtherFields(t *testing.T) {
 	section := changed(t, "items: replies\n", "items: body.replies\n")
-	r := planFrom(t, section, "buyer").NewReply(Request{Kind: "buyer", Account: "acme"})
+	r := planFrom(t, section, "buyer").NewBuilder(Request{Kind: "buyer", Account: "acme"})
 	ticket := strings.Replace(sample.Ticket, `"body":{`, `"body":{"total":99,"done":false,"replies":[],`, 1)
 	if ticket == sample.Ticket {
 		t.Fatal("the sample has no body")
@@ -98,7 +98,7 @@ func BenchmarkHolder(b *testing.B) {
 			b.ReportAllocs()
 			report := cpu(b)
 			for b.Loop() {
-				r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+				r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 				if err := whole(r, body); err != nil || len(r.List) != 1000 {
 					b.Fatal(len(r.List), err)
 				}
@@ -113,7 +113,7 @@ func TestMarksBesideEdges(t *testing.T) {
 	const path = "data.tickets.edges.#.node"
 	section := changed(t, "items: result.items\n", "items: "+path+"\n")
 	plan := planFrom(t, section, "buyer")
-	r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 	n, err := r.Take(`{"data":{"tickets":{"edges":[{"node":` + sample.Ticket + `}],"pageInfo":{"hasNextPage":true}}}}`)
 	if err == nil {
 		err = r.CheckEnd(plan.Paging, End{Records: n, Pages: 1})

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+
+	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // The bounds of internal_id_patterns: each one reads every text of a list.
@@ -52,40 +54,58 @@ func repeatsGroup(pattern string) bool {
 	return within(tree, false)
 }
 
+// internalIDs puts the simple paths into the tree and gives the others back, which are
+// looked up in each record.
+func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
+	for i, path := range paths {
+		if path == keyPath || !c.path(index(field, i), path) {
+			continue
+		}
+		c.at.note(path)
+		c.use(index(field, i), hidesIDs, false, path)
+		if keys, ok := jsonwalk.SimplePath(path, true); ok {
+			c.root.At(keys, c.frame).MarkID()
+		} else {
+			complex = append(complex, path)
+		}
+	}
+	return complex
+}
+
 // RemoveIDs removes the internal ids of the whole list from every text of it, and
 // counts them by field in Removed. Call it after the last reply, because one
 // record may quote another's id. Texts that come from the configuration, such as
 // mapped status values, are left.
-func (r *Reply) RemoveIDs() {
-	if r.ids.Empty() {
+func (b *Builder) RemoveIDs() {
+	if b.ids.Empty() {
 		return
 	}
-	least := r.ids.Shortest()
-	clean := func(t *textPlan, s *string) {
+	least := b.ids.Shortest()
+	clean := func(d *field, s *string) {
 		if len(*s) < least {
 			return
 		}
-		text, n := r.ids.Clean(*s)
+		text, n := b.ids.Clean(*s)
 		if n == 0 {
 			return
 		}
 		*s = text
-		if r.Removed == nil {
-			r.Removed = make(map[string]int)
+		if b.Removed == nil {
+			b.Removed = make(map[string]int)
 		}
-		r.Removed[t.name] += n
+		b.Removed[d.name] += n
 	}
-	for i := range r.List {
-		r.plan.eachText(&r.List[i], clean)
+	for i := range b.List {
+		b.plan.eachText(&b.List[i], clean)
 	}
 }
 
 // eachText visits the texts of an inquiry that the legacy decides on. Only those may
 // hold an internal id. It may change them. Empty texts are left out.
-func (p *Plan) eachText(inq *Inquiry, visit func(*textPlan, *string)) {
-	one := func(t *textPlan, s *string) {
-		if t != nil && *s != "" && t.guarded() {
-			visit(t, s)
+func (p *Plan) eachText(inq *Inquiry, visit func(*field, *string)) {
+	one := func(d *field, s *string) {
+		if d != nil && *s != "" && d.guarded() {
+			visit(d, s)
 		}
 	}
 	one(p.title, &inq.Title)

@@ -2,19 +2,19 @@
 // says.
 //
 // [Compile] checks the section of one kind and makes a [Plan] of it, once per
-// configuration. A list is asked for by [Plan.Ask]. Its replies go to [Reply.Take], one
+// configuration. A list is asked for by [Plan.Ask]. Its replies go to [Builder.Take], one
 // page after the other, which walks each text once (package jsonwalk): the walker checks
 // the JSON, puts wanted values into frames, and tells of each record and response at its
-// end ([Reply.End]). Then its fields are read, ids of the legacy are collected, and what
-// breaks a rule is refused. Details and responses that come by further requests are put
-// in by [Reply.AddDetails] and [Reply.AddResponses]. When all is there, RemoveIDs takes
-// the ids out of the texts and Sort orders the list.
+// end ([Builder.End]). Then the record is judged: whose it is, whether it is shown, and
+// only then its fields. Details and responses that come by further requests are put in by
+// [Builder.AddDetails] and [Builder.AddResponses]. When all is there, RemoveIDs takes the
+// internal ids out of the texts.
 //
 // A path that names nothing but keys is a place in the tree that the walker follows; all
 // others are left to gjson, which reads a record again for each of them.
 //
-// [Explainer] does the same for a person who writes a mapping: it goes on after mistakes
-// and says what it saw.
+// [Explainer] does the same for a person who writes a mapping: it is told what became of
+// each record, goes on after mistakes, and says what it saw.
 package mapping
 
 import (

@@ -70,7 +70,7 @@ func TestLookup(t *testing.T) {
 
 // The table is that of the same reply: an id may mean another thing on the next page.
 func TestLookupInEachPage(t *testing.T) {
-	r := planFrom(t, apiSection, "buyer").NewReply(Request{Account: "acme"})
+	r := planFrom(t, apiSection, "buyer").NewBuilder(Request{Account: "acme"})
 	for _, role := range []string{"staff", "admin"} {
 		if _, err := r.Take(apiReply("b1", strings.Replace(apiEntries, "staff", role, 1))); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestLookupInXML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := plan.NewReply(Request{Account: "acme"})
+	r := plan.NewBuilder(Request{Account: "acme"})
 	if err := whole(r, body); err != nil || r.List[0].Content != "Ann" {
 		t.Errorf("%s: %+v %v", body, r.List, err)
 	}

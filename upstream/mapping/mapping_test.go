@@ -31,7 +31,7 @@ func TestMapBuyer(t *testing.T) {
 }
 
 func TestMapSellerOverBareArray(t *testing.T) {
-	r := planFrom(t, sample.YAML, "seller").NewReply(Request{Account: "7"})
+	r := planFrom(t, sample.YAML, "seller").NewBuilder(Request{Account: "7"})
 	err := whole(r, `[{"uuid":1,"vendor":{"id":7},"subject":90071992547409931,"state":"A","customer":{"name":true},"opened":"2026-03-01T00:00:00Z"}]`)
 	if err != nil {
 		t.Fatal(err)
@@ -200,14 +200,14 @@ func TestGatewayFilters(t *testing.T) {
 
 func TestFilterAsk(t *testing.T) {
 	values := map[string]string{"N": "pending", "A": "answered", "C": "closed", "X": "closed"}
-	status := &textPlan{values: values}
-	byDefault := &textPlan{values: map[string]string{"1": "refund"}, def: Default{Set: true, Value: "general"}}
-	free := &textPlan{}
-	keep := &textPlan{values: values, keep: true}
-	fixed := &textPlan{fixed: Default{Set: true, Value: "open"}}
-	joined := &textPlan{fieldPlan: fieldPlan{join: Default{Set: true}}}
+	status := &field{values: values}
+	byDefault := &field{values: map[string]string{"1": "refund"}, def: Default{Set: true, Value: "general"}}
+	free := &field{}
+	keep := &field{values: values, keep: true}
+	fixed := &field{fixed: Default{Set: true, Value: "open"}}
+	joined := &field{join: Default{Set: true}}
 	for _, tc := range []struct {
-		field      *textPlan
+		field      *field
 		join       string
 		sent       bool
 		want, send string
@@ -292,7 +292,7 @@ func TestMapKeepsOrder(t *testing.T) {
 			}
 			records = append(records, record)
 		}
-		r := plan.NewReply(Request{Account: "acme"})
+		r := plan.NewBuilder(Request{Account: "acme"})
 		if err := whole(r, `{"result":{"items":[`+strings.Join(records, ",")+`]}}`); err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(`{"errors":[{}],"result":{"items":[]}}`)
 	plan := planFrom(f, expecting(f, "{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}"), "buyer")
 	f.Fuzz(func(t *testing.T, body string) {
-		r := plan.NewReply(Request{Account: "acme"})
+		r := plan.NewBuilder(Request{Account: "acme"})
 		if err := whole(r, body); err != nil {
 			if reasonOf(t, err) == "" {
 				t.Errorf("failure %v", err)

@@ -26,15 +26,15 @@ type End struct {
 // of them in each other. Within items only the object that holds a record's responses is
 // looked at, see holder. A mark that paging reads, or that ignore_marks names, is none. An
 // error is an [*Error].
-func (r *Reply) CheckEnd(paging PagingConfig, end End) error {
+func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 	m := marks{end: end, what: "records", paging: &paging}
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
 	m.headers()
-	before, after := around(r.body, r.items.Raw) // without the items, which may be most of it
-	found := m.in(before, after, "", r.plan.reply.way)
-	if found != "" && end.Records == 0 && strings.Contains(r.plan.reply.path, "#(") {
+	before, after := around(b.body, b.items.Raw) // without the items, which may be most of it
+	found := m.in(before, after, "", b.plan.items.way)
+	if found != "" && end.Records == 0 && strings.Contains(b.plan.items.path, "#(") {
 		found += " (does the query in items leave them out?)"
 	}
 	switch {
@@ -79,8 +79,8 @@ type holder struct {
 	key    string // that leads to the responses
 }
 
-// saying is what stands beside the responses of a record.
-type saying struct {
+// aside is what stands beside the responses of a record.
+type aside struct {
 	before, after string
 	responses     int
 }
@@ -111,26 +111,26 @@ func wayTo(path string) []string {
 
 // checkEnd looks for marks beside the responses of a record: a part of them must not
 // be shown as the whole either.
-func (h *holder) checkEnd(r *Reply, f *jsonwalk.Frame, responses jsonwalk.Value) violation {
+func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Value) violation {
 	all := f.Value(h.slot)
 	if all.Kind != jsonwalk.Object {
 		return violation{}
 	}
 	// Most records say the same in the same words, which is read once.
-	said := saying{responses: r.came}
+	said := aside{responses: b.came}
 	said.before, said.after = around(all.Raw, responses.Raw)
-	if r.whole[said] {
+	if b.whole[said] {
 		return violation{}
 	}
-	m := marks{end: End{Records: r.came, Pages: 1}, what: "responses", paging: &r.plan.Paging}
+	m := marks{end: End{Records: b.came, Pages: 1}, what: "responses", paging: &b.plan.Paging}
 	if found := m.in(said.before, said.after, h.prefix, []string{h.key}); found != "" {
 		return violation{"responses", "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
-	if r.whole == nil {
-		r.whole = map[saying]bool{}
+	if b.whole == nil {
+		b.whole = map[aside]bool{}
 	}
-	if len(r.whole) < maxSayings {
-		r.whole[said] = true
+	if len(b.whole) < maxSayings {
+		b.whole[said] = true
 	}
 	return violation{}
 }

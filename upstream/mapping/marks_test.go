@@ -14,7 +14,7 @@ func endOf(t testing.TB, items, reply, paging string, end End) error {
 	t.Helper()
 	section := changed(t, "items: result.items\n", "items: "+items+"\n  paging: "+paging+"\n")
 	plan := planFrom(t, section, "buyer")
-	r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 	var err error
 	if end.Records, err = r.Take(strings.Replace(reply, "$", "["+sample.Ticket+"]", 1)); err != nil {
 		t.Fatalf("%s: %v", reply, err)
@@ -143,7 +143,7 @@ func TestMarksAfterTheLastPage(t *testing.T) {
 // its items: it costs the same for every length of a list.
 func BenchmarkCheckEnd(b *testing.B) {
 	plan := planFrom(b, sample.YAML, "buyer")
-	r := plan.NewReply(Request{Kind: "buyer", Account: "acme"})
+	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 	if _, err := r.Take(sample.Tickets(1000)); err != nil {
 		b.Fatal(err)
 	}

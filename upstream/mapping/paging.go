@@ -5,9 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
 )
 
 const (
@@ -46,50 +44,47 @@ func (c PagingConfig) placeholders() []string {
 	return nil
 }
 
-// paths are those within a reply, by their keys.
-func (c PagingConfig) paths() map[string]string {
-	return map[string]string{"cursor": c.Cursor, "next": c.Next, "total": c.Total, "total_pages": c.TotalPages, "more": c.More, "last": c.Last}
-}
-
-// check adds keys that the style needs and lacks, or would ignore, to problems,
+// paging adds keys that the style needs and lacks, or would ignore, to the problems,
 // completes the request by their parameters, and returns the section with its defaults.
 // A key that has no effect is a mistake: somebody relies on it.
-func (c PagingConfig) check(field string, request *address.Plan, problems *invalid.Problems) PagingConfig {
-	c.Style = cmp.Or(c.Style, PageNone)
-	allowed, ok := pagingKeys(c.Style)
+func (c *compiler) paging(field string, p PagingConfig, request *address.Plan) PagingConfig {
+	p.Style = cmp.Or(p.Style, PageNone)
+	allowed, ok := pagingKeys(p.Style)
 	if !ok {
-		return c // which Enums has refused
+		return p // which Enums has refused
 	}
-	variable, sized := c.Variable(), request.Has(address.Size)
+	variable, sized := p.Variable(), request.Has(address.Size)
 	placed := variable != "" && request.Has(variable)
-	problems.AddIf(placed && c.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
-	problems.AddIf(sized && c.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
-	problems.AddIf(variable != "" && !placed && c.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", c.Style, variable)
-	problems.Keys(field, c, "style "+c.Style, allowed...)
-	for name, path := range c.paths() {
-		if path != "" && (slices.Contains(allowed, name) || slices.Contains(allowed, name+"!")) {
-			err := jsonwalk.CheckPath(path)
-			problems.AddIf(err != nil, field+"."+name, "%v", err)
+	c.AddIf(placed && p.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
+	c.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
+	c.AddIf(variable != "" && !placed && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
+	c.Keys(field, p, "style "+p.Style, allowed...)
+	for _, key := range []struct{ name, path string }{
+		{"cursor", p.Cursor}, {"next", p.Next}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
+	} {
+		if key.path != "" && (slices.Contains(allowed, key.name) || slices.Contains(allowed, key.name+"!")) && c.path(field+"."+key.name, key.path) && c.frame == frameReply {
+			// No next page and a wrong path look the same; the marks of more tell them apart.
+			c.use(field+"."+key.name, "", false, key.path)
 		}
 	}
-	for name, n := range map[string]int{"size": c.Size, "first": c.First, "max_pages": c.MaxPages, "concurrency": c.Concurrency} {
-		problems.AddIf(n < 0, field+"."+name, "must not be negative")
+	for name, n := range map[string]int{"size": p.Size, "first": p.First, "max_pages": p.MaxPages, "concurrency": p.Concurrency} {
+		c.AddIf(n < 0, field+"."+name, "must not be negative")
 	}
-	for i, mark := range c.IgnoreMarks {
-		problems.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
+	for i, mark := range p.IgnoreMarks {
+		c.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
-	problems.AddIf(c.More != "" && c.Last != "", field+".last", "more tells the end already; remove the one or the other")
-	problems.AddIf(c.EndsShort && c.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
-	problems.AddIf(c.Size > 0 && c.SizeParam == "" && !sized && !c.EndsShort, field+".size_param",
+	c.AddIf(p.More != "" && p.Last != "", field+".last", "more tells the end already; remove the one or the other")
+	c.AddIf(p.EndsShort && p.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
+	c.AddIf(p.Size > 0 && p.SizeParam == "" && !sized && !p.EndsShort, field+".size_param",
 		"missing: size has to be sent in some parameter, or as {size} in query or body")
-	problems.AddIf((c.SizeParam != "" || sized) && c.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
-	if c.SizeParam != "" {
-		request.AddParam(c.SizeParam, address.Size)
+	c.AddIf((p.SizeParam != "" || sized) && p.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
+	if p.SizeParam != "" {
+		request.AddParam(p.SizeParam, address.Size)
 	}
-	if c.Param != "" && variable != "" {
-		request.AddParam(c.Param, variable)
+	if p.Param != "" && variable != "" {
+		request.AddParam(p.Param, variable)
 	}
-	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)
-	c.Concurrency = cmp.Or(c.Concurrency, defaultPagesConcurrency)
-	return c
+	p.MaxPages = cmp.Or(p.MaxPages, defaultMaxPages)
+	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
+	return p
 }

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,43 +17,48 @@ type Plan struct {
 	Kind       string
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // of one list
-	OwnerPaths []string     // as they were written
 	Format     Format       // of the replies
 	Details    *Second      // nil: the list has all of a record
 	Second     *Second      // nil: the replies have all that belongs to a list
 
-	request     address.Plan
-	selects     bool // the gateway applies all filters: the whole list is read for each
-	reply       replyPlan
-	expect      []condition    // that a reply must meet; nil: none
-	collect     []source       // ids: the items wait for their details, or are details
-	as          string         // name of the detail within a record
-	merged      *jsonwalk.Node // of an array of records with their details
-	single      string         // path of the detail, if the reply is one
-	tables      []tablePlan    // that fields are looked up in
-	byPaths     []string       // of records, that no field names
-	byInner     []string       // of responses likewise
-	where       []condition    // that a record must have to be shown
-	sizes       [frameCount]int
-	idPaths     []string
-	owner       []source
-	ids         []string // paths of internal ids that are not simple
-	idPatterns  []*regexp.Regexp
-	byStatus    filter
-	byType      filter
-	dropForeign bool
-	skipInvalid bool
+	request        address.Plan
+	byStatus       filter
+	byType         filter
+	selects        bool // the gateway applies all filters: the whole list is read for each
+	dropForeign    bool
+	skipInvalid    bool
+	items          items
+	sizes          [frameCount]int // slots of the frames
+	tables         []table         // that fields are looked up in
+	expect         []condition     // that a reply must meet; nil: none
+	owner          sources
+	where          []condition // that a record must meet to be shown
+	ids            []string    // paths of internal ids that are not simple
+	idPatterns     []*regexp.Regexp
+	uses           []use
+	ownerKey       string // paths of the owner, as they were written
+	onlyResponses  bool   // the items are responses: this is the plan of a second request
+	detailOfRecord        // zero: the list has all of a record
 
-	title, content, status, inquiryType, company *textPlan // nil: not in this kind's records
-	created                                      *timePlan
-	responses                                    *responsesPlan // nil for sellers
-	onlyResponses                                bool           // the items are responses: this is the plan of a second request
+	title, content, status, inquiryType, company *field // nil: not in this kind's records
+	created                                      *field
+	responses                                    *responses // nil for sellers
 }
 
-// replyPlan is where in a reply the items are.
-type replyPlan struct {
+// detailOfRecord is how a plan deals with details: that of the list whose records wait
+// for them, and that of the replies that have them.
+type detailOfRecord struct {
+	collect sources        // ids: the items wait for their details, or are details
+	as      string         // name of the detail within a record
+	merged  *jsonwalk.Node // of an array of records with their details
+	early   bool           // the list tells whose a record is: it is judged before its detail is asked for
+	single  string         // path of the detail, if the reply is one
+}
+
+// items is where in a reply the records are, or the responses.
+type items struct {
 	root     *jsonwalk.Node // of a whole reply
-	items    *jsonwalk.Node // of the items alone, where their path is not simple
+	alone    *jsonwalk.Node // of the items alone, where their path is not simple
 	path     string         // of the items if it is not simple
 	way      []string       // the keys that lead to the items, as far as they are plain
 	slot     int            // of the items if it is simple
@@ -60,10 +66,19 @@ type replyPlan struct {
 	optional bool           // nothing there means an empty list
 }
 
+// use is a path of the configuration, for [Explainer].
+type use struct {
+	key   string // below the endpoint
+	path  string
+	in    string // records, responses or replies
+	hides string // what a path without a value does silently; empty: that shows elsewhere
+	only  bool   // it is no field that may be missing by mistake: it is used and not counted
+}
+
 // texts are the texts that the kind's records have.
-func (p *Plan) texts() []*textPlan {
-	all := []*textPlan{p.title, p.content, p.status, p.inquiryType, p.company}
-	return slices.DeleteFunc(all, func(t *textPlan) bool { return t == nil })
+func (p *Plan) texts() []*field {
+	all := []*field{p.title, p.content, p.status, p.inquiryType, p.company}
+	return slices.DeleteFunc(all, func(t *field) bool { return t == nil })
 }
 
 // DropsForeign tells whether records of other accounts are expected, and left out.
@@ -72,66 +87,87 @@ func (p *Plan) DropsForeign() bool { return p.dropForeign }
 // FieldNames are the names under which refused records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
-	names, texts := []string{"record", "owner", p.created.name}, p.texts()
+	names, fields := []string{"record", "owner"}, append(p.texts(), p.created)
 	if p.Details != nil {
 		names = append(names, "details")
 	}
 	if r := p.responses; r != nil {
-		names = append(names, "responses", r.created.name)
-		texts = append(texts, r.content, r.role)
+		names, fields = append(names, "responses"), append(fields, r.created, r.content, r.role)
 	}
-	for _, t := range texts {
-		names = append(names, t.name)
+	for _, f := range fields {
+		names = append(names, f.name)
 	}
 	return names
 }
 
-// compiler builds a plan and collects what is wrong with the configuration.
+// compiler builds a plan and collects what is wrong with the configuration. Copies of it
+// compile what is below: with a frame, a tree and a place of their own, maybe for another
+// plan.
 type compiler struct {
 	*invalid.Problems
 	base   string // of all addresses
 	plan   *Plan
 	prefix string // of field names in messages
 	frame  int
-	texts  int            // compiled so far
-	root   *jsonwalk.Node // of the frame's element
+	root   *jsonwalk.Node // of the frame's element; nil: it has no tree
 	at     place          // of the frame's element in XML
+	uses   *[]use         // of the endpoint
 }
 
 // Compile makes the plan of an endpoint whose requests go below baseURL and whose
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
-	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: &Plan{
-		Kind: kind, MaxRecords: maxRecords, OwnerPaths: cfg.Owner, idPaths: cfg.InternalIDs,
-		skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop",
-	}}
+	p := &Plan{Kind: kind, MaxRecords: maxRecords, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
+	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, uses: &p.uses}
 	problems.Enums(kind, cfg)
-	c.plan.request = address.Spec{
+	p.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending,
 		InPath: []string{address.Account}, InQuery: append([]string{address.Account, address.Status, address.Type}, cfg.Paging.placeholders()...),
 	}.Compile(baseURL, kind, problems)
-	c.plan.Paging = cfg.Paging.check(kind+".paging", &c.plan.request, problems)
-	c.plan.Format = c.format(kind+".reply", cfg.Reply)
-	c.expect(kind+".expect", cfg.Expect, c.plan)
-	c.at = c.plan.Format.place()
-	c.records(cfg)
+	p.Paging = c.paging(kind+".paging", cfg.Paging, &p.request)
+	p.Format = c.format(kind+".reply", cfg.Reply)
+	c.expect(kind+".expect", cfg.Expect, p)
+
+	// The records' node is made first: fields, owner and ids hang on it.
+	c.root, c.frame, c.at = jsonwalk.NewNode(frameRecord), frameRecord, p.Format.place().inside(cfg.Items)
+	if cfg.Items == "" {
+		c.Add(kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
+	} else {
+		c.path(kind+".items", cfg.Items)
+	}
+	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
+	p.items = c.items(cfg.Items, cfg.ItemsOptional, c.list(kind+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord), c.root)
+
 	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
-	c.plan.where = c.conditions(kind+".where", cfg.Where)
+	p.where = c.conditions(kind+".where", cfg.Where, hidesRecords)
 	c.fields(cfg.Fields)
-	c.plan.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
-	c.plan.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	p.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
+	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg)
 	c.holder(cfg.Fields.Responses.Items)
-	return c.plan
+	return p
 }
+
+// index names an item of a list in messages.
+func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
 // path checks a GJSON path and tells whether it can be used.
 func (c *compiler) path(field, path string) bool {
 	err := jsonwalk.CheckPath(path)
 	c.AddIf(err != nil, field, "%v", err)
 	return err == nil
+}
+
+// use notes a path of the frame's element, or of several.
+func (c *compiler) use(key, hides string, only bool, paths ...string) {
+	for _, path := range paths {
+		if path != "" && path != keyPath {
+			in := [frameCount]string{"replies", "records", "responses"}[c.frame]
+			*c.uses = append(*c.uses, use{strings.TrimPrefix(key, c.prefix+"."), path, in, hides, only})
+		}
+	}
 }
 
 // slot reserves a place in the frame for the value at a node.
@@ -152,6 +188,20 @@ func (c *compiler) source(path string) source {
 		s.path, s.slot = "", c.slot(c.root.At(keys, c.frame))
 	}
 	return s
+}
+
+// sources compiles paths of which the first present one counts. Of several each is
+// called by its number in the list.
+func (c *compiler) sources(field, list string, paths Paths) (all sources) {
+	for i, path := range paths {
+		if len(paths) > 1 {
+			field = index(list, i)
+		}
+		if c.path(field, path) {
+			all = append(all, c.source(path))
+		}
+	}
+	return all
 }
 
 // keyPath stands among internal ids for the key under which a record is found.
@@ -178,91 +228,144 @@ func (c *compiler) list(field, path string, ids []string, frame int) jsonwalk.Li
 	return l
 }
 
-// replyItems compiles where in a reply the items are. Each of them is an element. Where
-// their path is more than keys the reply is walked once for its grammar, and what gjson
-// finds at the path is walked again for the items.
-func (c *compiler) replyItems(path string, optional bool, l jsonwalk.List, element *jsonwalk.Node) replyPlan {
-	path, keyed := itemsOf(path)
-	r := replyPlan{root: jsonwalk.NewNode(frameReply), items: jsonwalk.NewNode(frameReply), kind: listKind(keyed), optional: optional}
-	r.items.SetList(l, element)
-	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
-		n := r.root.At(keys, frameReply)
-		n.SetList(l, element)
-		r.way = keys
-		r.slot = c.slot(n)
-	} else {
-		r.path = path
-		r.way = wayTo(path)
-	}
-	return r
-}
-
-// listKind is object for the members of one, else array.
-func listKind(keyed bool) jsonwalk.Kind {
-	if keyed {
+// listKind is what holds the items of a list: object for the members of one, else array.
+func listKind(l jsonwalk.List) jsonwalk.Kind {
+	if l.Keyed {
 		return jsonwalk.Object
 	}
 	return jsonwalk.Array
 }
 
-// records compiles where the records are. Their node is made first: fields, owner and
-// ids hang on it. In XML the reply itself is one element and cannot be the list.
-func (c *compiler) records(cfg EndpointConfig) {
-	c.root, c.frame = jsonwalk.NewNode(frameRecord), frameRecord
-	if cfg.Items == "" {
-		c.Add(c.prefix+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
+// items compiles where in a reply the items are. Each of them is an element. Where
+// their path is more than keys the reply is walked once for its grammar, and what gjson
+// finds at the path is walked again for the items.
+func (c *compiler) items(path string, optional bool, l jsonwalk.List, element *jsonwalk.Node) items {
+	path, _ = itemsOf(path)
+	r := items{root: jsonwalk.NewNode(frameReply), alone: jsonwalk.NewNode(frameReply), kind: listKind(l), optional: optional}
+	r.alone.SetList(l, element)
+	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
+		n := r.root.At(keys, frameReply)
+		n.SetList(l, element)
+		r.way, r.slot = keys, c.slot(n)
 	} else {
-		c.path(c.prefix+".items", cfg.Items)
+		r.way, r.path = wayTo(path), path
 	}
-	c.AddIf(c.plan.Format.XML && cfg.Items == "@this", c.prefix+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
-	c.at = c.at.inside(cfg.Items)
-	l := c.list(c.prefix+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord)
-	c.plan.reply = c.replyItems(cfg.Items, cfg.ItemsOptional, l, c.root)
+	return r
 }
 
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (c *compiler) owner(cfg EndpointConfig) {
-	told := len(cfg.Owner) > 0 || invalid.Says(cfg.OwnerLookup)
+	p, looked := c.plan, invalid.Says(cfg.OwnerLookup)
+	told, paths := len(cfg.Owner) > 0 || looked, cfg.Owner
 	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
-	c.AddIf(!told && !c.plan.request.BindsAccount(), c.prefix+".owner",
+	c.AddIf(!told && !p.request.BindsAccount(), c.prefix+".owner",
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
-	c.plan.owner = c.paths(c.prefix+".owner", c.prefix+".owner", cfg.Owner)
-	if invalid.Says(cfg.OwnerLookup) {
+	p.owner, p.ownerKey = c.sources(c.prefix+".owner", c.prefix+".owner", cfg.Owner), strings.Join(cfg.Owner, ", ")
+	if looked {
 		c.AddIf(len(cfg.Owner) > 0, c.prefix+".owner_lookup", "owner is set, too; remove the one or the other")
-		c.plan.owner = c.lookup(c.prefix+".owner_lookup", cfg.OwnerLookup)
-		c.plan.OwnerPaths = Paths{cfg.OwnerLookup.String()}
+		p.owner, p.ownerKey, paths = c.lookup(c.prefix+".owner_lookup", cfg.OwnerLookup), cfg.OwnerLookup.String(), cfg.OwnerLookup.By
+	}
+	c.use(c.prefix+".owner", "", looked, paths...)
+	p.early = p.collect != nil && !slices.ContainsFunc(paths, c.late)
+}
+
+// late tells whether a path leads into the detail of a record.
+func (c *compiler) late(path string) bool {
+	first, _, _ := strings.Cut(path, ".")
+	return c.plan.as != "" && (first == c.plan.as || strings.ContainsAny(first, "@#({[|*?"))
+}
+
+// fields compiles what each kind's records consist of, and refuses the rest,
+// which would never be seen.
+func (c *compiler) fields(cfg FieldsConfig) {
+	at := c.prefix + ".fields."
+	p, buyer := c.plan, c.plan.Kind == "buyer"
+	p.title = c.text(at+"title", "title", cfg.Title, false)
+	p.status = c.text(at+"status", "status", cfg.Status, false)
+	p.inquiryType = c.text(at+"inquiry_type", "inquiry_type", cfg.InquiryType, buyer)
+	p.created = c.time(at+"created_at", "created_at", cfg.CreatedAt)
+	if buyer {
+		p.content = c.text(at+"content", "content", cfg.Content, false)
+		c.AddIf(cfg.CompanyName.set(), at+"company_name", "a buyer's record has no company_name; remove the key")
+		c.responses(at+"responses.", cfg.Responses)
+	} else {
+		p.company = c.text(at+"company_name", "company_name", cfg.CompanyName, false)
+		c.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
+		c.AddIf(invalid.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
+	}
+	for nth, f := range p.texts() {
+		f.nth = nth
 	}
 }
 
-// paths compiles paths of which the first present one counts. Of several each is
-// called by its number in the list.
-func (c *compiler) paths(field, list string, paths Paths) (sources []source) {
-	for i, path := range paths {
-		if len(paths) > 1 {
-			field = index(list, i)
-		}
-		if c.path(field, path) {
-			sources = append(sources, c.source(path))
-		}
-	}
-	return sources
+// responses is the compiled mapping of the answers, wherever they come from.
+type responses struct {
+	kind          jsonwalk.Kind // what holds the answers: an array, or an object
+	items         source
+	path          string         // of the items, as it was written
+	entries       *lookup        // nil: what is at items are the answers themselves
+	holder        *holder        // nil: the record itself, or what has other fields, too
+	list          *jsonwalk.Node // of the answers alone, where their path is not simple
+	ids           []string       // paths of internal ids that are not simple
+	where         []condition    // that an answer must have to be shown
+	key           sources        // of a response's inquiry, in a batch
+	content, role *field
+	created       *field
 }
 
-// internalIDs puts the simple paths into the tree and gives the others back, which are
-// looked up in each record.
-func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
-	for i, path := range paths {
-		if path == keyPath || !c.path(index(field, i), path) {
-			continue
-		}
-		c.at.note(path)
-		if keys, ok := jsonwalk.SimplePath(path, true); ok {
-			c.root.At(keys, c.frame).MarkID()
-		} else {
-			complex = append(complex, path)
-		}
+// responses compiles the answers: within the record, or behind a second request. Of
+// these the items belong to another reply, so they are compiled against a plan of their
+// own.
+func (c *compiler) responses(at string, cfg ResponsesConfig) {
+	fetched, looked := invalid.Says(cfg.Fetch), invalid.Says(cfg.Lookup)
+	c.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
+	c.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
+	l := c.list(at+"internal_ids", cfg.Items, cfg.InternalIDs, frameResponse)
+	r := &responses{kind: listKind(l), path: cfg.Items}
+	c.plan.responses = r
+	path, _ := itemsOf(cfg.Items)
+	keys, simple := jsonwalk.SimplePath(path, false)
+	element := jsonwalk.NewNode(frameResponse)
+	inner := *c
+	if !fetched {
+		inner.at = c.at.inside(cfg.Items)
 	}
-	return complex
+	switch {
+	case cfg.Items == "":
+		c.Add(at+"items", "missing: the GJSON path of the array of responses")
+	case !c.path(at+"items", cfg.Items):
+	case fetched:
+		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: r, onlyResponses: true}
+		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
+		inner.plan.items = inner.items(cfg.Items, cfg.ItemsOptional, l, element)
+		inner.at = inner.plan.Format.place().inside(cfg.Items)
+	case simple && !looked:
+		n := c.root.At(keys, frameRecord)
+		element = n.SetList(l, element) // ids that lie deeper were met before
+		r.items = source{slot: c.slot(n)}
+	default:
+		r.items = c.source(path)
+		r.list = jsonwalk.NewNode(frameRecord)
+		r.list.SetList(l, element)
+	}
+	if !fetched {
+		c.use(at+"items", hidesResponses, false, cfg.Items)
+	}
+	if looked { // the paths below lead into the entry
+		r.entries = c.elementLookup(at+"lookup", cfg.Lookup, inner.at)
+		inner.at = c.plan.Format.place().inside(cfg.Lookup.In)
+	}
+	inner.root, inner.frame = element, frameResponse
+	r.ids = inner.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	r.where = inner.conditions(at+"where", cfg.Where, hidesResponses)
+	if cfg.Fetch.Key != "" && c.path(at+"fetch.key", cfg.Fetch.Key) {
+		r.key = sources{inner.source(cfg.Fetch.Key)}
+	}
+	at += "fields."
+	r.content = inner.text(at+"content", "responses.content", cfg.Fields.Content, false)
+	r.role = inner.text(at+"responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
+	r.created = inner.time(at+"created_at", "responses.created_at", cfg.Fields.CreatedAt)
+	r.content.nth, r.role.nth = maxTexts-1, maxTexts-2
 }

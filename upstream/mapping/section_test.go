@@ -68,15 +68,15 @@ func changed(t testing.TB, oldnew ...string) string {
 }
 
 // mapBuyer maps a reply of the account acme.
-func mapBuyer(t testing.TB, section, body string, want Request) (*Reply, error) {
+func mapBuyer(t testing.TB, section, body string, want Request) (*Builder, error) {
 	t.Helper()
 	want.Kind, want.Account = "buyer", "acme"
-	r := planFrom(t, section, "buyer").NewReply(want)
+	r := planFrom(t, section, "buyer").NewBuilder(want)
 	return r, whole(r, body)
 }
 
 // whole maps a list that is one reply.
-func whole(r *Reply, body string) error {
+func whole(r *Builder, body string) error {
 	if _, err := r.Take(body); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type generation struct {
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
+	known    *auth.Known  // what the node knows of keys of Redis or an authorization server
 	reload   func() error // reads a keys file again; nil: another store, which is asked for each key
 	close    func()       // ends what the store runs; nil: nothing
 }
@@ -51,7 +52,7 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 		return gen, err
 	}
 	if gen.keys = old.keys; gen.keys == nil || !cfg.Same(old.cfg, "auth") {
-		if gen.keys, err = a.newKeyring(cfg); err != nil {
+		if gen.keys, err = a.newKeyring(cfg, old); err != nil {
 			return gen, err
 		}
 	}
@@ -96,25 +97,29 @@ func (a *App) running() *generation {
 	return &generation{}
 }
 
-// newKeyring opens the store of keys. Its series have a registry of their own,
-// because they begin anew with another store.
-func (a *App) newKeyring(cfg config.Config) (*keyring, error) {
+// newKeyring opens the store of keys. What is known of keys and counted lasts while the sort of
+// store and the pepper do: a reload while the store is away must not take good keys away. With
+// another store the series begin anew, so they have a registry of their own.
+func (a *App) newKeyring(cfg config.Config, old *generation) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
-	keys := &keyring{registry: prometheus.NewRegistry()}
+	keys := &keyring{registry: prometheus.NewRegistry(), known: auth.NewKnown()}
+	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
+		keys.registry, keys.known = old.keys.registry, old.keys.known
+	}
 	opts := auth.Options{
-		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"), UnknownKeys: cfg.Auth.Attempts(),
-		Now: a.opts.Now, Dial: a.opts.Dial,
+		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
+		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Known: keys.known, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
 	var store auth.Store
 	switch {
 	case cfg.Auth.Introspection != nil:
-		s := introspect.New(*cfg.Auth.Introspection, opts)
+		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	case cfg.Auth.Redis != nil:
-		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, opts)
+		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	default:
 		s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)

@@ -138,9 +138,6 @@ const (
 // On is the default of gateway.hit_lane; its other value is "off".
 const On = "on"
 
-// defaultKeysFile is read where no other source of keys is chosen.
-const defaultKeysFile = "keys.yaml"
-
 // Default gives the configuration of an empty file. It is valid but for the
 // upstream section, which has no default.
 func Default() Config {
@@ -153,7 +150,7 @@ func Default() Config {
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
-		Auth:           auth.Config{KeysFile: defaultKeysFile},
+		Auth:           auth.DefaultConfig(),
 		Log:            Log{RefusedKeys: 10},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),

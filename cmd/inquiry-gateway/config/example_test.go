@@ -93,7 +93,7 @@ func TestMistakesInTheExample(t *testing.T) {
 		{"too long", "pending: {ttl: 10s}", "pending: {ttl: 1000h}", "18:99: cache.buyer.by_status.pending.ttl: "},
 		{"redis", "addrs: []", "addrs: [localhost]", "15:17: redis.addrs[0]: "},
 		{"goal", "jitter: 0.1", "goals: {max_outdated: 2}", "20:25: cache.goals.max_outdated: "},
-		{"two sources of keys", "  # introspection: {url: https://..., client_id: gw, client_secret_file: s, timeout: 500ms, ttl: 10s, negative_ttl: 2s,\n  #                 claims: {account: sub, kind: kind, scope: scope, api_access: api_access}}", "  introspection: {url: https://id.internal/introspect}", "9:14: auth.keys_file: more than one source of keys"},
+		{"two sources of keys", "  # introspection: {url: https://..., client_id: gw, client_secret_file: s, timeout: 500ms, claims: {account: sub, kind: kind}}", "  introspection: {url: https://id.internal/introspect}", "9:14: auth.keys_file: more than one source of keys"},
 		{"keys in no Redis", "keys_file: keys.yaml\n  # redis: {}", "redis: {}", "9:3: auth.redis: keys cannot be in a Redis that is not there"},
 		{"no seller", "  seller:\n    path", "  sellers:\n    path", `52:3: upstream.sellers: unknown key; did you mean "seller"?`},
 	}

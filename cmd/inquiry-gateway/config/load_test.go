@@ -79,8 +79,8 @@ func TestLoadReports(t *testing.T) {
 			"gateway.yaml:1:35: auth.unknown_keys.per_second: is -1: use 0 (no limit) or more"}},
 		{"limit of unknown keys without a burst", "auth: {unknown_keys: {burst: 0}}\n", []string{missing,
 			"gateway.yaml:1:30: auth.unknown_keys.burst: is 0: use 1 or more"}},
-		{"limit of unknown keys at the wrong place", "auth: {redis: {}, unknown_keys: {}}\nredis: {addrs: ['a:1']}\n", []string{
-			"gateway.yaml:1:19: auth.unknown_keys: is for a keys file: put it into redis or introspection, whichever is set", missing}},
+		{"ttl of known keys", "auth: {redis: {}, cache: {ttl: 1h}}\nredis: {addrs: ['a:1']}\n", []string{
+			"gateway.yaml:1:32: auth.cache.ttl: is 1h0m0s: use 0s to 10m0s", missing}},
 		{"no source of keys", "auth: {keys_file: ''}\n", []string{
 			"gateway.yaml:1:19: auth.keys_file: no source of keys is set: set one of keys_file, redis, introspection", missing}},
 		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"inquiry-gateway/upstream/jsonwalk"
-	"inquiry-gateway/upstream/leakguard"
 )
 
 // RemovedTexts counts the texts that something is removed from, by the reason. One
@@ -46,37 +45,34 @@ const (
 
 // removeIDs is RemoveIDs with an account of it.
 func (x *Explainer) removeIDs() {
-	for i := range x.whole.List {
-		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
-			if by := x.whole.ids.Sorts(*s); by != (leakguard.Sort{}) {
-				clean, _ := x.whole.ids.Clean(*s)
-				x.removed(x.numbers[i], t.name, *s, clean)
-				x.Removed.ID += count(by.Word)
-				x.Removed.Pattern += count(by.Pattern)
-				x.Removed.UUID += count(by.UUID)
+	r := &x.Removed
+	x.eachText(func(record int, d *field, before string) {
+		after, n := x.list.ids.Clean(before)
+		if n == 0 {
+			return
+		}
+		r.Texts++
+		by := x.list.ids.Sorts(before)
+		for count, found := range map[*int]bool{&r.ID: by.Word, &r.Pattern: by.Pattern, &r.UUID: by.UUID} {
+			if found {
+				*count++
 			}
-		})
-	}
-	x.whole.RemoveIDs()
+		}
+		if len(r.Cuts) == maxCuts {
+			return
+		}
+		from := 0
+		for from < min(len(before), len(after)) && before[from] == after[from] {
+			from++
+		}
+		from = max(from-cutContext, 0)
+		for from > 0 && !utf8.RuneStart(before[from]) {
+			from--
+		}
+		r.Cuts = append(r.Cuts, Cut{record, d.name, shorten(before[from:]), shorten(after[from:])})
+	})
+	x.list.RemoveIDs()
 	x.uncovered()
-}
-
-// removed notes a text that something was removed from, with a little of what stands
-// before it.
-func (x *Explainer) removed(record int, field, before, after string) {
-	x.Removed.Texts++
-	if len(x.Removed.Cuts) == maxCuts {
-		return
-	}
-	from := 0
-	for from < min(len(before), len(after)) && before[from] == after[from] {
-		from++
-	}
-	from = max(from-cutContext, 0)
-	for from > 0 && !utf8.RuneStart(before[from]) {
-		from--
-	}
-	x.Removed.Cuts = append(x.Removed.Cuts, Cut{record, field, shorten(before[from:]), shorten(after[from:])})
 }
 
 var (
@@ -86,29 +82,26 @@ var (
 	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
 )
 
-// leastLooked is the length from which a run of characters is taken for an id
-// because ids have its shape, or because a field has it.
-const leastLooked = 6
-
 // uncovered looks for what could be an internal id in the texts as callers get them. It
 // can only suspect: what it finds is shown and not removed.
 func (x *Explainer) uncovered() {
-	shapes, fields := map[string]bool{}, x.unmappedIDs()
-	x.whole.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
-	seen := map[string]bool{}
-	for i := range x.whole.List {
-		x.plan.eachText(&x.whole.List[i], func(t *textPlan, s *string) {
-			for _, run := range idRun.FindAllString(*s, -1) {
-				why, key := suspect(run, shapes, fields)
-				if why == "" || seen[run] || len(x.Uncovered) == maxUncovered {
-					continue
-				}
-				seen[run] = true
-				x.Uncovered = append(x.Uncovered, Uncovered{x.numbers[i], t.name, shorten(run), why, key})
+	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
+	x.list.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
+	x.eachText(func(record int, d *field, s string) {
+		for _, run := range idRun.FindAllString(s, -1) {
+			why, key := suspect(run, shapes, fields)
+			if why == "" || seen[run] || len(x.Uncovered) == maxUncovered {
+				continue
 			}
-		})
-	}
+			seen[run] = true
+			x.Uncovered = append(x.Uncovered, Uncovered{record, d.name, shorten(run), why, key})
+		}
+	})
 }
+
+// likeAnID tells whether a text is long enough, and has a digit, so that it may be taken
+// for an id because ids have its shape, or because a field has it.
+func likeAnID(s string) bool { return len(s) >= 6 && strings.ContainsAny(s, "0123456789") }
 
 // suspect says why a run of characters looks like an id, and which key removes it. The
 // surest reason comes first. Both are empty for what looks like a word or a number.
@@ -118,9 +111,9 @@ func suspect(run string, shapes map[string]bool, fields map[string]string) (why,
 		return "the value of " + fields[run] + ", which is not mapped", "internal_ids"
 	case uuidLike.MatchString(run):
 		return "a UUID", "internal_id_patterns"
-	case len(run) >= leastLooked && hasDigit(run) && shapes[shapeOf(run)]:
+	case likeAnID(run) && shapes[shapeOf(run)]:
 		return "written as the internal ids are", "internal_id_patterns"
-	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return hasDigit(s) && strings.Trim(s, "0123456789") != "" }):
+	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return likeAnID(s) && strings.Trim(s, "0123456789") != "" }):
 		return "many letters and digits", "internal_id_patterns"
 	}
 	return "", ""
@@ -137,7 +130,7 @@ func (x *Explainer) unmappedIDs() map[string]string {
 		}
 		for _, raw := range x.raw {
 			jsonwalk.Lookup(raw, u.Path).Scalars(func(s string) {
-				if len(s) >= leastLooked && hasDigit(s) {
+				if likeAnID(s) {
 					fields[s] = u.Path
 				}
 			})
@@ -145,9 +138,6 @@ func (x *Explainer) unmappedIDs() map[string]string {
 	}
 	return fields
 }
-
-// hasDigit tells whether there is a digit of ASCII in a text.
-func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 
 // shapeOf writes all digits and all letters of one case alike.
 func shapeOf(s string) string {
@@ -162,12 +152,4 @@ func shapeOf(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// count is 1 for true.
-func count(found bool) int {
-	if found {
-		return 1
-	}
-	return 0
 }

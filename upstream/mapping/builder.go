@@ -1,0 +1,452 @@
+package mapping
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
+)
+
+// The frames of a reply: each level of lists has its own values.
+const (
+	frameReply = iota
+	frameRecord
+	frameResponse
+	frameCount
+)
+
+// Builder makes a list of inquiries of the replies that it comes in. It belongs to one
+// fetch and is not safe for concurrent use.
+type Builder struct {
+	List    []Inquiry // never nil; in the order of the legacy
+	Counts            // of what was met
+	Removed map[string]int
+	// KeepSamples is how many responses of a second request are kept in Samples as they
+	// came, refused ones too. 0: none.
+	KeepSamples int
+	Samples     []string
+
+	plan   *Plan
+	want   Request
+	walker *jsonwalk.Walker
+	texts  jsonwalk.Texts
+	ids    leakguard.Set
+	err    *Error         // why the walk was stopped
+	body   string         // the last reply
+	items  jsonwalk.Value // of the last reply
+	number int            // of the current record
+	// note is told what became of each record, after it was judged. With it no record
+	// ends the list. Nil: nobody asks.
+	note func(f *jsonwalk.Frame, fate fate, bad violation)
+
+	responses []Response     // of all records; each record has a part of it
+	first     int            // the current record's first response
+	came      int            // responses of the current record, those that are not shown included
+	broken    violation      // of the current record's responses
+	whole     map[aside]bool // what was read beside responses and says that they are all
+	keys      []string       // of each response's inquiry, in a batch; or of each detail's record
+
+	waiting   []waiting     // records that wait for their details; or details
+	merging   bool          // their details are there
+	noDetail  bool          // but that of the current record
+	secondIDs []string      // of each inquiry of the list, if its responses come by a second request
+	defaulted [maxTexts]int // records, or responses, without a value of each text
+}
+
+// Counts are what a list had in it besides good records.
+type Counts struct {
+	Seen    int            // records, those that were skipped or filtered included
+	Skipped map[string]int // records that were refused, by field
+	Foreign int            // records of another account
+	Hidden  int            // records that where does not show
+}
+
+// EachDefaulted visits the texts that had nothing, or null, at their paths, with how
+// often: the default was taken, or null.
+func (b *Builder) EachDefaulted(visit func(field string, n int)) {
+	texts := b.plan.texts()
+	if p := b.plan.responses; p != nil {
+		texts = append(texts, p.content, p.role)
+	}
+	for _, t := range texts {
+		if n := b.defaulted[t.nth]; n > 0 {
+			visit(t.name, n)
+		}
+	}
+}
+
+// NewBuilder prepares the mapping of one list.
+func (p *Plan) NewBuilder(want Request) *Builder {
+	b := &Builder{plan: p, want: want, List: []Inquiry{}}
+	b.ids.Patterns = p.idPatterns
+	b.walker = jsonwalk.NewWalker(b, &b.ids, &b.texts, p.sizes[:])
+	return b
+}
+
+// Take maps one reply, adds its records to the list, and returns how many it had.
+// The strings of the inquiries share memory with body. An error is an [*Error];
+// then the list is not to be used.
+func (b *Builder) Take(body string) (records int, err error) {
+	before, kept, samples := b.Counts, len(b.List), len(b.Samples)
+	before.Skipped = maps.Clone(before.Skipped)
+	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
+	failed := b.read(body)
+	if failed == nil {
+		return b.Seen - before.Seen, nil
+	}
+	if !utf8.ValidString(body) {
+		// Whatever else is wrong with it: nothing of it has been seen.
+		b.Counts, b.List, b.Samples = before, b.List[:kept], b.Samples[:samples]
+		failed = refusal("json", "the reply is not UTF-8")
+	}
+	return 0, failed
+}
+
+// read walks one reply and says whether it is a list. Conditions and tables come first,
+// since records are mapped while the text is walked.
+func (b *Builder) read(body string) *Error {
+	b.body, b.items = body, jsonwalk.Value{}
+	b.walker.Clear(frameReply)
+	if err := b.expected(body); err != nil {
+		return err
+	}
+	if err := b.indexTables(body); err != nil {
+		return err
+	}
+	at := &b.plan.items
+	if err := b.walk(body, at.root, frameReply); err != nil {
+		return err
+	}
+	if b.plan.single != "" {
+		return b.takeDetail(body)
+	}
+	var found jsonwalk.Value
+	if at.path == "" {
+		found = b.walker.Frame(frameReply).Value(at.slot)
+	} else if found = jsonwalk.Lookup(body, at.path); found.Kind == at.kind {
+		if err := b.walk(found.Raw, at.alone, frameRecord); err != nil {
+			return err
+		}
+	}
+	b.items = found
+	// An empty list is one thing, a reply that is no list another.
+	switch {
+	case found.Kind == at.kind || found.Kind == jsonwalk.Missing && at.optional || emptyObject(found, at.kind):
+		return nil
+	case found.Kind == jsonwalk.Missing:
+		return refusal("items", "the reply has nothing at the path of items")
+	}
+	return refusal("items", "the value at the path of items is no %s", at.kind)
+}
+
+// emptyObject tells whether a value is the empty array that PHP writes for an object
+// without members.
+func emptyObject(v jsonwalk.Value, wanted jsonwalk.Kind) bool {
+	return wanted == jsonwalk.Object && v.Kind == jsonwalk.Array && strings.Trim(v.Raw, "[] \t\r\n") == ""
+}
+
+// walk reads a text whose elements begin with the given frame. It may be called while
+// another text is walked.
+func (b *Builder) walk(s string, root *jsonwalk.Node, first int) *Error {
+	switch err := b.walker.Walk(s, root, first); {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsonwalk.ErrStopped):
+		return b.err
+	default:
+		return refusal("json", "%w", err)
+	}
+}
+
+// Begin implements jsonwalk.Sink. What the walk meets until End is of this record or
+// response.
+func (b *Builder) Begin(frame int) {
+	if frame == frameRecord {
+		b.first, b.came, b.broken = len(b.responses), 0, violation{}
+	} else {
+		b.came++
+	}
+}
+
+// End implements jsonwalk.Sink.
+func (b *Builder) End(frame int, element *jsonwalk.Frame) bool {
+	if frame == frameRecord {
+		return b.record(element)
+	}
+	return b.response(element)
+}
+
+// violation is one reason why a record cannot be accepted. Its zero value is
+// none.
+type violation struct{ field, why string }
+
+// Why a record cannot be accepted.
+const (
+	whyObject     = "not an object"
+	whyList       = "not the array, or the object, that items says"
+	whyNoOwner    = "no owner"
+	whyNoID       = "no id to ask for the responses with"
+	whyNoDetailID = "no id to ask for the details with"
+	whyNoDetail   = "no detail came for the record"
+	whyNoEntry    = "one of them has no entry in the table of lookup"
+	whyStranger   = "another owner than the account"
+)
+
+// fate is what becomes of a record.
+type fate uint8
+
+const (
+	taken   fate = iota
+	waits        // for its detail
+	unasked      // the request's filters leave it out
+	hidden       // where does not show it
+	foreign      // of another account
+	refused      // it breaks a rule
+)
+
+// record takes one record. False ends the walk.
+func (b *Builder) record(f *jsonwalk.Frame) bool {
+	if !b.merging && !b.another("records") {
+		return false
+	}
+	fate, bad := b.judge(f)
+	if fate != taken {
+		b.dropResponses()
+	}
+	if b.note != nil && fate != waits {
+		b.note(f, fate, bad)
+	}
+	switch fate {
+	case hidden:
+		b.Hidden++
+	case foreign:
+		b.Foreign++
+		b.err = refusal("owner", "record %d: %s", b.number, bad.why)
+		return b.plan.dropForeign || b.note != nil
+	case refused:
+		return b.refuse(bad)
+	case taken, waits, unasked:
+	}
+	return true
+}
+
+// another counts a record, and refuses the list that has too many.
+func (b *Builder) another(what string) bool {
+	b.Seen++
+	if b.number = b.Seen; b.Seen <= b.plan.MaxRecords {
+		return true
+	}
+	b.err = refusal("too_many", "more than %d %s", b.plan.MaxRecords, what)
+	return false
+}
+
+// judge says what becomes of a record, and puts it into the list if that is its place.
+// The order matters: ids are collected before a record is dropped, because other texts may
+// quote it; the owner comes before the fields, so that a stranger's record is refused as
+// that, whatever it holds; conditions do, so that a record that is not shown may be
+// incomplete. A record that waits for its detail is judged by what the list tells of it,
+// and again with the detail.
+func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
+	p := b.plan
+	early := p.collect != nil && !b.merging
+	switch {
+	case !f.IsObject() && !early:
+		return refused, violation{"record", whyObject}
+	case b.noDetail:
+		return refused, violation{"details", whyNoDetail}
+	}
+	for _, path := range p.ids {
+		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
+	}
+	if !early || p.early && f.IsObject() {
+		why := b.foreign(f)
+		switch {
+		case why == whyNoOwner && p.dropForeign:
+			return refused, violation{"owner", why}
+		case why != "":
+			return foreign, violation{"owner", why}
+		case !holds(p.where, f, early):
+			return hidden, violation{}
+		}
+	}
+	if early {
+		return b.wait(f)
+	}
+	if len(b.List) == 0 {
+		// Records of one list are much alike: make room for as many as the rest
+		// of the reply can hold.
+		b.List = slices.Grow(b.List, min(len(b.body)/len(f.Element)+1, p.MaxRecords))
+	}
+	last := len(b.List)
+	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
+	inq := &b.List[last]
+	bad := b.inquiry(inq, f)
+	shown := b.wanted(inq)
+	if bad.why == "" && shown && p.Second != nil {
+		id := p.Second.id.first(f)
+		if bad = (violation{"responses", whyNoID}); id.Plain() != "" && id.Scalar() {
+			bad = violation{}
+			b.secondIDs = append(b.secondIDs, id.String())
+		}
+	}
+	switch {
+	case bad.why != "":
+		b.List = b.List[:last]
+		return refused, bad
+	case !shown:
+		b.List = b.List[:last]
+		return unasked, bad
+	}
+	return taken, bad
+}
+
+// foreign compares a record's owner with the account, byte by byte: accounts that differ
+// in case are two accounts. It says why the record is not the account's; empty: it is.
+func (b *Builder) foreign(f *jsonwalk.Frame) (why string) {
+	if b.plan.owner == nil {
+		return ""
+	}
+	switch v := b.plan.owner.first(f); {
+	case !v.Present() || !v.Scalar():
+		return whyNoOwner
+	case v.String() == b.want.Account:
+		return ""
+	}
+	return whyStranger
+}
+
+// wanted applies the filters.
+func (b *Builder) wanted(inq *Inquiry) bool {
+	return (b.want.Status == "" || inq.Status == b.want.Status) &&
+		(b.want.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == b.want.InquiryType)
+}
+
+// refuse counts a record that breaks the rules, and ends the reply if the
+// configuration does not say to skip it.
+func (b *Builder) refuse(bad violation) bool {
+	if b.Skipped == nil {
+		b.Skipped = make(map[string]int)
+	}
+	b.Skipped[bad.field]++
+	b.err = refusal("record", "record %d: %s: %s", b.number, bad.field, bad.why)
+	return b.plan.skipInvalid || b.note != nil
+}
+
+// dropResponses takes back those of the current record.
+func (b *Builder) dropResponses() {
+	clear(b.responses[b.first:])
+	b.responses = b.responses[:b.first]
+}
+
+// inquiry maps all fields of a record. The first mistake is told, and what follows it
+// is not read.
+func (b *Builder) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
+	p := b.plan
+	inq.Title = b.text(p.title, f, &bad).String
+	inq.Content = b.text(p.content, f, &bad).String
+	inq.Status = b.text(p.status, f, &bad).String
+	inq.InquiryType = b.text(p.inquiryType, f, &bad)
+	inq.CompanyName = b.text(p.company, f, &bad).String
+	if bad.why == "" {
+		inq.CreatedAt, bad.why = p.created.moment(f)
+		bad.field = p.created.name
+	}
+	if bad.why == "" && p.responses != nil && p.Second == nil {
+		bad = b.readResponses(f)
+		inq.Responses = b.responses[b.first:len(b.responses):len(b.responses)]
+	}
+	return bad
+}
+
+// text maps a text from where a mistake before makes all others none. A field that the
+// kind has not is null. What was missing is counted.
+func (b *Builder) text(d *field, f *jsonwalk.Frame, bad *violation) (s NullString) {
+	if d == nil || bad.why != "" {
+		return s
+	}
+	s, found, why := d.text(f)
+	switch {
+	case why != "":
+		*bad = violation{d.name, why}
+	case !found:
+		b.defaulted[d.nth]++
+	}
+	return s
+}
+
+// readResponses finishes what the parser began when it passed the array.
+func (b *Builder) readResponses(f *jsonwalk.Frame) violation {
+	p := b.plan.responses
+	v := p.items.find(f)
+	if v.Present() && v.Kind != p.kind && !emptyObject(v, p.kind) {
+		return violation{"responses", whyList}
+	}
+	if p.list != nil && v.Present() {
+		if p.entries != nil {
+			array, all := p.entries.each(f, v)
+			if !all {
+				return violation{"responses", whyNoEntry}
+			}
+			v = jsonwalk.FromJSON(array)
+		}
+		if err := b.walk(v.Raw, p.list, frameResponse); err != nil {
+			return violation{"responses", "the path of items makes no valid JSON"}
+		}
+	}
+	if p.holder != nil && b.broken.why == "" {
+		return p.holder.checkEnd(b, f, v)
+	}
+	return b.broken
+}
+
+// response takes one response. False ends the walk. A mistake is kept in broken until
+// the record is judged: the array may stand before the record's owner in the text.
+func (b *Builder) response(f *jsonwalk.Frame) bool {
+	if b.plan.onlyResponses && !b.another("responses") {
+		return false
+	}
+	if b.broken.why != "" {
+		return true
+	}
+	if !f.IsObject() {
+		b.broken = violation{"responses", whyObject}
+		return true
+	}
+	if len(b.Samples) < b.KeepSamples {
+		b.Samples = append(b.Samples, f.Element)
+	}
+	p := b.plan.responses
+	for _, path := range p.ids {
+		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
+	}
+	if !holds(p.where, f, false) {
+		return true
+	}
+	if cap(b.responses) == 0 {
+		b.responses = make([]Response, 0, max(1, cap(b.List)))
+	}
+	last := len(b.responses)
+	b.responses = append(b.responses, Response{})
+	one := &b.responses[last]
+	one.Content = b.text(p.content, f, &b.broken).String
+	one.ResponderType = b.text(p.role, f, &b.broken)
+	if b.broken.why == "" {
+		var why string
+		if one.CreatedAt, why = p.created.moment(f); why != "" {
+			b.broken = violation{p.created.name, why}
+		}
+	}
+	if b.broken.why != "" {
+		*one = Response{}
+		b.responses = b.responses[:last]
+		return true
+	}
+	if p.key != nil {
+		b.keys = append(b.keys, p.key.first(f).Plain())
+	}
+	return true
+}
