@@ -343,19 +343,19 @@ func TestDetails(t *testing.T) {
 
 func TestProbeShowsDetails(t *testing.T) {
 	f := detailsFixture(t, `"@this"`, detailEach, `[{"id":"tick-1","seen":true},{"id":"tick-9"}]`)
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{})
-	if err != nil || p.Problem != "" || p.Items != 2 {
+	p, err := f.Explain(t.Context(), acme, 3, FirstOfEach)
+	if err != nil || p.Problem != nil || p.Items != 2 {
 		t.Fatalf("%+v %v", p, err)
 	}
 	wantLines(t, lines(p), "1 title <- details.title: \"no. 1\" -> no. 1", "! 2 details: no detail came", "unused details.total number", "unused seen boolean",
 		`id details.uuid 1 ["record 1 content"]`)
-	sample, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(`[{"id":"tick-1"}]`)})
+	saved, err := f.Explain(t.Context(), acme, 3, FirstReply)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, lines(sample), "! 1 details: no detail came")
+	wantLines(t, lines(saved), "! 1 details: no detail came")
 	wrong := detailsFixture(t, `"@this"`, strings.Replace(detailEach, "id: id", "id: no", 1), `[{"id":"tick-1"}]`)
-	if p, err = wrong.Probe(t.Context(), acme, ProbeOptions{Whole: true}); err != nil {
+	if p, err = wrong.Explain(t.Context(), acme, 3, Whole); err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, lines(p), "! 1 details: no id to ask for the details with")

@@ -125,14 +125,17 @@ func TestSOAP(t *testing.T) {
 }
 
 func TestProbeShowsPathsOfXML(t *testing.T) {
-	f := soapFixture(t, soapService(t, nil))
 	sample, err := korean.EUCKR.NewEncoder().String(soapHead + "<ListResponse><result>" + fmt.Sprintf(soapTicket, "uu-00001") +
 		"</result></ListResponse></soap:Body></soap:Envelope>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.Probe(t.Context(), acme, ProbeOptions{Sample: []byte(sample)})
-	if err != nil || p.Problem != "" || p.Items != 1 {
+	f := soapFixture(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/xml")
+		_, _ = io.WriteString(w, sample)
+	})
+	p, err := f.Explain(t.Context(), acme, 3, FirstReply)
+	if err != nil || p.Problem != nil || p.Items != 1 {
 		t.Fatalf("%+v %v", p, err)
 	}
 	wantLines(t, lines(p), `1 title <- subject: {"-lang":"ko","$":"배송 문의"} -> 배송 문의`, "unused customer.-tier string", "unused p.#.-n string", `id refs.ref.#.-id 1 ["record 1 content"]`)

@@ -19,8 +19,9 @@ import (
 // them at once.
 type File struct {
 	*report
-	Path string // absolute
-	Root *Value // nil if the file could not be read at all
+	Path string      // absolute
+	Info fs.FileInfo // as it was just before it was read; nil: it could not be
+	Root *Value      // nil if the file could not be read at all
 }
 
 // Open reads the file at path. Variables such as ${NAME} are looked up in env; without it
@@ -30,7 +31,8 @@ func Open(path string, env func(string) (string, bool)) *File {
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.Path = abs
 	}
-	data, _, err := ReadRegular(path, maxFileBytes)
+	data, info, err := ReadRegular(path, maxFileBytes)
+	doc.Info = info
 	doc.read(data, err, env)
 	return doc
 }

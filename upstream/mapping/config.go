@@ -14,9 +14,6 @@ const (
 	FilterGateway  = "gateway"
 )
 
-// repeatValues is the join of several values that repeats the parameter.
-const repeatValues = "repeat"
-
 // RequestConfig is one request to the legacy system.
 type RequestConfig struct {
 	// Path is added to base_url. It may hold {account}; for responses and details {id}, too.

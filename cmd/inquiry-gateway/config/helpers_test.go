@@ -32,7 +32,7 @@ type inner struct {
 
 // documentOf parses a text as the file gateway.yaml.
 func documentOf(text string) document {
-	doc := document{yamlfile.Parse("gateway.yaml", text, fakeEnv)}
+	doc := newDocument(yamlfile.Parse("gateway.yaml", text, fakeEnv))
 	doc.Path = "/etc/gw/gateway.yaml"
 	return doc
 }

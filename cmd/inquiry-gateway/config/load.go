@@ -2,6 +2,7 @@ package config
 
 import (
 	_ "embed"
+	"io/fs"
 	"os"
 
 	"inquiry-gateway/internal/yamlfile"
@@ -14,7 +15,14 @@ type Problem = yamlfile.Problem
 type Problems = yamlfile.Problems
 
 // document is the configuration file on its way into a Config.
-type document struct{ *yamlfile.File }
+type document struct {
+	*yamlfile.File
+	files map[string]fs.FileInfo // what was read, see Config.Files
+}
+
+func newDocument(f *yamlfile.File) document {
+	return document{f, map[string]fs.FileInfo{f.Path: f.Info}}
+}
 
 // Schema is config.schema.json: the JSON Schema (2020-12) of the configuration file, made
 // from the structs that the file is read into.
@@ -41,7 +49,7 @@ type Loaded struct {
 // absolute from the file's folder, and the files they name looked at. The
 // error is a Problems with everything found; the Loaded is then of no use.
 func Load(path string, o Options) (Loaded, error) {
-	return load(document{yamlfile.Open(path, o.env())}, o)
+	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
 
 // env is Env or its default.
@@ -56,7 +64,7 @@ func (o Options) env() func(string) (string, bool) {
 // that stand in the place of files are refused before an error could name the file.
 func load(doc document, o Options) (Loaded, error) {
 	c := Default()
-	c.path, c.file = doc.Path, doc.Root
+	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
 	if doc.Root != nil {
 		if !doc.Has("auth.keys_file") && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen

@@ -112,7 +112,7 @@ func TestNoMessageIsOfGo(t *testing.T) {
 func TestVariablesAreShownByName(t *testing.T) {
 	env := map[string]string{"PORT": "7", "HOST": "db", "MODE": "x", "ZONE": "Q", "NULL": "null", "TILDE": "~", "EMPTY": "", "SLOW": "6s", "USER": "u", "QUICK": "5s"}
 	load := func(text string) (Loaded, string) {
-		doc := document{yamlfile.Parse("gateway.yaml", text, func(name string) (string, bool) { v, ok := env[name]; return v, ok })}
+		doc := newDocument(yamlfile.Parse("gateway.yaml", text, func(name string) (string, bool) { v, ok := env[name]; return v, ok }))
 		doc.Path = "/etc/gw/gateway.yaml"
 		loaded, err := load(doc, Options{MayMiss: []string{"auth.keys_file"}})
 		return loaded, strings.Join(lines(err), "\n")

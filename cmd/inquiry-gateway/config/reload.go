@@ -68,7 +68,7 @@ func (c Change) Effect() Effect {
 // run, and those that differ in the file are in waiting. The error is that of
 // Load, or says that the rest of the file cannot work without them.
 func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
-	doc := document{yamlfile.Open(c.path, o.env())}
+	doc := newDocument(yamlfile.Open(c.path, o.env()))
 	loaded, err := load(doc, o)
 	if err != nil {
 		return Config{}, nil, err
