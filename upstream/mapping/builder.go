@@ -143,6 +143,10 @@ func (b *Builder) read(body string) *Error {
 	return refusal("items", "the value at the path of items is no %s", at.kind)
 }
 
+// NoItems tells whether the last reply had nothing at the path of its items, which
+// items_optional allows.
+func (b *Builder) NoItems() bool { return b.items.Kind == jsonwalk.Missing }
+
 // emptyObject tells whether a value is the empty array that PHP writes for an object
 // without members.
 func emptyObject(v jsonwalk.Value, wanted jsonwalk.Kind) bool {
@@ -287,10 +291,10 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	bad := b.inquiry(inq, f)
 	shown := b.wanted(inq)
 	if bad.why == "" && shown && p.Second != nil {
-		id := p.Second.id.first(f)
-		if bad = (violation{"responses", whyNoID}); id.Plain() != "" && id.Scalar() {
-			bad = violation{}
-			b.secondIDs = append(b.secondIDs, id.String())
+		if id, ok := p.Second.id.of(f); ok {
+			b.secondIDs = append(b.secondIDs, id)
+		} else {
+			bad = violation{"responses", whyNoID}
 		}
 	}
 	switch {

@@ -16,9 +16,9 @@ const (
 
 // RequestConfig is one request to the legacy system.
 type RequestConfig struct {
-	// Path is added to base_url. It may hold {account}; for responses and details {id}, too.
+	// Path is added to base_url. It may hold {account}; for responses and details {id} or the names of ids, too.
 	Path string `yaml:"path"`
-	// Query has the parameters. Their values may hold {account}, {status} and {inquiry_type}; for responses and details {id} or {ids}, and {account}. A parameter whose value is empty is left out.
+	// Query has the parameters. Their values may hold {account}, {status} and {inquiry_type}; for responses and details {id}, the names of ids or {ids}, and {account}. A parameter whose value is empty is left out.
 	Query           map[string]string `yaml:"query"`
 	address.Sending `yaml:",inline"`
 	// Expect are conditions that each reply must meet as a whole, such as a result code of
@@ -39,7 +39,7 @@ type RepliesConfig struct {
 type ItemsConfig struct {
 	// Items is the GJSON path of the array of records, "@this" where the reply is the array; of responses the path within the record, or within the reply to fetch.
 	Items string `yaml:"items" form:"gjson"`
-	// ItemsOptional takes a reply with nothing at items for an empty list.
+	// ItemsOptional takes a reply with nothing at items for an empty list, or for the end of one in pages.
 	ItemsOptional bool `yaml:"items_optional"`
 	// InternalIDs are GJSON paths, within a record or a response, of what is removed from all texts.
 	InternalIDs []string `yaml:"internal_ids" form:"gjson"`
@@ -132,6 +132,9 @@ type FetchConfig struct {
 	RepliesConfig `yaml:",inline"`
 	// ID is the GJSON path, within a record, of what {id} stands for.
 	ID string `yaml:"id" form:"gjson"`
+	// IDs are the paths of several values of a record, in the place of id, by the names of
+	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
+	IDs map[string]string `yaml:"ids"`
 	// Concurrency is how many of these requests run at a time; default 8.
 	Concurrency int `yaml:"concurrency" min:"0"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
