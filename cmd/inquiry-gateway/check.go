@@ -15,6 +15,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/probe"
 )
 
 // checkCommand finds mistakes before serve would. It opens no port, so that it can
@@ -51,7 +52,7 @@ type checked struct {
 	Printed     string               `json:"configuration,omitempty"`
 	Failures    []failure            `json:"failures,omitzero"`
 	Tests       []mappingtest.Result `json:"tests,omitzero"`
-	Live        []probed             `json:"live,omitzero"`
+	Live        []*probe.Probe       `json:"live,omitzero"`
 	Differences []config.Change      `json:"differences,omitzero"`
 }
 
@@ -123,10 +124,10 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) (faile
 		failed = mappingtest.Write(out, f.Tests)
 	}
 	for _, p := range f.Live {
-		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p.Probe), p.Took.Round(time.Millisecond), extent(p.Probe))
-		if p.Verdict == verdictRefused {
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), extent(p))
+		if p.Verdict == probe.Refused {
 			writeViolations(out, p.Violations)
-			writeReply(out, p.Probe)
+			writeReply(out, p)
 		}
 	}
 	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
@@ -175,7 +176,7 @@ func checkUse(c *cli.Command) error {
 // checkLive probes one list of each kind, for the accounts of the flags. A list that
 // would be refused does not keep it from the other one; an error that is the probe's own
 // does.
-func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []probed, err error) {
+func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*probe.Probe, err error) {
 	kinds := cfg.Upstream.Kinds()
 	for _, kind := range []string{"buyer", "seller"} {
 		switch has, given := slices.Contains(kinds, kind), c.String(kind) != ""; {
@@ -185,18 +186,14 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []pr
 			return nil, usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
 		}
 	}
-	p, err := openProbe(c, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer p.client.Close()
 	var errs []error
 	for _, kind := range kinds {
-		seen, err := p.probe(ctx, upstream.Request{Kind: kind, Account: c.String(kind)}, upstream.ProbeOptions{Records: 1, Whole: c.Bool("all")})
+		seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{Kind: kind, Account: c.String(kind)},
+			probe.Options{Records: 1, Whole: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
 		if err != nil {
 			return all, err
 		}
-		all, errs = append(all, seen), append(errs, seen.failure())
+		all, errs = append(all, seen), append(errs, failureOf(seen))
 	}
 	return all, errors.Join(errs...)
 }

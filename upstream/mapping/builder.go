@@ -139,6 +139,10 @@ func (b *Builder) read(body string) *Error {
 	return refusal("items", "the value at the path of items is no %s", l.kind)
 }
 
+// NoItems tells whether the last reply had nothing at the path of its items, which
+// items_optional allows.
+func (b *Builder) NoItems() bool { return b.held.Kind == jsonwalk.Missing }
+
 // walk reads a text whose elements begin with the given frame. It may be called while
 // another text is walked.
 func (b *Builder) walk(s string, root *jsonwalk.Node, first int) *Error {
@@ -277,10 +281,10 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	bad := b.inquiry(inq, f)
 	shown := b.wanted(inq)
 	if bad.why == "" && shown && p.Second != nil {
-		id := p.Second.id.first(f)
-		if bad = (violation{"responses", whyNoID}); id.Plain() != "" && id.Scalar() {
-			bad = violation{}
-			b.secondIDs = append(b.secondIDs, id.String())
+		if id, ok := p.Second.id.of(f); ok {
+			b.secondIDs = append(b.secondIDs, id)
+		} else {
+			bad = violation{"responses", whyNoID}
 		}
 	}
 	switch {

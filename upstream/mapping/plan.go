@@ -47,7 +47,7 @@ type Plan struct {
 // detailOfRecord is how a plan deals with details: that of the list whose records wait
 // for them, and that of the replies that have them.
 type detailOfRecord struct {
-	collect sources        // ids: the items wait for their details, or are details
+	collect identity       // ids: the items wait for their details, or are details
 	as      string         // name of the detail within a record
 	merged  *jsonwalk.Node // of an array of records with their details
 	early   bool           // the list tells whose a record is: it is judged before its detail is asked for

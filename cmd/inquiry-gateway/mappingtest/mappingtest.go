@@ -16,7 +16,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/replay"
+	"inquiry-gateway/upstream/probe"
 )
 
 // Test is one list that is asked for, what the legacy system answers, and what the
@@ -63,8 +63,6 @@ func Run(ctx context.Context, cfg upstream.Config, file string) ([]Result, error
 	if err := config.Read(file, &tests); err != nil {
 		return nil, err
 	}
-	// Nothing is sent, so that no secret is needed.
-	cfg.Auth, cfg.TLS = upstream.AuthConfig{}, upstream.DefaultConfig().TLS
 	results := make([]Result, 0, len(tests))
 	for i, test := range tests {
 		if test.Name == "" {
@@ -89,7 +87,7 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	client, err := upstream.New(cfg, upstream.Options{Transport: legacy})
+	client, err := legacy.Client(cfg, "")
 	if err != nil {
 		return Result{}, err
 	}
@@ -101,16 +99,16 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string) (Resu
 }
 
 // server reads all bodies at once; those in files are named from folder.
-func server(list []Reply, folder string) (*replay.Server, error) {
-	replies := make([]replay.Reply, 0, len(list))
+func server(list []Reply, folder string) (*probe.Transport, error) {
+	replies := make([]probe.Reply, 0, len(list))
 	for _, r := range list {
 		body, err := r.body(folder)
 		if err != nil {
 			return nil, err
 		}
-		replies = append(replies, replay.Reply{To: r.To, Has: r.Has, Status: r.Status, Headers: r.Headers, Body: body})
+		replies = append(replies, probe.Reply{To: r.To, Has: r.Has, Status: r.Status, Headers: r.Headers, Body: body})
 	}
-	return replay.New(replies)
+	return probe.Replay(replies)
 }
 
 // body is what the legacy system would send: a text as it stands, all else as JSON.

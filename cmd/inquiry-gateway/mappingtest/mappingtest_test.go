@@ -10,6 +10,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
+	"inquiry-gateway/upstream/probe"
 )
 
 const examples = "../../../examples"
@@ -57,11 +58,6 @@ func probeSamples(t *testing.T, cfg upstream.Config, name string) {
 	if name == "salesforce" {
 		account = "001D000000IqhSLIAZ"
 	}
-	client, err := upstream.New(cfg, upstream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	samples, err := filepath.Glob(filepath.Join(examples, "tests", name+"*.[jx]*")) // JSON or XML
 	if err != nil || len(samples) == 0 {
 		t.Fatalf("%q, %v", samples, err)
@@ -75,7 +71,7 @@ func probeSamples(t *testing.T, cfg upstream.Config, name string) {
 			t.Fatal(err)
 		}
 		for _, kind := range []string{"buyer", "seller"} {
-			p, err := client.Probe(t.Context(), upstream.Request{Kind: kind, Account: account}, upstream.ProbeOptions{Sample: sample})
+			p, err := probe.Run(t.Context(), cfg, upstream.Request{Kind: kind, Account: account}, probe.Options{Sample: sample})
 			if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
 				t.Errorf("%s %s: %+v %v", file, kind, p, err)
 			}
