@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
