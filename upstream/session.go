@@ -18,16 +18,11 @@ import (
 
 // LoginConfig is the request that opens a session: a POST.
 type LoginConfig struct {
-	BaseURL string `yaml:"base_url"` // default upstream.base_url
-	Path    string `yaml:"path"`     // of the login
-	// Body is sent with {username} and {password} put into its texts, each as one value.
-	Body     any               `yaml:"body"`
-	BodyType string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
-	Basic    bool              `yaml:"basic"`                           // send username and password as HTTP Basic credentials instead
-	Headers  map[string]string `yaml:"headers"`                         // of this request; no secrets
-	// Expect are conditions that the reply must meet, for a sign-in that fails with
-	// status 200.
-	Expect []mapping.Condition `yaml:"expect"`
+	// BaseURL is the server that the login is sent to; default upstream.base_url.
+	BaseURL string `yaml:"base_url" form:"url"`
+	// Basic sends username and password as HTTP Basic credentials. Else {username} and {password} in the body's texts stand for them.
+	Basic                 bool `yaml:"basic"`
+	mapping.RequestConfig `yaml:",inline"`
 }
 
 // The placeholders of a login.
@@ -48,9 +43,9 @@ const maxLoginBytes = 1 << 20
 
 // spec is the login as a request with two placeholders.
 func (l LoginConfig) spec() address.Spec {
-	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
-		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,
-	}}
+	sending := l.Sending
+	sending.Method = http.MethodPost
+	return address.Spec{Path: l.Path, Query: l.Query, InQuery: []string{loginUser, loginPassword}, Sending: sending}
 }
 
 // session is type session: one sign-in for all callers.
@@ -82,6 +77,10 @@ func (a session) check(base string, p *invalid.Problems) {
 		base = a.Login.BaseURL
 		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
 	}
+	for name, value := range a.Login.Query {
+		p.AddIf(strings.Contains(value, "{"), "auth.login.query."+name, "an address is logged on its way: put {username} and {password} into the body")
+	}
+	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
 	plan := a.Login.spec().Compile(base, "auth.login", p)
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
