@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -37,12 +38,13 @@ func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	text := p.YAML()
 	var file struct {
 		Upstream struct {
-			BaseURL       string `yaml:"base_url"`
-			Auth          any
-			Buyer, Seller mapping.EndpointConfig
-		}
+			BaseURL string                 `yaml:"base_url"`
+			Auth    any                    `yaml:"auth"`
+			Buyer   mapping.EndpointConfig `yaml:"buyer"`
+			Seller  mapping.EndpointConfig `yaml:"seller"`
+		} `yaml:"upstream"`
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(text), &file, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(strings.ReplaceAll(text, ToComplete, "TODO"), &file); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	endpoint := file.Upstream.Buyer
