@@ -85,9 +85,7 @@ type fetch struct {
 	allowed *allowance
 	begun   atomic.Bool // the first request has been made
 
-	// For a probe.
-	seen          func(*http.Response) // is told of every response
-	keepResponses int                  // of each further request
+	keepResponses int // of each further request, to be explained
 }
 
 func (s *Source) newFetch(want Request) *fetch {
@@ -160,6 +158,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   string // JSON
+	none   bool   // nothing is at the path of its items
 }
 
 // empty tells whether the status says that there is nothing.
@@ -311,9 +310,6 @@ func (s *Source) send(ctx context.Context, c *call) (r reply, err error) {
 		return reply{}, classify(ctx, err)
 	}
 	raw := resp.RawResponse
-	if c.seen != nil {
-		c.seen(raw)
-	}
 	if r.status = raw.StatusCode; c.format.Empty(r.status) {
 		discard(raw)
 		return reply{status: r.status, header: raw.Header}, nil

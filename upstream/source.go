@@ -65,9 +65,9 @@ type Options struct {
 	Panics     *panics.Catcher      // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport takes the requests in the place of the network, for saved replies;
-	// nil: the network.
-	Transport http.RoundTripper
+	// Transport gives what takes the requests in the place of the network, which it may
+	// hand them on to; nil: the network does.
+	Transport func(network http.RoundTripper) http.RoundTripper
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
 	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
@@ -168,7 +168,7 @@ func (c Config) connects() Config {
 func (c *Client) connect(opts Options) (err error) {
 	c.http = newHTTP(c.cfg, opts)
 	if opts.Transport != nil {
-		c.http.SetTransport(opts.Transport)
+		c.http.SetTransport(opts.Transport(c.http.GetClient().Transport))
 	}
 	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
 	return err

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -16,7 +13,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/mapping"
+	"inquiry-gateway/upstream/probe"
 )
 
 // mappingOnly is for commands that need no callers: the keys file of a new
@@ -83,7 +80,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	if sample := c.String("sample"); sample != "" {
 		files = append(files, sample)
 	}
-	watcher := watch.New(files)
+	watcher := watch.New(watch.Look(files...))
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -108,131 +105,29 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := openProbe(c, loaded.Config)
-	if err != nil {
-		return err
-	}
-	defer p.client.Close()
-	opts := upstream.ProbeOptions{Records: c.Int("records"), Whole: true}
+	o := probe.Options{Records: c.Int("records"), Whole: true, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
-		if opts.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
+		if o.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
 			return err
 		}
 	}
-	seen, err := p.probe(ctx, upstream.Request{
+	seen, err := probe.Run(ctx, loaded.Config.Upstream, upstream.Request{
 		Kind: c.String("kind"), Account: c.String("account"), Status: c.String("status"), InquiryType: c.String("inquiry-type"),
-	}, opts)
+	}, o)
 	if err != nil {
 		return err
 	}
 	err = show(c, seen, func(out io.Writer) { writeProbe(out, seen) })
-	return errors.Join(err, seen.failure())
+	return errors.Join(err, failureOf(seen))
 }
 
-// prober asks the legacy system of one configuration, as the gateway would: with its
-// bounds, its credentials and its repeats. Its client must be closed.
-type prober struct {
-	client  *upstream.Client
-	section upstream.Config
-	mayMiss []string // paths that may match nothing
-}
-
-// openProbe builds the client that the gateway would use, with its timeouts and
-// credentials, but without its metrics.
-func openProbe(c *cli.Command, cfg config.Config) (prober, error) {
-	client, err := upstream.New(cfg.Upstream, upstream.Options{UserAgent: "inquiry-gateway/" + version})
-	return prober{client, cfg.Upstream, c.StringSlice("may-miss")}, err
-}
-
-// probed is a Probe with what the gateway would make of it.
-type probed struct {
-	*upstream.Probe
-	Violations []violation `json:"violations"`
-	Verdict    string      `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
-	Reason     string      `json:"reason,omitempty"`
-	LeftOut    int         `json:"left_out"` // records that break a rule and are dropped, as the configuration says
-}
-
-// violation tells the value that broke a rule, too.
-type violation struct {
-	mapping.Violation
-	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
-}
-
-// The verdicts of a probe.
-const (
-	verdictGood     = "good"
-	verdictRefused  = "refused"
-	verdictDoubtful = "doubtful"
-)
-
-// probe asks once. All records are looked at, so that each violation can show its
-// value; only the first ones are returned.
-func (p prober) probe(ctx context.Context, want upstream.Request, opts upstream.ProbeOptions) (probed, error) {
-	show := opts.Records
-	opts.Records = math.MaxInt // every record may have a value to tell of
-	seen, err := p.client.Probe(ctx, want, opts)
-	if err != nil {
-		return probed{}, err
-	}
-	if seen.Request != nil {
-		seen.Request.URL, seen.Request.Body = hideSecrets(seen.Request.URL), hideSecrets(seen.Request.Body)
-	}
-	seen.NextPage = hideSecrets(seen.NextPage)
-	result := probed{Probe: seen, Violations: violations(seen), Verdict: verdictGood}
-	seen.Records = seen.Records[:min(len(seen.Records), show)]
-	if result.Reason, result.LeftOut = seen.Refusal(*p.section.Endpoint(want.Kind)); result.Reason != "" {
-		result.Verdict = verdictRefused
-	}
-	if result.Verdict == verdictGood {
-		result.doubt(p.mayMiss, seen.Whole || opts.Sample != nil)
-	}
-	return result, nil
-}
-
-// violations joins what is wrong with the values it is about. It is an empty list, not
-// nil, where nothing is wrong: it is shown as JSON.
-func violations(p *upstream.Probe) []violation {
-	type place struct {
-		record int
-		field  string
-	}
-	raw := map[place]string{}
-	for _, r := range p.Records {
-		for _, f := range r.Fields {
-			raw[place{r.Number, f.Field}] = f.Raw
-		}
-	}
-	list := []violation{}
-	for _, v := range p.Violations {
-		list = append(list, violation{v, raw[place{v.Record, v.Field}]})
-	}
-	return list
-}
-
-// doubt gathers why a list that would be served may not be what it seems: a wrong path of
-// a field with a default gives a list that is good and says nothing. mayMiss has the paths,
-// or keys, that the user knows of. whole: all of the list was read; of a part of it some
-// doubts say nothing.
-func (p *probed) doubt(mayMiss []string, whole bool) {
-	var found []string
-	for _, d := range p.Doubts {
-		if !slices.Contains(mayMiss, d.Path) && (whole || !d.Whole) {
-			found = append(found, d.Text)
-		}
-	}
-	if len(found) > 0 {
-		p.Verdict, p.Reason = verdictDoubtful, strings.Join(found, "; ")
-	}
-}
-
-// failure is the error of a command whose probe found a list that would be
-// refused, or not be what it seems.
-func (p probed) failure() error {
+// failureOf is the error of a command whose probe found a list that would be refused, or
+// not be what it seems.
+func failureOf(p *probe.Probe) error {
 	switch p.Verdict {
-	case verdictGood:
+	case probe.Good:
 		return nil
-	case verdictDoubtful:
+	case probe.Doubtful:
 		return fmt.Errorf("%s %s: the gateway would serve this list, but is it what it seems? %s (mend it, try an account that has it, or give --may-miss with the path or key)",
 			p.Kind, printable(p.Account), printable(p.Reason))
 	}
@@ -272,7 +167,7 @@ func readInput(flag, file string, limit int64) ([]byte, error) {
 }
 
 // shownOf says how many records there are, and how many of them a caller would see.
-func shownOf(p *upstream.Probe) string {
+func shownOf(p *probe.Probe) string {
 	if p.Problem != "" || len(p.Served) == p.Items {
 		return plural(p.Items, "record")
 	}
@@ -280,7 +175,7 @@ func shownOf(p *upstream.Probe) string {
 }
 
 // extent says how much of a list was read, where that is not plain.
-func extent(p *upstream.Probe) string {
+func extent(p *probe.Probe) string {
 	switch {
 	case p.Whole && p.Replies > 1:
 		return ", on " + plural(p.Replies, "page")

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
+	"inquiry-gateway/upstream/probe"
 )
 
 const (
@@ -23,8 +22,8 @@ const (
 
 // writeProbe prints a probe for a person. Everything that came from the legacy
 // system is made printable: it must not be able to steer the terminal.
-func writeProbe(out io.Writer, p probed) {
-	writeExchange(out, p.Probe)
+func writeProbe(out io.Writer, p *probe.Probe) {
+	writeExchange(out, p)
 	for _, r := range p.Records {
 		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
 		rows := [][]string{{"FIELD", "PATH", "RAW", "MAPPED"}}
@@ -44,14 +43,18 @@ func writeProbe(out io.Writer, p probed) {
 	if p.Unasked {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
 	}
-	if p.Verdict == verdictDoubtful {
-		p.Reason = "the gateway would serve this list, but is it what it seems? " + p.Reason
+	if len(p.Beside) > 0 {
+		fmt.Fprintf(out, "\nnote: larger than the number of records, and read by nothing: %s; does one count them? then the list has pages, and paging is missing\n", printable(strings.Join(p.Beside, ", ")))
 	}
-	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(p.Reason), "the gateway would serve this list"))
+	reason := p.Reason
+	if p.Verdict == probe.Doubtful {
+		reason = "the gateway would serve this list, but is it what it seems? " + reason
+	}
+	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(reason), "the gateway would serve this list"))
 }
 
 // writeExchange prints what was asked and what came. A saved reply was not asked for.
-func writeExchange(out io.Writer, p *upstream.Probe) {
+func writeExchange(out io.Writer, p *probe.Probe) {
 	fmt.Fprintf(out, "%s %s\n", p.Kind, printable(p.Account))
 	if p.Request != nil {
 		fmt.Fprintf(out, "  asked     %s %s\n", p.Request.Method, printable(p.Request.URL))
@@ -85,7 +88,7 @@ func writeExchange(out io.Writer, p *upstream.Probe) {
 }
 
 // writeReply prints how a reply begins that was refused: it often says why.
-func writeReply(out io.Writer, p *upstream.Probe) {
+func writeReply(out io.Writer, p *probe.Probe) {
 	if p.Refused == "" {
 		return
 	}
@@ -95,7 +98,7 @@ func writeReply(out io.Writer, p *upstream.Probe) {
 
 // writeFindings prints what concerns all records: first what is wrong, last what the
 // mapping leaves out.
-func writeFindings(out io.Writer, p probed) {
+func writeFindings(out io.Writer, p *probe.Probe) {
 	writeViolations(out, p.Violations)
 	switch o := p.Owner; {
 	case p.Items == 0:
@@ -162,7 +165,7 @@ func writePaths(out io.Writer, paths []mapping.PathFound) {
 
 // writeViolations prints the first of them; a wrong path breaks every record in the
 // same way.
-func writeViolations(out io.Writer, list []violation) {
+func writeViolations(out io.Writer, list []probe.Violation) {
 	if len(list) == 0 {
 		return
 	}
@@ -219,25 +222,4 @@ func recordOf(text string) (n int) {
 		n, _ = strconv.Atoi(words[1]) // no number sorts first
 	}
 	return n
-}
-
-// secretName matches names of what carries credentials. The configuration should have
-// them in headers or files, but not every legacy system lets it.
-const secretName = `[\w.$:%-]*(?i:passw|pwd|secret|token|credential|signature|authorization|api[-_.]?key)[\w.$:%-]*|(?i:key|sig|pass|pin)`
-
-// secretPlaces are where the value of such a name stands: in a query or a form, in JSON, in
-// an element and in an attribute of XML. The first group stays, as does the last.
-var secretPlaces = [...]*regexp.Regexp{
-	regexp.MustCompile(`((?:^|[?&])(?:` + secretName + `)=)[^&#]*()`),
-	regexp.MustCompile(`("(?:` + secretName + `)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s,{}\[\]"]+)()`),
-	regexp.MustCompile(`(<(?:` + secretName + `)(?:\s[^>]*)?>)(?:[^<]|<!\[CDATA\[.*?\]\]>)+(</)`),
-	regexp.MustCompile(`(\s(?:` + secretName + `)\s*=\s*)(?:"[^"]*"|'[^']*')()`),
-}
-
-// hideSecrets hides credentials in an URL or a body that is shown.
-func hideSecrets(text string) string {
-	for _, place := range secretPlaces {
-		text = place.ReplaceAllString(text, "${1}(hidden)${2}")
-	}
-	return text
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,5 +254,64 @@ func (p *program) keepsKeys(known string, changes ...string) {
 		if a := p.guess(0); a.status != http.StatusServiceUnavailable {
 			p.t.Errorf("%s: an unknown key gets %d", changes[1], a.status)
 		}
+	}
+}
+
+// Two hundred reloads under load: after each the lists are those of its mapping, whatever was
+// under way, and the legacy system never sees more requests at a time than the bulkhead lets
+// through.
+func TestTwoHundredReloadsUnderLoad(t *testing.T) {
+	system := legacy.New(legacy.Options{})
+	var under, most atomic.Int64
+	p := start(t, setup{
+		pollFiles: onlyWhenTold, yaml: "cache: {jitter: 0, buyer: {ttl: 1ms, stale_while_revalidate: 0s}, seller: {ttl: 1ms, stale_while_revalidate: 0s}}",
+		upstream: []string{"timeout: 2s", "timeout: 4s\n  max_concurrent: 3\n  max_concurrent_per_account: 2"},
+		backend: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n := under.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer under.Add(-1)
+			time.Sleep(2 * time.Millisecond)
+			system.ServeHTTP(w, r)
+		}),
+	})
+	done := make(chan struct{})
+	var load sync.WaitGroup
+	for _, id := range []string{"buyer", "other-buyer", "empty-buyer", "seller"} {
+		for _, query := range []string{"", "?status=pending"} {
+			load.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(5 * time.Millisecond):
+					}
+					if a := p.get(listOf(strings.TrimPrefix(strings.TrimPrefix(id, "other-"), "empty-"))+query, id); a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+						t.Errorf("%s: %d %s", id, a.status, a.body)
+						return
+					}
+				}
+			})
+		}
+	}
+	begun, words := time.Now(), [2]string{"something-else", "other"}
+	for n := range 200 {
+		now, before := words[n%2], words[(n+1)%2]
+		p.edit("default: "+before, "default: "+now)
+		if logged := p.reload(); strings.Contains(logged, "not reloaded") {
+			t.Fatal(logged)
+		}
+		var list answer
+		p.eventually("sellers have a place", func() bool { list = p.get(sellerList, "seller"); return list.status == http.StatusOK })
+		if text := string(list.body); !strings.Contains(text, `"`+now+`"`) || strings.Contains(text, `"`+before+`"`) {
+			t.Fatalf("after reload %d a list of the mapping before: %s", n, list.header.Get("Cache-Status"))
+		}
+	}
+	took := time.Since(begun)
+	close(done)
+	load.Wait()
+	t.Logf("200 reloads in %s; at most %d requests at a time", took.Round(time.Millisecond), most.Load())
+	if most.Load() > 3 {
+		t.Errorf("%d requests at a time reached the legacy system, 3 may", most.Load())
 	}
 }

@@ -394,7 +394,7 @@ func (t *table) truths() (found truths) {
 	for _, c := range t.columns {
 		switch bools := c.all(func(s string) bool { return strings.Contains(" true false 0 1 Y N ", " "+s+" ") }); {
 		case !bools || c.kinds == "n" || c.taken:
-		case c.called("private internal hidden draft deleted confidential secret removed spam"):
+		case c.called("private internal hidden draft deleted del confidential secret removed spam"):
 			found.hide = append(found.hide, c.path)
 		case c.called("public visible published shown"):
 			found.show = append(found.show, c.path)
@@ -415,6 +415,7 @@ func (t *table) ids(prefix, account string) (list, short []string) {
 		isID := c.all(uuidForm.MatchString) || c.all(codeForm.MatchString) && c.times() == nil && slices.ContainsFunc(c.words, isIDWord)
 		switch {
 		case !isID || c.kinds == "b" || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
+		case c.length() < shortestID && c.taken: // a code
 		case c.length() < shortestID:
 			short = append(short, prefix+c.path)
 		default:

@@ -166,6 +166,7 @@ func TestDoubts(t *testing.T) {
 		"private notes in another language": {`[` + records(`{`+base+`,"notizen":[{"id":"note-~","intern":true,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`,
 			"# DOUBT: true or false in the records, and read by no field: intern;", ""},
 		"pages in another language": {`{"treffer":60,"seite":1,"d":[` + records(`{`+base+`}`) + `]}`, "# DOUBT: or does one of these count records or pages: seite = 1, treffer = 60?", ""},
+		"an older constant":         {`[` + records(`{`+base+`,"customer_since":"2019-01-01T00:00:00Z"}`) + `]`, "created_at: at", ""},
 		"seconds beside milliseconds": {`[` + records(`{"subject":"Parcel ~ is late","text":"Where is the parcel number ~ that I ordered in May?","acc":"acme","created":177~000000,"created_ms":177~000000123}`) + `]`,
 			"# DOUBT: or created, which has the same times?\n      created_at: {path: created_ms, format: unix_ms}", ""},
 		"short numbers of answers": {`[` + records(`{`+base+`,"notes":[{"no":1~,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`, "would be cut out of texts: no", ""},

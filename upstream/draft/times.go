@@ -83,8 +83,8 @@ func parsed(texts []string, format string) (at []time.Time) {
 	return at
 }
 
-// created is the column with the earliest times: of those that are in the most records, and
-// with a time of day if any has one.
+// created is the column with the earliest times: of those that are in the most records, not
+// the same in all, and with a time of day if any has one.
 func (t *table) created() (best Choice) {
 	const (
 		early = "created create at time timestamp ts date opened submitted registered"
@@ -107,7 +107,7 @@ func (t *table) created() (best Choice) {
 	}
 	slices.SortStableFunc(all, func(a, b *column) int {
 		x, y := a.timing, b.timing
-		return cmp.Or(len(b.texts)-len(a.texts), flag(y.clock)-flag(x.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
+		return cmp.Or(len(b.texts)-len(a.texts), flag(len(b.distinct()) > 1)-flag(len(a.distinct()) > 1), flag(y.clock)-flag(x.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
 			flag(y.zoned)-flag(x.zoned), flag(a.called(late))-flag(b.called(late)))
 	})
 	c := all[0]

@@ -112,14 +112,11 @@ func counts(s string, from, to int) bool {
 			digits++
 		}
 	}
-	number, long := digits == len(id), chars >= longID
 	switch {
-	case chars <= shortID && !(isEdge(s, from) && isEdge(s, to)):
+	case inWord(s, from, chars, digits) || inWord(s, to, chars, digits):
 		return false
-	case number && !long:
+	case digits == len(id) && chars < longID:
 		return !partOfNumber(s, from, to)
-	case digits == 0:
-		return !joined(s, from, long) && !joined(s, to, long)
 	}
 	return true
 }
@@ -130,55 +127,25 @@ var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
 
-// The kinds of characters that words are made of.
-const (
-	noWord = iota
-	spacedWord
-	unspacedWord
-)
-
-// kindOf is the kind of a character.
-func kindOf(r rune) int {
-	switch {
-	case r < utf8.RuneSelf:
-		if c := byte(r); isDigit(c) || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' {
-			return spacedWord
+// inWord tells whether the characters before and after a place, where an id of so many
+// characters starts or ends, belong to one word. Of a short id every letter, digit and "_"
+// beside it is of its word: 7번 is number seven or seven of something. Another one without
+// digits is a part of a word of a script with spaces; if it is long only letters count.
+func inWord(s string, at, chars, digits int) bool {
+	before, _ := utf8.DecodeLastRuneInString(s[:at])
+	after, _ := utf8.DecodeRuneInString(s[at:])
+	in := func(r rune) bool {
+		letter := unicode.In(r, unicode.Letter, unicode.Mark)
+		spaced := letter && !unicode.In(r, unspaced...) && r != 'ー'
+		switch {
+		case chars <= shortID:
+			return letter || unicode.IsDigit(r) || r == '_'
+		case chars >= longID:
+			return spaced
 		}
-	case unicode.In(r, unspaced...) || r == 'ー':
-		return unspacedWord
-	case unicode.In(r, unicode.Letter, unicode.Digit, unicode.Mark):
-		return spacedWord
+		return spaced || unicode.IsDigit(r) || r == '_'
 	}
-	return noWord
-}
-
-// around gives the characters before and after a place.
-func around(s string, at int) (before, after rune) {
-	before, _ = utf8.DecodeLastRuneInString(s[:at])
-	after, _ = utf8.DecodeRuneInString(s[at:])
-	return before, after
-}
-
-// joined tells whether the characters before and after a place belong to one word:
-// both are of scripts with spaces, or both of scripts without. If the id is long,
-// only letters of scripts with spaces make it a part of a word.
-func joined(s string, at int, long bool) bool {
-	before, after := around(s, at)
-	if at == 0 || at == len(s) || kindOf(before) != kindOf(after) {
-		return false
-	}
-	noLetter := func(r rune) bool { return r == '_' || unicode.IsDigit(r) }
-	if long {
-		return kindOf(before) == spacedWord && !noLetter(before) && !noLetter(after)
-	}
-	return kindOf(before) != noWord
-}
-
-// isEdge tells whether a short id may start or end at a place: no letter of any script,
-// no digit and no "_" on its other side. 7번 is number seven or seven of something.
-func isEdge(s string, at int) bool {
-	before, after := around(s, at)
-	return at == 0 || at == len(s) || kindOf(before) == noWord || kindOf(after) == noWord
+	return at > 0 && at < len(s) && (chars <= shortID || digits == 0) && in(before) && in(after)
 }
 
 // How a number of digits goes on, as people write it: in decimals, or in a group of three.

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"net/http"
 	"syscall"
 	"testing"
 
@@ -37,6 +38,23 @@ func BenchmarkMap(b *testing.B) {
 			}
 			report()
 		})
+	}
+}
+
+// BenchmarkCheckEnd supports the decision to look for marks in the reply without
+// its items: it costs the same for every length of a list.
+func BenchmarkCheckEnd(b *testing.B) {
+	plan := planFrom(b, sample.YAML, "buyer")
+	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
+	if _, err := r.Take(sample.Tickets(1000)); err != nil {
+		b.Fatal(err)
+	}
+	end := End{Records: 1000, Pages: 1, Address: "https://l.test/t", Header: http.Header{"Content-Type": {"application/json"}, "Date": {"x"}, "X-Request-Id": {"7"}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.CheckEnd(plan.Paging, end); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -16,9 +16,6 @@ const (
 	FilterGateway  = "gateway"
 )
 
-// repeatValues is the join of several values that repeats the parameter.
-const repeatValues = "repeat"
-
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
 	Path            string            `yaml:"path"`  // may hold {account}
@@ -31,7 +28,7 @@ type EndpointConfig struct {
 	Expect        []Condition `yaml:"expect"`
 	Filtering     string      `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
 	Items         string      `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional bool        `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
+	ItemsOptional bool        `yaml:"items_optional"`                     // a reply with nothing at items is an empty list, or the end of one in pages
 	InternalIDs   []string    `yaml:"internal_ids"`                       // GJSON paths, within a record, of what is removed from all texts
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
@@ -94,14 +91,17 @@ type ResponsesConfig struct {
 // FetchConfig is a second request for the answers: one for each inquiry, or one
 // for a batch of them. All run within the timeout of the list.
 type FetchConfig struct {
-	Path            string            `yaml:"path"`  // may hold {id} and {account}
-	Query           map[string]string `yaml:"query"` // values may hold {id} or {ids}, and {account}
+	Path            string            `yaml:"path"`  // may hold {id}, or the names of ids, and {account}
+	Query           map[string]string `yaml:"query"` // values may hold {id}, the names of ids, or {ids}, and {account}
 	address.Sending `yaml:",inline"`
-	ID              string       `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
-	Concurrency     int          `yaml:"concurrency"` // requests at a time; default 8
-	Paging          PagingConfig `yaml:"paging"`
-	Reply           ReplyConfig  `yaml:"reply"`  // left out: as for the list
-	Expect          []Condition  `yaml:"expect"` // conditions that each of these replies must meet; those of the list are not meant
+	ID              string `yaml:"id"` // GJSON path, within a record, of what {id} stands for
+	// IDs are the paths of several values of a record, in the place of id, by the names of
+	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
+	IDs         map[string]string `yaml:"ids"`
+	Concurrency int               `yaml:"concurrency"` // requests at a time; default 8
+	Paging      PagingConfig      `yaml:"paging"`
+	Reply       ReplyConfig       `yaml:"reply"`  // left out: as for the list
+	Expect      []Condition       `yaml:"expect"` // conditions that each of these replies must meet; those of the list are not meant
 
 	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
 	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat", which is the default in a list of a body: each is a value of its own

@@ -54,11 +54,71 @@ func TestCompileRefuses(t *testing.T) {
 		{"empty values", "values: {C: customer, S: staff}", "values: {}", "buyer.fields.responses.fields.responder_type.values", "empty"},
 		{"responses for sellers", "    company_name: customer.name", "    company_name: customer.name\n    responses: {internal_ids: [a]}", "seller.fields.responses", "no responses"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, wrong := compileSection(t, changed(t, tc.from, tc.to)); !strings.Contains(wrong[tc.field], tc.says) {
-				t.Errorf("want %q about %s, got %v", tc.says, tc.field, wrong)
-			}
-		})
+		refuses(t, tc.from, tc.to, tc.field, tc.says)
+	}
+	for _, g := range []struct {
+		from, to, field string
+		wrong           map[string]string // what stands for $, and the key that is named
+	}{
+		{"filtering: upstream", "filtering: upstream\n  paging: $", "buyer.paging.", map[string]string{
+			"{style: pages}": "style", "{style: page}": "param", "{style: offset}": "param", "{style: cursor, param: c}": "cursor",
+			"{style: next_url}": "next", "{style: next_url, next: a..b}": "next", "{style: link_header, next: a}": "next", "{style: link_header, param: a}": "param",
+			"{style: none, size: 5, size_param: x}": "size", "{style: page, param: p, size: 5}": "size_param", "{style: page, param: p, size_param: x}": "size",
+			"{style: page, param: p, ends_short: true}": "ends_short", "{style: page, param: p, max_pages: -1}": "max_pages", "{style: offset, param: p, first: 1}": "first",
+			"{style: offset, param: p, total_pages: x}": "total_pages", "{style: next_url, next: a, size_param: q, size: -1}": "size",
+		}},
+		{"      items: replies\n", "      items: comments\n      fetch: $\n", "buyer.fields.responses.fetch.", map[string]string{
+			`{path: "/v2/{id}"}`: "id", `{path: "v2/{id}", id: uuid}`: "path", `{path: "/v2", id: uuid}`: "path", `{path: "/v2/{ids}", id: uuid}`: "path",
+			`{path: "/v2/{id}", id: "a..b"}`: "id", `{path: "/v2/{ids}", id: uuid, batch: 5}`: "key", `{path: "/v2/{ids}", id: uuid, batch: -5}`: "batch",
+			`{path: "/v2/{id}", id: uuid, join: ","}`: "join", `{path: "/v2/{id}", id: uuid, key: k}`: "key", `{path: "/v2/{ids}", id: uuid, batch: 5, key: k, join: repeat}`: "join",
+			`{path: "/v2", query: {q: "x {ids}"}, id: uuid, batch: 5, key: k, join: repeat}`: "join", `{path: "/v2/{id}", id: uuid, paging: {style: nosuch}}`: "paging.style",
+			`{path: "/v2/{id}", query: {"a{id}": b}, id: uuid}`: "query.a{id}", `{path: "/r/{id}", id: uuid, expect: [{path: rc}]}`: "expect[0]",
+		}},
+		{"title: subject\n    status", "title: $\n    status", "seller.fields.title.", map[string]string{
+			"{path: a, const: b}": "const", "{const: null}": "const", "{path: a, unknown_values: keep}": "unknown_values",
+			"{path: a, values: {A: b}, unknown_values: perhaps}": "unknown_values", "{path: a, values_join: x}": "values_join", "{path: a, empty: perhaps}": "empty",
+			"{path: [a, b..c]}": "path[1]", "{path: a, values: {1: x}, null_values: [1]}": "null_values", "{path: a, cut: ['(']}": "cut[0]", "{path: a, cut: [x, 'x*']}": "cut[1]",
+			"{lookup: {in: a, key: b, by: c}}": "lookup.take", "{lookup: {in: a, key: [b, c], by: d, take: e}}": "lookup.by", "{lookup: {in: a, key: 'b[', by: d, take: e}}": "lookup.key",
+			"{lookup: {in: a, key: [b, ''], by: [c], take: e}}": "lookup.by", "{path: a, lookup: {in: a, key: b, by: c, take: d}}": "lookup",
+		}},
+		{"items: replies", "items: replies\n      where: [$]", "buyer.fields.responses.where", map[string]string{
+			"{path: a}": "[0]", "{path: a, equals: 1, in: [b]}": "[0]", "{equals: 1}": "[0].path", "{path: 'a[', equals: 1}": "[0].path",
+			"{path: a, absent: true, missing: include}": "[0].missing", "{path: a, equals: 1}, {path: a, equals: 1, missing: show}": "[1].missing",
+		}},
+		{"items: result.items", "expect: [$]\n  items: result.items", "buyer.expect", map[string]string{
+			"{path: rc}": "[0]", "{path: rc, equals: 0, absent: true}": "[0]", "{path: rc, equals: null}": "[0]", "{equals: 0}": "[0].path", "{path: a, absent: true}, {path: 'a..b', equals: 0}": "[1].path",
+		}},
+		{"items: result.items", "items: result.items\n  reply: $", "buyer.reply.", map[string]string{
+			"{format: csv}": "format", "{charset: klingon}": "charset", "{media_types: [html]}": "media_types[0]", "{media_types: ['text/*']}": "media_types[0]",
+			"{empty_statuses: [404, 500]}": "empty_statuses[1]", "{empty_statuses: [200]}": "empty_statuses[0]",
+		}},
+		{"items: result.items", "items: $", "buyer.", map[string]string{`"@this"` + "\n  reply: {format: xml}": "items"}}, // an element is no list
+		{"[uuid, ", "[$, uuid, ", "buyer.", map[string]string{`"@key"`: "internal_ids"}},
+		{"created_at: {", "created_at: {$, ", "buyer.fields.created_at.", map[string]string{"join: x": "join", "null_values: [0]": "null_values"}},
+		// Of a repeated group only the last match would go, and the rest of the id leave.
+		{"items: result.items", "internal_id_patterns: ['$']\n  items: result.items", "buyer.internal_id_patterns", map[string]string{
+			`[0-9a-f]{8}(-[0-9a-f]{4}){3}`: "[0]", `A(\d)+`: "[0]", `A((\d)x)*`: "[0]",
+		}},
+	} {
+		for value, key := range g.wrong {
+			refuses(t, g.from, strings.Replace(g.to, "$", value, 1), g.field+key, "")
+		}
+	}
+	repeated := changed(t, "values: {N: pending, A: answered}}\n    inquiry_type: {path: category, default: null}", "values: {N: pending, A: pending}, values_join: repeat}\n    inquiry_type: {path: category, default: null}",
+		`state: "{status}"`, `state: "s:{status}"`)
+	if _, wrong := compileSection(t, repeated); wrong["buyer.fields.status.values_join"] == "" {
+		t.Errorf("repeat within a text: %v", wrong)
+	}
+	for _, pattern := range []string{`#([0-9]{4,})`, `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}`} {
+		planFrom(t, changed(t, "items: result.items", "internal_id_patterns: ['"+pattern+"']\n  items: result.items"), "buyer")
+	}
+}
+
+// refuses checks that the sample's section with a change is refused at a key.
+func refuses(t *testing.T, from, to, key, says string) {
+	t.Helper()
+	if _, wrong := compileSection(t, changed(t, from, to)); wrong[key] == "" || !strings.Contains(wrong[key], says) {
+		t.Errorf("%s: want %q about %s, got %v", to, says, key, wrong)
 	}
 }
 
@@ -107,76 +167,5 @@ f: [x, y]
 		if err := yaml.UnmarshalWithOptions([]byte(bad), &got, yaml.Strict()); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}
-	}
-}
-
-func TestPagingConfig(t *testing.T) {
-	for paging, key := range map[string]string{
-		"{style: pages}":                                      "style",
-		"{style: page}":                                       "param",
-		"{style: offset}":                                     "param",
-		"{style: cursor, param: c}":                           "cursor",
-		"{style: next_url}":                                   "next",
-		"{style: next_url, next: a..b}":                       "next",
-		"{style: link_header, next: a}":                       "next",
-		"{style: link_header, param: a}":                      "param",
-		"{style: none, size: 5, size_param: x}":               "size",
-		"{style: page, param: p, size: 5}":                    "size_param",
-		"{style: page, param: p, size_param: x}":              "size",
-		"{style: page, param: p, ends_short: true}":           "ends_short",
-		"{style: page, param: p, max_pages: -1}":              "max_pages",
-		"{style: offset, param: p, first: 1}":                 "first",
-		"{style: offset, param: p, total_pages: x}":           "total_pages",
-		"{style: next_url, next: a, size_param: q, size: -1}": "size",
-	} {
-		if _, wrong := compileSection(t, changed(t, "filtering: upstream", "filtering: upstream\n  paging: "+paging)); wrong["buyer.paging."+key] == "" {
-			t.Errorf("%s: %v", paging, wrong)
-		}
-	}
-}
-
-func TestSecondCallConfig(t *testing.T) {
-	for fetch, where := range map[string]string{
-		`{path: "/v2/{id}"}`:                                                             "fetch.id",
-		`{path: "v2/{id}", id: uuid}`:                                                    "fetch.path",
-		`{path: "/v2", id: uuid}`:                                                        "fetch.path",
-		`{path: "/v2/{ids}", id: uuid}`:                                                  "fetch.path",
-		`{path: "/v2/{id}", id: "a..b"}`:                                                 "fetch.id",
-		`{path: "/v2/{ids}", id: uuid, batch: 5}`:                                        "fetch.key",
-		`{path: "/v2/{ids}", id: uuid, batch: -5}`:                                       "fetch.batch",
-		`{path: "/v2/{id}", id: uuid, join: ","}`:                                        "fetch.join",
-		`{path: "/v2/{id}", id: uuid, key: k}`:                                           "fetch.key",
-		`{path: "/v2/{ids}", id: uuid, batch: 5, key: k, join: repeat}`:                  "fetch.join",
-		`{path: "/v2", query: {q: "x {ids}"}, id: uuid, batch: 5, key: k, join: repeat}`: "fetch.join",
-		`{path: "/v2/{id}", id: uuid, paging: {style: nosuch}}`:                          "fetch.paging.style",
-		`{path: "/v2/{id}", query: {"a{id}": b}, id: uuid}`:                              "fetch.query.a{id}",
-	} {
-		if _, wrong := compileSection(t, changed(t, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n")); wrong["buyer.fields.responses."+where] == "" {
-			t.Errorf("%s: %v", fetch, wrong)
-		}
-	}
-}
-
-func TestFieldContradictions(t *testing.T) {
-	for field, where := range map[string]string{
-		"{path: a, const: b}":                                "title.const",
-		"{const: null}":                                      "title.const",
-		"{path: a, unknown_values: keep}":                    "title.unknown_values",
-		"{path: a, values: {A: b}, unknown_values: perhaps}": "title.unknown_values",
-		"{path: a, values_join: x}":                          "title.values_join",
-		"{path: a, empty: perhaps}":                          "title.empty",
-		"{path: [a, b..c]}":                                  "title.path[1]",
-	} {
-		if _, wrong := compileSection(t, changed(t, "title: subject\n    status", "title: "+field+"\n    status")); wrong["seller.fields."+where] == "" {
-			t.Errorf("%s: %v", field, wrong)
-		}
-	}
-	if _, wrong := compileSection(t, changed(t, "A: answered}}\n    inquiry_type: {path: category, default: null}\n    created_at: {", "A: answered}}\n    inquiry_type: {path: category, default: null}\n    created_at: {join: x, ")); wrong["buyer.fields.created_at.join"] == "" {
-		t.Errorf("join of a time: %v", wrong)
-	}
-	section := changed(t, "values: {N: pending, A: answered}}\n    inquiry_type: {path: category, default: null}", "values: {N: pending, A: pending}, values_join: repeat}\n    inquiry_type: {path: category, default: null}",
-		`state: "{status}"`, `state: "s:{status}"`)
-	if _, wrong := compileSection(t, section); wrong["buyer.fields.status.values_join"] == "" {
-		t.Errorf("repeat within a text: %v", wrong)
 	}
 }

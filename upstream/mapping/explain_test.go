@@ -35,3 +35,61 @@ func TestExplainABrokenPage(t *testing.T) {
 		t.Errorf("%+v", x.Explanation)
 	}
 }
+
+func TestProbeShowsLookups(t *testing.T) {
+	x := planFrom(t, apiSection, "buyer").Explainer(Request{Account: "acme"}, 1)
+	_, err := x.Take(apiReply("b1", apiEntries))
+	if x.Finish(); err != nil || len(x.Violations) > 0 || x.Owner.Matches != 1 {
+		t.Fatalf("%+v %v", x.Explanation, err)
+	}
+	f := x.Records[0].Fields[1]
+	if f.Path != "included[rel.body.type, rel.body.id].attributes.text, attributes.html" || f.Raw != `"one"` || f.Mapped != "one" {
+		t.Errorf("%+v", f)
+	}
+	if f := x.Records[0].Fields[4]; f.Raw != `"2026-02-01T00:00:00Z"` {
+		t.Errorf("%+v", f)
+	}
+	for _, p := range x.Paths {
+		if strings.Contains(p.Path, "[") {
+			t.Errorf("%s is no path of a record", p)
+		}
+	}
+	for _, u := range x.Unused {
+		if strings.HasPrefix(u.Path, "rel.") {
+			t.Errorf("%s is used to look up", u.Path)
+		}
+	}
+}
+
+// doubtsOf are those about a list, as an operator reads them.
+func doubtsOf(t *testing.T, section, body string) string {
+	t.Helper()
+	x := planFrom(t, section, "buyer").Explainer(Request{Kind: "buyer", Account: "acme"}, 100)
+	if _, err := x.Take(body); err != nil {
+		t.Fatal(err)
+	}
+	x.Finish()
+	var all []string
+	for _, d := range x.Doubts {
+		all = append(all, d.Text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// What a list that would be served hides from its operator.
+func TestDoubts(t *testing.T) {
+	for name, tc := range map[string]struct{ section, body, want string }{
+		"none":                 {sample.YAML, sample.List(sample.Ticket), ""},
+		"a misspelt condition": {changed(t, "items: result.items", "where: [{path: pubic, equals: true}]\n  items: result.items"), sample.List(sample.Ticket), "where[0]: pubic found in 0 of 1 records: no record would be shown"},
+		"all are hidden":       {changed(t, "items: result.items", "where: [{path: state, equals: X}]\n  items: result.items"), sample.List(sample.Ticket), "where shows none of 1 records"},
+		"an absent one":        {changed(t, "items: result.items", "where: [{path: deleted, absent: true}]\n  items: result.items"), sample.List(sample.Ticket), ""},
+		"a bare code":          {changed(t, "state, values: {N: pending, A: answered}", "state"), sample.List(strings.Replace(sample.Ticket, `"N"`, `10`, 1)), "status is the bare code 10"},
+		"a truth value":        {changed(t, "title: subject", "title: late"), sample.List(strings.Replace(sample.Ticket, "{", `{"late":false,`, 1)), "title is a truth value and is served as the text false"},
+		"a short id":           {changed(t, "[uuid,", "[state, uuid,"), sample.List(sample.Ticket), "state has ids of one or two characters"},
+		"another case":         {changed(t, "filtering: upstream", "filtering: upstream\n  on_foreign_record: drop"), sample.List(sample.Ticket, strings.Replace(sample.Ticket, `"acme"`, `"Acme"`, 1)), "differs from the account in capitals only"},
+	} {
+		if got := doubtsOf(t, tc.section, tc.body); !strings.Contains(got, tc.want) || tc.want == "" && got != "" && !strings.Contains(got, "ids") {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -49,57 +49,57 @@ func (a Asking) TakesJSON() bool { return a.plan.TakesJSON() }
 // public value is the wanted one: a legacy that ignores a parameter must not
 // make a wrong list.
 type filter struct {
-	field  *field
-	sent   bool                // the request holds the placeholder
+	*field
+	sent   bool                // the request holds the placeholder, for what the legacy has
 	join   string              // of several legacy values
-	legacy map[string][]string // by public value; nil when the field has no values
+	legacy map[string][]string // by public value, in order: equal filters make equal requests; nil: the field has no values
 }
 
-// filters compiles both filters, and refuses a configuration in which one
-// would silently not be applied.
-func (c *compiler) filters(cfg EndpointConfig) {
-	hasStatus, hasType := c.plan.request.Has(address.Status), c.plan.request.Has(address.Type)
-	sent := cfg.Filtering == "" || cfg.Filtering == FilterUpstream
-	at := c.prefix + ".filtering"
-	c.AddIf(sent && !hasStatus, at,
-		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
-	c.AddIf(cfg.Filtering == FilterGateway && (hasStatus || hasType), at,
-		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
-	c.plan.selects = !sent
-	for name, f := range map[string]*field{address.Status: c.plan.status, address.Type: c.plan.inquiryType} {
-		if f.values != nil {
-			c.plan.request.Trust(name)
-		}
-	}
-	c.plan.byStatus = newFilter(c.plan.status, c.valuesJoin(address.Status, cfg.Fields.Status), sent && hasStatus)
-	c.plan.byType = newFilter(c.plan.inquiryType, c.valuesJoin(address.Type, cfg.Fields.InquiryType), sent && hasType)
-}
-
-// valuesJoin is how several values of the placeholder's field are sent. It checks
-// that a parameter that is to be repeated is nothing but the value.
-func (c *compiler) valuesJoin(placeholder string, f Field) string {
-	if f.ValuesJoin == repeatValues {
-		for _, place := range c.plan.request.OneValue(placeholder) {
-			c.Add(c.prefix+".fields."+placeholder+".values_join", cannotRepeat, place, placeholder)
-		}
-	}
-	if f.ValuesJoin == "" && c.plan.request.InLists(placeholder) {
-		return repeatValues
-	}
-	return f.ValuesJoin
-}
+// repeatValues is the join of several values that repeats the parameter.
+const repeatValues = "repeat"
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
 	"give a separator, or make the placeholder a parameter or list element of its own"
 
-// newFilter sorts a field's values by what is public. sent: the request has a place for
-// the filter. The values of each are in order, so that equal filters make equal
-// requests.
-func newFilter(field *field, join string, sent bool) filter {
-	f := filter{field: field, join: join, sent: sent}
-	if field.values != nil {
-		f.legacy = make(map[string][]string, len(field.values))
-		for legacy, public := range field.values {
+// filters compiles both filters, and refuses a configuration in which one
+// would silently not be applied.
+func (c *compiler) filters(cfg EndpointConfig) {
+	p, at := c.plan, c.prefix+".filtering"
+	hasStatus, hasType := p.request.Has(address.Status), p.request.Has(address.Type)
+	p.selects = cfg.Filtering == FilterGateway
+	c.AddIf(cfg.Filtering != FilterGateway && !hasStatus, at,
+		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
+	c.AddIf(p.selects && (hasStatus || hasType), at,
+		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+	p.byStatus = c.filter(address.Status, p.status, cfg.Fields.Status.ValuesJoin)
+	p.byType = c.filter(address.Type, p.inquiryType, cfg.Fields.InquiryType.ValuesJoin)
+}
+
+// filter compiles the filter of a placeholder's field. A parameter that is to be repeated
+// must be nothing but the value.
+func (c *compiler) filter(placeholder string, d *field, join string) filter {
+	request := &c.plan.request
+	if d.values != nil {
+		request.Trust(placeholder)
+	}
+	if join == repeatValues {
+		for _, place := range request.OneValue(placeholder) {
+			c.Add(c.prefix+".fields."+placeholder+".values_join", cannotRepeat, place, placeholder)
+		}
+	}
+	if join == "" && request.InLists(placeholder) {
+		join = repeatValues
+	}
+	return newFilter(d, join, !c.plan.selects && request.Has(placeholder))
+}
+
+// newFilter sorts a field's values by what is public.
+func newFilter(d *field, join string, sent bool) filter {
+	// A text that is made of several, or of a part, is not what the legacy has.
+	f := filter{field: d, join: join, sent: sent && !d.join.Set && d.cut == nil && !d.html && !d.looked}
+	if d.values != nil {
+		f.legacy = make(map[string][]string, len(d.values))
+		for legacy, public := range d.values {
 			f.legacy[public] = append(f.legacy[public], legacy)
 		}
 		for _, list := range f.legacy {
@@ -116,43 +116,30 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case want == "":
 		return nil, false
-	case f.field.fixed.Set:
-		return nil, f.field.fixed.Value != want
-	case f.field.def.Set && f.field.def.Value == want:
+	case f.fixed.Set:
+		return nil, f.fixed.Value != want
+	case f.def.Set && f.def.Value == want:
 		// Records that get the value by default have something else, or nothing,
 		// in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
-	list := f.legacyOf(want)
+	list := f.legacy[want]
+	if _, translated := f.values[want]; f.legacy == nil || f.keep && !translated {
+		// Without an entry a value is kept, so it can be asked for by its own name,
+		// unless that name has an entry and never shows.
+		list = append(slices.Clip(list), want)
+	}
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || f.field.join.Set || f.field.cut != nil || f.field.html || f.field.looked:
-		return nil, false // what the legacy has is not what the public value is made of
+	case !f.sent:
+		return nil, false
 	case len(list) == 1 || f.join == repeatValues:
 		return list, false
 	case f.join != "":
 		return []string{strings.Join(list, f.join)}, false
 	}
 	return nil, false // several values, and no way to name them: the gateway filters
-}
-
-// legacyOf gives the legacy values that a public value stands for; none: no record can
-// have it.
-func (f *filter) legacyOf(public string) []string {
-	if f.legacy == nil {
-		return []string{public}
-	}
-	list := f.legacy[public]
-	if !f.field.keep {
-		return list
-	}
-	// A value without an entry is kept, so it can be asked for by its own name,
-	// unless that name has an entry and never shows.
-	if _, translated := f.field.values[public]; !translated {
-		list = append(slices.Clip(list), public)
-	}
-	return list
 }
 
 // Filter tells in advance what becomes of each value of a filter.
@@ -175,28 +162,28 @@ const (
 // selection from that without the values that are SelectedHere. Where responses are
 // fetched by further requests none is: those are made for the records that are kept.
 func (p *Plan) Filters() (status, inquiryType Filter) {
-	ownBase := p.Second != nil && !p.selects
-	return p.byStatus.asked(ownBase), p.byType.asked(ownBase)
+	selectable := p.Second == nil || p.selects
+	return p.byStatus.asked(selectable), p.byType.asked(selectable)
 }
 
-// asked is what ask says of all values that a configuration names. ownBase: none is
-// selected by the gateway from a whole list.
-func (f *filter) asked(ownBase bool) Filter {
+// asked is what ask says of all values that a configuration names. selectable: the gateway
+// may select from a whole list.
+func (f *filter) asked(selectable bool) Filter {
 	of := func(value string) Asked {
 		send, impossible := f.ask(value)
 		switch {
 		case impossible:
 			return NoRecord
-		case len(send) == 0 && !ownBase:
+		case len(send) == 0 && selectable:
 			return SelectedHere
 		}
 		return AskedFor
 	}
 	all := Filter{Values: make(map[string]Asked), Other: of("\x00")} // which is no value of any
-	for legacy, public := range f.field.values {
+	for legacy, public := range f.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}
-	for _, d := range []Default{f.field.fixed, f.field.def} {
+	for _, d := range []Default{f.fixed, f.def} {
 		if d.Set {
 			all.Values[d.Value] = of(d.Value)
 		}

@@ -25,11 +25,11 @@ const noMediaType = "none"
 // without parameters; empty: the reply names none.
 func (f *Format) Accepts(media string) bool {
 	media = cmp.Or(media, noMediaType)
-	if f.XML && (media == "text/xml" || media == "application/xml" || strings.HasSuffix(media, "+xml")) ||
-		!f.XML && (media == "application/json" || strings.HasSuffix(media, "+json")) {
-		return true
+	own := media == "application/json" || strings.HasSuffix(media, "+json")
+	if f.XML {
+		own = media == "text/xml" || media == "application/xml" || strings.HasSuffix(media, "+xml")
 	}
-	return slices.Contains(f.mediaTypes, media)
+	return own || slices.Contains(f.mediaTypes, media)
 }
 
 // Empty tells whether a status means that there is nothing.
@@ -38,28 +38,21 @@ func (f *Format) Empty(status int) bool { return slices.Contains(f.emptyStatuses
 // AcceptJSON is what requests accept by default.
 const AcceptJSON = "application/json"
 
-// accept gives the value of the Accept header.
-func (f *Format) accept() string {
-	accept := AcceptJSON
-	if f.XML {
-		accept = "application/xml, text/xml"
-	}
-	for _, media := range f.mediaTypes {
-		if media != noMediaType {
-			accept += ", " + media
-		}
-	}
-	return accept
-}
-
 // format compiles how replies are written, but for the lists in XML, which the paths of
 // the mapping tell.
 func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
-	f.XML = cfg.Format == "xml"
+	f.XML, f.Accept, f.emptyStatuses = cfg.Format == "xml", AcceptJSON, cfg.EmptyStatuses
+	if f.XML {
+		f.Accept = "application/xml, text/xml"
+	}
 	for i, media := range cfg.MediaTypes {
 		c.AddIf(media != noMediaType && !strings.Contains(media, "/") || strings.ContainsAny(media, "; *"), index(field+".media_types", i),
 			"not a media type such as text/html without parameters, nor none for a reply without one")
-		f.mediaTypes = append(f.mediaTypes, strings.ToLower(media))
+		media = strings.ToLower(media)
+		f.mediaTypes = append(f.mediaTypes, media)
+		if media != noMediaType {
+			f.Accept += ", " + media
+		}
 	}
 	if cfg.Charset != "" {
 		var err error
@@ -70,7 +63,6 @@ func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 		c.AddIf(!slices.Contains([]int{204, 205, 404, 410}, status), index(field+".empty_statuses", i),
 			"only 204, 205, 404 and 410 can mean that there is nothing; %d is a failure or a reply to read", status)
 	}
-	f.emptyStatuses, f.Accept = cfg.EmptyStatuses, f.accept()
 	return f
 }
 

@@ -1,26 +1,8 @@
 package mapping
 
-import "testing"
-
-func TestReplyMistakes(t *testing.T) {
-	for reply, key := range map[string]string{
-		"{format: csv}":                  "buyer.reply.format",
-		"{charset: klingon}":             "buyer.reply.charset",
-		"{media_types: [html]}":          "buyer.reply.media_types[0]",
-		"{media_types: ['text/*']}":      "buyer.reply.media_types[0]",
-		"{empty_statuses: [404, 500]}":   "buyer.reply.empty_statuses[1]",
-		"{empty_statuses: [200]}":        "buyer.reply.empty_statuses[0]",
-		"{format: xml, charset: euc-kr}": "",
-	} {
-		_, wrong := compileSection(t, changed(t, "items: result.items", "items: result.items\n  reply: "+reply))
-		if wrong[key] == "" && key != "" || len(wrong) != min(len(key), 1) {
-			t.Errorf("%s: %v", reply, wrong)
-		}
-	}
-	if _, wrong := compileSection(t, changed(t, "items: result.items", `items: "@this"`+"\n  reply: {format: xml}")); wrong["buyer.items"] == "" {
-		t.Errorf("an element taken for a list: %v", wrong)
-	}
-}
+import (
+	"testing"
+)
 
 // Paths are walked as far as they name elements, and each part that takes one as
 // a list marks it.

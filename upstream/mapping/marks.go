@@ -19,6 +19,10 @@ type End struct {
 	Pages   int         // read in all
 }
 
+// markHeaders are the headers besides Link that tell of more, in the order in which one of
+// them is named. They mean what the same names mean in a reply.
+var markHeaders = []string{"X-Total-Count", "X-Total", "X-Total-Pages", "X-Has-More", "X-Next-Page", "Content-Range"}
+
 // CheckEnd refuses a list whose last reply carries a mark of more: a part must
 // never be shown as the whole. Marks are looked for where real systems put them: in the
 // header Link and those of markHeaders, in the top level of the reply and in the objects on the way to the items,
@@ -31,10 +35,18 @@ func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
-	m.headers()
-	before, after := around(b.body, b.items.Raw) // without the items, which may be most of it
+	for _, name := range markHeaders {
+		value := end.Header.Get(name)
+		if _, total, ok := strings.Cut(value, "/"); ok && name == "Content-Range" {
+			value = total
+		}
+		if value != "" {
+			m.value(name, markOf(strings.TrimPrefix(name, "X-")), jsonwalk.TextValue(value))
+		}
+	}
+	before, after := around(b.body, b.held.Raw) // without the items, which may be most of it
 	found := m.in(before, after, "", b.plan.items.way)
-	if found != "" && end.Records == 0 && strings.Contains(b.plan.items.path, "#(") {
+	if found != "" && end.Records == 0 && b.plan.items.alone != nil && strings.Contains(b.plan.items.path, "#(") {
 		found += " (does the query in items leave them out?)"
 	}
 	switch {
@@ -42,10 +54,8 @@ func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 		return nil
 	case paging.Style == PageNone:
 		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", found)
-	default:
-		return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else",
-			end.Pages, found)
 	}
+	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
 }
 
 // knows tells whether what is at a path, or in a header, is read, or ignored as
@@ -85,38 +95,30 @@ type aside struct {
 	responses     int
 }
 
-// maxSayings bounds what is remembered of a list.
-const maxSayings = 100
+// maxAsides bounds what is remembered of a list.
+const maxAsides = 100
 
 // holder finds the object that holds the responses, if nothing else of it is mapped:
 // marks of more in it can be about them only. All other fields are compiled before.
-func (c *compiler) holder(items string) {
-	path, _ := itemsOf(items)
-	keys := wayTo(path)
-	n := len(keys) - 1
-	if n < 1 || c.plan.responses == nil || c.plan.Second != nil {
+func (c *compiler) holder() {
+	r := c.plan.responses
+	if r == nil || c.plan.Second != nil || len(r.way) < 2 {
 		return
 	}
-	if node := c.root.At(keys[:n], frameRecord); node.Branches() <= 1 {
-		c.plan.responses.holder = &holder{c.slot(node), strings.Join(keys[:n], ".") + ".", keys[n]}
+	n := len(r.way) - 1
+	if node := c.root.At(r.way[:n], frameRecord); node.Branches() <= 1 {
+		r.holder = &holder{c.slot(node), strings.Join(r.way[:n], ".") + ".", r.way[n]}
 	}
-}
-
-// wayTo are the keys that a path begins with, up to the first array.
-func wayTo(path string) []string {
-	start, _, _ := strings.Cut(plainStart(path), "."+jsonwalk.Each)
-	keys, _ := jsonwalk.SimplePath(start, false)
-	return keys
 }
 
 // checkEnd looks for marks beside the responses of a record: a part of them must not
-// be shown as the whole either.
+// be shown as the whole either. Most records say the same in the same words, which is read
+// once.
 func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Value) violation {
 	all := f.Value(h.slot)
 	if all.Kind != jsonwalk.Object {
 		return violation{}
 	}
-	// Most records say the same in the same words, which is read once.
 	said := aside{responses: b.came}
 	said.before, said.after = around(all.Raw, responses.Raw)
 	if b.whole[said] {
@@ -129,19 +131,20 @@ func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Valu
 	if b.whole == nil {
 		b.whole = map[aside]bool{}
 	}
-	if len(b.whole) < maxSayings {
+	if len(b.whole) < maxAsides {
 		b.whole[said] = true
 	}
 	return violation{}
 }
 
-// marks are what the surroundings of a list say of its end.
+// marks are what the surroundings of a list say of its end. What they say for a person
+// holds nothing of the content but names that are known, and numbers.
 type marks struct {
 	end    End
 	what   string // comes
 	paging *PagingConfig
-	found  string // the first mark, for a person
-	next   string // the first that names a next page, for a person
+	found  string // the first mark
+	next   string // the first that names a next page
 	whole  bool   // a truth value says that no page follows: what names one is void
 }
 
@@ -158,35 +161,9 @@ func (m *marks) in(before, after, prefix string, way []string) string {
 	return m.found
 }
 
-// says describes a mark for a person. It holds nothing but a name that is known.
-func says(path, what string, args ...any) string {
-	return path + " " + fmt.Sprintf(what, args...)
-}
-
 // here tells whether an address is that of the reply itself.
 func (m *marks) here(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
-}
-
-// markHeaders are the headers besides Link that tell of more, in the order in which one of
-// them is named.
-var markHeaders = []struct {
-	name string
-	kind mark
-}{{"X-Total-Count", markTotal}, {"X-Total", markTotal}, {"X-Total-Pages", markPages}, {"X-Has-More", markMore}, {"X-Next-Page", markNext}, {"Content-Range", markTotal}}
-
-// headers looks at the headers of the last reply.
-func (m *marks) headers() {
-	for _, h := range markHeaders {
-		value := m.end.Header.Get(h.name)
-		if _, total, ok := strings.Cut(value, "/"); ok && h.name == "Content-Range" {
-			value = total
-		}
-		if h.kind == markNext && value != "" && m.found == "" && !m.paging.knows(h.name) {
-			m.found = says("the header "+h.name, "names a next page")
-		}
-		m.member(h.name, h.kind, jsonwalk.TextValue(value))
-	}
 }
 
 // deepest is how many objects beside the way to the items are entered.
@@ -199,24 +176,47 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	var next, current jsonwalk.Value
 	nextPath := ""
 	v.Members(func(key string, value jsonwalk.Value) {
-		kind := markOf(key)
-		switch {
+		path, kind := prefix+key, markOf(key)
+		switch aside := kind == markPage || kind == markObject; {
 		case len(way) > 0 && key == way[0]:
-			m.object(value, prefix+key+".", way[1:], 0)
-		case kind.aside() && value.Kind == jsonwalk.Object && depth < deepest:
-			m.object(value, prefix+key+".", nil, depth+1)
-		case kind.aside() && value.Kind == jsonwalk.Array:
-			m.links(prefix+key, value)
+			m.object(value, path+".", way[1:], 0)
+		case aside && value.Kind == jsonwalk.Object && depth < deepest:
+			m.object(value, path+".", nil, depth+1)
+		case aside && value.Kind == jsonwalk.Array:
+			value.Each(func(link jsonwalk.Value) bool { m.link(path, link); return true })
 		case kind == markCurrent || kind == markPage:
 			current = value
-		case kind == markNext && m.follows(prefix+key, value):
-			next, nextPath = value, prefix+key
-		case kind != markNone:
-			m.member(prefix+key, kind, value)
+		case kind == markNext && m.follows(path, value):
+			next, nextPath = value, path
+		case kind != markNext:
+			m.value(path, kind, value)
 		}
 	})
-	if nextPath != "" && next.Raw != current.Raw && m.next == "" {
-		m.next = says(nextPath, "names a next page")
+	if nextPath != "" && next.Raw != current.Raw {
+		m.namesNext(nextPath, "names a next page")
+	}
+}
+
+// namesNext notes what names a next page.
+func (m *marks) namesNext(path, how string) {
+	if m.next == "" && !m.paging.knows(path) {
+		m.next = path + " " + how
+	}
+}
+
+// link looks at an element of an array of links: one with relation next names a next page.
+func (m *marks) link(path string, link jsonwalk.Value) {
+	isNext, target := false, ""
+	link.Members(func(key string, value jsonwalk.Value) {
+		switch key {
+		case "rel", "relation":
+			isNext = isNext || strings.EqualFold(value.Plain(), "next")
+		case "href", "url", "uri":
+			target = value.Plain()
+		}
+	})
+	if isNext && target != "" && !m.here(target) {
+		m.namesNext(path, "has a link to a next page")
 	}
 }
 
@@ -235,67 +235,40 @@ func (m *marks) follows(path string, v jsonwalk.Value) bool {
 		}
 		v = target
 	}
-	if !v.Scalar() || m.paging.knows(path) {
-		return false
-	}
-	text := strings.TrimSpace(v.String())
-	switch n, err := strconv.ParseInt(text, 10, 64); {
-	case text == "" || text == "false" || text == "null" || err == nil && n <= 0:
-		return false
-	default:
-		return !m.here(text)
-	}
+	text := strings.TrimSpace(v.Plain())
+	n, err := strconv.ParseInt(text, 10, 64)
+	none := text == "" || text == "false" || text == "null" || err == nil && n <= 0
+	return v.Scalar() && !none && !m.paging.knows(path) && !m.here(text)
 }
 
-// links looks for a link with relation next in an array of links.
-func (m *marks) links(path string, list jsonwalk.Value) {
-	list.Each(func(link jsonwalk.Value) bool {
-		isNext, target := false, ""
-		link.Members(func(key string, value jsonwalk.Value) {
-			switch key {
-			case "rel", "relation":
-				isNext = isNext || strings.EqualFold(value.Plain(), "next")
-			case "href", "url", "uri":
-				target = value.Plain()
-			}
-		})
-		if isNext && target != "" && !m.here(target) && !m.paging.knows(path) && m.next == "" {
-			m.next = says(path, "has a link to a next page")
-		}
-		return true
-	})
-}
-
-// member looks at one value that may be a mark. Only the first mark is kept; one that
+// value looks at one value that may be a mark. Only the first mark is kept; one that
 // paging reads, or that is to be ignored, is none.
-func (m *marks) member(path string, kind mark, v jsonwalk.Value) {
+func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
-		v.Members(func(key string, value jsonwalk.Value) {
-			if key == "value" {
-				v = value
-			}
-		})
+		v = jsonwalk.Lookup(v.Raw, "value")
 	}
-	if !v.Scalar() || m.found != "" {
+	if kind == markNone || !v.Scalar() || m.found != "" {
 		return
 	}
 	text := strings.ToLower(v.String())
-	n, err := strconv.ParseInt(text, 10, 64)
-	number := err == nil
+	n, err := strconv.Atoi(text)
+	what := ""
 	switch {
-	case kind == markMore && text == "true", kind == markPart && text == "true":
-		m.found = says(path, "is true")
-	case kind == markEnd && text == "false", kind == markLast && text == "false":
-		m.found = says(path, "is false")
+	case kind == markNext && m.follows(path, v):
+		what = "names a next page"
+	case (kind == markMore || kind == markPart) && text == "true":
+		what = "is true"
+	case (kind == markEnd || kind == markLast) && text == "false":
+		what = "is false"
 	case kind == markMore && text == "false", kind == markEnd && text == "true":
 		m.whole = true
-	case kind == markTotal && number && n > int64(m.end.Records):
-		m.found = says(path, "is %d, but %d %s came", n, m.end.Records, m.what)
-	case (kind == markPages || kind == markLast) && number && n > int64(m.end.Pages):
-		m.found = says(path, "is %d, but %d were read", n, m.end.Pages)
+	case kind == markTotal && err == nil && n > m.end.Records:
+		what = fmt.Sprintf("is %d, but %d %s came", n, m.end.Records, m.what)
+	case (kind == markPages || kind == markLast) && err == nil && n > m.end.Pages:
+		what = fmt.Sprintf("is %d, but %d were read", n, m.end.Pages)
 	}
-	if m.found != "" && m.paging.knows(path) { // the rare case, so it is asked last
-		m.found = ""
+	if what != "" && !m.paging.knows(path) { // the rare case, so it is asked last
+		m.found = path + " " + what
 	}
 }
 
@@ -316,32 +289,21 @@ const (
 	markObject       // an object that describes pages, or holds links
 )
 
-// aside tells whether an object under the name is looked into.
-func (k mark) aside() bool { return k == markPage || k == markObject }
-
-// longestMark bounds the names that are looked at.
-const longestMark = 32
-
 // markOf tells what a name means. Its case, and what is no letter, do not count;
 // nor does the prefix of OData.
 func markOf(name string) mark {
-	var buf [longestMark]byte
+	var letters [32]byte // no name that counts has more
 	n := 0
-	if len(name) > longestMark {
-		return markNone
-	}
 	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'A' && c <= 'Z':
-			buf[n] = c | 0x20
-			n++
-		case c >= 'a' && c <= 'z':
-			buf[n] = c
+		if c := name[i] | 0x20; c >= 'a' && c <= 'z' {
+			if n == len(letters) {
+				return markNone
+			}
+			letters[n] = c
 			n++
 		}
 	}
-	name = strings.TrimPrefix(string(buf[:n]), "odata")
-	switch name {
+	switch strings.TrimPrefix(string(letters[:n]), "odata") {
 	case "next", "nextlink", "nextpage", "nextpageurl", "nexturl", "nextrecordsurl", "nextcursor", "nextpagetoken", "nexttoken", "cursor":
 		return markNext
 	case "more", "hasmore", "hasnext", "hasnextpage", "morerecords":
@@ -352,7 +314,7 @@ func markOf(name string) mark {
 		return markLast
 	case "truncated", "incompleteresults":
 		return markPart
-	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "numfound":
+	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "numfound", "contentrange":
 		return markTotal
 	case "totalpages", "pagecount", "pages":
 		return markPages

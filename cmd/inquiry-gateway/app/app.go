@@ -60,7 +60,7 @@ type App struct {
 	failures failures // for the console
 	rate     *rate.Limiter
 	tokens   *ops.Tokens // of the ops listener
-	current  atomic.Pointer[generation]
+	current  atomic.Pointer[live]
 	gateway  gateway.Live // that of current
 	reloads  *reloader
 	draining atomic.Bool
@@ -110,22 +110,22 @@ func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Cl
 // closed again, the listeners included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	a := &App{opts: opts, memory: limitMemory(opts.Logger), registry: newRegistry(opts)}
-	if err := a.build(cfg, l); err != nil {
+	if err := a.assemble(cfg, l); err != nil {
 		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))
 	}
 	return a, nil
 }
 
-// build makes the parts in the order in which they need each other. What fails
+// assemble makes the parts in the order in which they need each other. What fails
 // leaves the rest to New, which closes it.
-func (a *App) build(cfg config.Config, l Listeners) error {
+func (a *App) assemble(cfg config.Config, l Listeners) error {
 	var err error
 	if a.traces, err = openTraces(a.opts); err != nil {
 		return err
 	}
 	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
-	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until putInForce knows them, there are none
+	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until apply knows them, there are none
 	a.accounts = console.NewTopAccounts(topAccounts)
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -166,14 +166,11 @@ func (a *App) build(cfg config.Config, l Listeners) error {
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
 		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	gen, err := a.newGeneration(cfg)
+	first, err := a.build(cfg)
 	if err != nil {
 		return err
 	}
-	if err := a.putInForce(gen); err != nil {
-		gen.close(a.running())
-		return err
-	}
+	a.apply(first)
 	return a.buildServers(cfg, l)
 }
 
@@ -224,19 +221,11 @@ func Check(cfg config.Config) (err error) {
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
-	gen, err := a.newGeneration(cfg)
+	first, err := a.build(cfg)
 	if err == nil {
-		a.current.Store(gen)
+		a.current.Store(first) // for closeParts
 	}
 	return err
-}
-
-// ExpireLists makes all lists of buyers that are cached stale, until the next
-// reload.
-func (a *App) ExpireLists() error {
-	policy := a.current.Load().cfg.Cache
-	policy.Buyer.TTL, policy.Buyer.StaleWhileRevalidate = time.Nanosecond, 0
-	return a.lists.SetConfig(policy)
 }
 
 // Run serves until ctx ends, then stops in order: not ready but serving for the
@@ -328,7 +317,7 @@ func (a *App) closeParts(ctx context.Context) error {
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))
 	}
-	a.running().close(&generation{})
+	a.running().close(&live{})
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}

@@ -2,16 +2,19 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
@@ -91,15 +94,73 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	}
 	cfg := a.current.Load().cfg
 	cfg.RequestTimeout = time.Minute
-	gen, err := a.newGeneration(cfg)
+	next, err := a.build(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.putInForce(gen); err != nil {
-		t.Fatal(err)
-	}
+	a.apply(next)
 	if left := time.Until(get(a, key).deadline); left < time.Minute || left > time.Minute+writeSlack {
 		t.Errorf("the answer must be written within %s", left)
+	}
+}
+
+// What reloads have replaced is gone when its last request must be over: memory and
+// goroutines are as before.
+func TestReloadsLeaveNothingBehind(t *testing.T) {
+	a, key := build(t, "cache: {jitter: 0}")
+	file := a.running().cfg.Path()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(n int) {
+		changed := strings.Replace(string(text), "default: other", fmt.Sprintf("default: other-%d", n%2), 1) // another mapping
+		changed = strings.Replace(changed, "timeout: 2s", fmt.Sprintf("timeout: %ds", 1+n%3), 1)             // other connections
+		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if a.reload(t.Context(), nil); a.reloads.config != nil {
+			t.Fatal(a.reloads.config)
+		}
+		get(a, key)
+	}
+	level := func() (heap int64, goroutines int) {
+		a.reloads.closeRetired(time.Time{})
+		a.running().client.Close() // idle connections
+		var m runtime.MemStats
+		for range 3 {
+			runtime.GC()
+			time.Sleep(50 * time.Millisecond) // closed connections end
+		}
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc), runtime.NumGoroutine()
+	}
+	for n := range 20 {
+		reload(n)
+	}
+	heap, goroutines := level()
+	for n := range 200 {
+		reload(n)
+	}
+	heapNow, goroutinesNow := level()
+	t.Logf("heap %d KiB, then %d KiB; goroutines %d, then %d", heap>>10, heapNow>>10, goroutines, goroutinesNow)
+	if heapNow > heap+2<<20 || goroutinesNow > goroutines+3 {
+		t.Errorf("after 200 reloads the heap has %d KiB, before %d KiB; goroutines %d, before %d", heapNow>>10, heap>>10, goroutinesNow, goroutines)
+	}
+}
+
+// A file that changes after it was read counts as changed, at the start too.
+func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
+	a, _ := build(t, "")
+	cfg := a.running().cfg // read some time ago
+	if err := os.Remove(cfg.Auth.KeysFile); err != nil {
+		t.Fatal(err)
+	}
+	r := newReloader(cfg, Options{}, prometheus.NewRegistry())
+	now := time.Now()
+	r.watcher.Changed(now)
+	if changed := r.watcher.Changed(now.Add(pollFiles)); len(changed) != 1 || changed[0] != cfg.Auth.KeysFile {
+		t.Errorf("changed: %q", changed)
 	}
 }
 

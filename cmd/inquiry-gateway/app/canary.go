@@ -18,22 +18,25 @@ import (
 // that it gets the error that says so.
 const canarySlack = time.Second
 
-// canaryRun is a canary with its series, which are there while it is on.
+// canaryRun is a canary with its series, which are there while it is on. A nil one does
+// nothing.
 type canaryRun struct {
 	*canary.Canary
 	registry *prometheus.Registry
+	cancel   context.CancelFunc // nil: it does not run
+	done     chan struct{}
 }
 
 // newCanary makes the canary that the configuration asks for; nil: none. Each key is
 // called by its place in the configuration.
-func (a *App) newCanary(gen *generation) *canaryRun {
+func (a *App) newCanary(l *live) *canaryRun {
 	var kinds []canary.Kind
 	for _, k := range []struct {
 		name, key string
 		files     []secretfile.File
 	}{
-		{cache.KindBuyer, "canary.buyer_keys", gen.cfg.Canary.BuyerKeys},
-		{cache.KindSeller, "canary.seller_keys", gen.cfg.Canary.SellerKeys},
+		{cache.KindBuyer, "canary.buyer_keys", l.cfg.Canary.BuyerKeys},
+		{cache.KindSeller, "canary.seller_keys", l.cfg.Canary.SellerKeys},
 	} {
 		kind := canary.Kind{Name: k.name}
 		for i, file := range k.files {
@@ -48,8 +51,8 @@ func (a *App) newCanary(gen *generation) *canaryRun {
 	}
 	registry := prometheus.NewRegistry()
 	return &canaryRun{registry: registry, Canary: canary.New(canary.Options{
-		Kinds: kinds, Every: gen.cfg.Canary.Every, Timeout: gen.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
-		Owner: ownerBy(gen.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
+		Kinds: kinds, Every: l.cfg.Canary.Every, Timeout: l.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
+		Owner: ownerBy(l.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
 	})}
 }
 
@@ -73,24 +76,30 @@ func (a *App) canaryResults() []canary.Result {
 	return nil
 }
 
-// startCanary runs the canary of what is in force against the public listener, as any
-// caller would reach it: over TCP, with TLS where that is on.
-// The function it returns cuts it off and waits for its end.
-func (a *App) startCanary(ctx context.Context) (stop func()) {
-	gen := a.current.Load()
-	if gen.canary == nil {
-		return func() {}
+// startCanary runs the canary of l, unless it runs already, against the public listener, as
+// any caller would reach it: over TCP, with TLS where that is on.
+func (a *App) startCanary(ctx context.Context, l *live) {
+	c := l.canary
+	if c == nil || c.cancel != nil {
+		return
 	}
 	var certificate []byte
 	if a.public.tls {
-		certificate = gen.certificate.Certificate[0]
+		certificate = l.certificate.Certificate[0]
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.done = make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(c.done)
 		defer a.catcher("canary").Catch(nil)
-		gen.canary.Run(ctx, a.public.listener.Addr(), certificate)
+		c.Run(ctx, a.public.listener.Addr(), certificate)
 	}()
-	return func() { cancel(); <-done }
+}
+
+// stop cuts the canary off and waits for its end.
+func (c *canaryRun) stop() {
+	if c != nil && c.cancel != nil {
+		c.cancel()
+		<-c.done
+	}
 }

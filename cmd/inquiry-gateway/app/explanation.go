@@ -17,11 +17,11 @@ import (
 // explain composes what the parts say of a request that nobody makes. Nothing is
 // filled, spent or counted by it.
 func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
-	gen := a.current.Load()
+	l := a.running()
 	var x ops.Explanation
 	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
-		who, denied := gen.keys.ByID(ctx, want.KeyID)
+		who, denied := l.keys.ByID(ctx, want.KeyID)
 		if err := unexplained(denied); err != nil {
 			return x, err
 		}
@@ -32,7 +32,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 			denied = who.Authorize(key.Kind)
 		}
 		x.Access = accessOf(want.KeyID, who, denied)
-		x.RateLimit = rateLimitOf(gen.cfg, who.Plan)
+		x.RateLimit = rateLimitOf(l.cfg, who.Plan)
 	}
 	err := a.checkKind(key.Kind)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: gen.client.BreakerState(key.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
+	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
 	if x.Prediction = predict(x.Cache, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}

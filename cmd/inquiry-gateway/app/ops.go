@@ -49,10 +49,10 @@ func (a *App) buildOps(l *httpwire.Listener) error {
 // replace, which begin at zero with the part.
 func (a *App) gatherer() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, gen := prometheus.Gatherers{a.registry}, a.current.Load()
-		all = append(all, gen.keys.registry)
-		if gen.canary != nil {
-			all = append(all, gen.canary.registry)
+		all, l := prometheus.Gatherers{a.registry}, a.running()
+		all = append(all, l.keys.registry)
+		if l.canary != nil {
+			all = append(all, l.canary.registry)
 		}
 		return all.Gather()
 	})

@@ -3,22 +3,17 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
-	"inquiry-gateway/gateway"
 	"inquiry-gateway/internal/series"
 )
 
@@ -31,25 +26,35 @@ const (
 	retryPolls = 40
 )
 
-// reloader takes over what the files say. Only watch and what it calls use it.
+// reloader is the loop that has the program run what the files say. A file counts as changed
+// once two polls see the same size, time and inode, and what failed is tried again from time
+// to time. config gives a whole configuration or all that is wrong with it, build makes
+// the parts, apply swaps them; the old ones are closed when their last request must be over.
+// The keys file is read on its own: a mistake elsewhere must not keep a revoked key good,
+// and a key is no reason to replace anything else.
 type reloader struct {
-	total   *prometheus.CounterVec // result
-	last    prometheus.Gauge
+	total *prometheus.CounterVec // result
+	last  prometheus.Gauge
+
+	every   time.Duration
 	watcher *watch.Watcher
 	hangup  chan os.Signal
-	retired sync.WaitGroup // parts that are closed later
 
-	pollEvery time.Duration
-
-	keys       error     // why the keys file was not read
-	config     error     // why the configuration was not taken over
-	waiting    []string  // keys of the configuration that need a restart
-	retryAt    time.Time // where one of the two failed
-	stopCanary func()
+	keys    error     // why the keys file was not read
+	config  error     // why the configuration was not taken over
+	waiting []string  // keys of the configuration that need a restart
+	retryAt time.Time // where one of the two failed
+	retired []retired // in their order
 }
 
-// newReloader notes what the files are now, before the parts read them, so that
-// no change falls between.
+// retired is what was live, and when its last request must be over.
+type retired struct {
+	old, next *live
+	over      time.Time
+}
+
+// newReloader begins with the files as they were before cfg was read from them, so that no
+// change falls between.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := series.In(reg, "config")
 	r := &reloader{
@@ -57,10 +62,7 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 			"Reloads of the configuration by result; after a failed one the old configuration stays in force.", "result"),
 		last: all.Gauge("last_reload_successful",
 			"1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart."),
-		watcher: watch.New(cfg.Files()),
-		hangup:  make(chan os.Signal, 1),
-
-		pollEvery: cmp.Or(o.PollFiles, pollFiles),
+		every: cmp.Or(o.PollFiles, pollFiles), watcher: watch.New(cfg.Files()), hangup: make(chan os.Signal, 1),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
@@ -79,60 +81,54 @@ func (a *App) Reload() {
 	}
 }
 
-// noteResult says whether all that runs is what the files say, and when to try
-// again what is not.
-func (r *reloader) noteResult() {
-	r.last.Set(0)
-	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
-		r.last.Set(1)
-	}
-	r.retryAt = time.Now().Add(retryPolls * r.pollEvery)
-}
-
-// failed says whether something is to be tried again without a change of a file.
-func (r *reloader) failed() bool { return r.keys != nil || r.config != nil }
-
-// watch reloads what changed when a file of the configuration does, everything
-// on SIGHUP, and from time to time what failed, until ctx ends.
+// watch takes over what changes until ctx ends. It starts and stops the canary, too.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
-	defer r.retired.Wait()
 	defer signal.Stop(r.hangup)
-	r.stopCanary = a.startCanary(ctx)
-	defer func() { r.stopCanary() }()
-	poll := time.NewTicker(r.pollEvery)
+	a.startCanary(ctx, a.running())
+	defer func() {
+		a.running().canary.stop()
+		r.closeRetired(time.Time{})
+	}()
+	poll := time.NewTicker(r.every)
 	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-poll.C:
-			if changed := r.watcher.Changed(now); len(changed) > 0 || r.failed() && now.After(r.retryAt) {
-				a.reloadChanged(ctx, changed)
+			r.closeRetired(now)
+			changed, failed := r.watcher.Changed(now), r.keys != nil || r.config != nil
+			if len(changed) > 0 || failed && now.After(r.retryAt) {
+				a.reload(ctx, changed)
 			}
 		case <-r.hangup:
-			a.reloadChanged(ctx, a.running().cfg.Files())
+			a.reload(ctx, nil)
 		}
 	}
 }
 
-// reloadChanged reads again what has changed, and what failed before. The keys file is
-// read on its own: a mistake elsewhere must not keep a revoked key good, and a
-// key is no reason to replace anything else.
-func (a *App) reloadChanged(ctx context.Context, changed []string) {
-	r, gen := a.reloads, a.running()
-	file := gen.cfg.Auth.KeysFile
-	if reload := gen.keys.reload; reload != nil && (r.keys != nil || slices.Contains(changed, file)) {
-		r.keys = reload() // the store says why, and counts it
+// reload reads again what has changed, and what failed before; all files where no change
+// is why.
+func (a *App) reload(ctx context.Context, changed []string) {
+	r, running := a.reloads, a.running()
+	file, again := running.cfg.Auth.KeysFile, len(changed) == 0 && (r.keys != nil || r.config != nil)
+	all := len(changed) == 0 && !again
+	if running.keys.reload != nil && (all || r.keys != nil || slices.Contains(changed, file)) {
+		r.keys = running.keys.reload() // the store says why, and counts it
 	}
-	if r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
-		a.reloadConfig(ctx, len(changed) == 0)
+	if all || r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
+		a.reloadConfig(ctx, again)
 	}
-	r.noteResult()
+	r.last.Set(0)
+	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
+		r.last.Set(1)
+	}
+	r.retryAt = time.Now().Add(retryPolls * r.every)
 }
 
-// reloadConfig makes what the file says now run; where that has a mistake, all stays
-// as it is. One that is tried again for the same mistake says nothing.
+// reloadConfig makes what the file says live; where that has a mistake, all stays as it is.
+// One that is tried again for the same mistake says nothing.
 func (a *App) reloadConfig(ctx context.Context, again bool) {
 	r, old := a.reloads, a.running()
 	if old.cfg.Path() == "" {
@@ -156,75 +152,36 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	a.opts.Logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
 }
 
-// replace puts a generation of what the file says in old's place; waiting are
-// the keys that need a restart. On an error, a panic included, old stays.
-func (a *App) replace(ctx context.Context, old *generation) (waiting []string, err error) {
+// replace puts what the file says in old's place; waiting are the keys that need a restart.
+// On an error, a panic included, old stays.
+func (a *App) replace(ctx context.Context, old *live) (waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
 		return waiting, err
 	}
-	// All files are read once more after the watcher has noted what they are: a file that a
-	// new configuration names may have changed since it was read for the first time.
-	a.reloads.watcher.SetFiles(append(old.cfg.Files(), cfg.Files()...))
-	if cfg, waiting, err = old.cfg.Reload(config.Options{}); err != nil {
-		return waiting, err
-	}
-	next, err := a.newGeneration(cfg)
+	next, err := a.build(cfg)
 	if err != nil {
 		return waiting, err
 	}
 	if next.canary != old.canary {
-		a.reloads.stopCanary()
-		defer func() { a.reloads.stopCanary = a.startCanary(ctx) }()
+		old.canary.stop()
 	}
-	if err := a.putInForce(next); err != nil {
-		next.close(old)
-		return waiting, err
-	}
-	a.reloads.watcher.SetFiles(cfg.Files())
+	a.apply(next)
+	a.startCanary(ctx, next)
+	r := a.reloads
+	r.watcher.SetFiles(cfg.Files())
 	if next.keys != old.keys {
-		a.reloads.keys = nil
+		r.keys = nil
 	}
-	a.retire(ctx, old, next)
+	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
 	return waiting, nil
 }
 
-// putInForce makes gen run. Cache, limiter and lab keep what they know and change
-// their policies, all together once nothing can fail any more.
-func (a *App) putInForce(gen *generation) error {
-	apply, err := a.lists.Prepare(a.memory.fit(gen.cfg.Cache), cache.Fills{Timeout: gen.cfg.RequestTimeout, Mappings: gateway.Mappings(gen.client)})
-	if err = errors.Join(err, gen.cfg.RateLimit.Validate()); err != nil {
-		return err
+// closeRetired closes what is over at a moment; the zero time is the end of all.
+func (r *reloader) closeRetired(now time.Time) {
+	for len(r.retired) > 0 && (now.IsZero() || now.After(r.retired[0].over)) {
+		r.retired[0].old.close(r.retired[0].next)
+		r.retired = slices.Delete(r.retired, 0, 1)
 	}
-	a.lab.SetConfig(labKinds(gen.cfg), ttllab.ConfigOf(gen.cfg.Cache))
-	a.rate.SetConfig(gen.cfg.RateLimit)
-	apply()
-	a.ceiling.Set(gen.cfg.Upstream.MaxRequestsPerSecond, gen.cfg.Upstream.MaxNodes)
-	a.tokens.Set(gen.cfg.Ops.Tokens())
-	if a.public != nil { // not at the start
-		a.public.listener.SetMax(fitConnections(gen.cfg.MaxConnections, openFiles(), a.opts.Logger))
-	}
-	write := gen.cfg.RequestTimeout + writeSlack
-	a.gateway.Set(gen.public, write, a.public == nil || a.public.http.WriteTimeout == write)
-	a.current.Store(gen)
-	return nil
-}
-
-// retire closes what next does not go on with when the last request of old must
-// be over. Mostly there is nothing, and old is free at once.
-func (a *App) retire(ctx context.Context, old, next *generation) {
-	ends, last := old.ends(next), old.cfg.RequestTimeout+writeSlack
-	if len(ends) == 0 {
-		return
-	}
-	a.reloads.retired.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(last):
-		}
-		for _, end := range ends {
-			end()
-		}
-	})
 }

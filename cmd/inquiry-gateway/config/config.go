@@ -3,8 +3,7 @@ package config
 
 import (
 	"crypto/tls"
-	"reflect"
-	"slices"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -62,8 +61,9 @@ type Config struct {
 	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
 	Canary Canary `yaml:"canary"`
 
-	path string // the configuration file itself, absolute; "" without one
-	file *value // what it says; nil without one
+	path  string                 // the configuration file itself, absolute; "" without one
+	files map[string]fs.FileInfo // see Files
+	file  *value                 // what it says; nil without one
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
@@ -158,16 +158,10 @@ func Default() Config {
 	}
 }
 
-// Files lists every file the configuration was read from or names, absolute,
-// each once and sorted: what a watcher must watch.
-func (c Config) Files() []string {
-	files := []string{c.path}
-	for _, ref := range fileRefs(reflect.ValueOf(&c).Elem(), "") {
-		files = append(files, ref.path())
-	}
-	slices.Sort(files)
-	return slices.Compact(slices.DeleteFunc(files, func(path string) bool { return path == "" }))
-}
+// Files are the files that the configuration was read from, the configuration file included,
+// by absolute path: each as it was just before it was read; nil: it was not there. They are
+// what a watcher must watch. The map must not be changed.
+func (c Config) Files() map[string]fs.FileInfo { return c.files }
 
 // Path is the configuration file, absolute; empty where there is none.
 func (c Config) Path() string { return c.path }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 )
@@ -12,17 +13,19 @@ import (
 // writer of the file hears of all of them at once.
 type document struct {
 	*report
-	path string // absolute
-	root *value // nil if the file could not be read at all
+	path  string                 // absolute
+	root  *value                 // nil if the file could not be read at all
+	files map[string]fs.FileInfo // what was read, see Config.Files
 }
 
 // readDocument reads the file at path. Without env variables stay as they are written.
 func readDocument(path string, env func(string) (string, bool)) *document {
-	doc := &document{report: &report{file: path}, path: path}
+	doc := &document{report: &report{file: path}, path: path, files: map[string]fs.FileInfo{}}
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.path = abs
 	}
-	data, _, err := readRegular(path, maxFileBytes)
+	data, info, err := readRegular(path, maxFileBytes)
+	doc.files[doc.path] = info
 	doc.read(data, err, env)
 	return doc
 }

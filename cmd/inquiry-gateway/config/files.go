@@ -84,6 +84,7 @@ func (doc *document) resolveFiles(into any, mayMiss []string) {
 // readFile gives a file's content, or reports why it cannot be used.
 func (doc *document) readFile(key, path string, mayMiss bool) string {
 	text, info, err := readText(path)
+	doc.files[path] = info
 	if mayMiss && errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ type eitherForm struct {
 
 // documentOf parses a text as the file gateway.yaml.
 func documentOf(text string) *document {
-	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml"}
+	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml", files: map[string]fs.FileInfo{}}
 	doc.read([]byte(text), nil, fakeEnv)
 	return doc
 }

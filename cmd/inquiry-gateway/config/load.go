@@ -51,7 +51,7 @@ func (o Options) env() func(string) (string, bool) {
 // that stand in the place of files are refused before an error could name the file.
 func load(doc *document, o Options) (Loaded, error) {
 	c := Default()
-	c.path, c.file = doc.path, doc.root
+	c.path, c.file, c.files = doc.path, doc.root, doc.files
 	if doc.root != nil {
 		if !doc.has("auth.keys_file") && (doc.has("auth.redis") || doc.has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen

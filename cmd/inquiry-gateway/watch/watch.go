@@ -20,19 +20,21 @@ type Watcher struct {
 	since time.Time              // of that change
 }
 
-// New polls the files once; what changes from now on is told by Changed.
-func New(paths []string) *Watcher { return &Watcher{told: poll(paths)} }
+// New watches files that were as given; nil: not there. What is otherwise now is told by
+// Changed.
+func New(files map[string]fs.FileInfo) *Watcher { return &Watcher{told: files} }
 
-// SetFiles replaces the set of files. Files that were watched before keep what
-// is known of them; new ones are taken as they are now.
-func (w *Watcher) SetFiles(paths []string) {
-	now := poll(paths)
-	for path := range now {
+// SetFiles replaces the set of files. Those that were watched before keep what is known of
+// them: a change of theirs that was not told yet will be.
+func (w *Watcher) SetFiles(files map[string]fs.FileInfo) {
+	next := make(map[string]fs.FileInfo, len(files))
+	for path, now := range files {
 		if before, known := w.told[path]; known {
-			now[path] = before
+			now = before
 		}
+		next[path] = now
 	}
-	w.told, w.last = now, nil
+	w.told, w.last = next, nil
 }
 
 // Changed polls the files and gives those that have changed. It is called at
@@ -62,9 +64,8 @@ func (w *Watcher) Changed(at time.Time) (changed []string) {
 	return changed
 }
 
-// poll looks at each file once. A file that cannot be seen counts as one that is not
-// there.
-func poll(paths []string) map[string]fs.FileInfo {
+// Look says how files are now. A file that cannot be seen counts as one that is not there.
+func Look(paths ...string) map[string]fs.FileInfo {
 	files := make(map[string]fs.FileInfo, len(paths))
 	for _, path := range paths {
 		files[path] = stat(path)

@@ -29,7 +29,9 @@ type looks struct {
 	at time.Time
 }
 
-func start(t *testing.T, paths ...string) *looks { return &looks{New(paths), t, time.Unix(0, 0)} }
+func start(t *testing.T, paths ...string) *looks {
+	return &looks{New(Look(paths...)), t, time.Unix(0, 0)}
+}
 
 func (l *looks) look() []string {
 	l.at = l.at.Add(250 * time.Millisecond)
@@ -138,11 +140,11 @@ func TestSetFilesKeepsWhatIsKnown(t *testing.T) {
 	a, b := write(t, filepath.Join(t.TempDir(), "a"), "1"), filepath.Join(t.TempDir(), "b")
 	l := start(t, a)
 	write(t, a, "22") // must not be forgotten by the new set
-	l.SetFiles([]string{a, b})
+	l.SetFiles(Look(a, b))
 	l.tells(a)
 	write(t, b, "1")
 	l.tells(b)
-	l.SetFiles([]string{b})
+	l.SetFiles(Look(b))
 	write(t, a, "333")
 	if got := l.look(); got != nil {
 		t.Errorf("told %q", got)

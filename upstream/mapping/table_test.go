@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/upstream/internal/sample"
 )
 
 // apiSection maps JSON:API: names of people stand beside the records.
@@ -96,45 +98,26 @@ func TestLookupInXML(t *testing.T) {
 	}
 }
 
-func TestProbeShowsLookups(t *testing.T) {
-	x := planFrom(t, apiSection, "buyer").Explainer(Request{Account: "acme"}, 1)
-	_, err := x.Take(apiReply("b1", apiEntries))
-	if x.Finish(); err != nil || len(x.Violations) > 0 || x.Owner.Matches != 1 {
-		t.Fatalf("%+v %v", x.Explanation, err)
+// Whole elements are taken from a table of the reply, so that a value there can hide one.
+func TestResponsesOfATable(t *testing.T) {
+	section := changed(t, "      items: replies\n", "      items: notes.data\n      lookup: {in: included, key: [type, id], by: [type, id]}\n      where: [{path: private, not_equals: true, missing: include}]\n")
+	ticket := strings.Replace(sample.Ticket, `"replies":[`, `"notes":{"data":[{"type":"n","id":"1"},{"type":"n","id":"2"}]},"old":[`, 1)
+	body := func(second string) string {
+		return strings.TrimSuffix(sample.List(ticket), "}") + `,"included":[{"type":"n","id":"1","uuid":"bbbbbbbb-1111-4222-8333-944455566677","text":"On its way, bbbbbbbb-1111-4222-8333-944455566677","by":{"role":"S"},"at":"2026-03-02T01:02:03Z"},` + second + `]}`
 	}
-	f := x.Records[0].Fields[1]
-	if f.Path != "included[rel.body.type, rel.body.id].attributes.text, attributes.html" || f.Raw != `"one"` || f.Mapped != "one" {
-		t.Errorf("%+v", f)
+	const private = `{"type":"n","id":"2","private":true,"text":"A bad customer","by":{"role":"S"},"at":"2026-03-02T01:02:03Z"}`
+	r, err := mapBuyer(t, section, body(private), Request{})
+	if err != nil || len(r.List[0].Responses) != 1 || r.List[0].Responses[0].Content != "On its way, [removed]" {
+		t.Fatalf("%+v %v", r.List, err)
 	}
-	if f := x.Records[0].Fields[4]; f.Raw != `"2026-02-01T00:00:00Z"` {
-		t.Errorf("%+v", f)
+	if _, err = mapBuyer(t, section, body(strings.Replace(private, `"2"`, `"3"`, 1)), Request{}); err == nil || !strings.Contains(err.Error(), whyNoEntry) {
+		t.Errorf("one is missing: %v", err)
 	}
-	for _, p := range x.Paths {
-		if strings.Contains(p.Path, "[") {
-			t.Errorf("%s is no path of a record", p)
-		}
+	if got := doubtsOf(t, section, body(private)); strings.Contains(got, "responses") {
+		t.Errorf("paths of the entries are looked for in the elements: %s", got)
 	}
-	for _, u := range x.Unused {
-		if strings.HasPrefix(u.Path, "rel.") {
-			t.Errorf("%s is used to look up", u.Path)
-		}
-	}
-}
-
-func TestLookupMistakes(t *testing.T) {
-	for lookup, key := range map[string]string{
-		"{in: a, key: b, by: c}":                  "take",
-		"{in: a, key: [b, c], by: d, take: e}":    "by",
-		"{in: a, key: 'b[', by: d, take: e}":      "key",
-		"{in: a, key: [b, ''], by: [c], take: e}": "by",
-	} {
-		_, wrong := compileSection(t, changed(t, "title: subject", "title: {lookup: "+lookup+"}"))
-		if wrong["buyer.fields.title.lookup."+key] == "" {
-			t.Errorf("%s: %v", lookup, wrong)
-		}
-	}
-	_, wrong := compileSection(t, changed(t, "title: subject", "title: {path: a, lookup: {in: a, key: b, by: c, take: d}}"))
-	if wrong["buyer.fields.title.lookup"] == "" {
+	_, wrong := compileSection(t, changed(t, "      items: replies\n", "      items: notes\n      lookup: {in: included, key: [id]}\n"))
+	if wrong["buyer.fields.responses.lookup.by"] == "" {
 		t.Error(wrong)
 	}
 }

@@ -1,10 +1,9 @@
 package mapping
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // mapTitle maps one record with the given field for its title.
@@ -32,6 +31,7 @@ func TestFieldExtensions(t *testing.T) {
 		{"join nothing", `{path: [a, b], join: "-", default: none}`, `"c":1`, "none", ""},
 		{"join object", `{path: a, join: "-"}`, `"a":{"b":1}`, "", "an object"},
 		{"html", "{path: a, trim_html: true}", `"a":"<p>Hello &amp; <b>bye</b></p><script>x()</script><br>1 &lt; 2"`, "Hello & bye\n\n1 < 2", ""},
+		{"cut before html", `{path: a, cut: ['\[/?code\]'], trim_html: true}`, `"a":"[code]<p>Hello</p>[/code]"`, "Hello", ""},
 		{"unknown fails", "{path: a, values: {A: b}}", `"a":"C"`, "", "no entry"},
 		{"unknown kept", "{path: a, values: {A: b}, unknown_values: keep}", `"a":"C"`, "C", ""},
 		{"empty kept", "a", `"a":""`, "", ""},
@@ -60,6 +60,52 @@ func TestFieldExtensions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestValuesThatMeanNull(t *testing.T) {
+	for _, category := range []string{
+		`inquiry_type: {path: category, values: {0: null, 1: delivery}}`,
+		`inquiry_type: {path: category, values: {1: delivery}, null_values: [0]}`,
+	} {
+		section := changed(t, "inquiry_type: {path: category, default: null}", category, "state, values: {N: pending, A: answered}", "state, null_values: [0, none], default: new")
+		body := smallList(smallRecord("a", `"none"`, "0", ""), smallRecord("b", "0", "1", ""), smallRecord("c", "1", `"0"`, ""), smallRecord("d", "1", "null", ""))
+		r, err := mapBuyer(t, section, body, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, inq := range r.List {
+			got += inq.Status + "/" + inq.InquiryType.String + " "
+		}
+		if got != "new/ new/delivery 1/ 1/ " || r.List[0].InquiryType.Valid {
+			t.Errorf("%s: %q", category, got)
+		}
+	}
+}
+
+func TestTimeOfTwoFields(t *testing.T) {
+	section := changed(t, `{path: opened, format: "2006-01-02 15:04:05"`, `{path: [day, hour], join: " ", format: "2006-01-02 15:04:05"`)
+	for rest, why := range map[string]string{
+		`,"day":"2026-03-01","hour":"09:30:00"`: "",
+		`,"day":"2026-03-01","hour":null`:       whyMissing,
+		`,"hour":"09:30:00"`:                    whyMissing,
+		`,"day":"2026-03-01","hour":[1]`:        whyShape,
+		`,"day":"2026-03-01","hour":"9.30"`:     whyTime,
+	} {
+		r, err := mapBuyer(t, section, smallList(smallRecord("a", `"N"`, "null", rest)), Request{})
+		if why == "" && (err != nil || r.List[0].CreatedAt.Hour() != 0) || why != "" && (err == nil || !strings.Contains(err.Error(), why)) {
+			t.Errorf("%s: %v, want %q", rest, err, why)
+		}
+	}
+}
+
+// smallRecord is a good record with a state, a category and members of its own.
+func smallRecord(title, state, category, rest string) string {
+	return fmt.Sprintf(`{"customer":{"id":"acme"},"subject":%q,"body":{"text":"x"},"state":%s,"category":%s,"opened":"2026-03-01 09:30:00"%s}`, title, state, category, rest)
+}
+
+func smallList(records ...string) string {
+	return `{"result":{"items":[` + strings.Join(records, ",") + `]}}`
 }
 
 // An id ends where a browser shows that its element does.
@@ -109,32 +155,4 @@ func FuzzHTML(f *testing.F) {
 			t.Errorf("%q", got)
 		}
 	})
-}
-
-func TestSweepOverTheWholeReply(t *testing.T) {
-	other := strings.NewReplacer("6f1c2a34", "7f1c2a34", "aaaaaaaa", "bbbbbbbb", "Where is it?", "as in 6F1C2A34-1111-4222-8333-944455566677 and aaaaaaaa111142228333944455566677",
-		"On its way", "see bbbbbbbb-1111-4222-8333-944455566677", `"Late"`, `"7f1c2a34-1111-4222-8333-944455566677"`).Replace(sample.Ticket)
-	r, err := mapBuyer(t, sample.YAML, `{"result":{"items":[`+other+","+sample.Ticket+`]}}`, Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := r.List[0]
-	if got.Title != "[removed]" || got.Content != "as in [removed] and [removed]" || got.Responses[0].Content != "see [removed]" {
-		t.Errorf("got %+v", got)
-	}
-	if r.Removed["title"] != 1 || r.Removed["content"] != 2 || r.Removed["responses.content"] != 1 {
-		t.Errorf("counted %v", r.Removed)
-	}
-}
-
-func TestDropForeign(t *testing.T) {
-	drop := []string{"filtering: upstream", "filtering: upstream\n  on_foreign_record: drop"}
-	stranger := strings.NewReplacer(`"id":"acme"`, `"id":"zorg"`, "Late", "Secret of zorg").Replace(sample.Ticket)
-	r, err := mapBuyer(t, changed(t, drop...), sample.List(stranger, sample.Ticket, stranger), Request{})
-	if err != nil || len(r.List) != 1 || r.List[0].Title != "Late" || len(r.List[0].Responses) != 1 || r.Foreign != 2 {
-		t.Errorf("%+v %v, %d foreign", r.List, err, r.Foreign)
-	}
-	if _, wrong := compileSection(t, changed(t, append(drop, "  owner: customer.id\n", "")...)); wrong["buyer.on_foreign_record"] == "" {
-		t.Errorf("got %v", wrong)
-	}
 }

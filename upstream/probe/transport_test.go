@@ -1,4 +1,4 @@
-package replay
+package probe
 
 import (
 	"io"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheMostSpecificReplyIsTaken(t *testing.T) {
-	server, err := New([]Reply{
+	server, err := Replay([]Reply{
 		{To: "/a", Body: []byte("any")},
 		{To: "/a?page=2", Body: []byte("second page")},
 		{To: "/a", Has: "cursor", Body: []byte("by body")},

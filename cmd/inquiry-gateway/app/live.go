@@ -2,6 +2,7 @@ package app
 
 import (
 	"crypto/tls"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -9,20 +10,24 @@ import (
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/upstream"
 )
 
-// generation is what one configuration comes down to. A reload replaces it as a
-// whole, by one that shares with it the parts that do not change.
-type generation struct {
+// live is all that is built from one configuration; a reload replaces it as a whole, by
+// another one that goes on with the parts which do not change. It is not changed once it
+// is made. The zero value is what runs before the first.
+type live struct {
 	cfg         config.Config
 	keys        *keyring
 	client      *upstream.Client
 	public      *gateway.Gateway
 	certificate *tls.Certificate // nil without TLS
 	canary      *canaryRun       // nil where it is off
+	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
 // keyring is a source of keys with what judges them. All that it remembers and
@@ -35,40 +40,54 @@ type keyring struct {
 	close    func()       // ends what the store runs; nil: nothing
 }
 
-// newGeneration builds the parts that cfg describes and what runs does not have
-// already. On an error nothing new is left running.
-func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
+// running is what is live. What must not change in the middle of its use is taken from one
+// call.
+func (a *App) running() *live {
+	if l := a.current.Load(); l != nil {
+		return l
+	}
+	return &live{}
+}
+
+// build makes what cfg describes and what runs does not have already. All that can fail
+// fails here; then nothing new is left running.
+func (a *App) build(cfg config.Config) (next *live, err error) {
 	old := a.running()
-	gen = &generation{cfg: cfg}
+	next = &live{cfg: cfg}
 	defer func() {
 		if err != nil {
-			gen.close(old)
+			next.close(old)
 		}
 	}()
-	if gen.client, err = upstream.New(cfg.Upstream, upstream.Options{
+	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
 		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
 	}); err != nil {
-		return gen, err
+		return next, err
 	}
-	if gen.keys = old.keys; gen.keys == nil || !cfg.Same(old.cfg, "auth") {
-		if gen.keys, err = a.newKeyring(cfg, old); err != nil {
-			return gen, err
+	if next.keys = old.keys; next.keys == nil || !cfg.Same(old.cfg, "auth") {
+		if next.keys, err = a.newKeyring(cfg, old); err != nil {
+			return next, err
 		}
 	}
-	if gen.canary = old.canary; gen.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
-		gen.canary = a.newCanary(gen)
+	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		next.canary = a.newCanary(next)
 	}
-	proxies, err := cfg.Gateway.Proxies()
-	if err != nil {
-		return gen, err
+	if a.lists != nil { // a check has none
+		fills := cache.Fills{Timeout: cfg.RequestTimeout, Mappings: gateway.Mappings(next.client)}
+		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
+			return next, err
+		}
 	}
-	if gen.certificate, err = cfg.TLS.Certificate(); err != nil {
-		return gen, err
+	proxies, err1 := cfg.Gateway.Proxies()
+	certificate, err2 := cfg.TLS.Certificate()
+	if err = errors.Join(err1, err2); err != nil {
+		return next, err
 	}
-	gen.public = gateway.New(gateway.Options{
-		Auth:                    gen.keys,
-		Kinds:                   gateway.Kinds(gen.client),
+	next.certificate = certificate
+	next.public = gateway.New(gateway.Options{
+		Auth:                    next.keys,
+		Kinds:                   gateway.Kinds(next.client),
 		Lists:                   a.lists,
 		Rate:                    a.rate,
 		Draining:                &a.draining,
@@ -85,22 +104,31 @@ func (a *App) newGeneration(cfg config.Config) (gen *generation, err error) {
 		Logger:                  a.opts.Logger,
 		Registerer:              a.registry,
 	})
-	return gen, nil
+	return next, nil
 }
 
-// running is the generation in force; empty before the first. What must not change in the
-// middle of its use is taken from one call.
-func (a *App) running() *generation {
-	if gen := a.current.Load(); gen != nil {
-		return gen
+// apply makes next live. Cache, limiter, lab and ceiling keep what they know and change
+// their policies. Nothing here can fail.
+func (a *App) apply(next *live) {
+	cfg := next.cfg
+	a.lab.SetConfig(labKinds(cfg), ttllab.ConfigOf(cfg.Cache))
+	a.rate.SetConfig(cfg.RateLimit)
+	next.policy()
+	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
+	a.tokens.Set(cfg.Ops.Tokens())
+	write := cfg.RequestTimeout + writeSlack
+	sameWrite := a.public == nil || a.public.http.WriteTimeout == write
+	if a.public != nil { // not at the start
+		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
-	return &generation{}
+	a.gateway.Set(next.public, write, sameWrite)
+	a.current.Store(next)
 }
 
 // newKeyring opens the store of keys. What is known of keys and counted lasts while the sort of
 // store and the pepper do: a reload while the store is away must not take good keys away. With
 // another store the series begin anew, so they have a registry of their own.
-func (a *App) newKeyring(cfg config.Config, old *generation) (*keyring, error) {
+func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
@@ -134,22 +162,14 @@ func (a *App) newKeyring(cfg config.Config, old *generation) (*keyring, error) {
 
 // close ends what the parts run by themselves and next does not go on with.
 // Requests that still use them finish with what they have.
-func (gen *generation) close(next *generation) {
-	for _, end := range gen.ends(next) {
-		end()
+func (l *live) close(next *live) {
+	if l.keys != nil && l.keys != next.keys && l.keys.close != nil {
+		l.keys.close()
 	}
-}
-
-// ends is what close has to do.
-func (gen *generation) ends(next *generation) (all []func()) {
-	if gen.keys != nil && gen.keys != next.keys && gen.keys.close != nil {
-		all = append(all, gen.keys.close)
+	if l.client != nil && !l.client.GoesOnIn(next.client) {
+		l.client.Close()
 	}
-	if gen.client != nil && !gen.client.GoesOnIn(next.client) {
-		all = append(all, gen.client.Close)
+	if l.public != nil && l.public != next.public {
+		l.public.Close()
 	}
-	if gen.public != nil {
-		all = append(all, gen.public.Close)
-	}
-	return all
 }

@@ -92,24 +92,20 @@ func TestMapNullable(t *testing.T) {
 }
 
 func TestMapItems(t *testing.T) {
-	for body, reason := range map[string]string{
-		`{"result":{"items":[]}}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":{}}}`: "items", `{"result":{}}`: "items",
-		`{}`: "items", `[]`: "items", `"x"`: "items", `{"result":{"items":[]}} x`: "json", `{"result":{"items":[]},"result":1}`: "json",
-		"{\"result\":{\"items\":[]},\"x\":\"\xff\"}": "json",
+	optional := changed(t, "items: result.items", "items: result.items\n  items_optional: true")
+	for section, replies := range map[string]map[string]string{
+		sample.YAML: {
+			`{"result":{"items":[]}}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":{}}}`: "items", `{"result":{}}`: "items",
+			`{}`: "items", `[]`: "items", `"x"`: "items", `{"result":{"items":[]}} x`: "json", `{"result":{"items":[]},"result":1}`: "json",
+			"{\"result\":{\"items\":[]},\"x\":\"\xff\"}": "json",
+		},
+		optional: {`{"result":{}}`: "", `{}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":7}}`: "items"},
 	} {
-		r, err := mapBuyer(t, sample.YAML, body, Request{})
-		if reasonOf(t, err) != reason || reason == "" && r.List == nil {
-			t.Errorf("%q: got %v", body, err)
-		}
-	}
-}
-
-func TestItemsMayBeMissing(t *testing.T) {
-	section := changed(t, "items: result.items", "items: result.items\n  items_optional: true")
-	for body, reason := range map[string]string{`{"result":{}}`: "", `{}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":7}}`: "items"} {
-		r, err := mapBuyer(t, section, body, Request{})
-		if reasonOf(t, err) != reason || reason == "" && len(r.List) != 0 {
-			t.Errorf("%s: %v", body, err)
+		for body, reason := range replies {
+			r, err := mapBuyer(t, section, body, Request{})
+			if reasonOf(t, err) != reason || reason == "" && (r.List == nil || len(r.List) != 0) {
+				t.Errorf("%q: got %v", body, err)
+			}
 		}
 	}
 }
@@ -130,9 +126,6 @@ func TestItemsInAnObject(t *testing.T) {
 				t.Errorf("%s, %s: %+v %v", items, body, r.List, err)
 			}
 		}
-	}
-	if _, wrong := compileSection(t, changed(t, "[uuid, ", `["@key", uuid, `)); wrong["buyer.internal_ids"] == "" {
-		t.Errorf("keys of an array: %v", wrong)
 	}
 }
 
@@ -162,6 +155,30 @@ func TestSkipInvalid(t *testing.T) {
 	}
 }
 
+// What on_foreign_record drops is another account's. A record without an owner is nobody's to
+// drop: all of a list could be lost unseen.
+func TestDropForeign(t *testing.T) {
+	section := changed(t, "filtering: upstream", "filtering: upstream\n  on_foreign_record: drop")
+	stranger := strings.NewReplacer(`"id":"acme"`, `"id":"zorg"`, "Late", "Secret of zorg").Replace(sample.Ticket)
+	r, err := mapBuyer(t, section, sample.List(stranger, sample.Ticket, stranger), Request{})
+	if err != nil || len(r.List) != 1 || r.List[0].Title != "Late" || len(r.List[0].Responses) != 1 || r.Foreign != 2 {
+		t.Errorf("%+v %v, %d foreign", r.List, err, r.Foreign)
+	}
+	none := strings.Replace(sample.Ticket, `"customer":{"id":"acme"},`, "", 1)
+	if _, err := mapBuyer(t, section, sample.List(sample.Ticket, none), Request{}); err == nil || !strings.Contains(err.Error(), whyNoOwner) {
+		t.Errorf("a record without an owner: %v", err)
+	}
+	section = strings.Replace(section, "on_foreign_record: drop", "on_foreign_record: drop\n  on_invalid_record: skip", 1)
+	r, err = mapBuyer(t, section, sample.List(sample.Ticket, none), Request{})
+	if err != nil || len(r.List) != 1 || r.Skipped["owner"] != 1 || r.Foreign != 0 {
+		t.Errorf("%+v %v", r, err)
+	}
+	unbound := strings.Replace(section, "  owner: customer.id\n", "", 1)
+	if _, wrong := compileSection(t, unbound); wrong["buyer.on_foreign_record"] == "" {
+		t.Errorf("got %v", wrong)
+	}
+}
+
 func TestComplexPathsEqualSimpleOnes(t *testing.T) {
 	complex := changed(t,
 		"items: result.items", `items: "result|items"`,
@@ -187,90 +204,19 @@ func TestComplexPathsEqualSimpleOnes(t *testing.T) {
 	}
 }
 
-func TestGatewayFilters(t *testing.T) {
-	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(sample.Ticket)
-	body := `{"result":{"items":[` + sample.Ticket + "," + answered + `]}}`
-	for want, n := range map[Request]int{{}: 2, {Status: "pending"}: 1, {InquiryType: "refund"}: 1, {Status: "pending", InquiryType: "refund"}: 0} {
-		r, err := mapBuyer(t, sample.YAML, body, want)
-		if err != nil || len(r.List) != n || r.Seen != 2 {
-			t.Errorf("%+v: %d records, %v", want, len(r.List), err)
-		}
+func TestSweepOverTheWholeReply(t *testing.T) {
+	other := strings.NewReplacer("6f1c2a34", "7f1c2a34", "aaaaaaaa", "bbbbbbbb", "Where is it?", "as in 6F1C2A34-1111-4222-8333-944455566677 and aaaaaaaa111142228333944455566677",
+		"On its way", "see bbbbbbbb-1111-4222-8333-944455566677", `"Late"`, `"7f1c2a34-1111-4222-8333-944455566677"`).Replace(sample.Ticket)
+	r, err := mapBuyer(t, sample.YAML, `{"result":{"items":[`+other+","+sample.Ticket+`]}}`, Request{})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestFilterAsk(t *testing.T) {
-	values := map[string]string{"N": "pending", "A": "answered", "C": "closed", "X": "closed"}
-	status := &field{values: values}
-	byDefault := &field{values: map[string]string{"1": "refund"}, def: Default{Set: true, Value: "general"}}
-	free := &field{}
-	keep := &field{values: values, keep: true}
-	fixed := &field{fixed: Default{Set: true, Value: "open"}}
-	joined := &field{join: Default{Set: true}}
-	for _, tc := range []struct {
-		field      *field
-		join       string
-		sent       bool
-		want, send string
-		impossible bool
-	}{
-		{status, "", true, "", "", false}, {status, "", true, "pending", "N", false}, {status, "", false, "pending", "", false},
-		{status, "", true, "N", "", true}, {status, "", false, "nosuch", "", true}, {status, "", true, "closed", "", false},
-		{status, ",", true, "closed", "C,X", false}, {status, "repeat", true, "closed", "C X", false}, {status, "repeat", false, "closed", "", false},
-		{byDefault, "", true, "general", "", false}, {byDefault, "", true, "refund", "1", false}, {byDefault, "", true, "x", "", true},
-		{free, "", true, "anything", "anything", false}, {free, "", false, "anything", "", false},
-		{keep, "", true, "other", "other", false}, {keep, "", true, "N", "", true}, {keep, ",", true, "closed", "C,X,closed", false},
-		{fixed, "", true, "open", "", false}, {fixed, "", true, "closed", "", true}, {joined, "", true, "a b", "", false},
-	} {
-		f := newFilter(tc.field, tc.join, tc.sent)
-		if send, impossible := f.ask(tc.want); strings.Join(send, " ") != tc.send || impossible != tc.impossible {
-			t.Errorf("%q: got %q %v, want %q", tc.want, send, impossible, tc.send)
-		}
-		all := f.asked(false)
-		asked, ok := all.Values[tc.want]
-		if !ok {
-			asked = all.Other
-		}
-		want := AskedFor
-		if tc.impossible {
-			want = NoRecord
-		} else if tc.send == "" {
-			want = SelectedHere
-		}
-		if asked != want && tc.want != "" {
-			t.Errorf("%q: told %d in advance, want %d", tc.want, asked, want)
-		}
+	got := r.List[0]
+	if got.Title != "[removed]" || got.Content != "as in [removed] and [removed]" || got.Responses[0].Content != "see [removed]" {
+		t.Errorf("got %+v", got)
 	}
-}
-
-// askedOf is what becomes of a value.
-func askedOf(f Filter, value string) Asked {
-	if a, ok := f.Values[value]; ok {
-		return a
-	}
-	return f.Other
-}
-
-func TestFilters(t *testing.T) {
-	joined := []string{"inquiry_type: {path: category, default: null}", `inquiry_type: {path: category, join: " ", default: null}`}
-	fetched := []string{"      items: replies\n", "      items: comments\n      fetch: {path: \"/v2/{id}\", id: uuid}\n"}
-	for _, tc := range []struct {
-		name, section, kind        string
-		status, inquiryType        string
-		wantStatus, wantOfTheTypes Asked
-	}{
-		{"both are sent", sample.YAML, "buyer", "pending", "x", AskedFor, AskedFor},
-		{"no such status", sample.YAML, "buyer", "nosuch", "x", NoRecord, AskedFor},
-		{"neither is sent", sample.YAML, "seller", "pending", "general", SelectedHere, SelectedHere},
-		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", NoRecord, SelectedHere},
-		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", AskedFor, SelectedHere},
-		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, AskedFor},
-		{"responses are fetched for the whole list once where the gateway filters", changed(t, append(fetched,
-			"filtering: upstream", "filtering: gateway", `, state: "{status}"`, "", `, category: "{inquiry_type}"`, "")...), "buyer", "pending", "x", SelectedHere, SelectedHere},
-	} {
-		status, inquiryType := planFrom(t, tc.section, tc.kind).Filters()
-		if a, b := askedOf(status, tc.status), askedOf(inquiryType, tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {
-			t.Errorf("%s: %v and %v", tc.name, a, b)
-		}
+	if r.Removed["title"] != 1 || r.Removed["content"] != 2 || r.Removed["responses.content"] != 1 {
+		t.Errorf("counted %v", r.Removed)
 	}
 }
 

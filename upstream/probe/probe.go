@@ -1,0 +1,257 @@
+// Package probe shows what a list of the legacy system looks like through the mapping, and
+// answers requests with saved replies. It is for whoever writes a mapping; nothing here is
+// on the way of a caller's request.
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/mapping"
+)
+
+// Probe is a list and what the gateway would make of it.
+type Probe struct {
+	Kind      string        `json:"kind"`
+	Account   string        `json:"account"`
+	Request   *Request      `json:"request,omitempty"`    // the first; nil for a saved reply
+	Status    int           `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
+	MediaType string        `json:"media_type,omitempty"` // of the same
+	Refused   string        `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
+	Unasked   bool          `json:"unasked"`              // no record can have the filter values: a fetch would not ask
+	Took      time.Duration `json:"took_ns"`              // until the first reply was there
+	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
+	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
+	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
+	Beside    []string      `json:"beside,omitempty"`     // numbers beside a list without pages that may count more records
+	Whole     bool          `json:"whole"`                // all pages were read, and all second requests made
+
+	mapping.Explanation
+	Violations []Violation        `json:"violations"`
+	Served     []upstream.Inquiry `json:"-"`       // what a caller would get where the list is not refused
+	Verdict    string             `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
+	Reason     string             `json:"reason,omitempty"`
+	LeftOut    int                `json:"left_out"` // records that break a rule and are dropped, as the configuration says
+}
+
+// The verdicts.
+const (
+	Good     = "good"
+	Refused  = "refused"
+	Doubtful = "doubtful"
+)
+
+// Violation tells the value that broke a rule, too.
+type Violation struct {
+	mapping.Violation
+	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
+}
+
+// Request is what was sent. Credentials are replaced by "(hidden)", and each header that
+// may be one.
+type Request struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Body    string            `json:"body,omitempty"`
+	Headers map[string]string `json:"headers"`
+}
+
+// Options choose what is probed.
+type Options struct {
+	Sample  []byte   // a saved reply; nil: ask
+	Records int      // to show field by field
+	Whole   bool     // read all pages and second requests; else one request, and one of each further sort
+	MayMiss []string // paths, or keys, of the mapping that may match nothing
+	// UserAgent is sent to the legacy system.
+	UserAgent string
+}
+
+// Run probes one list, with the bounds, the credentials and the repeats of the gateway, but
+// without its metrics. The error is for a kind or account that makes no request; all that
+// is wrong with the list is in the Probe.
+func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Options) (*Probe, error) {
+	transport, depth := &Transport{live: true}, upstream.FirstOfEach
+	if o.Sample != nil {
+		// The media type of a saved reply is lost, and is the configuration's.
+		media := "application/json"
+		if cfg.Endpoint(want.Kind).Reply.Format == "xml" {
+			media = "application/xml"
+		}
+		transport, depth = &Transport{replies: []saved{{Reply: Reply{Body: o.Sample, Headers: map[string]string{"Content-Type": media}}}}}, upstream.FirstReply
+	} else if o.Whole {
+		depth = upstream.Whole
+	}
+	client, err := transport.Client(cfg, o.UserAgent)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	seen, err := client.Explain(ctx, want, math.MaxInt, depth) // each violation has a value to tell of
+	if err != nil {
+		return nil, err
+	}
+	p := &Probe{
+		Kind: want.Kind, Account: want.Account, Unasked: seen.Unasked, Took: seen.Took, NextPage: seen.NextPage,
+		Whole: depth == upstream.Whole, Explanation: seen.Explanation, Served: seen.Served, Violations: violations(seen), Verdict: Good,
+	}
+	if seen.Problem != nil {
+		p.Problem = seen.Problem.Error()
+		if refused, ok := errors.AsType[*mapping.Error](seen.Problem); ok {
+			p.Found = refused.Found
+		}
+	}
+	if o.Sample == nil {
+		p.exchanged(transport.exchanges, seen)
+	}
+	p.hide(cfg.Hider())
+	endpoint := *cfg.Endpoint(want.Kind)
+	if endpoint.Paging.Style == "" || endpoint.Paging.Style == mapping.PageNone {
+		p.Beside = beside(seen.Reply, want.Account, strings.TrimSuffix(endpoint.Items, ".@values"), p.Items)
+	}
+	p.Records = p.Records[:min(len(p.Records), o.Records)]
+	if p.Reason, p.LeftOut = p.refusal(endpoint); p.Reason != "" {
+		p.Verdict = Refused
+		return p, nil
+	}
+	var doubts []string
+	for _, d := range p.Doubts {
+		// A wrong path of a field with a default gives a list that is good and says nothing.
+		// Of a part of a list some doubts say nothing.
+		if !slices.Contains(o.MayMiss, d.Path) && (p.Whole || o.Sample != nil || !d.Whole) {
+			doubts = append(doubts, d.Text)
+		}
+	}
+	if len(doubts) > 0 {
+		p.Verdict, p.Reason = Doubtful, strings.Join(doubts, "; ")
+	}
+	return p, nil
+}
+
+// exchanged takes over what was recorded: the first request, and the first reply that has
+// another status than 200, or else the last.
+func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
+	p.Request = &Request{Method: seen.First.Method, URL: seen.First.URL, Body: seen.First.Body, Headers: map[string]string{}}
+	if len(all) == 0 {
+		return
+	}
+	for name, values := range all[0].header {
+		if p.Request.Headers[name] = address.Hidden; slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent"}, name) {
+			p.Request.Headers[name] = strings.Join(values, ", ")
+		}
+	}
+	last := all[len(all)-1]
+	if i := slices.IndexFunc(all, func(e *exchange) bool { return e.status != 0 && e.status != http.StatusOK }); i >= 0 {
+		last = all[i]
+	}
+	if p.Status, p.MediaType = last.status, last.mediaType; seen.Problem != nil {
+		p.Refused = last.text()
+	}
+}
+
+// hide hides credentials that are sent in query or body, and a reply that repeats them.
+func (p *Probe) hide(hide func(string) string) {
+	texts := []*string{&p.Problem, &p.Found, &p.Refused, &p.NextPage}
+	if p.Request != nil {
+		texts = append(texts, &p.Request.URL, &p.Request.Body)
+	}
+	for _, text := range texts {
+		*text = hide(*text)
+	}
+}
+
+// violations joins what is wrong with the values it is about. It is an empty list, not
+// nil, where nothing is wrong: it is shown as JSON.
+func violations(seen *upstream.Explained) []Violation {
+	type place struct {
+		record int
+		field  string
+	}
+	raw := map[place]string{}
+	for _, r := range seen.Records {
+		for _, f := range r.Fields {
+			raw[place{r.Number, f.Field}] = f.Raw
+		}
+	}
+	list := []Violation{}
+	for _, v := range seen.Violations {
+		list = append(list, Violation{v, raw[place{v.Record, v.Field}]})
+	}
+	return list
+}
+
+// refusal says why a caller would get an error in the place of the list; empty: the
+// list, without the records that cfg leaves out.
+func (p *Probe) refusal(cfg mapping.EndpointConfig) (reason string, leftOut int) {
+	strangers, broken := map[int]bool{}, map[int]bool{}
+	for _, n := range p.Owner.Foreign {
+		strangers[n] = true
+	}
+	for _, n := range p.Owner.Missing {
+		if cfg.OnForeignRecord == "drop" {
+			broken[n] = true // whose it is nobody knows: dropped, all of the list could be lost unseen
+		} else {
+			strangers[n] = true
+		}
+	}
+	for _, v := range p.Violations {
+		if !strangers[v.Record] { // those are not even mapped
+			broken[v.Record] = true
+		}
+	}
+	switch {
+	case p.Problem != "":
+		return p.Problem, 0
+	case len(strangers) > 0 && cfg.OnForeignRecord != "drop":
+		return records(len(strangers)) + " of another account or of none", 0
+	case len(broken) > 0 && cfg.OnInvalidRecord != "skip":
+		return records(len(broken)) + " that the mapping cannot accept", 0
+	}
+	return "", len(broken) + len(strangers)
+}
+
+// records is a number of records in words.
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return strconv.Itoa(n) + " records"
+}
+
+// beside finds numbers beside the list that are larger than its records, such as
+// "treffer = 40": a mark of pages that has a name nobody knows.
+func beside(reply, account, items string, came int) (found []string) {
+	var visit func(path string, v any)
+	visit = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if path == items {
+				return // the records
+			}
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				visit(strings.TrimPrefix(path+"."+key, "."), v[key])
+			}
+		case json.Number:
+			if n, err := v.Int64(); err == nil && n > int64(came) && n < 1_000_000 && v.String() != account {
+				found = append(found, fmt.Sprintf("%s = %s", path, v))
+			}
+		}
+	}
+	var tree any
+	d := json.NewDecoder(strings.NewReader(reply))
+	d.UseNumber()
+	if came > 0 && d.Decode(&tree) == nil {
+		visit("", tree)
+	}
+	return found
+}
