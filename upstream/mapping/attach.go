@@ -251,20 +251,20 @@ func (c *compiler) details(field string, cfg DetailsConfig) {
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	c.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	usable := c.path(field+".items", cfg.Items)
-	plan := &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords}
+	plan := &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, root: jsonwalk.NewNode(frameReply)}
 	c.plan.Details = c.second(field+".fetch", cfg.Fetch, plan)
 	c.plan.as, c.plan.collect = cfg.As, c.plan.Details.id
 	c.plan.merged = jsonwalk.NewNode(frameReply)
 	c.plan.merged.SetList(jsonwalk.List{Frame: frameRecord}, c.root)
 	inner := *c
-	inner.plan, inner.root, inner.at = plan, jsonwalk.NewNode(frameRecord), plan.Format.place()
+	inner.plan, inner.root, inner.frame, inner.at = plan, plan.root, frameReply, plan.Format.place()
 	if cfg.Fetch.Batch == 0 {
-		plan.single, plan.items.root = cfg.Items, jsonwalk.NewNode(frameReply)
+		plan.single = cfg.Items
 		inner.at = inner.at.note(cfg.Items)
 		c.AddIf(c.plan.Details.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
 	} else if usable {
-		plan.items = inner.items(cfg.Items, false, jsonwalk.List{Frame: frameRecord}, inner.root)
-		inner.at = inner.at.inside(cfg.Items)
+		plan.items, inner.root = inner.list(field+".", cfg.Items, nil, list{}, jsonwalk.NewNode(frameRecord))
+		inner.frame, inner.at = frameRecord, inner.at.inside(cfg.Items)
 		for _, key := range inner.sources(field+".fetch.key", field+".fetch.key", Paths{cfg.Fetch.Key}) {
 			plan.collect = identity{{"", key}}
 		}
@@ -289,11 +289,11 @@ func (b *Builder) wait(f *jsonwalk.Frame) (fate, violation) {
 
 // takeDetail takes a reply that is one detail, or tells that there is none.
 func (b *Builder) takeDetail(body string) *Error {
-	b.items = jsonwalk.Lookup(body, b.plan.single)
+	b.held = jsonwalk.Lookup(body, b.plan.single)
 	switch {
-	case b.items.Kind == jsonwalk.Object:
-		b.waiting = append(b.waiting, waiting{raw: b.items.Raw})
-	case b.items.Present():
+	case b.held.Kind == jsonwalk.Object:
+		b.waiting = append(b.waiting, waiting{raw: b.held.Raw})
+	case b.held.Present():
 		return refusal("items", "the detail is not an object")
 	}
 	return nil

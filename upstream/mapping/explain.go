@@ -265,7 +265,7 @@ func (x *Explainer) note(f *jsonwalk.Frame, fate fate, bad violation) {
 	default:
 		x.Owner.Matches++
 	}
-	if !holds(x.plan.where, f, early) {
+	if !holds(x.plan.items.where, f, early) {
 		x.Excluded++
 		return
 	}
