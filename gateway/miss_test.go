@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -27,7 +26,7 @@ func legacyFill(t testing.TB, serve http.Handler) cache.Fill {
 	file := struct {
 		Upstream upstream.Config `yaml:"upstream"`
 	}{upstream.DefaultConfig()}
-	if err := yaml.UnmarshalWithOptions(legacy.Mapping(), &file, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(string(legacy.Mapping()), &file); err != nil {
 		t.Fatal(err)
 	}
 	file.Upstream.BaseURL, file.Upstream.Timeout = srv.URL, 10*time.Second

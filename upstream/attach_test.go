@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,6 +132,60 @@ func TestSecondCallsFail(t *testing.T) {
 	failed(t, f, t.Context(), "invalid", "record")
 }
 
+// What a record's further requests need may be several of its values, in path, query and
+// body.
+func TestSecondCallsBySeveralValues(t *testing.T) {
+	const ids = ", ids: {project: customer.no, issue: uuid}"
+	for name, fetch := range map[string]string{
+		"path":  `{path: "/p/{project}/i/{issue}/notes"` + ids + `}`,
+		"query": `{path: /notes, query: {p: "{project}", q: "x-{issue}"}` + ids + `}`,
+		"body":  `{path: /notes, method: POST, body: {p: "{project:number}", i: ["{issue}"]}` + ids + `}`,
+	} {
+		serve := func(projects ...string) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v2/tickets" {
+					var list []string
+					for i, p := range projects {
+						list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("i/%d", i), `"id":"acme"`, `"id":"acme","no":`+p).Replace(sample.Ticket))
+					}
+					serveJSON(`{"result":{"items":[`+strings.Join(list, ",")+`]}}`)(w, r)
+					return
+				}
+				body, _ := io.ReadAll(r.Body)
+				note, _ := json.Marshal(r.Method + " " + r.RequestURI + " " + string(body))
+				serveJSON(fmt.Sprintf(`{"comments":[{"text":%s,"at":"2026-01-01T00:00:00Z","by":{"role":"C"}}]}`, note))(w, r)
+			}
+		}
+		f := newFixture(t, serve("7", "9"), responses(t, fetch), func(c *Config) { c.Buyer.InternalIDs = nil })
+		list, err := f.Fetch(t.Context(), acme)
+		want := map[string]string{"path": "GET /p/9/i/i%2F1/notes ", "query": "GET /notes?p=9&q=x-i%2F1 ", "body": `POST /notes {"i":["i/1"],"p":9}`}[name]
+		if name == "query" {
+			if err == nil || asError(err).Reason != "record" {
+				t.Errorf("a slash within a text of a query was sent: %v", err)
+			}
+			continue
+		}
+		if err != nil || len(list.Inquiries) != 2 || len(list.Inquiries[1].Responses) != 1 || list.Inquiries[1].Responses[0].Content != want {
+			t.Errorf("%s: %+v, %v", name, list.Inquiries, err)
+		}
+		failed(t, newFixture(t, serve("7", `""`), responses(t, fetch)), t.Context(), "invalid", "record")
+	}
+	for fetch, key := range map[string]string{
+		`{path: "/{project}/{issue}", id: uuid, ids: {project: a, issue: b}}`:         "id",
+		`{path: "/{project}/{issue}", ids: {project: a, issue: b}, batch: 2, key: k}`: "ids",
+		`{path: "/{project}", ids: {project: a, issue: b}}`:                           "path",
+		`{path: "/{page}/{issue}", ids: {page: a, issue: b}}`:                         "ids.page",
+		`{path: "/{project}/{issue}", ids: {project: "", issue: b}}`:                  "ids.project",
+		`{path: "/{project}/{issue}", ids: {project: "a..b", issue: b}}`:              "ids.project",
+		`{path: "/{Project}/{issue}", ids: {Project: a, issue: b}}`:                   "ids.Project",
+	} {
+		section := strings.Replace(sample.YAML, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n", 1)
+		if found := wrongIn(t, section); found["buyer.fields.responses.fetch."+key] == "" {
+			t.Errorf("%s: %v", fetch, found)
+		}
+	}
+}
+
 // A list makes several requests at a time, each of which gets a connection at once:
 // waiting for one would look like a legacy that is slow.
 func TestRequestsDoNotWaitForEachOther(t *testing.T) {
@@ -233,6 +289,7 @@ buyer:
 
 const (
 	detailEach    = `{fetch: {path: "/tickets/{id}", id: id, reply: {empty_statuses: [404]}}}`
+	detailNumber  = `{fetch: {path: "/tickets/{number}", ids: {number: id}}}`
 	detailBareID  = `{items: data.0, fetch: {path: "/wrapped/{id}", id: id}}`
 	detailBare    = `{items: data.0, fetch: {path: "/wrapped/{id}", id: "@this"}}`
 	detailBatched = `{items: rows, fetch: {path: /rows, query: {ids: "{ids}"}, id: id, batch: 2, key: id}}`

@@ -22,35 +22,53 @@ import (
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"` // none (default), basic, bearer, header, oauth2_client_credentials or session
+	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
+	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
 
-	Username     string          `yaml:"username"`      // basic, session
-	UsernameFile secretfile.File `yaml:"username_file"` // basic, session: or the file that holds the name, such as an API key
-	PasswordFile secretfile.File `yaml:"password_file"` // basic (left out: an empty password), session
-	TokenFile    secretfile.File `yaml:"token_file"`    // bearer
-	Header       string          `yaml:"header"`        // header: its name; session: that of the header that the token is sent in, default token_header
-	ValueFile    secretfile.File `yaml:"value_file"`    // header: its value
+	// Username is the user's name.
+	Username string `yaml:"username" with:"type=basic,session"`
+	// UsernameFile holds the user's name, such as an API key that is sent as one; instead of username.
+	UsernameFile secretfile.File `yaml:"username_file" with:"type=basic,session"`
+	// PasswordFile holds the password. basic without it sends an empty one.
+	PasswordFile secretfile.File `yaml:"password_file" with:"type=basic,session!"`
+	// TokenFile holds the bearer token.
+	TokenFile secretfile.File `yaml:"token_file" with:"type=bearer!"`
+	// Header is the name of the header with the credential. For a session it is the one that the token is sent in, default token_header.
+	Header string `yaml:"header" with:"type=header!,session"`
+	// ValueFile holds the value of header.
+	ValueFile secretfile.File `yaml:"value_file" with:"type=header!"`
 
-	// For oauth2_client_credentials (RFC 6749, 4.4).
-	TokenURL         string            `yaml:"token_url"`
-	ClientID         string            `yaml:"client_id"`
-	ClientSecretFile secretfile.File   `yaml:"client_secret_file"`
-	Scopes           []string          `yaml:"scopes"`
-	Params           map[string]string `yaml:"params"` // further parameters of the token request, such as audience
+	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
+	TokenURL string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
+	// ClientID is the name of the gateway at the authorization server.
+	ClientID string `yaml:"client_id" with:"type=oauth2_client_credentials!"`
+	// ClientSecretFile holds the secret of client_id.
+	ClientSecretFile secretfile.File `yaml:"client_secret_file" with:"type=oauth2_client_credentials!"`
+	// Scopes are asked for with the token.
+	Scopes []string `yaml:"scopes" with:"type=oauth2_client_credentials"`
+	// Params are further parameters of the token request, such as audience.
+	Params map[string]string `yaml:"params" with:"type=oauth2_client_credentials"`
 
 	// Login opens a session: one sign-in for all callers, and again when the legacy
 	// says that the session has ended.
-	Login       LoginConfig `yaml:"login"`
-	Token       string      `yaml:"token"`                                // session: GJSON path of the token in the reply to the login
-	TokenHeader string      `yaml:"token_header"`                         // session: or the response header that has it
-	TokenCookie string      `yaml:"token_cookie"`                         // session: or the cookie that has it; no other is kept
-	SendAs      string      `yaml:"send_as" enum:",bearer,header,cookie"` // session: bearer, header or cookie; default as it came, bearer for token
-	Cookie      string      `yaml:"cookie"`                               // session: name of the cookie that the token is sent in; default token_cookie
-	RenewOn     []int       `yaml:"renew_on"`                             // session: statuses that say that it has ended; default 401
+	Login LoginConfig `yaml:"login" with:"type=session!"`
+	// Token is the GJSON path of the token in the reply to the login.
+	Token string `yaml:"token" form:"gjson" with:"type=session"`
+	// TokenHeader is the response header that has the token; instead of token.
+	TokenHeader string `yaml:"token_header" with:"type=session"`
+	// TokenCookie is the cookie that has the token; instead of token. No other cookie is kept.
+	TokenCookie string `yaml:"token_cookie" with:"type=session"`
+	// SendAs says how the token is sent: bearer, header or cookie. Default: as it came, bearer for token.
+	SendAs string `yaml:"send_as" enum:",bearer,header,cookie" with:"type=session"`
+	// Cookie is the name of the cookie that the token is sent in; default token_cookie.
+	Cookie string `yaml:"cookie" with:"type=session"`
+	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
+	RenewOn []int `yaml:"renew_on" min:"300" max:"499" with:"type=session"`
 	// RenewIf is for a legacy that says with status 200 that the session has ended: a
 	// reply that meets one of these conditions.
-	RenewIf []mapping.Condition `yaml:"renew_if"`
-	TTL     time.Duration       `yaml:"ttl"` // session: sign in again after it; 0: when the legacy says so
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
+	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.
+	TTL time.Duration `yaml:"ttl" with:"type=session"`
 }
 
 // Values of auth.type.

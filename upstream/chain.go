@@ -158,6 +158,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   string // JSON
+	none   bool   // nothing is at the path of its items
 }
 
 // empty tells whether the status says that there is nothing.

@@ -7,13 +7,20 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
 // wrongIn gives the mistakes of a section by their keys.
 func wrongIn(t testing.TB, section string) map[string]string {
 	t.Helper()
-	return wrongKeys(t, configFrom(t, section).Validate())
+	cfg := DefaultConfig()
+	found, _ := errors.AsType[yamlfile.Problems](yamlfile.Decode(section, &cfg))
+	wrong := wrongKeys(t, cfg.Validate())
+	for _, p := range found {
+		wrong[p.Key] = p.Message
+	}
+	return wrong
 }
 
 // wrongKeys gives the mistakes in a joined error by their keys.
@@ -42,12 +49,12 @@ func TestValidate(t *testing.T) {
 		{"relative base", "http://legacy.test", "legacy.test", "base_url", "absolute"},
 		{"base with query", "http://legacy.test", "http://legacy.test?x=1", "base_url", "query"},
 		{"base with password", "http://legacy.test", "http://u:p@legacy.test", "base_url", "auth"},
-		{"timeout", "base_url:", "timeout: 0s\nbase_url:", "timeout", "greater than zero"},
-		{"bytes", "base_url:", "max_response_bytes: 0\nbase_url:", "max_response_bytes", "greater than zero"},
+		{"timeout", "base_url:", "timeout: 0s\nbase_url:", "timeout", "more than 0s"},
+		{"bytes", "base_url:", "max_response_bytes: 0\nbase_url:", "max_response_bytes", "more than 0"},
 		{"one account's part above all", "base_url:", "max_concurrent_per_account: 65\nbase_url:", "max_concurrent_per_account", "max_concurrent (64)"},
-		{"one account's part below zero", "base_url:", "max_concurrent_per_account: -1\nbase_url:", "max_concurrent_per_account", "leave it out"},
-		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "between"},
-		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "above 0"},
+		{"one account's part below zero", "base_url:", "max_concurrent_per_account: -1\nbase_url:", "max_concurrent_per_account", "0 or more"},
+		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "0 to 1"},
+		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "more than 0"},
 		{"header", "base_url:", "headers: {\"a b\": c}\nbase_url:", "headers.a b", "valid"},
 		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path, query and body"},
 		{"too many bytes", "base_url:", "max_response_bytes: 2000000000\nbase_url:", "max_response_bytes", "1GiB"},

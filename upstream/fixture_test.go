@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func configFrom(t testing.TB, section string) Config {
 	t.Helper()
 	cfg := DefaultConfig()
-	if err := yaml.UnmarshalWithOptions([]byte(section), &cfg, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(section, &cfg); err != nil {
 		t.Fatalf("decode: %v", err)
 	}
 	return cfg

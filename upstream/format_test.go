@@ -72,8 +72,7 @@ func soapService(t testing.TB, replies map[string]string) http.HandlerFunc {
 func soapFixture(t testing.TB, serve http.HandlerFunc) *fixture {
 	return newFixture(t, serve, func(cfg *Config) {
 		soap := configFrom(t, soapSection)
-		soap.BaseURL = cfg.BaseURL
-		*cfg = soap
+		cfg.Buyer, cfg.Seller = soap.Buyer, soap.Seller
 	})
 }
 
@@ -122,23 +121,6 @@ func TestSOAP(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestProbeShowsPathsOfXML(t *testing.T) {
-	sample, err := korean.EUCKR.NewEncoder().String(soapHead + "<ListResponse><result>" + fmt.Sprintf(soapTicket, "uu-00001") +
-		"</result></ListResponse></soap:Body></soap:Envelope>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := soapFixture(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w, sample)
-	})
-	p, err := f.Explain(t.Context(), acme, 3, FirstReply)
-	if err != nil || p.Problem != nil || p.Items != 1 {
-		t.Fatalf("%+v %v", p, err)
-	}
-	wantLines(t, lines(p), `1 title <- subject: {"-lang":"ko","$":"배송 문의"} -> 배송 문의`, "unused customer.-tier string", "unused p.#.-n string", `id refs.ref.#.-id 1 ["record 1 content"]`)
 }
 
 // A reply is read as the configuration says, and never guessed at.

@@ -31,6 +31,9 @@ type pager struct {
 // taker maps the replies of a list; they come in order.
 type taker interface {
 	Take(body string) (records int, err error)
+	// NoItems tells whether the last reply had nothing at the path of its items, which
+	// items_optional allows.
+	NoItems() bool
 	// CheckEnd refuses a list that goes on after its last reply.
 	CheckEnd(mapping.PagingConfig, mapping.End) error
 }
@@ -97,6 +100,7 @@ func (l *pager) add(ctx context.Context, p *reply, address string) (records int,
 	defer step.End()
 	records, err = l.Take(p.body)
 	endStep(step, records, err)
+	p.none = l.NoItems()
 	l.end.Address, l.end.Header = address, p.header
 	l.end.Records += records
 	l.end.Pages++
@@ -257,7 +261,10 @@ func (p paging) length(r reply) (int, error) {
 	case p.TotalHeader == "":
 		text = jsonwalk.Lookup(r.body, p.TotalPages).Plain()
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if text = strings.TrimSpace(text); text == "" && r.none {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
 		return 0, pagingError("the reply does not tell how long the list is")
 	}
@@ -273,6 +280,8 @@ func (p paging) more(r reply) (bool, error) {
 	switch v := jsonwalk.Lookup(r.body, p.More+p.Last); {
 	case v.Kind == jsonwalk.Bool, v.Raw == `"true"`, v.Raw == `"false"`: // XML has texts only
 		return (v.String() == "true") == (p.Last == ""), nil
+	case !v.Present() && r.none:
+		return false, nil // a reply that says nothing at all is the end
 	case !v.Present():
 		return false, pagingError("the reply does not tell whether another page follows")
 	default:

@@ -224,6 +224,39 @@ func TestPagingIsBounded(t *testing.T) {
 	failed(t, slow, t.Context(), "timeout", "timeout")
 }
 
+// Where an empty list may have no array at all, a reply without one ends the list, even
+// where it says nothing of pages either. What it does say counts.
+func TestAReplyWithoutItemsEndsTheList(t *testing.T) {
+	for paging, says := range map[string]map[string]int{
+		"{style: page, param: page, more: more}":                                {`{}`: 10, `{"more":true}`: -1, `{"more":7}`: -1},
+		"{style: cursor, param: page, cursor: cursor, last: end}":               {`{}`: 10, `{"end":true}`: 10},
+		"{style: page, param: page, total: total}":                              {`{}`: -1}, // the first page has announced more
+		"{style: page, param: page}":                                            {`{}`: 10, `{"result":null}`: 10, `{"result":{"items":7}}`: -1},
+		"{style: offset, param: page, size: 10, size_param: limit, more: more}": {`{}`: 10},
+	} {
+		for last, want := range says {
+			f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+				if page := r.URL.Query().Get("page"); page == "" || page == "0" {
+					r.URL.RawQuery = ""
+					pagedLegacy{total: 20, size: 10}.ServeHTTP(w, r)
+					return
+				}
+				serveJSON(last)(w, r)
+			}, buyers(t, "items_optional: true\n  paging: "+paging))
+			list, err := f.Fetch(t.Context(), acme)
+			if want < 0 && err == nil || want >= 0 && (err != nil || len(list.Inquiries) != want) {
+				t.Errorf("%s, then %s: %d records, %v, want %d", paging, last, len(list.Inquiries), err, want)
+			}
+		}
+	}
+	for _, paging := range []string{"{style: page, param: page, total: total}", "{style: page, param: page, more: more}", "{style: next_url, next: next}"} {
+		f := newFixture(t, serveJSON(`{}`), buyers(t, "items_optional: true\n  paging: "+paging))
+		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 0 || f.calls.Load() != 1 {
+			t.Errorf("%s: %v after %d requests", paging, err, f.calls.Load())
+		}
+	}
+}
+
 func TestLinkNext(t *testing.T) {
 	for header, want := range map[string]string{
 		`</a>; rel="next"`: "/a", `</a>; rel=next`: "/a", `</a>;REL="Next"`: "/a", `</a>; rel="prev", </b>; rel="next"`: "/b",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"inquiry-gateway/internal/invalid"
@@ -19,16 +18,11 @@ import (
 
 // LoginConfig is the request that opens a session: a POST.
 type LoginConfig struct {
-	BaseURL string `yaml:"base_url"` // default upstream.base_url
-	Path    string `yaml:"path"`     // of the login
-	// Body is sent with {username} and {password} put into its texts, each as one value.
-	Body     any               `yaml:"body"`
-	BodyType string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
-	Basic    bool              `yaml:"basic"`                           // send username and password as HTTP Basic credentials instead
-	Headers  map[string]string `yaml:"headers"`                         // of this request; no secrets
-	// Expect are conditions that the reply must meet, for a sign-in that fails with
-	// status 200.
-	Expect []mapping.Condition `yaml:"expect"`
+	// BaseURL is the server that the login is sent to; default upstream.base_url.
+	BaseURL string `yaml:"base_url" form:"url"`
+	// Basic sends username and password as HTTP Basic credentials. Else {username} and {password} in the body's texts stand for them.
+	Basic                 bool `yaml:"basic"`
+	mapping.RequestConfig `yaml:",inline"`
 }
 
 // The placeholders of a login.
@@ -49,9 +43,9 @@ const maxLoginBytes = 1 << 20
 
 // spec is the login as a request with two placeholders.
 func (l LoginConfig) spec() address.Spec {
-	return address.Spec{Path: l.Path, InQuery: []string{loginUser, loginPassword}, Sending: address.Sending{
-		Method: http.MethodPost, Body: l.Body, BodyType: l.BodyType, Headers: l.Headers,
-	}}
+	sending := l.Sending
+	sending.Method = http.MethodPost
+	return address.Spec{Path: l.Path, Query: l.Query, InQuery: []string{loginUser, loginPassword}, Sending: sending}
 }
 
 // session is type session: one sign-in for all callers.
@@ -83,6 +77,10 @@ func (a session) check(base string, p *invalid.Problems) {
 		base = a.Login.BaseURL
 		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
 	}
+	for name, value := range a.Login.Query {
+		p.AddIf(strings.Contains(value, "{"), "auth.login.query."+name, "an address is logged on its way: put {username} and {password} into the body")
+	}
+	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
 	plan := a.Login.spec().Compile(base, "auth.login", p)
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
@@ -104,46 +102,11 @@ func (a session) check(base string, p *invalid.Problems) {
 	p.AddIf(as == sendCookie && name == "", "auth.cookie", "missing: the name of the cookie that the token is sent in")
 	p.AddIf(as != sendHeader && a.Header != "", "auth.header", "has no meaning unless send_as is header; remove it")
 	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
-	checkConditions("auth.renew_if", a.RenewIf, p)
-	checkConditions("auth.login.expect", a.Login.Expect, p)
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
+	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 	for i, status := range a.RenewOn {
 		p.AddIf(status < 300 || status > 499, fmt.Sprintf("auth.renew_on[%d]", i), "%d is no status that ends a session; use 300 to 499, such as 401; for a 200 name what it holds in renew_if", status)
 	}
-}
-
-// checkConditions checks conditions on a whole reply.
-func checkConditions(field string, list []mapping.Condition, p *invalid.Problems) {
-	for i, c := range list {
-		at, kinds := fmt.Sprintf("%s[%d]", field, i), 0
-		for _, set := range []bool{c.Equals.Set, c.NotEquals.Set, len(c.In) > 0, c.Absent} {
-			if set {
-				kinds++
-			}
-		}
-		p.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
-		p.AddIf(c.Equals.Null || c.NotEquals.Null, at, "null is no value to compare with; write absent: true")
-		p.AddIf(c.Missing != "", at+".missing", "has no meaning here; remove the key")
-		if err := jsonwalk.CheckPath(c.Path); err != nil {
-			p.Add(at+".path", "%v", err)
-		}
-	}
-}
-
-// meets tells whether a reply has what a condition says. Numbers, truth values and
-// texts are compared as they are written.
-func meets(c mapping.Condition, body string) bool {
-	v := jsonwalk.Lookup(body, c.Path)
-	switch {
-	case !v.Present():
-		return c.Absent
-	case !v.Scalar() || c.Absent:
-		return false
-	case c.NotEquals.Set:
-		return v.String() != c.NotEquals.Value
-	case c.Equals.Set:
-		return v.String() == c.Equals.Value
-	}
-	return slices.Contains(c.In, v.String())
 }
 
 // credentials sign in with one request. Its errors hold neither the address, which may
@@ -154,7 +117,7 @@ func (a session) credentials(s signInOptions) credentials {
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusUnauthorized}
 	}
-	return newTokens(s, statuses, a.RenewIf, func(ctx context.Context) (token, error) {
+	return newTokens(s, statuses, mapping.CompileConditions("auth.renew_if", a.RenewIf, &invalid.Problems{}), func(ctx context.Context) (token, error) {
 		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
@@ -211,10 +174,12 @@ func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 	case len(body) > maxLoginBytes:
 		return "", errors.New("the reply to the login is too large")
 	}
-	for i, c := range a.Login.Expect {
-		if !json.Valid(body) || !meets(c, string(body)) {
-			return "", fmt.Errorf("the reply to the login does not meet auth.login.expect[%d]", i)
-		}
+	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &invalid.Problems{})
+	if len(expect) > 0 && !json.Valid(body) {
+		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
+	}
+	if key := expect.Unmet(string(body)); key != "" {
+		return "", fmt.Errorf("the reply to the login does not meet %s", key)
 	}
 	text := a.tokenIn(resp, body)
 	if text == "" {

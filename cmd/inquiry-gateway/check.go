@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/cmd/inquiry-gateway/mappingtest"
+	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
@@ -45,15 +47,15 @@ func checkCommand() *cli.Command {
 
 // checked is what check found, for a program; what was not asked for is left out.
 type checked struct {
-	File        string               `json:"file"`
-	Good        bool                 `json:"good"` // the file; the exit code is about all
-	Problems    config.Problems      `json:"problems"`
-	Warnings    config.Problems      `json:"warnings"`
-	Printed     string               `json:"configuration,omitempty"`
-	Failures    []failure            `json:"failures,omitzero"`
-	Tests       []mappingtest.Result `json:"tests,omitzero"`
-	Live        []*probe.Probe       `json:"live,omitzero"`
-	Differences []config.Change      `json:"differences,omitzero"`
+	File        string          `json:"file"`
+	Good        bool            `json:"good"` // the file; the exit code is about all
+	Problems    config.Problems `json:"problems"`
+	Warnings    config.Problems `json:"warnings"`
+	Printed     string          `json:"configuration,omitempty"`
+	Failures    []failure       `json:"failures,omitzero"`
+	Tests       []probe.Result  `json:"tests,omitzero"`
+	Live        []*probe.Probe  `json:"live,omitzero"`
+	Differences []config.Change `json:"differences,omitzero"`
 }
 
 // check reads the file and builds what serve would build. Only --live and
@@ -92,7 +94,7 @@ func check(ctx context.Context, c *cli.Command) error {
 	}
 	var errs []error
 	if name := c.String("tests"); name != "" {
-		found.Tests, err = mappingtest.Run(ctx, loaded.Config.Upstream, name)
+		found.Tests, err = runTests(ctx, loaded.Config.Upstream, name)
 		errs = append(errs, err)
 	}
 	if c.Bool("live") {
@@ -103,16 +105,33 @@ func check(ctx context.Context, c *cli.Command) error {
 		found.Differences, err = checkAgainst(ctx, address, c.String("token-file"), loaded.Config)
 		errs = append(errs, err)
 	}
-	var failedTests error
-	err = show(c, found, func(out io.Writer) { failedTests = found.write(out, loaded.Config, c.String("against")) })
-	if c.Bool("json") {
-		failedTests = mappingtest.Write(io.Discard, found.Tests)
-	}
-	return errors.Join(append(errs, failedTests, err)...)
+	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, loaded.Config, c.String("against")) }))
+	return errors.Join(errs...)
 }
 
-// write prints all for a person; the error says how many tests failed.
-func (f *checked) write(out io.Writer, cfg config.Config, running string) (failed error) {
+// runTests runs the tests of the mapping that stand in a file. The error is about the file,
+// or says how many failed.
+func runTests(ctx context.Context, cfg upstream.Config, file string) ([]probe.Result, error) {
+	var tests []probe.Test
+	if err := config.Read(file, &tests); err != nil {
+		return nil, err
+	}
+	results, err := probe.RunTests(ctx, cfg, tests, filepath.Dir(file), v1.Render)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	failed := 0
+	for _, r := range results {
+		failed += min(len(r.Differences), 1)
+	}
+	if failed > 0 {
+		err = fmt.Errorf("%d of %d tests failed", failed, len(results))
+	}
+	return results, err
+}
+
+// write prints all for a person.
+func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 	for _, warning := range f.Warnings {
 		fmt.Fprintf(out, "warning: %v\n", warning)
 	}
@@ -120,8 +139,17 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) (faile
 	if f.Failures != nil {
 		writeFailures(out, cfg, f.Failures)
 	}
-	if f.Tests != nil {
-		failed = mappingtest.Write(out, f.Tests)
+	passed := 0
+	for _, r := range f.Tests {
+		if len(r.Differences) == 0 {
+			passed++
+			fmt.Fprintf(out, "ok    %s (%d records)\n", r.Name, r.Records)
+			continue
+		}
+		fmt.Fprintf(out, "FAIL  %s\n        %s\n", r.Name, strings.Join(r.Differences, "\n        "))
+	}
+	if f.Tests != nil && passed == len(f.Tests) {
+		fmt.Fprintf(out, "%d tests passed\n", passed)
 	}
 	for _, p := range f.Live {
 		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), extent(p))
@@ -140,7 +168,6 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) (faile
 	case f.Differences != nil:
 		fmt.Fprintf(out, "%s runs what the file says; hidden values are not compared\n", running)
 	}
-	return failed
 }
 
 // loadChecked reads the file, and tries all that serve would build. Where the tests

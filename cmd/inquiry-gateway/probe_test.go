@@ -336,3 +336,14 @@ func TestCheckLiveSaysHowManyAreShown(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 }
+
+func TestCheckRunsTestsOfTheMapping(t *testing.T) {
+	const file, tests = "../../examples/bare-array.yaml", "../../examples/tests/bare-array.yaml"
+	commandSays(t, 0, "tests passed\n", "check", "-c", file, "--tests", tests)
+	broken := filepath.Join(t.TempDir(), "tests.yaml")
+	writeFile(t, broken, "- {name: no list, kind: buyer, account: a, replies: [{body: 7}], expect: {records: []}}\n- {kind: buyer, account: a, expect: {error: no saved reply}}\n")
+	out, errOut, code := command(t, "check", "-c", file, "--tests", broken)
+	if code != 1 || !strings.Contains(out, "\nFAIL  no list\n        records: got none, but the error ") || !strings.Contains(out, "\nok    test 2 (0 records)\n") || !strings.Contains(errOut, "1 of 2 tests failed") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}

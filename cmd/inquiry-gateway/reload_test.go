@@ -163,9 +163,9 @@ func keyChanges() []string {
 		"upstream: {auth: {type: basic, username: u, password_file: secret}}", "upstream: {auth: {type: bearer, token_file: secret}}",
 		"upstream: {auth: {type: header, header: X-Key, value_file: secret}}",
 		"upstream: {auth: {type: oauth2_client_credentials, token_url: 'http://127.0.0.1:1/token', client_id: c, client_secret_file: secret, scopes: [a], params: {audience: x}}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, body_type: json, body: {p: '{password}'}, headers: {X-A: b}, expect: [{path: code, equals: OK}]}, " +
+		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, method: POST, query: {v: '2'}, body_type: json, body: {p: '{password}'}, headers: {X-A: b}, expect: [{path: code, equals: OK}]}, " +
 			"token: t, send_as: header, header: X-T, renew_on: [401, 403], renew_if: [{path: code, equals: EXPIRED}], ttl: 1h}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {base_url: 'http://127.0.0.1:1', path: /login, basic: true}, token_header: X-T}}",
+		"upstream: {auth: {type: session, username: u, password_file: secret, login: {base_url: 'http://127.0.0.1:1', path: /login, basic: true, body_type: form, body_charset: euc-kr, body: {a: b}}, token_header: X-T}}",
 		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, basic: true}, token_cookie: SID, cookie: OTHER}}",
 		"upstream: {base_url: 'https://127.0.0.1:1', tls: {ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem}}",
 		"upstream: {buyer: {fields: {title: reference}}}", "upstream: {seller: {fields: {title: other}}}",

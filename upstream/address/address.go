@@ -66,14 +66,17 @@ func (v Values) SetCursor(text, asJSON string) {
 // Sending is what a request has beside its address.
 type Sending struct {
 	// Method is GET (default) or POST, for a search that changes nothing: the gateway
-	// repeats it under the same conditions as a GET.
+	// repeats it under the same conditions as a GET. A login is a POST.
 	Method string `yaml:"method" enum:",GET,POST"`
-	// Body of a POST, with the placeholders of query in its texts: a mapping or list
+	// Body of a POST has the placeholders of query in its texts, a login {username} and {password}: a mapping or list
 	// for json, a mapping of parameters for form, one text for xml.
-	Body        any               `yaml:"body"`
-	BodyType    string            `yaml:"body_type" enum:",json,form,xml"` // json (default), form or xml
-	BodyCharset string            `yaml:"body_charset"`                    // of a form or XML, such as euc-kr; default utf-8
-	Headers     map[string]string `yaml:"headers"`                         // of these requests, besides upstream.headers; no secrets
+	Body any `yaml:"body"`
+	// BodyType is json (default), form or xml.
+	BodyType string `yaml:"body_type" enum:",json,form,xml"`
+	// BodyCharset is that of a form or XML, such as euc-kr; default utf-8.
+	BodyCharset string `yaml:"body_charset"`
+	// Headers are sent with these requests, besides upstream.headers. They hold no secrets.
+	Headers map[string]string `yaml:"headers"`
 }
 
 // Spec is a request as it is configured, with the placeholders that have a

@@ -1,7 +1,6 @@
 package legacy_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -62,7 +61,7 @@ func newClient(t *testing.T, web *httptest.Server) *upstream.Client {
 	file := struct {
 		Upstream upstream.Config `yaml:"upstream"`
 	}{upstream.DefaultConfig()}
-	if err := yaml.UnmarshalWithOptions(bytes.Replace(legacy.Mapping(), []byte(legacy.MappingBaseURL), []byte(web.URL), 1), &file, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(strings.Replace(string(legacy.Mapping()), legacy.MappingBaseURL, web.URL, 1), &file); err != nil {
 		t.Fatal(err)
 	}
 	client, err := upstream.New(file.Upstream, upstream.Options{})

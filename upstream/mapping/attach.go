@@ -2,6 +2,8 @@ package mapping
 
 import (
 	"cmp"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,15 +21,46 @@ type Second struct {
 	Format      *Format      // of the replies
 
 	request address.Plan
-	id      sources // within a record
-	idPath  string  // as it was written
-	batch   int     // records per request; 0: one
-	join    string  // between the ids of a batch
-	plan    *Plan   // of a reply
+	id      identity // of a record
+	idPath  string   // as it was written
+	batch   int      // records per request; 0: one
+	join    string   // between the ids of a batch
+	plan    *Plan    // of a reply
 }
+
+// identity is what a further request is made with: values of a record by their
+// placeholders.
+type identity []struct {
+	placeholder string
+	at          source
+}
+
+// idSeparator stands between several values in the one text that identifies a record.
+const idSeparator = "\x00"
+
+// of gives the text that identifies a record; false: a value is missing, or none.
+func (all identity) of(f *jsonwalk.Frame) (id string, ok bool) {
+	for i, one := range all {
+		v := one.at.find(f)
+		if v.Plain() == "" || !v.Scalar() || len(all) > 1 && strings.Contains(v.String(), idSeparator) {
+			return "", false
+		}
+		if i > 0 {
+			id += idSeparator
+		}
+		id += v.String()
+	}
+	return id, true
+}
+
+// shownID is the text for a person.
+func shownID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
 
 // defaultSecondConcurrency is how many second requests are made at a time.
 const defaultSecondConcurrency = 8
+
+// placeholderName is what fetch.ids may call a value, where it means nothing else.
+var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
 // second compiles a second request. plan is that of its replies.
 func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
@@ -41,9 +74,16 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	if f.Batch > 0 {
 		name = address.IDs
 	}
-	known := []string{address.Account, name}
+	paths := map[string]string{name: f.ID}
+	if len(f.IDs) > 0 {
+		paths = f.IDs
+		c.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")
+		c.AddIf(f.Batch > 0, field+".ids", "has no meaning with batch, whose requests name many records by one value each; use id, or remove batch")
+	}
+	names := slices.Sorted(maps.Keys(paths))
+	known := append([]string{address.Account}, names...)
 	s := &Second{
-		Format: &plan.Format, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), idPath: f.ID, batch: f.Batch, join: f.Join, plan: plan,
+		Format: &plan.Format, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, join: f.Join, plan: plan,
 		request: address.Spec{
 			Path: f.Path, Query: f.Query, Sending: f.Sending, InPath: known, InQuery: append(known, f.Paging.placeholders()...),
 		}.Compile(c.base, field, c.Problems),
@@ -53,7 +93,22 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 		s.join = repeatValues
 	}
 	s.join = cmp.Or(s.join, ",")
-	c.AddIf(!s.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
+	for _, name := range names {
+		key, path := field+".id", paths[name]
+		if len(f.IDs) > 0 {
+			key = field + ".ids." + name
+			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size}, name)
+			c.AddIf(taken || !placeholderName.MatchString(name), key, "cannot be the name of a placeholder; use small letters and _, such as project, and none that has a meaning already")
+		}
+		c.AddIf(!s.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
+		if path == "" {
+			c.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
+		} else if c.path(key, path) {
+			s.id = append(s.id, identity{{name, c.source(path)}}...)
+			c.use(key, "", false, path)
+		}
+		s.idPath = strings.TrimPrefix(s.idPath+", "+path, ", ")
+	}
 	c.AddIf(f.Batch < 0, field+".batch", "must not be negative")
 	c.AddIf(f.Concurrency < 0, field+".concurrency", "must not be negative")
 	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
@@ -65,12 +120,6 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 		}
 		c.AddIf(s.request.InPath(address.IDs), field+".join", "a path cannot be repeated; give a separator")
 	}
-	if f.ID == "" {
-		c.Add(field+".id", "missing: the GJSON path, within a record, of the id that the request is made with")
-	} else if c.path(field+".id", f.ID) {
-		s.id = sources{c.source(f.ID)}
-		c.use(field+".id", "", false, f.ID)
-	}
 	return s
 }
 
@@ -78,9 +127,13 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 // takes the replies. An id comes from the legacy and must stay one value: one that
 // would be read as two, or as another address, is refused with an [*Error].
 func (s *Second) Request(account string, ids []string) (ask Asking, sub *Builder, err error) {
-	values := address.Values{address.Account: {account}, address.ID: ids}
-	if s.batch > 0 {
-		values = address.Values{address.Account: {account}, address.IDs: ids}
+	values := address.Values{address.Account: {account}}
+	if s.batch == 0 {
+		for i, value := range strings.SplitN(ids[0], idSeparator, len(s.id)) {
+			values[s.id[i].placeholder] = []string{value}
+		}
+	} else {
+		values[address.IDs] = ids
 		if s.join != repeatValues {
 			values[address.IDs] = []string{strings.Join(ids, s.join)}
 		}
@@ -198,46 +251,49 @@ func (c *compiler) details(field string, cfg DetailsConfig) {
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	c.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	usable := c.path(field+".items", cfg.Items)
-	plan := &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords}
+	plan := &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, root: jsonwalk.NewNode(frameReply)}
 	c.plan.Details = c.second(field+".fetch", cfg.Fetch, plan)
 	c.plan.as, c.plan.collect = cfg.As, c.plan.Details.id
 	c.plan.merged = jsonwalk.NewNode(frameReply)
 	c.plan.merged.SetList(jsonwalk.List{Frame: frameRecord}, c.root)
 	inner := *c
-	inner.plan, inner.root, inner.at = plan, jsonwalk.NewNode(frameRecord), plan.Format.place()
+	inner.plan, inner.root, inner.frame, inner.at = plan, plan.root, frameReply, plan.Format.place()
 	if cfg.Fetch.Batch == 0 {
-		plan.single, plan.items.root = cfg.Items, jsonwalk.NewNode(frameReply)
+		plan.single = cfg.Items
 		inner.at = inner.at.note(cfg.Items)
 		c.AddIf(c.plan.Details.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
 	} else if usable {
-		plan.items = inner.items(cfg.Items, false, jsonwalk.List{Frame: frameRecord}, inner.root)
-		inner.at = inner.at.inside(cfg.Items)
-		plan.collect = inner.sources(field+".fetch.key", field+".fetch.key", Paths{cfg.Fetch.Key})
+		plan.items, inner.root = inner.list(field+".", cfg.Items, nil, list{}, jsonwalk.NewNode(frameRecord))
+		inner.frame, inner.at = frameRecord, inner.at.inside(cfg.Items)
+		for _, key := range inner.sources(field+".fetch.key", field+".fetch.key", Paths{cfg.Fetch.Key}) {
+			plan.collect = identity{{"", key}}
+		}
 	}
 	c.at.as, c.at.detail = cfg.As, &inner.at
 }
 
 // wait keeps a record for the time when its detail is there, or a detail.
 func (b *Builder) wait(f *jsonwalk.Frame) (fate, violation) {
-	id := b.plan.collect.first(f)
+	id, ok := b.plan.collect.of(f)
 	if d := b.plan.Details; d != nil && d.idPath == bareID && !f.IsObject() {
-		id = jsonwalk.FromJSON(f.Element) // as the record that it becomes has it
+		bare := jsonwalk.FromJSON(f.Element) // as the record that it becomes has it
+		id, ok = bare.String(), bare.Plain() != "" && bare.Scalar()
 	}
-	if id.Plain() == "" || !id.Scalar() {
+	if !ok {
 		return refused, violation{"details", whyNoDetailID}
 	}
 	b.waiting = append(b.waiting, waiting{f.Element, b.number, f.Tables})
-	b.keys = append(b.keys, id.String())
+	b.keys = append(b.keys, id)
 	return waits, violation{}
 }
 
 // takeDetail takes a reply that is one detail, or tells that there is none.
 func (b *Builder) takeDetail(body string) *Error {
-	b.items = jsonwalk.Lookup(body, b.plan.single)
+	b.held = jsonwalk.Lookup(body, b.plan.single)
 	switch {
-	case b.items.Kind == jsonwalk.Object:
-		b.waiting = append(b.waiting, waiting{raw: b.items.Raw})
-	case b.items.Present():
+	case b.held.Kind == jsonwalk.Object:
+		b.waiting = append(b.waiting, waiting{raw: b.held.Raw})
+	case b.held.Present():
 		return refusal("items", "the detail is not an object")
 	}
 	return nil

@@ -37,7 +37,7 @@ type Builder struct {
 	ids    leakguard.Set
 	err    *Error         // why the walk was stopped
 	body   string         // the last reply
-	items  jsonwalk.Value // of the last reply
+	held   jsonwalk.Value // what holds the items of the last reply
 	number int            // of the current record
 	// note is told what became of each record, after it was judged. With it no record
 	// ends the list. Nil: nobody asks.
@@ -109,7 +109,7 @@ func (b *Builder) Take(body string) (records int, err error) {
 // read walks one reply and says whether it is a list. Conditions and tables come first,
 // since records are mapped while the text is walked.
 func (b *Builder) read(body string) *Error {
-	b.body, b.items = body, jsonwalk.Value{}
+	b.body, b.held = body, jsonwalk.Value{}
 	b.walker.Clear(frameReply)
 	if err := b.expected(body); err != nil {
 		return err
@@ -117,37 +117,31 @@ func (b *Builder) read(body string) *Error {
 	if err := b.indexTables(body); err != nil {
 		return err
 	}
-	at := &b.plan.items
-	if err := b.walk(body, at.root, frameReply); err != nil {
+	if err := b.walk(body, b.plan.root, frameReply); err != nil {
 		return err
 	}
 	if b.plan.single != "" {
 		return b.takeDetail(body)
 	}
-	var found jsonwalk.Value
-	if at.path == "" {
-		found = b.walker.Frame(frameReply).Value(at.slot)
-	} else if found = jsonwalk.Lookup(body, at.path); found.Kind == at.kind {
-		if err := b.walk(found.Raw, at.alone, frameRecord); err != nil {
-			return err
-		}
-	}
-	b.items = found
+	f, l, ok := b.walker.Frame(frameReply), &b.plan.items, false
+	f.Element = body
+	var err *Error
+	b.held, ok, err = b.items(l, f, frameRecord)
 	// An empty list is one thing, a reply that is no list another.
 	switch {
-	case found.Kind == at.kind || found.Kind == jsonwalk.Missing && at.optional || emptyObject(found, at.kind):
+	case err != nil:
+		return err
+	case ok || b.held.Kind == jsonwalk.Missing && l.optional:
 		return nil
-	case found.Kind == jsonwalk.Missing:
+	case b.held.Kind == jsonwalk.Missing:
 		return refusal("items", "the reply has nothing at the path of items")
 	}
-	return refusal("items", "the value at the path of items is no %s", at.kind)
+	return refusal("items", "the value at the path of items is no %s", l.kind)
 }
 
-// emptyObject tells whether a value is the empty array that PHP writes for an object
-// without members.
-func emptyObject(v jsonwalk.Value, wanted jsonwalk.Kind) bool {
-	return wanted == jsonwalk.Object && v.Kind == jsonwalk.Array && strings.Trim(v.Raw, "[] \t\r\n") == ""
-}
+// NoItems tells whether the last reply had nothing at the path of its items, which
+// items_optional allows.
+func (b *Builder) NoItems() bool { return b.held.Kind == jsonwalk.Missing }
 
 // walk reads a text whose elements begin with the given frame. It may be called while
 // another text is walked.
@@ -259,7 +253,7 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	case b.noDetail:
 		return refused, violation{"details", whyNoDetail}
 	}
-	for _, path := range p.ids {
+	for _, path := range p.items.ids {
 		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
 	}
 	if !early || p.early && f.IsObject() {
@@ -269,7 +263,7 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 			return refused, violation{"owner", why}
 		case why != "":
 			return foreign, violation{"owner", why}
-		case !holds(p.where, f, early):
+		case !holds(p.items.where, f, early):
 			return hidden, violation{}
 		}
 	}
@@ -287,10 +281,10 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	bad := b.inquiry(inq, f)
 	shown := b.wanted(inq)
 	if bad.why == "" && shown && p.Second != nil {
-		id := p.Second.id.first(f)
-		if bad = (violation{"responses", whyNoID}); id.Plain() != "" && id.Scalar() {
-			bad = violation{}
-			b.secondIDs = append(b.secondIDs, id.String())
+		if id, ok := p.Second.id.of(f); ok {
+			b.secondIDs = append(b.secondIDs, id)
+		} else {
+			bad = violation{"responses", whyNoID}
 		}
 	}
 	switch {
@@ -381,24 +375,14 @@ func (b *Builder) text(d *field, f *jsonwalk.Frame, bad *violation) (s NullStrin
 // readResponses finishes what the parser began when it passed the array.
 func (b *Builder) readResponses(f *jsonwalk.Frame) violation {
 	p := b.plan.responses
-	v := p.items.find(f)
-	if v.Present() && v.Kind != p.kind && !emptyObject(v, p.kind) {
+	held, ok, err := b.items(&p.list, f, frameResponse)
+	switch {
+	case held.Present() && !ok:
 		return violation{"responses", whyList}
-	}
-	if p.list != nil && v.Present() {
-		if p.entries != nil {
-			array, all := p.entries.each(f, v)
-			if !all {
-				return violation{"responses", whyNoEntry}
-			}
-			v = jsonwalk.FromJSON(array)
-		}
-		if err := b.walk(v.Raw, p.list, frameResponse); err != nil {
-			return violation{"responses", "the path of items makes no valid JSON"}
-		}
-	}
-	if p.holder != nil && b.broken.why == "" {
-		return p.holder.checkEnd(b, f, v)
+	case err != nil:
+		return violation{"responses", err.Error()}
+	case p.holder != nil && b.broken.why == "":
+		return p.holder.checkEnd(b, f, held)
 	}
 	return b.broken
 }

@@ -1,9 +1,7 @@
 package mapping
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"inquiry-gateway/internal/invalid"
@@ -16,39 +14,69 @@ const (
 	FilterGateway  = "gateway"
 )
 
+// RequestConfig is one request to the legacy system.
+type RequestConfig struct {
+	// Path is added to base_url. It may hold {account}; for responses and details {id} or the names of ids, too.
+	Path string `yaml:"path"`
+	// Query has the parameters. Their values may hold {account}, {status} and {inquiry_type}; for responses and details {id}, the names of ids or {ids}, and {account}. A parameter whose value is empty is left out.
+	Query           map[string]string `yaml:"query"`
+	address.Sending `yaml:",inline"`
+	// Expect are conditions that each reply must meet as a whole, such as a result code of
+	// 0. One that does not is refused before anything else is read of it: 502
+	// upstream_invalid_response. Those of a list do not count for its responses and details.
+	Expect []Condition `yaml:"expect"`
+}
+
+// RepliesConfig is how the replies to a request are read, one after the other.
+type RepliesConfig struct {
+	// Reply is how replies are written. Left out for responses and details, it is as for the list.
+	Reply ReplyConfig `yaml:"reply"`
+	// Paging is how a list that comes in several replies is put together.
+	Paging PagingConfig `yaml:"paging"`
+}
+
+// ItemsConfig is an array of records, or of the responses to one.
+type ItemsConfig struct {
+	// Items is the GJSON path of the array of records, "@this" where the reply is the array; of responses the path within the record, or within the reply to fetch.
+	Items string `yaml:"items" form:"gjson"`
+	// ItemsOptional takes a reply with nothing at items for an empty list, or for the end of one in pages.
+	ItemsOptional bool `yaml:"items_optional"`
+	// InternalIDs are GJSON paths, within a record or a response, of what is removed from all texts.
+	InternalIDs []string `yaml:"internal_ids" form:"gjson"`
+	// Where are conditions that a record or a response must meet to be shown, such as that it is public. Nothing at a path means that it is not, unless missing says otherwise. The others are no
+	// mistakes, and their internal ids are removed from all texts.
+	Where []Condition `yaml:"where"`
+}
+
 // EndpointConfig is how one of the two lists is asked for and read.
 type EndpointConfig struct {
-	Path            string            `yaml:"path"`  // may hold {account}
-	Query           map[string]string `yaml:"query"` // values may hold {account}, {status}, {inquiry_type}
-	address.Sending `yaml:",inline"`
-	Reply           ReplyConfig `yaml:"reply"`
-	// Expect are conditions that each reply must meet as a whole, such as a result code of
-	// 0. One that does not is refused before its records are read: 502
-	// upstream_invalid_response.
-	Expect        []Condition `yaml:"expect"`
-	Filtering     string      `yaml:"filtering" enum:",upstream,gateway"` // upstream (default) or gateway
-	Items         string      `yaml:"items"`                              // GJSON path of the array of records
-	ItemsOptional bool        `yaml:"items_optional"`                     // a reply with nothing at items is an empty list
-	InternalIDs   []string    `yaml:"internal_ids"`                       // GJSON paths, within a record, of what is removed from all texts
+	RequestConfig `yaml:",inline"`
+	RepliesConfig `yaml:",inline"`
+	ItemsConfig   `yaml:",inline"`
+	// Filtering says who filters by status and inquiry_type: upstream (default), where the query can ask for it, or gateway, from the whole list.
+	Filtering string `yaml:"filtering" enum:",upstream,gateway"`
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
-	InternalIDPatterns []string      `yaml:"internal_id_patterns"`
-	Owner              Paths         `yaml:"owner"`        // GJSON path, within a record, of the account it belongs to; of several the first present one
-	OwnerLookup        LookupConfig  `yaml:"owner_lookup"` // of an owner that stands in a table of the reply
-	Paging             PagingConfig  `yaml:"paging"`
-	Details            DetailsConfig `yaml:"details"`
-	// Where are conditions that a record must meet to be shown. The others are no
-	// mistakes, and their internal ids are removed from all texts.
-	Where           []Condition  `yaml:"where"`
-	OnInvalidRecord string       `yaml:"on_invalid_record" enum:",fail,skip"` // fail (default) or skip
-	OnForeignRecord string       `yaml:"on_foreign_record" enum:",fail,drop"` // fail (default) or drop
-	Fields          FieldsConfig `yaml:"fields"`
+	InternalIDPatterns []string `yaml:"internal_id_patterns" form:"re2"`
+	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. A record of another account is never served.
+	Owner Paths `yaml:"owner" short:"list" form:"gjson"`
+	// OwnerLookup finds an owner that stands in a table of the reply.
+	OwnerLookup LookupConfig `yaml:"owner_lookup"`
+	// Details is a second request for what the list does not tell of a record.
+	Details DetailsConfig `yaml:"details"`
+	// OnInvalidRecord says what becomes of a list with a record that cannot be mapped: fail (default) refuses the list, skip leaves the record out and counts it.
+	OnInvalidRecord string `yaml:"on_invalid_record" enum:",fail,skip"`
+	// OnForeignRecord says what becomes of a list with a record of another account: fail (default) refuses the list, drop leaves the record out and counts it.
+	OnForeignRecord string `yaml:"on_foreign_record" enum:",fail,drop"`
+	// Fields says where the public fields come from.
+	Fields FieldsConfig `yaml:"fields"`
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
 // media type, in UTF-8 or in the charset that the media type names.
 type ReplyConfig struct {
-	Format string `yaml:"format" enum:",json,xml"` // json (default) or xml
+	// Format is json (default) or xml.
+	Format string `yaml:"format" enum:",json,xml"`
 	// MediaTypes are accepted besides those of the format, such as text/html; none
 	// stands for a reply without a media type.
 	MediaTypes []string `yaml:"media_types"`
@@ -60,56 +88,68 @@ type ReplyConfig struct {
 	EmptyStatuses []int `yaml:"empty_statuses"`
 }
 
+// TextFields are the public fields that a record and its responses have in common.
+type TextFields struct {
+	// Content is the text of an inquiry of a buyer, or of a response.
+	Content Field `yaml:"content" short:"path"`
+	// CreatedAt is the time at which it was written.
+	CreatedAt Field `yaml:"created_at" short:"path"`
+}
+
 // FieldsConfig maps the public fields of a record. A buyer's record has no
 // company_name; a seller's has neither content nor responses.
 type FieldsConfig struct {
-	Title       Field           `yaml:"title"`
-	Content     Field           `yaml:"content"`
-	Status      Field           `yaml:"status"`
-	InquiryType Field           `yaml:"inquiry_type"`
-	CompanyName Field           `yaml:"company_name"`
-	CreatedAt   Field           `yaml:"created_at"`
-	Responses   ResponsesConfig `yaml:"responses"`
+	TextFields `yaml:",inline"`
+	// Title is the title of the inquiry.
+	Title Field `yaml:"title" short:"path"`
+	// Status is the public word for the state of the inquiry.
+	Status Field `yaml:"status" short:"path"`
+	// InquiryType is the public word for the sort of the inquiry.
+	InquiryType Field `yaml:"inquiry_type" short:"path"`
+	// CompanyName is the name of the buyer, for sellers.
+	CompanyName Field `yaml:"company_name" short:"path"`
+	// Responses are the answers to the inquiry, for buyers.
+	Responses ResponsesConfig `yaml:"responses"`
 }
 
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	Items         string      `yaml:"items"`          // GJSON path of the array, within a record, or within the reply to fetch
-	ItemsOptional bool        `yaml:"items_optional"` // likewise, for the reply to fetch
-	Fetch         FetchConfig `yaml:"fetch"`          // without a path: the answers are within the record
+	ItemsConfig `yaml:",inline"`
+	// Fetch is a second request for the answers. Without a path they are within the record.
+	Fetch FetchConfig `yaml:"fetch"`
 	// Lookup replaces each element at items by its entry in a table of the reply, such as
 	// the included objects of JSON:API: all paths below lead into the entry then.
-	Lookup      ElementLookup `yaml:"lookup"`
-	InternalIDs []string      `yaml:"internal_ids"` // GJSON paths within an answer
-	// Where are conditions that an answer must meet to be shown, such as that it is
-	// public. Nothing at a path means that it is not, unless missing says otherwise.
-	Where  []Condition          `yaml:"where"`
+	Lookup ElementLookup `yaml:"lookup"`
+	// Fields says where the public fields of an answer come from.
 	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
 // FetchConfig is a second request for the answers: one for each inquiry, or one
 // for a batch of them. All run within the timeout of the list.
 type FetchConfig struct {
-	Path            string            `yaml:"path"`  // may hold {id} and {account}
-	Query           map[string]string `yaml:"query"` // values may hold {id} or {ids}, and {account}
-	address.Sending `yaml:",inline"`
-	ID              string       `yaml:"id"`          // GJSON path, within a record, of what {id} stands for
-	Concurrency     int          `yaml:"concurrency"` // requests at a time; default 8
-	Paging          PagingConfig `yaml:"paging"`
-	Reply           ReplyConfig  `yaml:"reply"`  // left out: as for the list
-	Expect          []Condition  `yaml:"expect"` // conditions that each of these replies must meet; those of the list are not meant
-
-	Batch int    `yaml:"batch"` // inquiries per request, named by {ids}; 0: one, named by {id}
-	Join  string `yaml:"join"`  // between the ids; default a comma; "repeat", which is the default in a list of a body: each is a value of its own
-	Key   string `yaml:"key"`   // GJSON path, within an answer, of the id of its inquiry; for batches
+	RequestConfig `yaml:",inline"`
+	RepliesConfig `yaml:",inline"`
+	// ID is the GJSON path, within a record, of what {id} stands for.
+	ID string `yaml:"id" form:"gjson"`
+	// IDs are the paths of several values of a record, in the place of id, by the names of
+	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
+	IDs map[string]string `yaml:"ids"`
+	// Concurrency is how many of these requests run at a time; default 8.
+	Concurrency int `yaml:"concurrency" min:"0"`
+	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
+	Batch int `yaml:"batch" min:"0"`
+	// Join stands between the ids of a batch; default a comma. "repeat", which is the default in a list of a body, makes each a value of its own.
+	Join string `yaml:"join"`
+	// Key is the GJSON path, within an answer, of the id of its inquiry; for batches.
+	Key string `yaml:"key" form:"gjson"`
 }
 
 // ResponseFieldsConfig maps the fields of one answer.
 type ResponseFieldsConfig struct {
-	Content       Field `yaml:"content"`
-	ResponderType Field `yaml:"responder_type"`
-	CreatedAt     Field `yaml:"created_at"`
+	TextFields `yaml:",inline"`
+	// ResponderType is the public word for who has written the answer.
+	ResponderType Field `yaml:"responder_type" short:"path"`
 }
 
 // DetailsConfig is a second request for what the list does not tell of a record,
@@ -117,29 +157,33 @@ type ResponseFieldsConfig struct {
 // within the record may lead into it. Items that are bare ids become records with a
 // member id.
 type DetailsConfig struct {
-	As string `yaml:"as"` // name of that member; default details
+	// As is the name of that member, with which paths of the record begin; default details.
+	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this.
-	Items string      `yaml:"items"`
+	Items string `yaml:"items" form:"gjson"`
+	// Fetch is the request: one for each record, or one for a batch of them.
 	Fetch FetchConfig `yaml:"fetch"`
+}
+
+// ElementLookup is where in a table of the reply the whole of an element stands. One
+// without an entry makes its record invalid: a part must not be shown as the whole.
+type ElementLookup struct {
+	// In is the GJSON path of the table, within the reply: an array.
+	In string `yaml:"in" form:"gjson"`
+	// Key are GJSON paths within an entry that together tell it from the others.
+	Key Paths `yaml:"key" short:"list" form:"gjson"`
+	// By are GJSON paths, within the record or response, of the values to find at key, in the same order.
+	By Paths `yaml:"by" short:"list" form:"gjson"`
 }
 
 // LookupConfig is a field that stands in a table of the same reply, such as the
 // included objects of JSON:API or sideloaded users. A value without an entry in the
 // table is a missing one.
 type LookupConfig struct {
-	In   string `yaml:"in"`   // GJSON path of the table, within the reply: an array
-	Key  Paths  `yaml:"key"`  // GJSON paths within an entry that together tell it from the others
-	By   Paths  `yaml:"by"`   // GJSON paths, within the record or response, of the values to find at key, in the same order
-	Take Paths  `yaml:"take"` // GJSON path of the field, within the entry; of several the first present one
-}
-
-// ElementLookup is where in a table of the reply the whole of an element stands. One
-// without an entry makes its record invalid: a part must not be shown as the whole.
-type ElementLookup struct {
-	In  string `yaml:"in"`  // GJSON path of the table, within the reply: an array
-	Key Paths  `yaml:"key"` // GJSON paths within an entry that together tell it from the others
-	By  Paths  `yaml:"by"`  // GJSON paths, within the element, of the values to find at key, in the same order
+	ElementLookup `yaml:",inline"`
+	// Take is the GJSON path of the field, within the entry; of several the first present one.
+	Take Paths `yaml:"take" short:"list" form:"gjson"`
 }
 
 // String describes the look-up for Explain.
@@ -150,11 +194,16 @@ func (l LookupConfig) String() string {
 // Condition compares what is at a path. One of equals, not_equals, in and absent is
 // set. Numbers, truth values and texts are equal if they are written the same.
 type Condition struct {
-	Path      string   `yaml:"path"`       // GJSON path, within the element that the condition is about
-	Equals    Default  `yaml:"equals"`     // holds for this value
-	NotEquals Default  `yaml:"not_equals"` // holds for every other single value
-	In        []string `yaml:"in"`         // holds for each of these values
-	Absent    bool     `yaml:"absent"`     // holds where nothing or null is at the path
+	// Path is the GJSON path, within the reply, record or response that the condition is about.
+	Path string `yaml:"path" form:"gjson"`
+	// Equals holds for this value.
+	Equals Default `yaml:"equals"`
+	// NotEquals holds for every other single value.
+	NotEquals Default `yaml:"not_equals"`
+	// In holds for each of these values.
+	In []string `yaml:"in"`
+	// Absent holds where nothing or null is at the path.
+	Absent bool `yaml:"absent"`
 	// Missing says what comes of an element that has nothing, or null, at the path:
 	// exclude (default) or include. With include such a reply is as expected.
 	Missing string `yaml:"missing" enum:",exclude,include"`
@@ -173,25 +222,36 @@ const (
 // PagingConfig is how a list that comes in several replies is put together. A
 // list that cannot be read whole is an error, never a part shown as the whole.
 type PagingConfig struct {
-	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"` // none, page, offset, cursor, next_url or link_header
+	// Style is how the next reply is asked for: by its page's number, by an offset, by a cursor or a URL that the reply holds, or by its Link header. none (default) is a list in one reply.
+	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"`
 
 	// Size is how many records are asked for at a time, by size_param or where query or
 	// body hold {size}. A legacy may send fewer.
-	Size      int    `yaml:"size"`
-	SizeParam string `yaml:"size_param"` // of the query; instead of {size} in query or body
-	Param     string `yaml:"param"`      // of the query, for the page's number, the offset or the cursor; instead of {page}, {offset} or {cursor} in query or body
-	First     int    `yaml:"first"`      // number of the first page: 0 or 1
-	Cursor    string `yaml:"cursor"`     // GJSON path of the next page's cursor; nothing there: the end
-	Next      string `yaml:"next"`       // GJSON path of the next page's URL; nothing there: the end
+	Size int `yaml:"size" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
+	// SizeParam is the parameter of the query with the size, instead of {size} in query or body.
+	SizeParam string `yaml:"size_param" with:"style=page,offset,cursor,next_url,link_header"`
+	// Param is the parameter of the query for the page's number, the offset or the cursor, instead of {page}, {offset} or {cursor} in query or body.
+	Param string `yaml:"param" with:"style=page,offset,cursor"`
+	// First is the number of the first page: 0 or 1.
+	First int `yaml:"first" min:"0" with:"style=page"`
+	// Cursor is the GJSON path of the next page's cursor; nothing there: the end.
+	Cursor string `yaml:"cursor" form:"gjson" with:"style=cursor!"`
+	// Next is the GJSON path of the next page's URL; nothing there: the end.
+	Next string `yaml:"next" form:"gjson" with:"style=next_url!"`
 
-	// Where the end is told, for page and offset; the first that is set counts.
-	// If none is, pages are asked for one by one until an empty one.
-	Total       string `yaml:"total"`        // GJSON path of the number of records
-	TotalHeader string `yaml:"total_header"` // response header with the number of records
-	TotalPages  string `yaml:"total_pages"`  // GJSON path of the number of pages
-	More        string `yaml:"more"`         // GJSON path of a truth value: another page follows
-	Last        string `yaml:"last"`         // GJSON path of a truth value: this page is the last
-	EndsShort   bool   `yaml:"ends_short"`   // a page with fewer than size records is the last
+	// Total is the GJSON path of the number of records. Of the keys that tell the end, for page and offset, the first that is set counts;
+	// if none is, pages are asked for one by one until an empty one.
+	Total string `yaml:"total" form:"gjson" with:"style=page,offset"`
+	// TotalHeader is the response header with the number of records.
+	TotalHeader string `yaml:"total_header" with:"style=page,offset"`
+	// TotalPages is the GJSON path of the number of pages.
+	TotalPages string `yaml:"total_pages" form:"gjson" with:"style=page"`
+	// More is the GJSON path of a truth value: another page follows.
+	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
+	// Last is the GJSON path of a truth value: this page is the last.
+	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`
+	// EndsShort says that a page with fewer than size records is the last.
+	EndsShort bool `yaml:"ends_short" with:"style=page,offset"`
 
 	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
 	// beside its responses, that look as if the list went on and mean something else:
@@ -200,42 +260,51 @@ type PagingConfig struct {
 
 	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It
 	// is for a legacy system that does not know the name that it is asked by.
-	RewriteHost bool `yaml:"rewrite_host"`
+	RewriteHost bool `yaml:"rewrite_host" with:"style=next_url,link_header"`
 
-	MaxPages    int `yaml:"max_pages"`   // default 500; more is an error
-	Concurrency int `yaml:"concurrency"` // pages at a time once the end is known; default 4
+	// MaxPages bounds a list; default 500; more is an error.
+	MaxPages int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
+	// Concurrency is how many pages are asked for at a time once the end is known; default 4.
+	Concurrency int `yaml:"concurrency" min:"0" with:"style=page,offset"`
 }
 
 // Field says where a public field comes from. In YAML it is a GJSON path alone
 // (`title: subject`) or a mapping with any of the keys below.
 type Field struct {
-	Path   Paths  `yaml:"path"`
-	Values Values `yaml:"values"` // legacy value -> public value; filters look up the legacy values of a public one
+	// Path is the GJSON path of the value, within the record or response; of several the first present one counts.
+	Path Paths `yaml:"path" short:"list" form:"gjson"`
+	// Values has the public value for each value of the legacy system. Filters look up the legacy values of a public one.
+	Values Values `yaml:"values"`
 	// Default is used for a missing or null value. Not set is different from
 	// set to null.
 	Default Default `yaml:"default"`
-	Format  string  `yaml:"format"` // of a time: rfc3339 (default), unix, unix_ms, odata or a Go layout
+	// Format is that of a time: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
+	Format string `yaml:"format"`
 	// NullValues are values of the legacy that mean null: the field is missing then. A
 	// null under values says the same.
 	NullValues []string `yaml:"null_values"`
 	// Zone is that of a time whose layout holds none: an IANA name; UTC when empty. Where
 	// clocks are put back and show a time twice, the earlier one is meant.
-	Zone string `yaml:"zone"`
+	Zone string `yaml:"zone" form:"zone"`
 
 	// Lookup finds the field in a table of the reply, such as the included objects of
 	// JSON:API; instead of a path.
 	Lookup LookupConfig `yaml:"lookup"`
 
-	Const Default `yaml:"const"` // the field's value in every record; instead of a path
+	// Const is the field's value in every record; instead of a path.
+	Const Default `yaml:"const"`
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts.
 	Join Default `yaml:"join"`
 	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\];
 	// it is cut out before trim_html.
-	Cut           []string `yaml:"cut"`
-	TrimHTML      bool     `yaml:"trim_html"`                        // the legacy stores HTML: keep its text
-	Empty         string   `yaml:"empty" enum:",keep,missing"`       // keep (default) or missing: an empty string counts as missing
-	UnknownValues string   `yaml:"unknown_values" enum:",fail,keep"` // of a field with values: fail (default) or keep
+	Cut []string `yaml:"cut" form:"re2"`
+	// TrimHTML keeps the text of what the legacy system stores as HTML.
+	TrimHTML bool `yaml:"trim_html"`
+	// Empty says what an empty text is: keep (default) serves it, missing treats it as missing.
+	Empty string `yaml:"empty" enum:",keep,missing"`
+	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
+	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
 	// value: joined by this text, or each as a parameter or list element of its own
 	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
@@ -269,59 +338,8 @@ func (f Field) translations() (texts map[string]string, nulls []string) {
 // Values are public values by those of the legacy. One that is not set is null.
 type Values map[string]Default
 
-// UnmarshalYAML accepts the short form. The default key is looked up by hand
-// because decoders do not call back for null, and null is a value here.
-func (f *Field) UnmarshalYAML(unmarshal func(any) error) error {
-	var raw any
-	if err := unmarshal(&raw); err != nil {
-		return err
-	}
-	keys, isMap := raw.(map[string]any)
-	if !isMap {
-		*f = Field{}
-		return f.Path.from(raw)
-	}
-	type plain Field
-	if err := unmarshal((*plain)(f)); err != nil {
-		return err
-	}
-	for key, at := range map[string]*Default{"default": &f.Default, "const": &f.Const} {
-		if v, ok := keys[key]; ok && v == nil {
-			*at = Default{Set: true, Null: true}
-		}
-	}
-	return nil
-}
-
 // Paths is one GJSON path, or several of which the first present one counts.
 type Paths []string
-
-// UnmarshalYAML accepts a single path for a list of one.
-func (p *Paths) UnmarshalYAML(unmarshal func(any) error) error {
-	var raw any
-	if err := unmarshal(&raw); err != nil {
-		return err
-	}
-	return p.from(raw)
-}
-
-// from takes one path or a list of them as YAML gave it.
-func (p *Paths) from(raw any) error {
-	list, ok := raw.([]any)
-	if !ok {
-		list = []any{raw}
-	}
-	out := make(Paths, 0, len(list))
-	for _, v := range list {
-		s, err := scalar(v)
-		if err != nil {
-			return fmt.Errorf("expected a GJSON path: %w", err)
-		}
-		out = append(out, s)
-	}
-	*p = out
-	return nil
-}
 
 // Default is a string that may be absent or null. Its zero value is absent.
 type Default struct {
@@ -330,34 +348,11 @@ type Default struct {
 	Value string
 }
 
-// UnmarshalYAML accepts any scalar; null is seen by Field.
-func (d *Default) UnmarshalYAML(unmarshal func(any) error) error {
-	var raw any
-	if err := unmarshal(&raw); err != nil {
-		return err
-	}
-	if raw == nil {
-		*d = Default{Set: true, Null: true}
-		return nil
-	}
-	s, err := scalar(raw)
-	if err != nil {
-		return err
-	}
-	*d = Default{Set: true, Value: s}
+// UnmarshalText takes any single value as it is written.
+func (d *Default) UnmarshalText(text []byte) error {
+	*d = Default{Set: true, Value: string(text)}
 	return nil
 }
 
-// scalar writes a YAML scalar as the text that it stands for, because paths, defaults
-// and values are often numbers. It refuses null.
-func scalar(v any) (string, error) {
-	switch v := v.(type) {
-	case string:
-		return v, nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	case int64, uint64, float64, int:
-		return fmt.Sprint(v), nil
-	}
-	return "", fmt.Errorf("a %T was used where a string is expected", v)
-}
+// SetNull takes null, which is a value.
+func (d *Default) SetNull() { *d = Default{Set: true, Null: true} }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 func TestCompileRefuses(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"layout", `"2006-01-02 15:04:05"`, `"YYYY-MM-DD"`, "buyer.fields.created_at.format", "no year"},
 		{"layout without a day", `"2006-01-02 15:04:05"`, `"2006-01"`, "buyer.fields.created_at.format", "no day"},
 		{"layout with abbreviation", `"2006-01-02 15:04:05"`, `"2006-01-02 MST"`, "buyer.fields.created_at.format", "abbreviation"},
-		{"zone", "zone: Asia/Seoul", "zone: Asia/Soul", "buyer.fields.created_at.zone", "unknown time zone"},
+		{"zone", "zone: Asia/Seoul", "zone: Asia/Soul", "buyer.fields.created_at.zone", "time zone"},
 		{"zone twice", "created_at: opened\n", "created_at: {path: opened, zone: Asia/Seoul}\n", "seller.fields.created_at.zone", "remove"},
 		{"default time", "created_at: opened\n", "created_at: {path: opened, default: x}\n", "seller.fields.created_at.default", "no default"},
 		{"values of a time", "created_at: opened\n", "created_at: {path: opened, values: {a: b}}\n", "seller.fields.created_at.values", "texts"},
@@ -133,7 +133,14 @@ func TestNothingBindsTheAccount(t *testing.T) {
 }
 
 func TestFieldForms(t *testing.T) {
-	var got struct{ A, B, C, D, E, F Field }
+	var got struct {
+		A Field `yaml:"a" short:"path"`
+		B Field `yaml:"b" short:"path"`
+		C Field `yaml:"c" short:"path"`
+		D Field `yaml:"d" short:"path"`
+		E Field `yaml:"e" short:"path"`
+		F Field `yaml:"f" short:"path"`
+	}
 	doc := `
 a: subject
 b: {path: x, default: null}
@@ -142,7 +149,7 @@ d: {path: x, default: 0}
 e: {path: x}
 f: [x, y]
 `
-	if err := yaml.UnmarshalWithOptions([]byte(doc), &got, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(doc, &got); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got.A.Path, Paths{"subject"}) || got.A.Default.Set {
@@ -164,7 +171,7 @@ f: [x, y]
 		t.Errorf("list in short form: %+v", got.F)
 	}
 	for _, bad := range []string{"a: {path: x, nosuch: 1}", "a: {path: {x: y}}", "a: {path: x, default: [y]}", "a: {path: x, values: {a: b, a: c}}"} {
-		if err := yaml.UnmarshalWithOptions([]byte(bad), &got, yaml.Strict()); err == nil {
+		if err := yamlfile.Decode(bad, &got); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}
 	}

@@ -169,6 +169,9 @@ func (x *Explainer) undone(run func() error) error {
 // CheckEnd is [Builder.CheckEnd].
 func (x *Explainer) CheckEnd(paging PagingConfig, end End) error { return x.list.CheckEnd(paging, end) }
 
+// NoItems is [Builder.NoItems].
+func (x *Explainer) NoItems() bool { return x.list.NoItems() }
+
 // DetailBatches are the ids of the first records, at most so many, that details are
 // asked for.
 func (x *Explainer) DetailBatches(most int) [][]string {
@@ -225,7 +228,7 @@ func (x *Explainer) showResponses(at int, bad violation) {
 	}
 	for i := range x.Records {
 		if r := &x.Records[i]; r.Number == x.numbers[at] {
-			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + x.list.secondIDs[at], Problem: bad.why})
+			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + shownID(x.list.secondIDs[at]), Problem: bad.why})
 		}
 	}
 }
@@ -262,7 +265,7 @@ func (x *Explainer) note(f *jsonwalk.Frame, fate fate, bad violation) {
 	default:
 		x.Owner.Matches++
 	}
-	if !holds(x.plan.where, f, early) {
+	if !holds(x.plan.items.where, f, early) {
 		x.Excluded++
 		return
 	}

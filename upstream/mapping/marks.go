@@ -44,9 +44,9 @@ func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 			m.value(name, markOf(strings.TrimPrefix(name, "X-")), jsonwalk.TextValue(value))
 		}
 	}
-	before, after := around(b.body, b.items.Raw) // without the items, which may be most of it
+	before, after := around(b.body, b.held.Raw) // without the items, which may be most of it
 	found := m.in(before, after, "", b.plan.items.way)
-	if found != "" && end.Records == 0 && strings.Contains(b.plan.items.path, "#(") {
+	if found != "" && end.Records == 0 && b.plan.items.alone != nil && strings.Contains(b.plan.items.path, "#(") {
 		found += " (does the query in items leave them out?)"
 	}
 	switch {
@@ -100,23 +100,15 @@ const maxAsides = 100
 
 // holder finds the object that holds the responses, if nothing else of it is mapped:
 // marks of more in it can be about them only. All other fields are compiled before.
-func (c *compiler) holder(items string) {
-	path, _ := itemsOf(items)
-	keys := wayTo(path)
-	n := len(keys) - 1
-	if n < 1 || c.plan.responses == nil || c.plan.Second != nil {
+func (c *compiler) holder() {
+	r := c.plan.responses
+	if r == nil || c.plan.Second != nil || len(r.way) < 2 {
 		return
 	}
-	if node := c.root.At(keys[:n], frameRecord); node.Branches() <= 1 {
-		c.plan.responses.holder = &holder{c.slot(node), strings.Join(keys[:n], ".") + ".", keys[n]}
+	n := len(r.way) - 1
+	if node := c.root.At(r.way[:n], frameRecord); node.Branches() <= 1 {
+		r.holder = &holder{c.slot(node), strings.Join(r.way[:n], ".") + ".", r.way[n]}
 	}
-}
-
-// wayTo are the keys that a path begins with, up to the first array.
-func wayTo(path string) []string {
-	start, _, _ := strings.Cut(plainStart(path), "."+jsonwalk.Each)
-	keys, _ := jsonwalk.SimplePath(start, false)
-	return keys
 }
 
 // checkEnd looks for marks beside the responses of a record: a part of them must not

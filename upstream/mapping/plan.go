@@ -27,13 +27,12 @@ type Plan struct {
 	selects        bool // the gateway applies all filters: the whole list is read for each
 	dropForeign    bool
 	skipInvalid    bool
-	items          items
+	root           *jsonwalk.Node  // of a whole reply
+	items          list            // records; or responses, or details
 	sizes          [frameCount]int // slots of the frames
 	tables         []table         // that fields are looked up in
 	expect         []condition     // that a reply must meet; nil: none
 	owner          sources
-	where          []condition // that a record must meet to be shown
-	ids            []string    // paths of internal ids that are not simple
 	idPatterns     []*regexp.Regexp
 	uses           []use
 	ownerKey       string // paths of the owner, as they were written
@@ -48,22 +47,11 @@ type Plan struct {
 // detailOfRecord is how a plan deals with details: that of the list whose records wait
 // for them, and that of the replies that have them.
 type detailOfRecord struct {
-	collect sources        // ids: the items wait for their details, or are details
+	collect identity       // ids: the items wait for their details, or are details
 	as      string         // name of the detail within a record
 	merged  *jsonwalk.Node // of an array of records with their details
 	early   bool           // the list tells whose a record is: it is judged before its detail is asked for
 	single  string         // path of the detail, if the reply is one
-}
-
-// items is where in a reply the records are, or the responses.
-type items struct {
-	root     *jsonwalk.Node // of a whole reply
-	alone    *jsonwalk.Node // of the items alone, where their path is not simple
-	path     string         // of the items if it is not simple
-	way      []string       // the keys that lead to the items, as far as they are plain
-	slot     int            // of the items if it is simple
-	kind     jsonwalk.Kind  // what holds the items: an array, or an object
-	optional bool           // nothing there means an empty list
 }
 
 // use is a path of the configuration, for [Explainer].
@@ -118,8 +106,8 @@ type compiler struct {
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
-	p := &Plan{Kind: kind, MaxRecords: maxRecords, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
-	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, uses: &p.uses}
+	p := &Plan{Kind: kind, MaxRecords: maxRecords, root: jsonwalk.NewNode(frameReply), skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
+	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, root: p.root, uses: &p.uses}
 	problems.Enums(kind, cfg)
 	p.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending,
@@ -129,24 +117,25 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.Format = c.format(kind+".reply", cfg.Reply)
 	c.expect(kind+".expect", cfg.Expect, p)
 
-	// The records' node is made first: fields, owner and ids hang on it.
-	c.root, c.frame, c.at = jsonwalk.NewNode(frameRecord), frameRecord, p.Format.place().inside(cfg.Items)
 	if cfg.Items == "" {
 		c.Add(kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	} else {
 		c.path(kind+".items", cfg.Items)
 	}
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
-	p.items = c.items(cfg.Items, cfg.ItemsOptional, c.list(kind+".internal_ids", cfg.Items, cfg.InternalIDs, frameRecord), c.root)
+	c.at = p.Format.place()
+	var record *jsonwalk.Node // made first: fields, owner and ids hang on it
+	p.items, record = c.list(kind+".", cfg.Items, cfg.InternalIDs, list{optional: cfg.ItemsOptional}, jsonwalk.NewNode(frameRecord))
+	c.root, c.frame, c.at = record, frameRecord, c.at.inside(cfg.Items)
 
 	c.details(kind+".details", cfg.Details)
 	c.owner(cfg)
-	p.where = c.conditions(kind+".where", cfg.Where, hidesRecords)
+	p.items.where = c.conditions(kind+".where", cfg.Where, hidesRecords)
 	c.fields(cfg.Fields)
-	p.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
+	p.items.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
 	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg)
-	c.holder(cfg.Fields.Responses.Items)
+	c.holder()
 	return p
 }
 
@@ -204,55 +193,6 @@ func (c *compiler) sources(field, list string, paths Paths) (all sources) {
 	return all
 }
 
-// keyPath stands among internal ids for the key under which a record is found.
-const keyPath = "@key"
-
-// itemsOf splits @values off the end of a path. gjson makes an empty array of
-// it where nothing is, and then a reply that is an error would be an empty list.
-func itemsOf(path string) (base string, keyed bool) {
-	base, keyed = strings.CutSuffix(path, "@values")
-	switch {
-	case !keyed:
-		return path, false
-	case base == "":
-		return "@this", true
-	}
-	return base[:len(base)-1], true
-}
-
-// list describes the items at a path to the walker.
-func (c *compiler) list(field, path string, ids []string, frame int) jsonwalk.List {
-	_, keyed := itemsOf(path)
-	l := jsonwalk.List{Frame: frame, Keyed: keyed, KeyID: slices.Contains(ids, keyPath)}
-	c.AddIf(l.KeyID && !keyed, field, "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
-	return l
-}
-
-// listKind is what holds the items of a list: object for the members of one, else array.
-func listKind(l jsonwalk.List) jsonwalk.Kind {
-	if l.Keyed {
-		return jsonwalk.Object
-	}
-	return jsonwalk.Array
-}
-
-// items compiles where in a reply the items are. Each of them is an element. Where
-// their path is more than keys the reply is walked once for its grammar, and what gjson
-// finds at the path is walked again for the items.
-func (c *compiler) items(path string, optional bool, l jsonwalk.List, element *jsonwalk.Node) items {
-	path, _ = itemsOf(path)
-	r := items{root: jsonwalk.NewNode(frameReply), alone: jsonwalk.NewNode(frameReply), kind: listKind(l), optional: optional}
-	r.alone.SetList(l, element)
-	if keys, simple := jsonwalk.SimplePath(path, false); simple || path == "@this" {
-		n := r.root.At(keys, frameReply)
-		n.SetList(l, element)
-		r.way, r.slot = keys, c.slot(n)
-	} else {
-		r.way, r.path = wayTo(path), path
-	}
-	return r
-}
-
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (c *compiler) owner(cfg EndpointConfig) {
@@ -302,15 +242,9 @@ func (c *compiler) fields(cfg FieldsConfig) {
 
 // responses is the compiled mapping of the answers, wherever they come from.
 type responses struct {
-	kind          jsonwalk.Kind // what holds the answers: an array, or an object
-	items         source
-	path          string         // of the items, as it was written
-	entries       *lookup        // nil: what is at items are the answers themselves
-	holder        *holder        // nil: the record itself, or what has other fields, too
-	list          *jsonwalk.Node // of the answers alone, where their path is not simple
-	ids           []string       // paths of internal ids that are not simple
-	where         []condition    // that an answer must have to be shown
-	key           sources        // of a response's inquiry, in a batch
+	list
+	holder        *holder // nil: the record itself, or what has other fields, too
+	key           sources // of a response's inquiry, in a batch
 	content, role *field
 	created       *field
 }
@@ -319,45 +253,33 @@ type responses struct {
 // these the items belong to another reply, so they are compiled against a plan of their
 // own.
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
-	fetched, looked := invalid.Says(cfg.Fetch), invalid.Says(cfg.Lookup)
+	r, fetched, looked := &responses{}, invalid.Says(cfg.Fetch), invalid.Says(cfg.Lookup)
+	c.plan.responses = r
 	c.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	c.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
-	l := c.list(at+"internal_ids", cfg.Items, cfg.InternalIDs, frameResponse)
-	r := &responses{kind: listKind(l), path: cfg.Items}
-	c.plan.responses = r
-	path, _ := itemsOf(cfg.Items)
-	keys, simple := jsonwalk.SimplePath(path, false)
-	element := jsonwalk.NewNode(frameResponse)
-	inner := *c
-	if !fetched {
-		inner.at = c.at.inside(cfg.Items)
-	}
-	switch {
-	case cfg.Items == "":
+	if cfg.Items == "" {
 		c.Add(at+"items", "missing: the GJSON path of the array of responses")
-	case !c.path(at+"items", cfg.Items):
-	case fetched:
-		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, responses: r, onlyResponses: true}
-		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
-		inner.plan.items = inner.items(cfg.Items, cfg.ItemsOptional, l, element)
-		inner.at = inner.plan.Format.place().inside(cfg.Items)
-	case simple && !looked:
-		n := c.root.At(keys, frameRecord)
-		element = n.SetList(l, element) // ids that lie deeper were met before
-		r.items = source{slot: c.slot(n)}
-	default:
-		r.items = c.source(path)
-		r.list = jsonwalk.NewNode(frameRecord)
-		r.list.SetList(l, element)
+	} else {
+		c.path(at+"items", cfg.Items)
 	}
-	if !fetched {
+	inner, l := *c, list{optional: cfg.ItemsOptional}
+	if fetched {
+		inner.plan = &Plan{Kind: c.plan.Kind, MaxRecords: c.plan.MaxRecords, root: jsonwalk.NewNode(frameReply), responses: r, onlyResponses: true}
+		c.plan.Second = c.second(at+"fetch", cfg.Fetch, inner.plan)
+		inner.root, inner.frame, inner.at = inner.plan.root, frameReply, inner.plan.Format.place()
+	} else {
 		c.use(at+"items", hidesResponses, false, cfg.Items)
 	}
+	element := inner.at.inside(cfg.Items)
 	if looked { // the paths below lead into the entry
-		r.entries = c.elementLookup(at+"lookup", cfg.Lookup, inner.at)
-		inner.at = c.plan.Format.place().inside(cfg.Lookup.In)
+		l.entries = c.elementLookup(at+"lookup", cfg.Lookup, element)
+		element = c.plan.Format.place().inside(cfg.Lookup.In)
 	}
-	inner.root, inner.frame = element, frameResponse
+	r.list, inner.root = inner.list(at, cfg.Items, cfg.InternalIDs, l, jsonwalk.NewNode(frameResponse))
+	if fetched {
+		inner.plan.items = r.list
+	}
+	inner.frame, inner.at = frameResponse, element
 	r.ids = inner.internalIDs(at+"internal_ids", cfg.InternalIDs)
 	r.where = inner.conditions(at+"where", cfg.Where, hidesResponses)
 	if cfg.Fetch.Key != "" && c.path(at+"fetch.key", cfg.Fetch.Key) {

@@ -2,12 +2,12 @@ package mapping
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
-
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
@@ -16,25 +16,30 @@ import (
 func compileSection(t testing.TB, text string) (plans map[string]*Plan, wrong map[string]string) {
 	t.Helper()
 	var section struct {
-		BaseURL string `yaml:"base_url"`
-		Buyer   EndpointConfig
-		Seller  EndpointConfig
+		BaseURL string         `yaml:"base_url"`
+		Buyer   EndpointConfig `yaml:"buyer"`
+		Seller  EndpointConfig `yaml:"seller"`
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(text), &section, yaml.Strict()); err != nil {
-		t.Fatalf("decode: %v", err)
+	wrong = map[string]string{}
+	if found, ok := errors.AsType[yamlfile.Problems](yamlfile.Decode(text, &section)); ok {
+		for _, p := range found {
+			wrong[p.Key] = p.Message
+		}
 	}
 	var problems invalid.Problems
 	plans = map[string]*Plan{
 		"buyer":  Compile("buyer", section.Buyer, section.BaseURL, 10_000, &problems),
 		"seller": Compile("seller", section.Seller, section.BaseURL, 10_000, &problems),
 	}
-	wrong = map[string]string{}
+	read := maps.Clone(wrong)
 	for _, err := range problems {
 		var one *invalid.Error
 		if !errors.As(err, &one) || strings.Contains(err.Error(), one.Field()+":") {
 			t.Fatalf("no key, or a text that repeats it: %v", err)
 		}
-		wrong[one.Field()] = err.Error()
+		if read[one.Field()] == "" {
+			wrong[one.Field()] = err.Error()
+		}
 	}
 	return plans, wrong
 }

@@ -35,7 +35,7 @@ func (c *compiler) lookup(field string, cfg LookupConfig) sources {
 		c.path(field+".take", path)
 		entry.note(path)
 	}
-	l := c.entryOf(field, ElementLookup{cfg.In, cfg.Key, cfg.By})
+	l := c.entryOf(field, cfg.ElementLookup)
 	l.take = cfg.Take
 	c.use(field+".by", "", true, cfg.By...)
 	return sources{{lookup: l}}

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
-
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/internal/sample"
@@ -25,7 +24,7 @@ var acme = upstream.Request{Kind: "buyer", Account: "acme"}
 func configOf(t testing.TB, serve http.HandlerFunc) upstream.Config {
 	t.Helper()
 	cfg := upstream.DefaultConfig()
-	if err := yaml.UnmarshalWithOptions([]byte(sample.YAML), &cfg, yaml.Strict()); err != nil {
+	if err := yamlfile.Decode(sample.YAML, &cfg); err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(serve)
@@ -81,7 +80,7 @@ func TestLive(t *testing.T) {
 	})
 	cfg.Headers = map[string]string{"X-Tenant": "s3cret"}
 	cfg.Auth = upstream.AuthConfig{Type: "session", Username: "me", PasswordFile: secretfile.New("secret", "s3cret"), Token: "token", SendAs: "bearer",
-		Login: upstream.LoginConfig{Path: "/login", Basic: true}}
+		Login: upstream.LoginConfig{RequestConfig: mapping.RequestConfig{Path: "/login"}, Basic: true}}
 	p, err := Run(t.Context(), cfg, upstream.Request{Kind: "buyer", Account: "acme", Status: "pending"}, Options{})
 	if err != nil || p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
 		t.Fatalf("%+v %v", p, err)
@@ -97,7 +96,7 @@ func TestLive(t *testing.T) {
 // Of a list without pages a number beside it that is larger than it is told.
 func TestNumbersBesideTheList(t *testing.T) {
 	cfg := configOf(t, nil)
-	body := `{"treffer":40,"took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + sample.Ticket + `]}}`
+	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + sample.Ticket + `]}}`
 	p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)})
 	if err != nil || !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
 		t.Errorf("%q %v", p.Beside, err)
@@ -133,7 +132,7 @@ func TestCredentialsInBodies(t *testing.T) {
 		t.Fatalf("%+v %v", p, err)
 	}
 	want := `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
-	if p.Request.Body != want || !strings.HasSuffix(p.Request.URL, "?service_key=(hidden)") || p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
+	if p.Request.Body != want || !strings.HasSuffix(p.Request.URL, "?service_key=(hidden)") || p.Request.Headers["Idempotency-Key"] != "" || p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
 		t.Errorf("%+v\n%s", p.Request, p.Refused)
 	}
 }

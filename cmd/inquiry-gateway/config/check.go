@@ -7,19 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
 )
 
 // check reports what no single value can show: contradictions within sections, which
 // their packages know, and between them.
-func (doc *document) check(c Config) {
+func (doc document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkGateway(c.Gateway)
 	doc.checkLog(c.Log)
@@ -28,45 +28,44 @@ func (doc *document) check(c Config) {
 }
 
 // checkLog refuses a log that the TTL lab could not read later.
-func (doc *document) checkLog(l Log) {
+func (doc document) checkLog(l Log) {
 	if l.AccessKeys == LogHashedKeys && l.SampleHits > 1 {
-		doc.wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
+		doc.Wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
 	}
 }
 
 // checkListeners keeps the two listeners apart, and the ops listener from strangers: it
 // shows and purges lists without any key of a caller.
-func (doc *document) checkListeners(c Config) {
-	public, _ := listenAddress(c.Listen)
-	ops, _ := listenAddress(c.Ops.Listen)
+func (doc document) checkListeners(c Config) {
+	public, ops := listenAddress(c.Listen), listenAddress(c.Ops.Listen)
 	if public.collides(ops) {
-		doc.wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
+		doc.Wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
 	}
 	if !ops.loopback() && !c.Ops.TokenFile.Set() {
-		doc.wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
+		doc.Wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	operator, read := c.Ops.Tokens()
 	switch {
 	case c.Ops.ReadTokenFile.Set() && !c.Ops.TokenFile.Set():
-		doc.wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
+		doc.Wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
 	case read != "" && read == operator:
-		doc.wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
+		doc.Wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
-		doc.warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
+		doc.Warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
 	_, err := c.TLS.Certificate()
-	doc.invalid("", err)
+	doc.Invalid("", err)
 	if c.ShutdownGrace < c.RequestTimeout {
-		doc.warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
+		doc.Warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
 	}
 }
 
 // checkGateway warns of a network that is everybody.
-func (doc *document) checkGateway(g Gateway) {
+func (doc document) checkGateway(g Gateway) {
 	for i, proxy := range g.TrustedProxies {
-		if prefix, ok := parsePrefix(proxy); ok && prefix.Bits() == 0 {
-			doc.warn(item("gateway.trusted_proxies", i), "%s trusts every client to name its own address", proxy)
+		if prefix, ok := yamlfile.ParseNetwork(proxy); ok && prefix.Bits() == 0 {
+			doc.Warn(yamlfile.Item("gateway.trusted_proxies", i), "%s trusts every client to name its own address", proxy)
 		}
 	}
 }
@@ -74,12 +73,11 @@ func (doc *document) checkGateway(g Gateway) {
 // address is where a listener listens.
 type address struct{ host, port string }
 
-// listenAddress reads host:port. The host may be a name: whether this machine has it
+// listenAddress takes host:port apart. The host may be a name: whether this machine has it
 // shows when the listener opens.
-func listenAddress(text string) (address, bool) {
-	host, port, err := net.SplitHostPort(text)
-	n, portErr := strconv.Atoi(port)
-	return address{host, port}, err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@")
+func listenAddress(text string) address {
+	host, port, _ := net.SplitHostPort(text) // which its form has checked
+	return address{host, port}
 }
 
 // loopback tells whether other machines cannot reach the address. An empty host is all
@@ -101,7 +99,7 @@ func (g Gateway) Proxies() ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, len(g.TrustedProxies))
 	for i, entry := range g.TrustedProxies {
 		var ok bool
-		if prefixes[i], ok = parsePrefix(entry); !ok {
+		if prefixes[i], ok = yamlfile.ParseNetwork(entry); !ok {
 			return nil, fmt.Errorf("gateway.trusted_proxies: %q is no network", entry)
 		}
 	}
@@ -110,23 +108,23 @@ func (g Gateway) Proxies() ([]netip.Prefix, error) {
 
 // checkSections lets the packages check their own sections, and looks for
 // contradictions between them and ours.
-func (doc *document) checkSections(c Config) {
-	doc.invalid("auth", c.Auth.Validate())
+func (doc document) checkSections(c Config) {
+	doc.Invalid("auth", c.Auth.Validate())
 	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
-		doc.wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
+		doc.Wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
 	}
-	doc.invalid("rate_limit", c.RateLimit.Validate())
-	doc.invalid("redis", c.Redis.Validate())
-	doc.invalid("cache", c.Cache.Validate())
+	doc.Invalid("rate_limit", c.RateLimit.Validate())
+	doc.Invalid("redis", c.Redis.Validate())
+	doc.Invalid("cache", c.Cache.Validate())
 	const needed = "base_url, and buyer or seller or both"
-	if v := doc.root.child("upstream"); v == nil {
-		doc.wrong("upstream", "missing; add the section with %s", needed)
+	if v := doc.Root.Child("upstream"); v == nil {
+		doc.Wrong("upstream", "missing; add the section with %s", needed)
 		return
-	} else if v.kind == null || v.kind == section && len(v.keys) == 0 {
-		doc.wrong("upstream", "is empty; add %s", needed)
+	} else if v.Kind == yamlfile.Null || v.Kind == yamlfile.Section && len(v.Keys) == 0 {
+		doc.Wrong("upstream", "is empty; add %s", needed)
 		return
 	}
-	doc.invalid("upstream", c.Upstream.Validate())
+	doc.Invalid("upstream", c.Upstream.Validate())
 	kinds := c.Upstream.Kinds()
 	for _, kind := range []string{"buyer", "seller"} {
 		if !slices.Contains(kinds, kind) {
@@ -141,39 +139,39 @@ func (doc *document) checkSections(c Config) {
 		}
 	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
-		doc.wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
+		doc.Wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
 	}
 }
 
 // checkAbsent says that one of the two lists is not served, and finds what cannot be meant
 // then.
-func (doc *document) checkAbsent(kind string, c Config) {
-	if key := "upstream." + kind; doc.has(key) {
-		doc.wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
+func (doc document) checkAbsent(kind string, c Config) {
+	if key := "upstream." + kind; doc.Has(key) {
+		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}
 	canary := map[string][]secretfile.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
 	if key := "canary." + kind + "_keys"; len(canary) > 0 {
-		doc.wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
+		doc.Wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
 	}
 	if len(c.Upstream.Kinds()) > 0 {
-		doc.warn("upstream", "there is no upstream.%s: no list of %ss is served, and its path is answered with 404", kind, kind)
+		doc.Warn("upstream", "there is no upstream.%s: no list of %ss is served, and its path is answered with 404", kind, kind)
 	}
 }
 
 // checkZone warns of times that may be read in the wrong zone.
-func (doc *document) checkZone(key string, field mapping.Field) {
+func (doc document) checkZone(key string, field mapping.Field) {
 	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
-		doc.warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
+		doc.Warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
 	}
 }
 
 // checkOwner warns where nothing in a reply is compared with the account: an
 // account that the legacy system confuses with another gets the other's list.
-func (doc *document) checkOwner(key string, owner []string) {
+func (doc document) checkOwner(key string, owner []string) {
 	if len(owner) == 0 {
-		doc.warn(key, "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
+		doc.Warn(key, "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
 	}
 }
 
@@ -201,12 +199,12 @@ func (c Canary) lists() [2]canaryList {
 
 // refuseKeys reports entries that are an API key instead of the file of one. It
 // runs before anything that would name the file, and so show the key.
-func (doc *document) refuseKeys(c Canary) {
+func (doc document) refuseKeys(c Canary) {
 	for _, list := range c.lists() {
 		for i, file := range list.files {
-			if key := item(list.key, i); doc.isKey(file.Path()) {
-				at, _ := doc.root.locate(key)
-				doc.add(at, key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
+			if key := yamlfile.Item(list.key, i); doc.isKey(file.Path()) {
+				doc.Wrong(key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
+				doc.Touch(key)
 			}
 		}
 	}
@@ -215,47 +213,47 @@ func (doc *document) refuseKeys(c Canary) {
 // isKey tells an API key from the name of a file: by the prefix of the gateway's
 // own keys, or as one long word without a dot or a slash, which is a guess for keys from
 // elsewhere; unless there is such a file.
-func (doc *document) isKey(text string) bool {
+func (doc document) isKey(text string) bool {
 	const long = 24
 	word := strings.TrimPrefix(strings.TrimSpace(text), "Bearer ")
 	made := strings.HasPrefix(word, "iqb_") || strings.HasPrefix(word, "iqs_")
 	if strings.ContainsAny(word, "/. ") || !made && len(word) < long {
 		return false
 	}
-	_, err := os.Lstat(filepath.Join(filepath.Dir(doc.path), text))
+	_, err := os.Lstat(filepath.Join(filepath.Dir(doc.Path), text))
 	return err != nil
 }
 
 // checkCanaryKey looks at the last of the files of a list, and at those before it.
-func (doc *document) checkCanaryKey(list string, files []secretfile.File) {
+func (doc document) checkCanaryKey(list string, files []secretfile.File) {
 	last := len(files) - 1
-	file, key := files[last], item(list, last)
+	file, key := files[last], yamlfile.Item(list, last)
 	text := strings.TrimSpace(file.Text())
 	if !file.Set() {
-		doc.wrong(key, "is empty; name the file of a key")
+		doc.Wrong(key, "is empty; name the file of a key")
 		return
 	}
 	for j, other := range files[:last] {
 		switch {
 		case other.Path() == file.Path():
-			doc.wrong(key, "is the file of %s too; name a key of another account", item(list, j))
+			doc.Wrong(key, "is the file of %s too; name a key of another account", yamlfile.Item(list, j))
 			return
 		case text != "" && strings.TrimSpace(other.Text()) == text:
-			doc.wrong(key, "%s holds the same key as %s; use a key of another account", file, item(list, j))
+			doc.Wrong(key, "%s holds the same key as %s; use a key of another account", file, yamlfile.Item(list, j))
 			return
 		}
 	}
 	if len(text) > auth.MaxKeyLength || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		doc.wrong(key, "%s: wants one API key and nothing else", file)
+		doc.Wrong(key, "%s: wants one API key and nothing else", file)
 	}
 }
 
 // checkCanary wants two accounts for each kind that has any. Whether the keys are good
 // only their store knows.
-func (doc *document) checkCanary(c Canary) {
+func (doc document) checkCanary(c Canary) {
 	for _, list := range c.lists() {
 		if len(list.files) == 1 {
-			doc.wrong(list.key, "wants at least two keys, of two accounts: a list is compared with another's")
+			doc.Wrong(list.key, "wants at least two keys, of two accounts: a list is compared with another's")
 		}
 		for i := range list.files {
 			doc.checkCanaryKey(list.key, list.files[:i+1])

@@ -13,6 +13,7 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 
 	path  string                 // the configuration file itself, absolute; "" without one
 	files map[string]fs.FileInfo // see Files
-	file  *value                 // what it says; nil without one
+	file  *yamlfile.Value        // what it says; nil without one
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // Comments gives what is written at a field of a struct in the program's source. It begins
@@ -18,11 +20,11 @@ import (
 type Comments func(owner reflect.Type, field string) string
 
 // of gives what is written at a key, without the name.
-func (c Comments) of(owner reflect.Type, f field) string {
-	for _, i := range f.index[:len(f.index)-1] {
+func (c Comments) of(owner reflect.Type, f yamlfile.Field) string {
+	for _, i := range f.Index[:len(f.Index)-1] {
 		owner = owner.Field(i).Type
 	}
-	name := owner.Field(f.index[len(f.index)-1]).Name
+	name := owner.Field(f.Index[len(f.Index)-1]).Name
 	text := strings.TrimPrefix(c(owner, name), name+" ")
 	for _, verb := range []string{"is ", "are "} {
 		text = strings.TrimPrefix(text, verb)
@@ -31,7 +33,7 @@ func (c Comments) of(owner reflect.Type, f field) string {
 }
 
 // hasKeys tells whether a type has keys of its own.
-func hasKeys(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(fieldsOf(t)) > 0 }
+func hasKeys(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(yamlfile.FieldsOf(t)) > 0 }
 
 // below gives the section that a key holds, itself or in a list or mapping, with its defaults.
 func below(v reflect.Value) reflect.Value {
@@ -41,11 +43,7 @@ func below(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
 		if inner := v.Type().Elem(); hasKeys(inner) {
-			value := fresh(inner)
-			if custom, ok := value.Addr().Interface().(unmarshaler); ok {
-				_ = custom.UnmarshalYAML(func(any) error { return nil }) // leaves the defaults
-			}
-			return value
+			return yamlfile.Fresh(inner)
 		}
 	}
 	return reflect.Value{}
@@ -110,27 +108,29 @@ func (d *describer) define(v reflect.Value) node {
 func (d *describer) section(v reflect.Value) node {
 	t := v.Type()
 	properties, shared, required := node{}, []node{}, []string{}
-	for _, f := range fieldsOf(t) {
-		if len(f.index) > 1 {
+	for _, f := range yamlfile.FieldsOf(t) {
+		if len(f.Index) > 1 {
 			continue
 		}
-		value := v.FieldByIndex(f.index)
-		key := maps.Clone(d.value(value, f.rules))
+		value := v.FieldByIndex(f.Index)
+		key := maps.Clone(d.value(value, f.Rules))
 		if text := d.comments.of(t, f); text != "" {
-			key["description"] = strings.TrimSuffix(text+" "+sentence(value.Type(), f.rules), " ")
+			key["description"] = strings.TrimSuffix(text+" "+sentence(value.Type(), f.Rules), " ")
 		}
 		if shown := shownDefault(value); shown != nil && shown != "" {
 			key["default"] = shown
 		}
-		properties[f.key] = key
-		if f.required() != "" {
-			required = append(required, f.key)
+		properties[f.Key] = key
+		if f.Required() != "" {
+			required = append(required, f.Key)
 		}
 	}
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Type.Kind() == reflect.Struct && hasKeys(f.Type) && (f.Tag.Get("yaml") == "" || f.Tag.Get("yaml") == ",inline") {
 			part := d.define(v.Field(i))
-			delete(d.defs[f.Type.String()].(node), "additionalProperties") // it is closed by those who have it
+			for _, closed := range []string{"additionalProperties", "unevaluatedProperties"} {
+				delete(d.defs[f.Type.String()].(node), closed) // which those who have it are
+			}
 			shared = append(shared, part)
 		}
 	}
@@ -150,11 +150,11 @@ func (d *describer) section(v reflect.Value) node {
 // conditions are the keys that are needed with each value of the key that decides.
 func conditions(t reflect.Type) (all []node) {
 	needs := map[string][]string{}
-	for _, f := range fieldsOf(t) {
-		selector, values := f.with()
+	for _, f := range yamlfile.FieldsOf(t) {
+		selector, values := f.With()
 		for _, value := range values {
 			if value, needed := strings.CutSuffix(value, "!"); needed {
-				needs[selector+"="+value] = append(needs[selector+"="+value], f.key)
+				needs[selector+"="+value] = append(needs[selector+"="+value], f.Key)
 			}
 		}
 	}
@@ -169,8 +169,8 @@ func conditions(t reflect.Type) (all []node) {
 }
 
 // sentence says the bounds that a schema cannot, of what may be written in several units.
-func sentence(t reflect.Type, r rules) string {
-	words := r.bounds()
+func sentence(t reflect.Type, r yamlfile.Rules) string {
+	words := r.Bounds()
 	if words == "" || t.Kind() != reflect.Int64 && !(t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Int64) {
 		return ""
 	}
@@ -178,12 +178,9 @@ func sentence(t reflect.Type, r rules) string {
 }
 
 // value describes a value of the file.
-func (d *describer) value(v reflect.Value, r rules) node {
+func (d *describer) value(v reflect.Value, r yamlfile.Rules) node {
 	t, inner := v.Type(), below(v)
-	if _, custom := reflect.New(t).Interface().(unmarshaler); custom {
-		return d.custom(v)
-	}
-	if _, null := reflect.New(t).Interface().(nullable); null {
+	if _, null := reflect.New(t).Interface().(yamlfile.Nullable); null {
 		return ref("value")
 	}
 	switch {
@@ -195,8 +192,8 @@ func (d *describer) value(v reflect.Value, r rules) node {
 		return mapOf(d.define(inner))
 	case inner.IsValid() && t.Kind() == reflect.Slice:
 		return listOf(d.define(inner))
-	case inner.IsValid() && r.short() != "":
-		return node{"if": node{"type": []string{"object", "null"}}, "then": d.define(inner), "else": d.shortForm(inner.Type(), r.short())}
+	case inner.IsValid() && r.Short() != "":
+		return node{"if": node{"type": []string{"object", "null"}}, "then": d.define(inner), "else": d.shortForm(inner.Type(), r.Short())}
 	case inner.IsValid():
 		return d.define(inner)
 	}
@@ -204,10 +201,10 @@ func (d *describer) value(v reflect.Value, r rules) node {
 	case reflect.Pointer:
 		return d.value(reflect.New(t.Elem()).Elem(), r)
 	case reflect.Map:
-		return mapOf(d.value(reflect.New(t.Elem()).Elem(), rules{}))
+		return mapOf(d.value(reflect.New(t.Elem()).Elem(), yamlfile.Rules{}))
 	case reflect.Slice:
 		items := d.value(reflect.New(t.Elem()).Elem(), r)
-		if r.short() == shortList {
+		if r.Short() == yamlfile.ShortList {
 			return node{"if": node{"type": []string{"array", "null"}}, "then": listOf(items), "else": items}
 		}
 		return listOf(items)
@@ -219,23 +216,23 @@ func (d *describer) value(v reflect.Value, r rules) node {
 
 // shortForm is what may stand for a section: the value of one of its keys.
 func (d *describer) shortForm(t reflect.Type, key string) node {
-	for _, f := range fieldsOf(t) {
-		if f.key == key {
-			return d.value(reflect.New(t.FieldByIndex(f.index).Type).Elem(), f.rules)
+	for _, f := range yamlfile.FieldsOf(t) {
+		if f.Key == key {
+			return d.value(reflect.New(t.FieldByIndex(f.Index).Type).Elem(), f.Rules)
 		}
 	}
 	return node{}
 }
 
 // scalar describes a single value with its bounds.
-func (d *describer) scalar(t reflect.Type, r rules) node {
+func (d *describer) scalar(t reflect.Type, r yamlfile.Rules) node {
 	v := reflect.New(t).Elem()
 	switch {
-	case t.Kind() == reflect.String && r.enum() != nil:
-		return scalarOr(node{"enum": r.enum()})
+	case t.Kind() == reflect.String && r.Enum() != nil:
+		return scalarOr(node{"enum": r.Enum()})
 	case t.Kind() == reflect.String:
-		if pattern := forms[r.tags.Get("form")].pattern; pattern != "" {
-			return scalarOr(node{"type": []string{"string", "number", "boolean"}, "pattern": pattern})
+		if form, _ := r.Form(); form.Pattern != "" {
+			return scalarOr(node{"type": []string{"string", "number", "boolean"}, "pattern": form.Pattern})
 		}
 		return ref("text")
 	case t.Kind() == reflect.Int64:
@@ -248,11 +245,11 @@ func (d *describer) scalar(t reflect.Type, r rules) node {
 		number["type"] = "integer"
 	}
 	for keyword, tag := range map[string]string{"minimum": "min", "maximum": "max", "exclusiveMinimum": "above"} {
-		if bound := r.bound(tag, t); !math.IsNaN(bound) {
+		if bound := r.Bound(tag, t); !math.IsNaN(bound) {
 			number[keyword] = bound
 		}
 	}
-	if _, zero := r.tags.Lookup("zero"); zero {
+	if _, zero := r.Tags.Lookup("zero"); zero {
 		return scalarOr(number, node{"const": 0})
 	}
 	return scalarOr(number)
@@ -260,7 +257,7 @@ func (d *describer) scalar(t reflect.Type, r rules) node {
 
 // shownDefault gives a default as the file would hold it; nil: there is none.
 func shownDefault(v reflect.Value) any {
-	switch shown := view(v, nil, field{}).(type) {
+	switch shown := view(v, nil, yamlfile.Field{}).(type) {
 	case string, bool, int, int64, float64, uint64:
 		return shown
 	}
@@ -284,17 +281,17 @@ func MakeReference(comments Comments) []byte {
 	r.WriteString(referenceHead)
 	config := reflect.ValueOf(Default())
 	r.table("The file itself")
-	for _, f := range fieldsOf(config.Type()) {
-		if value := config.FieldByIndex(f.index); !hasKeys(value.Type()) {
-			r.key(config.Type(), f.key, value, f)
+	for _, f := range yamlfile.FieldsOf(config.Type()) {
+		if value := config.FieldByIndex(f.Index); !hasKeys(value.Type()) {
+			r.key(config.Type(), f.Key, value, f)
 		}
 	}
-	for _, f := range fieldsOf(config.Type()) {
-		if value := config.FieldByIndex(f.index); hasKeys(value.Type()) {
-			r.table(f.key)
+	for _, f := range yamlfile.FieldsOf(config.Type()) {
+		if value := config.FieldByIndex(f.Index); hasKeys(value.Type()) {
+			r.table(f.Key)
 			r.WriteString(comments.of(config.Type(), f) + "\n")
 			r.head()
-			r.keys(f.key, value)
+			r.keys(f.Key, value)
 		}
 	}
 	return []byte(r.String())
@@ -315,12 +312,12 @@ func (r *referenceWriter) head() {
 // keys writes one row for each key of a section and of those below it.
 func (r *referenceWriter) keys(path string, section reflect.Value) {
 	r.seen[section.Type()] = path
-	for _, f := range fieldsOf(section.Type()) {
-		r.key(section.Type(), join(path, f.key), section.FieldByIndex(f.index), f)
+	for _, f := range yamlfile.FieldsOf(section.Type()) {
+		r.key(section.Type(), yamlfile.Join(path, f.Key), section.FieldByIndex(f.Index), f)
 	}
 }
 
-func (r *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, f field) {
+func (r *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, f yamlfile.Field) {
 	inner, key := below(v), path
 	switch v.Type().Kind() {
 	case reflect.Map:
@@ -336,7 +333,7 @@ func (r *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, 
 	if repeated {
 		text += "; the keys of `" + first + "`"
 	}
-	value, normal := formOf(path, v.Type(), f.rules), ""
+	value, normal := formOf(path, v.Type(), f.Rules), ""
 	if shown := shownDefault(v); shown != nil && shown != "" {
 		normal = fmt.Sprintf("`%v`", shown)
 	}
@@ -349,9 +346,9 @@ func (r *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, 
 var markdown = strings.NewReplacer("|", `\|`, "<", "&lt;", "{", "`{", "}", "}`")
 
 // formOf names a type in the words of the file's writer, with the bounds of its values.
-func formOf(path string, t reflect.Type, r rules) string {
+func formOf(path string, t reflect.Type, r yamlfile.Rules) string {
 	words := ""
-	_, null := reflect.New(t).Interface().(nullable)
+	_, null := reflect.New(t).Interface().(yamlfile.Nullable)
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return formOf("", t.Elem(), r)
@@ -363,28 +360,29 @@ func formOf(path string, t reflect.Type, r rules) string {
 		return "text or null"
 	case t.Kind() == reflect.Interface:
 		return "any value"
-	case t.Kind() == reflect.Slice && r.short() == shortList:
+	case t.Kind() == reflect.Slice && r.Short() == yamlfile.ShortList:
 		return formOf("", t.Elem(), r) + " or a list of them"
 	case t.Kind() == reflect.Slice:
 		return "list of " + plural(formOf("", t.Elem(), r))
 	case t.Kind() == reflect.Map:
-		return "mapping of " + plural(formOf("", t.Elem(), rules{}))
-	case r.short() != "":
-		return r.short() + ", or section"
+		return "mapping of " + plural(formOf("", t.Elem(), yamlfile.Rules{}))
+	case r.Short() != "":
+		return r.Short() + ", or section"
 	case hasKeys(t):
 		return "section"
-	case r.enum() != nil:
-		return either(slices.DeleteFunc(r.enum(), func(s string) bool { return s == "" }))
+	case r.Enum() != nil:
+		return yamlfile.Either(slices.DeleteFunc(r.Enum(), func(s string) bool { return s == "" }))
 	case t.Kind() == reflect.Int64:
 		words = "size"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.String:
-		return "text"
+		form, _ := r.Form()
+		return cmp.Or(form.Name, "text")
 	default:
 		words = "number"
 	}
-	if bounds := r.bounds(); bounds != "" {
+	if bounds := r.Bounds(); bounds != "" {
 		words += ", " + bounds
 	}
 	return words
@@ -395,19 +393,4 @@ func plural(words string) string {
 		return one + "s," + rest
 	}
 	return words + "s"
-}
-
-// custom describes the types that decode themselves.
-func (d *describer) custom(v reflect.Value) node {
-	switch v.Type().Name() {
-	case "Default":
-		return ref("value")
-	case "Values":
-		return mapOf(ref("value"))
-	case "Paths":
-		return node{"anyOf": []node{ref("text"), listOf(ref("text"))}}
-	case "Field":
-		return node{"anyOf": []node{ref("text"), listOf(ref("text")), d.define(v)}}
-	}
-	return d.define(v)
 }

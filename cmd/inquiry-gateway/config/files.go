@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // fileRef is one file in the configuration: a secretfile.File, or a text whose key
@@ -50,12 +51,12 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 		if v.Type() == reflect.TypeFor[secretfile.File]() {
 			return []fileRef{{key, v}}
 		}
-		for _, f := range fieldsOf(v.Type()) {
-			refs = append(refs, fileRefs(v.FieldByIndex(f.index), join(key, f.key))...)
+		for _, f := range yamlfile.FieldsOf(v.Type()) {
+			refs = append(refs, fileRefs(v.FieldByIndex(f.Index), yamlfile.Join(key, f.Key))...)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			refs = append(refs, fileRefs(v.Index(i), item(key, i))...)
+			refs = append(refs, fileRefs(v.Index(i), yamlfile.Item(key, i))...)
 		}
 	case reflect.String:
 		if strings.HasSuffix(key, "_file") && v.CanSet() {
@@ -68,46 +69,46 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 // resolveFiles makes the paths absolute, from the configuration file's folder,
 // reads the files, and reports those that cannot be used. Files in mayMiss need
 // not exist yet.
-func (doc *document) resolveFiles(into any, mayMiss []string) {
+func (doc document) resolveFiles(into any, mayMiss []string) {
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
 		path := ref.path()
-		if path == "" || doc.follows(ref.key) {
+		if path == "" || doc.Follows(ref.key) {
 			continue
 		}
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(doc.path), path)
+			path = filepath.Join(filepath.Dir(doc.Path), path)
 		}
 		ref.set(path, doc.readFile(ref.key, path, slices.ContainsFunc(mayMiss, func(may string) bool { return ref.key == may || strings.HasPrefix(ref.key, may+".") })))
 	}
 }
 
 // readFile gives a file's content, or reports why it cannot be used.
-func (doc *document) readFile(key, path string, mayMiss bool) string {
+func (doc document) readFile(key, path string, mayMiss bool) string {
 	text, info, err := readText(path)
 	doc.files[path] = info
 	if mayMiss && errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
 	if err != nil {
-		if !doc.has(key) {
+		if !doc.Has(key) {
 			path += " (the default)"
 		}
 		if key == "auth.keys_file" && errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
 		}
-		doc.wrong(key, "%s: %v", path, err)
-		doc.touched = append(doc.touched, key) // what follows from it is not told
+		doc.Wrong(key, "%s: %v", path, err)
+		doc.Touch(key) // what follows from it is not told
 		return ""
 	}
 	if secret(key) && info.Mode().Perm()&0o004 != 0 {
-		doc.warn(key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
+		doc.Warn(key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 	}
 	return text
 }
 
 // readText refuses an empty file: a secret that was not written yet would be no secret.
 func readText(path string) (string, fs.FileInfo, error) {
-	data, info, err := readRegular(path, secretfile.MaxBytes)
+	data, info, err := yamlfile.ReadRegular(path, secretfile.MaxBytes)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		err = errors.New("is empty")
 	}

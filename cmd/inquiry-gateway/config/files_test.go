@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // withFiles decodes a text in a folder and resolves its files.
-func withFiles(t *testing.T, text string, mayMiss ...string) (sample, *document, string) {
+func withFiles(t *testing.T, text string, mayMiss ...string) (sample, document, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"key", "ca", "other"} {
 		write(t, filepath.Join(dir, "secrets", name), "x")
 	}
-	doc := readDocument(write(t, filepath.Join(dir, "gateway.yaml"), text), fakeEnv)
+	doc := newDocument(yamlfile.Open(write(t, filepath.Join(dir, "gateway.yaml"), text), fakeEnv))
 	var s sample
-	doc.into(&s)
+	doc.Decode(&s)
 	doc.resolveFiles(&s, mayMiss)
 	return s, doc, dir
 }
 
 func TestFilesAreFoundFromTheConfigurationsFolder(t *testing.T) {
 	s, doc, dir := withFiles(t, "key_file: secrets/key\ninner: {ca_file: ./secrets/../secrets/ca}\nmany: [{}, {ca_file: secrets/ca}]\n")
-	if err := doc.err(); err != nil {
+	if err := doc.Err(); err != nil {
 		t.Fatal(err)
 	}
 	key, ca := filepath.Join(dir, "secrets/key"), filepath.Join(dir, "secrets/ca")
@@ -39,26 +40,26 @@ func TestFilesAreFoundFromTheConfigurationsFolder(t *testing.T) {
 	for _, ref := range fileRefs(reflect.ValueOf(&s).Elem(), "") {
 		paths = append(paths, ref.path())
 	}
-	if !slices.Equal(paths, []string{ca, key, "", ca}) {
+	if !slices.Equal(paths, []string{key, ca, "", ca}) {
 		t.Errorf("files are %q", paths)
 	}
 	absolute, doc, _ := withFiles(t, "key_file: "+key+"\n")
-	if doc.err() != nil || absolute.KeyFile.Path() != key {
-		t.Errorf("got %q and %v, want the absolute path as it was", absolute.KeyFile, doc.err())
+	if doc.Err() != nil || absolute.KeyFile.Path() != key {
+		t.Errorf("got %q and %v, want the absolute path as it was", absolute.KeyFile, doc.Err())
 	}
 }
 
 func TestFilesThatMayMiss(t *testing.T) {
 	s, doc, dir := withFiles(t, "key_file: new\n", "key_file")
-	if doc.err() != nil || s.KeyFile != secretfile.New(filepath.Join(dir, "new"), "") {
-		t.Errorf("got %q and %v", s.KeyFile, doc.err())
+	if doc.Err() != nil || s.KeyFile != secretfile.New(filepath.Join(dir, "new"), "") {
+		t.Errorf("got %q and %v", s.KeyFile, doc.Err())
 	}
 	_, doc, dir = withFiles(t, "inner: {ca_file: secrets}\nkey_file: secrets/no\n", "inner.ca_file")
 	want := []string{
 		dir + "/gateway.yaml:1:18: inner.ca_file: " + dir + "/secrets: is a folder; name a file",
 		dir + "/gateway.yaml:2:11: key_file: " + dir + "/secrets/no: no such file; check the path",
 	}
-	if got := lines(doc.err()); !slices.Equal(got, want) {
+	if got := lines(doc.Err()); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -70,13 +71,13 @@ func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	doc := readDocument(write(t, filepath.Join(dir, "gateway.yaml"), "inner: {ca_file: ca}\nkey_file: key\n"), fakeEnv)
+	doc := newDocument(yamlfile.Open(write(t, filepath.Join(dir, "gateway.yaml"), "inner: {ca_file: ca}\nkey_file: key\n"), fakeEnv))
 	var s sample
-	doc.into(&s)
+	doc.Decode(&s)
 	doc.resolveFiles(&s, nil)
 	want := dir + "/gateway.yaml:2:11: key_file: " + dir + "/key can be read by every user of this machine; chmod 640 or 600 it"
-	if doc.err() != nil || len(doc.warnings) != 1 || doc.warnings[0].Error() != want {
-		t.Errorf("got error %v and warnings %v, want %q", doc.err(), doc.warnings, want)
+	if doc.Err() != nil || len(doc.Warnings()) != 1 || doc.Warnings()[0].Error() != want {
+		t.Errorf("got error %v and warnings %v, want %q", doc.Err(), doc.Warnings(), want)
 	}
 }
 

@@ -1,14 +1,13 @@
 package config
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // fakeEnv is the environment of all tests of this package.
@@ -20,56 +19,22 @@ func fakeEnv(name string) (string, bool) {
 	return v, ok
 }
 
-// section is a configuration of the tests' own, with every type a key may have.
+// sample is a section with files.
 type sample struct {
-	Name    string            `yaml:"name"`
-	On      bool              `yaml:"on"`
-	Count   int               `yaml:"count"`
-	Ratio   float64           `yaml:"ratio"`
-	Size    int64             `yaml:"size"`
-	TTL     time.Duration     `yaml:"ttl"`
-	Until   time.Time         `yaml:"until"`
-	List    []string          `yaml:"list"`
-	Map     map[string]string `yaml:"map"`
-	Any     any               `yaml:"any"`
-	Pointer *time.Duration    `yaml:"pointer"`
-	Either  eitherForm        `yaml:"either" short:"path"`
-	Inner   inner             `yaml:"inner"`
-	KeyFile secretfile.File   `yaml:"key_file"`
-	Many    []inner           `yaml:"many"`
-	shared
-}
-
-type shared struct {
-	Shared string `yaml:"shared"`
+	KeyFile secretfile.File `yaml:"key_file"`
+	Inner   inner           `yaml:"inner"`
+	Many    []inner         `yaml:"many"`
 }
 
 type inner struct {
-	Fields  string          `yaml:"fields"`
-	Filter  uint16          `yaml:"filter"`
-	CAFile  secretfile.File `yaml:"ca_file"`
-	private string
-}
-
-// eitherForm is a name alone or a mapping, as fields of a mapping are.
-type eitherForm struct {
-	Path string `yaml:"path"`
-	Max  int    `yaml:"max"`
+	CAFile secretfile.File `yaml:"ca_file"`
 }
 
 // documentOf parses a text as the file gateway.yaml.
-func documentOf(text string) *document {
-	doc := &document{report: &report{file: "gateway.yaml"}, path: "/etc/gw/gateway.yaml", files: map[string]fs.FileInfo{}}
-	doc.read([]byte(text), nil, fakeEnv)
+func documentOf(text string) document {
+	doc := newDocument(yamlfile.Parse("gateway.yaml", text, fakeEnv))
+	doc.Path = "/etc/gw/gateway.yaml"
 	return doc
-}
-
-// decodeSection decodes a text into the tests' own section.
-func decodeSection(text string) (sample, error) {
-	s := sample{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
-	doc := documentOf(text)
-	doc.into(&s)
-	return s, doc.err()
 }
 
 // lines gives an error line by line.

@@ -1,15 +1,28 @@
 package config
 
 import (
-	"bytes"
 	_ "embed"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"unicode/utf8"
+
+	"inquiry-gateway/internal/yamlfile"
 )
+
+// Problem is one thing that is wrong, or with a warning doubtful, in a configuration file.
+type Problem = yamlfile.Problem
+
+// Problems is the error of Load: everything found in one go, in the order of the file's lines.
+type Problems = yamlfile.Problems
+
+// document is the configuration file on its way into a Config.
+type document struct {
+	*yamlfile.File
+	files map[string]fs.FileInfo // what was read, see Config.Files
+}
+
+func newDocument(f *yamlfile.File) document {
+	return document{f, map[string]fs.FileInfo{f.Path: f.Info}}
+}
 
 // Schema is config.schema.json: the JSON Schema (2020-12) of the configuration file, made
 // from the structs that the file is read into.
@@ -36,7 +49,7 @@ type Loaded struct {
 // absolute from the file's folder, and the files they name looked at. The
 // error is a Problems with everything found; the Loaded is then of no use.
 func Load(path string, o Options) (Loaded, error) {
-	return load(readDocument(path, o.env()), o)
+	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
 
 // env is Env or its default.
@@ -49,84 +62,31 @@ func (o Options) env() func(string) (string, bool) {
 
 // load goes on after each problem, so that one run shows all. Its order matters: keys
 // that stand in the place of files are refused before an error could name the file.
-func load(doc *document, o Options) (Loaded, error) {
+func load(doc document, o Options) (Loaded, error) {
 	c := Default()
-	c.path, c.file, c.files = doc.path, doc.root, doc.files
-	if doc.root != nil {
-		if !doc.has("auth.keys_file") && (doc.has("auth.redis") || doc.has("auth.introspection")) {
+	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
+	if doc.Root != nil {
+		if !doc.Has("auth.keys_file") && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 		}
-		doc.into(&c)
+		doc.Decode(&c)
 		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)
 	}
-	if err := doc.err(); err != nil {
-		return Loaded{Warnings: doc.warnings}, err
+	if err := doc.Err(); err != nil {
+		return Loaded{Warnings: doc.Warnings()}, err
 	}
-	return Loaded{Config: c, Warnings: doc.warnings}, nil
+	return Loaded{Config: c, Warnings: doc.Warnings()}, nil
 }
 
-// maxFileBytes bounds the configuration file. A large one with two mapped
-// endpoints has about 10 KiB.
-const maxFileBytes = 256 << 10
-
-// readRegular reads a file of at most that many bytes, and no other than a regular
-// one: a reload reads it again.
-func readRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
-	// Stat before open: opening a named pipe would wait for its writer.
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, nil, fileError{err}
-	case info.IsDir():
-		return nil, nil, errors.New("is a folder; name a file")
-	case !info.Mode().IsRegular():
-		return nil, nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fileError{err}
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, nil, fileError{err}
-	}
-	if int64(len(data)) > most {
-		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
-	}
-	return data, info, nil
+// Read reads another YAML file as strictly as the configuration into a pointer, by the
+// tags of its structs. Variables stay as they are written. The error is a Problems.
+func Read(path string, into any) error {
+	doc := yamlfile.Open(path, nil)
+	doc.Decode(into)
+	return doc.Err()
 }
 
-// cleanSource takes off a byte order mark and refuses what is no text.
-func cleanSource(data []byte) ([]byte, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(data) {
-		return nil, errors.New("is not UTF-8 text; save it as UTF-8")
-	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return nil, errors.New("holds a NUL byte; is this the right file?")
-	}
-	return data, nil
-}
-
-// fileError is an error of the file system in plain words, without the path.
-type fileError struct{ error }
-
-// Unwrap gives the error itself, with the path.
-func (e fileError) Unwrap() error { return e.error }
-
-// Error says what to do.
-func (e fileError) Error() string {
-	switch {
-	case errors.Is(e.error, fs.ErrNotExist):
-		return "no such file; check the path"
-	case errors.Is(e.error, fs.ErrPermission):
-		return "may not be read by this user; check its mode and owner"
-	}
-	if pathErr, ok := errors.AsType[*fs.PathError](e.error); ok {
-		return "cannot be read: " + pathErr.Err.Error()
-	}
-	return "cannot be read: " + e.error.Error()
-}
+// Nearest gives the known name that was probably meant, or "".
+func Nearest(name string, known []string) string { return yamlfile.Nearest(name, known) }

@@ -132,7 +132,7 @@ func TestLoadRefusesWhatIsNoConfiguration(t *testing.T) {
 		{"missing", filepath.Join(dir, "none.yaml"), "no such file; check the path"},
 		{"folder", dir, "is a folder; name a file"},
 		{"device", "/dev/null", "is not a regular file; it must be one, because it is read again at a reload"},
-		{"large", write(t, filepath.Join(dir, "large"), strings.Repeat("#", maxFileBytes+1)),
+		{"large", write(t, filepath.Join(dir, "large"), strings.Repeat("#", 256<<10+1)),
 			"is larger than 256 KiB; is this the right file?"},
 		{"not UTF-8", write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"), "is not UTF-8 text; save it as UTF-8"},
 		{"binary", write(t, filepath.Join(dir, "binary"), "a\x00b"), "holds a NUL byte; is this the right file?"},

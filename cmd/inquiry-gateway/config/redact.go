@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 const hidden = "[hidden]"
@@ -22,7 +23,7 @@ const hidden = "[hidden]"
 // (queries, mappings) are shown as they stand in the file. Files are named, their
 // content is not read.
 func (c Config) Redacted() string {
-	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, field{}), yaml.IndentSequence(true))
+	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, yamlfile.Field{}), yaml.IndentSequence(true))
 	if err != nil {
 		return "the configuration cannot be shown: " + err.Error()
 	}
@@ -37,15 +38,15 @@ func (c Config) String() string { return c.Redacted() }
 
 // view turns a variable into what the YAML encoder shows of it. v is what the file
 // says there, or nil. A nil result is left out.
-func view(into reflect.Value, v *value, f field) any {
-	if v != nil && v.kind == scalar && v.written != v.text {
-		return v.written
+func view(into reflect.Value, v *yamlfile.Value, f yamlfile.Field) any {
+	if v != nil && v.Kind == yamlfile.Scalar && v.Written != v.Text {
+		return v.Written
 	}
-	_, custom := reflect.New(into.Type()).Interface().(unmarshaler)
+	_, nullable := reflect.New(into.Type()).Interface().(yamlfile.Nullable)
 	switch {
-	case f.key == "headers":
+	case f.Key == "headers":
 		return hideValues(into)
-	case custom || f.short() != "" || into.Kind() == reflect.Interface || into.Kind() == reflect.Map && v != nil:
+	case nullable || f.Short() != "" || into.Kind() == reflect.Interface || into.Kind() == reflect.Map && v != nil:
 		return asWritten(v)
 	case into.Type() == reflect.TypeFor[time.Duration]():
 		return formatDuration(time.Duration(into.Int()))
@@ -61,15 +62,15 @@ func view(into reflect.Value, v *value, f field) any {
 	case reflect.Struct:
 		return viewSection(into, v)
 	case reflect.Slice:
-		if v != nil && v.kind == list && len(v.items) == into.Len() {
+		if v != nil && v.Kind == yamlfile.List && len(v.Items) == into.Len() {
 			shown := make([]any, into.Len())
-			for i, one := range v.items {
-				shown[i] = view(into.Index(i), one, field{})
+			for i, one := range v.Items {
+				shown[i] = view(into.Index(i), one, yamlfile.Field{})
 			}
 			return shown
 		}
 	case reflect.Int64:
-		if s := formatBytes(into.Int()); strings.HasSuffix(s, "B") {
+		if s := yamlfile.FormatBytes(into.Int()); strings.HasSuffix(s, "B") {
 			return s
 		}
 	case reflect.String:
@@ -79,11 +80,11 @@ func view(into reflect.Value, v *value, f field) any {
 }
 
 // viewSection keeps the order of the fields, and leaves out what shows nothing.
-func viewSection(into reflect.Value, v *value) any {
+func viewSection(into reflect.Value, v *yamlfile.Value) any {
 	shown := yaml.MapSlice{}
-	for _, f := range fieldsOf(into.Type()) {
-		if one := view(into.FieldByIndex(f.index), v.child(f.key), f); one != nil {
-			shown = append(shown, yaml.MapItem{Key: f.key, Value: one})
+	for _, f := range yamlfile.FieldsOf(into.Type()) {
+		if one := view(into.FieldByIndex(f.Index), v.Child(f.Key), f); one != nil {
+			shown = append(shown, yaml.MapItem{Key: f.Key, Value: one})
 		}
 	}
 	if len(shown) == 0 {
@@ -103,27 +104,27 @@ func hideValues(headers reflect.Value) any {
 
 // asWritten shows a part of the file; nil: it says nothing. A variable is shown as a text,
 // which is what it is.
-func asWritten(v *value) any {
+func asWritten(v *yamlfile.Value) any {
 	switch {
-	case v == nil || v.kind == null:
+	case v == nil || v.Kind == yamlfile.Null:
 		return nil
-	case v.kind == list:
-		shown := make([]any, len(v.items))
-		for i, one := range v.items {
+	case v.Kind == yamlfile.List:
+		shown := make([]any, len(v.Items))
+		for i, one := range v.Items {
 			shown[i] = asWritten(one)
 		}
 		return shown
-	case v.kind == section:
+	case v.Kind == yamlfile.Section:
 		shown := yaml.MapSlice{}
-		for _, e := range v.keys {
-			shown = append(shown, yaml.MapItem{Key: e.key, Value: asWritten(e.value)})
+		for _, e := range v.Keys {
+			shown = append(shown, yaml.MapItem{Key: e.Key, Value: asWritten(e.Value)})
 		}
 		return shown
 	}
-	if _, text := v.plain().(string); text {
-		return v.written
+	if _, text := v.Plain().(string); text {
+		return v.Written
 	}
-	return plainScalar(v.written)
+	return plainScalar(v.Written)
 }
 
 // plainScalar is a number, true or false, shown as it is written.
@@ -193,7 +194,7 @@ func addLeaves(leaves map[string]string, key string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, value := range v {
-			addLeaves(leaves, join(key, name), value)
+			addLeaves(leaves, yamlfile.Join(key, name), value)
 		}
 	case []any:
 		for i, value := range v {

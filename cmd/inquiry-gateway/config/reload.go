@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"inquiry-gateway/internal/yamlfile"
 	"reflect"
 	"strings"
 )
@@ -27,14 +28,14 @@ var notLive = map[string]Effect{
 // keysOf lists the keys of the file down to the second level; what is below a key has
 // the effect of that key.
 func keysOf() (keys []string) {
-	for _, f := range fieldsOf(reflect.TypeFor[Config]()) {
-		t := reflect.TypeFor[Config]().FieldByIndex(f.index).Type
+	for _, f := range yamlfile.FieldsOf(reflect.TypeFor[Config]()) {
+		t := reflect.TypeFor[Config]().FieldByIndex(f.Index).Type
 		if t.Kind() != reflect.Struct {
-			keys = append(keys, f.key)
+			keys = append(keys, f.Key)
 			continue
 		}
-		for _, inner := range fieldsOf(t) {
-			keys = append(keys, join(f.key, inner.key))
+		for _, inner := range yamlfile.FieldsOf(t) {
+			keys = append(keys, yamlfile.Join(f.Key, inner.Key))
 		}
 	}
 	return keys
@@ -50,7 +51,7 @@ func effectOf(key string) Effect {
 // needs a restart, with another version.
 func (c Change) Effect() Effect {
 	for _, key := range keysOf() {
-		if c.Key != key && !under(c.Key, key) {
+		if c.Key != key && !yamlfile.Under(c.Key, key) {
 			continue
 		}
 		if effect := effectOf(key); effect != toggle {
@@ -67,7 +68,7 @@ func (c Change) Effect() Effect {
 // run, and those that differ in the file are in waiting. The error is that of
 // Load, or says that the rest of the file cannot work without them.
 func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
-	doc := readDocument(c.path, o.env())
+	doc := newDocument(yamlfile.Open(c.path, o.env()))
 	loaded, err := load(doc, o)
 	if err != nil {
 		return Config{}, nil, err
@@ -76,8 +77,8 @@ func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
 	if len(waiting) == 0 {
 		return next, nil, nil
 	}
-	if doc.check(next); doc.err() != nil {
-		return Config{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.err(), strings.Join(waiting, ", "))
+	if doc.check(next); doc.Err() != nil {
+		return Config{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
 	}
 	return next, waiting, nil
 }
@@ -115,9 +116,9 @@ func (c Config) Same(o Config, keys ...string) bool {
 func valueAt(c *Config, key string) reflect.Value {
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
-		for _, f := range fieldsOf(v.Type()) {
-			if f.key == name {
-				v = v.FieldByIndex(f.index)
+		for _, f := range yamlfile.FieldsOf(v.Type()) {
+			if f.Key == name {
+				v = v.FieldByIndex(f.Index)
 				break
 			}
 		}

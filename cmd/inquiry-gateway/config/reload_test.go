@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 func TestWhatIsNotLiveIsAKey(t *testing.T) {
 	for name := range notLive {
-		if !slices.ContainsFunc(keysOf(), func(key string) bool { return key == name || under(key, name) }) {
+		if !slices.ContainsFunc(keysOf(), func(key string) bool { return key == name || yamlfile.Under(key, name) }) {
 			t.Errorf("%s is no key", name)
 		}
 	}

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // eachKey calls yield for each key of a section and of those below it.
-func eachKey(t reflect.Type, path string, yield func(key string, t reflect.Type, r rules)) {
-	for _, f := range fieldsOf(t) {
-		inner, key := t.FieldByIndex(f.index).Type, join(path, f.key)
-		yield(key, inner, f.rules)
+func eachKey(t reflect.Type, path string, yield func(key string, t reflect.Type, r yamlfile.Rules)) {
+	for _, f := range yamlfile.FieldsOf(t) {
+		inner, key := t.FieldByIndex(f.Index).Type, yamlfile.Join(path, f.Key)
+		yield(key, inner, f.Rules)
 		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
 		}
@@ -29,8 +31,8 @@ func at(key, value string) string {
 	t := reflect.TypeFor[Config]()
 	var open, closed string
 	for name := range strings.SplitSeq(key, ".") {
-		i := slices.IndexFunc(fieldsOf(t), func(f field) bool { return f.key == name })
-		t = t.FieldByIndex(fieldsOf(t)[i].index).Type
+		i := slices.IndexFunc(yamlfile.FieldsOf(t), func(f yamlfile.Field) bool { return f.Key == name })
+		t = t.FieldByIndex(yamlfile.FieldsOf(t)[i].Index).Type
 		open, closed = open+"{"+name+": ", "}"+closed
 		if t.Kind() == reflect.Slice {
 			open, closed = open+"[", "]"+closed
@@ -47,10 +49,10 @@ func problemsAt(t *testing.T, key, value string) (found []string) {
 	t.Helper()
 	doc := documentOf(at(key, value))
 	c := Default()
-	doc.into(&c)
-	for _, p := range doc.problems {
-		if strings.HasPrefix(p.Message, "wants ") {
-			found = append(found, p.Error())
+	doc.Decode(&c)
+	for _, line := range lines(doc.Err()) {
+		if strings.Contains(line, ": wants ") {
+			found = append(found, line)
 		}
 	}
 	return found
@@ -76,7 +78,7 @@ func beside(bound float64, t reflect.Type, step float64) (inside, outside string
 // Every rule that a tag has is kept, of every key.
 func TestEveryRuleIsKept(t *testing.T) {
 	count := 0
-	eachKey(reflect.TypeFor[Config](), "", func(key string, of reflect.Type, r rules) {
+	eachKey(reflect.TypeFor[Config](), "", func(key string, of reflect.Type, r yamlfile.Rules) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 			of = of.Elem()
 		}
@@ -91,34 +93,32 @@ func TestEveryRuleIsKept(t *testing.T) {
 				t.Errorf("%s: %s: got %q", key, value, got)
 			}
 		}
-		for _, value := range r.enum() {
+		for _, value := range r.Enum() {
 			taken(`"` + value + `"`)
 		}
-		if r.enum() != nil {
+		if r.Enum() != nil {
 			refused("nonsense")
 		}
 		for tag, step := range map[string]float64{"min": -1, "max": 1} {
-			if bound := r.bound(tag, of); !math.IsNaN(bound) {
+			if bound := r.Bound(tag, of); !math.IsNaN(bound) {
 				inside, outside := beside(bound, of, step)
 				taken(inside)
-				if _, zero := r.tags.Lookup("zero"); !zero || outside != "0" {
+				if _, zero := r.Tags.Lookup("zero"); !zero || outside != "0" {
 					refused(outside)
 				}
-			} else if r.tags.Get(tag) != "" {
+			} else if r.Tags.Get(tag) != "" {
 				t.Errorf("%s: the tag %s cannot be read", key, tag)
 			}
 		}
-		if above := r.bound("above", of); !math.IsNaN(above) {
+		if above := r.Bound("above", of); !math.IsNaN(above) {
 			inside, _ := beside(above, of, 0)
 			refused(inside)
 		}
-		if _, zero := r.tags.Lookup("zero"); zero {
+		if _, zero := r.Tags.Lookup("zero"); zero {
 			taken("0")
 		}
-		if form := r.tags.Get("form"); form != "" {
-			if _, ok := forms[form]; !ok {
-				t.Errorf("%s: there is no form %s", key, form)
-			}
+		if _, ok := r.Form(); !ok && r.Tags.Get("form") != "" {
+			t.Errorf("%s: there is no form %s", key, r.Tags.Get("form"))
 		}
 	})
 	if count < 60 {
@@ -130,15 +130,15 @@ func TestEveryRuleIsKept(t *testing.T) {
 func TestDefaultsKeepTheRules(t *testing.T) {
 	var look func(v reflect.Value, path string)
 	look = func(v reflect.Value, path string) {
-		for _, f := range fieldsOf(v.Type()) {
-			value := v.FieldByIndex(f.index)
+		for _, f := range yamlfile.FieldsOf(v.Type()) {
+			value := v.FieldByIndex(f.Index)
 			if hasKeys(value.Type()) {
-				look(value, join(path, f.key))
-			} else if what := f.refuses(value); what != "" && !value.IsZero() {
-				t.Errorf("%s: the default %v: wants %s", join(path, f.key), value, what)
+				look(value, yamlfile.Join(path, f.Key))
+			} else if what := f.Refuses(value); what != "" && !value.IsZero() {
+				t.Errorf("%s: the default %v: wants %s", yamlfile.Join(path, f.Key), value, what)
 			}
 			if inner := below(value); inner.IsValid() && value.Kind() == reflect.Pointer {
-				look(inner, join(path, f.key))
+				look(inner, yamlfile.Join(path, f.Key))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"errors"
@@ -51,8 +51,8 @@ func parseBytes(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// formatBytes writes a size with the largest binary unit that leaves no rest.
-func formatBytes(size int64) string {
+// FormatBytes writes a size with the largest binary unit that leaves no rest.
+func FormatBytes(size int64) string {
 	for _, u := range units[:3] {
 		if rest := uint64(size) % u.size; size > 0 && rest == 0 {
 			return strconv.FormatUint(uint64(size)/u.size, 10) + u.name

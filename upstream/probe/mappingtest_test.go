@@ -1,4 +1,4 @@
-package mappingtest
+package probe
 
 import (
 	"os"
@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/mapping"
-	"inquiry-gateway/upstream/probe"
 )
 
-const examples = "../../../examples"
+const examples = "../../examples"
 
 // upstreamOf is the upstream section of a configuration.
 func upstreamOf(t *testing.T, file string) upstream.Config {
@@ -23,6 +23,16 @@ func upstreamOf(t *testing.T, file string) upstream.Config {
 		t.Fatal(err)
 	}
 	return loaded.Config.Upstream
+}
+
+// runFile runs the tests in a file.
+func runFile(t *testing.T, cfg upstream.Config, file string) ([]Result, error) {
+	t.Helper()
+	var tests []Test
+	if err := config.Read(file, &tests); err != nil {
+		return nil, err
+	}
+	return RunTests(t.Context(), cfg, tests, filepath.Dir(file), v1.Render)
 }
 
 // Every shipped example has tests, and passes them. What the guide tells a new user
@@ -39,7 +49,7 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			cfg := upstreamOf(t, file)
-			results, err := Run(t.Context(), cfg, filepath.Join(examples, "tests", name))
+			results, err := runFile(t, cfg, filepath.Join(examples, "tests", name))
 			if err != nil || len(results) < 4 {
 				t.Fatalf("%d tests, %v", len(results), err)
 			}
@@ -71,7 +81,7 @@ func probeSamples(t *testing.T, cfg upstream.Config, name string) {
 			t.Fatal(err)
 		}
 		for _, kind := range []string{"buyer", "seller"} {
-			p, err := probe.Run(t.Context(), cfg, upstream.Request{Kind: kind, Account: account}, probe.Options{Sample: sample})
+			p, err := Run(t.Context(), cfg, upstream.Request{Kind: kind, Account: account}, Options{Sample: sample})
 			if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
 				t.Errorf("%s %s: %+v %v", file, kind, p, err)
 			}
@@ -86,7 +96,7 @@ func runText(t *testing.T, text string) ([]Result, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Run(t.Context(), upstreamOf(t, filepath.Join(examples, "bare-array.yaml")), file)
+	return runFile(t, upstreamOf(t, filepath.Join(examples, "bare-array.yaml")), file)
 }
 
 // Lists within lists, and the key of the last record as the cursor, are paths of GJSON.
@@ -112,7 +122,7 @@ func TestPathsThatTheGuideNames(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	results, err := Run(t.Context(), cfg, file)
+	results, err := runFile(t, cfg, file)
 	if err != nil || len(results) != 2 || len(results[0].Differences)+len(results[1].Differences) > 0 {
 		t.Errorf("%+v, %v", results, err)
 	}
@@ -157,7 +167,7 @@ func TestFaultyTests(t *testing.T) {
 	for text, want := range map[string]string{
 		"- {nam: x}\n":                  `tests.yaml:1:4: [0].nam: unknown key; did you mean "name"?`,
 		"- {kind: admin}\n":             `tests.yaml:1:10: [0].kind: wants buyer or seller, got the text "admin"`,
-		"- {kind: buyer, account: a}\n": `tests.yaml: test 1: expects nothing`,
+		"- {kind: buyer, account: a}\n": `test 1: expects nothing`,
 		"- {kind: buyer, replies: [{}], expect: {records: []}}\n":                                 `a reply wants either file or body`,
 		"- {kind: buyer, replies: [{file: none.json}], expect: {records: []}}\n":                  `none.json: no such file`,
 		"- {kind: buyer, replies: [{to: \"http://a/\", body: x}], expect: {records: []}}\n":       `reply 1 is for "http://a/"; write a path`,
@@ -167,13 +177,5 @@ func TestFaultyTests(t *testing.T) {
 		if _, err := runText(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
-	}
-}
-
-func TestWrite(t *testing.T) {
-	var b strings.Builder
-	err := Write(&b, []Result{{Name: "good", Records: 2}, {Name: "bad", Differences: []string{"a: b"}}})
-	if want := "ok    good (2 records)\nFAIL  bad\n        a: b\n"; b.String() != want || err == nil || err.Error() != "1 of 2 tests failed" {
-		t.Errorf("%v\n%s", err, b.String())
 	}
 }

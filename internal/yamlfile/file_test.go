@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"errors"
@@ -34,9 +34,9 @@ up:
 		&sectionError{"", "all of it"},
 		errors.New("no field"),
 	)
-	doc.invalid("up", err)
-	doc.invalid("absent", errors.Join(&sectionError{"a.b", "missing"}))
-	doc.invalid("fine", nil)
+	doc.Invalid("up", err)
+	doc.Invalid("absent", errors.Join(&sectionError{"a.b", "missing"}))
+	doc.Invalid("fine", nil)
 	want := []string{
 		"gateway.yaml:1:1: absent.a.b: missing",
 		"gateway.yaml:2:1: up.nowhere.at.all: missing",
@@ -50,7 +50,7 @@ up:
 		"gateway.yaml:7:28: up.headers.X.Y.Z: bad",
 		"gateway.yaml:8:3: up.empty.title: missing",
 	}
-	if got := lines(doc.err()); !slices.Equal(got, want) {
+	if got := lines(doc.Err()); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

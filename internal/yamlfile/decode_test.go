@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"errors"
@@ -41,8 +41,8 @@ func TestBytesAreReadAsTheyAreWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(0, math.MaxInt64).Draw(t, "size")
 		size &^= 1<<rapid.IntRange(0, 40).Draw(t, "zero bits") - 1
-		if got, err := parseBytes(formatBytes(size)); err != nil || got != size {
-			t.Fatalf("%d was written as %s and read as %d, %v", size, formatBytes(size), got, err)
+		if got, err := parseBytes(FormatBytes(size)); err != nil || got != size {
+			t.Fatalf("%d was written as %s and read as %d, %v", size, FormatBytes(size), got, err)
 		}
 	})
 }

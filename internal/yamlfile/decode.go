@@ -1,8 +1,7 @@
-package config
+package yamlfile
 
 import (
 	"encoding"
-	"errors"
 	"math"
 	"reflect"
 	"slices"
@@ -16,11 +15,11 @@ import (
 
 // What a type may do to be a value of the file.
 type (
-	// defaulter is a section behind a pointer that is no zero value where the file has it.
-	defaulter interface{ SetDefaults() }
-	// nullable is a single value for which null means something.
-	nullable interface{ SetNull() }
-	// unmarshaler is a value with a shape of its own.
+	// Defaulter is a section behind a pointer that is no zero value where the file has it.
+	Defaulter interface{ SetDefaults() }
+	// Nullable is a single value for which null means something.
+	Nullable interface{ SetNull() }
+	// unmarshaler decodes itself over its defaults.
 	unmarshaler interface {
 		UnmarshalYAML(unmarshal func(any) error) error
 	}
@@ -33,12 +32,12 @@ type (
 // The YAML library's own decoder stops at the first mistake, names Go types, and is
 // lenient where a slip must not pass: it takes 5.5 and "5" for the number 5, 010 for 8,
 // and 1.10 for the text 1.1.
-func (doc *document) decode(v *value, into reflect.Value, path string, r rules) {
+func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
 	if v == nil {
 		return // reported already
 	}
 	target := into.Addr().Interface()
-	if v.kind == null {
+	if v.Kind == Null {
 		doc.decodeNull(v, into, path)
 		return
 	}
@@ -47,21 +46,24 @@ func (doc *document) decode(v *value, into reflect.Value, path string, r rules) 
 		doc.decodeDuration(v, into, path, r)
 		return
 	case unmarshaler:
-		doc.decodeCustom(v, target, path)
+		_ = target.UnmarshalYAML(func(plain any) error {
+			doc.decode(v, reflect.ValueOf(plain).Elem(), path, r)
+			return nil
+		})
 		return
 	case encoding.TextUnmarshaler:
 		form := "a text"
 		if _, ok := target.(*time.Time); ok {
 			form = "a time such as 2027-01-01T00:00:00Z"
 		}
-		if v.kind != scalar || target.UnmarshalText([]byte(v.text)) != nil {
+		if v.Kind != Scalar || target.UnmarshalText([]byte(v.Text)) != nil {
 			doc.wants(v, path, form)
 		}
 		return
 	}
 	switch into.Kind() {
 	case reflect.Pointer:
-		pointed := fresh(into.Type().Elem())
+		pointed := Fresh(into.Type().Elem())
 		doc.decode(v, pointed, path, r)
 		into.Set(pointed.Addr())
 	case reflect.Struct:
@@ -71,17 +73,20 @@ func (doc *document) decode(v *value, into reflect.Value, path string, r rules) 
 	case reflect.Slice:
 		doc.decodeList(v, into, path, r)
 	case reflect.Interface:
-		into.Set(reflect.ValueOf(v.plain()))
+		into.Set(reflect.ValueOf(v.Plain()))
 	default:
 		doc.decodeScalar(v, into, path, r)
 	}
 }
 
-// fresh makes a variable of a type, with its defaults.
-func fresh(t reflect.Type) reflect.Value {
+// Fresh makes a variable of a type, with its defaults.
+func Fresh(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
-	if d, ok := v.Interface().(defaulter); ok {
-		d.SetDefaults()
+	switch v := v.Interface().(type) {
+	case Defaulter:
+		v.SetDefaults()
+	case unmarshaler:
+		_ = v.UnmarshalYAML(func(any) error { return nil })
 	}
 	return v.Elem()
 }
@@ -89,12 +94,9 @@ func fresh(t reflect.Type) reflect.Value {
 // decodeNull handles a key without a value. For a section it is the same as
 // leaving the key out, because all its keys may be commented out; for a single
 // value it is more likely a mistake.
-func (doc *document) decodeNull(v *value, into reflect.Value, path string) {
-	switch target := into.Addr().Interface().(type) {
-	case nullable:
+func (doc *File) decodeNull(v *Value, into reflect.Value, path string) {
+	if target, ok := into.Addr().Interface().(Nullable); ok {
 		target.SetNull()
-		return
-	case unmarshaler:
 		return
 	}
 	switch into.Kind() {
@@ -106,76 +108,59 @@ func (doc *document) decodeNull(v *value, into reflect.Value, path string) {
 	}
 }
 
-// decodeCustom lets a type decode itself. What it reports through unmarshal keeps its
-// places; any other error of its own is one at the value.
-func (doc *document) decodeCustom(v *value, into unmarshaler, path string) {
-	err := into.UnmarshalYAML(func(target any) error {
-		inner := &document{report: &report{file: doc.file}, root: doc.root}
-		inner.decode(v, reflect.ValueOf(target).Elem(), path, rules{})
-		return inner.err()
-	})
-	if problems, ok := errors.AsType[Problems](err); ok {
-		for _, p := range problems {
-			doc.add(position{p.Line, p.Column}, p.Key, "%s", p.Message)
-		}
-	} else if err != nil {
-		doc.add(v.at, path, "%s", doc.hidden(err.Error()))
-	}
-}
-
 // wants reports a value of the wrong form.
-func (doc *document) wants(v *value, path, what string) {
+func (doc *File) wants(v *Value, path, what string) {
 	doc.add(v.at, path, "wants %s, got %s", what, v)
 }
 
 // decodeSection decodes the keys that the struct has, and reports all others.
-func (doc *document) decodeSection(v *value, into reflect.Value, path string, r rules) {
-	fields := fieldsOf(into.Type())
-	if v.kind != section {
+func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rules) {
+	fields := FieldsOf(into.Type())
+	if v.Kind != Section {
 		for _, f := range fields {
-			if f.key == r.short() {
-				doc.decode(v, into.FieldByIndex(f.index), path, f.rules)
+			if f.Key == r.Short() {
+				doc.decode(v, into.FieldByIndex(f.Index), path, f.Rules)
 				return
 			}
 		}
 		doc.wants(v, path, "a mapping with keys of its own below it")
 		return
 	}
-	for _, e := range v.keys {
-		known := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key })
+	for _, e := range v.Keys {
+		known := slices.IndexFunc(fields, func(f Field) bool { return f.Key == e.Key })
 		if known < 0 {
 			doc.unknown(e, fields, path)
 			continue
 		}
-		doc.decode(e.value, into.FieldByIndex(fields[known].index), join(path, e.key), fields[known].rules)
+		doc.decode(e.Value, into.FieldByIndex(fields[known].Index), Join(path, e.Key), fields[known].Rules)
 	}
-	if !invalid.Says(into.Interface()) {
-		return // as it is shown where nothing is set
+	if len(v.Keys) == 0 || !invalid.Says(into.Interface()) {
+		return // nothing is set
 	}
 	for _, f := range fields {
 		if complaint := f.complaint(into, fields); complaint != "" {
-			doc.wrong(join(path, f.key), "%s", complaint)
+			doc.Wrong(Join(path, f.Key), "%s", complaint)
 		}
 	}
 }
 
 // unknown reports a key that the struct does not have, with the one that was probably
 // meant.
-func (doc *document) unknown(e entry, fields []field, path string) {
-	key := join(path, e.key)
+func (doc *File) unknown(e Entry, fields []Field, path string) {
+	key := Join(path, e.Key)
 	keys := make([]string, len(fields))
 	for i, f := range fields {
-		keys[i] = f.key
+		keys[i] = f.Key
 	}
-	if name, _, joined := strings.Cut(e.key, ":"); joined && slices.Contains(keys, name) {
+	if name, _, joined := strings.Cut(e.Key, ":"); joined && slices.Contains(keys, name) {
 		doc.add(e.at, key, "unknown key; write a blank after the colon: %s: ...", name)
-		doc.touched = append(doc.touched, join(path, name))
+		doc.touched = append(doc.touched, Join(path, name))
 		return
 	}
-	if near := Nearest(e.key, keys); near != "" {
+	if near := Nearest(e.Key, keys); near != "" {
 		doc.add(e.at, key, "unknown key; did you mean %q?", near)
 		// A complaint that the right key is missing would say the same again.
-		doc.touched = append(doc.touched, join(path, near))
+		doc.touched = append(doc.touched, Join(path, near))
 		return
 	}
 	doc.add(e.at, key, "unknown key; known here: %s", strings.Join(keys, ", "))
@@ -183,10 +168,10 @@ func (doc *document) unknown(e entry, fields []field, path string) {
 
 // decodeList replaces the whole list: elements of the default do not stay. The rules are
 // about each element.
-func (doc *document) decodeList(v *value, into reflect.Value, path string, r rules) {
+func (doc *File) decodeList(v *Value, into reflect.Value, path string, r Rules) {
 	switch {
-	case v.kind == list:
-	case r.short() == shortList && v.kind == scalar:
+	case v.Kind == List:
+	case r.Short() == ShortList && v.Kind == Scalar:
 		out := reflect.MakeSlice(into.Type(), 1, 1)
 		doc.decode(v, out.Index(0), path, r)
 		into.Set(out)
@@ -198,44 +183,44 @@ func (doc *document) decodeList(v *value, into reflect.Value, path string, r rul
 		doc.wants(v, path, "a list such as [a, b]")
 		return
 	}
-	out := reflect.MakeSlice(into.Type(), len(v.items), len(v.items))
-	for i, one := range v.items {
-		out.Index(i).Set(fresh(into.Type().Elem()))
-		doc.decode(one, out.Index(i), item(path, i), r)
+	out := reflect.MakeSlice(into.Type(), len(v.Items), len(v.Items))
+	for i, one := range v.Items {
+		out.Index(i).Set(Fresh(into.Type().Elem()))
+		doc.decode(one, out.Index(i), Item(path, i), r)
 	}
 	into.Set(out)
 }
 
 // decodeMap replaces the whole map. Its keys are texts as they are written.
-func (doc *document) decodeMap(v *value, into reflect.Value, path string) {
-	if v.kind != section {
+func (doc *File) decodeMap(v *Value, into reflect.Value, path string) {
+	if v.Kind != Section {
 		doc.wants(v, path, "a mapping such as {key: value}")
 		return
 	}
-	out := reflect.MakeMapWithSize(into.Type(), len(v.keys))
-	for _, e := range v.keys {
-		element := fresh(into.Type().Elem())
-		doc.decode(e.value, element, join(path, e.key), rules{})
-		out.SetMapIndex(reflect.ValueOf(e.key).Convert(into.Type().Key()), element)
+	out := reflect.MakeMapWithSize(into.Type(), len(v.Keys))
+	for _, e := range v.Keys {
+		element := Fresh(into.Type().Elem())
+		doc.decode(e.Value, element, Join(path, e.Key), Rules{})
+		out.SetMapIndex(reflect.ValueOf(e.Key).Convert(into.Type().Key()), element)
 	}
 	into.Set(out)
 }
 
 // decodeScalar takes any scalar for a text, as it is written. An int64 is a size in
 // bytes. A number or bool in quotes is refused: it was meant as a text.
-func (doc *document) decodeScalar(v *value, into reflect.Value, path string, r rules) {
+func (doc *File) decodeScalar(v *Value, into reflect.Value, path string, r Rules) {
 	taken := reflect.New(into.Type()).Elem()
 	switch kind := into.Kind(); {
-	case kind == reflect.String && v.kind == scalar:
-		taken.SetString(v.text)
-	case kind == reflect.Int64 && v.kind == scalar:
-		size, err := parseBytes(v.text)
+	case kind == reflect.String && v.Kind == Scalar:
+		taken.SetString(v.Text)
+	case kind == reflect.Int64 && v.Kind == Scalar:
+		size, err := parseBytes(v.Text)
 		if err != nil {
 			doc.add(v.at, path, "%v, got %s", err, v)
 			return
 		}
 		taken.SetInt(size)
-	case v.kind != scalar || v.quoted || !setPlain(v.text, taken):
+	case v.Kind != Scalar || v.quoted || !setPlain(v.Text, taken):
 		doc.wants(v, path, wanted(kind))
 		return
 	}
@@ -243,8 +228,8 @@ func (doc *document) decodeScalar(v *value, into reflect.Value, path string, r r
 }
 
 // take sets a value that keeps the rules, and reports any other.
-func (doc *document) take(v *value, taken, into reflect.Value, path string, r rules) {
-	if what := r.refuses(taken); what != "" {
+func (doc *File) take(v *Value, taken, into reflect.Value, path string, r Rules) {
+	if what := r.Refuses(taken); what != "" {
 		doc.wants(v, path, what)
 		return
 	}
@@ -289,10 +274,10 @@ func wanted(kind reflect.Kind) string {
 }
 
 // decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
-func (doc *document) decodeDuration(v *value, into reflect.Value, path string, r rules) {
-	d, err := time.ParseDuration(v.text)
+func (doc *File) decodeDuration(v *Value, into reflect.Value, path string, r Rules) {
+	d, err := time.ParseDuration(v.Text)
 	switch {
-	case v.kind != scalar:
+	case v.Kind != Scalar:
 		doc.wants(v, path, "a duration such as 30s")
 	case err != nil && v.number():
 		doc.add(v.at, path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", v)

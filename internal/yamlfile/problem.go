@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"cmp"
@@ -131,22 +131,28 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// follows tells whether a problem at key would only repeat an earlier one at
+// Touch notes that a key has a problem: what follows from it is not told.
+func (r *report) Touch(key string) { r.touched = append(r.touched, key) }
+
+// Warnings are what is doubtful, in the order in which it was found.
+func (r *report) Warnings() Problems { return r.warnings }
+
+// Follows tells whether a problem at key would only repeat an earlier one at
 // that key, above or below it.
-func (r *report) follows(key string) bool {
+func (r *report) Follows(key string) bool {
 	return slices.ContainsFunc(r.touched, func(t string) bool {
-		return t == key || under(t, key) || under(key, t)
+		return t == key || Under(t, key) || Under(key, t)
 	})
 }
 
-// under tells whether the path a lies below the path b.
-func under(a, b string) bool {
+// Under tells whether the path a lies below the path b.
+func Under(a, b string) bool {
 	rest, ok := strings.CutPrefix(a, b)
 	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// err gives the collected problems in the order of the file, or nil.
-func (r *report) err() error {
+// Err gives the collected problems in the order of the file, or nil.
+func (r *report) Err() error {
 	if len(r.problems) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"fmt"
@@ -9,39 +9,38 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
-
-	"inquiry-gateway/upstream/draft"
 )
 
-// kind is what a value of the file is.
-type kind int
+// Kind is what a value of the file is.
+type Kind int
 
+// The kinds.
 const (
-	null    kind = iota // a key without a value, null or ~
-	scalar              // a text, a number, true or false
-	list                // its items
-	section             // a mapping of keys
+	Null    Kind = iota // a key without a value, null or ~
+	Scalar              // a text, a number, true or false
+	List                // its items
+	Section             // a mapping of keys
 )
 
-// value is one value of the file. Aliases are followed, merge keys carried out and
+// Value is one value of the file. Aliases are followed, merge keys carried out and
 // variables put in, so that the tree has these four kinds only. It is not changed after it
-// was built; an anchor's value stands at each of its aliases.
-type value struct {
-	kind    kind
+// was built; an anchor's value stands at each of its aliases. A nil *Value is none.
+type Value struct {
+	Kind    Kind
+	Text    string   // of a scalar, with variables put in
+	Written string   // of a scalar, as the file has it
+	Items   []*Value // of a list; nil in the place of one that was reported
+	Keys    []Entry  // of a section, in the order of the file
 	at      position // where it begins; of a null where its key does
-	text    string   // of a scalar, with variables put in
-	written string   // of a scalar, as the file has it
 	quoted  bool     // a scalar in quotes or a block: a text for certain
-	items   []*value // nil in the place of one that was reported
-	keys    []entry  // in the order of the file
 	size    int      // how many values are in it, aliases counted each time
 }
 
-// entry is one key of a section.
-type entry struct {
-	key   string // as it is written: 010 is no 8
+// Entry is one key of a section.
+type Entry struct {
+	Key   string // as it is written: 010 is no 8
+	Value *Value
 	at    position
-	value *value
 }
 
 // builder makes the tree of values. It reports what it cannot take and leaves it out, so
@@ -49,12 +48,12 @@ type entry struct {
 type builder struct {
 	*report
 	env     func(name string) (string, bool) // nil: variables stay as they are written
-	anchors map[string]*value
+	anchors map[string]*Value
 	bomb    bool // too many values were reported
 }
 
 // build gives nil for a value that was reported.
-func (b *builder) build(n ast.Node, path string) *value {
+func (b *builder) build(n ast.Node, path string) *Value {
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		return b.section(n, path)
@@ -72,7 +71,7 @@ func (b *builder) build(n ast.Node, path string) *value {
 		}
 		return v
 	case *ast.NullNode:
-		return &value{kind: null, at: placeOf(n.GetToken())}
+		return &Value{Kind: Null, at: placeOf(n.GetToken())}
 	case *ast.StringNode:
 		return b.scalar(n.Token, n.Value, path)
 	case *ast.LiteralNode:
@@ -88,54 +87,57 @@ func (b *builder) build(n ast.Node, path string) *value {
 }
 
 // scalar puts variables into a text.
-func (b *builder) scalar(at *token.Token, written, path string) *value {
-	v := &value{kind: scalar, at: placeOf(at), text: written, written: written}
+func (b *builder) scalar(at *token.Token, written, path string) *Value {
+	v := &Value{Kind: Scalar, at: placeOf(at), Text: written, Written: written}
 	switch at.Type {
 	case token.SingleQuoteType, token.DoubleQuoteType, token.LiteralType, token.FoldedType:
 		v.quoted = true
 	}
 	if b.env != nil && strings.Contains(written, "${") {
 		var err error
-		if v.text, err = b.expand(written); err != nil {
+		if v.Text, err = b.expand(written); err != nil {
 			b.add(v.at, path, "%v", err)
 			return nil
 		}
-		b.hide(v.text, written)
+		b.hide(v.Text, written)
 	}
-	b.refuseTODO(v.at, v.text, path)
+	b.refuseTODO(v.at, v.Text, path)
 	return v
 }
 
+// ToComplete is what draft leaves to a person.
+const ToComplete = "COMPLETE_ME"
+
 // refuseTODO refuses what draft has left to a person.
 func (b *builder) refuseTODO(at position, text, path string) {
-	if strings.Contains(text, draft.ToComplete) {
-		b.add(at, path, "%s stands where draft found nothing; write what belongs there", draft.ToComplete)
+	if strings.Contains(text, ToComplete) {
+		b.add(at, path, "%s stands where draft found nothing; write what belongs there", ToComplete)
 	}
 }
 
 // list leaves a nil in the place of an element that was reported, so that the others
 // keep their index.
-func (b *builder) list(n *ast.SequenceNode, path string) *value {
-	v := &value{kind: list, at: placeOf(n.Start)}
+func (b *builder) list(n *ast.SequenceNode, path string) *Value {
+	v := &Value{Kind: List, at: placeOf(n.Start)}
 	for i, from := range n.Values {
-		key := item(path, i)
+		key := Item(path, i)
 		element := b.build(from, key)
 		if !b.grow(v, element, placeOf(from.GetToken()), key) {
 			return nil
 		}
-		v.items = append(v.items, element)
+		v.Items = append(v.Items, element)
 	}
 	return v
 }
 
 // section keeps the order of the keys. Of a key that stands twice the first counts, and
 // the second is reported. Merged keys (<<) come last, and give way to the section's own.
-func (b *builder) section(n *ast.MappingNode, path string) *value {
-	v := &value{kind: section, at: placeOf(n.Start)}
+func (b *builder) section(n *ast.MappingNode, path string) *Value {
+	v := &Value{Kind: Section, at: placeOf(n.Start)}
 	if len(n.Values) > 0 && n.Start.Value != "{" {
 		v.at = placeOf(n.Values[0].Key.GetToken())
 	}
-	var merged []entry
+	var merged []Entry
 	for _, pair := range n.Values {
 		if pair.Key.IsMergeKey() {
 			merged = append(merged, b.merge(pair.Value, path)...)
@@ -146,58 +148,58 @@ func (b *builder) section(n *ast.MappingNode, path string) *value {
 			b.add(placeOf(pair.Key.GetToken()), path, "this kind of key is not supported; write a plain name")
 			continue
 		}
-		e := entry{key: name.GetToken().Value, at: placeOf(name.GetToken())}
-		full := join(path, e.key)
-		b.refuseTODO(e.at, e.key, full)
-		e.value = b.build(pair.Value, full)
-		if before := v.entry(e.key); before != nil {
+		e := Entry{Key: name.GetToken().Value, at: placeOf(name.GetToken())}
+		full := Join(path, e.Key)
+		b.refuseTODO(e.at, e.Key, full)
+		e.Value = b.build(pair.Value, full)
+		if before := v.entry(e.Key); before != nil {
 			b.add(e.at, full, "stands here a second time; the first is in line %d", before.at.line)
 			continue
 		}
-		if !b.grow(v, e.value, e.at, full) {
+		if !b.grow(v, e.Value, e.at, full) {
 			return nil
 		}
-		if e.value != nil && e.value.kind == null {
-			e.value = &value{kind: null, at: e.at} // there is nothing else to point at
+		if e.Value != nil && e.Value.Kind == Null {
+			e.Value = &Value{Kind: Null, at: e.at} // there is nothing else to point at
 		}
-		if e.value != nil {
-			v.keys = append(v.keys, e)
+		if e.Value != nil {
+			v.Keys = append(v.Keys, e)
 		}
 	}
 	for _, e := range merged {
-		if v.entry(e.key) != nil {
+		if v.entry(e.Key) != nil {
 			continue
 		}
-		if !b.grow(v, e.value, e.at, join(path, e.key)) {
+		if !b.grow(v, e.Value, e.at, Join(path, e.Key)) {
 			return nil
 		}
-		v.keys = append(v.keys, e)
+		v.Keys = append(v.Keys, e)
 	}
 	return v
 }
 
 // merge gives the keys of the sections that a << key names: one, or a list of them, of
 // which the first counts.
-func (b *builder) merge(n ast.Node, path string) (keys []entry) {
+func (b *builder) merge(n ast.Node, path string) (keys []Entry) {
 	v := b.build(n, path)
-	sources := []*value{v}
-	if v != nil && v.kind == list {
-		sources = v.items
+	sources := []*Value{v}
+	if v != nil && v.Kind == List {
+		sources = v.Items
 	}
 	for _, source := range sources {
-		if source != nil && source.kind != section {
+		if source != nil && source.Kind != Section {
 			b.add(v.at, path, "<< wants a mapping such as *name, got %s", source)
 			return nil
 		}
 		if source != nil {
-			keys = append(keys, source.keys...)
+			keys = append(keys, source.Keys...)
 		}
 	}
 	return keys
 }
 
 // grow counts a child into its parent. It reports, once, what aliases blow up.
-func (b *builder) grow(v, child *value, at position, path string) bool {
+func (b *builder) grow(v, child *Value, at position, path string) bool {
 	v.size++
 	if child != nil {
 		v.size += child.size
@@ -210,21 +212,21 @@ func (b *builder) grow(v, child *value, at position, path string) bool {
 }
 
 // entry is the one with that key, or nil. v may be nil.
-func (v *value) entry(key string) *entry {
+func (v *Value) entry(key string) *Entry {
 	if v != nil {
-		for i := range v.keys {
-			if v.keys[i].key == key {
-				return &v.keys[i]
+		for i := range v.Keys {
+			if v.Keys[i].Key == key {
+				return &v.Keys[i]
 			}
 		}
 	}
 	return nil
 }
 
-// child is the value at that key, or nil.
-func (v *value) child(key string) *value {
+// Child is the value at that key, or nil.
+func (v *Value) Child(key string) *Value {
 	if e := v.entry(key); e != nil {
-		return e.value
+		return e.Value
 	}
 	return nil
 }
@@ -233,30 +235,30 @@ func (v *value) child(key string) *value {
 // the value is a section or a list. Where the path is not in the file, found is nil and the
 // place that of its nearest parent. Keys may hold dots themselves, therefore the longest
 // one that fits is taken.
-func (v *value) locate(path string) (at position, found *value) {
+func (v *Value) locate(path string) (at position, found *Value) {
 	at = position{1, 1}
 	for path != "" && v != nil {
 		path = strings.TrimPrefix(path, ".")
-		if v.kind == list {
+		if v.Kind == List {
 			index, rest, ok := cutIndex(path)
-			if !ok || index >= len(v.items) || v.items[index] == nil {
+			if !ok || index >= len(v.Items) || v.Items[index] == nil {
 				return at, nil
 			}
-			v, path = v.items[index], rest
+			v, path = v.Items[index], rest
 			at = v.at
 			continue
 		}
-		var best *entry
-		for i, e := range v.keys {
-			if (path == e.key || under(path, e.key)) && (best == nil || len(e.key) > len(best.key)) {
-				best = &v.keys[i]
+		var best *Entry
+		for i, e := range v.Keys {
+			if (path == e.Key || Under(path, e.Key)) && (best == nil || len(e.Key) > len(best.Key)) {
+				best = &v.Keys[i]
 			}
 		}
 		if best == nil {
 			return at, nil
 		}
-		v, path, at = best.value, path[len(best.key):], best.at
-		if v.kind == scalar {
+		v, path, at = best.Value, path[len(best.Key):], best.at
+		if v.Kind == Scalar {
 			at = v.at
 		}
 	}
@@ -271,16 +273,16 @@ func cutIndex(path string) (index int, rest string, ok bool) {
 	return index, rest, ok && closed && err == nil && index >= 0
 }
 
-// join puts a key under a path.
-func join(path, key string) string {
+// Join puts a key under a path.
+func Join(path, key string) string {
 	if path == "" {
 		return key
 	}
 	return path + "." + key
 }
 
-// item puts an index under a path.
-func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// Item puts an index under a path.
+func Item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // placeOf is where a token stands; zero where it was not read from a file.
 func placeOf(t *token.Token) position {
@@ -292,77 +294,77 @@ func placeOf(t *token.Token) position {
 
 // String names a value in an error: what it is, shortened, and never the content of a
 // variable, which may be a secret.
-func (v *value) String() string {
+func (v *Value) String() string {
 	switch {
-	case v.kind == list:
+	case v.Kind == List:
 		return "a list"
-	case v.kind == section:
+	case v.Kind == Section:
 		return "a mapping"
-	case v.kind == null:
+	case v.Kind == Null:
 		return "nothing"
-	case v.written != v.text:
-		return "the value of " + shorten(v.written)
+	case v.Written != v.Text:
+		return "the value of " + shorten(v.Written)
 	case v.quoted:
-		return fmt.Sprintf("the quoted text %q", shorten(v.text))
+		return fmt.Sprintf("the quoted text %q", shorten(v.Text))
 	case v.number():
-		return "the number " + shorten(v.text)
-	case v.text == "true" || v.text == "false":
-		return v.text
+		return "the number " + shorten(v.Text)
+	case v.Text == "true" || v.Text == "false":
+		return v.Text
 	}
-	return fmt.Sprintf("the text %q", shorten(v.text))
+	return fmt.Sprintf("the text %q", shorten(v.Text))
 }
 
 // number tells whether a scalar is a number as it is written.
-func (v *value) number() bool {
-	_, err := strconv.ParseFloat(v.text, 64)
+func (v *Value) number() bool {
+	_, err := strconv.ParseFloat(v.Text, 64)
 	return err == nil && !v.quoted
 }
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// plain is a value as JSON would have it, such as the body of a request: a variable, what
+// Plain is a value as JSON would have it, such as the body of a request: a variable, what
 // stands in quotes and what only looks like a number, such as 010, are texts.
-func (v *value) plain() any {
-	switch v.kind {
-	case list:
-		all := make([]any, len(v.items))
-		for i, one := range v.items {
+func (v *Value) Plain() any {
+	switch v.Kind {
+	case List:
+		all := make([]any, len(v.Items))
+		for i, one := range v.Items {
 			if one != nil {
-				all[i] = one.plain()
+				all[i] = one.Plain()
 			}
 		}
 		return all
-	case section:
-		all := make(map[string]any, len(v.keys))
-		for _, e := range v.keys {
-			all[e.key] = e.value.plain()
+	case Section:
+		all := make(map[string]any, len(v.Keys))
+		for _, e := range v.Keys {
+			all[e.Key] = e.Value.Plain()
 		}
 		return all
-	case null:
+	case Null:
 		return nil
 	}
-	if v.quoted || v.written != v.text {
-		return v.text
+	if v.quoted || v.Written != v.Text {
+		return v.Text
 	}
-	switch v.text {
+	switch v.Text {
 	case "true", "True", "TRUE":
 		return true
 	case "false", "False", "FALSE":
 		return false
 	}
-	if !jsonNumber.MatchString(v.text) {
-		return v.text
+	if !jsonNumber.MatchString(v.Text) {
+		return v.Text
 	}
-	if n, err := strconv.ParseUint(v.text, 10, 64); err == nil {
+	if n, err := strconv.ParseUint(v.Text, 10, 64); err == nil {
 		return n
 	}
-	if n, err := strconv.ParseInt(v.text, 10, 64); err == nil {
+	if n, err := strconv.ParseInt(v.Text, 10, 64); err == nil {
 		return n
 	}
-	if n, err := strconv.ParseFloat(v.text, 64); err == nil && !math.IsInf(n, 0) {
+	if n, err := strconv.ParseFloat(v.Text, 64); err == nil && !math.IsInf(n, 0) {
 		return n
 	}
-	return v.text
+	return v.Text
 }
 
 // shorten bounds what an error quotes of the file, in characters.

@@ -1,0 +1,199 @@
+// Package yamlfile reads a YAML file strictly into structs: by the tags of their fields,
+// with each mistake at its line, and all of them in one run.
+package yamlfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"unicode/utf8"
+)
+
+// File is one file on its way into Go values. Everything it finds wrong goes into its
+// report; callers go on after a problem, so that the writer of the file hears of all of
+// them at once.
+type File struct {
+	*report
+	Path string      // absolute
+	Info fs.FileInfo // as it was just before it was read; nil: it could not be
+	Root *Value      // nil if the file could not be read at all
+}
+
+// Open reads the file at path. Variables such as ${NAME} are looked up in env; without it
+// they stay as they are written.
+func Open(path string, env func(string) (string, bool)) *File {
+	doc := &File{report: &report{file: path}, Path: path}
+	if abs, err := filepath.Abs(path); err == nil {
+		doc.Path = abs
+	}
+	data, info, err := ReadRegular(path, maxFileBytes)
+	doc.Info = info
+	doc.read(data, err, env)
+	return doc
+}
+
+// Parse reads a text as the file of that name.
+func Parse(name, text string, env func(string) (string, bool)) *File {
+	doc := &File{report: &report{file: name}, Path: name}
+	doc.read([]byte(text), nil, env)
+	return doc
+}
+
+// Decode reads a text into a variable, whose pointer it gets, over the defaults that it
+// already holds. The error is a Problems.
+func Decode(text string, into any) error {
+	doc := Parse("yaml", text, nil)
+	doc.Decode(into)
+	return doc.Err()
+}
+
+// read makes the tree of data, or reports err, which came with it.
+func (doc *File) read(data []byte, err error, env func(string) (string, bool)) {
+	if err == nil {
+		data, err = cleanSource(data)
+	}
+	if err != nil {
+		doc.add(position{}, "", "%v", err)
+		return
+	}
+	if body := doc.parse(data); body != nil {
+		doc.Root = (&builder{report: doc.report, env: env, anchors: map[string]*Value{}}).build(body, "")
+	}
+}
+
+// Decode decodes the whole document over the defaults that a variable, whose pointer it
+// gets, already holds.
+func (doc *File) Decode(variable any) {
+	doc.decode(doc.Root, reflect.ValueOf(variable).Elem(), "", Rules{})
+}
+
+// Wrong reports what is wrong with a value after decoding. Where the key is
+// not in the file, its nearest parent is the place.
+func (doc *File) Wrong(key, format string, args ...any) {
+	if doc.Follows(key) {
+		return
+	}
+	at, _ := doc.Root.locate(key)
+	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
+}
+
+// Warn notes what may be meant and is doubtful.
+func (doc *File) Warn(key, format string, args ...any) {
+	at, _ := doc.Root.locate(key)
+	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
+}
+
+// Invalid reports the errors that a section's own Validate gave. Each names
+// its key, relative to the section, by a method Field.
+func (doc *File) Invalid(section string, err error) {
+	for _, one := range flatten(err) {
+		key := section
+		if named, ok := errors.AsType[interface {
+			error
+			Field() string
+		}](one); ok {
+			key = joinField(section, named.Field())
+		}
+		doc.Wrong(key, "%v", one)
+	}
+}
+
+// joinField puts a field of an error under its section; either may be empty, and a field
+// may begin with an index.
+func joinField(section, field string) string {
+	if field == "" || section == "" || field[0] == '[' {
+		return section + field
+	}
+	return section + "." + field
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, flatten(one)...)
+	}
+	return all
+}
+
+// Has tells whether the file itself says something at key, a default aside.
+func (doc *File) Has(key string) bool {
+	_, found := doc.Root.locate(key)
+	return found != nil
+}
+
+// maxFileBytes bounds a file. A large one with two mapped
+// endpoints has about 10 KiB.
+const maxFileBytes = 256 << 10
+
+// ReadRegular reads a file of at most that many bytes, and no other than a regular
+// one: a reload reads it again.
+func ReadRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
+	// Stat before open: opening a named pipe would wait for its writer.
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, nil, fileError{err}
+	case info.IsDir():
+		return nil, nil, errors.New("is a folder; name a file")
+	case !info.Mode().IsRegular():
+		return nil, nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fileError{err}
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, nil, fileError{err}
+	}
+	if int64(len(data)) > most {
+		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
+	}
+	return data, info, nil
+}
+
+// cleanSource takes off a byte order mark and refuses what is no text.
+func cleanSource(data []byte) ([]byte, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) {
+		return nil, errors.New("is not UTF-8 text; save it as UTF-8")
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, errors.New("holds a NUL byte; is this the right file?")
+	}
+	return data, nil
+}
+
+// fileError is an error of the file system in plain words, without the path.
+type fileError struct{ error }
+
+// Unwrap gives the error itself, with the path.
+func (e fileError) Unwrap() error { return e.error }
+
+// Error says what to do.
+func (e fileError) Error() string {
+	switch {
+	case errors.Is(e.error, fs.ErrNotExist):
+		return "no such file; check the path"
+	case errors.Is(e.error, fs.ErrPermission):
+		return "may not be read by this user; check its mode and owner"
+	}
+	if pathErr, ok := errors.AsType[*fs.PathError](e.error); ok {
+		return "cannot be read: " + pathErr.Err.Error()
+	}
+	return "cannot be read: " + e.error.Error()
+}

@@ -1,0 +1,269 @@
+package yamlfile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"inquiry-gateway/internal/invalid"
+)
+
+// Field is one key that a struct knows.
+type Field struct {
+	Key   string
+	Index []int // for reflect's FieldByIndex
+	Rules
+}
+
+// FieldsOf lists a struct's keys by their yaml tags, those of embedded and inline
+// structs included. What has no tag is no key.
+func FieldsOf(t reflect.Type) (fields []Field) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.Type.Kind() == reflect.Struct && name == "" && (f.Anonymous || options == "inline") {
+			for _, inner := range FieldsOf(f.Type) {
+				fields = append(fields, Field{inner.Key, append([]int{i}, inner.Index...), inner.Rules})
+			}
+		} else if name != "" && name != "-" {
+			fields = append(fields, Field{name, []int{i}, Rules{f.Tag}})
+		}
+	}
+	return fields
+}
+
+// Rules are what the tags of a field say of its value. The file's reader, the schema and
+// the page of all keys follow them.
+//
+//	enum:",a,b"        one of these texts; of a list, each element. The empty text means the first that has a name.
+//	min:"1" max:"10"   bounds, in the form of the value: 1, 1s, 1KiB; of a list, of each element
+//	above:"0"          a lower bound that is not allowed itself
+//	zero:"no limit"    0 is allowed besides, and means this
+//	form:"re2"         one of forms; of a list, each element
+//	required:"a name"  must be there if its section is, and is this
+//	with:"type=a,b!"   has a meaning only where the key type beside it is a or b, and is needed with b
+//	short:"path"       for a section: a value alone stands for the key path; short:"list": a value alone stands for a list of one
+type Rules struct{ Tags reflect.StructTag }
+
+// ShortList is the value of the tag short for a list.
+const ShortList = "list"
+
+// Short is the tag of that name.
+func (r Rules) Short() string { return r.Tags.Get("short") }
+
+// Required is the tag of that name.
+func (r Rules) Required() string { return r.Tags.Get("required") }
+
+// Form is the one of the tag form.
+func (r Rules) Form() (Form, bool) { return Forms(r.Tags.Get("form")) }
+
+// Enum lists the texts that are allowed; nil: all.
+func (r Rules) Enum() []string {
+	if text, ok := r.Tags.Lookup("enum"); ok {
+		return strings.Split(text, ",")
+	}
+	return nil
+}
+
+// Refuses says what a single value that breaks a rule should be; empty: it is good.
+func (r Rules) Refuses(v reflect.Value) string {
+	if v.Kind() == reflect.String {
+		if known := r.Enum(); known != nil && !slices.Contains(known, v.String()) {
+			return Either(slices.DeleteFunc(known, func(s string) bool { return s == "" }))
+		}
+		form, _ := r.Form()
+		if form.good == nil {
+			return ""
+		}
+		if err := form.good(v.String()); err != nil {
+			return strings.TrimSuffix(form.wants+", "+err.Error(), ", ")
+		}
+		return ""
+	}
+	n := amount(v)
+	least, most := r.Bound("min", v.Type()), r.Bound("max", v.Type())
+	above := r.Bound("above", v.Type())
+	_, zero := r.Tags.Lookup("zero")
+	if zero && n == 0 || !(n < least) && !(n > most) && !(n <= above) { // what there is not is NaN
+		return ""
+	}
+	return r.Bounds()
+}
+
+// amount is a number, a size or a duration as one.
+func amount(v reflect.Value) float64 {
+	switch {
+	case v.CanInt():
+		return float64(v.Int())
+	case v.CanUint():
+		return float64(v.Uint())
+	case v.CanFloat():
+		return v.Float()
+	}
+	return math.NaN()
+}
+
+// Bound reads a tag in the form of the value; NaN: there is none.
+func (r Rules) Bound(tag string, t reflect.Type) float64 {
+	text := r.Tags.Get(tag)
+	if d, err := time.ParseDuration(text); err == nil && t == reflect.TypeFor[time.Duration]() {
+		return float64(d)
+	}
+	if size, err := parseBytes(text); err == nil && t.Kind() == reflect.Int64 {
+		return float64(size)
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n
+	}
+	return math.NaN()
+}
+
+// Bounds are the bounds of a number in words; empty: there are none.
+func (r Rules) Bounds() string {
+	least, most, above, words := r.Tags.Get("min"), r.Tags.Get("max"), r.Tags.Get("above"), ""
+	switch {
+	case above != "" && most != "":
+		words = "more than " + above + " and at most " + most
+	case above != "":
+		words = "more than " + above
+	case least != "" && most != "":
+		words = least + " to " + most
+	case least != "":
+		words = least + " or more"
+	case most != "":
+		words = "at most " + most
+	}
+	if meaning, ok := r.Tags.Lookup("zero"); ok && words != "" {
+		return "0 (" + meaning + ") or " + words
+	}
+	return words
+}
+
+// complaint says that the key is missing, or has no meaning beside the others of its
+// section; empty: neither.
+func (f Field) complaint(in reflect.Value, fields []Field) string {
+	says := invalid.Says(in.FieldByIndex(f.Index).Interface())
+	if what := f.Required(); what != "" && !says {
+		return "missing: " + what
+	}
+	selector, values := f.With()
+	if selector == "" {
+		return ""
+	}
+	at := slices.IndexFunc(fields, func(other Field) bool { return other.Key == selector })
+	chosen := in.FieldByIndex(fields[at].Index).String()
+	known := fields[at].Enum()
+	if chosen == "" {
+		chosen = slices.DeleteFunc(known, func(s string) bool { return s == "" })[0]
+	}
+	needed, allowed := slices.Contains(values, chosen+"!"), slices.Contains(values, chosen)
+	switch {
+	case needed && !says:
+		return fmt.Sprintf("missing: %s %s needs it", selector, chosen)
+	case says && !needed && !allowed && slices.Contains(known, chosen):
+		return fmt.Sprintf("has no meaning with %s %s; remove it", selector, chosen)
+	}
+	return ""
+}
+
+// With is the key beside this one that decides, and the values with which this one has a
+// meaning; those with a "!" need it.
+func (r Rules) With() (selector string, values []string) {
+	selector, text, _ := strings.Cut(r.Tags.Get("with"), "=")
+	return selector, strings.Split(text, ",")
+}
+
+// Either writes "a, b or c".
+func Either(values []string) string {
+	last := len(values) - 1
+	if last == 0 {
+		return values[0]
+	}
+	return strings.Join(values[:last], ", ") + " or " + values[last]
+}
+
+// Form is what a text must be.
+type Form struct {
+	Name    string // in the page of all keys
+	Pattern string // for editors, the same or more; empty: none
+	wants   string
+	good    func(text string) error // nil: whoever uses the text checks it
+}
+
+// Forms are those that the tag form names.
+func Forms(name string) (form Form, ok bool) {
+	form, ok = map[string]Form{
+		"listen":    {"host:port", `^[^ /@]*:[0-9]+$`, "host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", isListen},
+		"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, "host:port such as 127.0.0.1:6379", isHostPort},
+		"network":   {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, "an address or network such as 10.0.0.1 or 10.0.0.0/8", isNetwork},
+		"url":       {"URL", `^(https?://.+)?$`, "a URL such as https://legacy.internal, without a user", isURL},
+		"zone":      {"time zone", `^[A-Za-z0-9_+/-]*$`, "a time zone such as Asia/Seoul or UTC", isZone},
+		"re2":       {"regular expression", "", "a regular expression (RE2)", isExpression},
+		"gjson":     {"GJSON path", "", "a GJSON path such as result.items", nil},
+	}[name]
+	return form, ok
+}
+
+var errForm = errors.New("") // there is nothing to add to what is wanted
+
+// is makes an error of a no.
+func is(good bool) error {
+	if good {
+		return nil
+	}
+	return errForm
+}
+
+func isListen(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	n, portErr := strconv.Atoi(port)
+	return is(err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@"))
+}
+
+func isHostPort(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	return is(err == nil && host != "" && port != "")
+}
+
+func isNetwork(text string) error {
+	_, ok := ParseNetwork(text)
+	return is(ok)
+}
+
+// ParseNetwork takes a single address as the network of it alone.
+func ParseNetwork(text string) (netip.Prefix, bool) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(ip, ip.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(text)
+	return p, err == nil
+}
+
+// isURL is true for no text, too: what is needed has the tag required.
+func isURL(text string) error {
+	u, err := url.Parse(text)
+	return is(text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil)
+}
+
+func isZone(text string) error {
+	_, err := time.LoadLocation(text)
+	return is(err == nil && text != "Local")
+}
+
+func isExpression(text string) error {
+	_, err := regexp.Compile(text)
+	if wrong, ok := errors.AsType[*syntax.Error](err); ok {
+		return errors.New(wrong.Code.String())
+	}
+	return nil
+}
