@@ -336,26 +336,6 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// A reloaded configuration makes a second client beside the first; both count.
-func TestTwoClientsShareTheSeries(t *testing.T) {
-	f := newFixture(t, serveJSON(emptyList))
-	cfg := configFrom(t, sample.YAML)
-	cfg.BaseURL = f.cfg.BaseURL
-	second, err := New(cfg, Options{Registerer: f.reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(second.Close)
-	for _, c := range []*Client{f.Client, second} {
-		if _, err := c.Fetch(t.Context(), acme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := f.metric(t, "requests_total", "buyer", "ok"); n != 2 {
-		t.Errorf("%v counted", n)
-	}
-}
-
 // ownTickets is a reply in which every text names its account.
 func ownTickets(account string, n int) string {
 	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(sample.Ticket)
