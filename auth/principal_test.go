@@ -32,4 +32,3 @@ func TestAuthorize(t *testing.T) {
 		})
 	}
 }
-
