@@ -44,14 +44,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *Editor, *redis.Client) {
+func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *auth.Editor, *redis.Client) {
 	t.Helper()
 	return pollingPair(t, server, 50*time.Millisecond)
 }
 
 var testPolicy = auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: 250 * time.Millisecond}
 
-func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *Editor, *redis.Client) {
+func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *auth.Editor, *redis.Client) {
 	t.Helper()
 	client := server.Client()
 	cfg := auth.DefaultRedisConfig()
@@ -102,25 +102,6 @@ func TestRevokeReachesEveryNode(t *testing.T) {
 	if testutil.ToFloat64(two.dropped.WithLabelValues(causeVersion)) == before {
 		t.Error("the change was noticed otherwise than by the version")
 	}
-}
-
-func TestPlanChangeReachesNodes(t *testing.T) {
-	store, admin, _ := newRedisPair(t, redistest.Start(t))
-	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k"), &auth.Account{APIAccess: auth.AccessNone}); err != nil {
-		t.Fatal(err)
-	}
-	if g, err := find(t, store, "k"); err != nil || g.Principal.PaidAccess {
-		t.Fatalf("%+v, %v", g, err)
-	}
-	pro := "pro"
-	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid, Plan: &pro}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the account has paid", func() bool {
-		g, err := find(t, store, "k")
-		return err == nil && g.Principal.PaidAccess && g.Principal.Plan == "pro"
-	})
 }
 
 // A Redis that comes back empty must not turn every key into an unknown one.
@@ -364,7 +345,7 @@ func TestRedisGarbage(t *testing.T) {
 	}
 }
 
-// A key of another issuer may have scopes of other services, and an account that is not there.
+// A key of another issuer may have an account that is not there.
 func TestRedisRecordsOfOtherIssuers(t *testing.T) {
 	store, _, client := newRedisPair(t, redistest.Start(t))
 	ctx := t.Context()
