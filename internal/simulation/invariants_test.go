@@ -417,12 +417,17 @@ func (c *checks) sent(w way, data []byte) {
 	if !c.wellSince("way").Add(upstreamTimeout + time.Second).Before(now) {
 		most *= 2
 	}
-	if c.wellSince("redis").Before(now) {
+	if well := c.wellSince("redis"); well.Before(now) {
+		alone, lately := 0, func(t time.Time) bool { return !t.Add(upstreamTimeout + time.Second).Before(now) }
 		for _, n := range c.w.nodes {
-			if !c.wellSince("redis:" + n.scope()).Add(upstreamTimeout + time.Second).Before(now) {
-				most += (9*c.w.ceiling + 10*nodeCount - 1) / (10 * nodeCount)
+			if lately(c.wellSince("redis:" + n.scope())) {
+				alone++
 			}
 		}
+		if lately(well) { // a node that has not asked meanwhile is not alone, the others are until they try again
+			alone = max(alone, nodeCount-1)
+		}
+		most += alone * ((9*c.w.ceiling + 10*nodeCount - 1) / (10 * nodeCount))
 	}
 	c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
 	c.requests = append(c.requests, now)

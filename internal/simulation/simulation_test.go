@@ -87,11 +87,15 @@ func simulate(t *testing.T, seed uint64, f form, events []event) (o outcome) {
 	return o
 }
 
-// changes is what goes on in the legacy.
+// changes is what goes on anyway: the legacy's lists change, and now and then a key is revoked.
 func (w *world) changes() {
 	for rng := rngOf(w.seed, "changes"); !w.over(); {
 		time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second)))
-		w.legacy.change(accounts()[rng.IntN(len(accounts()))])
+		d := w.draw(rng, nil)
+		w.legacy.change(d.account)
+		if d.rng.IntN(40) == 0 {
+			d.revoke()
+		}
 	}
 }
 
