@@ -34,49 +34,11 @@ type Account struct {
 	Plan      string `json:"plan,omitempty"` // of the rate limit; empty: the default plan
 }
 
-// AccountChange is what to change of an account.
-type AccountChange struct {
-	ID        string
-	APIAccess string  // AccessPaid or AccessNone; empty: leave it
-	Plan      *string // nil: leave it; empty: the default plan
-	Create    bool    // make the account when there is none, with AccessNone unless APIAccess says otherwise
-}
-
-// Apply changes an account, unchecked.
-func (c AccountChange) Apply(a *Account) {
-	if c.APIAccess != "" {
-		a.APIAccess = c.APIAccess
-	}
-	if c.Plan != nil {
-		a.Plan = *c.Plan
-	}
-}
-
 // Listing is what a key store holds, for tools. The order is the store's.
 type Listing struct {
 	Accounts []Account   `json:"accounts"`
 	Keys     []KeyRecord `json:"keys"`
 }
-
-// Errors of the tools that edit a store. Test for them with errors.Is.
-var (
-	ErrNoSuchKey       = errors.New("there is no such key")
-	ErrNoSuchAccount   = errors.New("there is no such account")
-	ErrDuplicate       = errors.New("the key is there already")
-	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
-	ErrRevoked         = errors.New("the key is revoked; make a new one with keys new")
-	// ErrUncertain: the store did not answer, so a change may have been made or not.
-	ErrUncertain = errors.New("it is not known whether the key store has made the change")
-)
-
-// Revoked is ErrRevoked with the id, cut short.
-func Revoked(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrRevoked) }
-
-// NoSuchKey is ErrNoSuchKey with the id, cut short.
-func NoSuchKey(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrNoSuchKey) }
-
-// NoSuchAccount is ErrNoSuchAccount with the id, cut short.
-func NoSuchAccount(id string) error { return fmt.Errorf("account %s: %w", Clip(id), ErrNoSuchAccount) }
 
 // Grant is what the key of account a gives.
 func (r KeyRecord) Grant(a Account) *Grant {

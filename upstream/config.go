@@ -106,11 +106,11 @@ type RetryConfig struct {
 type BreakerConfig struct {
 	// Window is the time over which failure_ratio is taken.
 	Window time.Duration `yaml:"window" min:"10ms"`
-	// MinRequests is how many requests the window must have; below it the ratio says nothing.
+	// MinRequests is how many fetches of a list the window must have; below it the ratio says nothing.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio opens the breaker: 0.5 when half of the requests fail.
+	// FailureRatio opens the breaker: 0.5 when half of the fetches fail.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long no request is sent; then one is let through as a probe.
+	// OpenFor is how long nothing is fetched; then one list is, as a probe.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 

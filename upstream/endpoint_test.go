@@ -60,7 +60,7 @@ func TestBreakerCounts(t *testing.T) {
 			clock := testkit.NewClock(time.Now())
 			f := newFixtureAt(t, clock, tc.serve, strict(4), func(c *Config) {
 				if tc.kind == "timeout" {
-					c.Timeout = 20 * time.Millisecond
+					c.Timeout = 200 * time.Millisecond
 				}
 				c.Buyer.Paging.Style, c.Buyer.Paging.Param, c.Buyer.Paging.Total = "page", "page", "total"
 			})

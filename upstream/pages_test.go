@@ -224,6 +224,14 @@ func TestPagingIsBounded(t *testing.T) {
 	failed(t, slow, t.Context(), "timeout", "timeout")
 }
 
+// A list that is announced and does not come may be hidden by a query in items.
+func TestAQueryThatLeavesOutAll(t *testing.T) {
+	f := newFixture(t, serveJSON(`{"count":1,"result":{"items":[`+sample.Ticket+`]}}`), func(c *Config) { c.Buyer.Items = `result.items.#(state=="X")#` })
+	if e := failed(t, f, t.Context(), "invalid", "paging"); !strings.Contains(e.Error(), "count is 1, but 0 records came (does the query in items leave them out?)") {
+		t.Error(e)
+	}
+}
+
 // Where an empty list may have no array at all, a reply without one ends the list, even
 // where it says nothing of pages either. What it does say counts.
 func TestAReplyWithoutItemsEndsTheList(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"inquiry-gateway/internal/invalid"
@@ -102,43 +101,8 @@ func (a session) check(base string, p *invalid.Problems) {
 	p.AddIf(as == sendCookie && name == "", "auth.cookie", "missing: the name of the cookie that the token is sent in")
 	p.AddIf(as != sendHeader && a.Header != "", "auth.header", "has no meaning unless send_as is header; remove it")
 	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
-	checkConditions("auth.renew_if", a.RenewIf, p)
-	checkConditions("auth.login.expect", a.Login.Expect, p)
-}
-
-// checkConditions checks conditions on a whole reply.
-func checkConditions(field string, list []mapping.Condition, p *invalid.Problems) {
-	for i, c := range list {
-		at, kinds := fmt.Sprintf("%s[%d]", field, i), 0
-		for _, set := range []bool{c.Equals.Set, c.NotEquals.Set, len(c.In) > 0, c.Absent} {
-			if set {
-				kinds++
-			}
-		}
-		p.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
-		p.AddIf(c.Equals.Null || c.NotEquals.Null, at, "null is no value to compare with; write absent: true")
-		p.AddIf(c.Missing != "", at+".missing", "has no meaning here; remove the key")
-		if err := jsonwalk.CheckPath(c.Path); err != nil {
-			p.Add(at+".path", "%v", err)
-		}
-	}
-}
-
-// meets tells whether a reply has what a condition says. Numbers, truth values and
-// texts are compared as they are written.
-func meets(c mapping.Condition, body string) bool {
-	v := jsonwalk.Lookup(body, c.Path)
-	switch {
-	case !v.Present():
-		return c.Absent
-	case !v.Scalar() || c.Absent:
-		return false
-	case c.NotEquals.Set:
-		return v.String() != c.NotEquals.Value
-	case c.Equals.Set:
-		return v.String() == c.Equals.Value
-	}
-	return slices.Contains(c.In, v.String())
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
+	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }
 
 // credentials sign in with one request. Its errors hold neither the address, which may
@@ -149,7 +113,7 @@ func (a session) credentials(s signInOptions) credentials {
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusUnauthorized}
 	}
-	return newTokens(s, statuses, a.RenewIf, func(ctx context.Context) (token, error) {
+	return newTokens(s, statuses, mapping.CompileConditions("auth.renew_if", a.RenewIf, &invalid.Problems{}), func(ctx context.Context) (token, error) {
 		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
@@ -206,10 +170,12 @@ func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 	case len(body) > maxLoginBytes:
 		return "", errors.New("the reply to the login is too large")
 	}
-	for i, c := range a.Login.Expect {
-		if !json.Valid(body) || !meets(c, string(body)) {
-			return "", fmt.Errorf("the reply to the login does not meet auth.login.expect[%d]", i)
-		}
+	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &invalid.Problems{})
+	if len(expect) > 0 && !json.Valid(body) {
+		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
+	}
+	if key := expect.Unmet(string(body)); key != "" {
+		return "", fmt.Errorf("the reply to the login does not meet %s", key)
 	}
 	text := a.tokenIn(resp, body)
 	if text == "" {

@@ -48,7 +48,7 @@ type tokens struct {
 	signInOptions
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
 	renewOn []int                                // statuses that refuse a token
-	renewIf []mapping.Condition                  // one of them in a 200 does so, too
+	renewIf mapping.Conditions                   // one of them in a 200 does so, too
 	flight  singleflight.Group
 	limit   *rate.Limiter // of all sign-ins
 	renewal *rate.Limiter // of those because a token was refused
@@ -63,7 +63,7 @@ type tokens struct {
 }
 
 // newTokens keeps the tokens that request gives.
-func newTokens(s signInOptions, renewOn []int, renewIf []mapping.Condition, request func(context.Context) (token, error)) *tokens {
+func newTokens(s signInOptions, renewOn []int, renewIf mapping.Conditions, request func(context.Context) (token, error)) *tokens {
 	return &tokens{
 		signInOptions: s, request: request, renewOn: renewOn, renewIf: renewIf,
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
@@ -159,7 +159,7 @@ func (t *tokens) refuses(r reply) bool {
 	if r.status != http.StatusOK {
 		return slices.Contains(t.renewOn, r.status)
 	}
-	return slices.ContainsFunc(t.renewIf, func(c mapping.Condition) bool { return meets(c, r.body) })
+	return t.renewIf.Any(r.body)
 }
 
 // renews is true where there is another token already, and for a value that is refused

@@ -1,13 +1,18 @@
 package keysfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit"
 )
 
 // digestOf is the hexadecimal SHA-256 of a key.
@@ -160,17 +165,84 @@ func TestDecodeKeysDoesNotRepeatKeys(t *testing.T) {
 	}
 }
 
+// decodeWhole is decode without the division into parts.
+func decodeWhole(text []byte) (auth.Listing, error) {
+	r := newReader("f", auth.Hasher{})
+	if body := r.body(bytes.TrimPrefix(text, []byte(byteOrderMark))); body != nil {
+		root := r.mapping(body, "", fieldAccounts, fieldKeys)
+		for i, n := range r.list(root, fieldAccounts) {
+			r.readAccount(n, fmt.Sprint(i))
+		}
+		for i, n := range r.list(root, fieldKeys) {
+			r.readKey(n, fmt.Sprint(i))
+		}
+	}
+	return r.listing, errors.Join(r.problems...)
+}
+
+// The largest file is read in little memory, and in another form refused: as a whole it would
+// take a hundred times its size.
+func TestLargeFileTakesLittleMemory(t *testing.T) {
+	testkit.Computes(t)
+	var inLines, inFlow strings.Builder
+	inLines.WriteString("accounts: [{id: acme}]\nkeys:\n")
+	inFlow.WriteString("accounts: [{id: acme}]\nkeys: [\n")
+	for i := 0; inLines.Len() < MaxSize-200; i++ {
+		record := keyRecord(testRecord(fmt.Sprint("k", i)), auth.Hasher{})
+		inLines.WriteString("  - " + record + "\n")
+		inFlow.WriteString(record + ",\n")
+	}
+	inFlow.WriteString("]\n")
+	peak := func(text string) (grown uint64, doc *document, err error) {
+		defer debug.SetGCPercent(debug.SetGCPercent(50))
+		data := []byte(text)
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		before := sample[0].Value.Uint64()
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			doc, err = decode("f", data, auth.Hasher{})
+		}()
+		for {
+			select {
+			case <-done:
+				return grown, doc, err
+			default:
+				metrics.Read(sample)
+				grown = max(grown, sample[0].Value.Uint64()-min(before, sample[0].Value.Uint64()))
+				runtime.Gosched()
+			}
+		}
+	}
+	grown, doc, err := peak(inLines.String())
+	if err != nil || len(doc.Keys) < 20_000 || grown > 64<<20 {
+		t.Errorf("%d bytes more for %d bytes, %v", grown, inLines.Len(), err)
+	}
+	t.Logf("%d KiB more", grown>>10)
+	grown, _, err = peak(inFlow.String())
+	if err == nil || !strings.Contains(err.Error(), "f:1: is too long for this form") || grown > 64<<20 {
+		t.Errorf("%d bytes more, %v", grown, err)
+	}
+}
+
 func FuzzDecodeKeys(f *testing.F) {
 	f.Add("accounts: [{id: a}]\nkeys: [{id: k, kind: buyer, account: a, sha256: " + digestOf("k") + ", scopes: [\"inquiries:read\"]}]\n")
 	f.Add("accounts:\n- id: a\n  api_access: paid\nkeys:\n- id: k\n  revoked: true\n")
 	f.Add("")
 	f.Add("keys: &a [*a]\n")
+	f.Add("# c\n---\naccounts: # c\n# c\n- id: a\n\n  api_access: paid\n\nkeys:\n  # c\n  - {id: k, kind: buyer,\n     account: a, sha256: " + digestOf("k") + "}\n  -\n    id: l\n# c\n")
+	f.Add("accounts:\n  - id: 'a\n\n    b'\n  - id: |\n      - x\n    plan: >-\n     p\n")
 	f.Add("? {a: b}\n: [c]\n")
 	f.Add("<<: {a: b}\nkeys: !!binary x\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		doc, err := decode("f", []byte(text), auth.Hasher{})
 		if err != nil {
 			return
+		}
+		if want, err := decodeWhole([]byte(text)); err != nil || !doc.Listing.Equal(want) {
+			t.Fatalf("in parts %+v, as a whole %+v, %v", doc.Listing, want, err)
 		}
 		known := make(map[string]bool)
 		for _, a := range doc.Accounts {

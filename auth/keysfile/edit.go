@@ -6,144 +6,51 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
 
 	"inquiry-gateway/auth"
 )
 
-// Editor edits a keys file for tools. Every change keeps the comments, the
-// order and the lay-out of the file, is decoded again and compared with what
-// was meant before it replaces the file in one step, and excludes other
-// writers meanwhile. The context bounds the wait for another writer.
-type Editor struct {
+// records are those of a keys file. Every change keeps all other lines as they are, is decoded
+// again and compared with what was meant before it replaces the file in one step, and excludes
+// other writers meanwhile.
+type records struct {
 	path   string
 	hasher auth.Hasher
 }
 
-// NewEditor names the file to edit; it is not touched before it is needed. A
-// symbolic link is followed: the file it points to is replaced.
-func NewEditor(path string, h auth.Hasher) *Editor { return &Editor{path: path, hasher: h} }
+// NewEditor names the file to edit; it is not touched before it is needed. A symbolic link is
+// followed: the file it points to is replaced. A file that is not there is made, for its owner
+// only.
+func NewEditor(path string, h auth.Hasher) *auth.Editor {
+	return &auth.Editor{Records: &records{path: path, hasher: h}}
+}
 
-// ErrLayout means that the file is written in a way that cannot be edited without
-// the risk of spoiling it. It has not been touched.
-var ErrLayout = errors.New("this lay-out cannot be edited by the program, please edit the file by hand")
+// ErrLayout means that what is to be changed does not stand in a line of its own. The file has
+// not been touched.
+var ErrLayout = errors.New("the program edits only records that stand in one line, as in `  - {id: k1, ...}`: please edit the file by hand")
 
-// List returns what the file holds, in its order.
-func (e *Editor) List(context.Context) (auth.Listing, error) {
-	data, err := readBounded(e.path)
+// List implements auth.Records, in the file's order.
+func (f *records) List(context.Context) (auth.Listing, error) {
+	data, err := readBounded(f.path)
 	if err != nil {
 		return auth.Listing{}, err
 	}
-	doc, err := decode(e.path, data, e.hasher)
+	doc, err := decode(f.path, data, f.hasher)
 	if err != nil {
 		return auth.Listing{}, err
 	}
 	return doc.Listing, nil
-}
-
-// Get returns the record of a key. Errors: auth.ErrNoSuchKey.
-func (e *Editor) Get(ctx context.Context, id string) (auth.KeyRecord, error) {
-	l, err := e.List(ctx)
-	if err != nil {
-		return auth.KeyRecord{}, err
-	}
-	k, err := l.Key(id)
-	if err != nil {
-		return auth.KeyRecord{}, err
-	}
-	return *k, nil
-}
-
-// Add appends a key. The file is made, for its owner only, when there is none.
-// An account that the file lacks is added when create is not nil, and is
-// auth.ErrNoSuchAccount otherwise. A key whose id or digest is there already is
-// auth.ErrDuplicate.
-func (e *Editor) Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error {
-	return e.edit(ctx, func(l *auth.Listing) error { return add(l, k, create) })
-}
-
-// add does to a listing what Editor.Add does to the file.
-func add(l *auth.Listing, k auth.KeyRecord, create *auth.Account) error {
-	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
-	if err := k.Validate(); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(l.Keys, func(old auth.KeyRecord) bool { return old.ID == k.ID || old.Digest == k.Digest }) {
-		return fmt.Errorf("key %s: %w", k.ID, auth.ErrDuplicate)
-	}
-	if l.Account(k.Account) == nil {
-		if create == nil {
-			return auth.NoSuchAccount(k.Account)
-		}
-		a := *create
-		a.ID = k.Account
-		if err := a.Validate(); err != nil {
-			return err
-		}
-		l.Accounts = append(l.Accounts, a)
-	}
-	l.Keys = append(l.Keys, k)
-	return nil
-}
-
-// Revoke marks a key as revoked. It stays in the file, so that its id is not
-// used again and its use is recognised. Revoking twice is no error.
-func (e *Editor) Revoke(ctx context.Context, id string) error {
-	return e.edit(ctx, func(l *auth.Listing) error {
-		k, err := l.Key(id)
-		if err == nil {
-			k.Revoked = true
-		}
-		return err
-	})
-}
-
-// Rotate appends the key that follows another one and lets the old one expire
-// at a time, unless it does so earlier. Both happen or neither. It returns the old key as
-// it is then. A revoked key is auth.ErrRevoked.
-func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error) {
-	at := oldExpires.UTC().Truncate(time.Second)
-	err = e.edit(ctx, func(l *auth.Listing) error {
-		if err := add(l, next, nil); err != nil {
-			return err
-		}
-		k, err := l.Key(oldID)
-		if err != nil {
-			return err
-		}
-		if k.Revoked {
-			return auth.Revoked(oldID)
-		}
-		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(at) {
-			k.ExpiresAt = at
-		}
-		old = *k
-		return nil
-	})
-	return old, err
-}
-
-// SetAccount changes an account, or adds it when that is asked for.
-func (e *Editor) SetAccount(ctx context.Context, c auth.AccountChange) error {
-	if c.APIAccess == "" && c.Plan == nil && !c.Create {
-		return auth.ErrNothingToChange
-	}
-	return e.edit(ctx, func(l *auth.Listing) error { return setAccount(l, c) })
-}
-
-// setAccount does to a listing what Editor.SetAccount does to the file.
-func setAccount(l *auth.Listing, c auth.AccountChange) error {
-	if l.Account(c.ID) == nil {
-		if !c.Create {
-			return auth.NoSuchAccount(c.ID)
-		}
-		l.Accounts = append(l.Accounts, auth.Account{ID: c.ID, APIAccess: auth.AccessNone})
-	}
-	a := l.Account(c.ID)
-	c.Apply(a)
-	return a.Validate()
 }
 
 // newFile is what the first key is added to.
@@ -152,17 +59,21 @@ accounts: []
 keys: []
 `
 
-// edit changes what the file says and replaces it once.
-func (e *Editor) edit(ctx context.Context, change func(*auth.Listing) error) error {
-	path, err := resolve(e.path)
+// lockRetry is how often a lock that somebody holds is tried again.
+const lockRetry = 20 * time.Millisecond
+
+// Change implements auth.Records. The folder is locked because the file itself is replaced, and
+// because no lock file is left behind this way.
+func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Listing) error) error {
+	path, err := resolve(f.path)
 	if err != nil {
 		return err
 	}
-	unlock, err := lockFolder(ctx, filepath.Dir(path))
-	if err != nil {
-		return err
+	lock := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
+	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
+		return fmt.Errorf("lock the folder of %s, which another program may be changing: %w", f.path, err)
 	}
-	defer unlock()
+	defer lock.Close()
 	before, err := readBounded(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		before, err = []byte(newFile), nil
@@ -170,23 +81,22 @@ func (e *Editor) edit(ctx context.Context, change func(*auth.Listing) error) err
 	if err != nil {
 		return err
 	}
-	after, err := e.apply(before, change)
-	if err != nil {
+	after, err := f.apply(before, change)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(after) > MaxSize {
-		return fmt.Errorf("%s would be larger than %d bytes: keep this many keys in Redis", e.path, MaxSize)
-	}
-	if bytes.Equal(before, after) {
+	case len(after) > MaxSize:
+		return fmt.Errorf("%s would be larger than %d bytes: keep this many keys in Redis", f.path, MaxSize)
+	case bytes.Equal(before, after):
 		return nil
 	}
 	return replaceFile(path, after)
 }
 
-// apply makes a change in the text and proves that the text then says what was
-// meant and nothing else.
-func (e *Editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, error) {
-	doc, err := decode(e.path, data, e.hasher)
+// apply makes a change in the text and proves that the text then says what was meant and
+// nothing else.
+func (f *records) apply(data []byte, change func(*auth.Listing) error) ([]byte, error) {
+	doc, err := decode(f.path, data, f.hasher)
 	if err != nil {
 		return nil, err
 	}
@@ -194,14 +104,193 @@ func (e *Editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, e
 	if err := change(&want); err != nil || want.Equal(doc.Listing) {
 		return data, err
 	}
-	t := newText(data)
-	if err := t.write(doc, want, e.hasher); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.path, err)
+	lines := bytes.SplitAfter(data, []byte("\n")) // those of decode, but for a byte order mark
+	ok := edit(lines, doc.sections[fieldAccounts], fieldAccounts, doc.Accounts, want.Accounts, accountRecord) &&
+		edit(lines, doc.sections[fieldKeys], fieldKeys, doc.Keys, want.Keys, func(k auth.KeyRecord) string { return keyRecord(k, f.hasher) })
+	after := bytes.Join(lines, nil)
+	if ok {
+		var got *document
+		got, err = decode(f.path, after, f.hasher)
+		ok = err == nil && got.Equal(want)
 	}
-	after := t.bytes()
-	got, err := decode(e.path, after, e.hasher)
-	if err != nil || !got.Equal(want) {
-		return nil, fmt.Errorf("%s: %w", e.path, ErrLayout)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", f.path, ErrLayout)
 	}
 	return after, nil
+}
+
+// edit writes the records of a section that have changed, and those that are new behind the
+// last one. A line that has grown may then hold several. False: there is no line for it.
+func edit[R any](lines [][]byte, s *section, name string, old, now []R, write func(R) string) bool {
+	eol := "\n"
+	if bytes.HasSuffix(lines[0], []byte("\r\n")) {
+		eol = "\r\n"
+	}
+	inLines := len(s.records) == len(old)
+	for i := range old {
+		text := write(now[i])
+		if text == write(old[i]) {
+			continue
+		}
+		if !inLines || s.records[i].end != s.records[i].first+1 || !replaceRecord(&lines[s.records[i].first], text) {
+			return false
+		}
+	}
+	if len(now) == len(old) {
+		return true
+	}
+	at, indent := -1, 2 // the new records follow this line
+	switch {
+	case len(s.records) > 0 && inLines:
+		at, indent = s.records[len(s.records)-1].end-1, s.indent
+	case s.header >= 0 && inLines:
+		at = s.header
+	case len(old) == 0:
+		empty := regexp.MustCompile(`^(\x{feff}?` + name + `:) *\[ *\]`)
+		if at = slices.IndexFunc(lines, empty.Match); at >= 0 {
+			lines[at] = empty.ReplaceAll(lines[at], []byte("$1"))
+			break
+		}
+		at = len(lines) - 1 // there is no section
+		if last := lines[at]; len(last) > 0 {
+			lines[at] = append(slices.Clip(last), eol...)
+		}
+		lines[at] = append(slices.Clip(lines[at]), name+":"+eol...)
+	}
+	if at < 0 {
+		return false
+	}
+	line := string(lines[at])
+	if !strings.HasSuffix(line, "\n") {
+		line += eol
+	}
+	for _, r := range now[len(old):] {
+		line += strings.Repeat(" ", indent) + "- " + write(r) + eol
+	}
+	lines[at] = []byte(line)
+	return true
+}
+
+// replaceRecord writes a record in the place of the one in a line, between the dash and what
+// stands behind the closing brace.
+func replaceRecord(line *[]byte, record string) bool {
+	file, err := parse(*line)
+	if err != nil || len(file.Docs) != 1 {
+		return false
+	}
+	list, ok := file.Docs[0].Body.(*ast.SequenceNode)
+	if !ok || len(list.Values) != 1 {
+		return false
+	}
+	m, ok := list.Values[0].(*ast.MappingNode)
+	if !ok || !m.IsFlowStyle || m.Start == nil || m.End == nil {
+		return false
+	}
+	chars := []rune(string(*line)) // columns count characters
+	from, to := m.Start.Position.Column-1, m.End.Position.Column
+	if from < 0 || to > len(chars) || from >= to || chars[from] != '{' || chars[to-1] != '}' {
+		return false
+	}
+	*line = []byte(string(chars[:from]) + record + string(chars[to:]))
+	return true
+}
+
+// keyRecord writes a key in one line, so that a file can be read as a table.
+func keyRecord(k auth.KeyRecord, h auth.Hasher) string {
+	scopes := make([]string, len(k.Scopes))
+	for i, scope := range k.Scopes {
+		scopes[i] = fmt.Sprintf("%q", scope)
+	}
+	more := ""
+	if !k.ExpiresAt.IsZero() {
+		more += ", expires_at: " + k.ExpiresAt.Format(time.RFC3339Nano)
+	}
+	if k.Revoked {
+		more += ", revoked: true"
+	}
+	return fmt.Sprintf(`{id: %s, kind: %s, account: %s, scopes: [%s]%s, %s: "%s"}`,
+		quote(k.ID), k.Kind, quote(k.Account), strings.Join(scopes, ", "), more, h.Field(), k.Digest.Hex())
+}
+
+// accountRecord is keyRecord for accounts.
+func accountRecord(a auth.Account) string {
+	plan := ""
+	if a.Plan != "" {
+		plan = ", plan: " + quote(a.Plan)
+	}
+	return fmt.Sprintf("{id: %s, api_access: %s%s}", quote(a.ID), a.APIAccess, plan)
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// quote writes visible ASCII as a YAML scalar that every reader takes for a string, also one
+// that knows the yes and no of YAML 1.1.
+func quote(s string) string {
+	if plain.MatchString(s) && !slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, strings.ToLower(s)) {
+		return s
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// resolve follows symbolic links, so that the file is replaced and not the link. A file that
+// does not exist resolves to itself, also when another writer makes it between the two looks at
+// it; a link to nowhere is an error.
+func resolve(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real, nil
+	}
+	info, lerr := os.Lstat(path)
+	if errors.Is(lerr, fs.ErrNotExist) || lerr == nil && info.Mode().IsRegular() {
+		return filepath.Abs(path)
+	}
+	return "", fmt.Errorf("keys file: %w", err)
+}
+
+// replaceFile puts a new content in the place of a file in one step: a reader or a crash sees
+// the old content or the new one, whole. Mode and owner are kept before anything is written: at
+// no moment may others read it who could not read the old one. A new file is for its owner only.
+func replaceFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	tmp, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithPermissions(0o600), renameio.WithExistingPermissions())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tmp.Cleanup() }() // nothing is left to do once it has its place
+	if err := keepOwner(tmp.File, path); err != nil {
+		return err
+	}
+	if _, err := tmp.Write(data); err != nil {
+		return err
+	}
+	if err := tmp.CloseAtomicallyReplace(); err != nil {
+		return err
+	}
+	folder, err := os.Open(dir) // for the new name to last through a power cut
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// keepOwner makes a file belong to whom another one belongs to. Failing is better than leaving
+// the gateway with a file that it may not read.
+func keepOwner(f *os.File, like string) error {
+	old, err := os.Stat(like)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	made, ferr := f.Stat()
+	if err := errors.Join(err, ferr); err != nil {
+		return err
+	}
+	want, ok := old.Sys().(*syscall.Stat_t)
+	have, same := made.Sys().(*syscall.Stat_t)
+	if !ok || same && have.Uid == want.Uid && have.Gid == want.Gid {
+		return nil
+	}
+	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
+		return fmt.Errorf("cannot keep the owner of the keys file, run this as its owner: %w", err)
+	}
+	return nil
 }

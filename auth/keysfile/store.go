@@ -10,8 +10,8 @@
 // in force, and every mistake is named with its line. Texts of errors quote ids, kinds and
 // times cut short, and no digest, because what stands there may be a pasted key.
 //
-// Tools change the text and not the decoded document, since comments and columns are the
-// issuer's. A change is proved by decoding the new text before it takes the file's place.
+// Tools write one record per line and edit only such lines; all others are the issuer's. A
+// change is proved by decoding the new text before it takes the file's place.
 package keysfile
 
 import (
@@ -32,9 +32,8 @@ import (
 	"inquiry-gateway/internal/series"
 )
 
-// MaxSize is the largest keys file that is read, in bytes: some 20,000
-// keys. Reading one takes a hundred times its size in memory for a moment; who
-// has more keys keeps them in Redis.
+// MaxSize is the largest keys file that is read, in bytes: some 20,000 keys. Who has more keys
+// keeps them in Redis.
 const MaxSize = 4 << 20
 
 // Store is an auth.Store over a keys file. It never reads the file by itself:

@@ -14,18 +14,16 @@ import (
 	"inquiry-gateway/auth"
 )
 
-// Editor edits the key store in Redis for tools. Each change happens whole or not at all,
-// beside other editors, and is effective on every node as Store says. An answer of Redis
-// that is lost is asked for again; if that fails too, the error is auth.ErrUncertain. The
-// context sets the deadline.
-type Editor struct {
+// records are the keys and accounts under a prefix. An answer of Redis that is lost is asked
+// for again; if that fails too, the error is auth.ErrUncertain. The context sets the deadline.
+type records struct {
 	client redis.Cmdable
 	keys   names
 }
 
-// NewEditor edits the records under prefix.
-func NewEditor(client redis.Cmdable, prefix string, h auth.Hasher) *Editor {
-	return &Editor{client: client, keys: names{prefix: prefix, sort: h.Field()}}
+// NewEditor edits the records under prefix. A change is effective on every node as Store says.
+func NewEditor(client redis.Cmdable, prefix string, h auth.Hasher) *auth.Editor {
+	return &auth.Editor{Records: &records{client: client, keys: names{prefix: prefix, sort: h.Field()}}}
 }
 
 // commit writes the cells if they are as they were read, raises the version and publishes
@@ -48,44 +46,38 @@ const (
 	tryPause = 150 * time.Millisecond // after a lost answer
 )
 
-// change reads the cells, lets plan set what they are to be, and commits. plan may be called
-// several times. It returns the pairs of a message, or why nothing may be changed.
-func (e *Editor) change(ctx context.Context, plan func() (message []string, err error), cells ...*cell) error {
-	var lost error    // why it is not known whether sent was committed
-	var sent []string // the new value of each cell
-	undecided := func() error { return fmt.Errorf("%w: %w", auth.ErrUncertain, lost) }
+// Change implements auth.Records: it reads, plans, and commits if what it changes is as it was
+// read. A commit whose answer was lost is recognised by what Redis holds then.
+func (r *records) Change(ctx context.Context, names auth.Names, change func(*auth.Listing) error) error {
+	var lost error // why it is not known whether sent was committed
+	var sent []*cell
 	for range maxTries {
 		if lost != nil {
 			select {
 			case <-time.After(tryPause):
 			case <-ctx.Done():
-				return undecided()
+				return fmt.Errorf("%w: %w", auth.ErrUncertain, lost)
 			}
 		}
-		if err := load(ctx, e.client, cells...); err != nil {
+		cells, before, err := r.read(ctx, names)
+		if err != nil {
 			if lost == nil {
 				return err
 			}
 			continue
 		}
-		if lost != nil && slices.EqualFunc(cells, sent, func(c *cell, now string) bool { return c.old == now }) {
-			return nil // the commit whose answer was lost
+		if lost != nil && !slices.ContainsFunc(sent, func(c *cell) bool { return cells.at(c.hash, c.field).old != c.new }) {
+			return nil
 		}
-		message, err := plan()
-		if err != nil {
+		after := auth.Listing{Accounts: slices.Clone(before.Accounts), Keys: slices.Clone(before.Keys)}
+		if err := change(&after); err != nil {
 			return err
 		}
-		keys, args := []string{e.keys.version()}, []any{e.keys.changes(), strings.Join(message, " ")}
-		sent = sent[:0]
-		for _, c := range cells {
-			if sent = append(sent, c.new); c.new != c.old {
-				keys, args = append(keys, c.hash), append(args, c.field, c.old, c.new)
-			}
-		}
-		if len(keys) == 1 {
+		var message []string
+		if sent, message = r.plan(&cells, before, after); len(sent) == 0 {
 			return nil // it is so already
 		}
-		version, err := commit.Run(ctx, e.client, keys, args...).Int64()
+		version, err := r.commit(ctx, sent, message)
 		var refused redis.Error
 		switch {
 		case err == nil && version > 0:
@@ -97,143 +89,95 @@ func (e *Editor) change(ctx context.Context, plan func() (message []string, err 
 		}
 	}
 	if lost != nil {
-		return undecided()
+		return fmt.Errorf("%w: %w", auth.ErrUncertain, lost)
 	}
 	return errors.New("other programs change the same keys all the time: try again")
 }
 
-func (e *Editor) key(d auth.Digest) *cell { return &cell{hash: e.keys.keys(), field: d.Hex()} }
-func (e *Editor) id(id string) *cell      { return &cell{hash: e.keys.ids(), field: id} }
-func (e *Editor) account(id string) *cell { return &cell{hash: e.keys.accounts(), field: id} }
-
-// Add stores a key. An account that is not there is added when create is not nil,
-// and is auth.ErrNoSuchAccount otherwise. A key whose id or digest is there
-// already is auth.ErrDuplicate.
-func (e *Editor) Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error {
-	id, key, account := e.id(k.ID), e.key(k.Digest), e.account(k.Account)
-	return e.change(ctx, func() ([]string, error) {
-		if err := addKey(k, id, key); err != nil {
-			return nil, err
+// read reads what is named, in two round trips: what an id stands for is not known before.
+func (r *records) read(ctx context.Context, names auth.Names) (all cells, l auth.Listing, err error) {
+	for _, id := range names.Keys {
+		all.at(r.keys.ids(), id)
+	}
+	if err := load(ctx, r.client, all...); err != nil {
+		return nil, l, err
+	}
+	var rest cells
+	for _, c := range all {
+		if c.old != "" {
+			rest.at(r.keys.keys(), c.old)
 		}
-		message := []string{changedKey, key.field}
-		switch {
-		case account.old != "":
-		case create == nil:
-			return nil, auth.NoSuchAccount(k.Account)
-		default:
-			a := *create
-			a.ID = k.Account
-			if err := a.Validate(); err != nil {
-				return nil, err
+	}
+	for _, d := range names.Digests {
+		rest.at(r.keys.keys(), d.Hex())
+	}
+	for _, id := range names.Accounts {
+		rest.at(r.keys.accounts(), id)
+	}
+	if err := load(ctx, r.client, rest...); err != nil {
+		return nil, l, err
+	}
+	for _, c := range rest {
+		if c.old == "" {
+			continue
+		}
+		if c.hash == r.keys.accounts() {
+			a, err := parseAccount(c.field, c.old)
+			if err != nil {
+				return nil, l, err
 			}
-			account.new = encode(a)
-			message = append(message, changedAccount, a.ID)
+			l.Accounts = append(l.Accounts, a)
+			continue
 		}
-		return message, nil
-	}, id, key, account)
-}
-
-// addKey plans the two cells of a new key.
-func addKey(k auth.KeyRecord, id, key *cell) error {
-	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
-	if err := k.Validate(); err != nil {
-		return err
-	}
-	if id.old != "" || key.old != "" {
-		return fmt.Errorf("key %s: %w", k.ID, auth.ErrDuplicate)
-	}
-	id.new, key.new = k.Digest.Hex(), encode(k)
-	return nil
-}
-
-// Revoke marks a key as revoked, for good. Revoking twice is no error.
-func (e *Editor) Revoke(ctx context.Context, id string) error {
-	digest, err := digestOf(ctx, e.client, e.keys, id)
-	if err != nil {
-		return err
-	}
-	key := e.key(digest)
-	return e.change(ctx, func() ([]string, error) {
-		k, err := storedKey(id, digest, key)
-		k.Revoked = true
-		key.new = encode(k)
-		return []string{changedKey, key.field}, err
-	}, key)
-}
-
-// Rotate adds the key that follows another one and lets the old one expire at
-// a time, unless it does so earlier. It returns the old key as it is then. A revoked
-// key is auth.ErrRevoked.
-func (e *Editor) Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (auth.KeyRecord, error) {
-	digest, err := digestOf(ctx, e.client, e.keys, oldID)
-	if err != nil {
-		return auth.KeyRecord{}, err
-	}
-	var old auth.KeyRecord
-	oldKey, id, key := e.key(digest), e.id(next.ID), e.key(next.Digest)
-	at := oldExpires.UTC().Truncate(time.Second)
-	err = e.change(ctx, func() (message []string, err error) {
-		if old, err = storedKey(oldID, digest, oldKey); err != nil {
-			return nil, err
-		}
-		if old.Revoked {
-			return nil, auth.Revoked(oldID)
-		}
-		if old.ExpiresAt.IsZero() || old.ExpiresAt.After(at) {
-			old.ExpiresAt = at
-			oldKey.new = encode(old)
-		}
-		return []string{changedKey, oldKey.field, changedKey, key.field}, addKey(next, id, key)
-	}, oldKey, id, key)
-	return old, err
-}
-
-// storedKey reads the record of a key that the index names.
-func storedKey(id string, d auth.Digest, c *cell) (auth.KeyRecord, error) {
-	k, err := parseKey(d, c.old)
-	if errors.Is(err, auth.ErrUnknownKey) {
-		err = auth.NoSuchKey(id)
-	}
-	return k, err
-}
-
-// Get returns the record of a key. Errors: auth.ErrNoSuchKey.
-func (e *Editor) Get(ctx context.Context, id string) (auth.KeyRecord, error) {
-	digest, err := digestOf(ctx, e.client, e.keys, id)
-	if err != nil {
-		return auth.KeyRecord{}, err
-	}
-	key := e.key(digest)
-	if err := load(ctx, e.client, key); err != nil {
-		return auth.KeyRecord{}, err
-	}
-	return storedKey(id, digest, key)
-}
-
-// SetAccount changes an account, or adds it when that is asked for.
-func (e *Editor) SetAccount(ctx context.Context, c auth.AccountChange) error {
-	if c.APIAccess == "" && c.Plan == nil && !c.Create {
-		return auth.ErrNothingToChange
-	}
-	account := e.account(c.ID)
-	return e.change(ctx, func() ([]string, error) {
-		if account.old == "" && !c.Create {
-			return nil, auth.NoSuchAccount(c.ID)
-		}
-		a, err := parseAccount(c.ID, account.old)
+		k, err := parseStored(c.field, c.old)
 		if err != nil {
-			return nil, err
+			return nil, l, err
 		}
-		c.Apply(&a)
-		account.new = encode(a)
-		return []string{changedAccount, c.ID}, a.Validate()
-	}, account)
+		l.Keys = append(l.Keys, k)
+	}
+	return append(all, rest...), l, nil
 }
 
-// List returns what the store holds, sorted by id.
-func (e *Editor) List(ctx context.Context) (auth.Listing, error) {
+// plan gives the cells that a change changes, and the pairs of its message.
+func (r *records) plan(all *cells, before, after auth.Listing) (changed []*cell, message []string) {
+	set := func(hash, field, value string) {
+		c := all.at(hash, field)
+		c.new = value
+		changed = append(changed, c)
+	}
+	for i, k := range after.Keys {
+		if i < len(before.Keys) && k.Equal(before.Keys[i]) {
+			continue
+		}
+		hex := k.Digest.Hex()
+		if i >= len(before.Keys) {
+			set(r.keys.ids(), k.ID, hex)
+		}
+		set(r.keys.keys(), hex, encode(k))
+		message = append(message, changedKey, hex)
+	}
+	for i, a := range after.Accounts {
+		if i < len(before.Accounts) && a == before.Accounts[i] {
+			continue
+		}
+		set(r.keys.accounts(), a.ID, encode(a))
+		message = append(message, changedAccount, a.ID)
+	}
+	return changed, message
+}
+
+func (r *records) commit(ctx context.Context, changed []*cell, message []string) (version int64, err error) {
+	keys, args := []string{r.keys.version()}, []any{r.keys.changes(), strings.Join(message, " ")}
+	for _, c := range changed {
+		keys, args = append(keys, c.hash), append(args, c.field, c.old, c.new)
+	}
+	return commit.Run(ctx, r.client, keys, args...).Int64()
+}
+
+// List implements auth.Records, sorted by id.
+func (r *records) List(ctx context.Context) (auth.Listing, error) {
 	l := auth.Listing{Accounts: []auth.Account{}, Keys: []auth.KeyRecord{}}
-	err := e.scan(ctx, e.keys.accounts(), func(id, text string) error {
+	err := r.scan(ctx, r.keys.accounts(), func(id, text string) error {
 		a, err := parseAccount(id, text)
 		l.Accounts = append(l.Accounts, a)
 		return err
@@ -241,12 +185,8 @@ func (e *Editor) List(ctx context.Context) (auth.Listing, error) {
 	if err != nil {
 		return auth.Listing{}, err
 	}
-	err = e.scan(ctx, e.keys.keys(), func(hex, text string) error {
-		digest, err := auth.ParseDigest(hex)
-		if err != nil {
-			return fmt.Errorf("%w: a key's digest is not valid", auth.ErrGarbage)
-		}
-		k, err := parseKey(digest, text)
+	err = r.scan(ctx, r.keys.keys(), func(hex, text string) error {
+		k, err := parseStored(hex, text)
 		l.Keys = append(l.Keys, k)
 		return err
 	})
@@ -265,9 +205,9 @@ func (e *Editor) List(ctx context.Context) (auth.Listing, error) {
 const maxListed = 1_000_000
 
 // scan reads a hash in bounded steps, which do not hold Redis up.
-func (e *Editor) scan(ctx context.Context, hash string, each func(field, value string) error) error {
+func (r *records) scan(ctx context.Context, hash string, each func(field, value string) error) error {
 	for cursor, n := uint64(0), 0; ; {
-		some, next, err := e.client.HScan(ctx, hash, cursor, "", 500).Result()
+		some, next, err := r.client.HScan(ctx, hash, cursor, "", 500).Result()
 		if err != nil {
 			return redisError(err)
 		}

@@ -57,6 +57,15 @@ func parseKey(d auth.Digest, text string) (auth.KeyRecord, error) {
 	return k, nil
 }
 
+// parseStored is parseKey for the digest that a record stands under.
+func parseStored(hex, text string) (auth.KeyRecord, error) {
+	d, err := auth.ParseDigest(hex)
+	if err != nil {
+		return auth.KeyRecord{}, fmt.Errorf("%w: a key's digest is not valid", auth.ErrGarbage)
+	}
+	return parseKey(d, text)
+}
+
 // parseAccount reads an account's record. An account that is not there has paid for nothing.
 func parseAccount(id, text string) (auth.Account, error) {
 	if text == "" {
@@ -92,8 +101,25 @@ func encode(record any) string {
 // cell is one field of a hash: as it was read, and as it is to be. Empty: it is not there.
 type cell struct{ hash, field, old, new string }
 
-// load reads cells in one round trip, and plans no change.
+// cells are the cells of one change.
+type cells []*cell
+
+// at gives the cell of a field, and adds it where there is none yet.
+func (all *cells) at(hash, field string) *cell {
+	for _, c := range *all {
+		if c.hash == hash && c.field == field {
+			return c
+		}
+	}
+	*all = append(*all, &cell{hash: hash, field: field})
+	return (*all)[len(*all)-1]
+}
+
+// load reads cells in one round trip.
 func load(ctx context.Context, client redis.Cmdable, cells ...*cell) error {
+	if len(cells) == 0 {
+		return nil
+	}
 	reads := make([]*redis.StringCmd, len(cells))
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, c := range cells {
@@ -106,7 +132,6 @@ func load(ctx context.Context, client redis.Cmdable, cells ...*cell) error {
 			return redisError(err)
 		}
 		c.old = reads[i].Val()
-		c.new = c.old
 	}
 	return nil
 }

@@ -44,14 +44,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *Editor, *redis.Client) {
+func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *auth.Editor, *redis.Client) {
 	t.Helper()
 	return pollingPair(t, server, 50*time.Millisecond)
 }
 
 var testPolicy = auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: 250 * time.Millisecond}
 
-func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *Editor, *redis.Client) {
+func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *auth.Editor, *redis.Client) {
 	t.Helper()
 	client := server.Client()
 	cfg := auth.DefaultRedisConfig()

@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -56,23 +54,6 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 			node.eventually(tt.name+": the change shows", func() bool { return bytes.Equal(want, node.get(buyerList, "buyer").body) })
 		}
 		t.Logf("%s: both nodes show it after %s", tt.name, time.Since(start))
-	}
-	// The goals of one request: its bounds, and its errors.
-	for body, status := range map[string]int{
-		`{"accounts":["` + strings.Repeat(`a","`, 1000) + `"]}`: 400,
-		`{"account":"acme"}`: 400,
-		`{}`:                 400,
-		`{"accounts":["` + strings.Repeat("a", 200<<10) + `"]}`:  413,
-		`{"account_hashes":["` + redistier.Hash(account) + `"]}`: 200,
-	} {
-		resp, err := http.Post(nodes[0].app.OpsURL()+"/ops/changed", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(resp.Body)
-		if resp.Body.Close(); resp.StatusCode != status {
-			t.Errorf("%.60s: %d %s", body, resp.StatusCode, text)
-		}
 	}
 }
 

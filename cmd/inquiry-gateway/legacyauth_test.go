@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -13,116 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
-
-// tokenServer is an authorization server of RFC 6749 and, by its method guard,
-// the check of its tokens in front of a legacy system.
-type tokenServer struct {
-	*httptest.Server
-
-	mu      sync.Mutex
-	secret  string
-	expires int // seconds
-	issued  int
-	refused int
-	good    string // the one token that the legacy accepts
-}
-
-func newTokenServer(t *testing.T, secret string) *tokenServer {
-	t.Helper()
-	s := &tokenServer{secret: secret, expires: 3600}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.token))
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *tokenServer) token(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	id, secret, _ := r.BasicAuth()
-	if id != "gateway" || secret != s.secret || r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("scope") != "tickets.read" {
-		s.refused++
-		w.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is not the secret of %s"}`, secret, id)
-		return
-	}
-	s.issued++
-	s.good = fmt.Sprintf("token-%d", s.issued)
-	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%d}`, s.good, s.expires)
-}
-
-// guard lets those through to the legacy who bring the good token.
-func (s *tokenServer) guard(system http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		good := s.good != "" && r.Header.Get("Authorization") == "Bearer "+s.good
-		s.mu.Unlock()
-		if !good {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-			return
-		}
-		system.ServeHTTP(w, r)
-	})
-}
-
-// counts are the tokens given and the requests refused so far.
-func (s *tokenServer) counts() (issued, refused int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.issued, s.refused
-}
-
-// tokenTime starts a gateway that needs tokens for its legacy.
-func tokenTime(t *testing.T, s *tokenServer, secret string) *program {
-	t.Helper()
-	section := `timeout: 2s
-  auth: {type: oauth2_client_credentials, token_url: "` + s.URL + `/token", client_id: gateway, client_secret_file: client-secret, scopes: [tickets.read]}`
-	return start(t, setup{
-		backend:  s.guard(legacy.New(legacy.Options{})),
-		upstream: []string{"timeout: 2s", section},
-		prepare:  func(p *program) { p.write("client-secret", secret+"\n") },
-	})
-}
-
-// A wrong secret is the operator's mistake: callers get a 502 that says nothing
-// of it, and neither the log nor any page of the ops listener has the secret.
-func TestWrongSecretForTheLegacy(t *testing.T) {
-	s := newTokenServer(t, "right")
-	p := tokenTime(t, s, "almost-right")
-	for range 30 { // more than open a breaker
-		a := p.get(buyerList, "buyer")
-		var envelope struct {
-			Errors []struct{ Code, Detail string }
-		}
-		if err := json.Unmarshal(a.body, &envelope); err != nil || a.status != http.StatusBadGateway || len(envelope.Errors) != 1 || envelope.Errors[0].Code != "upstream_error" {
-			t.Fatalf("%d %s %v", a.status, a.body, err)
-		}
-		if bytes.Contains(a.body, []byte("secret")) || bytes.Contains(a.body, []byte("token")) || a.header.Get("Www-Authenticate") != "" {
-			t.Errorf("the caller is told of it: %s", a.body)
-		}
-	}
-	if _, refused := s.counts(); refused >= 30 {
-		t.Error("every request asked for a token")
-	}
-	p.eventually("the log says why", func() bool { return strings.Contains(p.logs.String(), "the token endpoint answers status 401") })
-	p.write("client-secret", "right\n")
-	p.eventually("the right secret is taken", func() bool { return p.get(buyerList, "buyer").status == http.StatusOK })
-	seen := p.logs.String()
-	for _, page := range []string{"/metrics", "/ops/config", "/ops/explain?account=acme&kind=buyer", "/readyz"} {
-		seen += string(p.ops(page).body)
-	}
-	for _, secret := range []string{"almost-right", `"right"`, "token-1"} {
-		if strings.Contains(seen, secret) {
-			t.Errorf("%s is in the log or on a page", secret)
-		}
-	}
-}
 
 // mutualLegacy is a legacy system that wants the certificate of client's folder,
 // and whose own is in the folder server.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/probe"
 )
 
@@ -96,6 +95,16 @@ func writeReply(out io.Writer, p *probe.Probe) {
 	fmt.Fprintf(out, "  reply     %s\n", printable(cutAt(text, maxShownReply)))
 }
 
+// writeSection prints a table under a line of its own, or nothing where there are no rows
+// below its heading.
+func writeSection(out io.Writer, line string, rows [][]string) {
+	if len(rows) < 2 {
+		return
+	}
+	fmt.Fprint(out, "\n", line)
+	writeTable(out, rows)
+}
+
 // writeFindings prints what concerns all records: first what is wrong, last what the
 // mapping leaves out.
 func writeFindings(out io.Writer, p *probe.Probe) {
@@ -107,74 +116,50 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	default:
 		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
 	}
-	if len(p.InternalIDs) > 0 {
-		rows := [][]string{{"INTERNAL IDS", "FOUND", "CUT OUT OF"}}
-		for _, id := range p.InternalIDs {
-			rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)})
+	rows := [][]string{{"INTERNAL IDS", "FOUND", "CUT OUT OF"}}
+	for _, id := range p.InternalIDs {
+		rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)})
+	}
+	writeSection(out, "", rows)
+
+	rows = [][]string{{"RECORD", "FIELD", "BEFORE", "AFTER"}}
+	for _, c := range p.Removed.Cuts {
+		rows = append(rows, []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)})
+	}
+	r := p.Removed
+	writeSection(out, fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID), rows)
+
+	rows = [][]string{{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}}
+	for _, u := range p.Uncovered {
+		rows = append(rows, []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key})
+	}
+	writeSection(out, "! not removed, but it looks like an internal id; if it is one, name it in the key\n", rows)
+
+	rows = [][]string{{"CONFIGURED", "PATH", "FOUND IN"}}
+	for _, f := range p.Paths {
+		share := f.Share()
+		if f.Doubt != "" {
+			share = "! " + share + ": " + f.Doubt
 		}
-		fmt.Fprintln(out)
-		writeTable(out, rows)
+		rows = append(rows, []string{f.Key, f.Path, share})
 	}
-	writeRemoved(out, p.Removed, p.Uncovered)
-	writePaths(out, p.Paths)
-	if len(p.Unused) == 0 {
-		return
-	}
-	rows := [][]string{{"NOT MAPPED", "TYPES"}}
+	writeSection(out, "", rows)
+
+	rows = [][]string{{"NOT MAPPED", "TYPES"}}
 	for _, u := range p.Unused {
 		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
 	}
-	fmt.Fprintln(out)
-	writeTable(out, rows)
-}
-
-// writeRemoved prints what is removed from texts, and what looks as if it should be.
-func writeRemoved(out io.Writer, r mapping.RemovedTexts, stays []mapping.Uncovered) {
-	if r.Texts > 0 {
-		fmt.Fprintf(out, "\nremoved in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
-		rows := [][]string{{"RECORD", "FIELD", "BEFORE", "AFTER"}}
-		for _, c := range r.Cuts {
-			rows = append(rows, []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)})
-		}
-		writeTable(out, rows)
-	}
-	if len(stays) == 0 {
-		return
-	}
-	fmt.Fprint(out, "\n! not removed, but it looks like an internal id; if it is one, name it in the key\n")
-	rows := [][]string{{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}}
-	for _, u := range stays {
-		rows = append(rows, []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key})
-	}
-	writeTable(out, rows)
-}
-
-// writePaths prints how often each configured path was found.
-func writePaths(out io.Writer, paths []mapping.PathFound) {
-	rows := [][]string{{"CONFIGURED", "PATH", "FOUND IN"}}
-	for _, p := range paths {
-		share := p.Share()
-		if p.Doubt != "" {
-			share = "! " + share + ": " + p.Doubt
-		}
-		rows = append(rows, []string{p.Key, p.Path, share})
-	}
-	fmt.Fprintln(out)
-	writeTable(out, rows)
+	writeSection(out, "", rows)
 }
 
 // writeViolations prints the first of them; a wrong path breaks every record in the
 // same way.
 func writeViolations(out io.Writer, list []probe.Violation) {
-	if len(list) == 0 {
-		return
-	}
 	rows := [][]string{{"RECORD", "FIELD", "RAW", "PROBLEM"}}
 	for _, v := range list[:min(len(list), maxShownViolations)] {
 		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem})
 	}
-	fmt.Fprintln(out)
-	writeTable(out, rows)
+	writeSection(out, "", rows)
 	if more := len(list) - maxShownViolations; more > 0 {
 		fmt.Fprintf(out, "and %d more; --json shows all\n", more)
 	}
@@ -183,43 +168,35 @@ func writeViolations(out io.Writer, list []probe.Violation) {
 // cut shortens a value for a table, in characters.
 func cut(s string) string { return cutAt(s, maxShownRunes) }
 
-// numbers lists the first ten records of a list for a person.
-func numbers(list []int) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	const most = 10
-	shown := make([]string, 0, most)
-	for _, n := range list[:min(len(list), most)] {
-		shown = append(shown, strconv.Itoa(n))
-	}
-	text := "in " + strings.Join(shown, ", ")
-	if len(list) > most {
-		text += fmt.Sprintf(" and %d more", len(list)-most)
-	}
-	return text
-}
-
-// quoted shows the first texts that quote an id, such as "record 3 content", in
-// the order of the records.
-func quoted(texts []string) string {
-	if len(texts) == 0 {
-		return "no text"
-	}
-	const most = 4
-	texts = slices.Clone(texts)
-	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(recordOf(a), recordOf(b)) })
-	shown := strings.Join(texts[:min(len(texts), most)], ", ")
-	if more := len(texts) - most; more > 0 {
+// firstOf joins the first texts of a list, and says how many more there are.
+func firstOf(list []string, most int) string {
+	shown := strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
 	return shown
 }
 
-// recordOf is the number in a text such as "record 3 content".
-func recordOf(text string) (n int) {
-	if words := strings.Fields(text); len(words) > 1 {
-		n, _ = strconv.Atoi(words[1]) // no number sorts first
+// numbers lists the first ten records of a list for a person.
+func numbers(list []int) string {
+	if len(list) == 0 {
+		return "none"
 	}
-	return n
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = strconv.Itoa(n)
+	}
+	return "in " + firstOf(texts, 10)
+}
+
+// quoted shows the first texts that quote an id, such as "record 3 content", in
+// the order of the records.
+func quoted(texts []string) string {
+	record := func(text string) (n int) {
+		_, _ = fmt.Sscanf(text, "record %d", &n) // no number sorts first
+		return n
+	}
+	texts = slices.Clone(texts)
+	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(record(a), record(b)) })
+	return cmp.Or(firstOf(texts, 4), "no text")
 }

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"math"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"inquiry-gateway/cache/ttllab"
-	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // The lab's table, asked of the running gateway and computed from its log, and
@@ -112,56 +106,6 @@ func TestTTLKnowsWhatTheLegacyIsAskedFor(t *testing.T) {
 	out, _, _ := command(t, "ttl", "--ops", p.app.OpsURL())
 	if !strings.Contains(out, "\n  + keeps cache.goals") {
 		t.Errorf("no row is marked in\n%s", out)
-	}
-}
-
-// Nodes that share Redis are one cache to the legacy, and each of them reports on all.
-func TestTTLCoversTheFleet(t *testing.T) {
-	t.Parallel() // it waits
-	testkit.Slow(t)
-	pair := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{yaml: "cache: {seller: {ttl: 1h}}"})
-	nodes := []*program{pair[0], pair[1], nil}
-	text, err := os.ReadFile(filepath.Join(pair[0].dir, "gateway.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	redis := text[bytes.LastIndex(text, []byte("\nredis: {")):]
-	redis = redis[:1+bytes.IndexByte(redis[1:], '\n')]
-	nodes[2] = start(t, setup{joins: pair[0], yaml: "cache: {seller: {ttl: 1h}}" + string(redis), upstream: []string{
-		"values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
-		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream",
-	}})
-	report := func(p *program) (r ttllab.Report) {
-		out, errOut, code := command(t, "ttl", "--ops", p.app.OpsURL(), "--json")
-		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
-			t.Fatalf("exit code %d, %v: %s", code, err, errOut)
-		}
-		return r
-	}
-	for _, p := range nodes {
-		p.eventually("it hears the other two", func() bool { return report(p).Nodes == 3 })
-	}
-	const lists, lookups = 20, 300
-	for i := range lookups {
-		nodes[i%3].get(fmt.Sprintf("%s?inquiry_type=t%d", sellerList, i%lists), "seller")
-	}
-	for i, p := range nodes {
-		var k ttllab.KindReport
-		var c ttllab.Candidate
-		p.eventually("all look-ups are simulated", func() bool {
-			r := report(p)
-			k = r.Kinds[len(r.Kinds)-1]
-			if len(k.Candidates) > 0 {
-				c = k.Candidates[len(k.Candidates)-1]
-			}
-			return math.Abs(k.LookupsPerSecond*k.Observed-lookups) < 1 && math.Abs(c.Upstream.Value*k.Observed-lists) < 1
-		})
-		if k.WatchedKeys != lists { // how many wait depends on how slow the legacy is here
-			t.Errorf("node %d: %d lists, want %d", i, k.WatchedKeys, lists)
-		}
-	}
-	if out, _, _ := command(t, "ttl", "--ops", nodes[0].app.OpsURL()); !strings.Contains(out, "\ncovers 3 nodes, ") {
-		t.Errorf("the table does not say what it covers:\n%.300s", out)
 	}
 }
 

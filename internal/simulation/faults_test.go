@@ -296,11 +296,11 @@ func (d *draw) legacyFails() func() {
 	return d.w.legacy.misbehave(m)
 }
 
-// oneAccountFails must be nobody else's trouble, however often its lists are asked for. Half
-// of the time an outage of all ends meanwhile, so that probes meet these lists.
+// oneAccountFails must be nobody else's trouble, however often its lists are asked for. Mostly
+// an outage of all ends meanwhile, so that probes meet these lists.
 func (d *draw) oneAccountFails() func() {
-	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
-	outage, most := d.rng.IntN(2) == 0, 20
+	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
+	outage, most := d.rng.IntN(4) > 0, 20
 	if outage {
 		endOutage, well := d.w.legacy.misbehave(misbehaviour{name: "500", rate: 1}), d.w.checks.begin("shared", "fleet")
 		d.purge(d.node, d.account) // nothing is left to be served stale

@@ -107,11 +107,15 @@ func (k *keyring) count() {
 	k.w.redis.store.do([]string{"SET", "iq:{auth}:version", fmt.Sprint(k.version)})
 }
 
-// revoke revokes a key in the store.
+// revoke revokes a key in the store. The command that does so fails where Redis has lost the
+// key.
 func (k *keyring) revoke(key *key) {
 	k.w.log("key %s is revoked", key.secret)
 	if k.inRedis {
 		k.w.redis.with(func() {
+			if k.w.redis.store.do([]string{"HGET", "iq:{auth}:sha256", digest(key.secret)}) == nil {
+				return
+			}
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			key.revokedAt = time.Now()

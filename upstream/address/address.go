@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -146,14 +147,27 @@ func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
 	c.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
 	c.plan.path = c.text(s.Path, field+".path", place{name: "the path", in: inPath})
 	c.known = s.InQuery
-	for name, value := range s.Query {
+	for _, name := range slices.Sorted(maps.Keys(s.Query)) {
 		key := field + ".query." + name
 		c.AddIf(name == "", field+".query", "a parameter without a name")
 		c.AddIf(strings.ContainsAny(name, "{}"), key, "a parameter's name cannot hold a placeholder")
-		c.plan.query = append(c.plan.query, param{name, c.text(value, key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
+		c.plan.query = append(c.plan.query, param{name, c.text(s.Query[name], key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
-	slices.SortFunc(c.plan.query, func(a, b param) int { return strings.Compare(a.name, b.name) })
-	c.sending(s.Sending, field)
+	c.plan.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
+	for name, value := range s.Headers {
+		key := field + ".headers." + name
+		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
+		c.AddIf(placeholders.MatchString(value), key,
+			"placeholders have a meaning in path, query and body only; a header is the same for every request")
+		c.plan.head.Headers[http.CanonicalHeaderKey(name)] = value
+	}
+	if s.Body == nil {
+		c.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
+		c.AddIf(s.BodyCharset != "", field+".body_charset", "there is no body; add one, or remove the key")
+		return c.plan
+	}
+	c.AddIf(c.plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
+	c.compileBody(s.Sending, c.plan.head.Headers, field)
 	return c.plan
 }
 
@@ -181,26 +195,6 @@ func (c *compiler) text(s, key string, at place) template {
 	return text
 }
 
-// sending compiles what a request has beside its address.
-func (c *compiler) sending(s Sending, field string) {
-	head := Head{Method: cmp.Or(s.Method, http.MethodGet), Headers: map[string]string{}}
-	for name, value := range s.Headers {
-		key := field + ".headers." + name
-		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
-		c.AddIf(placeholders.MatchString(value), key,
-			"placeholders have a meaning in path, query and body only; a header is the same for every request")
-		head.Headers[http.CanonicalHeaderKey(name)] = value
-	}
-	if s.Body == nil {
-		c.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
-		c.AddIf(s.BodyCharset != "", field+".body_charset", "there is no body; add one, or remove the key")
-	} else {
-		c.AddIf(head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
-		c.compileBody(s, head.Headers, field)
-	}
-	c.plan.head = head
-}
-
 // AddParam puts a parameter that is nothing but the placeholder behind the others.
 func (p *Plan) AddParam(name, placeholder string) {
 	text := template{{name: placeholder}}
@@ -212,47 +206,48 @@ func (p *Plan) AddParam(name, placeholder string) {
 // hold anything that the place where they stand can hold.
 func (p *Plan) Trust(name string) { p.trusted = append(p.trusted, name) }
 
-// Has tells whether any part of the request depends on the placeholder.
-func (p *Plan) Has(name string) bool {
-	return len(p.which(name, func(place) bool { return true })) > 0
+// at gives the places of a placeholder.
+func (p *Plan) at(name string) (all []place) {
+	for _, q := range p.places {
+		if q.text.has(name, true) {
+			all = append(all, q)
+		}
+	}
+	return all
 }
+
+// Has tells whether any part of the request depends on the placeholder.
+func (p *Plan) Has(name string) bool { return len(p.at(name)) > 0 }
 
 // BindsAccount tells whether every request says whose list is wanted.
 func (p *Plan) BindsAccount() bool {
-	return len(p.which(Account, func(q place) bool { return q.text.has(Account, false) })) > 0
+	return slices.ContainsFunc(p.places, func(q place) bool { return q.text.has(Account, false) })
 }
 
 // InPath tells whether the path holds the placeholder.
 func (p *Plan) InPath(name string) bool { return p.path.has(name, true) }
 
-// which names the places of a placeholder for which is holds.
-func (p *Plan) which(name string, is func(place) bool) (places []string) {
-	for _, q := range p.places {
-		if q.text.has(name, true) && is(q) {
+// OneValue names the places of the placeholder that cannot be repeated for each of
+// several values; the path, of which [Plan.InPath] tells, is not among them.
+func (p *Plan) OneValue(name string) (places []string) {
+	for _, q := range p.at(name) {
+		if q.in != inPath && (!q.text.alone() || q.in == inXML || q.in == inJSON && !q.element) {
 			places = append(places, q.name)
 		}
 	}
 	return places
 }
 
-// OneValue names the places of the placeholder that cannot be repeated for each of
-// several values; the path, of which [Plan.InPath] tells, is not among them.
-func (p *Plan) OneValue(name string) []string {
-	return p.which(name, func(q place) bool {
-		return q.in != inPath && (!q.text.alone() || q.in == inXML || q.in == inJSON && !q.element)
-	})
-}
-
 // InLists tells whether the placeholder occurs as an element of lists only, each of
 // which can have an element for each of several values.
 func (p *Plan) InLists(name string) bool {
-	return p.Has(name) && len(p.which(name, func(q place) bool { return !q.element || !q.text.alone() })) == 0
+	return p.Has(name) && !slices.ContainsFunc(p.at(name), func(q place) bool { return !q.element || !q.text.alone() })
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON, because it is sent as
 // it came.
 func (p *Plan) TakesJSON() bool {
-	return len(p.which(Cursor, func(q place) bool { return q.in != inJSON || !q.text.alone() || q.text[0].as == asNumber })) == 0
+	return !slices.ContainsFunc(p.at(Cursor), func(q place) bool { return q.in != inJSON || !q.text.alone() || q.text[0].as == asNumber })
 }
 
 // Request gives a request. It refuses each value that would be read as something else
@@ -297,11 +292,9 @@ func (p *Plan) Fill(values Values) (Request, error) {
 
 // Check refuses one value of a placeholder which escaping cannot make harmless.
 func (p *Plan) Check(name, value string) error {
-	for _, q := range p.places {
-		if q.text.has(name, true) {
-			if err := q.check(name, value); err != nil {
-				return err
-			}
+	for _, q := range p.at(name) {
+		if err := q.check(name, value); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -105,7 +105,8 @@ func secretsInXML(text string, visit func(name, text string)) {
 
 // secretWords are in names of secrets, written without _ and -.
 var secretWords = strings.Fields("password passwd passphrase passcode pwd secret credential token signature authoriz " +
-	"apikey accesskey authkey servicekey appkey clientkey privatekey licensekey subscriptionkey")
+	"apikey accesskey authkey servicekey appkey clientkey privatekey licensekey subscriptionkey " +
+	"kennwort passwort geheim motdepasse contraseña contrasena senha wachtwoord 비밀번호 暗証 密码")
 
 // isSecret tells whether the name is one of a secret. That of a cursor is none.
 func isSecret(name string) bool {

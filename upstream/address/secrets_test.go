@@ -13,6 +13,7 @@ import (
 func TestSecrets(t *testing.T) {
 	for _, tc := range []struct{ spec, want string }{
 		{`{query: {api_key: "q w", customer: "{account}", page_token: "t0", "access-key": abc}}`, "abc, q w"},
+		{`{query: {mot_de_passe: tr0mbone, Kennwort: geh3im}}`, "geh3im, tr0mbone"},
 		{`{headers: {X-Api-Key: k123, Accept: text/xml}}`, "k123"},
 		{`{body: {user: gw, password: 'p"w', auth: {id: inner, n: 4711, on: true}, list: [{token: t1a}], note: "the password"}}`, `4711, inner, p"w, t1a`},
 		{`{body: {password: "{account}:s3cret"}, body_type: form}`, ":s3cret"},

@@ -116,12 +116,12 @@ func paging(trees []any, list *found, records int) (p Paging) {
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
 		var numbers []string
 		for _, c := range beside {
-			if c.kinds == "n" && len(numbers) < 6 && !(isKeyed && strings.HasPrefix(c.path, keyed)) {
-				numbers = append(numbers, c.path+" = "+c.texts[0])
+			if m := (mark{c.path, c.texts[0]}); m.number() >= 0 && len(numbers) < 6 && !(isKeyed && strings.HasPrefix(c.path, keyed)) {
+				numbers = append(numbers, m.path+" = "+m.text)
 			}
 		}
 		if len(numbers) > 0 {
-			p.doubt("or does one of these count records or pages: %s?", strings.Join(numbers, ", "))
+			p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
 		}
 	}
 	return p

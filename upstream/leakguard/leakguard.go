@@ -126,28 +126,19 @@ type span struct{ from, to int }
 
 // find finds all ids in a text. The spans are in order and do not overlap.
 func (set *Set) find(s string, spans []span) (found []span, by Sort) {
-	n, sorts := 0, 0
-	more := func(any *bool) {
-		if *any = len(spans) > n; *any {
-			sorts++
-		}
-		n = len(spans)
-	}
 	if set.uuids && len(s) >= uuidDigits {
 		spans = uuidSpans(s, spans)
-		more(&by.UUID)
 	}
-	if len(set.Patterns) > 0 {
-		for _, p := range set.Patterns {
-			spans = matches(p, s, spans)
-		}
-		more(&by.Pattern)
+	uuids := len(spans)
+	for _, p := range set.Patterns {
+		spans = matches(p, s, spans)
 	}
+	patterns := len(spans) - uuids
 	if set.words != nil {
 		spans = set.words.find(s, spans)
-		more(&by.Word)
 	}
-	if sorts > 1 || by.Pattern || by.Word && set.words.short {
+	by = Sort{uuids > 0, patterns > 0, len(spans) > uuids+patterns}
+	if len(spans) > uuids && (uuids > 0 || patterns > 0 || set.words.short) {
 		spans = united(spans)
 	}
 	return spans, by
@@ -184,9 +175,24 @@ func united(spans []span) []span {
 }
 
 // hidesCharacters tells whether a text has characters that nobody sees. Nearly all texts
-// have none, which the first bytes of these characters show quickly.
+// have none, as they are ASCII, or lack the first bytes of these characters.
 func hidesCharacters(s string) bool {
-	return (strings.IndexByte(s, 0xc2) >= 0 || strings.IndexByte(s, 0xe2) >= 0 || strings.IndexByte(s, 0xef) >= 0) && strings.IndexFunc(s, unseen) >= 0
+	return !isASCII(s) && (strings.IndexByte(s, 0xc2) >= 0 || strings.IndexByte(s, 0xe2) >= 0 || strings.IndexByte(s, 0xef) >= 0) && strings.IndexFunc(s, unseen) >= 0
+}
+
+// isASCII looks at eight bytes at a time.
+func isASCII(s string) bool {
+	for ; len(s) >= 8; s = s[8:] {
+		if (four(s, 0)<<32|four(s, 4))&(ones<<7) != 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // unseen is true for the soft hyphen, and for marks and joiners without a width.

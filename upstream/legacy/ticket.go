@@ -54,41 +54,6 @@ type author struct {
 	User string `json:"user_uuid,omitempty"`
 }
 
-// vendorTicket is a ticket as the older endpoint shows it: abbreviated names, digits for
-// times, and codes in objects of their own.
-type vendorTicket struct {
-	ID       string     `json:"ticketId"`
-	Number   int64      `json:"seq"`
-	Vendor   vendor     `json:"vendor"`
-	Subject  string     `json:"ttl"`
-	State    coded      `json:"st"`
-	Category *coded     `json:"kind"`
-	Customer string     `json:"rqstr"` // internal UUID
-	Opened   string     `json:"regDt"`
-	Thread   []response `json:"thread"`
-	Memo     string     `json:"memo"`
-}
-
-type vendor struct {
-	Code string `json:"code"`
-	Ref  string `json:"ref"` // internal UUID
-	Corp struct {
-		Name struct {
-			Local   string  `json:"local"`
-			English *string `json:"en"`
-		} `json:"name"`
-	} `json:"corp"`
-}
-
-type coded struct {
-	Code code `json:"cd"`
-}
-
-type response struct {
-	ID   string `json:"msgId"`
-	Role code   `json:"rl"`
-}
-
 // code is a letter or an abbreviation; the empty one is null.
 type code string
 
@@ -125,20 +90,26 @@ func (l local) seoul(layout string) string {
 // MarshalJSON implements json.Marshaler.
 func (l local) MarshalJSON() ([]byte, error) { return json.Marshal(l.seoul("2006-01-02 15:04:05")) }
 
-// forVendor is the ticket for the older endpoint.
-func (t *ticket) forVendor() vendorTicket {
-	v := vendorTicket{
-		ID: t.ID, Number: t.Number, Vendor: vendor{Code: t.company.id, Ref: t.company.ref}, Subject: t.Subject,
-		State: coded{t.State}, Customer: t.buyer.ref, Opened: t.Opened.seoul("20060102150405"), Thread: []response{}, Memo: internalNote,
-	}
-	v.Vendor.Corp.Name.Local = t.company.name
+// object is JSON whose names the older endpoint abbreviates.
+type object map[string]any
+
+// forVendor is the ticket as the older endpoint shows it: with digits for times, and codes
+// in objects of their own.
+func (t *ticket) forVendor() object {
+	var category object
 	if t.Category != "" {
-		v.Category = &coded{vendorCodes[t.Category]}
+		category = object{"cd": vendorCodes[t.Category]}
 	}
+	thread := []object{}
 	for _, r := range t.Replies {
-		v.Thread = append(v.Thread, response{r.ID, vendorRoles[r.role()]})
+		thread = append(thread, object{"msgId": r.ID, "rl": vendorRoles[r.role()]})
 	}
-	return v
+	return object{
+		"ticketId": t.ID, "seq": t.Number, "ttl": t.Subject, "memo": t.Memo, "regDt": t.Opened.seoul("20060102150405"),
+		"vendor": object{"code": t.company.id, "ref": t.company.ref, "corp": object{"name": object{"local": t.company.name, "en": nil}}},
+		"st":     object{"cd": t.State}, "kind": category, "thread": thread,
+		"rqstr": t.buyer.ref, // internal UUID
+	}
 }
 
 // role is the letter of whoever wrote a reply.
@@ -154,7 +125,7 @@ func render(kind string, tickets []*ticket) []byte {
 	if kind == KindBuyer {
 		return fmt.Appendf(nil, `{"result":{"code":"OK","total":%d,"items":%s},"took_ms":3}`, len(tickets), marshal(tickets))
 	}
-	list := make([]vendorTicket, len(tickets))
+	list := make([]object, len(tickets))
 	for i, t := range tickets {
 		list[i] = t.forVendor()
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -72,6 +73,32 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 	default:
 		return slices.Contains(c.values, v.String()) != c.negated
 	}
+}
+
+// Conditions are what the reply to a sign-in, or one that ends a session, is held against.
+type Conditions []condition
+
+// CompileConditions compiles the conditions of a key. What is wrong is added to problems.
+func CompileConditions(field string, list []Condition, problems *invalid.Problems) Conditions {
+	c := &compiler{Problems: problems, plan: &Plan{}, frame: frameReply}
+	return c.conditions(field, list, "")
+}
+
+// Any tells whether a body meets one of the conditions.
+func (all Conditions) Any(body string) bool {
+	f := &jsonwalk.Frame{Element: body}
+	return slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
+}
+
+// Unmet gives the key of a condition that a body does not meet; empty: it meets all.
+func (all Conditions) Unmet(body string) (key string) {
+	f := &jsonwalk.Frame{Element: body}
+	for _, c := range all {
+		if !c.holds(f) {
+			return c.key
+		}
+	}
+	return ""
 }
 
 // wants says for a person what the condition is.

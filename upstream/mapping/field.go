@@ -16,6 +16,8 @@ import (
 // field is a public field: where it comes from, and what is made of it. It is a text, or
 // a time.
 type field struct {
+	plain   bool     // a string in slot is the legacy's value: what most fields are
+	slot    int      // the only source
 	name    string   // as violations and removed ids are counted
 	paths   []string // as they were written, for Explainer
 	sources sources
@@ -36,7 +38,6 @@ type field struct {
 	noEmpty  bool     // an empty string is a missing value
 	nulls    []string // values of the legacy that are missing ones
 	keep     bool     // unknown values stay as they are
-	plain    bool     // a string in the only slot is the legacy's text: what most fields and values are
 }
 
 // maxTexts is more than the texts of a plan.
@@ -77,6 +78,9 @@ func (c *compiler) field(key, name string, f Field, hides string) *field {
 	}
 	c.AddIf(len(f.Path) == 0 && !f.Const.Set, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
 	d.sources = c.sources(key, key+".path", f.Path)
+	if d.plain = !f.Join.Set && len(d.sources) == 1 && d.sources[0].path == ""; d.plain {
+		d.slot = d.sources[0].slot
+	}
 	c.use(key, hides, false, f.Path...)
 	return d
 }
@@ -106,8 +110,7 @@ func (c *compiler) text(key, name string, f Field, nullable bool) *field {
 	t := c.field(key, name, f, hides)
 	t.values, t.def, t.fixed, t.nullable, t.nulls = values, f.Default, f.Const, nullable, nulls
 	t.cut, t.html, t.noEmpty, t.keep = c.patterns(key+".cut", f.Cut), f.TrimHTML, f.Empty == "missing", f.UnknownValues == "keep"
-	t.plain = !t.fixed.Set && !t.join.Set && t.cut == nil && !t.html && !t.noEmpty && t.nulls == nil &&
-		!t.looked && len(t.sources) == 1 && t.sources[0].path == ""
+	t.plain = t.plain && !t.fixed.Set && t.cut == nil && !t.html && !t.noEmpty && t.nulls == nil
 	for legacy, public := range values {
 		c.AddIf(public == "", key+".values."+legacy, "the public value is empty")
 		if len(values) <= fewValues {
@@ -224,7 +227,7 @@ func (d *field) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 // values strings: these take the first branch and no other.
 func (d *field) text(f *jsonwalk.Frame) (s NullString, found bool, why string) {
 	if d.plain {
-		if v := f.Value(d.sources[0].slot); v.Kind == jsonwalk.Text {
+		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
 			s, why = d.public(v.In(f.Texts))
 			return s, true, why
 		}
@@ -283,9 +286,16 @@ func (d *field) guarded() bool { return !d.fixed.Set && (d.values == nil || d.ke
 
 // moment maps the time of one record. why is empty when it can be accepted.
 func (d *field) moment(f *jsonwalk.Frame) (at time.Time, why string) {
-	text, found, why := d.legacy(f)
-	if why == "" && !found {
-		why = whyMissing
+	text, found := "", false
+	if d.plain {
+		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
+			text, found = v.In(f.Texts), true
+		}
+	}
+	if !found {
+		if text, found, why = d.legacy(f); why == "" && !found {
+			why = whyMissing
+		}
 	}
 	if why != "" {
 		return at, why

@@ -146,6 +146,9 @@ func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
 		return
 	}
 	for name, values := range all[0].header {
+		if len(values) == 0 {
+			continue // net/http does not send it
+		}
 		if p.Request.Headers[name] = address.Hidden; slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Type", "Via", "User-Agent"}, name) {
 			p.Request.Headers[name] = strings.Join(values, ", ")
 		}
@@ -241,9 +244,10 @@ func beside(reply, account, items string, came int) (found []string) {
 			for _, key := range slices.Sorted(maps.Keys(v)) {
 				visit(strings.TrimPrefix(path+"."+key, "."), v[key])
 			}
-		case json.Number:
-			if n, err := v.Int64(); err == nil && n > int64(came) && n < 1_000_000 && v.String() != account {
-				found = append(found, fmt.Sprintf("%s = %s", path, v))
+		case json.Number, string: // a number in XML is a text
+			text := fmt.Sprint(v)
+			if n, err := strconv.Atoi(text); err == nil && n > came && n < 1_000_000 && text != account {
+				found = append(found, path+" = "+text)
 			}
 		}
 	}

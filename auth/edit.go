@@ -1,0 +1,152 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Records are the keys and accounts of a store, for tools.
+type Records interface {
+	// List returns what the store holds.
+	List(ctx context.Context) (Listing, error)
+	// Change lets change edit what is named and stores it, whole or not at all, beside other
+	// writers. What change gets holds those that there are, and may hold others; it may edit
+	// them and append, and may be called several times. ErrUncertain: the store did not answer.
+	Change(ctx context.Context, names Names, change func(*Listing) error) error
+}
+
+// Names are the keys, by id or digest, and the accounts that a change is about.
+type Names struct {
+	Keys     []string
+	Digests  []Digest
+	Accounts []string
+}
+
+// Editor changes keys and accounts of a store for tools. Each change happens whole or not at
+// all. The context bounds the wait for the store and for other writers.
+type Editor struct{ Records }
+
+// Get returns the record of a key. Errors: ErrNoSuchKey.
+func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
+	err = e.Change(ctx, Names{Keys: []string{id}}, func(l *Listing) error {
+		found, err := l.Key(id)
+		if err == nil {
+			k = *found
+		}
+		return err
+	})
+	return k, err
+}
+
+// Add adds a key. An account that is not there is added when create is not nil, and is
+// ErrNoSuchAccount otherwise. A key whose id or digest is there already is ErrDuplicate.
+func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
+	names := Names{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
+	return e.Change(ctx, names, func(l *Listing) error {
+		if err := l.add(k); err != nil || l.Account(k.Account) != nil {
+			return err
+		}
+		if create == nil {
+			return NoSuchAccount(k.Account)
+		}
+		a := *create
+		a.ID = k.Account
+		l.Accounts = append(l.Accounts, a)
+		return a.Validate()
+	})
+}
+
+// add appends a key.
+func (l *Listing) add(k KeyRecord) error {
+	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
+	if slices.ContainsFunc(l.Keys, func(old KeyRecord) bool { return old.ID == k.ID || old.Digest == k.Digest }) {
+		return fmt.Errorf("key %s: %w", Clip(k.ID), ErrDuplicate)
+	}
+	l.Keys = append(l.Keys, k)
+	return k.Validate()
+}
+
+// Revoke marks a key as revoked, for good. It stays in the store, so that its id is not used
+// again and its use is recognised. Revoking twice is no error.
+func (e *Editor) Revoke(ctx context.Context, id string) error {
+	return e.Change(ctx, Names{Keys: []string{id}}, func(l *Listing) error {
+		k, err := l.Key(id)
+		if err == nil {
+			k.Revoked = true
+		}
+		return err
+	})
+}
+
+// Rotate adds the key that follows another one, of the same account, and lets the old one
+// expire at a time, unless it does so earlier. Both happen or neither. It returns the old key
+// as it is then. A revoked key is ErrRevoked.
+func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldExpires time.Time) (old KeyRecord, err error) {
+	at := oldExpires.UTC().Truncate(time.Second)
+	err = e.Change(ctx, Names{Keys: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
+		k, err := l.Key(oldID)
+		if err != nil {
+			return err
+		}
+		if k.Revoked {
+			return fmt.Errorf("key %s: %w", Clip(oldID), ErrRevoked)
+		}
+		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(at) {
+			k.ExpiresAt = at
+		}
+		old = *k
+		return l.add(next)
+	})
+	return old, err
+}
+
+// AccountChange is what to change of an account.
+type AccountChange struct {
+	ID        string
+	APIAccess string  // AccessPaid or AccessNone; empty: leave it
+	Plan      *string // nil: leave it; empty: the default plan
+	Create    bool    // make the account when there is none, with AccessNone unless APIAccess says otherwise
+}
+
+// SetAccount changes an account, or adds it when that is asked for.
+func (e *Editor) SetAccount(ctx context.Context, c AccountChange) error {
+	if c.APIAccess == "" && c.Plan == nil && !c.Create {
+		return ErrNothingToChange
+	}
+	return e.Change(ctx, Names{Accounts: []string{c.ID}}, func(l *Listing) error {
+		if l.Account(c.ID) == nil {
+			if !c.Create {
+				return NoSuchAccount(c.ID)
+			}
+			l.Accounts = append(l.Accounts, Account{ID: c.ID, APIAccess: AccessNone})
+		}
+		a := l.Account(c.ID)
+		if c.APIAccess != "" {
+			a.APIAccess = c.APIAccess
+		}
+		if c.Plan != nil {
+			a.Plan = *c.Plan
+		}
+		return a.Validate()
+	})
+}
+
+// Errors of the tools that edit a store. Test for them with errors.Is.
+var (
+	ErrNoSuchKey       = errors.New("there is no such key")
+	ErrNoSuchAccount   = errors.New("there is no such account")
+	ErrDuplicate       = errors.New("the key is there already")
+	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
+	ErrRevoked         = errors.New("the key is revoked; make a new one with keys new")
+	// ErrUncertain: the store did not answer, so a change may have been made or not.
+	ErrUncertain = errors.New("it is not known whether the key store has made the change")
+)
+
+// NoSuchKey is ErrNoSuchKey with the id, cut short.
+func NoSuchKey(id string) error { return fmt.Errorf("key %s: %w", Clip(id), ErrNoSuchKey) }
+
+// NoSuchAccount is ErrNoSuchAccount with the id, cut short.
+func NoSuchAccount(id string) error { return fmt.Errorf("account %s: %w", Clip(id), ErrNoSuchAccount) }
