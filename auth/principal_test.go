@@ -32,18 +32,3 @@ func TestAuthorize(t *testing.T) {
 		})
 	}
 }
-
-func TestScopes(t *testing.T) {
-	s := JoinScopes([]string{"a", "b:c"})
-	for scope, want := range map[string]bool{"a": true, "b:c": true, "b": false, "a b:c": false, "": false} {
-		if s.Has(scope) != want {
-			t.Errorf("Has(%q) = %v", scope, !want)
-		}
-	}
-	if got := s.List(); len(got) != 2 || got[0] != "a" || got[1] != "b:c" {
-		t.Errorf("List = %q", got)
-	}
-	if Scopes("").Has("") {
-		t.Error("an empty set has the empty scope")
-	}
-}

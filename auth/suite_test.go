@@ -256,13 +256,14 @@ func TestStoresGrant(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
 		k := record("known")
 		k.ExpiresAt = testNow.Add(time.Hour)
+		k.Scopes = append(k.Scopes, "openid") // another service's: it is kept, and gives nothing
 		s.put("known", k, paying)
 		s.put("plain", auth.KeyRecord{ID: "plain", Digest: auth.Hasher{}.Hash("plain"), Kind: auth.KindBuyer, Account: "poor"}, auth.Account{APIAccess: auth.AccessNone})
 		g, err := s.find(t.Context(), "known")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := auth.Principal{Kind: auth.KindSeller, Account: "acme", KeyID: "known", Scopes: auth.ScopeInquiriesRead, PaidAccess: true, Plan: "pro"}
+		want := auth.Principal{Kind: auth.KindSeller, Account: "acme", KeyID: "known", Scopes: auth.ScopeInquiriesRead + " openid", PaidAccess: true, Plan: "pro"}
 		if g.Principal != want || g.Revoked || !g.ExpiresAt.Equal(k.ExpiresAt) || g.Digest != k.Digest {
 			t.Errorf("grant %+v", g)
 		}

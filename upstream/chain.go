@@ -176,17 +176,14 @@ func (s *Source) repeated(next do) do {
 	return func(ctx context.Context, c *call) (reply, error) {
 		for attempt := 1; ; attempt++ {
 			r, err := next(ctx, c)
+			if attempt == 1 && verdictOf(err) != unknown { // else it was not sent
+				s.budget.deposit(s.cfg.Retry.Budget)
+			}
 			if err == nil {
-				if attempt == 1 {
-					s.budget.deposit(s.cfg.Retry.Budget)
-				}
 				return r, nil
 			}
 			e := asError(err)
 			s.hold.obey(c.want.Account, e, s.opts.Now())
-			if attempt == 1 && e.Kind != KindNotAsked {
-				s.budget.deposit(s.cfg.Retry.Budget)
-			}
 			reason := repeatable(r, e)
 			if reason == "" || attempt >= s.cfg.Retry.Attempts {
 				return r, e

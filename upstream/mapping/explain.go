@@ -141,29 +141,14 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 }
 
 // Take explains one reply, and returns how many records it has. An error is an
-// [*Error]: the reply is no list, and nothing of it is explained.
+// [*Error]: the reply is no list, and explained as far as it could be read.
 func (x *Explainer) Take(body string) (records int, err error) {
-	body = strings.TrimPrefix(body, "\ufeff")
 	x.Bytes += len(body)
-	err = x.undone(func() error { records, err = x.list.Take(body); return err })
-	if err == nil {
+	if records, err = x.list.Take(body); err == nil {
 		x.Replies++
-		x.look("replies", body)
+		x.look("replies", strings.TrimPrefix(body, "\ufeff"))
 	}
 	return records, err
-}
-
-// undone forgets what was noted while a part of the mapping ran that failed.
-func (x *Explainer) undone(run func() error) error {
-	before, paths, waiting := *x, slices.Clone(x.Paths), len(x.list.waiting)
-	err := run()
-	if err != nil {
-		*x = before
-		x.Paths = paths
-		x.list.List, x.list.waiting = x.list.List[:len(x.numbers)], x.list.waiting[:waiting]
-		x.list.keys, x.list.secondIDs = x.list.keys[:min(waiting, len(x.list.keys))], x.list.secondIDs[:min(len(x.numbers), len(x.list.secondIDs))]
-	}
-	return err
 }
 
 // CheckEnd is [Builder.CheckEnd].
@@ -182,9 +167,7 @@ func (x *Explainer) DetailBatches(most int) [][]string {
 
 // AddDetails explains the records that [Explainer.DetailBatches] named, with the
 // details in subs; nil: none could be asked for.
-func (x *Explainer) AddDetails(subs []*Builder) error {
-	return x.undone(func() error { return x.list.AddDetails(subs) })
-}
+func (x *Explainer) AddDetails(subs []*Builder) error { return x.list.AddDetails(subs) }
 
 // Batches are [Builder.Batches] of the first inquiries, at most so many.
 func (x *Explainer) Batches(most int) [][]string {

@@ -20,19 +20,13 @@ func TestExplainRecordsOfAnObject(t *testing.T) {
 	}
 }
 
-// Of a page that is no list nothing is explained, whatever stands before the mistake.
+// A page that breaks off is explained as far as it goes.
 func TestExplainABrokenPage(t *testing.T) {
 	x := planFrom(t, sample.YAML, "buyer").Explainer(Request{Account: "acme"}, 9)
-	quotes := strings.Replace(sample.Ticket, "Where is it?", "as 6f1c2a34-1111-4222-8333-944455566677", 1)
-	if _, err := x.Take(sample.List(sample.Ticket)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := x.Take(strings.TrimSuffix(sample.List(quotes, "7"), "}")); err == nil {
-		t.Fatal("half a reply was accepted")
-	}
+	_, err := x.Take(strings.TrimSuffix(sample.List(sample.Ticket, "7"), "}"))
 	x.Finish()
-	if x.Items != 1 || x.Replies != 1 || len(x.Records) != 1 || len(x.Violations) != 0 || x.Removed.Texts != 0 || len(x.Served()) != 1 {
-		t.Errorf("%+v", x.Explanation)
+	if err == nil || x.Items != 2 || x.Replies != 0 || len(x.Records) != 1 || len(x.Violations) != 1 || len(x.Served()) != 1 {
+		t.Errorf("%v %+v", err, x.Explanation)
 	}
 }
 

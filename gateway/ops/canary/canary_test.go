@@ -144,6 +144,11 @@ func TestWhatTheCanaryFinds(t *testing.T) {
 				open(r, a)
 			}
 		}, check: Access, result: Failed, says: "a request with a key of the other kind is answered 200"},
+		"no list of the other kind": {change: func(key string, r *http.Request, a *http.Response) {
+			if key == "b1" && strings.Contains(r.URL.Path, "seller") {
+				a.StatusCode = http.StatusNotFound
+			}
+		}, check: Access, result: OK},
 		"an empty list":      {lists: map[string]string{"b2": ""}, check: CrossRead, result: Blind, says: "the list of canary.buyer_keys[1] (key id-b2 of account account of b2) is empty"},
 		"no list":            {change: list("b1", func(_ *http.Request, a *http.Response) { body(a, "<html>") }), check: CrossRead, result: Blind, says: "gets what is no list"},
 		"the legacy is away": {change: list("b1", func(_ *http.Request, a *http.Response) { a.StatusCode = http.StatusBadGateway }), check: CrossRead, result: Blind, says: "is answered 502"},

@@ -167,6 +167,7 @@ func (r *round) askToBeRefused(ctx context.Context) {
 			r.note(Access, Blind, nil, "%s: no answer: %v", q.who, err)
 		case got.code < http.StatusBadRequest:
 			r.note(Access, Failed, []*answer{got}, "%s is answered %d", q.who, got.code)
+		case got.code == http.StatusNotFound && q.list != r.kind.Name: // there is no such list
 		case got.code != http.StatusUnauthorized && got.code != http.StatusForbidden:
 			r.note(Access, Blind, []*answer{got}, "%s is answered %d", q.who, got.code)
 		}
