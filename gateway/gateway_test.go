@@ -273,6 +273,18 @@ func TestCallerThatLeft(t *testing.T) {
 	}
 }
 
+// "PRI * HTTP/2.0" is a request of HTTP/1, whose caller may have closed its half of the connection.
+func TestHalfClosedPRI(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRequest("PRI", "/", nil).WithContext(ctx)
+	r.ProtoMajor, r.ProtoMinor = 2, 0
+	w := httptest.NewRecorder()
+	if newBench(Options{}).gateway.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusNotFound {
+		t.Errorf("answered %d", w.Code)
+	}
+}
+
 func TestRequestIDAndClientAddress(t *testing.T) {
 	lists := listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return entryOf("acme"), nil })
 	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")} // httptest's peer is 192.0.2.1
