@@ -11,53 +11,79 @@ import (
 
 // Config is the `auth:` section: where keys come from, exactly one of the three.
 type Config struct {
-	KeysFile      string               `yaml:"keys_file"`     // the file of the keys
-	Redis         *RedisConfig         `yaml:"redis"`         // keys in the Redis of the section redis
-	Introspection *IntrospectionConfig `yaml:"introspection"` // keys that an authorization server knows (RFC 7662)
-	PepperFile    secretfile.File      `yaml:"pepper_file"`   // makes digests HMAC-SHA-256; empty: SHA-256
-	Cache         CacheConfig          `yaml:"cache"`         // what a node stores of answers about keys in Redis or at an authorization server
-	UnknownKeys   UnknownKeysConfig    `yaml:"unknown_keys"`  // how many keys that do not exist one client address may send; more get 429
+	// KeysFile is the file of the keys.
+	KeysFile string `yaml:"keys_file"`
+	// Redis takes keys from the Redis of the section redis.
+	Redis *RedisConfig `yaml:"redis"`
+	// Introspection asks an authorization server about each key (RFC 7662).
+	Introspection *IntrospectionConfig `yaml:"introspection"`
+	// PepperFile holds a secret that makes digests of keys HMAC-SHA-256. Empty: SHA-256.
+	PepperFile secretfile.File `yaml:"pepper_file"`
+	// Cache is what a node stores of answers about keys in Redis or at an authorization server.
+	Cache CacheConfig `yaml:"cache"`
+	// UnknownKeys is how many keys that do not exist one client address may send. More are answered with 429.
+	UnknownKeys UnknownKeysConfig `yaml:"unknown_keys"`
 }
 
-// CacheConfig is the `auth.cache:` section.
+// CacheConfig is the `auth.cache:` section. Its bounds decide how long a revoked key stays good.
 type CacheConfig struct {
-	TTL         *time.Duration `yaml:"ttl"`          // how long a key is good that cannot be looked up again, never past its end; left out: 30s with redis, 10s with introspection
-	NegativeTTL time.Duration  `yaml:"negative_ttl"` // how long an unknown key is not asked for again
-	MaxKeys     int            `yaml:"max_keys"`     // how many keys are stored on a node
+	// TTL is how long a key is good that cannot be looked up again, never past its end. Left out: 30s with redis, 10s with introspection.
+	TTL *time.Duration `yaml:"ttl" min:"0s" max:"10m"`
+	// NegativeTTL is how long an unknown key is not asked for again.
+	NegativeTTL time.Duration `yaml:"negative_ttl" min:"0s" max:"1m"`
+	// MaxKeys is how many keys are stored on a node.
+	MaxKeys int `yaml:"max_keys" min:"1"`
 }
 
 // UnknownKeysConfig is the `auth.unknown_keys:` section.
 type UnknownKeysConfig struct {
-	PerSecond float64 `yaml:"per_second"` // unknown keys of one address in the long run; 0: no limit
-	Burst     int     `yaml:"burst"`      // unknown keys of one address at once
+	// PerSecond is how many unknown keys of one address are looked up in the long run. 0: no limit.
+	PerSecond float64 `yaml:"per_second" min:"0"`
+	// Burst is how many unknown keys of one address are looked up at once.
+	Burst int `yaml:"burst" min:"0"`
 }
 
 // RedisConfig is the `auth.redis:` section. `{}` means the defaults.
 type RedisConfig struct {
-	Timeout time.Duration `yaml:"timeout"` // how long a lookup in Redis may take
-	Poll    time.Duration `yaml:"poll"`    // how often the version is read, for what pub/sub loses
+	// Timeout is how long a lookup in Redis may take.
+	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
+	// Poll is how often each node asks Redis whether a key has changed, for what its messages lose.
+	Poll time.Duration `yaml:"poll" min:"50ms" max:"30s"`
 }
 
 // IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
 type IntrospectionConfig struct {
-	URL              string          `yaml:"url"`                           // of the introspection endpoint: https, or http on loopback
-	ClientID         string          `yaml:"client_id"`                     // the gateway's own name at the server; empty: no client authentication
-	ClientSecretFile secretfile.File `yaml:"client_secret_file"`            // the gateway's own secret, with client_id
-	ClientAuth       string          `yaml:"client_auth" enum:"basic,post"` // how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1)
-	CAFile           secretfile.File `yaml:"ca_file"`                       // PEM of the authorities that the server's certificate is checked against; empty: the system's
-	Timeout          time.Duration   `yaml:"timeout"`                       // how long the server may take to answer
-	Claims           ClaimsConfig    `yaml:"claims"`                        // the members of the server's answer
+	// URL is that of the introspection endpoint: https, or http on loopback.
+	URL string `yaml:"url" required:"the introspection endpoint, such as https://id.example.com/oauth2/introspect"`
+	// ClientID is the gateway's own name at the server. Empty: it does not sign in.
+	ClientID string `yaml:"client_id"`
+	// ClientSecretFile holds the gateway's own secret, with client_id.
+	ClientSecretFile secretfile.File `yaml:"client_secret_file"`
+	// ClientAuth is how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1).
+	ClientAuth string `yaml:"client_auth" enum:"basic,post"`
+	// CAFile holds the authorities that the server's certificate is checked against, in PEM form. Empty: the machine's.
+	CAFile secretfile.File `yaml:"ca_file"`
+	// Timeout is how long the server may take to answer.
+	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
+	// Claims names the members of the server's answer. A name that is no member is read as a GJSON path.
+	Claims ClaimsConfig `yaml:"claims"`
 }
 
 // ClaimsConfig names the members of the introspection answer. A name that is
 // no member of the answer itself is read as a GJSON path.
 type ClaimsConfig struct {
-	Account   string `yaml:"account"`    // names the account: a string or a number
-	Kind      string `yaml:"kind"`       // holds the kind: buyer or seller
-	Scope     string `yaml:"scope"`      // holds the scopes: a string with blanks, or an array
-	APIAccess string `yaml:"api_access"` // says whether the account has paid: "paid", or true
-	Plan      string `yaml:"plan"`       // names the plan of rate_limit; may be absent
-	KeyID     string `yaml:"key_id"`     // names the key in logs; may be absent
+	// Account is the member that names the account: a text or a number.
+	Account string `yaml:"account" required:"the member of the answer that names the account"`
+	// Kind is the member that holds buyer or seller.
+	Kind string `yaml:"kind" required:"the member of the answer that holds buyer or seller"`
+	// Scope is the member that holds the scopes: a text with blanks, or an array.
+	Scope string `yaml:"scope" required:"the member of the answer that holds the scopes"`
+	// APIAccess is the member that says whether the account has paid: "paid", or true.
+	APIAccess string `yaml:"api_access" required:"the member of the answer that says whether the account has paid"`
+	// Plan is the member that names the plan of rate_limit; an answer may lack it.
+	Plan string `yaml:"plan"`
+	// KeyID is the member that names the key in logs; an answer may lack it.
+	KeyID string `yaml:"key_id"`
 }
 
 // How the gateway authenticates itself at the introspection endpoint.
@@ -110,22 +136,14 @@ func (c Config) SameSource(o Config) bool {
 		(c.Redis != nil && o.Redis != nil || c.Introspection != nil && o.Introspection != nil)
 }
 
-// UnmarshalYAML decodes over the defaults.
-func (c *RedisConfig) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain RedisConfig
-	*c = DefaultRedisConfig()
-	return unmarshal((*plain)(c))
-}
+// SetDefaults is what the file is read over.
+func (c *RedisConfig) SetDefaults() { *c = DefaultRedisConfig() }
 
-// UnmarshalYAML decodes over the defaults.
-func (c *IntrospectionConfig) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain IntrospectionConfig
-	*c = DefaultIntrospectionConfig()
-	return unmarshal((*plain)(c))
-}
+// SetDefaults is what the file is read over.
+func (c *IntrospectionConfig) SetDefaults() { *c = DefaultIntrospectionConfig() }
 
-// Validate reports everything that is wrong; each joined error has a method
-// Field() with the key's path.
+// Validate reports all contradictions; each joined error has a method Field() with the
+// key's path. That each value keeps the bounds of its tag is for the reader of the file to check.
 func (c Config) Validate() error {
 	var errs invalid.Problems
 	sources := 0
@@ -140,17 +158,7 @@ func (c Config) Validate() error {
 	case sources > 1:
 		errs.Add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
 	}
-	if c.Cache.TTL != nil {
-		errs.Within("cache.ttl", *c.Cache.TTL, 0, maxTTL)
-	}
-	errs.Within("cache.negative_ttl", c.Cache.NegativeTTL, 0, maxNegativeTTL)
-	errs.AddIf(c.Cache.MaxKeys < 1, "cache.max_keys", "is %d: use 1 or more", c.Cache.MaxKeys)
-	errs.AddIf(c.UnknownKeys.PerSecond < 0, "unknown_keys.per_second", "is %v: use 0 (no limit) or more", c.UnknownKeys.PerSecond)
 	errs.AddIf(c.UnknownKeys.PerSecond > 0 && c.UnknownKeys.Burst < 1, "unknown_keys.burst", "is %d: use 1 or more", c.UnknownKeys.Burst)
-	if c.Redis != nil {
-		errs.Within("redis.timeout", c.Redis.Timeout, minTimeout, maxTimeout)
-		errs.Within("redis.poll", c.Redis.Poll, minPoll, maxPoll)
-	}
 	if _, err := HasherOf(c.PepperFile); err != nil {
 		errs.Add("pepper_file", "%v", err)
 	}
@@ -161,29 +169,14 @@ func (c Config) Validate() error {
 	return errs.Err()
 }
 
-// The bounds of times that decide how long a revoked key stays good.
-const (
-	maxTTL         = 10 * time.Minute
-	maxNegativeTTL = time.Minute
-	minTimeout     = 10 * time.Millisecond
-	maxTimeout     = 10 * time.Second
-	minPoll        = 50 * time.Millisecond
-	maxPoll        = 30 * time.Second
-)
-
 // validate reports what is wrong with the section. The files that it names have been read
 // already.
 func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	c.validateURL(errs)
-	errs.Within("introspection.timeout", c.Timeout, minTimeout, maxTimeout)
-	errs.Enums("introspection", c)
 	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}
 	secretfile.TLS{CAFile: c.CAFile}.Config("introspection", errs)
-	for field, claim := range map[string]string{"account": c.Claims.Account, "kind": c.Claims.Kind, "scope": c.Claims.Scope, "api_access": c.Claims.APIAccess} {
-		errs.AddIf(claim == "", "introspection.claims."+field, "is empty: name the member of the answer that holds it")
-	}
 }
 
 // validateURL insists on an encrypted way, since keys travel it.

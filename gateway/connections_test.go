@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 )
 
 // A connection on which nobody has authenticated is closed soon after it is idle,
@@ -123,10 +123,11 @@ func (anyKey) Accept(context.Context, *auth.Grant) { panic("nothing was recalled
 
 // serveStrangers answers whoever has a key.
 func serveStrangers(t *testing.T, secure bool) string {
-	g := New(Options{Auth: anyKey{}, Lists: sized(func() []byte { return []byte("[]") })})
+	var live Live
+	live.Set(New(Options{Auth: anyKey{}, Lists: sized(func() []byte { return []byte("[]") }), HitLane: true}), time.Minute, true)
 	l := listenHere(t)
-	s := &http.Server{Handler: g, ConnContext: httpwire.ConnContext, ConnState: httpwire.ConnState, IdleTimeout: time.Hour}
-	listener := httpwire.NewListener(l, httpwire.Options{UnknownIdle: strangersIdle})
+	s := &http.Server{Handler: &live, ConnContext: front.ConnContext, ConnState: front.ConnState, IdleTimeout: time.Hour}
+	listener := front.NewListener(l, front.Options{Handler: &live, UnknownIdle: strangersIdle, IdleTimeout: time.Hour})
 	if secure {
 		serveSecure(t, s, listener)
 		return l.Addr().String()

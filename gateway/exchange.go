@@ -5,14 +5,17 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 )
 
 // exchange is one request on its way through the gateway: what the handlers need
@@ -21,14 +24,15 @@ type exchange struct {
 	id      requestID
 	gateway *Gateway
 	ctx     context.Context
-	request httpwire.Request
-	conn    *httpwire.Conn  // nil: none of a httpwire.Listener's
-	writer  httpwire.Writer // of the answer; nil: the lane answers
-	series  *endpointSeries // that count it
+	request request
+	conn    *front.Conn        // nil: none of a front.Listener's
+	writer  gin.ResponseWriter // of the answer; nil: the front answers
+	series  *endpointSeries    // that count it
 	begin   time.Time
 
 	// Filled on the way, written once at the end.
-	httpwire.Answer
+	fields
+	status    int
 	principal auth.Principal
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
@@ -42,6 +46,31 @@ type exchange struct {
 	duration  time.Duration
 }
 
+// request is what the gateway reads of a request, whoever has parsed it. A field
+// that was not sent is nil; else it has one value for each of its lines.
+type request struct {
+	Method string
+	Query  string     // as it was sent
+	Peer   netip.Addr // the other end of the connection
+	Coded  bool       // it has Transfer-Encoding, or may have: others may see its end elsewhere
+
+	Authorization, AcceptEncoding, IfNoneMatch []string
+	RequestID, ForwardedFor                    []string // only trusted proxies may send them
+}
+
+// requestOf reads what net/http has parsed.
+func requestOf(r *http.Request, c *front.Conn) request {
+	h := r.Header
+	return request{
+		Method: r.Method, Query: r.URL.RawQuery, Peer: c.Peer(r),
+		// Over HTTP/1.0 net/http passes Transfer-Encoding over, does not tell, and takes the
+		// body for the next request.
+		Coded:         len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0,
+		Authorization: h["Authorization"], AcceptEncoding: h["Accept-Encoding"], IfNoneMatch: h["If-None-Match"],
+		RequestID: h["X-Request-Id"], ForwardedFor: h["X-Forwarded-For"],
+	}
+}
+
 // statusClientClosedRequest is logged and counted if the caller left before the
 // answer. It is never sent. The number is nginx's.
 const statusClientClosedRequest = 499
@@ -49,7 +78,7 @@ const statusClientClosedRequest = 499
 // start gives an exchange that begins now.
 func (g *Gateway) start(ctx context.Context, now time.Time) *exchange {
 	x := g.exchanges.Get().(*exchange)
-	x.gateway, x.ctx, x.begin, x.conn = g, ctx, now, httpwire.FromContext(ctx)
+	x.gateway, x.ctx, x.begin, x.conn = g, ctx, now, front.FromContext(ctx)
 	return x
 }
 
@@ -63,8 +92,8 @@ func (x *exchange) identify() {
 	} else {
 		x.id.draw()
 	}
-	x.AddText("X-Request-Id", x.id.bytes())
-	x.Add("X-Content-Type-Options", x.gateway.headers.nosniff)
+	x.addText("X-Request-Id", x.id.bytes())
+	x.add("X-Content-Type-Options", x.gateway.headers.nosniff)
 }
 
 // requestID is the id of one request, kept as bytes: most requests need it for

@@ -3,7 +3,7 @@
 // Every request becomes an exchange. The engine's handlers find its list, or say why there
 // is none, and never write; answer writes the list or the error once, and record leaves one
 // log record. The table that turns errors into answers is problemOf. A fresh hit over
-// HTTP/1.1 may be answered before net/http reads the request: answerHit does so with the
+// HTTP/1.1 may be answered before net/http reads the request: answerFront does so with the
 // same functions, in the same order.
 package gateway
 
@@ -26,7 +26,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/span"
 	"inquiry-gateway/internal/theme"
@@ -77,8 +77,8 @@ type Options struct {
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
-	// HitLane answers fresh hits before net/http reads the request, on connections
-	// of a httpwire.Listener that has a Lane.
+	// HitLane answers requests for lists before net/http reads them, on connections of a
+	// front.Listener that has a Handler.
 	HitLane bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
@@ -117,6 +117,7 @@ type Gateway struct {
 	proxies   proxies
 	records   *records
 	exchanges sync.Pool // of *exchange
+	heads     sync.Pool // of *[]byte, for heads of answers only
 	refusals  *refusals
 	metrics   *metrics
 	headers   *headers
@@ -149,7 +150,8 @@ func New(opts Options) *Gateway {
 		opts:      opts,
 		proxies:   opts.TrustedProxies,
 		records:   newRecords(),
-		exchanges: sync.Pool{New: func() any { return new(exchange) }},
+		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(fields, 0, usualFields)} }},
+		heads:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
 		tracer:    span.New(opts.Traces, scope),
@@ -237,16 +239,17 @@ func (l *Live) Set(g *Gateway, write time.Duration, ofServer bool) {
 	l.current.Store(&live{g, write, ofServer})
 }
 
-// Enabled implements httpwire.Lane.
+// Enabled implements front.Handler.
 func (l *Live) Enabled() bool {
 	s := l.current.Load()
 	return s != nil && s.gateway.opts.HitLane
 }
 
-// Answer implements httpwire.Lane.
-func (l *Live) Answer(conn *httpwire.Conn, h *httpwire.Head, begin time.Time) (bool, error) {
+// Answer implements front.Handler.
+func (l *Live) Answer(c *front.Conn, h *front.Head, begin time.Time) (bool, error) {
 	s := l.current.Load()
-	return s.gateway.answerHit(conn, h, begin, s.write)
+	c.WriteWithin(begin, s.write)
+	return s.gateway.answerFront(c, h, begin)
 }
 
 // ServeHTTP answers with the Gateway that was set last.

@@ -252,6 +252,7 @@ func TestCallerThatLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil).WithContext(ctx)
+	r.ProtoMajor = 2 // over HTTP/1 it is noticed when the answer is written
 	w := httptest.NewRecorder()
 	func() {
 		defer func() {
@@ -269,6 +270,18 @@ func TestCallerThatLeft(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(b.gateway.metrics.requests.WithLabelValues("buyer_inquiries", "499")); n != 1 {
 		t.Errorf("counted %v", n)
+	}
+}
+
+// "PRI * HTTP/2.0" is a request of HTTP/1, whose caller may have closed its half of the connection.
+func TestHalfClosedPRI(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRequest("PRI", "/", nil).WithContext(ctx)
+	r.ProtoMajor, r.ProtoMinor = 2, 0
+	w := httptest.NewRecorder()
+	if newBench(Options{}).gateway.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusNotFound {
+		t.Errorf("answered %d", w.Code)
 	}
 }
 

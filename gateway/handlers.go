@@ -30,14 +30,20 @@ func fail(c *gin.Context, err error) {
 }
 
 // begin assigns a request its exchange and its id. Requests count for unmatched until a
-// handler knows better.
+// handler knows better. Over HTTP/1 a request does not end because its caller has closed its
+// half of the connection, as who sends nothing more may still wait for answers: that
+// it has left is noticed when the answer is written.
 func (g *Gateway) begin(unmatched *endpointSeries) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		x := g.start(c.Request.Context(), time.Now())
+		ctx := c.Request.Context()
+		if c.Request.ProtoMajor == 1 || c.Request.Method == "PRI" { // which HTTP/1 may say of HTTP/2.0
+			ctx = context.WithoutCancel(ctx)
+		}
+		x := g.start(ctx, time.Now())
 		x.writer, x.series = c.Writer, unmatched
-		x.request.Read(c.Request, x.conn, len(g.proxies) > 0)
+		x.request = requestOf(c.Request, x.conn)
 		x.identify()
-		x.Into(c.Writer.Header()) // also for an answer that is not written here
+		x.into(c.Writer.Header()) // also for an answer that is not written here
 		c.Set(exchangeKey{}, x)
 	}
 }
@@ -48,7 +54,7 @@ func (g *Gateway) record(c *gin.Context) {
 	defer g.metrics.inFlight.Dec()
 	c.Next()
 	x := exchangeOf(c)
-	left := x.Status == statusClientClosedRequest && !c.Writer.Written()
+	left := x.status == statusClientClosedRequest && !c.Writer.Written()
 	g.end(x)
 	if left {
 		panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
@@ -62,19 +68,18 @@ func (g *Gateway) answer(c *gin.Context) {
 	err := c.Errors.Last()
 	switch {
 	case c.Writer.Written() || err == nil && x.list.Entry == nil: // a document, or the answer of a handler that is not ours
-		x.Status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
+		x.status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
 	case err == nil:
 		x.writeList()
 	case callerLeft(x.ctx):
-		x.Status, x.cause = statusClientClosedRequest, err.Err
+		x.status, x.cause = statusClientClosedRequest, err.Err
 	default:
 		x.writeError(err.Err)
 	}
 }
 
 // callerLeft says whether nobody waits for the answer any more. What failed then
-// failed for that reason, and the legacy is not at fault. One that has only
-// closed its half of the connection waits: see httpwire.
+// failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // recovered turns a panic of the handlers after it into an error. Where nothing has been
@@ -124,12 +129,7 @@ func (g *Gateway) authenticate(list *endpoint) gin.HandlerFunc {
 // the key, so that nobody can use up the rate of another.
 func (g *Gateway) withinRate(c *gin.Context) {
 	x := exchangeOf(c)
-	if d := leftOn(x.conn); d != nil && d.rate != nil && d.of == x.principal {
-		x.rate = *d.rate
-	} else if g.opts.Rate != nil {
-		x.askRate()
-	}
-	if err := x.overRate(); err != nil {
+	if err := x.withinRate(); err != nil {
 		fail(c, err)
 	}
 }
@@ -139,17 +139,6 @@ func (g *Gateway) withinRate(c *gin.Context) {
 // cost.
 const waited = time.Millisecond
 
-// askRate asks the limiter, once for each request.
-func (x *exchange) askRate() {
-	ctx, p := x.ctx, &x.principal
-	if x.authTime > waited {
-		bounded, cancel := context.WithDeadline(ctx, x.Deadline())
-		defer cancel()
-		ctx = bounded
-	}
-	x.rate = x.gateway.opts.Rate.Allow(ctx, p.Account, p.Plan)
-}
-
 // rateError refuses a request that is over its account's rate.
 type rateError struct {
 	policy string
@@ -158,9 +147,19 @@ type rateError struct {
 
 func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy %q", e.policy) }
 
-// overRate is the error of a request that the limiter has refused.
-func (x *exchange) overRate() error {
-	if x.gateway.opts.Rate == nil || x.rate.Allowed {
+// withinRate asks the limiter, once for each request.
+func (x *exchange) withinRate() error {
+	if x.gateway.opts.Rate == nil {
+		return nil
+	}
+	ctx := x.ctx
+	if x.authTime > waited {
+		bounded, cancel := context.WithDeadline(ctx, x.Deadline())
+		defer cancel()
+		ctx = bounded
+	}
+	x.rate = x.gateway.opts.Rate.Allow(ctx, x.principal.Account, x.principal.Plan)
+	if x.rate.Allowed {
 		return nil
 	}
 	return &rateError{x.rate.Policy, x.rate.RetryAfter}
@@ -237,6 +236,7 @@ func (g *Gateway) end(x *exchange) {
 	x.series.observe(x)
 	g.describe(x)
 	g.log(x)
-	*x = exchange{}
+	clear(x.fields)
+	*x = exchange{fields: x.fields[:0]}
 	g.exchanges.Put(x)
 }

@@ -66,10 +66,10 @@ func (m *metrics) endpoint(name string) *endpointSeries {
 
 // observe counts one exchange that has ended.
 func (s *endpointSeries) observe(x *exchange) {
-	if x.Status == http.StatusOK {
+	if x.status == http.StatusOK {
 		s.ok.Inc()
 	} else {
-		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.Status)).Inc()
+		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.status)).Inc()
 	}
 	if x.problem != "" {
 		s.metrics.errors.WithLabelValues(s.endpoint, x.problem).Inc()

@@ -50,7 +50,7 @@ func (g *Gateway) sampled(x *exchange) bool {
 // for it: slog takes four times as long.
 func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
 	level := slog.LevelInfo
-	if x.Status >= http.StatusInternalServerError {
+	if x.status >= http.StatusInternalServerError {
 		level = slog.LevelError
 	}
 	b = append(b, `{"time":"`...)
@@ -62,7 +62,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
 	b = appendText(b, "method", methodLabel(x.request.Method))
 	b = appendText(b, "endpoint", x.series.endpoint)
 	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(x.Status), 10)
+	b = strconv.AppendInt(b, int64(x.status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)
 	b = append(b, `,"bytes":`...)
 	b = strconv.AppendInt(b, int64(x.sent), 10)

@@ -16,7 +16,6 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/httpwire"
 )
 
 // A record is what slog would have written, whatever the strings in it.
@@ -26,8 +25,8 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			gateway: g, request: httpwire.Request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")}, begin: time.Unix(1700000000, 123456789).UTC(),
-			Answer: httpwire.Answer{Status: rapid.IntRange(200, 599).Draw(t, "status")}, sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
+			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")}, begin: time.Unix(1700000000, 123456789).UTC(),
+			status: rapid.IntRange(200, 599).Draw(t, "status"), sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
 			problem:   text.Draw(t, "problem"), cause: errors.New(text.Draw(t, "cause")),
@@ -36,11 +35,11 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		x.id.set("0123abcd")
 		var want bytes.Buffer
 		level := slog.LevelInfo
-		if x.Status >= 500 {
+		if x.status >= 500 {
 			level = slog.LevelError
 		}
 		record := slog.NewRecord(x.begin, level, "request", 0)
-		record.Add("request_id", x.id.String(), "method", "GET", "endpoint", "e", "status", x.Status, "duration_seconds", 0.0, "bytes", x.sent,
+		record.Add("request_id", x.id.String(), "method", "GET", "endpoint", "e", "status", x.status, "duration_seconds", 0.0, "bytes", x.sent,
 			"client_address", "192.0.2.1", "account", x.principal.Account, "key_id", x.principal.KeyID, "auth_seconds", 0.0,
 			"cache", "hit", "tier", "local", "age_seconds", float64(x.list.Age.Microseconds())/1e6, "list_seconds", 0.0)
 		if x.problem != "" {

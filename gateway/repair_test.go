@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/gateway/httpwire"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -136,26 +135,14 @@ func TestDocsErrors(t *testing.T) {
 	}
 }
 
-// An answer may have any number of fields.
-func TestManyFields(t *testing.T) {
-	var h httpwire.Header
-	for i := range 40 {
-		h.Add("X-Field-"+strconv.Itoa(i), []string{"v"})
-	}
-	all := http.Header{}
-	if h.Into(all); len(all) != 40 {
-		t.Errorf("%d of 40 fields", len(all))
-	}
-}
-
 // The record of an answer that was cut off has the bytes that were sent, not those that
 // should have been.
 func TestBytesOfACutAnswer(t *testing.T) {
 	const size = 32 << 20
 	logs := &lines{}
-	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return make([]byte, size) }), RequestLog: logs})
+	g := New(Options{Auth: authFunc(buyer), Lists: sized(func() []byte { return make([]byte, size) }), RequestLog: logs, HitLane: true})
 	l := listenHere(t)
-	serveOn(t, g, l)
+	serveOn(t, g, l, false)
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -34,9 +34,8 @@ type stand struct {
 	registry *prometheus.Registry
 	logs     *lines
 	clock    *testkit.Clock // of the limits; that of lists stands still
-	listener *httpwire.Listener
+	listener *front.Listener
 	server   *http.Server
-	ended    chan struct{} // gets one for each connection that net/http is done with
 	idle     chan struct{} // gets one when net/http waits for another request
 }
 
@@ -80,7 +79,7 @@ func bodyOf(k cache.Key) []byte {
 }
 
 func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
-	s := &stand{current: &Live{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), ended: make(chan struct{}, 1000), idle: make(chan struct{}, 100)}
+	s := &stand{current: &Live{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), idle: make(chan struct{}, 100)}
 	path := filepath.Join(tb.TempDir(), "keys.yaml")
 	if err := os.WriteFile(path, []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
 		tb.Fatal(err)
@@ -130,8 +129,8 @@ func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
 	}
 	s.gateway = New(opts)
 	s.current.Set(s.gateway, 10*time.Second, true)
-	s.listener = httpwire.NewListener(l, httpwire.Options{Lane: s.current, IdleTimeout: time.Minute})
-	s.server = &http.Server{Handler: s.current, ConnContext: httpwire.ConnContext, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
+	s.listener = front.NewListener(l, front.Options{Handler: s.current, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute})
+	s.server = &http.Server{Handler: s.current, ConnContext: front.ConnContext, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10, ConnState: s.state, ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn), Protocols: new(http.Protocols)}
 	s.server.Protocols.SetHTTP1(true)
 	s.server.Protocols.SetHTTP2(true)
@@ -145,11 +144,8 @@ func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
 }
 
 func (s *stand) state(c net.Conn, state http.ConnState) {
-	httpwire.ConnState(c, state)
-	switch state {
-	case http.StateClosed:
-		s.ended <- struct{}{}
-	case http.StateIdle:
+	front.ConnState(c, state)
+	if state == http.StateIdle {
 		select {
 		case s.idle <- struct{}{}:
 		default: // nobody waits
@@ -165,7 +161,7 @@ func (s *stand) serve(tb testing.TB) *stand {
 	return s
 }
 
-// inLane is how many answers the lane has sent.
+// inLane is how many fresh hits the front has answered.
 func (s *stand) inLane(tb testing.TB) int {
 	values, err := testkit.Values(s.registry, "inquiry_gateway_http_hit_lane_answers_total")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/span"
 )
 
@@ -31,15 +31,11 @@ const scope = "inquiry-gateway/gateway"
 // linked to: it decides neither on ids nor on what is recorded, and its state is
 // not read. What cannot be read is no trace.
 func (g *Gateway) traced(c *gin.Context) {
-	var opened span.Span
 	r := c.Request
 	ctx := r.Context()
-	conn := httpwire.FromContext(ctx)
-	if decided := leftOn(conn); decided != nil && decided.opened {
-		opened = decided.span
-		ctx = opened.In(ctx)
-	} else {
-		ctx, opened = g.openSpan(ctx, r.Header["Traceparent"], r.Header["Tracestate"], conn.Peer(r))
+	opened, ok := ctx.Value(openedKey{}).(span.Span)
+	if !ok {
+		ctx, opened = g.openSpan(ctx, r.Header["Traceparent"], r.Header["Tracestate"], front.FromContext(ctx).Peer(r))
 	}
 	defer opened.End()
 	if opened.Recording() {
@@ -100,7 +96,7 @@ func (g *Gateway) attributesOf(r *http.Request) []attribute.KeyValue {
 		all = appendAddress(all, local.String(), semconv.ServerAddress, semconv.ServerPort)
 	}
 	all = appendAddress(all, r.RemoteAddr, semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
-	if client := g.proxies.client(r.Header["X-Forwarded-For"], httpwire.FromContext(r.Context()).Peer(r)); client.IsValid() {
+	if client := g.proxies.client(r.Header["X-Forwarded-For"], front.FromContext(r.Context()).Peer(r)); client.IsValid() {
 		all = append(all, semconv.ClientAddress(client.String()))
 	}
 	return all
@@ -127,10 +123,10 @@ func (g *Gateway) describe(x *exchange) {
 	}
 	s := trace.SpanFromContext(x.ctx)
 	s.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
-	if x.Status != statusClientClosedRequest { // which was not sent
-		s.SetAttributes(semconv.HTTPResponseStatusCode(x.Status), semconv.HTTPResponseBodySize(x.sent))
+	if x.status != statusClientClosedRequest { // which was not sent
+		s.SetAttributes(semconv.HTTPResponseStatusCode(x.status), semconv.HTTPResponseBodySize(x.sent))
 	}
-	if x.Status >= http.StatusInternalServerError {
+	if x.status >= http.StatusInternalServerError {
 		s.SetStatus(codes.Error, "")
 	}
 	if x.principal.Account != "" {

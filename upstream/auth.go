@@ -95,7 +95,6 @@ type credentials interface {
 
 // method is one type of credentials: all that is particular to it.
 type method struct {
-	keys        string // that the configuration may have, and with a "!" those that it needs
 	secretKey   string // that names the file of the one secret; empty: there is none
 	secret      secretfile.File
 	optional    bool                                   // the file may be left out
@@ -121,37 +120,34 @@ func (a AuthConfig) method() (m method, known bool) {
 	case authNone:
 		m.credentials = fixed("", "")
 	case authBasic:
-		m = method{keys: "username username_file password_file", secretKey: "password_file", secret: a.PasswordFile, optional: true}
+		m = method{secretKey: "password_file", secret: a.PasswordFile, optional: true}
 		m.check = func(_ string, p *invalid.Problems) {
 			p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
 		}
 		m.credentials = fixed("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(a.PasswordFile))))
 	case authBearer:
-		m = method{keys: "token_file!", secretKey: "token_file", secret: a.TokenFile}
+		m = method{secretKey: "token_file", secret: a.TokenFile}
 		m.credentials = fixed("Authorization", "Bearer "+oneLine(a.TokenFile))
 	case authHeader:
-		m = method{keys: "header! value_file!", secretKey: "value_file", secret: a.ValueFile}
+		m = method{secretKey: "value_file", secret: a.ValueFile}
 		m.credentials = fixed(a.Header, oneLine(a.ValueFile))
 	case authOAuth2:
 		o := oauth{a}
-		m = method{keys: "token_url! client_id! client_secret_file! scopes params", secretKey: "client_secret_file", secret: a.ClientSecretFile, check: o.check, credentials: o.credentials}
+		m = method{secretKey: "client_secret_file", secret: a.ClientSecretFile, check: o.check, credentials: o.credentials}
 	case authSession:
 		s := session{a}
-		m = method{keys: "username username_file password_file! login! token token_header token_cookie send_as header cookie renew_on renew_if ttl",
-			secretKey: "password_file", secret: a.PasswordFile, check: s.check, credentials: s.credentials}
+		m = method{secretKey: "password_file", secret: a.PasswordFile, check: s.check, credentials: s.credentials}
 	}
 	return m, m.credentials != nil
 }
 
-// check reports keys that a type of credentials needs and lacks, or that it
-// would ignore: an ignored secret is a mistake somebody will look for.
+// check reports what contradicts in the credentials. Keys that a type needs and lacks, or
+// that it would ignore, are told by their tags.
 func (a AuthConfig) check(base string, p *invalid.Problems) {
-	p.Enums("auth", a)
 	m, known := a.method()
 	if !known {
 		return
 	}
-	p.Keys("auth", a, "type "+cmp.Or(a.Type, authNone), append(strings.Fields(m.keys), "type")...)
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(m.secret), "\r\n\x00"), "auth."+m.secretKey, "the file of the secret holds more than one line")

@@ -164,36 +164,11 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
-// Bounds of the ceiling of a fleet.
-const (
-	maxPerSecond = 1_000_000
-	maxNodes     = 1000
-)
-
-// checkLimits checks how hard the legacy may be asked.
+// checkLimits checks what bounds of how hard the legacy may be asked contradict each other.
 func (c Config) checkLimits(p *invalid.Problems) {
-	positive := func(field string, ok bool, example string) {
-		p.AddIf(!ok, field, "must be greater than zero, for instance %s", example)
-	}
-	positive("timeout", c.Timeout > 0, "2s")
-	positive("max_response_bytes", c.MaxResponseBytes > 0, "16MiB")
-	p.AddIf(c.MaxResponseBytes > 1<<30, "max_response_bytes", "must be at most 1GiB; the whole list is kept in memory")
-	positive("max_records", c.MaxRecords > 0, "10000")
-	positive("max_concurrent", c.MaxConcurrent > 0, "64")
-	n := c.MaxConcurrentPerAccount
-	p.AddIf(n < 0 || n > max(c.MaxConcurrent, 0), "max_concurrent_per_account",
+	p.AddIf(c.MaxConcurrentPerAccount > c.MaxConcurrent, "max_concurrent_per_account",
 		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
-	p.AddIf(c.MaxRequestsPerSecond < 0 || c.MaxRequestsPerSecond > maxPerSecond, "max_requests_per_second", "must be between 1 and %d; 0 or leaving it out is no bound", maxPerSecond)
-	p.AddIf(c.MaxNodes < 0 || c.MaxNodes > maxNodes, "max_nodes", "must be between 0 and %d", maxNodes)
 	p.AddIf(c.MaxNodes > 0 && c.MaxRequestsPerSecond == 0, "max_nodes", "has no meaning without max_requests_per_second; remove it")
-	positive("retry.attempts", c.Retry.Attempts > 0, "2; 1 means no repeat")
-	positive("breaker.window", c.Breaker.Window >= 10*time.Millisecond, "10s")
-	positive("breaker.min_requests", c.Breaker.MinRequests > 0, "20")
-	positive("breaker.open_for", c.Breaker.OpenFor > 0, "5s")
-	p.AddIf(!(c.Retry.Budget >= 0 && c.Retry.Budget <= 1), "retry.budget",
-		"must be between 0 and 1; 0.1 lets one request in ten be repeated")
-	p.AddIf(!(c.Breaker.FailureRatio > 0 && c.Breaker.FailureRatio <= 1), "breaker.failure_ratio",
-		"must be above 0 and at most 1; 0.5 opens it when half of the requests fail")
 }
 
 // checkBaseURL wants an address to which paths can be added. Its messages do not repeat the
@@ -201,8 +176,7 @@ func (c Config) checkLimits(p *invalid.Problems) {
 func (c Config) checkBaseURL(p *invalid.Problems) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
-	case c.BaseURL == "":
-		p.Add("base_url", "missing: the address of the legacy system, such as https://legacy.internal")
+	case c.BaseURL == "": // its tag tells
 	case err != nil:
 		p.Add("base_url", "not a URL; write something like https://legacy.internal")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":

@@ -78,7 +78,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	empty := DefaultConfig()
 	empty.Buyer.ItemsOptional, empty.Seller.ItemsOptional = true, true // something is written of both
 	found := wrongKeys(t, empty.Validate())
-	for _, field := range []string{"base_url", "buyer.path", "buyer.items", "buyer.fields.title", "seller.fields.created_at", "buyer.fields.responses.fields.responder_type"} {
+	for _, field := range []string{"buyer.path", "buyer.items", "buyer.fields.title", "seller.fields.created_at", "buyer.fields.responses.fields.responder_type"} {
 		if found[field] == "" {
 			t.Errorf("nothing said about %s", field)
 		}

@@ -75,7 +75,6 @@ func (a session) check(base string, p *invalid.Problems) {
 	}
 	if a.Login.BaseURL != "" {
 		base = a.Login.BaseURL
-		p.AddIf(!absolute(base), "auth.login.base_url", "must be an absolute http or https URL such as https://sso.internal")
 	}
 	for name, value := range a.Login.Query {
 		p.AddIf(strings.Contains(value, "{"), "auth.login.query."+name, "an address is logged on its way: put {username} and {password} into the body")
@@ -104,9 +103,6 @@ func (a session) check(base string, p *invalid.Problems) {
 	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
 	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
-	for i, status := range a.RenewOn {
-		p.AddIf(status < 300 || status > 499, fmt.Sprintf("auth.renew_on[%d]", i), "%d is no status that ends a session; use 300 to 499, such as 401; for a 200 name what it holds in renew_if", status)
-	}
 }
 
 // credentials sign in with one request. Its errors hold neither the address, which may

@@ -12,42 +12,32 @@ import (
 // Config is the `rate_limit:` section: the limit of an account, and those of accounts on a
 // plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
-	PerSecond float64         `yaml:"per_second"` // requests per second of one account over the fleet; 0: no limit
-	Burst     int             `yaml:"burst"`      // requests that may come at once; 0: a second's worth
-	Plans     map[string]Plan `yaml:"plans"`      // limits of accounts on a plan, by its name in the key store
+	Plan `yaml:",inline"`
+	// Plans are limits of accounts on a plan, by its name in the key store.
+	Plans map[string]Plan `yaml:"plans"`
 }
 
-// Plan is the limit of the accounts on one plan.
+// Plan is a limit of accounts.
 type Plan struct {
-	PerSecond float64 `yaml:"per_second"` // requests per second of one account on the plan; 0: no limit
-	Burst     int     `yaml:"burst"`      // requests of it that may come at once; 0: a second's worth
+	// PerSecond is how many requests one account may send per second, counted over all nodes.
+	PerSecond float64 `yaml:"per_second" min:"0.001" max:"1000000" zero:"no limit"`
+	// Burst is how many requests of it may come at once. 0: a second's worth.
+	Burst int `yaml:"burst" min:"0" max:"1000000"`
 }
 
-// The bounds of a limit.
-const (
-	minPerSecond = 0.001
-	maxPerSecond = 1e6
-	maxBurst     = 1_000_000
-)
-
-// Validate reports everything that is wrong; each joined error is an *invalid.Error with the
-// key's path in the `rate_limit:` section.
+// Validate reports bursts without a rate; each joined error is an *invalid.Error with the
+// key's path in the `rate_limit:` section. That each value keeps the bounds of its tag is for
+// the reader of the file to check.
 func (c Config) Validate() error {
 	var p invalid.Problems
-	Plan{c.PerSecond, c.Burst}.validate(&p, "")
+	c.Plan.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
 		c.Plans[name].validate(&p, "plans."+name+".")
 	}
 	return p.Err()
 }
 
-// validate reports what is wrong. path is where the plan stands in the section, with a dot
-// at its end, or empty.
 func (l Plan) validate(p *invalid.Problems, path string) {
-	if l.PerSecond != 0 && !(l.PerSecond >= minPerSecond && l.PerSecond <= maxPerSecond) { // NaN is neither
-		p.Add(path+"per_second", "is %v: use 0 (no limit) or %v to %v", l.PerSecond, minPerSecond, maxPerSecond)
-	}
-	p.AddIf(l.Burst < 0 || l.Burst > maxBurst, path+"burst", "is %d: use 0 (a second's worth) to %d", l.Burst, maxBurst)
 	p.AddIf(l.PerSecond == 0 && l.Burst > 0, path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
 }
 
@@ -99,7 +89,7 @@ type limits map[string]Limit
 
 // newLimits works out each plan once, as Allow asks for one with each request.
 func newLimits(c Config) limits {
-	l := limits{"": Plan{c.PerSecond, c.Burst}.limit(DefaultPolicy)}
+	l := limits{"": c.Plan.limit(DefaultPolicy)}
 	for name, p := range c.Plans {
 		l[name] = p.limit(name)
 	}

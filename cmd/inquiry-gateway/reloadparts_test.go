@@ -179,6 +179,9 @@ func TestConfigurationBesideAFaultyKeysFile(t *testing.T) {
 	good := p.read("keys.yaml")
 	p.write("keys.yaml", "keys: nonsense\n")
 	p.eventually("the metric tells of the keys", func() bool { return p.metric(reloaded) == 0 })
+	if p.gets(http.StatusOK, buyerList, "buyer"); !strings.Contains(p.logs.String(), "keys file not reloaded") || p.metric(`inquiry_gateway_auth_reloads_total{result="failed"}`) != 1 {
+		t.Error("the mistake is not logged and counted")
+	}
 	p.edit("request_timeout: 4s", "request_timeout: 5s")
 	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "request_timeout: 5s") })
 	if p.metric(reloaded) != 0 {

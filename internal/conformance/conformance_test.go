@@ -158,7 +158,7 @@ func hold(s server, c testCase, m mode) (answers []answer, closed bool, err erro
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	in := bufio.NewReader(conn)
 	fill := s.filler()
-	if m.lane && !c.first { // the lane takes requests from the second on
+	if m.lane && !c.first { // the case begins on a connection on which the front has answered
 		if _, err := io.WriteString(conn, fill.Replace(expand("$get\r\n\r\n"))); err != nil {
 			return nil, false, err
 		}

@@ -4,7 +4,7 @@ package invalid
 import (
 	"errors"
 	"fmt"
-	"time"
+	"reflect"
 )
 
 // Error is one mistake at one key. Its text says what is wrong and what to do,
@@ -33,12 +33,28 @@ func (p *Problems) AddIf(bad bool, field, format string, args ...any) {
 	}
 }
 
-// Within notes a duration that is not in the range.
-func (p *Problems) Within(field string, d, least, most time.Duration) {
-	if d < least || d > most {
-		p.Add(field, "is %v: use %v to %v", d, least, most)
-	}
-}
-
 // Err joins the mistakes. It is nil where there are none.
 func (p Problems) Err() error { return errors.Join(p...) }
+
+// Says tells whether any key of a section says something, so that one that lacks what
+// it needs is found, not ignored. A list without elements says nothing: a configuration
+// that is written out in full has such.
+func Says(section any) bool { return says(reflect.ValueOf(section)) }
+
+// says is false for zero values, and for lists and maps without elements.
+func says(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Invalid: // nil of an interface
+		return false
+	case reflect.Slice, reflect.Map:
+		return v.Len() > 0
+	case reflect.Struct:
+		for _, inner := range v.Fields() {
+			if says(inner) {
+				return true
+			}
+		}
+		return false
+	}
+	return !v.IsZero()
+}

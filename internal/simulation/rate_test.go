@@ -42,7 +42,7 @@ func rateOfTheFleet(t *testing.T, seed uint64) {
 			Addr: redisAddress, Dialer: net.dialer(fmt.Sprint("n", n)), ContextTimeoutEnabled: true, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
-		limiter := rate.New(rate.Config{PerSecond: perSecond, Burst: burst}, rate.Options{Redis: client, Prefix: "iq"})
+		limiter := rate.New(rate.Config{Plan: rate.Plan{PerSecond: perSecond, Burst: burst}}, rate.Options{Redis: client, Prefix: "iq"})
 		ends = append(ends, limiter.Close, func() { _ = client.Close() })
 		rng := rngOf(seed, fmt.Sprint("caller of ", n))
 		callers.Go(func() {

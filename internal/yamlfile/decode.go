@@ -19,10 +19,6 @@ type (
 	Defaulter interface{ SetDefaults() }
 	// Nullable is a single value for which null means something.
 	Nullable interface{ SetNull() }
-	// unmarshaler decodes itself over its defaults.
-	unmarshaler interface {
-		UnmarshalYAML(unmarshal func(any) error) error
-	}
 )
 
 // decode puts the value v into a variable that can be set, by its Go type and by the rules of
@@ -44,12 +40,6 @@ func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
 	switch target := target.(type) {
 	case *time.Duration:
 		doc.decodeDuration(v, into, path, r)
-		return
-	case unmarshaler:
-		_ = target.UnmarshalYAML(func(plain any) error {
-			doc.decode(v, reflect.ValueOf(plain).Elem(), path, r)
-			return nil
-		})
 		return
 	case encoding.TextUnmarshaler:
 		form := "a text"
@@ -82,11 +72,8 @@ func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
 // Fresh makes a variable of a type, with its defaults.
 func Fresh(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
-	switch v := v.Interface().(type) {
-	case Defaulter:
-		v.SetDefaults()
-	case unmarshaler:
-		_ = v.UnmarshalYAML(func(any) error { return nil })
+	if d, ok := v.Interface().(Defaulter); ok {
+		d.SetDefaults()
 	}
 	return v.Elem()
 }
@@ -138,8 +125,12 @@ func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rule
 		return // nothing is set
 	}
 	for _, f := range fields {
+		if selector, _ := f.With(); selector != "" && doc.Follows(Join(path, selector)) {
+			continue // what decides is wrong itself
+		}
 		if complaint := f.complaint(into, fields); complaint != "" {
 			doc.Wrong(Join(path, f.Key), "%s", complaint)
+			doc.Touch(Join(path, f.Key))
 		}
 	}
 }

@@ -27,7 +27,8 @@ type Field struct {
 
 // FieldsOf lists a struct's keys by their yaml tags, those of embedded and inline
 // structs included. What has no tag is no key.
-func FieldsOf(t reflect.Type) (fields []Field) {
+func FieldsOf(t reflect.Type) []Field {
+	fields := make([]Field, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -65,7 +66,10 @@ func (r Rules) Short() string { return r.Tags.Get("short") }
 func (r Rules) Required() string { return r.Tags.Get("required") }
 
 // Form is the one of the tag form.
-func (r Rules) Form() (Form, bool) { return Forms(r.Tags.Get("form")) }
+func (r Rules) Form() (form Form, ok bool) {
+	form, ok = forms[r.Tags.Get("form")]
+	return form, ok
+}
 
 // Enum lists the texts that are allowed; nil: all.
 func (r Rules) Enum() []string {
@@ -200,18 +204,15 @@ type Form struct {
 	good    func(text string) error // nil: whoever uses the text checks it
 }
 
-// Forms are those that the tag form names.
-func Forms(name string) (form Form, ok bool) {
-	form, ok = map[string]Form{
-		"listen":    {"host:port", `^[^ /@]*:[0-9]+$`, "host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", isListen},
-		"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, "host:port such as 127.0.0.1:6379", isHostPort},
-		"network":   {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, "an address or network such as 10.0.0.1 or 10.0.0.0/8", isNetwork},
-		"url":       {"URL", `^(https?://.+)?$`, "a URL such as https://legacy.internal, without a user", isURL},
-		"zone":      {"time zone", `^[A-Za-z0-9_+/-]*$`, "a time zone such as Asia/Seoul or UTC", isZone},
-		"re2":       {"regular expression", "", "a regular expression (RE2)", isExpression},
-		"gjson":     {"GJSON path", "", "a GJSON path such as result.items", nil},
-	}[name]
-	return form, ok
+// forms are those that the tag form names. Nothing changes them.
+var forms = map[string]Form{
+	"listen":    {"host:port", `^[^ /@]*:[0-9]+$`, "host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", isListen},
+	"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, "host:port such as 127.0.0.1:6379", isHostPort},
+	"network":   {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, "an address or network such as 10.0.0.1 or 10.0.0.0/8", isNetwork},
+	"url":       {"URL", `^(https?://.+)?$`, "a URL such as https://legacy.internal, without a user", isURL},
+	"zone":      {"time zone", `^[A-Za-z0-9_+/-]*$`, "a time zone such as Asia/Seoul or UTC", isZone},
+	"re2":       {"regular expression", "", "a regular expression (RE2)", isExpression},
+	"gjson":     {"GJSON path", "", "a GJSON path such as result.items", nil},
 }
 
 var errForm = errors.New("") // there is nothing to add to what is wanted

@@ -2,8 +2,6 @@ package mapping
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"inquiry-gateway/upstream/address"
 )
@@ -12,20 +10,6 @@ const (
 	defaultMaxPages         = 500
 	defaultPagesConcurrency = 4
 )
-
-// pagingKeys are the keys that have a meaning for each style besides style and
-// ignore_marks; those with a "!" are needed.
-func pagingKeys(style string) (keys []string, known bool) {
-	all, known := map[string]string{
-		PageNone:   "",
-		PageNumber: "size size_param param first total total_header total_pages more last ends_short max_pages concurrency",
-		PageOffset: "size size_param param total total_header more last ends_short max_pages concurrency",
-		PageCursor: "size size_param param cursor! more last max_pages",
-		PageNext:   "size size_param next! rewrite_host max_pages",
-		PageLink:   "size size_param rewrite_host max_pages",
-	}[style]
-	return append(strings.Fields(all), "style", "ignore_marks"), known
-}
 
 // Variable is the placeholder that is another one on each page; empty: the style has
 // none.
@@ -44,31 +28,23 @@ func (c PagingConfig) placeholders() []string {
 	return nil
 }
 
-// paging adds keys that the style needs and lacks, or would ignore, to the problems,
-// completes the request by their parameters, and returns the section with its defaults.
-// A key that has no effect is a mistake: somebody relies on it.
+// paging adds contradictions to the problems, completes the request by the parameters of
+// pages, and returns the section with its defaults. Keys that the style needs and lacks, or
+// would ignore, are told by their tags.
 func (c *compiler) paging(field string, p PagingConfig, request *address.Plan) PagingConfig {
 	p.Style = cmp.Or(p.Style, PageNone)
-	allowed, ok := pagingKeys(p.Style)
-	if !ok {
-		return p // which Enums has refused
-	}
 	variable, sized := p.Variable(), request.Has(address.Size)
 	placed := variable != "" && request.Has(variable)
 	c.AddIf(placed && p.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
 	c.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	c.AddIf(variable != "" && !placed && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
-	c.Keys(field, p, "style "+p.Style, allowed...)
 	for _, key := range []struct{ name, path string }{
 		{"cursor", p.Cursor}, {"next", p.Next}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
 	} {
-		if key.path != "" && (slices.Contains(allowed, key.name) || slices.Contains(allowed, key.name+"!")) && c.path(field+"."+key.name, key.path) && c.frame == frameReply {
+		if key.path != "" && c.path(field+"."+key.name, key.path) && c.frame == frameReply {
 			// No next page and a wrong path look the same; the marks of more tell them apart.
 			c.use(field+"."+key.name, "", false, key.path)
 		}
-	}
-	for name, n := range map[string]int{"size": p.Size, "first": p.First, "max_pages": p.MaxPages, "concurrency": p.Concurrency} {
-		c.AddIf(n < 0, field+"."+name, "must not be negative")
 	}
 	for i, mark := range p.IgnoreMarks {
 		c.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")

@@ -108,7 +108,6 @@ type compiler struct {
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
 	p := &Plan{Kind: kind, MaxRecords: maxRecords, root: jsonwalk.NewNode(frameReply), skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, root: p.root, uses: &p.uses}
-	problems.Enums(kind, cfg)
 	p.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending,
 		InPath: []string{address.Account}, InQuery: append([]string{address.Account, address.Status, address.Type}, cfg.Paging.placeholders()...),

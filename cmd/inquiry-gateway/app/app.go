@@ -24,7 +24,7 @@ import (
 	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/internal/quota"
@@ -187,10 +187,10 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 // buildServers puts the two listeners to use. Until here a caller waits in the
 // kernel's queue, and nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
-	connections := httpwire.NewMetrics(a.registry)
-	public := httpwire.NewListener(l.Public, httpwire.Options{
+	connections := front.NewMetrics(a.registry)
+	public := front.NewListener(l.Public, front.Options{
 		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), UnknownIdle: strangerIdleTimeout,
-		Lane: &a.gateway, IdleTimeout: idleTimeout,
+		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelWarn),
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams}
@@ -198,7 +198,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}
-	return a.buildOps(httpwire.NewListener(l.Ops, httpwire.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	return a.buildOps(front.NewListener(l.Ops, front.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
 
 // URL is where callers reach the lists, once New has returned.

@@ -13,14 +13,14 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 )
 
 // buildOps builds what people and Prometheus ask. It gets functions, as what they
 // read may be replaced by a reload.
-func (a *App) buildOps(l *httpwire.Listener) error {
+func (a *App) buildOps(l *front.Listener) error {
 	var err error
 	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"inquiry-gateway/gateway/httpwire"
+	"inquiry-gateway/gateway/front"
 )
 
 // Bounds of a connection that no configuration needs to change: the public
@@ -35,8 +35,7 @@ const (
 // port is known before anything else starts.
 type server struct {
 	http     *http.Server
-	listener *httpwire.Listener
-	accept   net.Listener // listener, or TLS over it
+	listener *front.Listener
 	tls      bool
 	stopping atomic.Bool // the listener is closed on purpose
 }
@@ -56,18 +55,17 @@ func Listen(key, address string) (net.Listener, error) {
 // newServer wraps a handler with the bounds that net/http leaves open. Writing
 // an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
 // without TLS.
-func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
+func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &server{
 		listener: l,
-		accept:   l,
 		http: &http.Server{
 			Handler:           h,
-			ConnContext:       httpwire.ConnContext,
-			ConnState:         httpwire.ConnState,
+			ConnContext:       front.ConnContext,
+			ConnState:         front.ConnState,
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,
@@ -84,13 +82,12 @@ func newServer(l *httpwire.Listener, h http.Handler, writeTimeout time.Duration,
 // withTLS serves TLS with the certificate that get gives at each handshake.
 func (s *server) withTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
 	s.tls = true
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get, NextProtos: []string{"h2", "http/1.1"}}
-	s.accept = s.listener.Secure(config, readHeaderTimeout, s.http.ErrorLog)
+	s.listener.Secure(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get, NextProtos: []string{"h2", "http/1.1"}})
 }
 
 // serve answers until shutdown is called; only then it returns nil.
 func (s *server) serve() error {
-	err := s.http.Serve(s.accept)
+	err := s.http.Serve(s.listener)
 	if errors.Is(err, http.ErrServerClosed) || s.stopping.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -98,17 +95,14 @@ func (s *server) serve() error {
 }
 
 // shutdown takes no new connections and waits for requests under way until ctx
-// ends, those of the hit lane included, then cuts them off. The listener is closed
-// first, because net/http would close a connection whose first request is on its way.
+// ends, then cuts them off. The front stops first: it answers what is on its way, and
+// hands connections over to net/http until it has none.
 func (s *server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	closed := s.accept.Close()
-	s.listener.Settle(ctx)
-	err := s.http.Shutdown(ctx)
-	if err = errors.Join(err, s.listener.Drain(ctx)); err != nil {
+	if err := errors.Join(s.listener.Stop(ctx), s.http.Shutdown(ctx)); err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
 	}
-	return closed
+	return nil
 }
 
 // url is where a person reaches the server, with the port that it really got.
@@ -122,7 +116,7 @@ func (s *server) url() string {
 // Serve answers with h on l until ctx ends, and gives requests under way the
 // grace.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, logger *slog.Logger) error {
-	s := newServer(httpwire.NewListener(l, httpwire.Options{}), h, 0, logger)
+	s := newServer(front.NewListener(l, front.Options{}), h, 0, logger)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(s.serve)
 	group.Go(func() error {

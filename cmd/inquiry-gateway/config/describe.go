@@ -121,7 +121,7 @@ func (d *describer) section(v reflect.Value) node {
 			key["default"] = shown
 		}
 		properties[f.Key] = key
-		if f.Required() != "" {
+		if f.Required() != "" && value.IsZero() {
 			required = append(required, f.Key)
 		}
 	}

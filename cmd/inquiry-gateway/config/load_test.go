@@ -76,11 +76,11 @@ func TestLoadReports(t *testing.T) {
 		{"log with too few hits", "log: {sample_hits: 10, access_keys: hashed}\n", []string{missing,
 			"gateway.yaml:1:20: log.sample_hits: a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys"}},
 		{"limit of unknown keys", "auth: {unknown_keys: {per_second: -1, burst: 0}}\n", []string{missing,
-			"gateway.yaml:1:35: auth.unknown_keys.per_second: is -1: use 0 (no limit) or more"}},
+			"gateway.yaml:1:35: auth.unknown_keys.per_second: wants 0 or more, got the number -1", "gateway.yaml:1:46: auth.unknown_keys.burst: is 0: use 1 or more"}},
 		{"limit of unknown keys without a burst", "auth: {unknown_keys: {burst: 0}}\n", []string{missing,
 			"gateway.yaml:1:30: auth.unknown_keys.burst: is 0: use 1 or more"}},
 		{"ttl of known keys", "auth: {redis: {}, cache: {ttl: 1h}}\nredis: {addrs: ['a:1']}\n", []string{
-			"gateway.yaml:1:32: auth.cache.ttl: is 1h0m0s: use 0s to 10m0s", missing}},
+			`gateway.yaml:1:32: auth.cache.ttl: wants 0s to 10m, got the text "1h"`, missing}},
 		{"no source of keys", "auth: {keys_file: ''}\n", []string{
 			"gateway.yaml:1:19: auth.keys_file: no source of keys is set: set one of keys_file, redis, introspection", missing}},
 		{"file missing", "auth:\n  keys_file: nokeys.yaml\n", []string{missing,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +14,16 @@ func TestWhatIsGeneratedIsUpToDate(t *testing.T) {
 	for file, want := range files {
 		if have, err := os.ReadFile(file); err != nil || string(have) != string(want) {
 			t.Errorf("%s is not what the structs say (%v); run: go generate ./cmd/inquiry-gateway/config", file, err)
+		}
+	}
+}
+
+// Each key has a text of its own.
+func TestEachKeyHasAText(t *testing.T) {
+	files, _ := generate("../../../..")
+	for line := range strings.Lines(string(files["../../../../docs/configuration.md"])) {
+		if cells := strings.Split(line, " | "); len(cells) == 5 && (len(cells[3]) < 12 && cells[0] != "| key" || strings.HasPrefix(cells[3], ";")) {
+			t.Errorf("no text: %s", line)
 		}
 	}
 }

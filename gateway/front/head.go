@@ -1,15 +1,17 @@
-package httpwire
+package front
 
 import "strings"
 
-// Head is a request in the one form that the hit lane reads: exactly one whole GET of
+// Head is a request in the one form that the front reads: exactly one whole GET of
 // HTTP/1.1 for a path of this server, with a Host, without a body, each field once and
 // on one line, in visible ASCII. Everything that another reader might take for
-// something else is left to net/http.
+// something else is left to net/http. A field that was not sent is nil.
 type Head struct {
-	Request
-	Path                    string
-	Traceparent, Tracestate []string
+	Path, Query string
+
+	Authorization, AcceptEncoding, IfNoneMatch []string
+	RequestID, ForwardedFor                    []string // only trusted proxies may send them
+	Traceparent, Tracestate                    []string
 
 	host   []string
 	values [fieldCount]string // what the slices above are slices of
@@ -18,7 +20,19 @@ type Head struct {
 
 const fieldCount = 8
 
-// parse reads what one read has brought. False: it is not in that form.
+// read reads what one read has brought. False: it is not in that form. Many callers send
+// one request again and again: that one is there already.
+func (h *Head) read(p []byte) bool {
+	if h.text != "" && h.text == string(p) {
+		return true
+	}
+	if h.parse(p) {
+		return true
+	}
+	*h = Head{}
+	return false
+}
+
 func (h *Head) parse(p []byte) bool {
 	const end = "\r\n"
 	n := len(p) - len(end)
@@ -26,7 +40,6 @@ func (h *Head) parse(p []byte) bool {
 		return false
 	}
 	*h = Head{text: string(p)}
-	h.Method, h.Major = "GET", 1
 	line, rest, _ := strings.Cut(h.text[:n], end)
 	if !h.target(line) {
 		return false

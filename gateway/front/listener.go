@@ -1,0 +1,345 @@
+// Package front accepts the connections of a server, bounds how many there are, and stands
+// in front of net/http: on each connection it answers requests of one canonical form with
+// one write, and at the first other one it hands the connection with the bytes that it has
+// read over to net/http, for ever. Nothing is ever handed back.
+package front
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/internal/series"
+)
+
+const (
+	// evictShare of the limit is closed at once where there are too many, so that
+	// the connections need not be looked through again for each new one.
+	evictShare = 64
+	// evictAfter is how long a connection on which a caller has authenticated must
+	// have been idle before it may be closed to make room.
+	evictAfter = time.Second
+	// searchAgain is the shortest time between a search that found no idle
+	// connection and the next one.
+	searchAgain = 10 * time.Millisecond
+	// settleTime is how long a listener that stops waits for a request that may be on its
+	// way.
+	settleTime = 250 * time.Millisecond
+	// heldBytes is room for the records of one answer.
+	heldBytes = 32 << 10
+)
+
+// Metrics count the connections of listeners by their name.
+type Metrics struct {
+	open, limit      *prometheus.GaugeVec   // listener
+	streams          *prometheus.GaugeVec   // listener
+	refused, evicted *prometheus.CounterVec // listener
+}
+
+// NewMetrics registers the series of all listeners of a process.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	http := series.In(reg, "http")
+	return &Metrics{
+		open:    http.Gauges("connections", "Connections that are open now, by listener.", "listener"),
+		limit:   http.Gauges("connections_limit", "How many connections may be open, by listener.", "listener"),
+		streams: http.Gauges("connections_streams_limit", "How many requests may be under way on one connection of HTTP/2, by listener.", "listener"),
+		refused: http.Counters("connections_refused_total",
+			"Connections that were closed at once, because as many as may be were open and none of them was idle.", "listener"),
+		evicted: http.Counters("connections_evicted_total", "Idle connections that were closed to make room for new ones.", "listener"),
+	}
+}
+
+// SetStreams tells how many requests may be under way on one connection of HTTP/2.
+func (m *Metrics) SetStreams(listener string, n int) {
+	m.streams.WithLabelValues(listener).Set(float64(n))
+}
+
+// Handler answers what the front has read. It is safe for concurrent use.
+type Handler interface {
+	// Enabled says whether the front answers requests at all. Where it does not, net/http
+	// gets a connection at its next request, or as it is accepted.
+	Enabled() bool
+	// Answer answers h, which came at begin, with one Send or Serve, or leaves it to
+	// net/http by false. After an error the connection is closed.
+	Answer(c *Conn, h *Head, begin time.Time) (bool, error)
+}
+
+// Options are a Listener's. Every zero value is usable.
+type Options struct {
+	// MaxConnections may be open at a time; zero means any number. See SetMax.
+	MaxConnections int
+	// UnknownIdle is how long a connection may be idle on which nobody has
+	// authenticated yet; zero means as long as any other.
+	UnknownIdle time.Duration
+	Handler     Handler // nil: net/http answers all
+	// ReadHeaderTimeout and IdleTimeout are the server's.
+	ReadHeaderTimeout, IdleTimeout time.Duration
+	// Name is the listener's in Metrics.
+	Name    string
+	Metrics *Metrics    // nil: not counted
+	Log     *log.Logger // as the server's ErrorLog; nil: nothing is logged
+}
+
+// Listener gives net/http its connections. Its table has all of them, those of the front and
+// those of net/http. It is safe for concurrent use.
+type Listener struct {
+	net.Listener
+	opts    Options
+	tls     *tls.Config // nil: clear text
+	records sync.Pool   // of *[]byte, for sealed bytes only
+
+	start    sync.Once
+	ready    chan accepted
+	stopping atomic.Bool
+	close    func() error
+	done     chan struct{}  // Accept has ended
+	fronts   sync.WaitGroup // connections that the front has
+
+	max              atomic.Int64
+	open, limit      prometheus.Gauge
+	refused, evicted prometheus.Counter
+
+	mu      sync.Mutex
+	conns   map[*Conn]struct{}
+	allBusy time.Time // when a search last found no idle connection
+}
+
+// accepted is what Accept gives.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// NewListener wraps a listener. It needs ConnContext and ConnState in the server's settings.
+// TLS, if any, is that of Secure.
+func NewListener(l net.Listener, opts Options) *Listener {
+	if opts.Metrics == nil {
+		opts.Metrics = NewMetrics(nil)
+	}
+	if opts.Log == nil {
+		opts.Log = log.New(io.Discard, "", 0)
+	}
+	out := &Listener{
+		Listener: l,
+		opts:     opts,
+		records:  sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }},
+		ready:    make(chan accepted),
+		done:     make(chan struct{}),
+		open:     opts.Metrics.open.WithLabelValues(opts.Name),
+		limit:    opts.Metrics.limit.WithLabelValues(opts.Name),
+		refused:  opts.Metrics.refused.WithLabelValues(opts.Name),
+		evicted:  opts.Metrics.evicted.WithLabelValues(opts.Name),
+		conns:    map[*Conn]struct{}{},
+	}
+	out.close = sync.OnceValue(l.Close)
+	out.SetMax(opts.MaxConnections)
+	return out
+}
+
+// Secure adds TLS, before the first Accept.
+func (l *Listener) Secure(config *tls.Config) { l.tls = config }
+
+// SetMax changes how many connections may be open; zero means any number. What
+// is open already is closed only when another one comes and it is idle.
+func (l *Listener) SetMax(n int) {
+	l.max.Store(int64(n))
+	l.limit.Set(float64(n))
+}
+
+// Accept waits for the next connection that net/http has to serve.
+func (l *Listener) Accept() (net.Conn, error) {
+	l.start.Do(func() { go l.run() })
+	select {
+	case next := <-l.ready:
+		return next.conn, next.err
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// give has Accept return a connection, which is closed where nobody asks for it any more.
+func (l *Listener) give(c net.Conn, err error) {
+	select {
+	case l.ready <- accepted{c, err}:
+	case <-l.done:
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// run accepts connections until the listener is closed.
+func (l *Listener) run() {
+	for {
+		c, err := l.Listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			l.give(nil, err) // net/http waits before it asks again
+			continue
+		}
+		conn := l.admit(c, time.Now())
+		switch {
+		case conn == nil:
+			l.refused.Inc()
+			_ = c.Close() // nothing has been written to it
+		case conn.inFront.Load():
+			go conn.serve()
+		case l.tls != nil:
+			l.give(tls.Server(conn, l.tls), nil)
+		default:
+			l.give(conn, nil)
+		}
+	}
+}
+
+// Close takes no more connections and closes those that the front has. Another call, such
+// as that of net/http's Shutdown, changes nothing and is no error.
+func (l *Listener) Close() error {
+	err := l.close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopping.Store(true)
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	for c := range l.conns {
+		if c.inFront.Load() {
+			_ = c.Conn.Close() // serve ends, and removes it
+		}
+	}
+	return err
+}
+
+// Stop takes no more connections and waits until the front has none: each gets one more
+// answer if its request is there or comes soon. When ctx ends Stop cuts them off and gives
+// ctx's error. net/http's Shutdown comes after it.
+func (l *Listener) Stop(ctx context.Context) error {
+	_ = l.close()
+	l.mu.Lock()
+	l.stopping.Store(true) // from here on admit leaves connections to net/http
+	for c := range l.conns {
+		if c.inFront.Load() {
+			_ = c.SetReadDeadline(time.Now().Add(settleTime))
+		}
+	}
+	l.mu.Unlock()
+	empty := make(chan struct{})
+	go func() { l.fronts.Wait(); close(empty) }()
+	select {
+	case <-empty:
+		return l.Close()
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), l.Close())
+	}
+}
+
+// admit is nil where there is no room for the connection.
+func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
+	conn := &Conn{Conn: c, listener: l, peer: parsePeer(c.RemoteAddr().String()), accepted: now.UnixNano()}
+	conn.idleSince.Store(conn.accepted)
+	if !l.makeRoom(now) {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[conn] = struct{}{}
+	l.open.Inc()
+	if l.opts.UnknownIdle > 0 {
+		conn.timer = time.AfterFunc(l.opts.UnknownIdle, conn.endUnknown)
+	}
+	if l.opts.Handler != nil && l.opts.Handler.Enabled() && !l.stopping.Load() {
+		conn.inFront.Store(true)
+		l.fronts.Add(1)
+	}
+	return conn
+}
+
+// makeRoom says whether one more connection may be open. Where the limit is reached it
+// closes idle ones: those on which nobody has authenticated before the others, and of each
+// those that have been idle for longest. A caller who sends its request at once stays,
+// however many connections are opened by those who do not.
+func (l *Listener) makeRoom(now time.Time) bool {
+	type candidate struct {
+		conn  *Conn
+		known int // 1: somebody has authenticated on it
+		since int64
+	}
+	var idle []candidate
+	l.mu.Lock()
+	limit, open := int(l.max.Load()), len(l.conns)
+	full := limit > 0 && open >= limit
+	if full && now.Sub(l.allBusy) >= searchAgain {
+		for c := range l.conns {
+			one := candidate{conn: c, since: c.idleSince.Load()}
+			if c.authenticated.Load() != 0 {
+				one.known = 1
+			}
+			if one.since > 0 && (one.known == 0 || now.UnixNano()-one.since >= int64(evictAfter)) {
+				idle = append(idle, one)
+			}
+		}
+		if len(idle) == 0 {
+			l.allBusy = now
+		}
+	}
+	l.mu.Unlock()
+	if !full {
+		return true
+	}
+	slices.SortFunc(idle, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.known, b.known), cmp.Compare(a.since, b.since))
+	})
+	room := false
+	for _, one := range idle[:min(len(idle), open-limit+1+limit/evictShare)] {
+		if one.conn.evict(one.since) {
+			l.evicted.Inc()
+			room = true
+		}
+	}
+	return room
+}
+
+// remove is called once for each connection that was admitted.
+func (l *Listener) remove(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	l.open.Dec()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// endUnknown closes the connection if nobody has authenticated on it and it has
+// been idle for too long.
+func (c *Conn) endUnknown() {
+	if c.authenticated.Load() != 0 || c.closed.Load() {
+		return
+	}
+	left := c.listener.opts.UnknownIdle
+	since := c.idleSince.Load()
+	if since > 0 {
+		left -= time.Since(time.Unix(0, since))
+	}
+	if left <= 0 {
+		c.evict(since) // nobody waits for an answer on it
+		return
+	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.timer.Reset(left)
+}
