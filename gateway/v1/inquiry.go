@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -121,8 +122,7 @@ func sizeOfSeller(q *upstream.Inquiry) int {
 }
 
 // appendText appends a key, as it stands in the record, and a string. What is no UTF-8
-// becomes U+FFFD. Few characters need an escape; copying what lies between them takes half
-// as long as looking at each character.
+// becomes U+FFFD. Few characters need an escape; what lies between them is copied.
 func appendText(dst []byte, key, s string) []byte {
 	dst = append(dst, key...)
 	if !utf8.ValidString(s) {
@@ -130,18 +130,42 @@ func appendText(dst []byte, key, s string) []byte {
 		return dst
 	}
 	dst = append(dst, '"')
-	plain := 0
-	for i := range len(s) {
-		if c := s[i]; c >= ' ' && c != '"' && c != '\\' {
-			continue
+	for {
+		n := plain(s)
+		if dst = append(dst, s[:n]...); n == len(s) {
+			return append(dst, '"')
 		}
-		dst = append(dst, s[plain:i]...)
 		var room [8]byte
-		quoted, _ := jsontext.AppendQuote(room[:0], s[i:i+1])
+		quoted, _ := jsontext.AppendQuote(room[:0], s[n:n+1])
 		dst = append(dst, quoted[1:len(quoted)-1]...)
-		plain = i + 1
+		s = s[n+1:]
 	}
-	return append(append(dst, s[plain:]...), '"')
+}
+
+// plain counts the bytes of s before the first that needs an escape: a control character, a
+// quotation mark or a backslash. It looks at eight bytes at a time, which halves the time
+// that rendering takes.
+func plain(s string) int {
+	const (
+		ones  = 0x0101010101010101 // the same byte in each of the eight places
+		highs = 0x80 * ones
+	)
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, slash := w^'"'*ones, w^'\\'*ones
+		// The lowest mark is always right: a borrow marks only what is above it.
+		if mark := ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highs; mark != 0 {
+			return i + bits.TrailingZeros64(mark)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return i
 }
 
 func appendNullText(dst []byte, key string, s upstream.NullString) []byte {
@@ -163,9 +187,23 @@ func appendTime(dst []byte, t time.Time) []byte {
 	case year > 9999:
 		t = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 	}
-	dst = t.AppendFormat(append(dst, `,"created_at":"`...), time.RFC3339) // much faster than a layout with a fraction
+	const form = `,"created_at":"0000-00-00T00:00:00.000Z"`
+	dst = append(dst, form...)
+	digits := dst[len(dst)-len(`0000-00-00T00:00:00.000Z"`):]
+	two := func(at, n int) { digits[at], digits[at+1] = byte('0'+n/10), byte('0'+n%10) }
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	two(0, year/100)
+	two(2, year%100)
+	two(5, int(month))
+	two(8, day)
+	two(11, hour)
+	two(14, minute)
+	two(17, second)
 	ms := t.Nanosecond() / int(time.Millisecond)
-	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
+	digits[20] = byte('0' + ms/100)
+	two(21, ms%100)
+	return dst
 }
 
 // ErrNotSelectable is returned for bytes that are not a list as Render makes it.
