@@ -325,8 +325,8 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 		}
 	}
 	fetch := upstreamTimeout
-	if c.tight() {
-		fetch = requestTimeout // the pages of a list wait for the ceiling
+	if c.tight() || a.key.kind == kindSeller {
+		fetch = requestTimeout // pages come one after the other, and wait for the ceiling
 	}
 	if age > most+fetch+slack {
 		return fmt.Sprintf("the list is %v old, of at most %v", age, most)
