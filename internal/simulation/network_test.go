@@ -27,6 +27,7 @@ type network struct {
 	ways  map[way]condition
 	pipes []*pipe
 	dials map[way]uint64
+	gone  map[string]bool // hosts that have crashed: what is left of a process sends to nobody
 }
 
 // way is one direction between two hosts.
@@ -39,7 +40,7 @@ type condition struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, dials: map[way]uint64{}}
+	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, dials: map[way]uint64{}, gone: map[string]bool{}}
 }
 
 // rngOf is the generator of an actor: a number of the seed and its name.
@@ -77,6 +78,7 @@ func (n *network) set(w way, c condition) {
 func (n *network) crash(host string, silently bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.gone[host] = true
 	for address, l := range n.hosts {
 		if l.host == host {
 			delete(n.hosts, address)
@@ -291,7 +293,12 @@ func (c *conn) Read(b []byte) (int, error) {
 
 func (c *conn) Write(b []byte) (int, error) {
 	p := c.out
-	p.net.sent(p.way, b)
+	p.net.mu.Lock()
+	gone := p.net.gone[p.way.from]
+	p.net.mu.Unlock()
+	if !gone {
+		p.net.sent(p.way, b)
+	}
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
 	switch {
