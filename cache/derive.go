@@ -3,6 +3,8 @@ package cache
 import (
 	"bytes"
 	"time"
+
+	"inquiry-gateway/internal/filters"
 )
 
 // Mapping is what a cache is told of how the lists of one kind are made. The zero
@@ -12,48 +14,20 @@ type Mapping struct {
 	Fingerprint string
 	// Status and InquiryType say by which values of the two filters the legacy is
 	// asked.
-	Status, InquiryType Filter
-}
-
-// Filter says what becomes of the values of one filter. It must not change once a
-// cache has it.
-type Filter struct {
-	Values map[string]Asked
-	Other  Asked // every value that is not in Values
-}
-
-// Asked is what becomes of one value of a filter.
-type Asked uint8
-
-// What becomes of a value.
-const (
-	AskedFor     Asked = iota // the legacy is asked for the records that have it
-	SelectedHere              // the legacy is asked without it, and its records are selected here
-	NoRecord                  // no record can have it: the list is empty, and nobody is asked
-)
-
-// of is what becomes of a value; the empty one is no filter.
-func (f *Filter) of(value string) Asked {
-	if value == "" {
-		return AskedFor
-	}
-	if a, ok := f.Values[value]; ok {
-		return a
-	}
-	return f.Other
+	Status, InquiryType filters.Filter
 }
 
 // base is the key of the list that k's is selected from: k without the filters that
 // the legacy is not sent.
 func (m *Mapping) base(k Key) (base Key, impossible bool) {
-	status, inquiryType := m.Status.of(k.Status), m.InquiryType.of(k.InquiryType)
-	if status == NoRecord || inquiryType == NoRecord {
+	status, inquiryType := m.Status.Of(k.Status), m.InquiryType.Of(k.InquiryType)
+	if status == filters.NoRecord || inquiryType == filters.NoRecord {
 		return k, true
 	}
-	if status == SelectedHere {
+	if status == filters.SelectedHere {
 		k.Status = ""
 	}
-	if inquiryType == SelectedHere {
+	if inquiryType == filters.SelectedHere {
 		k.InquiryType = ""
 	}
 	return k, false

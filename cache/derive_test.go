@@ -12,14 +12,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // byGateway is a mapping where nothing but the status "sent" is sent to the legacy,
 // and "never" is a status that no record can have.
 var byGateway = map[string]Mapping{KindBuyer: {
-	Status:      Filter{Values: map[string]Asked{"never": NoRecord, "sent": AskedFor}, Other: SelectedHere},
-	InquiryType: Filter{Other: SelectedHere},
+	Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.NoRecord, "sent": filters.AskedFor}, Other: filters.SelectedHere},
+	InquiryType: filters.Filter{Other: filters.SelectedHere},
 }}
 
 // byLines selects from a list that has the records that its name says, see lines.

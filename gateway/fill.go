@@ -10,9 +10,9 @@ import (
 
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/span"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/mapping"
 )
 
 // Fetch asks the legacy system for one account's list. It imposes its own limits
@@ -53,7 +53,7 @@ func Mappings(c *upstream.Client) map[string]cache.Mapping {
 	all := make(map[string]cache.Mapping)
 	for kind, fingerprint := range c.Fingerprints() {
 		status, inquiryType := c.Filters(kind)
-		all[kind] = cache.Mapping{Fingerprint: fingerprint, Status: filterOf(status), InquiryType: filterOf(inquiryType)}
+		all[kind] = cache.Mapping{Fingerprint: fingerprint, Status: status, InquiryType: inquiryType}
 	}
 	return all
 }
@@ -70,30 +70,17 @@ func Kinds(c *upstream.Client) map[string]v1.Words {
 }
 
 // wordsOf are the values that a caller can ask for; none where others can be asked for, too.
-func wordsOf(f mapping.Filter) (words []string) {
-	if f.Other != mapping.NoRecord {
+func wordsOf(f filters.Filter) (words []string) {
+	if f.Other != filters.NoRecord {
 		return nil
 	}
 	for value, asked := range f.Values {
-		if asked != mapping.NoRecord && validFilterValue(value) {
+		if asked != filters.NoRecord && validFilterValue(value) {
 			words = append(words, value)
 		}
 	}
 	slices.Sort(words)
 	return words
-}
-
-// filterOf says in the words of the cache what becomes of a filter: cache and upstream do not
-// know each other.
-func filterOf(f mapping.Filter) cache.Filter {
-	asked := map[mapping.Asked]cache.Asked{
-		mapping.AskedFor: cache.AskedFor, mapping.SelectedHere: cache.SelectedHere, mapping.NoRecord: cache.NoRecord,
-	}
-	own := cache.Filter{Values: make(map[string]cache.Asked, len(f.Values)), Other: asked[f.Other]}
-	for value, a := range f.Values {
-		own.Values[value] = asked[a]
-	}
-	return own
 }
 
 // Derivation makes filtered lists out of finished ones.

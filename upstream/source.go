@@ -25,6 +25,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/quota"
@@ -220,7 +221,7 @@ func (c *Client) Fingerprints() map[string]string {
 
 // Filters tell what becomes of the values of the two filters, see
 // [mapping.Plan.Filters].
-func (c *Client) Filters(kind string) (status, inquiryType mapping.Filter) {
+func (c *Client) Filters(kind string) (status, inquiryType filters.Filter) {
 	if s, ok := c.sources[kind]; ok {
 		return s.plan.Filters()
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream/address"
 )
 
@@ -142,44 +143,28 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	return nil, false // several values, and no way to name them: the gateway filters
 }
 
-// Filter tells in advance what becomes of each value of a filter.
-type Filter struct {
-	Values map[string]Asked
-	Other  Asked // every value that is not in Values
-}
-
-// Asked is what becomes of one value of a filter.
-type Asked uint8
-
-// What becomes of a value.
-const (
-	AskedFor     Asked = iota // the legacy is asked for the records that have it
-	SelectedHere              // the legacy is asked without it, and the gateway selects
-	NoRecord                  // no record can have it
-)
-
 // Filters tell what becomes of the values of status and inquiry_type. A list is a
 // selection from that without the values that are SelectedHere. Where responses are
 // fetched by further requests none is: those are made for the records that are kept.
-func (p *Plan) Filters() (status, inquiryType Filter) {
+func (p *Plan) Filters() (status, inquiryType filters.Filter) {
 	selectable := p.Second == nil || p.selects
 	return p.byStatus.asked(selectable), p.byType.asked(selectable)
 }
 
 // asked is what ask says of all values that a configuration names. selectable: the gateway
 // may select from a whole list.
-func (f *filter) asked(selectable bool) Filter {
-	of := func(value string) Asked {
+func (f *filter) asked(selectable bool) filters.Filter {
+	of := func(value string) filters.Asked {
 		send, impossible := f.ask(value)
 		switch {
 		case impossible:
-			return NoRecord
+			return filters.NoRecord
 		case len(send) == 0 && selectable:
-			return SelectedHere
+			return filters.SelectedHere
 		}
-		return AskedFor
+		return filters.AskedFor
 	}
-	all := Filter{Values: make(map[string]Asked), Other: of("\x00")} // which is no value of any
+	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream/internal/sample"
 )
 
@@ -50,24 +51,16 @@ func TestFilterAsk(t *testing.T) {
 		if !ok {
 			asked = all.Other
 		}
-		want := AskedFor
+		want := filters.AskedFor
 		if tc.impossible {
-			want = NoRecord
+			want = filters.NoRecord
 		} else if tc.send == "" {
-			want = SelectedHere
+			want = filters.SelectedHere
 		}
 		if asked != want && tc.want != "" {
 			t.Errorf("%q: told %d in advance, want %d", tc.want, asked, want)
 		}
 	}
-}
-
-// askedOf is what becomes of a value.
-func askedOf(f Filter, value string) Asked {
-	if a, ok := f.Values[value]; ok {
-		return a
-	}
-	return f.Other
 }
 
 func TestFilters(t *testing.T) {
@@ -76,19 +69,19 @@ func TestFilters(t *testing.T) {
 	for _, tc := range []struct {
 		name, section, kind        string
 		status, inquiryType        string
-		wantStatus, wantOfTheTypes Asked
+		wantStatus, wantOfTheTypes filters.Asked
 	}{
-		{"both are sent", sample.YAML, "buyer", "pending", "x", AskedFor, AskedFor},
-		{"no such status", sample.YAML, "buyer", "nosuch", "x", NoRecord, AskedFor},
-		{"neither is sent", sample.YAML, "seller", "pending", "general", SelectedHere, SelectedHere},
-		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", NoRecord, SelectedHere},
-		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", AskedFor, SelectedHere},
-		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", AskedFor, AskedFor},
+		{"both are sent", sample.YAML, "buyer", "pending", "x", filters.AskedFor, filters.AskedFor},
+		{"no such status", sample.YAML, "buyer", "nosuch", "x", filters.NoRecord, filters.AskedFor},
+		{"neither is sent", sample.YAML, "seller", "pending", "general", filters.SelectedHere, filters.SelectedHere},
+		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", filters.NoRecord, filters.SelectedHere},
+		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", filters.AskedFor, filters.SelectedHere},
+		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", filters.AskedFor, filters.AskedFor},
 		{"responses are fetched for the whole list once where the gateway filters", changed(t, append(fetched,
-			"filtering: upstream", "filtering: gateway", `, state: "{status}"`, "", `, category: "{inquiry_type}"`, "")...), "buyer", "pending", "x", SelectedHere, SelectedHere},
+			"filtering: upstream", "filtering: gateway", `, state: "{status}"`, "", `, category: "{inquiry_type}"`, "")...), "buyer", "pending", "x", filters.SelectedHere, filters.SelectedHere},
 	} {
 		status, inquiryType := planFrom(t, tc.section, tc.kind).Filters()
-		if a, b := askedOf(status, tc.status), askedOf(inquiryType, tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {
+		if a, b := status.Of(tc.status), inquiryType.Of(tc.inquiryType); a != tc.wantStatus || b != tc.wantOfTheTypes {
 			t.Errorf("%s: %v and %v", tc.name, a, b)
 		}
 	}
