@@ -115,21 +115,25 @@ func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error
 
 var errEmpty = errors.New("the key store in Redis is empty: no version is set")
 
-// record reads a field of a hash, and whether a version is set. Without a field the version must be readable.
+// record reads a field of a hash, and whether a version was set before and after that: a store
+// that is emptied or restored meanwhile must not look as if it had no such key. Without a
+// field the versions must be readable.
 func (s *Store) record(ctx context.Context, hash, field string) (text string, set bool, err error) {
-	var record, version *redis.StringCmd
+	var before, record, after *redis.StringCmd
 	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		record, version = p.HGet(ctx, hash, field), p.Get(ctx, s.keys.version())
+		before, record, after = p.Get(ctx, s.keys.version()), p.HGet(ctx, hash, field), p.Get(ctx, s.keys.version())
 		return nil
 	})
 	absent := errors.Is(record.Err(), redis.Nil)
-	switch {
-	case record.Err() != nil && !absent:
+	if record.Err() != nil && !absent {
 		return "", false, redisError(record.Err())
-	case absent && version.Err() != nil && !errors.Is(version.Err(), redis.Nil):
-		return "", false, redisError(version.Err())
 	}
-	return record.Val(), version.Err() == nil, nil
+	for _, version := range []*redis.StringCmd{before, after} {
+		if absent && version.Err() != nil && !errors.Is(version.Err(), redis.Nil) {
+			return "", false, redisError(version.Err())
+		}
+	}
+	return record.Val(), before.Err() == nil && after.Err() == nil, nil
 }
 
 // DigestOf finds the digest of the key with that id, for Authenticator.ByID.

@@ -143,7 +143,7 @@ func (emptied) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 
 func (e emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Args()[1] == e.hash {
+		if cmds[1].Args()[1] == e.hash { // between two readings of the version
 			if err := e.server.FlushAll(ctx).Err(); err != nil {
 				return err
 			}
