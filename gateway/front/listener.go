@@ -231,12 +231,17 @@ func (l *Listener) Stop(ctx context.Context) error {
 	_ = l.close()
 	l.mu.Lock()
 	l.stopping.Store(true) // from here on admit leaves connections to net/http
+	waiting := false
 	for c := range l.conns {
 		if c.inFront.Load() {
+			waiting = true
 			_ = c.SetReadDeadline(time.Now().Add(settleTime))
 		}
 	}
 	l.mu.Unlock()
+	if !waiting { // nothing is cut off, even where ctx has ended
+		return l.Close()
+	}
 	empty := make(chan struct{})
 	go func() { l.fronts.Wait(); close(empty) }()
 	select {
