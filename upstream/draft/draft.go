@@ -304,6 +304,9 @@ func (t *table) codes(words, not string, nullable bool) Choice {
 			return 2*sure + 200*min(len(values), 2) + 50*own - strings.Count(c.path, ".")
 		case len(values) > 1 && 2*len(values) <= len(c.texts) && values[0] != "" && c.kinds == "t" && c.prose() < 0.5 &&
 			!c.called("id name lang language locale country currency priority channel source email date time"):
+			if len(c.texts) == t.rows {
+				return sure/2 + 1 // before one that some records lack
+			}
 			return sure / 2
 		}
 		return 0

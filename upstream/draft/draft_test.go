@@ -173,9 +173,11 @@ func TestDoubts(t *testing.T) {
 			"# DOUBT: or created, which has the same times?\n      created_at: {path: created_ms, format: unix_ms}", ""},
 		"short numbers of answers": {`[` + records(`{`+base+`,"notes":[{"no":1~,"body":"We have sent parcel ~ again","at":"2026-02-0~T10:00:00Z"}]}`) + `]`, "would be cut out of texts: no", ""},
 		"an object keyed by ids":   {`{"d":{` + records(`"a~":{`+base+`}`) + `}}`, `items: "d.@values"`, "or is it"},
-		"no zone":                  {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
-		"the first page":           {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
-		"a sign-in":                {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
+		"codes that some records lack": {`[` + records(`{"a":"PRD",`+base+`,"b":"N"}`) + `,` + records(`{"a":"DLV",`+base+`,"b":"Y"}`) + `,` + records(`{`+base+`,"b":"N"}`) + `]`,
+			"status:\n        path: b", ""},
+		"no zone":        {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
+		"the first page": {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
+		"a sign-in":      {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
 	} {
 		p, err := Propose([][]byte{[]byte(tc.sample)}, Options{Kind: "buyer", Account: "acme"})
 		if err != nil {
