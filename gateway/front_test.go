@@ -163,6 +163,24 @@ func TestNoHTTP2InTheMiddle(t *testing.T) {
 	}
 }
 
+// Fewer bytes than a method has, and then the end, are no request after an answer; net/http
+// closes the connection.
+func TestTheEndAfterAnAnswer(t *testing.T) {
+	for _, rest := range []string{"", "G", "GET"} {
+		s := newStand(t, listenHere(t), nil).serve(t)
+		c := dialStand(t, s, false)
+		c.send(hitOf("acme", buyersList))
+		c.receive()
+		c.send(rest)
+		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := io.ReadAll(c.in); len(text) > 0 {
+			t.Errorf("%q is answered with %q", rest, text)
+		}
+	}
+}
+
 // A connection of HTTP/2 in clear text is net/http's, which reads it in one goroutine and tells of its
 // state in another. The race detector is what judges here.
 func TestHTTP2IsHandedOver(t *testing.T) {

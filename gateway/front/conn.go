@@ -22,6 +22,9 @@ import (
 const (
 	// readBytes is the largest request that the front reads.
 	readBytes = 4 << 10
+	// nextBytes of a connection's next request are waited for, as net/http does: fewer of
+	// them and then the end are not a bad request, but no request.
+	nextBytes = 4
 	// run is how many answers one connection gets before others have their turn,
 	// for a caller whose next request is always there already.
 	run = 64
@@ -263,8 +266,13 @@ func (c *Conn) serve() {
 	c.waitUntil(armed, l.opts.ReadHeaderTimeout)
 	for i := 0; ; i++ {
 		n, err := c.stream.Read(in)
+		for i > 0 && n > 0 && n < nextBytes && err == nil {
+			var more int
+			more, err = c.stream.Read(in[n:])
+			n += more
+		}
 		begin := time.Now()
-		if n == 0 {
+		if n == 0 || i > 0 && n < nextBytes {
 			if err != nil {
 				_ = c.stream.Close()
 				return
