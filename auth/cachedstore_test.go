@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -25,7 +26,7 @@ var testPolicy = CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second
 
 func newTestCache(t *testing.T, c *testkit.Clock, ask Lookup) *CachedStore {
 	t.Helper()
-	r := NewCachedStore("test", ask, testPolicy, Options{Now: c.Now, Guesses: NewGuesses(UnknownKeysConfig{PerSecond: 1, Burst: 3}, c.Now)})
+	r := NewCachedStore("test", ask, testPolicy, Options{Now: c.Now, Guesses: NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, c.Now)})
 	t.Cleanup(r.Close)
 	return r
 }

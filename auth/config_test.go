@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -16,9 +17,9 @@ func TestConfigYAML(t *testing.T) {
 	}{
 		"file":  {"keys_file: keys.yaml", func(c Config) bool { return c.KeysFile == "keys.yaml" && !c.PepperFile.Set() && c.Redis == nil }},
 		"redis": {"redis: {}", func(c Config) bool { return c.Redis != nil && *c.Redis == DefaultRedisConfig() }},
-		"redis with a ttl": {"redis: {poll: 1s}\ncache: {ttl: 5s}\nunknown_keys: {per_second: 0}", func(c Config) bool {
+		"redis with a ttl": {"redis: {timeout: 250ms}\ncache_ttl: 5s\nunknown_keys: {per_second: 0}", func(c Config) bool {
 			return c.CachePolicy() == CachePolicy{5 * time.Second, 2 * time.Second, 100_000, 250 * time.Millisecond} &&
-				c.UnknownKeys == UnknownKeysConfig{0, 50} && c.Redis.Poll == time.Second
+				c.UnknownKeys == rate.Plan{Burst: 50}
 		}},
 		"introspection": {"introspection: {url: https://id.example.com/i, timeout: 300ms, claims: {account: org}}", func(c Config) bool {
 			want := DefaultIntrospectionConfig()
@@ -72,7 +73,6 @@ func TestConfigValidate(t *testing.T) {
 		"nothing":          {with(func(c *Config) { c.KeysFile = "" }), []string{"keys_file"}},
 		"two":              {with(func(c *Config) { c.Redis = &rc }), []string{"keys_file"}},
 		"all, no URL":      {with(func(c *Config) { c.Redis, c.Introspection, c.PepperFile = &rc, &ic, secretfile.New("p", testPepper) }), []string{"keys_file", "introspection.url", "pepper_file"}},
-		"no burst":         {with(func(c *Config) { c.UnknownKeys.Burst = 0 }), []string{"unknown_keys.burst"}},
 		"no certificate":   {intro(func(c *IntrospectionConfig) { c.CAFile = secretfile.New("ca.pem", "no PEM") }), []string{"introspection.ca_file"}},
 		"http":             {url("http://id.example.com/"), []string{"introspection.url"}},
 		"http to itself":   {url("http://127.0.0.1:9/"), nil},

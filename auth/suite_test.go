@@ -109,7 +109,7 @@ func newTestRedis(t *testing.T) *testStore {
 	s, opts := newTestStore()
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = 20 * time.Millisecond
-	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg, Cache: auth.DefaultConfig().Cache}.CachePolicy(), opts)
+	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
 	// A change is in force when the node has heard of it and nothing else is
@@ -198,7 +198,7 @@ func newTestIntrospection(t *testing.T) *testStore {
 	s, opts := newTestStore()
 	cfg := auth.DefaultIntrospectionConfig()
 	cfg.URL, cfg.Timeout = server.URL, 300*time.Millisecond
-	store := introspect.New(cfg, auth.Config{Introspection: &cfg, Cache: auth.DefaultConfig().Cache}.CachePolicy(), opts)
+	store := introspect.New(cfg, auth.Config{Introspection: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	s.Store, s.forget = store, store.ForgetAll
 	s.state = func(state string) { p.set(func() { p.state = state }) }

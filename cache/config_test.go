@@ -45,7 +45,7 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 	}{
 		{"default", func(*Config) {}, nil},
 		{"all zero times", func(c *Config) { c.Buyer, c.Seller = KindConfig{}, KindConfig{} }, nil},
-		{"entry above the tier", func(c *Config) { c.Local.MaxBytes = 4 << 20 }, []string{"max_entry_bytes"}},
+		{"entry above the tier", func(c *Config) { c.MaxBytes = 4 << 20 }, []string{"max_entry_bytes"}},
 		{"sum too long", func(c *Config) { c.Buyer.TTL, c.Buyer.StaleIfError = 4*day, 4*day }, []string{"buyer.ttl"}},
 		{"status", func(c *Config) {
 			c.Buyer.ByStatus = map[string]StatusConfig{"a b": {}, "ok": {TTL: &week}}
@@ -64,7 +64,7 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 
 func TestTheSectionDecodesStrictly(t *testing.T) {
 	const text = `
-local: {max_bytes: 1048576}
+max_bytes: 1048576
 buyer:  {ttl: 30s, stale_while_revalidate: 30s, stale_if_error: 10m, by_status: {pending: {ttl: 10s}, answered: {stale_if_error: 0s}}}
 seller: {ttl: 1m}
 jitter: 0.2

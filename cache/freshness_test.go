@@ -98,14 +98,14 @@ func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
 		t.Errorf("ttl %s, fresh %t after the old policy is back; the entry was dropped", r.TTL, ok)
 	}
 	bad := testConfig()
-	bad.MaxEntryBytes = bad.Local.MaxBytes + 1
+	bad.MaxEntryBytes = bad.MaxBytes + 1
 	if err := l.SetConfig(bad); err == nil {
 		t.Error("a broken policy was taken")
 	}
 }
 
 // What decide says is the specification of freshness: a ttl of 10 s, 10 s of
-// stale_while_revalidate, 60 s of stale_if_error, and 1 s of hints.stale_for.
+// stale_while_revalidate, 60 s of stale_if_error, and 1 s of hintStaleFor.
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	stale := health{failing: true}
@@ -138,9 +138,9 @@ func TestDecide(t *testing.T) {
 		{"perhaps purged", 0, marks{suspect: true}, health{}, fetch, "", fresh, 10 * s},
 		{"perhaps purged, and the legacy fails", 15 * s, marks{suspect: true}, stale, fetch, "", revalidate, -5 * s},
 		{"just hinted", 1 * s, hint(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"hinted, last moment of stale_for", 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
-		{"hinted, stale_for over", 1 * s, hint(s), health{}, fetch, "", ifError, -s},
-		{"hinted, stale_for over, and the legacy fails", 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
+		{"hinted, last moment of it", 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
+		{"hinted, its time over", 1 * s, hint(s), health{}, fetch, "", ifError, -s},
+		{"hinted, its time over, and the legacy fails", 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
 		{"hinted when it was stale already", 21 * s, hint(0), health{}, fetch, "", ifError, -11 * s},
 		{"hinted, past stale_if_error", 70 * s, hint(0), stale, fetch, "", unusable, -60 * s},
 	} {
@@ -174,7 +174,7 @@ func TestTermsOfAHint(t *testing.T) {
 		{terms{ttl: time.Hour}, unusable},
 	} {
 		now := time.Now()
-		if v := decide(&policy{staleFor: time.Second}, tt.t, &Entry{AnsweredAt: now}, now, marks{hinted: true}, health{}); v.state != tt.want {
+		if v := decide(&policy{}, tt.t, &Entry{AnsweredAt: now}, now, marks{hinted: true}, health{}); v.state != tt.want {
 			t.Errorf("%+v: %+v", tt.t, v)
 		}
 	}

@@ -75,7 +75,7 @@ type setup struct {
 
 func (s setup) start(t testing.TB) *Lists {
 	t.Helper()
-	if s.cfg.Local.MaxBytes == 0 {
+	if s.cfg.MaxBytes == 0 {
 		s.cfg = testConfig()
 	}
 	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit, Mappings: s.mappings}, Derivation: s.derivation,

@@ -44,7 +44,7 @@ func TestASoftHintServesTheOldListForAMoment(t *testing.T) {
 
 	changed(t, l, false)
 	g.clock.Add(1100 * time.Millisecond)
-	want(t, mustGet(t, l, aKey), Miss, "3") // nobody asked within stale_for
+	want(t, mustGet(t, l, aKey), Miss, "3") // nobody asked within its second
 
 	changed(t, l, false)
 	g.clock.Add(1100 * time.Millisecond)

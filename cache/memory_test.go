@@ -48,7 +48,7 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()
-			cfg.Local.MaxBytes = bound
+			cfg.MaxBytes = bound
 			before := heap()
 			l := setup{cfg: cfg, fill: tt.fill}.start(t)
 			for i := range tt.keys {

@@ -11,7 +11,7 @@ import (
 
 func TestClaims(t *testing.T) {
 	claims := auth.DefaultIntrospectionConfig().Claims
-	nested := auth.ClaimsConfig{Account: "org.id", Kind: "https://acme.example/kind", Scope: "scp", APIAccess: "org.paid", KeyID: "jti"}
+	nested := auth.ClaimsConfig{Account: "org.id", Kind: "https://acme.example/kind", APIAccess: "org.paid"}
 	tests := map[string]struct {
 		claims auth.ClaimsConfig
 		answer string
@@ -22,7 +22,7 @@ func TestClaims(t *testing.T) {
 		"all": {claims, `{"active":true,"sub":"acme","kind":"buyer","scope":"a inquiries:read","api_access":"paid","plan":"pro","jti":"t1","exp":1800000000}`,
 			auth.Principal{Kind: auth.KindBuyer, Account: "acme", KeyID: "t1", Scopes: "a inquiries:read", PaidAccess: true, Plan: "pro"}, time.Unix(1800000000, 0), nil},
 		"the least":         {claims, `{"active":true,"sub":4711,"kind":"seller"}`, auth.Principal{Kind: auth.KindSeller, Account: "4711"}, time.Time{}, nil},
-		"other places":      {nested, `{"active":true,"org":{"id":"acme","paid":true},"https://acme.example/kind":"buyer","scp":["a","b c"]}`, auth.Principal{Kind: auth.KindBuyer, Account: "acme", Scopes: "a b c", PaidAccess: true}, time.Time{}, nil},
+		"other places":      {nested, `{"active":true,"org":{"id":"acme","paid":true},"https://acme.example/kind":"buyer","scope":["a","b c"]}`, auth.Principal{Kind: auth.KindBuyer, Account: "acme", Scopes: "a b c", PaidAccess: true}, time.Time{}, nil},
 		"a fraction of exp": {claims, `{"active":true,"sub":"a","kind":"buyer","exp":1800000000.9}`, auth.Principal{Kind: auth.KindBuyer, Account: "a"}, time.Unix(1800000000, 0), nil},
 		"access none":       {claims, `{"active":true,"sub":"a","kind":"buyer","api_access":"none"}`, auth.Principal{Kind: auth.KindBuyer, Account: "a"}, time.Time{}, nil},
 		"access false":      {claims, `{"active":true,"sub":"a","kind":"buyer","api_access":false}`, auth.Principal{Kind: auth.KindBuyer, Account: "a"}, time.Time{}, nil},

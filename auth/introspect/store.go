@@ -91,7 +91,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &invalid.Problems{}), // Validate has told them
+		TLSClientConfig:       secretfile.TLS{CA: c.CA}.Config("introspection", &invalid.Problems{}), // Validate has told them
 	}
 }
 

@@ -34,7 +34,6 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"single", func(c *Config) { c.Addrs = []string{"127.0.0.1:6379"} }, nil},
 		{"a prefix with braces", func(c *Config) { c.Prefix = "a{b" }, []string{"prefix"}},
 		{"cluster", func(c *Config) { c.Addrs = []string{"a:1", "b:1"} }, nil},
-		{"cluster with a database", func(c *Config) { c.Mode, c.DB = "cluster", 1 }, []string{"db"}},
 		{"sentinel", func(c *Config) { c.Addrs, c.MasterName = []string{"a:1", "b:1"}, "m" }, nil},
 		{"sentinel without a master", func(c *Config) { c.Mode = "sentinel" }, []string{"master_name"}},
 		{"single with sentinel's keys", func(c *Config) {
@@ -59,7 +58,7 @@ func TestFilesThatHoldNoCertificatesAreNamed(t *testing.T) {
 	c := DefaultConfig()
 	c.Addrs = []string{"127.0.0.1:1"}
 	text := secretfile.New("file", "no PEM")
-	c.TLS.Files = secretfile.TLS{CAFile: text, CertFile: text, KeyFile: text}
+	c.TLS.Files = secretfile.TLS{CA: secretfile.CA{CAFile: text}, Pair: secretfile.Pair{CertFile: text, KeyFile: text}}
 	rdb, err := Open(c, Options{})
 	if got := fields(err); rdb != nil || !slices.Equal(got, []string{"tls.ca_file", "tls.cert_file"}) {
 		t.Errorf("a client, %t; problems in %v", rdb != nil, got)
