@@ -1,4 +1,4 @@
-// Package testkit starts programs, makes certificates, and keeps logs and clocks
+// Package testkit starts programs and browsers, makes certificates, and keeps logs and clocks
 // for tests and benchmarks. What has no testing.TB among its arguments serves commands, too.
 package testkit
 
