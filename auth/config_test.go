@@ -14,23 +14,21 @@ import (
 // A key that cannot be looked up again is good for 30 s from Redis and for 10 s from an
 // authorization server, unless the configuration says otherwise.
 func TestCachePolicy(t *testing.T) {
-	second := time.Second
-	redis, introspection := auth.DefaultRedisConfig(), auth.DefaultIntrospectionConfig()
-	cfg := auth.DefaultConfig()
-	for _, tt := range []struct {
-		redis         *auth.RedisConfig
-		introspection *auth.IntrospectionConfig
-		ttl           *time.Duration
-		want          auth.CachePolicy
-	}{
-		{&redis, nil, nil, auth.CachePolicy{TTL: 30 * second, NegativeTTL: 2 * second, MaxKeys: 100_000, Timeout: 250 * time.Millisecond}},
-		{nil, &introspection, nil, auth.CachePolicy{TTL: 10 * second, NegativeTTL: 2 * second, MaxKeys: 100_000, Timeout: 500 * time.Millisecond}},
-		{nil, &introspection, &second, auth.CachePolicy{TTL: second, NegativeTTL: 2 * second, MaxKeys: 100_000, Timeout: 500 * time.Millisecond}},
-	} {
-		cfg.Redis, cfg.Introspection, cfg.Cache.TTL = tt.redis, tt.introspection, tt.ttl
-		if got := cfg.CachePolicy(); got != tt.want {
-			t.Errorf("%+v, want %+v", got, tt.want)
-		}
+	redis, introspection, second := auth.DefaultRedisConfig(), auth.DefaultIntrospectionConfig(), time.Second
+	c := auth.DefaultConfig()
+	c.Redis = &redis
+	want := auth.CachePolicy{TTL: 30 * second, NegativeTTL: 2 * second, MaxKeys: 100_000, Timeout: 250 * time.Millisecond}
+	if got := c.CachePolicy(); got != want {
+		t.Errorf("redis: %+v, want %+v", got, want)
+	}
+	c.Redis, c.Introspection = nil, &introspection
+	want.TTL, want.Timeout = 10*second, 500*time.Millisecond
+	if got := c.CachePolicy(); got != want {
+		t.Errorf("introspection: %+v, want %+v", got, want)
+	}
+	c.Cache.TTL = &second
+	if got := c.CachePolicy(); got.TTL != second {
+		t.Errorf("ttl %v, want the configured %v", got.TTL, second)
 	}
 }
 

@@ -204,20 +204,6 @@ func TestHasherOfAFile(t *testing.T) {
 	}
 }
 
-func TestParseDigest(t *testing.T) {
-	d := digestOf("k")
-	for _, s := range []string{d.Hex(), strings.ToUpper(d.Hex())} {
-		if got, err := auth.ParseDigest(s); err != nil || got != d {
-			t.Errorf("%s: %v", s, err)
-		}
-	}
-	for _, s := range []string{"", d.Hex()[1:], d.Hex() + "0", "g" + d.Hex()[1:]} {
-		if _, err := auth.ParseDigest(s); err == nil {
-			t.Errorf("%q was accepted", s)
-		}
-	}
-}
-
 // Neither a key nor a digest shows up where a value is printed by mistake.
 func TestNothingPrintsSecrets(t *testing.T) {
 	c := credential("iqb_topsecret")
