@@ -7,11 +7,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 func TestMapBuyer(t *testing.T) {
-	r, err := mapBuyer(t, sample.YAML, "\ufeff"+sample.List(sample.Ticket), Request{})
+	r, err := mapBuyer(t, testkit.SampleYAML, "\ufeff"+testkit.SampleList(testkit.SampleTicket), Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestMapBuyer(t *testing.T) {
 }
 
 func TestMapSellerOverBareArray(t *testing.T) {
-	r := planFrom(t, sample.YAML, "seller").NewBuilder(Request{Account: "7"})
+	r := planFrom(t, testkit.SampleYAML, "seller").NewBuilder(Request{Account: "7"})
 	err := whole(r, `[{"uuid":1,"vendor":{"id":7},"subject":90071992547409931,"state":"A","customer":{"name":true},"opened":"2026-03-01T00:00:00Z"}]`)
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func TestMapRefuses(t *testing.T) {
 		{"stranger", `"id":"acme"`, `"id":"other"`, "owner", "another owner"},
 		{"no owner", `"id":"acme"`, `"id":null`, "owner", "no owner"},
 		{"owner in capitals", `"id":"acme"`, `"id":"ACME"`, "owner", "another owner"},
-		{"no object", sample.Ticket, `"text"`, "record", "not an object"},
-		{"null record", sample.Ticket, `null`, "record", "not an object"},
+		{"no object", testkit.SampleTicket, `"text"`, "record", "not an object"},
+		{"null record", testkit.SampleTicket, `null`, "record", "not an object"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			body := strings.Replace(sample.List(sample.Ticket), tc.from, tc.to, 1)
-			_, err := mapBuyer(t, sample.YAML, body, Request{})
+			body := strings.Replace(testkit.SampleList(testkit.SampleTicket), tc.from, tc.to, 1)
+			_, err := mapBuyer(t, testkit.SampleYAML, body, Request{})
 			if reasonOf(t, err) != tc.reason || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %v", err)
 			}
@@ -72,10 +72,10 @@ func TestMapRefuses(t *testing.T) {
 }
 
 func TestMapNullable(t *testing.T) {
-	body := sample.List(sample.Ticket)
+	body := testkit.SampleList(testkit.SampleTicket)
 	body = strings.Replace(body, `"category":"delivery",`, ``, 1)
 	body = strings.Replace(body, `{"role":"S"}`, `null`, 1)
-	r, err := mapBuyer(t, sample.YAML, body, Request{})
+	r, err := mapBuyer(t, testkit.SampleYAML, body, Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func TestMapNullable(t *testing.T) {
 		t.Errorf("got %+v", r.List[0])
 	}
 	for _, replies := range []string{`"replies":null`, `"replies":[]`, `"other":1`} {
-		body := sample.Ticket[:strings.Index(sample.Ticket, `"replies"`)] + replies + "}"
-		r, err := mapBuyer(t, sample.YAML, sample.List(body), Request{})
+		body := testkit.SampleTicket[:strings.Index(testkit.SampleTicket, `"replies"`)] + replies + "}"
+		r, err := mapBuyer(t, testkit.SampleYAML, testkit.SampleList(body), Request{})
 		if err != nil || len(r.List[0].Responses) != 0 {
 			t.Errorf("%s: %v %+v", replies, err, r.List)
 		}
@@ -94,7 +94,7 @@ func TestMapNullable(t *testing.T) {
 func TestMapItems(t *testing.T) {
 	optional := changed(t, "items: result.items", "items: result.items\n  items_optional: true")
 	for section, replies := range map[string]map[string]string{
-		sample.YAML: {
+		testkit.SampleYAML: {
 			`{"result":{"items":[]}}`: "", `{"result":{"items":null}}`: "items", `{"result":{"items":{}}}`: "items", `{"result":{}}`: "items",
 			`{}`: "items", `[]`: "items", `"x"`: "items", `{"result":{"items":[]}} x`: "json", `{"result":{"items":[]},"result":1}`: "json",
 			"{\"result\":{\"items\":[]},\"x\":\"\xff\"}": "json",
@@ -111,11 +111,11 @@ func TestMapItems(t *testing.T) {
 }
 
 func TestItemsInAnObject(t *testing.T) {
-	quoting := strings.Replace(sample.Ticket, "Where is it?", "as k-0002 said", 1)
+	quoting := strings.Replace(testkit.SampleTicket, "Where is it?", "as k-0002 said", 1)
 	for _, items := range []string{`"result.items|@values"`, `result.items.@values`, `"result|items|@values"`} {
 		section := changed(t, "items: result.items", "items: "+items, "[uuid, ", `["@key", uuid, `, "items: replies", `items: "replies.@values"`)
 		replies := strings.NewReplacer(`"replies":[`, `"replies":{"0":`, `]}`, `}}`)
-		body := `{"result":{"items":{"k-0001":` + replies.Replace(quoting) + `,"k-0002":` + replies.Replace(sample.Ticket) + `}}}`
+		body := `{"result":{"items":{"k-0001":` + replies.Replace(quoting) + `,"k-0002":` + replies.Replace(testkit.SampleTicket) + `}}}`
 		r, err := mapBuyer(t, section, body, Request{})
 		if err != nil || len(r.List) != 2 || len(r.List[1].Responses) != 1 || r.List[0].Content != "as [removed] said" {
 			t.Errorf("%s: %+v %v", items, r.List, err)
@@ -132,7 +132,7 @@ func TestItemsInAnObject(t *testing.T) {
 func TestOwnerInSeveralPlaces(t *testing.T) {
 	section := changed(t, "owner: customer.id", "owner: [customer.id.value, customer.id]")
 	for owner, ok := range map[string]bool{`"acme"`: true, `{"value":"acme"}`: true, `{"value":"zorg"}`: false, `{"x":"acme"}`: false, `null`: false} {
-		_, err := mapBuyer(t, section, `{"result":{"items":[`+strings.Replace(sample.Ticket, `"id":"acme"`, `"id":`+owner, 1)+`]}}`, Request{})
+		_, err := mapBuyer(t, section, `{"result":{"items":[`+strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":`+owner, 1)+`]}}`, Request{})
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", owner, err)
 		}
@@ -141,16 +141,16 @@ func TestOwnerInSeveralPlaces(t *testing.T) {
 
 func TestSkipInvalid(t *testing.T) {
 	section := changed(t, "filtering: upstream", "filtering: upstream\n  on_invalid_record: skip")
-	bad := strings.Replace(sample.Ticket, `"subject":"Late",`, "", 1)
-	r, err := mapBuyer(t, section, `{"result":{"items":[`+bad+","+sample.Ticket+`,7]}}`, Request{})
+	bad := strings.Replace(testkit.SampleTicket, `"subject":"Late",`, "", 1)
+	r, err := mapBuyer(t, section, `{"result":{"items":[`+bad+","+testkit.SampleTicket+`,7]}}`, Request{})
 	if err != nil || len(r.List) != 1 || r.Skipped["title"] != 1 || r.Skipped["record"] != 1 || r.Seen != 3 {
 		t.Fatalf("%v %+v %v", err, r.List, r.Skipped)
 	}
 	if len(r.List[0].Responses) != 1 {
 		t.Errorf("responses of the good record: %+v", r.List[0].Responses)
 	}
-	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"other"`, 1)
-	if _, err := mapBuyer(t, section, sample.List(stranger), Request{}); reasonOf(t, err) != "owner" {
+	stranger := strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":"other"`, 1)
+	if _, err := mapBuyer(t, section, testkit.SampleList(stranger), Request{}); reasonOf(t, err) != "owner" {
 		t.Errorf("skip must not cover a foreign record: %v", err)
 	}
 }
@@ -159,17 +159,17 @@ func TestSkipInvalid(t *testing.T) {
 // drop: all of a list could be lost unseen.
 func TestDropForeign(t *testing.T) {
 	section := changed(t, "filtering: upstream", "filtering: upstream\n  on_foreign_record: drop")
-	stranger := strings.NewReplacer(`"id":"acme"`, `"id":"zorg"`, "Late", "Secret of zorg").Replace(sample.Ticket)
-	r, err := mapBuyer(t, section, sample.List(stranger, sample.Ticket, stranger), Request{})
+	stranger := strings.NewReplacer(`"id":"acme"`, `"id":"zorg"`, "Late", "Secret of zorg").Replace(testkit.SampleTicket)
+	r, err := mapBuyer(t, section, testkit.SampleList(stranger, testkit.SampleTicket, stranger), Request{})
 	if err != nil || len(r.List) != 1 || r.List[0].Title != "Late" || len(r.List[0].Responses) != 1 || r.Foreign != 2 {
 		t.Errorf("%+v %v, %d foreign", r.List, err, r.Foreign)
 	}
-	none := strings.Replace(sample.Ticket, `"customer":{"id":"acme"},`, "", 1)
-	if _, err := mapBuyer(t, section, sample.List(sample.Ticket, none), Request{}); err == nil || !strings.Contains(err.Error(), whyNoOwner) {
+	none := strings.Replace(testkit.SampleTicket, `"customer":{"id":"acme"},`, "", 1)
+	if _, err := mapBuyer(t, section, testkit.SampleList(testkit.SampleTicket, none), Request{}); err == nil || !strings.Contains(err.Error(), whyNoOwner) {
 		t.Errorf("a record without an owner: %v", err)
 	}
 	section = strings.Replace(section, "on_foreign_record: drop", "on_foreign_record: drop\n  on_invalid_record: skip", 1)
-	r, err = mapBuyer(t, section, sample.List(sample.Ticket, none), Request{})
+	r, err = mapBuyer(t, section, testkit.SampleList(testkit.SampleTicket, none), Request{})
 	if err != nil || len(r.List) != 1 || r.Skipped["owner"] != 1 || r.Foreign != 0 {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -187,8 +187,8 @@ func TestComplexPathsEqualSimpleOnes(t *testing.T) {
 		"internal_ids: [uuid, \"replies.#.uuid\"]", "internal_ids: [\"@this.uuid\", \"replies|#.uuid\"]",
 		"owner: customer.id", `owner: "{customer}|customer.id"`,
 	)
-	body := sample.Tickets(40)
-	a, errA := mapBuyer(t, sample.YAML, body, Request{})
+	body := testkit.SampleTickets(40)
+	a, errA := mapBuyer(t, testkit.SampleYAML, body, Request{})
 	b, errB := mapBuyer(t, complex, body, Request{})
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
@@ -206,8 +206,8 @@ func TestComplexPathsEqualSimpleOnes(t *testing.T) {
 
 func TestSweepOverTheWholeReply(t *testing.T) {
 	other := strings.NewReplacer("6f1c2a34", "7f1c2a34", "aaaaaaaa", "bbbbbbbb", "Where is it?", "as in 6F1C2A34-1111-4222-8333-944455566677 and aaaaaaaa111142228333944455566677",
-		"On its way", "see bbbbbbbb-1111-4222-8333-944455566677", `"Late"`, `"7f1c2a34-1111-4222-8333-944455566677"`).Replace(sample.Ticket)
-	r, err := mapBuyer(t, sample.YAML, `{"result":{"items":[`+other+","+sample.Ticket+`]}}`, Request{})
+		"On its way", "see bbbbbbbb-1111-4222-8333-944455566677", `"Late"`, `"7f1c2a34-1111-4222-8333-944455566677"`).Replace(testkit.SampleTicket)
+	r, err := mapBuyer(t, testkit.SampleYAML, `{"result":{"items":[`+other+","+testkit.SampleTicket+`]}}`, Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestMapKeepsOrder(t *testing.T) {
 		for range rapid.IntRange(0, 8).Draw(t, "n") {
 			title := rapid.StringMatching(`[a-zA-Z가-힣 ]{0,12}`).Draw(t, "title")
 			extra := rapid.SampledFrom([]string{"null", "-1.5e3", `"a\u00e9\"b"`, `[1,[],{"a":{}}]`, `{"subject":"no","state":["A"]}`}).Draw(t, "extra")
-			record := strings.Replace(sample.Ticket, `"subject":"Late"`, `"x":`+extra+`,"subject":"`+title+`"`, 1)
+			record := strings.Replace(testkit.SampleTicket, `"subject":"Late"`, `"x":`+extra+`,"subject":"`+title+`"`, 1)
 			if rapid.Bool().Draw(t, "broken") {
 				record = strings.Replace(record, `"state":"N"`, `"state":[`+extra+`]`, 1)
 			} else {
@@ -254,11 +254,11 @@ func TestMapKeepsOrder(t *testing.T) {
 }
 
 func FuzzReply(f *testing.F) {
-	f.Add(sample.List(sample.Ticket))
+	f.Add(testkit.SampleList(testkit.SampleTicket))
 	f.Add(`{"result":{"items":[{}]}}`)
 	f.Add(`[]`)
 	f.Add("<!doctype html>")
-	f.Add(sample.Tickets(3))
+	f.Add(testkit.SampleTickets(3))
 	f.Add(`{"errors":[{}],"result":{"items":[]}}`)
 	plan := planFrom(f, expecting(f, "{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}"), "buyer")
 	f.Fuzz(func(t *testing.T, body string) {
@@ -280,11 +280,11 @@ func FuzzReply(f *testing.F) {
 // A string that is not UTF-8 refuses the whole reply, and nothing of it counts.
 func TestNotUTF8(t *testing.T) {
 	section := changed(t, "filtering: upstream", "filtering: upstream\n  on_invalid_record: skip")
-	bad := strings.Replace(sample.Ticket, `"subject":"Late",`, "", 1)
-	invalid := strings.Replace(sample.Ticket, `"Late"`, "\"La\xe2\x82te\"", 1)
-	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"other"`, 1)
-	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, sample.Ticket + "," + invalid + "]", "7\xff"} {
-		r, err := mapBuyer(t, section, sample.List(records), Request{})
+	bad := strings.Replace(testkit.SampleTicket, `"subject":"Late",`, "", 1)
+	invalid := strings.Replace(testkit.SampleTicket, `"Late"`, "\"La\xe2\x82te\"", 1)
+	stranger := strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":"other"`, 1)
+	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, testkit.SampleTicket + "," + invalid + "]", "7\xff"} {
+		r, err := mapBuyer(t, section, testkit.SampleList(records), Request{})
 		if reasonOf(t, err) != "json" || !strings.Contains(err.Error(), "UTF-8") {
 			t.Errorf("%q: %v", records, err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 func TestConditions(t *testing.T) {
@@ -106,9 +106,9 @@ func TestExpect(t *testing.T) {
 		{"{path: a.done, equals: true}, {path: rc, equals: 0}", `"a":{"done":true},"rc":1`, "buyer.expect[1]: rc must be 0; found: number", "1"},
 		{"{path: a.done, equals: true}, {path: rc, equals: 0}", `"a":{"done":false},"rc":1`, "buyer.expect[0]: a.done must be true; found: boolean", "false"},
 		// The records come after the conditions: of a refused reply none is read.
-		{"{path: rc, equals: 0}", `"result":{"items":[` + strings.Replace(sample.Ticket, `"acme"`, `"zorg"`, 1) + `]},"rc":3`, "buyer.expect[0]: rc must be 0; found: number", "3"},
+		{"{path: rc, equals: 0}", `"result":{"items":[` + strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1) + `]},"rc":3`, "buyer.expect[0]: rc must be 0; found: number", "3"},
 	} {
-		reply := `{"result":{"items":[` + sample.Ticket + `]},` + tc.members + `}`
+		reply := `{"result":{"items":[` + testkit.SampleTicket + `]},` + tc.members + `}`
 		if strings.HasPrefix(tc.members, `"result"`) {
 			reply = "{" + tc.members + "}"
 		}

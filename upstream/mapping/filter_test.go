@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 func TestGatewayFilters(t *testing.T) {
-	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(sample.Ticket)
-	body := `{"result":{"items":[` + sample.Ticket + "," + answered + `]}}`
+	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(testkit.SampleTicket)
+	body := `{"result":{"items":[` + testkit.SampleTicket + "," + answered + `]}}`
 	for want, n := range map[Request]int{{}: 2, {Status: "pending"}: 1, {InquiryType: "refund"}: 1, {Status: "pending", InquiryType: "refund"}: 0} {
-		r, err := mapBuyer(t, sample.YAML, body, want)
+		r, err := mapBuyer(t, testkit.SampleYAML, body, want)
 		if err != nil || len(r.List) != n || r.Seen != 2 {
 			t.Errorf("%+v: %d records, %v", want, len(r.List), err)
 		}
@@ -71,10 +71,10 @@ func TestFilters(t *testing.T) {
 		status, inquiryType        string
 		wantStatus, wantOfTheTypes filters.Asked
 	}{
-		{"both are sent", sample.YAML, "buyer", "pending", "x", filters.AskedFor, filters.AskedFor},
-		{"no such status", sample.YAML, "buyer", "nosuch", "x", filters.NoRecord, filters.AskedFor},
-		{"neither is sent", sample.YAML, "seller", "pending", "general", filters.SelectedHere, filters.SelectedHere},
-		{"no such status of a seller", sample.YAML, "seller", "nosuch", "x", filters.NoRecord, filters.SelectedHere},
+		{"both are sent", testkit.SampleYAML, "buyer", "pending", "x", filters.AskedFor, filters.AskedFor},
+		{"no such status", testkit.SampleYAML, "buyer", "nosuch", "x", filters.NoRecord, filters.AskedFor},
+		{"neither is sent", testkit.SampleYAML, "seller", "pending", "general", filters.SelectedHere, filters.SelectedHere},
+		{"no such status of a seller", testkit.SampleYAML, "seller", "nosuch", "x", filters.NoRecord, filters.SelectedHere},
 		{"one cannot be named", changed(t, joined...), "buyer", "pending", "a b", filters.AskedFor, filters.SelectedHere},
 		{"responses are fetched for what is kept", changed(t, append(joined, fetched...)...), "buyer", "pending", "a b", filters.AskedFor, filters.AskedFor},
 		{"responses are fetched for the whole list once where the gateway filters", changed(t, append(fetched,

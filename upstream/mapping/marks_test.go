@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // endOf maps a reply with one record, in which $ stands for the records, and
@@ -16,7 +16,7 @@ func endOf(t testing.TB, items, reply, paging string, end End) error {
 	plan := planFrom(t, section, "buyer")
 	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
 	var err error
-	if end.Records, err = r.Take(strings.Replace(reply, "$", "["+sample.Ticket+"]", 1)); err != nil {
+	if end.Records, err = r.Take(strings.Replace(reply, "$", "["+testkit.SampleTicket+"]", 1)); err != nil {
 		t.Fatalf("%s: %v", reply, err)
 	}
 	end.Pages = max(end.Pages, 1)
@@ -82,7 +82,7 @@ func TestMarksThatMeanNothing(t *testing.T) {
 		}
 	}
 	// Records are not looked at, wherever the items are.
-	record := strings.Replace(sample.Ticket, "{", `{"next":"x","total":9,"has_more":true,"meta":{"total":9},`, 1)
+	record := strings.Replace(testkit.SampleTicket, "{", `{"next":"x","total":9,"has_more":true,"meta":{"total":9},`, 1)
 	for items, reply := range map[string]string{`"@this"`: "[" + record + "]", "result.items": `{"result":{"items":[` + record + `]}}`, "results.0.items": `{"results":[{"items":[` + record + `]}]}`} {
 		if err := endOf(t, items, reply, "{style: none}", End{}); err != nil {
 			t.Errorf("%s: %v", items, err)
@@ -145,7 +145,7 @@ func TestMarksBesideEdges(t *testing.T) {
 	section := changed(t, "items: result.items\n", "items: "+path+"\n")
 	plan := planFrom(t, section, "buyer")
 	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
-	n, err := r.Take(`{"data":{"tickets":{"edges":[{"node":` + sample.Ticket + `}],"pageInfo":{"hasNextPage":true}}}}`)
+	n, err := r.Take(`{"data":{"tickets":{"edges":[{"node":` + testkit.SampleTicket + `}],"pageInfo":{"hasNextPage":true}}}}`)
 	if err == nil {
 		err = r.CheckEnd(plan.Paging, End{Records: n, Pages: 1})
 	}
@@ -159,7 +159,7 @@ const oneReply = `{"uuid":"90000000-0000-4000-8000-000000000001","text":"t","by"
 // withReplies is the sample of a ticket with something else as its replies.
 func withReplies(t testing.TB, replies string) string {
 	t.Helper()
-	before, after, ok := strings.Cut(sample.Ticket, `"replies":[`)
+	before, after, ok := strings.Cut(testkit.SampleTicket, `"replies":[`)
 	_, after, closed := strings.Cut(after, "]")
 	if !ok || !closed {
 		t.Fatal("the sample has no replies")
@@ -219,8 +219,8 @@ func TestMarksOfMoreResponses(t *testing.T) {
 func TestNoMarksAmongOtherFields(t *testing.T) {
 	section := changed(t, "items: replies\n", "items: body.replies\n")
 	r := planFrom(t, section, "buyer").NewBuilder(Request{Kind: "buyer", Account: "acme"})
-	ticket := strings.Replace(sample.Ticket, `"body":{`, `"body":{"total":99,"done":false,"replies":[],`, 1)
-	if ticket == sample.Ticket {
+	ticket := strings.Replace(testkit.SampleTicket, `"body":{`, `"body":{"total":99,"done":false,"replies":[],`, 1)
+	if ticket == testkit.SampleTicket {
 		t.Fatal("the sample has no body")
 	}
 	if _, err := r.Take(`{"result":{"items":[` + ticket + `]}}`); err != nil {

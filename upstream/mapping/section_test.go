@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // compileSection compiles both endpoints of a section, and gives the mistakes by
@@ -57,7 +57,7 @@ func planFrom(t testing.TB, section, kind string) *Plan {
 // each once.
 func changed(t testing.TB, oldnew ...string) string {
 	t.Helper()
-	section := sample.YAML
+	section := testkit.SampleYAML
 	for i := 0; i < len(oldnew); i += 2 {
 		if !strings.Contains(section, oldnew[i]) {
 			t.Fatalf("the section has no %q", oldnew[i])

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // apiSection maps JSON:API: names of people stand beside the records.
@@ -101,9 +101,9 @@ func TestLookupInXML(t *testing.T) {
 // Whole elements are taken from a table of the reply, so that a value there can hide one.
 func TestResponsesOfATable(t *testing.T) {
 	section := changed(t, "      items: replies\n", "      items: notes.data\n      lookup: {in: included, key: [type, id], by: [type, id]}\n      where: [{path: private, not_equals: true, missing: include}]\n")
-	ticket := strings.Replace(sample.Ticket, `"replies":[`, `"notes":{"data":[{"type":"n","id":"1"},{"type":"n","id":"2"}]},"old":[`, 1)
+	ticket := strings.Replace(testkit.SampleTicket, `"replies":[`, `"notes":{"data":[{"type":"n","id":"1"},{"type":"n","id":"2"}]},"old":[`, 1)
 	body := func(second string) string {
-		return strings.TrimSuffix(sample.List(ticket), "}") + `,"included":[{"type":"n","id":"1","uuid":"bbbbbbbb-1111-4222-8333-944455566677","text":"On its way, bbbbbbbb-1111-4222-8333-944455566677","by":{"role":"S"},"at":"2026-03-02T01:02:03Z"},` + second + `]}`
+		return strings.TrimSuffix(testkit.SampleList(ticket), "}") + `,"included":[{"type":"n","id":"1","uuid":"bbbbbbbb-1111-4222-8333-944455566677","text":"On its way, bbbbbbbb-1111-4222-8333-944455566677","by":{"role":"S"},"at":"2026-03-02T01:02:03Z"},` + second + `]}`
 	}
 	const private = `{"type":"n","id":"2","private":true,"text":"A bad customer","by":{"role":"S"},"at":"2026-03-02T01:02:03Z"}`
 	r, err := mapBuyer(t, section, body(private), Request{})
