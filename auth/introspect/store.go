@@ -7,7 +7,7 @@
 // grant allows.
 //
 // An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.cache.ttl at most. While the server is away or slow, a breaker keeps
+// node for auth.cache_ttl at most. While the server is away or slow, a breaker keeps
 // callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
