@@ -15,7 +15,6 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 func secret(text string) secretfile.File { return secretfile.New("secret", text) }
@@ -82,7 +81,7 @@ func TestFilesOfSecrets(t *testing.T) {
 		{basic(AuthConfig{UsernameFile: secret("gw\nx")}), "auth.username_file", "the file holds more than one line"},
 		{basic(AuthConfig{UsernameFile: secret("\n")}), "auth.username_file", "the file is empty"},
 	} {
-		c := configFrom(t, sample.YAML)
+		c := configFrom(t, testkit.SampleYAML)
 		c.Auth = tc.auth
 		_, err := New(c, Options{})
 		var mistake *invalid.Error
@@ -122,16 +121,16 @@ func TestAuthConfig(t *testing.T) {
 		login("renew_if: [{path: a}]"): "auth.renew_if[0]",
 		login("renew_on: [200]"):       "auth.renew_on[0]",
 	} {
-		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); found[where] == "" {
+		if found := wrongIn(t, testkit.SampleYAML+"auth: "+auth+"\n"); found[where] == "" {
 			t.Errorf("%s: %v", auth, found)
 		}
 	}
 	for form, auth := range sessionAuth {
-		if found := wrongIn(t, sample.YAML+"auth: "+auth+"\n"); len(found) > 0 {
+		if found := wrongIn(t, testkit.SampleYAML+"auth: "+auth+"\n"); len(found) > 0 {
 			t.Errorf("%s: %v", form, found)
 		}
 	}
-	found := wrongIn(t, sample.YAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n")
+	found := wrongIn(t, testkit.SampleYAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n")
 	if found["headers.X-Key"] == "" {
 		t.Errorf("the same header twice: %v", found)
 	}
@@ -268,7 +267,7 @@ func (l *sessionLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status(int(l.status.Load()))(w, r)
 		return
 	}
-	serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+	serveJSON(`{"result":{"items":[`+testkit.SampleTicket+`]}}`)(w, r)
 }
 
 func (l *sessionLegacy) login(w http.ResponseWriter, r *http.Request) {
@@ -310,7 +309,7 @@ var sessionAuth = map[string]string{
 // signIn is a change of the configuration.
 func signIn(t testing.TB, auth string) func(*Config) {
 	return func(c *Config) {
-		c.Auth = configFrom(t, sample.YAML+"auth: "+auth+"\n").Auth
+		c.Auth = configFrom(t, testkit.SampleYAML+"auth: "+auth+"\n").Auth
 		c.Auth.PasswordFile = secret("p\"w\n")
 		if c.Auth.UsernameFile.Set() {
 			c.Auth.UsernameFile = secret("gw\n")

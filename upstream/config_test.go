@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // wrongIn gives the mistakes of a section by their keys.
@@ -62,8 +62,8 @@ func TestValidate(t *testing.T) {
 		{"own header of details", "buyer:", "buyer:\n  details: {fetch: {path: \"/d/{id}\", headers: {if-none-match: x}}}", "buyer.details.fetch.headers.if-none-match", "itself"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			section := strings.Replace(sample.YAML, tc.from, tc.to, 1)
-			if section == sample.YAML {
+			section := strings.Replace(testkit.SampleYAML, tc.from, tc.to, 1)
+			if section == testkit.SampleYAML {
 				t.Fatal("the replacement changed nothing")
 			}
 			found := wrongIn(t, section)
@@ -89,7 +89,7 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 func TestDefaultConfig(t *testing.T) {
-	cfg := configFrom(t, sample.YAML)
+	cfg := configFrom(t, testkit.SampleYAML)
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

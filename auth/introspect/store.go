@@ -30,7 +30,7 @@ import (
 	"inquiry-gateway/internal/breaker"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -97,7 +97,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 
 // newBreaker makes a breaker that unknown keys do not open: they are answers.
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
-	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
+	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	state.Set(0) // a store of before may have left another one
 	judge := func(err error) (well, counts bool) { return err == nil || errors.Is(err, auth.ErrUnknownKey), true }

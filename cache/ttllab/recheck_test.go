@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -98,7 +98,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 				var checked, running, most, often atomic.Int64
 				ctx, end := context.WithCancel(t.Context())
 				var all sync.WaitGroup
-				p := panics.New("test", nil, nil)
+				p := telemetry.NewCatcher("test", nil, nil)
 				all.Go(func() { l.Run(ctx, p) })
 				all.Go(func() {
 					l.Recheck(ctx, func(_ context.Context, k cache.Key) (uint64, time.Time, error) {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -260,7 +260,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	defer lists.Close(context.Background())
 	var background, workers sync.WaitGroup
-	p := panics.New("test", nil, nil)
+	p := telemetry.NewCatcher("test", nil, nil)
 	background.Go(func() { l.Run(ctx, p) })
 	background.Go(func() {
 		l.Recheck(ctx, func(context.Context, cache.Key) (uint64, time.Time, error) {

@@ -304,3 +304,13 @@ func TestCheckFailures(t *testing.T) {
 		})
 	}
 }
+
+// stricter is what a caller gets while two parts fail: the later outcome of the two.
+func stricter(rows []failure, knows string, parts map[string]string) (worst outcome, declared bool) {
+	for _, row := range rows {
+		if row.Knows == knows && parts[row.Part] == row.State {
+			worst, declared = max(worst, row.outcome), true
+		}
+	}
+	return worst, declared
+}

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // BenchmarkMap supports the decision to walk a reply once with a tree of the
@@ -25,7 +25,7 @@ import (
 func BenchmarkMap(b *testing.B) {
 	plan := planOf(b)
 	for _, n := range []int{20, 1000, 5000} {
-		body := sample.Tickets(n)
+		body := testkit.SampleTickets(n)
 		b.Run(fmt.Sprintf("tree/%d", n), func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
@@ -46,7 +46,7 @@ func BenchmarkMap(b *testing.B) {
 func BenchmarkCheckEnd(b *testing.B) {
 	plan := planOf(b)
 	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
-	if _, err := r.Take(sample.Tickets(1000)); err != nil {
+	if _, err := r.Take(testkit.SampleTickets(1000)); err != nil {
 		b.Fatal(err)
 	}
 	end := End{Records: 1000, Pages: 1, Address: "https://l.test/t", Header: http.Header{"Content-Type": {"application/json"}, "Date": {"x"}, "X-Request-Id": {"7"}}}

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 var acme = Request{Kind: "buyer", Account: "acme"}
@@ -22,7 +22,7 @@ func TestMapKeepsOrder(t *testing.T) {
 		for range rapid.IntRange(0, 8).Draw(t, "n") {
 			title := rapid.StringMatching(`[a-zA-Z가-힣 ]{0,12}`).Draw(t, "title")
 			extra := rapid.SampledFrom([]string{"null", "-1.5e3", `"a\u00e9\"b"`, `[1,[],{"a":{}}]`, `{"subject":"no","state":["A"]}`}).Draw(t, "extra")
-			record := strings.Replace(sample.Ticket, `"subject":"Late"`, `"x":`+extra+`,"subject":"`+title+`"`, 1)
+			record := strings.Replace(testkit.SampleTicket, `"subject":"Late"`, `"x":`+extra+`,"subject":"`+title+`"`, 1)
 			if rapid.Bool().Draw(t, "broken") {
 				record = strings.Replace(record, `"state":"N"`, `"state":[`+extra+`]`, 1)
 			} else {
@@ -30,7 +30,7 @@ func TestMapKeepsOrder(t *testing.T) {
 			}
 			records = append(records, record)
 		}
-		b, err := read(plan, acme, sample.List(records...), End{Pages: 1})
+		b, err := read(plan, acme, testkit.SampleList(records...), End{Pages: 1})
 		if err != nil || len(b.List) != len(want) {
 			t.Fatalf("%d records, want %d: %v", len(b.List), len(want), err)
 		}
@@ -46,11 +46,11 @@ func TestMapKeepsOrder(t *testing.T) {
 // the byte order is no part of it.
 func TestNotUTF8(t *testing.T) {
 	plan := planOf(t, "on_invalid_record: skip")
-	bad := strings.Replace(sample.Ticket, `"subject":"Late",`, "", 1)
-	invalid := strings.Replace(sample.Ticket, `"Late"`, "\"La\xe2\x82te\"", 1)
-	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"other"`, 1)
-	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, sample.Ticket + "," + invalid + "]", "7\xff"} {
-		b, err := read(plan, acme, sample.List(records), End{Pages: 1})
+	bad := strings.Replace(testkit.SampleTicket, `"subject":"Late",`, "", 1)
+	invalid := strings.Replace(testkit.SampleTicket, `"Late"`, "\"La\xe2\x82te\"", 1)
+	stranger := strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":"other"`, 1)
+	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, testkit.SampleTicket + "," + invalid + "]", "7\xff"} {
+		b, err := read(plan, acme, testkit.SampleList(records), End{Pages: 1})
 		if reasonOf(t, err) != "json" || !strings.Contains(err.Error(), "UTF-8") {
 			t.Errorf("%q: %v", records, err)
 		}
@@ -58,7 +58,7 @@ func TestNotUTF8(t *testing.T) {
 			t.Errorf("%q counted: %+v, %d inquiries", records, b.Counts, len(b.List))
 		}
 	}
-	if b, err := read(plan, acme, "\ufeff"+sample.List(sample.Ticket), End{Pages: 1}); err != nil || len(b.List) != 1 {
+	if b, err := read(plan, acme, "\ufeff"+testkit.SampleList(testkit.SampleTicket), End{Pages: 1}); err != nil || len(b.List) != 1 {
 		t.Errorf("%d inquiries, %v", len(b.List), err)
 	}
 }
@@ -69,7 +69,7 @@ func TestTablesOfEachPage(t *testing.T) {
 	plan := planOf(t, "fields.title: {lookup: {in: users, key: id, by: state, take: name}}")
 	b := plan.NewBuilder(acme)
 	page := func(entries string) string {
-		return strings.TrimSuffix(sample.List(sample.Ticket), "}") + `,"users":[` + entries + `]}`
+		return strings.TrimSuffix(testkit.SampleList(testkit.SampleTicket), "}") + `,"users":[` + entries + `]}`
 	}
 	for _, name := range []string{"one", "two"} {
 		if _, err := b.Take(page(fmt.Sprintf(`{"id":"N","name":%q}`, name))); err != nil {
@@ -85,11 +85,11 @@ func TestTablesOfEachPage(t *testing.T) {
 }
 
 func FuzzReply(f *testing.F) {
-	f.Add(sample.List(sample.Ticket))
+	f.Add(testkit.SampleList(testkit.SampleTicket))
 	f.Add(`{"result":{"items":[{}]}}`)
 	f.Add(`[]`)
 	f.Add("<!doctype html>")
-	f.Add(sample.Tickets(3))
+	f.Add(testkit.SampleTickets(3))
 	f.Add(`{"errors":[{}],"result":{"items":[]}}`)
 	plan := planOf(f, "expect: [{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}]")
 	f.Fuzz(func(t *testing.T, body string) {

@@ -17,8 +17,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // cases visits the lines of a file that say what comes of what:
@@ -58,7 +58,7 @@ func set(settings map[string]string, line string) {
 func sectionWith(t testing.TB, settings map[string]string) string {
 	t.Helper()
 	var root map[string]any
-	if err := yaml.Unmarshal([]byte(sample.YAML), &root); err != nil {
+	if err := yaml.Unmarshal([]byte(testkit.SampleYAML), &root); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range slices.Sorted(maps.Keys(settings)) { // a section before what is in it
@@ -240,7 +240,7 @@ func newCase(t *testing.T, at string, settings map[string]string, given string) 
 func (c listCase) reply(t *testing.T, given string) string {
 	t.Helper()
 	body, whole := strings.CutPrefix(given, "reply ")
-	body = strings.ReplaceAll(body, "$", sample.Ticket)
+	body = strings.ReplaceAll(body, "$", testkit.SampleTicket)
 	if !whole {
 		var records []string
 		for from := json.NewDecoder(strings.NewReader(given)); from.More(); {
@@ -250,7 +250,7 @@ func (c listCase) reply(t *testing.T, given string) string {
 			}
 			if members, ok := changed.(map[string]any); ok {
 				var record map[string]any
-				if err := json.Unmarshal([]byte(sample.Ticket), &record); err != nil {
+				if err := json.Unmarshal([]byte(testkit.SampleTicket), &record); err != nil {
 					t.Fatal(err)
 				}
 				maps.Copy(record, members)
@@ -262,7 +262,7 @@ func (c listCase) reply(t *testing.T, given string) string {
 			}
 			records = append(records, string(text))
 		}
-		body = sample.List(records...)
+		body = testkit.SampleList(records...)
 	}
 	if !c.plan.Format.XML {
 		return body

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // What the legacy system is asked for is what the caches are told in advance.
@@ -41,10 +41,10 @@ func TestFilters(t *testing.T) {
 
 // Whatever the legacy system was asked for, the wanted records only are kept.
 func TestRecordsAreFiltered(t *testing.T) {
-	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(sample.Ticket)
+	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(testkit.SampleTicket)
 	for want, n := range map[Request]int{{}: 2, {Status: "pending"}: 1, {InquiryType: "refund"}: 1, {Status: "pending", InquiryType: "refund"}: 0} {
 		want.Account = "acme"
-		b, err := read(planOf(t), want, sample.List(sample.Ticket, answered), End{Pages: 1})
+		b, err := read(planOf(t), want, testkit.SampleList(testkit.SampleTicket, answered), End{Pages: 1})
 		if err != nil || len(b.List) != n || b.Seen != 2 {
 			t.Errorf("%+v: %d records, %v", want, len(b.List), err)
 		}
