@@ -17,7 +17,7 @@ import (
 func TestRetryBudget(t *testing.T) {
 	const n = 200
 	for _, code := range []int{502, 503} {
-		virtual(t, status(code), "{retry: {attempts: 4, budget: 0.1}, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
+		virtual(t, status(code), "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
 			for range n {
 				_ = buyer(t, f.Client, "acme")
 			}
@@ -30,7 +30,7 @@ func TestRetryBudget(t *testing.T) {
 
 // A caller's deadline ends the repeats, too, and who leaves counts for nothing.
 func TestCallersWhoLeave(t *testing.T) {
-	const keys = "{retry: {attempts: 50, budget: 1}, breaker: {min_requests: 1}}"
+	const keys = "{attempts: 50, breaker: {min_requests: 1}}"
 	virtual(t, hang, keys, func(t *testing.T, f *fixture) {
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +61,7 @@ func TestCallersWhoLeave(t *testing.T) {
 // A half-open breaker lets one list through at a time, and one that nobody waits for says
 // nothing.
 func TestOneProbeAtATime(t *testing.T) {
-	virtual(t, hang, "{retry: {attempts: 1}, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
+	virtual(t, hang, "{attempts: 1, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
 		_ = buyer(t, f.Client, "acme")
 		time.Sleep(6 * time.Second)
 		ctx, leave := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
 	for keys, replies := range map[string][]http.HandlerFunc{
-		"retry: {attempts: 3, budget: 1}":          {status(502), status(502), list},
+		"attempts: 3":          {status(502), status(502), list},
 		"buyer: {paging: {style: page, param: p}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
 		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
 		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":  {serveJSON(rows("", "a")), drop, list},

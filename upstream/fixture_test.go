@@ -74,7 +74,7 @@ func configFrom(t testing.TB, sections ...string) Config {
 		}
 	}
 	a := &cfg.Auth
-	for _, file := range []*secretfile.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ValueFile, &a.ClientSecretFile} {
+	for _, file := range []*secretfile.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ClientSecretFile} {
 		if file.Set() {
 			*file = secretfile.New("secret", file.Path()+"\n")
 		}
