@@ -86,7 +86,7 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
 	for keys, replies := range map[string][]http.HandlerFunc{
-		"attempts: 3":          {status(502), status(502), list},
+		"attempts: 3": {status(502), status(502), list},
 		"buyer: {paging: {style: page, param: p}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
 		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
 		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":  {serveJSON(rows("", "a")), drop, list},
