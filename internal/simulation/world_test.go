@@ -118,12 +118,12 @@ request_timeout: REQUEST_TIMEOUT
 gateway: {docs: false}
 auth: AUTH
 redis: {addrs: ["REDIS"]}
-cache: {local: {max_bytes: 8MiB}, jitter: JITTER, buyer: TERMS, seller: TERMS}
+cache: {max_bytes: 8MiB, jitter: JITTER, buyer: TERMS, seller: TERMS}
 upstream:
   base_url: http://LEGACY
   timeout: UPSTREAM_TIMEOUT
   LIMITS
-  breaker: {window: 10s, min_requests: 10, failure_ratio: 0.5, open_for: 2s}
+  breaker: {min_requests: 10, failure_ratio: 0.5, open_for: 2s}
   buyer:
     path: /MAPPING/tickets
     query: {customer: "{account}", state: "{status}", category: "{inquiry_type}"}
@@ -153,7 +153,9 @@ type happening struct {
 	args   []any // do not change
 }
 
-func (h happening) String() string { return fmt.Sprintf("%12v ", h.after) + fmt.Sprintf(h.format, h.args...) }
+func (h happening) String() string {
+	return fmt.Sprintf("%12v ", h.after) + fmt.Sprintf(h.format, h.args...)
+}
 
 func (w *world) log(format string, args ...any) {
 	h := happening{time.Since(w.begin), format, args}
