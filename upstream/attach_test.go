@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 
 	"inquiry-gateway/upstream/mapping"
 )
@@ -36,7 +36,7 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v2/tickets" {
 		var list []string
 		for i := range l.tickets {
-			list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("t-%d", i), "Late", fmt.Sprintf("no. %d staff-99", i)).Replace(sample.Ticket))
+			list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("t-%d", i), "Late", fmt.Sprintf("no. %d staff-99", i)).Replace(testkit.SampleTicket))
 		}
 		serveJSON(`{"result":{"items":[`+strings.Join(list, ",")+`]}}`)(w, r)
 		return
@@ -62,7 +62,7 @@ func (l *commentLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // responses is the sample's section of buyers with responses that come by a fetch.
 func responses(t testing.TB, fetch string) func(*Config) {
 	t.Helper()
-	cfg := configFrom(t, strings.Replace(sample.YAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1))
+	cfg := configFrom(t, strings.Replace(testkit.SampleYAML, "      items: replies\n", "      items: comments\n      internal_ids: [author]\n      fetch: "+fetch+"\n", 1))
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestSecondCallsBySeveralValues(t *testing.T) {
 				if r.URL.Path == "/v2/tickets" {
 					var list []string
 					for i, p := range projects {
-						list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("i/%d", i), `"id":"acme"`, `"id":"acme","no":`+p).Replace(sample.Ticket))
+						list = append(list, strings.NewReplacer("6f1c2a34-1111-4222-8333-944455566677", fmt.Sprintf("i/%d", i), `"id":"acme"`, `"id":"acme","no":`+p).Replace(testkit.SampleTicket))
 					}
 					serveJSON(`{"result":{"items":[`+strings.Join(list, ",")+`]}}`)(w, r)
 					return
@@ -168,7 +168,7 @@ func TestSecondCallsBySeveralValues(t *testing.T) {
 		`{path: "/{project}/{issue}", ids: {project: "a..b", issue: b}}`:              "ids.project",
 		`{path: "/{Project}/{issue}", ids: {Project: a, issue: b}}`:                   "ids.Project",
 	} {
-		section := strings.Replace(sample.YAML, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n", 1)
+		section := strings.Replace(testkit.SampleYAML, "      items: replies\n", "      items: comments\n      fetch: "+fetch+"\n", 1)
 		if found := wrongIn(t, section); found["buyer.fields.responses.fetch."+key] == "" {
 			t.Errorf("%s: %v", fetch, found)
 		}

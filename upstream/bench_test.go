@@ -6,21 +6,21 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // BenchmarkFetch is a whole fetch over loopback: the client's and the fixture
 // server's work together, so the client's part is less.
 func BenchmarkFetch(b *testing.B) {
 	for _, n := range []int{20, 1000, 5000} {
-		body := []byte(sample.Tickets(n))
+		body := []byte(testkit.SampleTickets(n))
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			_, _ = w.Write(body)
 		}))
 		b.Cleanup(srv.Close)
-		cfg := configFrom(b, sample.YAML)
+		cfg := configFrom(b, testkit.SampleYAML)
 		cfg.BaseURL = srv.URL
 		c, err := New(cfg, Options{})
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // wrongIn gives the mistakes of a section by their keys.
@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 		{"bytes", "base_url:", "max_response_bytes: 0\nbase_url:", "max_response_bytes", "more than 0"},
 		{"one account's part above all", "base_url:", "max_concurrent_per_account: 65\nbase_url:", "max_concurrent_per_account", "max_concurrent (64)"},
 		{"one account's part below zero", "base_url:", "max_concurrent_per_account: -1\nbase_url:", "max_concurrent_per_account", "0 or more"},
-		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "0 to 1"},
+		{"attempts", "base_url:", "attempts: 0\nbase_url:", "attempts", "1 or more"},
 		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "more than 0"},
 		{"header", "base_url:", "headers: {\"a b\": c}\nbase_url:", "headers.a b", "valid"},
 		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path, query and body"},
@@ -62,8 +62,8 @@ func TestValidate(t *testing.T) {
 		{"own header of details", "buyer:", "buyer:\n  details: {fetch: {path: \"/d/{id}\", headers: {if-none-match: x}}}", "buyer.details.fetch.headers.if-none-match", "itself"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			section := strings.Replace(sample.YAML, tc.from, tc.to, 1)
-			if section == sample.YAML {
+			section := strings.Replace(testkit.SampleYAML, tc.from, tc.to, 1)
+			if section == testkit.SampleYAML {
 				t.Fatal("the replacement changed nothing")
 			}
 			found := wrongIn(t, section)
@@ -89,7 +89,7 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 func TestDefaultConfig(t *testing.T) {
-	cfg := configFrom(t, sample.YAML)
+	cfg := configFrom(t, testkit.SampleYAML)
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

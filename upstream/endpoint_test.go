@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // The kind alone says whether the legacy is at fault: for the breaker, the log and the
@@ -302,7 +301,7 @@ func throttling(code int, retryAfter string, times int64) http.HandlerFunc {
 	var asked atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) > times {
-			serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+			serveJSON(`{"result":{"items":[`+testkit.SampleTicket+`]}}`)(w, r)
 			return
 		}
 		if retryAfter != "" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -88,7 +88,7 @@ func TestExplainSaysHowTheListGoesOn(t *testing.T) {
 			t.Errorf("%s %s: %q %v", tc.paging, tc.lie, p.NextPage, err)
 		}
 	}
-	p, err := newFixture(t, serveJSON(sample.List(sample.Ticket))).Explain(t.Context(), acme, 3, FirstOfEach)
+	p, err := newFixture(t, serveJSON(testkit.SampleList(testkit.SampleTicket))).Explain(t.Context(), acme, 3, FirstOfEach)
 	if err != nil || p.NextPage != "" {
 		t.Errorf("without pages: %q %v", p.NextPage, err)
 	}

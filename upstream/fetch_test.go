@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/upstream/internal/sample"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -28,7 +27,7 @@ func TestFetch(t *testing.T) {
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		w.Header().Set("Set-Cookie", "session=1; Path=/")
-		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+testkit.SampleTicket+`]}}`)(w, r)
 	}, func(c *Config) { c.Headers = map[string]string{"X-Tenant": "acme"} })
 	before := time.Now()
 	for range 2 {
@@ -77,7 +76,7 @@ func TestPostIsRepeated(t *testing.T) {
 			status(503)(w, r)
 			return
 		}
-		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+testkit.SampleTicket+`]}}`)(w, r)
 	}, func(c *Config) {
 		c.Buyer.Method, c.Buyer.Query = http.MethodPost, nil
 		c.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}"}
@@ -149,7 +148,7 @@ func badReplies() []badReply {
 				_ = http.NewResponseController(w).Flush()
 			}
 		}, "invalid", "too_large", ""},
-		{"too many", serveJSON(sample.Tickets(31)), "invalid", "too_many", ""},
+		{"too many", serveJSON(testkit.SampleTickets(31)), "invalid", "too_many", ""},
 		{"foreign coding", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			serveJSON("x")(w, r)
@@ -216,7 +215,7 @@ func serveGzip(body string, cut int) http.HandlerFunc {
 }
 
 func TestFetchGzip(t *testing.T) {
-	f := newFixture(t, serveGzip(sample.Tickets(25), 0))
+	f := newFixture(t, serveGzip(testkit.SampleTickets(25), 0))
 	for range 3 {
 		if list, err := f.Fetch(t.Context(), acme); err != nil || len(list.Inquiries) != 25 {
 			t.Fatalf("%d %v", len(list.Inquiries), err)
@@ -278,8 +277,8 @@ func TestTimeoutIsOfOneAttempt(t *testing.T) {
 
 func TestLogsHaveNoContent(t *testing.T) {
 	clock := testkit.NewClock(time.Now())
-	quoting := strings.Replace(sample.Ticket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
-	stranger := strings.Replace(sample.Ticket, `"id":"acme"`, `"id":"zorg"`, 1)
+	quoting := strings.Replace(testkit.SampleTicket, "Where is it?", "6f1c2a34-1111-4222-8333-944455566677", 1)
+	stranger := strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":"zorg"`, 1)
 	f := newFixtureAt(t, clock, serveJSON(`{"result":{"items":[`+quoting+`]}}`))
 	if _, err := f.Fetch(t.Context(), acme); err != nil {
 		t.Fatal(err)
@@ -311,7 +310,7 @@ func TestOneListOnly(t *testing.T) {
 		t.Errorf("the list that there is not: %v; lists %v", err, f.Fingerprints())
 	}
 	both := f.cfg
-	both.Seller = configFrom(t, sample.YAML).Seller
+	both.Seller = configFrom(t, testkit.SampleYAML).Seller
 	next, err := New(both, Options{Before: f.Client})
 	if err != nil || next.BreakerState("seller") != "closed" {
 		t.Errorf("with both: %v", err)
@@ -338,7 +337,7 @@ func TestFingerprint(t *testing.T) {
 
 // ownTickets is a reply in which every text names its account.
 func ownTickets(account string, n int) string {
-	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(sample.Ticket)
+	one := strings.NewReplacer(`"acme"`, `"`+account+`"`, "Late", "Late\\n"+account, "Where is it?", "by "+account+" 6f1c2a34-1111-4222-8333-944455566677", "On its way", "to "+account).Replace(testkit.SampleTicket)
 	return `{"result":{"items":[` + strings.Join(slices.Repeat([]string{one}, n), ",") + `]}}`
 }
 
@@ -382,7 +381,7 @@ func TestListsOfManyAccountsAreTheirOwn(t *testing.T) {
 
 // A path that vanishes is hidden by the field's default: the counter tells it.
 func TestDefaultsAreCounted(t *testing.T) {
-	record := sample.Ticket
+	record := testkit.SampleTicket
 	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		serveJSON(`{"result":{"items":[`+record+","+record+`]}}`)(w, r)
 	})
@@ -395,7 +394,7 @@ func TestDefaultsAreCounted(t *testing.T) {
 	if n := fetch(); n != 0 {
 		t.Errorf("%v defaults in whole records", n)
 	}
-	record = strings.Replace(sample.Ticket, `"category":"`, `"kategory":"`, 1)
+	record = strings.Replace(testkit.SampleTicket, `"category":"`, `"kategory":"`, 1)
 	if n := fetch(); n != 2 {
 		t.Errorf("%v defaults counted, want 2", n)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +35,7 @@ func configFrom(t testing.TB, section string) Config {
 // buyers is the sample's section of buyers with some keys more.
 func buyers(t testing.TB, keys string) func(*Config) {
 	t.Helper()
-	cfg := configFrom(t, strings.Replace(sample.YAML, "filtering: upstream", "filtering: upstream\n  "+keys, 1))
+	cfg := configFrom(t, strings.Replace(testkit.SampleYAML, "filtering: upstream", "filtering: upstream\n  "+keys, 1))
 	if err := cfg.Validate(); err != nil {
 		t.Fatalf("%s: %v", keys, err)
 	}
@@ -70,7 +69,7 @@ func newFixtureWith(t testing.TB, opts Options, serve http.HandlerFunc, changes 
 		f.calls.Add(1)
 		serve(w, r)
 	}))
-	cfg := configFrom(t, sample.YAML)
+	cfg := configFrom(t, testkit.SampleYAML)
 	cfg.Timeout = 5 * time.Second
 	cfg.BaseURL = srv.URL
 	for _, change := range changes {

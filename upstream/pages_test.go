@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -47,7 +47,7 @@ func (l pagedLegacy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := min(from+size, l.total)
 	var records []string
 	for i := from; i < to; i++ {
-		records = append(records, strings.Replace(sample.Ticket, "Late", fmt.Sprintf("no. %d", i), 1))
+		records = append(records, strings.Replace(testkit.SampleTicket, "Late", fmt.Sprintf("no. %d", i), 1))
 	}
 	if l.lie == "loses one" && from > 0 && len(records) > 0 {
 		records = records[1:]
@@ -226,7 +226,7 @@ func TestPagingIsBounded(t *testing.T) {
 
 // A list that is announced and does not come may be hidden by a query in items.
 func TestAQueryThatLeavesOutAll(t *testing.T) {
-	f := newFixture(t, serveJSON(`{"count":1,"result":{"items":[`+sample.Ticket+`]}}`), func(c *Config) { c.Buyer.Items = `result.items.#(state=="X")#` })
+	f := newFixture(t, serveJSON(`{"count":1,"result":{"items":[`+testkit.SampleTicket+`]}}`), func(c *Config) { c.Buyer.Items = `result.items.#(state=="X")#` })
 	if e := failed(t, f, t.Context(), "invalid", "paging"); !strings.Contains(e.Error(), "count is 1, but 0 records came (does the query in items leave them out?)") {
 		t.Error(e)
 	}

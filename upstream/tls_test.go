@@ -12,7 +12,6 @@ import (
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/upstream/internal/sample"
 )
 
 // certificate names files of a certificate that the authority issues, and of the authority.
@@ -23,7 +22,8 @@ func certificate(t testing.TB, a *testkit.Authority, name string) secretfile.TLS
 		t.Fatal(err)
 	}
 	return secretfile.TLS{
-		CAFile: secretfile.New("ca", string(a.PEM)), CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key)),
+		CA:   secretfile.CA{CAFile: secretfile.New("ca", string(a.PEM))},
+		Pair: secretfile.Pair{CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key))},
 	}
 }
 
@@ -46,7 +46,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		serveJSON(`{"result":{"items":[`+strings.Replace(sample.Ticket, "Late", r.TLS.PeerCertificates[0].Subject.CommonName, 1)+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+strings.Replace(testkit.SampleTicket, "Late", r.TLS.PeerCertificates[0].Subject.CommonName, 1)+`]}}`)(w, r)
 	}))
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.TLS = &tls.Config{Certificates: own.Certificates, ClientCAs: own.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
@@ -77,7 +77,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSConfig(t *testing.T) {
-	cfg := configFrom(t, sample.YAML)
+	cfg := configFrom(t, testkit.SampleYAML)
 	cfg.TLS = certificate(t, newAuthority(t), "one")
 	if found := wrongKeys(t, cfg.Validate()); found["tls"] == "" {
 		t.Errorf("files without TLS: %v", found)

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/upstream/internal/sample"
+	"inquiry-gateway/internal/testkit"
 )
 
 // traced keeps the spans of a client that is made with the options.
@@ -48,7 +48,7 @@ func TestSpansOfAFetch(t *testing.T) {
 			status(503)(w, r)
 			return
 		}
-		serveJSON(`{"result":{"items":[`+sample.Ticket+`]}}`)(w, r)
+		serveJSON(`{"result":{"items":[`+testkit.SampleTicket+`]}}`)(w, r)
 	}, func(c *Config) { c.Breaker.MinRequests = 1000 })
 	if _, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "pending"}); err != nil {
 		t.Fatal(err)

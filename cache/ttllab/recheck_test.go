@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -44,7 +44,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 	held, within := 0, map[int]int{}
 	var width, bias float64
 	for seed := range uint64(runs) {
-		l, trace, k := watchedLegacy(t, seed, Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 0.5}})
+		l, trace, k := watchedLegacy(t, seed, Config{RechecksPerSecond: 0.5})
 		truth := l.outdated(trace, watchedTTL)
 		if k.Served.Low <= truth && truth <= k.Served.High {
 			held++
@@ -87,7 +87,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := cache.DefaultConfig()
-				c.Buyer.TTL, c.Recheck.BudgetPerSecond = time.Hour, tt.budget
+				c.Buyer.TTL, c.RechecksPerSecond = time.Hour, tt.budget
 				l := NewLab(KindsOf(c), ConfigOf(c), nil, nil)
 				lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(context.Context, cache.Key) (cache.Content, error) {
 					return cache.Content{Body: []byte("old")}, nil
@@ -98,7 +98,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 				var checked, running, most, often atomic.Int64
 				ctx, end := context.WithCancel(t.Context())
 				var all sync.WaitGroup
-				p := panics.New("test", nil, nil)
+				p := telemetry.NewCatcher("test", nil, nil)
 				all.Go(func() { l.Run(ctx, p) })
 				all.Go(func() {
 					l.Recheck(ctx, func(_ context.Context, k cache.Key) (uint64, time.Time, error) {

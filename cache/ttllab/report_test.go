@@ -79,7 +79,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 // What a person and what a program reads of the same report.
 func TestTheReportIsWritten(t *testing.T) {
 	n := newNode(t, Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}, 64,
-		Config{cache.RecheckConfig{BudgetPerSecond: 1}, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}, nil)
+		Config{1, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}, nil)
 	n.bodies = func(_ uint64, at time.Duration) uint64 { return uint64(at / (200 * time.Second)) }
 	for i := range 600 {
 		steps(time.Duration(i)*time.Second, n)

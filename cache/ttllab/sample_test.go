@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -249,7 +249,7 @@ func TestCountsAgeAndIdleListsLeave(t *testing.T) {
 // A Lab takes look-ups, fills, reports and reloads at the same time, and loses none.
 func TestConcurrentUse(t *testing.T) {
 	c := cache.DefaultConfig()
-	c.Buyer.TTL, c.Recheck.BudgetPerSecond = time.Second, 1000
+	c.Buyer.TTL, c.RechecksPerSecond = time.Second, 1000
 	l := NewLab(KindsOf(c), ConfigOf(c), nil, nil)
 	ctx, end := context.WithCancel(t.Context())
 	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(context.Context, cache.Key) (cache.Content, error) {
@@ -260,7 +260,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	defer lists.Close(context.Background())
 	var background, workers sync.WaitGroup
-	p := panics.New("test", nil, nil)
+	p := telemetry.NewCatcher("test", nil, nil)
 	background.Go(func() { l.Run(ctx, p) })
 	background.Go(func() {
 		l.Recheck(ctx, func(context.Context, cache.Key) (uint64, time.Time, error) {

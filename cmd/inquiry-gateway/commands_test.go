@@ -264,7 +264,7 @@ func TestCheckOpensNoConnection(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	commandSays(t, 0, "good", "check", "-c", keysConfig(t, l.Addr().String()))
+	commandSays(t, 0, "good", "check", "-c", keysConfig(t, l.Addr().String(), "250ms"))
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ const relaxedTimeout = "timeout: 2s"
 // version read so often that a lost message is no matter.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
-	keysInFleet = "{redis: {timeout: 2s}, cache: {ttl: 10m}}"
+	keysInFleet = "{redis: {timeout: 2s}, cache_ttl: 10m}"
 )
 
 // pair is two nodes with one legacy system and one Redis.
@@ -249,8 +249,8 @@ func TestOneProbeUntilItsVerdict(t *testing.T) {
 	var hangs atomic.Bool
 	var buyers atomic.Int64 // requests for buyers' lists
 	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
-		upstream: []string{"timeout: 2s", "timeout: 2400ms\n  retry: {attempts: 1, budget: 0}\n" +
-			"  breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 300ms}"},
+		upstream: []string{"timeout: 2s", "timeout: 2400ms\n  attempts: 1\n" +
+			"  breaker: {min_requests: 5, failure_ratio: 0.5, open_for: 300ms}"},
 		backend: func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				buyers.Add(1)

@@ -98,9 +98,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	}
 	switch source {
 	case "introspection":
-		c.keys, c.setup = introspecting(t, timeout(partKeys, "1s"), "cache: {ttl: 5m}", c.setup)
+		c.keys, c.setup = introspecting(t, timeout(partKeys, "1s"), "cache_ttl: 5m", c.setup)
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache: {ttl: 5m}}", timeout(partRedis, "1s"))
+		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache_ttl: 5m}", timeout(partRedis, "1s"))
 	}
 	c.program = start(t, c.setup)
 	if source == "redis" {
@@ -248,4 +248,14 @@ func (c *cell) against(a answer, want outcome, keyID, query string) string {
 		return "the list is not the caller's, or not the right one"
 	}
 	return ""
+}
+
+// stricter is what a caller gets while two parts fail: the later outcome of the two.
+func stricter(rows []failure, knows string, parts map[string]string) (worst outcome, declared bool) {
+	for _, row := range rows {
+		if row.Knows == knows && parts[row.Part] == row.State {
+			worst, declared = max(worst, row.outcome), true
+		}
+	}
+	return worst, declared
 }

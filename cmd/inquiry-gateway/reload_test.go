@@ -78,7 +78,7 @@ func TestReloadWithAMistake(t *testing.T) {
 	commandSays(t, 0, "", "keys", "revoke", "buyer", "--file", filepath.Join(p.dir, "keys.yaml"))
 	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
 	p.eventually("the failure is counted", func() bool {
-		return p.metric(`inquiry_gateway_config_reloads_total{result="failed"}`) == 1 && p.metric(reloaded) == 0
+		return p.metric(`inquiry_gateway_config_reloads_total{result="failed"}`) > 0 && p.metric(reloaded) == 0
 	})
 	p.logsEventually("gateway.yaml:4:1: request_timout: unknown key")
 	p.gets(http.StatusOK, buyerList, "other-buyer")
@@ -305,17 +305,16 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 		p.eventually("the change is known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 1 })
 		p.comesToGet(http.StatusOK, buyerList, "k1")
 		server.Kill()
-		keepsKeys(t, p, "k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m, negative_ttl: 1s, max_keys: 9",
-			"poll: 30s", "poll: 20s, timeout: 90ms")
+		keepsKeys(t, p, "k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "redis: {}", "redis: {timeout: 90ms}")
 		server.Restart() // without its data, and with a key store that is not set up
 		p.gets(http.StatusOK, buyerList, "k1")
-		p.edit("{poll: 20s, timeout: 90ms}", "null, keys_file: keys.yaml")
+		p.edit("redis: {timeout: 90ms}", "redis: null, keys_file: keys.yaml")
 		p.reload()
 		p.gets(http.StatusUnauthorized, buyerList, "k1")
 	})
 	t.Run("authorization server", func(t *testing.T) {
 		t.Parallel()
-		server, s := introspecting(t, "500ms", "cache: {ttl: 10m}", setup{onlyWhenTold: true})
+		server, s := introspecting(t, "500ms", "cache_ttl: 10m", setup{onlyWhenTold: true})
 		p := start(t, s)
 		p.gets(http.StatusOK, buyerList, "buyer")
 		server.answer(status(http.StatusBadGateway))

@@ -90,7 +90,7 @@ func TestRechecks(t *testing.T) {
 	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
 		t.Fatal("re-checks or a goal without being configured")
 	}
-	p.edit("cache: {", "cache: {recheck: {budget_per_second: 100}, goals: {max_outdated: 0.02}, ")
+	p.edit("cache: {", "cache: {rechecks_per_second: 100, goals: {max_outdated: 0.02}, ")
 	p.eventually("the goal is exposed", func() bool { return has("inquiry_gateway_cache_goal_outdated_ratio 0.02\n") })
 	rechecked := func(kind, result, target string) {
 		t.Helper()

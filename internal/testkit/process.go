@@ -1,4 +1,4 @@
-// Package testkit starts programs, makes certificates, and keeps logs and clocks
+// Package testkit starts programs and browsers, makes certificates, and keeps logs and clocks
 // for tests and benchmarks. What has no testing.TB among its arguments serves commands, too.
 package testkit
 
@@ -96,9 +96,6 @@ func takesConnections(ctx context.Context, addr string) bool {
 
 // Log is the path of the file that takes what the program prints.
 func (s *Process) Log() string { return filepath.Join(s.Dir, s.Name+".log") }
-
-// PID is the process's id, and the id of its process group.
-func (s *Process) PID() int { return s.cmd.Process.Pid }
 
 // Until polls a condition, for up to 30 seconds: no clock of ours moves what
 // another process does. It returns an error when the process ends or ctx does.

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/internal/sample"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -24,7 +24,7 @@ var acme = upstream.Request{Kind: "buyer", Account: "acme"}
 func configOf(t testing.TB, serve http.HandlerFunc) upstream.Config {
 	t.Helper()
 	cfg := upstream.DefaultConfig()
-	if err := yamlfile.Decode(sample.YAML, &cfg); err != nil {
+	if err := yamlfile.Decode(testkit.SampleYAML, &cfg); err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(serve)
@@ -46,10 +46,10 @@ func serve(status int, media, body string) http.HandlerFunc {
 func TestSavedReplies(t *testing.T) {
 	cfg := configOf(t, func(http.ResponseWriter, *http.Request) { t.Error("the legacy was asked") })
 	cfg.Auth = upstream.AuthConfig{Type: "bearer", TokenFile: secretfile.New("/no/such/file", "")}
-	strange := strings.Replace(sample.Ticket, `"N"`, `"Z"`, 1)
+	strange := strings.Replace(testkit.SampleTicket, `"N"`, `"Z"`, 1)
 	for body, want := range map[string]struct{ verdict, reason string }{
-		sample.List(sample.Ticket): {Good, ""}, sample.List(strange): {Refused, "1 record that the mapping cannot accept"},
-		sample.List(strings.Replace(sample.Ticket, `"acme"`, `"zorg"`, 1)): {Refused, "1 record of another account or of none"},
+		testkit.SampleList(testkit.SampleTicket): {Good, ""}, testkit.SampleList(strange): {Refused, "1 record that the mapping cannot accept"},
+		testkit.SampleList(strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1)): {Refused, "1 record of another account or of none"},
 		"<html>": {Refused, "json"}, `{"a":1}`: {Refused, "items"}, `{"a":1,"a":2}`: {Refused, "duplicate"}, "": {Refused, "json"},
 	} {
 		p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body), Records: 1})
@@ -63,7 +63,7 @@ func TestSavedReplies(t *testing.T) {
 	}
 	small := cfg
 	small.MaxResponseBytes = 1024
-	if p, err := Run(t.Context(), small, acme, Options{Sample: []byte(sample.Tickets(9))}); err != nil || !strings.Contains(p.Reason, "too_large") {
+	if p, err := Run(t.Context(), small, acme, Options{Sample: []byte(testkit.SampleTickets(9))}); err != nil || !strings.Contains(p.Reason, "too_large") {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -79,7 +79,7 @@ func TestLive(t *testing.T) {
 		serve(503, "text/plain", "closed for today")(w, r)
 	})
 	cfg.Headers = map[string]string{"X-Tenant": "s3cret"}
-	cfg.Auth = upstream.AuthConfig{Type: "session", Username: "me", PasswordFile: secretfile.New("secret", "s3cret"), Token: "token", SendAs: "bearer",
+	cfg.Auth = upstream.AuthConfig{Type: "session", User: secretfile.User{Username: "me", PasswordFile: secretfile.New("secret", "s3cret")}, Token: "token", SendAs: "bearer",
 		Login: upstream.LoginConfig{RequestConfig: mapping.RequestConfig{Path: "/login"}, Basic: true}}
 	p, err := Run(t.Context(), cfg, upstream.Request{Kind: "buyer", Account: "acme", Status: "pending"}, Options{})
 	if err != nil || p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
@@ -96,7 +96,7 @@ func TestLive(t *testing.T) {
 // Of a list without pages a number beside it that is larger than it is told.
 func TestNumbersBesideTheList(t *testing.T) {
 	cfg := configOf(t, nil)
-	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + sample.Ticket + `]}}`
+	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + testkit.SampleTicket + `]}}`
 	p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)})
 	if err != nil || !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
 		t.Errorf("%q %v", p.Beside, err)
@@ -111,7 +111,7 @@ func TestNumbersBesideTheList(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	cfg := configOf(t, nil)
 	cfg.Buyer.OnForeignRecord, cfg.Buyer.OnInvalidRecord = "drop", "skip"
-	body := sample.List(sample.Ticket, strings.Replace(sample.Ticket, `{"id":"acme"}`, `{}`, 1), strings.Replace(sample.Ticket, `"acme"`, `"zorg"`, 1))
+	body := testkit.SampleList(testkit.SampleTicket, strings.Replace(testkit.SampleTicket, `{"id":"acme"}`, `{}`, 1), strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1))
 	if p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)}); err != nil || p.LeftOut != 2 || p.Verdict != Good || len(p.Served) != 1 {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -138,7 +138,7 @@ func TestCredentialsInBodies(t *testing.T) {
 }
 
 func FuzzSavedReply(f *testing.F) {
-	f.Add(sample.List(sample.Ticket, "5"))
+	f.Add(testkit.SampleList(testkit.SampleTicket, "5"))
 	f.Add(`{"result":{"items":[]}}`)
 	cfg := configOf(f, nil)
 	f.Fuzz(func(t *testing.T, body string) {

@@ -1,5 +1,6 @@
-// Package series makes the Prometheus series of the program.
-package series
+// Package telemetry makes what the parts of the program show of themselves: Prometheus
+// series, the spans of traces, and the log record and count of a panic.
+package telemetry
 
 import (
 	"errors"
@@ -17,10 +18,10 @@ type Maker struct {
 	labels prometheus.Labels
 }
 
-// In gives the maker of a subsystem's series; their names begin with inquiry_gateway_ and
+// Series gives the maker of a subsystem's series; their names begin with inquiry_gateway_ and
 // the subsystem. An empty subsystem: with inquiry_gateway_ alone. A nil reg: they count,
 // and nobody sees it.
-func In(reg prometheus.Registerer, subsystem string) Maker {
+func Series(reg prometheus.Registerer, subsystem string) Maker {
 	if subsystem != "" {
 		subsystem += "_"
 	}

@@ -1,5 +1,4 @@
-// Package sample holds the configuration and the records that tests start from.
-package sample
+package testkit
 
 import (
 	_ "embed"
@@ -7,24 +6,24 @@ import (
 	"strings"
 )
 
-// YAML is the upstream section, without a base URL that answers.
+// SampleYAML is an upstream section that tests start from, without a base URL that answers.
 //
-//go:embed mapping.yaml
-var YAML string
+//go:embed sample.yaml
+var SampleYAML string
 
-// Ticket is one good record of the buyer acme.
-const Ticket = `{"uuid":"6f1c2a34-1111-4222-8333-944455566677","customer":{"id":"acme"},"subject":"Late","body":{"text":"Where is it?"},
+// SampleTicket is one good record of the buyer acme.
+const SampleTicket = `{"uuid":"6f1c2a34-1111-4222-8333-944455566677","customer":{"id":"acme"},"subject":"Late","body":{"text":"Where is it?"},
  "state":"N","category":"delivery","opened":"2026-03-01 09:30:00",
  "replies":[{"uuid":"aaaaaaaa-1111-4222-8333-944455566677","text":"On its way","by":{"role":"S"},"at":"2026-03-02T01:02:03.456+09:00"}]}`
 
-// List is a reply with the records.
-func List(records ...string) string {
+// SampleList is a reply with the records.
+func SampleList(records ...string) string {
 	return `{"result":{"items":[` + strings.Join(records, ",") + `]}}`
 }
 
-// Tickets is a reply of n records of about 500 bytes, one in seven with an
+// SampleTickets is a reply of n records of about 500 bytes, one in seven with an
 // id quoted in its text.
-func Tickets(n int) string {
+func SampleTickets(n int) string {
 	records := make([]string, n)
 	for i := range records {
 		quote := ""

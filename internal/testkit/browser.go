@@ -1,6 +1,4 @@
-// Package browsertest lets tests drive a real browser over the pages that the
-// gateway serves. It needs Debian's Chromium, and fails a test without it.
-package browsertest
+package testkit
 
 import (
 	"context"
@@ -15,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit"
-
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -26,11 +22,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Open starts Debian's Chromium; complaints tells what it complained about
-// and which addresses outside base it asked for.
-func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
+// OpenBrowser starts Debian's Chromium, for the context of chromedp's actions, and fails
+// the test without it. complaints tells what it complained about and which addresses
+// outside base it asked for.
+func OpenBrowser(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
-	testkit.Slow(t)
+	Slow(t)
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)
@@ -163,9 +160,9 @@ func Colors(scheme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// Until waits for a condition, in this page or in the one it leads to: while one
+// UntilPage waits for a condition in JavaScript, in this page or in the one it leads to: while one
 // page goes and the next comes there is nothing to ask.
-func Until(condition string) chromedp.Action[chromedp.Void] {
+func UntilPage(condition string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()

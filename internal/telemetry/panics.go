@@ -1,5 +1,4 @@
-// Package panics ends panics of goroutines, which would end the process.
-package panics
+package telemetry
 
 import (
 	"log/slog"
@@ -16,9 +15,9 @@ type Catcher struct {
 	log   *slog.Logger
 }
 
-// New makes the catcher of a part, which the log names. A nil total counts
+// NewCatcher makes the catcher of a part, which the log names. A nil total counts
 // nothing.
-func New(where string, total prometheus.Counter, log *slog.Logger) *Catcher {
+func NewCatcher(where string, total prometheus.Counter, log *slog.Logger) *Catcher {
 	return &Catcher{where, total, log}
 }
 

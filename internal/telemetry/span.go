@@ -1,5 +1,4 @@
-// Package span opens the spans of a trace, where somebody records one.
-package span
+package telemetry
 
 import (
 	"context"
@@ -14,9 +13,9 @@ import (
 // concurrent use.
 type Tracer struct{ tracer trace.Tracer }
 
-// New makes the tracer of the package that scope names. Without a provider it is
+// NewTracer makes the tracer of the package that scope names. Without a provider it is
 // nil.
-func New(p trace.TracerProvider, scope string) *Tracer {
+func NewTracer(p trace.TracerProvider, scope string) *Tracer {
 	if p == nil {
 		return nil
 	}
@@ -46,8 +45,8 @@ func (t *Tracer) Force(ctx context.Context, name string, opts ...trace.SpanStart
 // Span is one step of a trace. Its zero value ignores every call.
 type Span struct{ span trace.Span }
 
-// Current is the span of ctx, to link to or to add to.
-func Current(ctx context.Context) Span { return Span{trace.SpanFromContext(ctx)} }
+// CurrentSpan is the span of ctx, to link to or to add to.
+func CurrentSpan(ctx context.Context) Span { return Span{trace.SpanFromContext(ctx)} }
 
 // Recording tells whether anybody will see the span.
 func (s Span) Recording() bool { return s.span != nil && s.span.IsRecording() }

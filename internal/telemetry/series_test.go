@@ -1,4 +1,4 @@
-package series
+package telemetry
 
 import (
 	"testing"
@@ -11,9 +11,9 @@ import (
 func TestASeriesThatIsThereIsCountedOn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	for range 2 { // as after a reload
-		By(In(reg, "x").Counters("things_total", "Things.", "result"), "ok", "failed")["ok"].Inc()
-		In(reg, "").With(prometheus.Labels{"store": "s"}).NativeHistograms("seconds", "Time.", []float64{1}).WithLabelValues().Observe(2)
-		In(reg, "x").GaugeFunc("size", "Size.", func() float64 { return 7 })
+		By(Series(reg, "x").Counters("things_total", "Things.", "result"), "ok", "failed")["ok"].Inc()
+		Series(reg, "").With(prometheus.Labels{"store": "s"}).NativeHistograms("seconds", "Time.", []float64{1}).WithLabelValues().Observe(2)
+		Series(reg, "x").GaugeFunc("size", "Size.", func() float64 { return 7 })
 	}
 	for name, want := range map[string]map[string]float64{
 		"inquiry_gateway_x_things_total": {"ok": 2, "failed": 0},
@@ -32,16 +32,16 @@ func TestASeriesThatIsThereIsCountedOn(t *testing.T) {
 }
 
 func TestWithoutARegistererSeriesCount(t *testing.T) {
-	In(nil, "x").Counter("things_total", "Things.").Inc()
+	Series(nil, "x").Counter("things_total", "Things.").Inc()
 }
 
 func TestAnotherSeriesOfTheSameNameIsABug(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	In(reg, "x").Gauge("size", "Size.")
+	Series(reg, "x").Gauge("size", "Size.")
 	defer func() {
 		if recover() == nil {
 			t.Error("it was accepted")
 		}
 	}()
-	In(reg, "x").Counter("size", "Another.")
+	Series(reg, "x").Counter("size", "Another.")
 }
