@@ -200,7 +200,7 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 		{"empty lists", filledBy(`{"data":[],"meta":{},"errors":[]}`), 20_000},
 	} {
 		before := heap()
-		l, _ := alone(t, tt.fill, func(s *setup) { s.Local.MaxBytes = bound })
+		l, _ := alone(t, tt.fill, func(s *setup) { s.MaxBytes = bound })
 		for i := range tt.keys {
 			e := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i), Status: "pending"}).Entry
 			l.Coded(e, Gzip)

@@ -25,11 +25,11 @@ func TestCredentials(t *testing.T) {
 		header, want string
 	}{
 		{AuthConfig{Type: "none"}, "Authorization", ""},
-		{AuthConfig{Type: "basic", Username: "gw", PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
-		{AuthConfig{Type: "basic", UsernameFile: secret("gw\n"), PasswordFile: secret("s3cr3t\n")}, "Authorization", "Basic Z3c6czNjcjN0"},
-		{AuthConfig{Type: "basic", Username: "gw"}, "Authorization", "Basic Z3c6"},
+		{AuthConfig{Type: "basic", User: secretfile.User{Username: "gw", PasswordFile: secret("s3cr3t\n")}}, "Authorization", "Basic Z3c6czNjcjN0"},
+		{AuthConfig{Type: "basic", User: secretfile.User{UsernameFile: secret("gw\n"), PasswordFile: secret("s3cr3t\n")}}, "Authorization", "Basic Z3c6czNjcjN0"},
+		{AuthConfig{Type: "basic", User: secretfile.User{Username: "gw"}}, "Authorization", "Basic Z3c6"},
 		{AuthConfig{Type: "bearer", TokenFile: secret("s3cr3t\n")}, "Authorization", "Bearer s3cr3t"},
-		{AuthConfig{Type: "header", Header: "X-Api-Key", ValueFile: secret("s3cr3t\n")}, "X-Api-Key", "s3cr3t"},
+		{AuthConfig{Type: "header", Name: "X-Api-Key", TokenFile: secret("s3cr3t\n")}, "X-Api-Key", "s3cr3t"},
 	} {
 		var got string
 		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,10 @@ func TestAnotherSecretIsSentByTheNextClient(t *testing.T) {
 
 // What a file holds is known when the client is made.
 func TestFilesOfSecrets(t *testing.T) {
-	basic := func(c AuthConfig) AuthConfig { c.Type, c.PasswordFile = "basic", secret("pw"); return c }
+	basic := func(u secretfile.User) AuthConfig {
+		u.PasswordFile = secret("pw")
+		return AuthConfig{Type: "basic", User: u}
+	}
 	for _, tc := range []struct {
 		auth      AuthConfig
 		key, says string
@@ -77,9 +80,9 @@ func TestFilesOfSecrets(t *testing.T) {
 		{AuthConfig{Type: "bearer", TokenFile: secret(" \n")}, "auth.token_file", "empty"},
 		{AuthConfig{Type: "bearer", TokenFile: secret("a\nb")}, "auth.token_file", "more than one line"},
 		{AuthConfig{Type: "bearer", TokenFile: secret("a\x00b")}, "auth.token_file", "more than one line"},
-		{basic(AuthConfig{Username: "gw", UsernameFile: secret("gw")}), "auth.username_file", "username is set, too"},
-		{basic(AuthConfig{UsernameFile: secret("gw\nx")}), "auth.username_file", "the file holds more than one line"},
-		{basic(AuthConfig{UsernameFile: secret("\n")}), "auth.username_file", "the file is empty"},
+		{basic(secretfile.User{Username: "gw", UsernameFile: secret("gw")}), "auth.username_file", "username is set, too"},
+		{basic(secretfile.User{UsernameFile: secret("gw\nx")}), "auth.username_file", "the file holds more than one line"},
+		{basic(secretfile.User{UsernameFile: secret("\n")}), "auth.username_file", "the file is empty"},
 	} {
 		c := configFrom(t, testkit.SampleYAML)
 		c.Auth = tc.auth
@@ -97,10 +100,11 @@ func TestAuthConfig(t *testing.T) {
 	}
 	for auth, where := range map[string]string{
 		"{type: digest}": "auth.type", "{type: basic, password_file: f}": "auth.username", "{type: bearer, token_file: f, username: a}": "auth.username",
-		"{type: header, header: \"a b\", value_file: f}": "auth.header", "{username: a}": "auth.username", "{type: none, username_file: f}": "auth.username_file",
+		"{type: header, name: \"a b\", token_file: f}": "auth.name", "{username: a}": "auth.username", "{type: none, username_file: f}": "auth.username_file",
 		"{type: oauth2_client_credentials, token_url: legacy, client_id: a, client_secret_file: f}": "auth.token_url",
 		"{type: oauth2_client_credentials, client_id: a, client_secret_file: f, params: {x: y}}":    "auth.token_url",
 		"{type: bearer, token_file: f, login: {path: /login}}":                                      "auth.login",
+		"{type: session, username: u, token: t, login: {path: /login, basic: true}}":                "auth.password_file",
 		"{type: session, password_file: f}":                                                         "auth.login",
 		"{type: session, password_file: f, token: t, login: {headers: {X-A: b}}}":                   "auth.login.path",
 		"{type: session, password_file: f, token: t, login: {path: login, body: '{password}'}}":     "auth.login.path",
@@ -114,10 +118,10 @@ func TestAuthConfig(t *testing.T) {
 		strings.Replace(login(""), "path:", "headers: {Cookie: a}, path:", 1):                       "auth.login.headers.Cookie",
 		strings.Replace(login(""), "path:", "body_type: yaml, path:", 1):                            "auth.login.body_type",
 		login("token_cookie: c"):       "auth.token",
-		login("send_as: header"):       "auth.header",
-		login("send_as: cookie"):       "auth.cookie",
+		login("send_as: header"):       "auth.name",
+		login("send_as: cookie"):       "auth.name",
 		login("send_as: query"):        "auth.send_as",
-		login("cookie: a"):             "auth.cookie",
+		login("name: a"):               "auth.name",
 		login("renew_if: [{path: a}]"): "auth.renew_if[0]",
 		login("renew_on: [200]"):       "auth.renew_on[0]",
 	} {
@@ -130,7 +134,7 @@ func TestAuthConfig(t *testing.T) {
 			t.Errorf("%s: %v", form, found)
 		}
 	}
-	found := wrongIn(t, testkit.SampleYAML+"auth: {type: header, header: x-key, value_file: f}\nheaders: {X-Key: a}\n")
+	found := wrongIn(t, testkit.SampleYAML+"auth: {type: header, name: x-key, token_file: f}\nheaders: {X-Key: a}\n")
 	if found["headers.X-Key"] == "" {
 		t.Errorf("the same header twice: %v", found)
 	}
@@ -164,8 +168,8 @@ func oauthFixture(t testing.TB, clock *testkit.Clock, s *tokenServer, serve http
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return newFixtureAt(t, clock, serve, func(c *Config) {
-		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, ClientID: "gw", ClientSecretFile: secret("s3cr3t"),
-			Scopes: []string{"a", "b"}, Params: map[string]string{"audience": "legacy"}}
+		c.Auth = AuthConfig{Type: authOAuth2, TokenURL: s.URL, Client: secretfile.Client{ClientID: "gw", ClientSecretFile: secret("s3cr3t")},
+			Params: map[string]string{"scope": "a b", "audience": "legacy"}}
 	})
 }
 

@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 		{"bytes", "base_url:", "max_response_bytes: 0\nbase_url:", "max_response_bytes", "more than 0"},
 		{"one account's part above all", "base_url:", "max_concurrent_per_account: 65\nbase_url:", "max_concurrent_per_account", "max_concurrent (64)"},
 		{"one account's part below zero", "base_url:", "max_concurrent_per_account: -1\nbase_url:", "max_concurrent_per_account", "0 or more"},
-		{"budget", "base_url:", "retry: {budget: 2}\nbase_url:", "retry.budget", "0 to 1"},
+		{"attempts", "base_url:", "attempts: 0\nbase_url:", "attempts", "1 or more"},
 		{"ratio", "base_url:", "breaker: {failure_ratio: 0}\nbase_url:", "breaker.failure_ratio", "more than 0"},
 		{"header", "base_url:", "headers: {\"a b\": c}\nbase_url:", "headers.a b", "valid"},
 		{"placeholder in a header", "base_url:", "headers: {x-customer: \"{account}\"}\nbase_url:", "headers.x-customer", "path, query and body"},

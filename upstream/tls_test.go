@@ -22,7 +22,8 @@ func certificate(t testing.TB, a *testkit.Authority, name string) secretfile.TLS
 		t.Fatal(err)
 	}
 	return secretfile.TLS{
-		CAFile: secretfile.New("ca", string(a.PEM)), CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key)),
+		CA:   secretfile.CA{CAFile: secretfile.New("ca", string(a.PEM))},
+		Pair: secretfile.Pair{CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key))},
 	}
 }
 

@@ -222,7 +222,7 @@ func TestCountsAgeAndIdleListsLeave(t *testing.T) {
 // A Lab takes look-ups, fills, reports and reloads at the same time, and loses none.
 func TestConcurrentUse(t *testing.T) {
 	c := cache.DefaultConfig()
-	c.Buyer.TTL, c.Recheck.BudgetPerSecond = time.Second, 1000
+	c.Buyer.TTL, c.RechecksPerSecond = time.Second, 1000
 	l, lists := observed(t, c, "{}")
 	ctx, end := context.WithCancel(t.Context())
 	var background, workers sync.WaitGroup

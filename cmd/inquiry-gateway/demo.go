@@ -241,7 +241,7 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 		if err != nil {
 			return nil, cfg, err
 		}
-		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, db: %d}\n", o.Addr, o.Username, file, o.DB)
+		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q}\n", o.Addr, o.Username, file)
 	}
 	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", redis,
 		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)).Replace(demoConfig)

@@ -83,7 +83,7 @@ func trip(nodes [2]*program, u *unruly) {
 // verdict, however long its timeout is.
 func TestOneProbeUntilItsVerdict(t *testing.T) {
 	t.Parallel() // it waits for timeouts
-	nodes, u := unrulyPair(t, "breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 300ms}\n  retry: {attempts: 1, budget: 0}", "timeout: 2s", "timeout: 2400ms")
+	nodes, u := unrulyPair(t, "breaker: {min_requests: 5, failure_ratio: 0.5, open_for: 300ms}\n  attempts: 1", "timeout: 2s", "timeout: 2400ms")
 	trip(nodes, u)
 	end := make(chan struct{})
 	u.answer(always(func(_ http.ResponseWriter, r *http.Request) {

@@ -42,7 +42,7 @@ func (p *program) guessUntilLimited() {
 // node has seen good is never refused for that, and one that it has not seen is
 // let in when it comes again.
 func TestGuessesDoNotHoldUpGoodKeys(t *testing.T) {
-	p, s := introspecting(t, "cache: {ttl: 20ms, negative_ttl: 1m}, unknown_keys: {per_second: 0.01, burst: 20}")
+	p, s := introspecting(t, "cache_ttl: 20ms, unknown_keys: {per_second: 0.01, burst: 20}")
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.guessUntilLimited()
 	before := s.askedAbout("buyer")

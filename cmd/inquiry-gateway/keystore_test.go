@@ -13,15 +13,14 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// keysInRedis starts a node whose keys are in that Redis. A key is remembered
-// for longer than a test waits, and the version is read more rarely: only the
-// message of a change can be why one is noticed.
+// keysInRedis starts a node whose keys are in that Redis. A key is remembered for longer
+// than a test waits: only a change that the node hears of can be why one is noticed.
 func keysInRedis(t *testing.T, address string) *program {
 	return start(t, setup{
 		pollFiles: onlyWhenTold,
 		yaml:      `redis: {addrs: ["` + address + `"]}` + "\nrate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 		prepare: func(p *program) {
-			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {poll: 30s}, cache: {ttl: 10m}}", 1))
+			p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "{keys_file: keys.yaml}", "{redis: {}, cache_ttl: 10m}", 1))
 		},
 	})
 }
@@ -118,7 +117,7 @@ func TestKeysInRedisErrors(t *testing.T) {
 	}
 	try(1, "keys account", "keys", "new", "--kind", "buyer", "--account", "newcomer")
 	try(1, "--api-access to add it", "keys", "account", "newcomer", "--plan", "pro")
-	try(0, "account newcomer: api access none, plan none; running gateways see it at once, within 30.25s", "keys", "account", "newcomer", "--api-access", "none")
+	try(0, "account newcomer: api access none, plan none; running gateways see it at once, within 750ms", "keys", "account", "newcomer", "--api-access", "none")
 	try(0, "within 10m0s on a node", "keys", "account", "newcomer", "--plan", "pro")
 	try(2, `there is no plan "prp" under rate_limit.plans; known: pro`, "keys", "account", "newcomer", "--plan", "prp")
 	try(0, "newcomer", "keys", "account")

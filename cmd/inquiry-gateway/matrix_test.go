@@ -107,9 +107,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	case "introspection":
 		c.keys = httptest.NewServer(http.HandlerFunc(c.introspect))
 		t.Cleanup(func() { c.keys.CloseClientConnections(); c.keys.Close() })
-		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s}, cache: {ttl: 5m}}", c.keys.URL, quick(partKeys, "1s"))
+		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s}, cache_ttl: 5m}", c.keys.URL, quick(partKeys, "1s"))
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache: {ttl: 5m}}", quick(partRedis, "1s"))
+		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache_ttl: 5m}", quick(partRedis, "1s"))
 	}
 	c.setup.prepare = func(p *program) {
 		c.program = p
@@ -294,7 +294,7 @@ func TestCheckFailures(t *testing.T) {
 		"no Redis":   {"", "Redis: none is set"},
 		"Redis":      {"redis: {addrs: [\"192.0.2.1:6379\"], timeout: 200ms}", "at most 300ms later"},
 		"keys there": {"redis: {addrs: [\"192.0.2.1:6379\"]}\nauth: {redis: {}}", "503 auth_unavailable           keys are in this Redis"},
-		"asked keys": {"auth: {introspection: {url: \"https://192.0.2.1/x\"}, cache: {ttl: 0s}}", "503 auth_unavailable           ttl is 0s"},
+		"asked keys": {"auth: {introspection: {url: \"https://192.0.2.1/x\"}, cache_ttl: 0s}", "503 auth_unavailable           ttl is 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".yaml")

@@ -213,20 +213,19 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	p.eventually("both changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 2 })
 	p.eventually("the key works", func() bool { return p.get(buyerList, "k1").status == http.StatusOK })
 	server.Kill()
-	p.keepsKeys("k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "ttl: 9m", "ttl: 9m, negative_ttl: 1s, max_keys: 9",
-		"poll: 30s", "poll: 20s", "poll: 20s", "poll: 20s, timeout: 90ms")
+	p.keepsKeys("k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "redis: {}", "redis: {timeout: 90ms}")
 	if !strings.Contains(string(p.ops("/metrics").body), `inquiry_gateway_auth_lookups_total{result="found",store="redis"} 1`) {
 		t.Error("the counters of the key store began anew")
 	}
 	server.Restart() // without its data, and with a key store that is not set up
 	p.gets(http.StatusOK, buyerList, "k1")
-	p.edit("{poll: 20s, timeout: 90ms}", "null, keys_file: keys.yaml")
+	p.edit("redis: {timeout: 90ms}", "redis: null, keys_file: keys.yaml")
 	p.reload()
 	p.gets(http.StatusUnauthorized, buyerList, "k1")
 }
 
 func TestReloadWhileTheAuthorizationServerIsAway(t *testing.T) {
-	p, s := introspecting(t, "cache: {ttl: 10m}", func(s *setup) { s.pollFiles = onlyWhenTold })
+	p, s := introspecting(t, "cache_ttl: 10m", func(s *setup) { s.pollFiles = onlyWhenTold })
 	p.gets(http.StatusOK, buyerList, "buyer")
 	s.change(func() {
 		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }

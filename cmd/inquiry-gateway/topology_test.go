@@ -56,7 +56,7 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 // version read so often that a lost message is no matter.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
-	keysInFleet = "{redis: {timeout: 2s}, cache: {ttl: 10m}}"
+	keysInFleet = "{redis: {timeout: 2s}, cache_ttl: 10m}"
 )
 
 // A Cluster of three masters holds everything: lists, leases, epochs, purges,

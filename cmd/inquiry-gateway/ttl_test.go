@@ -111,7 +111,7 @@ func TestTTLKnowsWhatTheLegacyIsAskedFor(t *testing.T) {
 
 // A list that was selected from another one is compared with itself.
 func TestRechecksOfSelectedLists(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, seller: {ttl: 1h}}"})
+	p := start(t, setup{yaml: "cache: {rechecks_per_second: 50, seller: {ttl: 1h}}"})
 	p.eventually("a selected list was compared", func() bool {
 		p.get(sellerList+"?status=pending", "seller")
 		metrics := string(p.ops("/metrics").body)
@@ -124,7 +124,7 @@ func TestRechecksOfSelectedLists(t *testing.T) {
 
 // A list that was served and has changed since is noticed by the re-checks.
 func TestRechecksNoticeOutdatedLists(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}"})
+	p := start(t, setup{yaml: "cache: {rechecks_per_second: 50, buyer: {ttl: 1h}}"})
 	p.get(buyerList, "buyer")
 	if !p.system.Answer("acme") {
 		t.Fatal("the list cannot change")
@@ -144,7 +144,7 @@ func TestOutdatedAnswersAndTheirGoalAreExposed(t *testing.T) {
 	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
 		t.Fatal("re-checks or a goal without being configured")
 	}
-	p.edit("cache: {", "cache: {recheck: {budget_per_second: 100}, goals: {max_outdated: 0.02}, ")
+	p.edit("cache: {", "cache: {rechecks_per_second: 100, goals: {max_outdated: 0.02}, ")
 	p.eventually("the goal is exposed", func() bool { return has("inquiry_gateway_cache_goal_outdated_ratio 0.02\n") })
 	p.get(buyerList, "buyer")
 	p.eventually("a served list is compared", func() bool {

@@ -117,12 +117,12 @@ request_timeout: REQUEST_TIMEOUT
 gateway: {docs: false}
 auth: AUTH
 redis: {addrs: ["REDIS"]}
-cache: {local: {max_bytes: 8MiB}, jitter: JITTER, buyer: TERMS, seller: TERMS}
+cache: {max_bytes: 8MiB, jitter: JITTER, buyer: TERMS, seller: TERMS}
 upstream:
   base_url: http://LEGACY
   timeout: UPSTREAM_TIMEOUT
   LIMITS
-  breaker: {window: 10s, min_requests: 10, failure_ratio: 0.5, open_for: 2s}
+  breaker: {min_requests: 10, failure_ratio: 0.5, open_for: 2s}
   buyer:
     path: /MAPPING/tickets
     query: {customer: "{account}", state: "{status}", category: "{inquiry_type}"}

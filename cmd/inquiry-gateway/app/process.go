@@ -62,10 +62,10 @@ func (m memory) fit(c cache.Config) cache.Config {
 	if m.limit == math.MaxInt64 {
 		return c
 	}
-	if most := int64(float64(m.limit) * tierShare); c.Local.MaxBytes > most {
-		m.logger.Warn("cache.local.max_bytes is more than half of the memory limit; the half is used",
-			"max_bytes", c.Local.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
-		c.Local.MaxBytes = most
+	if most := int64(float64(m.limit) * tierShare); c.MaxBytes > most {
+		m.logger.Warn("cache.max_bytes is more than half of the memory limit; the half is used",
+			"max_bytes", c.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
+		c.MaxBytes = most
 	}
 	return c
 }

@@ -30,11 +30,11 @@ redis:
   addrs: [redis]                                   # no port
   mode: both                                       # choice
   timeout: 1m                                      # bound
-  db: first                                        # no number
+  tls: {enabled: maybe}                            # no truth value
 cache:
   jitter: 2                                        # bound
   max_entry_bytes: 1                               # bound
-  local: {max_bytes: 16 Mb}                        # unit
+  max_bytes: 16 Mb                                 # unit
   buyer: {ttl: 30}                                 # unit
   seller: [30s]                                    # a list
   goals: {max_outdated: 1%}                        # no number
@@ -45,7 +45,7 @@ upstream:
   timeout: ${NOPE}                                 # variable
   max_records: "10"                                # quoted
   auth: {type: digest}                             # choice
-  breaker: {failure_ratio: 1.5, windw: 10s}        # bound
+  breaker: {failure_ratio: 1.5, min_request: 9}    # bound
   buyer:
     query: {a: [b]}                                # a list
     paging: {style: pages}                         # choice
@@ -125,8 +125,8 @@ func TestVariablesAreShownByName(t *testing.T) {
 		return text
 	}
 	for _, tt := range []struct{ old, new, want, secret string }{
-		{"db: 0", `db: "${PORT}"`, "", `"7"`},
-		{"db: 0", "db: 0, timeout: ${SLOW}", "", "6s"},
+		{"max_records: 10000", "max_records: ${PORT}", "", `"7"`},
+		{"prefix: iq", "prefix: iq, timeout: ${SLOW}", "", "6s"},
 		{"max_records: 10000", "max_records: ${MODE}", "got the value of ${MODE}", `"x"`},
 		{"addrs: []", `addrs: ["${HOST}"]`, "got the value of ${HOST}", `"db"`},
 		{"mode: auto", `mode: "${MODE}"`, "got the value of ${MODE}", `"x"`},

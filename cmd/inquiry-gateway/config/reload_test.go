@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -76,12 +77,12 @@ func replacing(pairs ...string) func(string) string {
 
 func TestReloadKeepsWhatRuns(t *testing.T) {
 	before, after, waiting, err := reloaded(t, replacing(`password_file: ""`, "password_file: secret", `addrs: []`, `addrs: ["h:1"]`),
-		replacing(`password_file: ""`, "password_file: secret", `addrs: []`, `addrs: ["h:1"]`, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "db: 0", "db: 1", "request_timeout: 5s", "request_timeout: 6s"))
-	if err != nil || !slices.Equal(waiting, []string{"listen", "redis.password_file", "redis.db"}) {
+		replacing(`password_file: ""`, "password_file: secret", `addrs: []`, `addrs: ["h:1"]`, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "prefix: iq", "prefix: other", "request_timeout: 5s", "request_timeout: 6s"))
+	if err != nil || !slices.Equal(waiting, []string{"listen", "redis.password_file", "redis.prefix"}) {
 		t.Errorf("%q wait, %v", waiting, err)
 	}
-	if after.Listen != before.Listen || after.Redis.DB != 0 || after.RequestTimeout == before.RequestTimeout {
-		t.Errorf("runs %s, %d, %s", after.Listen, after.Redis.DB, after.RequestTimeout)
+	if after.Listen != before.Listen || after.Redis.Prefix != "iq" || after.RequestTimeout == before.RequestTimeout {
+		t.Errorf("runs %s, %s, %s", after.Listen, after.Redis.Prefix, after.RequestTimeout)
 	}
 	if _, again, _ := after.Reload(Options{}); !slices.Equal(again, waiting) {
 		t.Errorf("the second time %q wait", again)
@@ -100,7 +101,7 @@ func TestReloadTurnsTLSNeitherOnNorOff(t *testing.T) {
 	}
 	write(t, pair, string(cert)+string(key))
 	_, after, waiting, err := reloaded(t, replacing(), replacing(`tls: {cert_file: "", key_file: ""}               #`, "tls: {cert_file: "+pair+", key_file: "+pair+"} #"))
-	if err != nil || !slices.Equal(waiting, []string{"tls.cert_file", "tls.key_file"}) || after.TLS != (TLS{}) {
+	if err != nil || !slices.Equal(waiting, []string{"tls.cert_file", "tls.key_file"}) || after.TLS != (secretfile.Pair{}) {
 		t.Errorf("%q wait, %v, runs %+v", waiting, err, after.TLS)
 	}
 }
