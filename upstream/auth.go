@@ -146,7 +146,6 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 // oneLine is what a file of one line holds.
 func oneLine(f secretfile.File) string { return strings.TrimSpace(f.Text()) }
 
-// user is the user's name, which stands in the configuration or in a file.
 // headerName is the header that the credential is sent in, where the file names it.
 func (a AuthConfig) headerName() string {
 	if a.Type == authSession {
@@ -158,6 +157,7 @@ func (a AuthConfig) headerName() string {
 	return a.Name
 }
 
+// user is the user's name, which stands in the configuration or in a file.
 func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
 
 // newCredentials makes what the type of c's configuration says. Sign-ins go through t.

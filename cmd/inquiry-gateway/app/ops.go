@@ -38,15 +38,15 @@ func (a *App) buildOps(l *front.Listener) error {
 	// Profiles take as long as they are asked to, so the ops listener's writes have
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
+		Gatherer: prometheus.Gatherers{a.gatherer(), newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil
 }
 
-// gatherer joins the series of the process and those of parts that a reload may
-// replace, which begin at zero with the part.
+// gatherer joins the series that live as long as the program and those of parts that a
+// reload may replace, which begin at zero with the part.
 func (a *App) gatherer() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, l := prometheus.Gatherers{a.registry}, a.running()

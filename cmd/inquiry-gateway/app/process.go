@@ -122,6 +122,15 @@ func newRegistry(opts Options) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
 	})
 	build.Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build)
+	return registry
+}
+
+// newProcessRegistry has the series of the Go runtime and of the process. They are apart
+// because nothing of the program reads them, and because each collection of them lists all
+// open files.
+func newProcessRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
