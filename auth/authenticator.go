@@ -23,8 +23,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/internal/panics"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // Options are what the parts of this package share. The zero value is usable:
@@ -37,9 +36,9 @@ type Options struct {
 	// Dial opens the connections to an authorization server; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	Guesses *Guesses        // beyond it a client that sends unknown keys gets ErrTooManyAttempts; nil: no limit
-	Known   *Known          // what an earlier store of the same source knew; nil: nothing
-	Panics  *panics.Catcher // of its goroutines; nil: logged only
+	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyAttempts; nil: no limit
+	Known   *Known             // what an earlier store of the same source knew; nil: nothing
+	Panics  *telemetry.Catcher // of its goroutines; nil: logged only
 }
 
 // spanScope names the spans of this package.
@@ -49,7 +48,7 @@ const spanScope = "inquiry-gateway/auth"
 // may stay nil.
 func (o Options) WithDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Panics = cmp.Or(o.Panics, panics.New("auth", nil, o.Logger))
+	o.Panics = cmp.Or(o.Panics, telemetry.NewCatcher("auth", nil, o.Logger))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -65,7 +64,7 @@ type Authenticator struct {
 	guesses  *Guesses
 	results  map[string]prometheus.Counter
 	security *securityLog
-	tracer   *span.Tracer
+	tracer   *telemetry.Tracer
 }
 
 // NewAuthenticator returns an Authenticator over a store, which must hold
@@ -79,7 +78,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 		guesses:  opts.Guesses,
 		results:  newResults(opts.Registerer),
 		security: newSecurityLog(opts.Logger),
-		tracer:   span.New(opts.Traces, spanScope),
+		tracer:   telemetry.NewTracer(opts.Traces, spanScope),
 	}
 }
 

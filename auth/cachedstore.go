@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"inquiry-gateway/internal/localcache"
-	"inquiry-gateway/internal/panics"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -100,8 +99,8 @@ type CachedStore struct {
 	now     func() time.Time
 	guesses *Guesses
 	metrics *lookupMetrics
-	tracer  *span.Tracer
-	panics  *panics.Catcher
+	tracer  *telemetry.Tracer
+	panics  *telemetry.Catcher
 	known   *Known
 
 	flights singleflight.Group // by digest and generation
@@ -118,7 +117,7 @@ func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) *Cache
 	opts = opts.WithDefaults()
 	s := &CachedStore{
 		name: name, ask: ask, policy: p, now: opts.Now, guesses: opts.Guesses, metrics: newLookupMetrics(name, opts.Registerer),
-		tracer: span.New(opts.Traces, spanScope), panics: opts.Panics, known: opts.Known,
+		tracer: telemetry.NewTracer(opts.Traces, spanScope), panics: opts.Panics, known: opts.Known,
 	}
 	if s.known == nil {
 		s.known = NewKnown()

@@ -1,4 +1,4 @@
-package auth
+package auth_test
 
 import (
 	"context"
@@ -9,10 +9,69 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 )
+
+var testPolicy = auth.CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
+
+// cached is a store over an answer function, with the lookups that it was asked for. In a bubble of
+// synctest its time is virtual.
+type cached struct {
+	*auth.CachedStore
+	t testing.TB
+
+	mu    sync.Mutex
+	asked map[string]int // by key
+}
+
+func newCached(t testing.TB, opts auth.Options, answer func(ctx context.Context, key string) (*auth.Grant, error)) *cached {
+	s := &cached{t: t, asked: map[string]int{}}
+	s.CachedStore = auth.NewCachedStore("test", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+		s.mu.Lock()
+		s.asked[string(c.Key)]++
+		s.mu.Unlock()
+		g, err := answer(ctx, string(c.Key))
+		if g != nil {
+			g.Digest = c.Digest
+		}
+		return g, err
+	}, testPolicy, opts)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// find asks for a key, of an address unless it is empty.
+func (s *cached) find(key, address string) (*auth.Grant, error) {
+	c := credential(key)
+	if address != "" {
+		c.Caller = caller(address)
+	}
+	return s.Find(s.t.Context(), c)
+}
+
+// lookups is how often the store behind was asked about keys.
+func (s *cached) lookups() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.asked {
+		n += one
+	}
+	return n
+}
+
+// wants asks for a key and compares the outcome and the lookups, one in the background included.
+func (s *cached) wants(what, key string, want error, lookups int) {
+	s.t.Helper()
+	before := s.lookups()
+	_, err := s.find(key, "")
+	synctest.Wait()
+	if n := s.lookups() - before; !errors.Is(err, want) || n != lookups {
+		s.t.Errorf("%s: %s: %v after %d lookups, want %v after %d", what, key, err, n, want, lookups)
+	}
+}
 
 // caller is a Caller with an address.
 type caller string
@@ -21,412 +80,335 @@ func (c caller) ClientIP() string     { return string(c) }
 func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
 func (caller) LogRefusal(string) bool { return true }
 
-var testPolicy = CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
-
-func newTestCache(t *testing.T, c *testkit.Clock, ask Lookup) *CachedStore {
-	t.Helper()
-	r := NewCachedStore("test", ask, testPolicy, Options{Now: c.Now, Guesses: NewGuesses(UnknownKeysConfig{PerSecond: 1, Burst: 3}, c.Now)})
-	t.Cleanup(r.Close)
-	return r
+// Good answers count for the ttl and never past the key's end, unknown keys for theirs, failures
+// for none. A key in use is looked up again when half of its time is over.
+func TestStoredAnswersHaveATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
+			switch key {
+			case "unknown":
+				return nil, auth.ErrUnknownKey
+			case "away":
+				return nil, errAway
+			case "ends in 4 s":
+				return &auth.Grant{ExpiresAt: begin.Add(4 * time.Second)}, nil
+			}
+			return &auth.Grant{}, nil
+		})
+		for _, step := range []struct {
+			at      time.Duration
+			key     string
+			want    error
+			lookups int
+		}{
+			{0, "good", nil, 1}, {0, "good", nil, 0}, {0, "unused", nil, 1}, {0, "ends in 4 s", nil, 1},
+			{0, "unknown", auth.ErrUnknownKey, 1}, {0, "unknown", auth.ErrUnknownKey, 0}, {0, "away", errAway, 1}, {0, "away", errAway, 1},
+			{2*time.Second - 1, "unknown", auth.ErrUnknownKey, 0}, {2 * time.Second, "unknown", auth.ErrUnknownKey, 1},
+			{4*time.Second - 1, "ends in 4 s", nil, 0}, {4 * time.Second, "ends in 4 s", nil, 1},
+			{5*time.Second - 1, "good", nil, 0}, {5 * time.Second, "good", nil, 1}, {5 * time.Second, "good", nil, 0},
+			// An ended key is refused by who judges it, and is looked up as rarely as an unknown one.
+			{6*time.Second - 1, "ends in 4 s", nil, 0}, {6 * time.Second, "ends in 4 s", nil, 1},
+			{10*time.Second - 1, "good", nil, 0}, {10 * time.Second, "good", nil, 1}, {10 * time.Second, "unused", nil, 1},
+			{20 * time.Second, "good", nil, 1}, {20 * time.Second, "good", nil, 0},
+		} {
+			time.Sleep(time.Until(begin.Add(step.at)))
+			s.wants(step.at.String(), step.key, step.want, step.lookups)
+		}
+	})
 }
 
-func credential(key string) Credential {
-	return Credential{Digest: Hasher{}.Hash(key), Key: Secret(key)}
+// A store that cannot be asked takes nothing away from a key in use within its time. It is asked
+// again after a pause, by one lookup at a time, and what it answers counts at once.
+func TestKeysInUseOutlastAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var answer error
+		takes := time.Duration(0)
+		s := newCached(t, auth.Options{}, func(context.Context, string) (*auth.Grant, error) {
+			err := answer
+			time.Sleep(takes)
+			return &auth.Grant{}, err
+		})
+		at := func(d time.Duration, want error, lookups int) {
+			t.Helper()
+			time.Sleep(time.Until(begin.Add(d)))
+			s.wants(d.String(), "k", want, lookups)
+			s.wants(d.String()+" again", "k", want, min(lookups, map[bool]int{true: 0, false: 1}[want == nil]))
+		}
+		at(0, nil, 1)
+		answer = errAway
+		at(5*time.Second, nil, 1)
+		at(6*time.Second-1, nil, 0) // the pause
+		takes = 2 * time.Second
+		at(6*time.Second, nil, 1)
+		at(7*time.Second+time.Second/2, nil, 0) // a lookup is under way
+		takes = 0
+		at(10*time.Second, errAway, 1) // never longer than its time
+		answer, takes = nil, 2*time.Second
+		at(11*time.Second, nil, 1) // the answer comes at 13 s
+		answer, takes = errAway, 0
+		at(21*time.Second-1, nil, 1)
+		at(21*time.Second, errAway, 1) // its time began with the lookup, not with the answer
+		answer = nil
+		at(30*time.Second, nil, 1)
+		answer = auth.ErrUnknownKey
+		time.Sleep(5 * time.Second)
+		s.wants("the one that asks", "k", nil, 1)
+		s.wants("the next one", "k", auth.ErrUnknownKey, 0)
+	})
 }
 
-func grantOf(c Credential) *Grant { return &Grant{Digest: c.Digest} }
+// One lookup serves all who ask at the same time. Who leaves does not take the answer from the
+// others, and a panic is an error of that lookup alone.
+func TestCallersShareALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := false
+		s := newCached(t, auth.Options{}, func(ctx context.Context, key string) (*auth.Grant, error) {
+			if time.Sleep(time.Second); broken {
+				panic("broken")
+			}
+			return &auth.Grant{}, ctx.Err()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			if _, err := s.Find(ctx, credential("k")); !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v", err)
+			}
+		}()
+		synctest.Wait()
+		for range 100 {
+			go func() {
+				if _, err := s.find("k", ""); err != nil {
+					t.Errorf("who stays: %v", err)
+				}
+			}()
+		}
+		synctest.Wait()
+		leave()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := s.lookups(); n != 1 {
+			t.Errorf("101 callers asked %d times", n)
+		}
+		s.wants("later", "k", nil, 0)
+		broken = true
+		s.ForgetAll()
+		if _, err := s.find("k", ""); err == nil || errors.Is(err, auth.ErrUnknownKey) {
+			t.Errorf("a panic: %v", err)
+		}
+		broken = false
+		s.wants("after the panic", "k", nil, 1)
+	})
+}
 
-// An answer that was on its way while its key was revoked is not stored,
-// whether it arrives before or after the answer to a later lookup.
+// What is forgotten is looked up again, and nothing else is.
+func TestForgetIsPrecise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
+			if key == "unknown" {
+				return nil, auth.ErrUnknownKey
+			}
+			return &auth.Grant{Principal: auth.Principal{Account: "account of " + key}}, nil
+		})
+		for _, step := range []struct {
+			what       string
+			forget     func()
+			a, b, none int // lookups
+		}{
+			{"nothing", func() {}, 1, 1, 1},
+			{"a", func() { s.Forget(digestOf("a")) }, 1, 0, 0},
+			{"the account of b", func() { s.ForgetAccount("account of b") }, 0, 1, 0},
+			{"the unknown key", func() { s.Forget(digestOf("unknown")) }, 0, 0, 1},
+			{"all", s.ForgetAll, 1, 1, 1},
+		} {
+			step.forget()
+			s.wants(step.what, "a", nil, step.a)
+			s.wants(step.what, "b", nil, step.b)
+			s.wants(step.what, "unknown", auth.ErrUnknownKey, step.none)
+		}
+	})
+}
+
+// An answer that was on its way while its key was revoked is not stored, whether it comes before
+// or after the answer to a later lookup.
 func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
-	for name, forget := range map[string]func(*CachedStore){
-		"key":     func(r *CachedStore) { r.Forget(credential("k").Digest) },
-		"account": func(r *CachedStore) { r.ForgetAccount("acme") },
-		"all":     func(r *CachedStore) { r.ForgetAll() },
+	for name, forget := range map[string]func(*cached){
+		"key":     func(s *cached) { s.Forget(digestOf("k")) },
+		"account": func(s *cached) { s.ForgetAccount("acme") },
+		"all":     func(s *cached) { s.ForgetAll() },
 	} {
-		for _, order := range [][]int{{0, 1}, {1, 0}} {
-			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
-				asked := make(chan chan *Grant)
-				r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) {
-					mine := make(chan *Grant)
-					asked <- mine
-					return <-mine, nil
+		for _, first := range []time.Duration{time.Second, 3 * time.Second} { // the second lookup takes 2 s
+			synctest.Test(t, func(t *testing.T) {
+				revoked, takes := false, first
+				s := newCached(t, auth.Options{}, func(context.Context, string) (*auth.Grant, error) {
+					g := &auth.Grant{Revoked: revoked}
+					time.Sleep(takes)
+					return g, nil
 				})
-				var wg sync.WaitGroup
-				ask := func(revoked bool) chan *Grant {
-					wg.Go(func() {
-						if g, err := r.Find(t.Context(), credential("k")); err != nil || g.Revoked != revoked {
-							t.Errorf("another lookup's answer, %v", err)
-						}
-					})
-					return <-asked
-				}
-				lookups := []chan *Grant{ask(false)}
-				forget(r)
-				lookups = append(lookups, ask(true)) // does not join the lookup of before
-				for _, i := range order {
-					lookups[i] <- &Grant{Digest: credential("k").Digest, Revoked: i == 1}
-				}
-				wg.Wait()
-				if g, err := r.Find(t.Context(), credential("k")); err != nil || !g.Revoked {
-					t.Errorf("the old answer is stored, %v", err)
+				go func() { _, _ = s.find("k", "") }()
+				synctest.Wait()
+				revoked, takes = true, 2*time.Second
+				forget(s)
+				for range 2 {
+					if g, err := s.find("k", ""); err != nil || !g.Revoked {
+						t.Errorf("%s, the first answer after %v: good, %v", name, first, err)
+					}
+					time.Sleep(2 * time.Second)
 				}
 			})
 		}
 	}
 }
 
-func TestForgetIsPrecise(t *testing.T) {
-	n := 0
-	r := newTestCache(t, testkit.NewClock(testNow), func(_ context.Context, c Credential) (*Grant, error) {
-		n++
-		g := grantOf(c)
-		g.Principal.Account = "account of " + string(c.Key)
-		return g, nil
-	})
-	find := func(key string) int {
-		t.Helper()
-		before := n
-		if _, err := r.Find(t.Context(), credential(key)); err != nil {
+// Lookups at once are bounded. A quarter of the places is for keys that this node has seen good,
+// and they are not held up by the guesses of others on the same address.
+func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 3}, nil)}
+		s := newCached(t, opts, func(ctx context.Context, key string) (*auth.Grant, error) {
+			switch {
+			case key[0] == 'u':
+				return nil, auth.ErrUnknownKey
+			case key[0] == 's':
+				<-ctx.Done() // for 20 s
+				return nil, ctx.Err()
+			}
+			return &auth.Grant{}, nil
+		})
+		if _, err := s.find("known", "192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
-		return n - before
-	}
-	find("a")
-	find("b")
-	r.Forget(credential("a").Digest)
-	if find("a") != 1 || find("b") != 0 {
-		t.Error("forget forgets the wrong key")
-	}
-	r.ForgetAccount("account of b")
-	if find("a") != 0 || find("b") != 1 {
-		t.Error("forgetAccount forgets the wrong account")
-	}
-	r.ForgetAll()
-	if find("a") != 1 || find("b") != 1 {
-		t.Error("forgetAll forgets too little")
-	}
-}
-
-func TestTimesOfStoredAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := testkit.NewClock(testNow)
-		n := 0
-		exp := testNow.Add(4 * time.Second)
-		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-			n++
-			switch cred.Key {
-			case "unknown":
-				return nil, ErrUnknownKey
-			case "down":
-				return nil, errors.New("refused")
-			case "expiring":
-				return &Grant{Digest: cred.Digest, ExpiresAt: exp}, nil
-			}
-			return grantOf(cred), nil
-		})
-		steps := []struct {
-			at  time.Duration
-			key string
-			ask int
-		}{
-			{0, "good", 1}, {0, "good", 0}, {0, "unused", 1}, {0, "unknown", 1}, {0, "unknown", 0}, {0, "expiring", 1}, {0, "down", 1}, {0, "down", 1},
-			{2*time.Second - 1, "unknown", 0}, {2 * time.Second, "unknown", 1},
-			{4*time.Second - 1, "expiring", 0}, {4 * time.Second, "expiring", 1},
-			{5*time.Second - 1, "good", 0}, {5 * time.Second, "good", 1}, {5 * time.Second, "good", 0}, // half of its time is over
-			{6*time.Second - 1, "expiring", 0}, {6 * time.Second, "expiring", 1},
-			{10*time.Second - 1, "good", 0}, {10 * time.Second, "good", 1}, {10 * time.Second, "unused", 1},
-			{20 * time.Second, "good", 1}, {20 * time.Second, "good", 0},
+		for i := range 4 {
+			_, _ = s.find(fmt.Sprint("unknown", i), "192.0.2.1") // the address has guessed too often
 		}
-		for _, s := range steps {
-			c.Set(testNow.Add(s.at))
-			before := n
-			_, _ = r.Find(t.Context(), credential(s.key)) // only the lookups count here
-			synctest.Wait()
-			if n-before != s.ask {
-				t.Errorf("%v after the start %s was asked for %d times, want %d", s.at, s.key, n-before, s.ask)
-			}
-		}
-	})
-}
-
-// A key in use is asked about again in the second half of its time. A store
-// that cannot be asked takes nothing away, is asked again after a pause, and by
-// one lookup per key at a time; what it answers counts at once.
-func TestRefreshAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := testkit.NewClock(testNow)
-		asked, answer := 0, error(nil)
-		takes := time.Duration(0) // by the store's clock
-		hold := make(chan bool)
-		close(hold)
-		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-			asked++
-			err := answer
-			<-hold
-			c.Add(takes)
-			return grantOf(cred), err
-		})
-		at := func(d time.Duration, want error, lookups int) {
-			t.Helper()
-			c.Set(testNow.Add(d))
-			before := asked
-			for range 100 {
-				if _, err := r.Find(t.Context(), credential("k")); !errors.Is(err, want) {
-					t.Fatalf("at %v: %v, want %v", d, err, want)
-				}
-			}
-			synctest.Wait()
-			if asked-before != lookups {
-				t.Errorf("at %v: %d lookups, want %d", d, asked-before, lookups)
-			}
-		}
-		at(0, nil, 1)
-		down := errors.New("refused")
-		answer = down
-		at(5*time.Second, nil, 1)
-		at(6*time.Second-1, nil, 0) // the pause
-		at(6*time.Second, nil, 1)
-		hold = make(chan bool)
-		at(7*time.Second, nil, 1)
-		at(9*time.Second, nil, 0) // a lookup is under way
-		close(hold)
-		synctest.Wait()
-		at(10*time.Second, down, 100) // never longer than its time
-		answer, takes = nil, 2*time.Second
-		at(11*time.Second, nil, 1)
-		takes, answer = 0, down
-		at(21*time.Second-1, nil, 1)
-		at(21*time.Second, down, 100) // its time began with the lookup, not with the answer
-		answer = nil
-		at(30*time.Second, nil, 1)
-		answer = ErrUnknownKey
-		c.Set(testNow.Add(35 * time.Second))
-		if _, err := r.Find(t.Context(), credential("k")); err != nil {
-			t.Errorf("before the answer: %v", err)
+		time.Sleep(time.Minute) // the time of the known key is over
+		for i := range 256 {
+			go func() { _, _ = s.find(fmt.Sprint("slow", i), "") }()
 		}
 		synctest.Wait()
-		at(35*time.Second, ErrUnknownKey, 0)
-	})
-}
-
-// The lookups of keys that this node knows have places of their own, and neither end at
-// another's guesses nor count as such.
-func TestGuessesLeaveRoomForKnownKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := testkit.NewClock(testNow)
-		block := make(chan bool)
-		r := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-			if cred.Key[0] == 'u' {
-				<-block
-				return nil, ErrUnknownKey
-			}
-			return grantOf(cred), nil
-		})
-		known := credential("known")
-		known.Caller = caller("192.0.2.1")
-		if _, err := r.Find(t.Context(), known); err != nil {
-			t.Fatal(err)
+		if n := s.lookups(); n != 1+3+192 {
+			t.Errorf("%d lookups run", n)
 		}
-		for range 9 {
-			r.guesses.charge("192.0.2.1")
+		if n := counted(t, reg, "inquiry_gateway_auth_lookups_total"); n["busytest"] != 64 || n["limitedtest"] != 1 {
+			t.Errorf("counted %v", n)
 		}
-		for i := range maxLookups { // take what places there are
-			go func() { _, _ = r.Find(t.Context(), credential(fmt.Sprint("unseen", i))) }()
+		if _, err := s.find("known", "192.0.2.1"); err != nil {
+			t.Errorf("a known key: %v", err)
 		}
-		synctest.Wait()
-		if _, err := r.Find(t.Context(), credential("one more")); !errors.Is(err, errBusy) {
-			t.Errorf("one more: %v", err)
-		}
-		c.Add(time.Hour)
-		for range 9 {
-			r.guesses.charge("192.0.2.1")
-		}
-		for range 2 {
-			if _, err := r.Find(t.Context(), known); err != nil {
-				t.Errorf("a known key: %v", err)
-			}
-			r.ForgetAll()
-		}
-		close(block)
-		r.Close()
-		if _, err := r.Find(t.Context(), credential("late")); !errors.Is(err, errClosed) {
+		s.Close()
+		if _, err := s.find("late", ""); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
 }
 
 // What one store has confirmed the next one of the same source knows: for the time that is in
-// force then, with a lookup at the next use whose answer counts. What was forgotten stays
-// forgotten, and an answer to the old store is not stored.
+// force then, with a lookup at the next use. What was forgotten stays forgotten, and an answer
+// to the old store is not stored.
 func TestKnownKeysOutliveTheirStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := testkit.NewClock(testNow)
-		hold, down := make(chan bool), errors.New("refused")
-		old := newTestCache(t, c, func(_ context.Context, cred Credential) (*Grant, error) {
-			if cred.Key == "slow" {
-				<-hold
+		known := auth.NewKnown()
+		old := newCached(t, auth.Options{Known: known}, func(_ context.Context, key string) (*auth.Grant, error) {
+			if key == "slow" {
+				time.Sleep(time.Second)
 			}
-			return grantOf(cred), nil
+			return &auth.Grant{}, nil
 		})
-		for _, key := range []string{"a", "b", "gone"} {
-			if _, err := old.Find(t.Context(), credential(key)); err != nil {
-				t.Fatal(err)
-			}
+		for _, key := range []string{"a", "b", "forgotten"} {
+			old.wants("at first", key, nil, 1)
 		}
-		old.Forget(credential("gone").Digest)
-		go func() { _, _ = old.Find(t.Context(), credential("slow")) }()
+		old.Forget(digestOf("forgotten"))
+		go func() { _, _ = old.find("slow", "") }()
 		synctest.Wait()
 
-		asked, answer := 0, error(down)
-		policy := testPolicy
-		policy.TTL = time.Minute
-		next := NewCachedStore("test", func(_ context.Context, cred Credential) (*Grant, error) {
-			asked++
-			return grantOf(cred), answer
-		}, policy, Options{Now: c.Now, Known: old.known})
-		defer next.Close()
-		close(hold)
+		answer := errAway
+		next := newCached(t, auth.Options{Known: known}, func(context.Context, string) (*auth.Grant, error) { return nil, answer })
 		old.Close()
-		find := func(key string, want error, lookups int) {
-			t.Helper()
-			before := asked
-			_, err := next.Find(t.Context(), credential(key))
-			synctest.Wait()
-			if !errors.Is(err, want) || asked-before != lookups {
-				t.Errorf("%s: %v after %d lookups, want %v after %d", key, err, asked-before, want, lookups)
+		next.wants("a key in use", "a", nil, 1)
+		next.wants("in the pause", "a", nil, 0)
+		next.wants("another one", "forgotten", errAway, 1)
+		next.wants("another one", "slow", errAway, 1)
+		time.Sleep(9 * time.Second)
+		next.wants("past its time", "b", errAway, 1)
+		answer = auth.ErrUnknownKey
+		next.wants("past its time", "a", auth.ErrUnknownKey, 1)
+	})
+}
+
+// A flood of unknown keys pushes out none but itself, and neither sort fills the memory.
+func TestStoredAnswersAreBounded(t *testing.T) {
+	s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
+		if key[0] == 'u' {
+			return nil, auth.ErrUnknownKey
+		}
+		return &auth.Grant{}, nil
+	})
+	again := func(sort string, n int) int {
+		for range 2 {
+			for i := range n {
+				_, _ = s.find(fmt.Sprint(sort, i), "") // only lookups count here
 			}
 		}
-		find("a", nil, 1)
-		find("a", nil, 0) // the pause
-		find("gone", down, 1)
-		find("slow", down, 1)
-		c.Add(59 * time.Second) // the old ttl is over
-		find("b", nil, 1)
-		c.Add(time.Second)
-		find("b", down, 1)
-		answer = ErrUnknownKey
-		find("a", ErrUnknownKey, 1)
+		return s.lookups()
+	}
+	again("g", 1)
+	if n := again("u", 12_000); n < 13_000 || s.asked["g0"] != 1 {
+		t.Errorf("%d lookups of 12,000 unknown keys twice, %d of the good one", n, s.asked["g0"])
+	}
+	clear(s.asked)
+	if n := again("good", 1000); n < 1500 {
+		t.Errorf("%d lookups of 1,000 good keys twice, 100 are stored", n)
+	}
+}
+
+// Only keys that do not exist count as guesses, by client. Who has a key that this node does not
+// know sends it again, and is let in.
+func TestGuessesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guesses := auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil)
+		s := newCached(t, auth.Options{Guesses: guesses}, func(_ context.Context, key string) (*auth.Grant, error) {
+			switch key[0] {
+			case 'g':
+				return &auth.Grant{}, nil
+			case 'a':
+				return nil, errAway
+			}
+			return nil, auth.ErrUnknownKey
+		})
+		a := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Guesses: guesses})
+		try := func(what, address, key string, want error) {
+			t.Helper()
+			_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, caller(address))
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+			if limited, ok := errors.AsType[*auth.TooManyAttempts](err); ok && limited.RetryAfter != time.Second {
+				t.Errorf("%s: again after %v", what, limited.RetryAfter)
+			}
+		}
+		for i := range 10 {
+			try("a good key", "192.0.2.1", fmt.Sprint("good", i), nil)
+			try("a store that is away", "192.0.2.1", "away", auth.ErrUnavailable)
+		}
+		for i := range 3 {
+			try("a guess", "192.0.2.1", fmt.Sprint("unknown", i), auth.ErrInvalidKey)
+		}
+		try("the fourth guess", "192.0.2.1", "unknown9", auth.ErrTooManyAttempts)
+		try("a mistyped key", "192.0.2.1", mistyped(t), auth.ErrTooManyAttempts)
+		try("an unknown key that is stored", "192.0.2.1", "unknown0", auth.ErrTooManyAttempts)
+		try("a good key that is stored", "192.0.2.1", "good0", nil)
+		try("a good key that is new", "192.0.2.1", "good10", auth.ErrTooManyAttempts)
+		try("the same again", "192.0.2.1", "good10", nil)
+		try("another client", "192.0.2.2", "unknown3", auth.ErrInvalidKey)
+		time.Sleep(time.Second)
+		try("a second later", "192.0.2.1", "unknown4", auth.ErrInvalidKey)
+
+		for i := range 3 {
+			try("a guess over IPv6", "2001:db8:1:2:3::4", fmt.Sprint("unknown6-", i), auth.ErrInvalidKey)
+		}
+		try("the same /64", "2001:db8:1:2::9%eth0", "unknown6-9", auth.ErrTooManyAttempts)
+		try("the next /64", "2001:db8:1:3::9", "unknown6-8", auth.ErrInvalidKey)
 	})
-}
-
-func TestCacheIsBounded(t *testing.T) {
-	r := newTestCache(t, testkit.NewClock(testNow), func(_ context.Context, c Credential) (*Grant, error) {
-		if c.Key[0] == 'g' {
-			return grantOf(c), nil
-		}
-		return nil, ErrUnknownKey
-	})
-	if _, err := r.Find(t.Context(), credential("good")); err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxUnknown + 2000 {
-		if _, err := r.Find(t.Context(), credential(fmt.Sprint("u", i))); !errors.Is(err, ErrUnknownKey) {
-			t.Fatal(err)
-		}
-	}
-	if _, ok := r.known.good.GetIfPresent(credential("good").Digest); !ok {
-		t.Error("a flood of unknown keys pushed a good one out")
-	}
-	for i := range 1000 {
-		if _, err := r.Find(t.Context(), credential(fmt.Sprint("g", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.known.bad.CleanUp()
-	r.known.good.CleanUp()
-	if bad, good := r.known.bad.EstimatedSize(), r.known.good.EstimatedSize(); bad > maxUnknown || good > 100 {
-		t.Errorf("stores %d unknown and %d good keys", bad, good)
-	}
-}
-
-func TestAttemptsAreLimitedPerClient(t *testing.T) {
-	c := testkit.NewClock(testNow)
-	r := newTestCache(t, c, func(_ context.Context, c Credential) (*Grant, error) {
-		switch c.Key[0] {
-		case 'g':
-			return grantOf(c), nil
-		case 'd':
-			return nil, errors.New("refused")
-		}
-		return nil, ErrUnknownKey
-	})
-	a := NewAuthenticator(r, Hasher{}, Options{Now: c.Now, Guesses: r.guesses})
-	try := func(from Caller, key string) error {
-		_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, from)
-		return err
-	}
-	guesser, other := caller("192.0.2.1"), caller("192.0.2.2")
-	for i := range 10 { // good keys and the store's failures cost nothing
-		if err := try(guesser, fmt.Sprint("good", i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := try(guesser, "down"); !errors.Is(err, ErrUnavailable) {
-			t.Fatal(err)
-		}
-	}
-	for i := range 3 {
-		if err := try(guesser, fmt.Sprint("unknown", i)); !errors.Is(err, ErrInvalidKey) {
-			t.Fatal(err)
-		}
-	}
-	var tooMany *TooManyAttempts
-	if err := try(guesser, "unknown9"); !errors.As(err, &tooMany) || tooMany.RetryAfter != time.Second || errors.Is(err, ErrUnavailable) {
-		t.Fatalf("the fourth guess: %v", err)
-	}
-	if err := try(guesser, "good0"); err != nil {
-		t.Errorf("a stored key: %v", err)
-	}
-	if err := try(guesser, "unknown9"); !errors.Is(err, ErrInvalidKey) {
-		t.Errorf("the same key again: %v", err)
-	}
-	if err := try(guesser, "unknown0"); !errors.As(err, &tooMany) {
-		t.Errorf("a stored unknown key: %v", err)
-	}
-	if err := errors.Join(try(other, "good20"), try(nil, "good21")); err != nil {
-		t.Errorf("others: %v", err)
-	}
-	c.Add(2 * time.Second)
-	if err := try(guesser, "unknown8"); !errors.Is(err, ErrInvalidKey) {
-		t.Errorf("two seconds later: %v", err)
-	}
-	if n := testutil.ToFloat64(a.results[resultLimited]); n != 2 {
-		t.Errorf("counted %v", n)
-	}
-}
-
-func TestNetwork(t *testing.T) {
-	for client, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "2001:db8:1:2::9%eth0": "2001:db8:1:2::/64",
-		"::ffff:192.0.2.1": "::ffff:192.0.2.1", "a name": "a name",
-	} {
-		if got := network(client); got != want {
-			t.Errorf("%s is %s, want %s", client, got, want)
-		}
-	}
-}
-
-func TestPanicIsAnError(t *testing.T) {
-	r := newTestCache(t, testkit.NewClock(testNow), func(context.Context, Credential) (*Grant, error) { panic("broken") })
-	for range 2 {
-		if _, err := r.Find(t.Context(), credential("k")); err == nil || errors.Is(err, ErrUnknownKey) {
-			t.Errorf("a panic became %v", err)
-		}
-	}
-}
-
-// BenchmarkCachedStore supports the decision to store whole grants by digest:
-// a key of a remote store must cost about what one of a file does.
-func BenchmarkCachedStore(b *testing.B) {
-	r := NewCachedStore("bench", func(_ context.Context, c Credential) (*Grant, error) { return grantOf(c), nil },
-		CachePolicy{TTL: time.Hour, Timeout: time.Second, MaxKeys: 1000}, Options{})
-	defer r.Close()
-	a := NewAuthenticator(r, Hasher{}, Options{})
-	ctx, header := context.Background(), []string{"Bearer an-opaque-key-from-another-issuer-0123456789"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a.AuthenticateFrom(ctx, header, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -21,7 +21,7 @@ const (
 
 // newResults makes the counters of the outcomes of AuthenticateFrom.
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
-	return series.By(series.In(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
+	return telemetry.By(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked)
 }
@@ -72,9 +72,9 @@ type lookupMetrics struct {
 }
 
 func newLookupMetrics(store string, reg prometheus.Registerer) *lookupMetrics {
-	all := series.In(reg, "auth").With(prometheus.Labels{"store": store})
+	all := telemetry.Series(reg, "auth").With(prometheus.Labels{"store": store})
 	return &lookupMetrics{
-		results: series.By(all.Counters("lookups_total", "Lookups in the key store by result; keys that are stored on the node need none.", "result"),
+		results: telemetry.By(all.Counters("lookups_total", "Lookups in the key store by result; keys that are stored on the node need none.", "result"),
 			lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy, lookupLimited),
 		duration: all.NativeHistograms("lookup_duration_seconds", "How long the key store took to answer or fail.",
 			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),

@@ -29,10 +29,8 @@ import (
 
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/localcache"
-	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/redisclient"
-	"inquiry-gateway/internal/series"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // The two kinds of caller. A key of any other kind is refused.
@@ -160,7 +158,7 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	Panics     *panics.Catcher // of its goroutines; nil: logged only
+	Panics     *telemetry.Catcher // of its goroutines; nil: logged only
 	Now        func() time.Time
 }
 
@@ -171,7 +169,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Registerer = cmp.Or[prometheus.Registerer](o.Registerer, prometheus.NewRegistry())
-	o.Panics = cmp.Or(o.Panics, panics.New("cache", nil, o.Logger))
+	o.Panics = cmp.Or(o.Panics, telemetry.NewCatcher("cache", nil, o.Logger))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -217,7 +215,7 @@ type Lists struct {
 	backoff *backoff
 	comp    *compressor
 	metrics *metrics
-	tracer  *span.Tracer
+	tracer  *telemetry.Tracer
 
 	life context.Context // ends when Close gives up waiting
 	end  context.CancelFunc
@@ -242,7 +240,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(opts.Now()), tracer: span.New(opts.Traces, "inquiry-gateway/cache")}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(opts.Now()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
 	l.policy.Store(p)
 	l.metrics = newMetrics(opts.Registerer)
 	if l.comp, err = newCompressor(); err != nil {
@@ -252,7 +250,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
-		MaximumWeight: uint64(cfg.Local.MaxBytes),
+		MaximumWeight: uint64(cfg.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
 	})
 	if err != nil {
@@ -274,11 +272,11 @@ func New(cfg Config, opts Options) (*Lists, error) {
 
 // registerGauges makes the series that are asked of the tier itself.
 func (l *Lists) registerGauges() {
-	all := series.In(l.opts.Registerer, "cache")
+	all := telemetry.Series(l.opts.Registerer, "cache")
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
 		func() float64 { return float64(l.tier.WeightedSize()) })
-	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.max_bytes, or half of the memory limit if that is less.",
 		func() float64 { return float64(l.tier.GetMaximum()) })
 }
 
@@ -302,7 +300,7 @@ func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	}
 	return func() {
 		l.policy.Store(p)
-		l.tier.SetMaximum(uint64(cfg.Local.MaxBytes))
+		l.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }
 

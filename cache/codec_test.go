@@ -2,37 +2,37 @@ package cache
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/secretfile"
 )
 
-func testOrigin() origin {
-	return origin{key: aKey, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), tag: tag{3, 4}}
-}
-
-func testEntry(body string) *Entry {
-	o := testOrigin()
-	o.sum = bodySum(0, []byte(body))
-	return newEntry(o, []byte(body), len(body))
+func entryOf(k Key, text string) *Entry {
+	o := origin{key: k, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), tag: tag{3, 4}, sum: bodySum(0, []byte(text))}
+	return newEntry(o, []byte(text), len(text))
 }
 
 func TestEncodedEntriesComeBackWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		str := rapid.StringN(0, 64, 128)
+		text := rapid.StringN(0, 64, 128)
+		body := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "body")
 		o := origin{
-			key:         Key{str.Draw(t, "kind"), str.Draw(t, "account"), str.Draw(t, "status"), str.Draw(t, "type")},
-			fingerprint: str.Draw(t, "fingerprint"),
+			key:         Key{text.Draw(t, "kind"), text.Draw(t, "account"), text.Draw(t, "status"), text.Draw(t, "type")},
+			fingerprint: text.Draw(t, "fingerprint"),
 			answeredAt:  time.Unix(0, rapid.Int64().Draw(t, "nanos")),
 			tag:         tag{rapid.Uint64().Draw(t, "kind epoch"), rapid.Uint64().Draw(t, "account epoch")},
+			sum:         bodySum(0, body),
 		}
-		octets := rapid.SliceOfN(rapid.Byte(), 0, 300)
-		body := octets.Draw(t, "body")
-		o.sum = bodySum(0, body)
 		first := newEntry(o, body, cap(body))
 		raw := first.encode()
 		if len(raw) != first.Size() {
@@ -42,17 +42,17 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.tag != o.tag {
+		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.tag != o.tag || e.spread != first.spread {
 			t.Fatalf("came back as %+v", e)
 		}
-		if !bytes.Equal(e.Identity.Body, body) || e.ETag[0] != first.ETag[0] || e.Identity.Length[0] != first.Identity.Length[0] || e.spread != first.spread {
+		if !bytes.Equal(e.Identity.Body, body) || e.ETag[0] != first.ETag[0] || e.Identity.Length[0] != first.Identity.Length[0] {
 			t.Fatal("the body, or what goes with it, changed")
 		}
 	})
 }
 
 func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
-	raw := testEntry("the body").encode()
+	raw := entryOf(aKey, "the body").encode()
 	for i := range len(raw) * 8 {
 		bad := bytes.Clone(raw)
 		bad[i/8] ^= 1 << (i % 8)
@@ -70,47 +70,173 @@ func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
 	}
 }
 
-func TestHeaderValuesAreReady(t *testing.T) {
-	long := strings.Repeat("inquiry ", 1000)
-	e, other := testEntry(long), testEntry(long)
-	if e.Identity.Length[0] != "8000" {
-		t.Errorf("length %v", e.Identity.Length)
-	}
-	if tag := e.ETag[0]; len(tag) != etagSize || !strings.HasPrefix(tag, `W/"`) || tag != other.ETag[0] {
-		t.Errorf("ETag %s, of the same body %s", tag, other.ETag[0])
-	}
-}
-
+// Garbage is refused with a bounded label, and what is accepted is inside of what was read.
 func FuzzDecode(f *testing.F) {
-	good := testEntry("the body").encode()
-	f.Add(good)
-	f.Add(good[:len(good)-5])
-	f.Add([]byte(entryMagic))
-	f.Add(good[headSize:])
-	f.Add([]byte("garbage"))
-	f.Add([]byte{})
+	good := entryOf(aKey, "the body").encode()
+	for _, seed := range [][]byte{good, good[:len(good)-5], []byte(entryMagic), good[headSize:], []byte("garbage"), nil} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		checkDecoded(t, bytes.Clone(raw))
 		// With the checksum made right the fields behind it are reached, too.
 		sum := binary.BigEndian.AppendUint32([]byte(entryMagic), crc32.Checksum(raw, castagnoli))
-		checkDecoded(t, append(sum, raw...))
+		for _, raw := range [][]byte{bytes.Clone(raw), append(sum, raw...)} {
+			e, err := decode(raw)
+			if err != nil {
+				if err != errFormat && err != errTruncated && err != errChecksum {
+					t.Fatalf("error %v has no bounded label", err)
+				}
+				continue
+			}
+			if len(e.Identity.Body) > len(raw) || !e.belongsTo(e.Key, e.fingerprint) || len(e.ETag) != 1 {
+				t.Fatalf("out of %d bytes %+v", len(raw), e)
+			}
+		}
 	})
 }
 
-// checkDecoded wants garbage refused with a bounded label, and what is accepted
-// to be inside of what was read.
-func checkDecoded(t *testing.T, raw []byte) {
-	e, err := decode(raw)
+// keyFile holds a ring of keys made of the given bytes.
+func keyFile(keys ...byte) secretfile.File {
+	text := "# sealing keys, newest first\n\n"
+	for _, b := range keys {
+		text += base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, sealKeySize)) + "\n"
+	}
+	return secretfile.New("ring", text)
+}
+
+func mustRing(t testing.TB, keys ...byte) *ring {
+	t.Helper()
+	r, err := parseRing(keyFile(keys...).Text())
 	if err != nil {
-		if err != errFormat && err != errTruncated && err != errChecksum {
-			t.Fatalf("error %v has no bounded label", err)
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestASealOpensOnlyForItsOwnKeyAndUnchanged(t *testing.T) {
+	r := mustRing(t, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		raw, l := rapid.SliceOf(rapid.Byte()).Draw(t, "entry"), redistier.List{Kind: "a", Account: "b", Status: "c", InquiryType: "d", Fingerprint: "e"}
+		sealed := r.seal(raw, l)
+		if got, err := r.open(sealed, l); err != nil || !bytes.Equal(got, raw) {
+			t.Fatalf("%x, %v", got, err)
 		}
-		return
+		other := l
+		parts := [...]*string{&other.Kind, &other.Account, &other.Status, &other.InquiryType, &other.Fingerprint}
+		*parts[rapid.IntRange(0, 4).Draw(t, "part")] = rapid.SampledFrom([]string{"", "x", "bc"}).Draw(t, "text")
+		if _, err := r.open(sealed, other); err == nil {
+			t.Fatalf("opened for %v", other)
+		}
+		bad := bytes.Clone(sealed)
+		bad[rapid.IntRange(0, len(bad)-1).Draw(t, "byte")] ^= 1
+		if _, err := r.open(bad, l); err == nil {
+			t.Fatal("opened after a change")
+		}
+		if _, err := r.open(sealed[:rapid.IntRange(0, len(sealed)-1).Draw(t, "length")], l); err == nil {
+			t.Fatal("opened after a cut")
+		}
+	})
+}
+
+func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
+	raw, l := []byte("entry"), redistier.List{Account: "acme"}
+	old, rotated := mustRing(t, 1), mustRing(t, 2, 1)
+	for _, tt := range []struct {
+		name   string
+		r      *ring
+		sealed []byte
+		want   error
+	}{
+		{"after a rotation", rotated, old.seal(raw, l), nil},
+		{"sealed by the new first key", old, rotated.seal(raw, l), errUnknownKey},
+		{"plain with a ring", old, raw, errUnsealed},
+		{"sealed without a ring", nil, old.seal(raw, l), errSealed},
+		{"head only", old, old.seal(raw, l)[:sealOverhead-1], errTruncated},
+	} {
+		if _, err := tt.r.open(tt.sealed, l); err != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
 	}
-	if n := len(e.Identity.Body); n > len(raw) {
-		t.Fatalf("a body of %d bytes out of %d", n, len(raw))
+}
+
+func FuzzOpen(f *testing.F) {
+	r, l := mustRing(f, 1), redistier.List{Account: "acme"}
+	f.Add(r.seal([]byte("entry"), l))
+	f.Add([]byte(sealMagic))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, sealed []byte) {
+		before := bytes.Clone(sealed)
+		raw, err := r.open(sealed, l)
+		if !bytes.Equal(before, sealed) {
+			t.Fatal("open changed what it read")
+		}
+		if err == nil && len(raw) != len(sealed)-sealOverhead {
+			t.Fatalf("%d bytes out of %d", len(raw), len(sealed))
+		}
+	})
+}
+
+func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
+	f := newFleet(t, 0)
+	node := func(keys ...byte) *Lists {
+		return f.add(t, f.srv.Addr, 4*time.Second, func(s *setup) { s.SealingKeysFile = keyFile(keys...) })
 	}
-	if !e.belongsTo(e.Key, e.fingerprint) || len(e.ETag) != 1 {
-		t.Fatalf("accepted as %+v", e)
+	mustGet(t, node(1), aKey)
+	settled(f.nodes...)
+	name, other := f.namesOf(aKey).Entry, f.namesOf(otherKey).Entry
+	if value := f.rdb.Get(t.Context(), name).Val(); !strings.HasPrefix(value, "IQS") || strings.Contains(value, "acme") {
+		t.Errorf("in Redis there is %q", value)
+	}
+	if r := mustGet(t, node(2, 1), aKey); r.Tier != TierRedis {
+		t.Errorf("a rotated ring did not open: %s", r.Outcome)
+	}
+
+	// Moved to another account's key it is refused, counted and filled again.
+	if err := f.rdb.Copy(t.Context(), name, other, 0, true).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := node(1)
+	if r := mustGet(t, l, otherKey); r.Outcome != Miss || r.Entry.Account != otherKey.Account || refused(t, l)["seal_brokenredis"] != 1 {
+		t.Errorf("%s of %s", r.Outcome, r.Entry.Account)
+	}
+	settled(l)
+
+	// Keys are read again with the policy.
+	late := node(3)
+	cfg := testConfig()
+	cfg.SealingKeysFile = keyFile(1)
+	if err := late.SetConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustGet(t, late, aKey); r.Tier != TierRedis {
+		t.Errorf("after the reload: %s", r.Outcome)
+	}
+}
+
+func TestKeyFilesAreCheckedAndNeverShown(t *testing.T) {
+	good := hex.EncodeToString(bytes.Repeat([]byte{7}, sealKeySize))
+	for text, want := range map[string]string{
+		"# nothing\n":           "holds no key",
+		good + "\nc2VjcmV0\n":   "line 2",
+		"!!secret!!":            "line 1",
+		good + "\n\n" + good:    "line 3",
+		strings.ToUpper(good):   "",
+		good + "\n" + good[:62]: "line 2",
+	} {
+		c := testConfig()
+		c.SealingKeysFile = secretfile.New("ring", text)
+		err := c.Validate()
+		if want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+			continue
+		}
+		if got := fields(t, err); !slices.Equal(got, []string{"sealing_keys_file"}) {
+			t.Errorf("%q: problems in %v", text, got)
+			continue
+		}
+		if msg := err.Error(); !strings.Contains(msg, want) || strings.Contains(msg, "c2VjcmV0") || strings.Contains(msg, "secret") || strings.Contains(msg, good[:62]) {
+			t.Errorf("%q: %s", text, msg)
+		}
 	}
 }

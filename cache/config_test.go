@@ -3,7 +3,6 @@ package cache
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // fields lists the keys that a configuration error names.
-func fields(t *testing.T, err error) []string {
+func fields(t *testing.T, err error) (names []string) {
 	t.Helper()
 	if err == nil {
 		return nil
@@ -20,14 +19,10 @@ func fields(t *testing.T, err error) []string {
 	if !ok {
 		t.Fatalf("%T is no joined error", err)
 	}
-	var names []string
 	for _, e := range joined.Unwrap() {
 		var f interface{ Field() string }
 		if !errors.As(e, &f) {
 			t.Fatalf("%v names no key", e)
-		}
-		if strings.Contains(e.Error(), f.Field()+":") || e.Error() == "" {
-			t.Errorf("message %q", e)
 		}
 		names = append(names, f.Field())
 	}
@@ -36,61 +31,48 @@ func fields(t *testing.T, err error) []string {
 }
 
 func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
-	day := 24 * time.Hour
-	week := 7 * day
-	tests := []struct {
-		name   string
-		change func(*Config)
-		want   []string
-	}{
-		{"default", func(*Config) {}, nil},
-		{"all zero times", func(c *Config) { c.Buyer, c.Seller = KindConfig{}, KindConfig{} }, nil},
-		{"entry above the tier", func(c *Config) { c.Local.MaxBytes = 4 << 20 }, []string{"max_entry_bytes"}},
-		{"sum too long", func(c *Config) { c.Buyer.TTL, c.Buyer.StaleIfError = 4*day, 4*day }, []string{"buyer.ttl"}},
-		{"status", func(c *Config) {
-			c.Buyer.ByStatus = map[string]StatusConfig{"a b": {}, "ok": {TTL: &week}}
-		}, []string{"buyer.by_status.a b", "buyer.by_status.ok.ttl"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := DefaultConfig()
-			tt.change(&c)
-			if got := fields(t, c.Validate()); !slices.Equal(got, tt.want) {
-				t.Errorf("problems in %v, want %v", got, tt.want)
-			}
-		})
+	for text, want := range map[string][]string{
+		"{}": nil,
+		"{buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}": nil,
+		"{max_bytes: 4194304}":                                                                   {"max_entry_bytes"},
+		"{buyer: {ttl: 96h, stale_if_error: 96h}}":                                               {"buyer.ttl"},
+		"{buyer: {by_status: {'a b': {}, ok: {ttl: 168h}}}}":                                     {"buyer.by_status.a b", "buyer.by_status.ok.ttl"},
+		"{seller: {stale_if_error: 100h, by_status: {ok: {stale_if_error: 1h}, x: {ttl: 69h}}}}": {"seller.by_status.x.ttl"},
+	} {
+		c := DefaultConfig()
+		if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
+			t.Fatal(err)
+		}
+		if got := fields(t, c.Validate()); !slices.Equal(got, want) {
+			t.Errorf("%s: problems in %v, want %v", text, got, want)
+		}
 	}
 }
 
-func TestTheSectionDecodesStrictly(t *testing.T) {
+func TestAStatusOverridesAnyTimeOfItsKind(t *testing.T) {
 	const text = `
-local: {max_bytes: 1048576}
-buyer:  {ttl: 30s, stale_while_revalidate: 30s, stale_if_error: 10m, by_status: {pending: {ttl: 10s}, answered: {stale_if_error: 0s}}}
+buyer: {ttl: 30s, stale_while_revalidate: 20s, stale_if_error: 10m, by_status: {pending: {ttl: 10s}, answered: {stale_if_error: 0s}}}
 seller: {ttl: 1m}
-jitter: 0.2
-max_entry_bytes: 1048576
 `
 	c := DefaultConfig()
 	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	p, err := compile(c, Fills{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	const s = time.Second
 	for _, tt := range []struct {
 		kind   kindIndex
 		status string
 		want   terms
 	}{
-		{0, "", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
-		{0, "pending", terms{ttl: 10 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
-		{0, "answered", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 0}},
-		{0, "other", terms{ttl: 30 * time.Second, swr: 30 * time.Second, sie: 10 * time.Minute}},
-		{1, "pending", terms{ttl: time.Minute, swr: 30 * time.Second, sie: 10 * time.Minute}},
+		{0, "", terms{30 * s, 20 * s, 600 * s}},
+		{0, "pending", terms{10 * s, 20 * s, 600 * s}},
+		{0, "answered", terms{30 * s, 20 * s, 0}},
+		{0, "other", terms{30 * s, 20 * s, 600 * s}},
+		{1, "pending", terms{60 * s, 30 * s, 600 * s}},
 	} {
 		if got := p.of(tt.kind, tt.status); got != tt.want {
 			t.Errorf("%s %q: %v, want %v", kindNames[tt.kind], tt.status, got, tt.want)

@@ -4,73 +4,70 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
-		c, err := g.fill(ctx, k)
-		c.Body = bytes.Repeat(c.Body, 200)
-		return c, err
-	}}.start(t)
+	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)))
 	e := mustGet(t, l, aKey).Entry
 	for _, v := range []*Variant{&e.Identity, l.Coded(e, Gzip), l.Coded(e, Zstd)} {
-		before := bytes.Clone(v.Body)
-		_ = append(v.Body, "overrun"...) // a reader that appends must get its own copy
-		_ = append(v.Length, "overrun")
-		if !bytes.Equal(before, v.Body) || len(v.Body) != cap(v.Body) || len(v.Length) != cap(v.Length) {
-			t.Error("appending to a body reaches what others read")
+		if len(v.Body) != cap(v.Body) || len(v.Length) != cap(v.Length) || v.Length[0] != fmt.Sprint(len(v.Body)) {
+			t.Error("appending to a body reaches what others read, or its length is wrong")
 		}
 	}
 }
 
+// Every part of a key counts, also where a bug has put another's list in its place.
 func TestAnEntryUnderAForeignKeyIsRefusedCountedAndFilledAgain(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c}
-	l := setup{fill: g.fill, now: c.Now}.start(t)
-	other := mustGet(t, l, Key{Kind: KindBuyer, Account: "globex", Status: "pending"}).Entry
-	l.tier.Set(aKey, other) // as a bug would
-	if _, ok := l.Lookup(aKey); ok {
-		t.Fatal("another account's list came out of Lookup")
-	}
-	if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Entry.Account != "acme" {
-		t.Fatalf("%s of %s", r.Outcome, r.Entry.Account)
-	}
-	if n := counter(t, l.metrics.refused.WithLabelValues(TierLocal, "foreign")); n != 1 {
-		t.Errorf("%v refused entries counted", n)
+	l, _ := alone(t)
+	for i, other := range []Key{
+		{KindSeller, "acme", "pending", ""}, {KindBuyer, "globex", "pending", ""}, {KindBuyer, "acme", "answered", ""}, {KindBuyer, "acme", "pending", "refund"},
+	} {
+		l.tier.Set(aKey, mustGet(t, l, other).Entry)
+		if _, ok := l.Lookup(aKey); ok {
+			t.Errorf("%v came out of Lookup", other)
+		}
+		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Entry.Key != aKey {
+			t.Errorf("%s of %v", r.Outcome, r.Entry.Key)
+		}
+		if n := refused(t, l)["foreignlocal"]; n != float64(i+1) {
+			t.Errorf("%v refused entries counted", n)
+		}
 	}
 }
 
 func TestALateAnswerDoesNotReplaceANewerOne(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
+	l, g := alone(t)
 	old := mustGet(t, l, aKey).Entry
 	g.clock.Add(30 * time.Second)
-	newer := body(mustGet(t, l, aKey))
+	mustGet(t, l, aKey)
 	l.keep(old)
-	if r, ok := l.Lookup(aKey); !ok || body(r) != newer {
-		t.Error("the older answer is served now")
-	}
+	want(t, mustGet(t, l, aKey), Hit, "#2")
 }
 
 func TestAnotherMappingIsAnotherList(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	mapping := "v1"
-	mappings := func() Fills { return Fills{Mappings: map[string]Mapping{KindBuyer: {Fingerprint: mapping}}} }
-	l, err := New(testConfig(), Options{Fills: mappings(), Now: g.clock.Now, Fill: func(ctx context.Context, k Key) (Content, error) {
-		c, err := g.fill(ctx, k)
-		c.Fingerprint = mapping
-		return c, err
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mapping, g := "v1", newLegacy()
+	fills := func() Fills { return Fills{Mappings: map[string]Mapping{KindBuyer: {Fingerprint: mapping}}} }
+	l := g.node(t, nil, func(s *setup) {
+		s.Fills, s.Fill = fills(), func(ctx context.Context, k Key) (Content, error) {
+			c, err := g.fill(ctx, k)
+			c.Fingerprint = mapping
+			return c, err
+		}
+	})
 	mustGet(t, l, aKey)
 	mapping = "v2"
-	apply, err := l.Prepare(testConfig(), mappings())
+	apply, err := l.Prepare(testConfig(), fills())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,60 +75,197 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 	if _, ok := l.Lookup(aKey); ok {
 		t.Error("a list of the old mapping was served")
 	}
-	for reason, want := range map[string]float64{"mapping": 1, "foreign": 0} { // the latter is an alarm
-		if n := counter(t, l.metrics.refused.WithLabelValues(TierLocal, reason)); n != want {
-			t.Errorf("%v entries refused as %s", n, reason)
-		}
+	if n := refused(t, l); n["mappinglocal"] != 1 || n["foreignlocal"] != 0 { // the latter is an alarm
+		t.Errorf("refused %v", n)
 	}
 	if r := mustGet(t, l, aKey); r.Outcome != Miss || !r.Stored {
 		t.Errorf("outcome %s, stored %t", r.Outcome, r.Stored)
 	}
 	mapping = "v3" // the legacy is asked with another mapping than the cache knows of
-	if r := mustGet(t, l, Key{Kind: KindBuyer, Account: "globex"}); r.Outcome != Miss || r.Stored {
+	if r := mustGet(t, l, otherKey); r.Outcome != Miss || r.Stored {
 		t.Errorf("outcome %s, stored %t", r.Outcome, r.Stored)
 	}
-	closeLists(t, l)
 }
 
 func TestAnEntryOverTheLimitIsServedNotStored(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	cfg := testConfig()
-	cfg.MaxEntryBytes = 2 << 10
-	l := setup{cfg: cfg, now: g.clock.Now, fill: func(ctx context.Context, k Key) (Content, error) {
-		c, err := g.fill(ctx, k)
-		c.Body = []byte(strings.Repeat("x", 2<<10))
-		return c, err
-	}}.start(t)
+	l, _ := alone(t, filledBy(strings.Repeat("x", 2<<10)), func(s *setup) { s.MaxEntryBytes = 2 << 10 })
 	for range 2 {
-		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Stored || len(r.Entry.Identity.Body) != 2<<10 {
+		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Stored || len(body(r)) != 2<<10 {
 			t.Fatalf("%s, stored %t", r.Outcome, r.Stored)
 		}
-	}
-	if n := counter(t, l.metrics.unstored.WithLabelValues(unstoredTooBig)); n != 2 {
-		t.Errorf("%v unstored lists counted", n)
 	}
 }
 
 func TestAKindOfItsOwnIsRefused(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill}.start(t)
-	if _, err := l.Get(t.Context(), Key{Kind: "admin", Account: "acme"}); err != ErrUnknownKind {
+	l, _ := alone(t)
+	admin := Key{Kind: "admin", Account: "acme"}
+	if _, err := l.Get(t.Context(), admin); err != ErrUnknownKind {
 		t.Errorf("error %v", err)
 	}
-	if _, ok := l.Lookup(Key{Kind: "admin"}); ok {
+	if _, err := l.Explain(t.Context(), admin); err != ErrUnknownKind {
+		t.Errorf("explained with %v", err)
+	}
+	if _, ok := l.Lookup(admin); ok {
 		t.Error("Lookup found something")
 	}
 }
 
-// BenchmarkLookup supports leaving the whole hot path to one call that
-// allocates nothing.
-func BenchmarkLookup(b *testing.B) {
-	g := &legacy{clock: newClock()}
-	l, err := New(testConfig(), Options{Fill: g.fill, Now: g.clock.Now})
-	if err != nil {
-		b.Fatal(err)
+func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
+	noise := make([]byte, 4096)
+	for i := range noise {
+		noise[i] = byte(spreadOf(aKey, int64(i)) * 256)
 	}
-	defer closeLists(b, l)
+	for _, tt := range []struct {
+		name, body string
+		want       bool
+	}{
+		{"text", strings.Repeat("ab", 2000), true},
+		{"under the minimum", strings.Repeat("ab", 500), false},
+		{"noise", string(noise), false},
+	} {
+		l, _ := alone(t, filledBy(tt.body))
+		e := mustGet(t, l, aKey).Entry
+		for c, decode := range map[Coding]func(io.Reader) (io.Reader, error){
+			Gzip: func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+			Zstd: func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderConcurrency(1)) },
+		} {
+			v := l.Coded(e, c)
+			if (v != nil) != tt.want {
+				t.Errorf("%s: coding %d exists: %t", tt.name, c, v != nil)
+			}
+			if v == nil {
+				continue
+			}
+			r, err := decode(bytes.NewReader(v.Body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(r); err != nil || string(got) != tt.body {
+				t.Errorf("%s: coding %d gives %d bytes, %v", tt.name, c, len(got), err)
+			}
+		}
+	}
+}
+
+// Whoever asks gets the one that was made first, and the tier counts it.
+func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
+	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 10_000)))
+	e := mustGet(t, l, aKey).Entry
+	l.tier.CleanUp()
+	before := l.tier.WeightedSize()
+	var made sync.Map
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() { made.Store(l.Coded(e, Gzip), true) })
+	}
+	callers.Wait()
+	n := 0
+	made.Range(func(any, any) bool { n++; return true })
+	l.tier.CleanUp()
+	grown := l.tier.WeightedSize() - before
+	if size := len(l.Coded(e, Gzip).Body); n != 1 || grown != uint64(size) {
+		t.Errorf("%d variants, the tier grew by %d bytes for one of %d", n, grown, size)
+	}
+	if r, ok := l.Lookup(aKey); !ok || r.Entry != e {
+		t.Error("the entry is not the same any more")
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// The tier is filled several times over, with all codings, which takes seconds; what counts
+// is what the process really holds.
+func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
+	testkit.Slow(t)
+	const bound = 8 << 20
+	manySizes := func(_ context.Context, k Key) (Content, error) { // 50 B to 15 KB, compressible like JSON
+		var b strings.Builder
+		for i := range int(spreadOf(k, 1)*200) + 1 {
+			fmt.Fprintf(&b, `{"title":"Order %d of %s","content":"%x"},`, i, k.Account, spreadOf(k, int64(i)))
+		}
+		return Content{Body: []byte(b.String())}, nil
+	}
+	for _, tt := range []struct {
+		name string
+		fill func(*setup)
+		keys int
+	}{
+		{"many sizes", func(s *setup) { s.Fill = manySizes }, 2_000},
+		{"empty lists", filledBy(`{"data":[],"meta":{},"errors":[]}`), 20_000},
+	} {
+		before := heap()
+		l, _ := alone(t, tt.fill, func(s *setup) { s.MaxBytes = bound })
+		for i := range tt.keys {
+			e := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i), Status: "pending"}).Entry
+			l.Coded(e, Gzip)
+			l.Coded(e, Zstd)
+		}
+		l.tier.CleanUp()
+		held, counted := heap()-before, int64(l.tier.WeightedSize())
+		if counted > bound || counted < bound/2 || held > bound*3/2 {
+			t.Errorf("%s: the tier counts %d bytes, the heap grew by %d; the bound is %d", tt.name, counted, held, bound)
+		}
+		runtime.KeepAlive(l)
+	}
+}
+
+// told is an observer that counts, by outcome and by list.
+type told map[any]int
+
+func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) {
+	list, _ := e.Source()
+	o[outcome]++
+	o[list]++
+}
+
+func (o told) Failed(_, _ string, list uint64, _ time.Time) {
+	o["failed"]++
+	o[list]++
+}
+
+func (o told) Filled(e *Entry, _ time.Duration) {
+	list, _ := e.Source()
+	o["filled"]++
+	o[list]++
+}
+
+func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
+	o, filled := told{}, 0
+	l, g := alone(t, func(s *setup) { s.Observer, s.Filled = o, func(Key) { filled++ } })
+	mustGet(t, l, aKey)
+	r, _ := l.Lookup(aKey)
+	l.Served(aKey, r)
+	g.failWith(errLegacy)
+	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
+		t.Errorf("error %v", err)
+	}
+	for what, n := range map[any]int{"filled": 1, "failed": 1, Hit: 1, Miss: 1, aKey.Hash(): 3, sellers.Hash(): 1} {
+		if o[what] != n {
+			t.Errorf("%v was told %d times, want %d", what, o[what], n)
+		}
+	}
+	if filled != 2 {
+		t.Errorf("%d fills and failures", filled)
+	}
+}
+
+func TestLookupAllocatesNothing(t *testing.T) {
+	l, _ := alone(t)
+	mustGet(t, l, aKey)
+	if n := testing.AllocsPerRun(1000, func() { l.Lookup(aKey) }); n != 0 {
+		t.Errorf("%v allocations per look-up", n)
+	}
+}
+
+// BenchmarkLookup supports leaving the whole hot path to one call that allocates nothing.
+func BenchmarkLookup(b *testing.B) {
+	l, _ := alone(b)
 	keys := make([]Key, 1000)
 	for i := range keys {
 		keys[i] = Key{Kind: KindBuyer, Account: fmt.Sprintf("account-%d", i), Status: "pending"}
@@ -144,42 +278,5 @@ func BenchmarkLookup(b *testing.B) {
 			b.Fatal("not fresh")
 		}
 		i++
-	}
-}
-
-// BenchmarkBuild is what the cache adds to a miss, and each coding to the first
-// answer that wants it. It supports making codings when they are asked for, and
-// the fastest level of both compressors.
-func BenchmarkBuild(b *testing.B) {
-	for _, records := range []int{20, 200, 1000} {
-		var list strings.Builder
-		for i := range records {
-			fmt.Fprintf(&list, `{"title":"Delivery of order %d is late","content":"Our order %d from %d June has not come.","status":"pending","inquiry_type":"delivery","created_at":"2026-06-%02dT09:30:00.000Z","responses":[{"content":"We ask the carrier about %d.","responder_type":"staff","created_at":"2026-06-02T10:00:00.000Z"}]},`,
-				i, i*7919, i%28+1, i%28+1, i*31)
-		}
-		content := Content{Body: []byte(list.String())}
-		l := setup{fill: (&legacy{}).fill}.start(b)
-		for name, step := range map[string]func(){
-			"entry": func() { l.build(&flight{key: aKey}, tag{}, content) },
-			"gzip":  func() { l.comp.variant(content.Body, Gzip) },
-			"zstd":  func() { l.comp.variant(content.Body, Zstd) },
-		} {
-			b.Run(fmt.Sprintf("%d records/%s", records, name), func(b *testing.B) {
-				b.SetBytes(int64(len(content.Body)))
-				b.ReportAllocs()
-				for b.Loop() {
-					step()
-				}
-			})
-		}
-	}
-}
-
-func TestLookupAllocatesNothing(t *testing.T) {
-	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill, now: g.clock.Now}.start(t)
-	mustGet(t, l, aKey)
-	if n := testing.AllocsPerRun(1000, func() { l.Lookup(aKey) }); n != 0 {
-		t.Errorf("%v allocations per look-up", n)
 	}
 }

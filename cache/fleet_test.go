@@ -4,181 +4,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"inquiry-gateway/internal/redisclient"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-// fleet is some nodes, each with its own client, over one Redis and one legacy.
-type fleet struct {
-	*legacy
-	srv   *redistest.Server
-	nodes []*Lists
-}
-
-func newFleet(t testing.TB, size int) *fleet {
-	t.Helper()
-	f := &fleet{legacy: &legacy{clock: newClock()}, srv: redistest.Start(t)}
-	for range size {
-		f.nodes = append(f.nodes, freshReader(t, openRedis(t, relaxTimeouts(redisAt(f.srv.Addr))), f.legacy))
-	}
-	return f
-}
-
-// relaxTimeouts gives a busy machine the time that production would not.
-func relaxTimeouts(c redisclient.Config) redisclient.Config {
-	c.Timeout = 4 * time.Second
-	return c
-}
-
-// waiting counts the flights that wait for another node.
-func (f *fleet) waiting() (n int) {
-	for _, l := range f.nodes {
-		l.mu.Lock()
-		for _, x := range l.flights {
-			if x.waited.Load() {
-				n++
-			}
-		}
-		l.mu.Unlock()
-	}
-	return n
-}
-
-func (f *fleet) settled() {
-	for _, l := range f.nodes {
-		settled(l)
-	}
-}
-
-func TestThreeNodesMakeOneFill(t *testing.T) {
+// The fill takes longer than a lease lives, which is the second that this test takes:
+// nothing shorter shows that a slow fill keeps its lease.
+func TestOneNodeFillsForTheFleet(t *testing.T) {
 	f := newFleet(t, 3)
 	f.hold = make(chan struct{})
-	var mu sync.Mutex
-	outcomes := map[Outcome]int{}
-	var wg sync.WaitGroup
-	for i := range 300 {
-		wg.Go(func() {
-			r := mustGet(t, f.nodes[i%3], aKey)
-			mu.Lock()
-			defer mu.Unlock()
-			outcomes[r.Outcome]++
-			if body(r) != "buyer/acme/pending/ #1" {
-				t.Errorf("body %q", body(r))
-			}
+	outcomes := make(chan Outcome, 300)
+	var callers sync.WaitGroup
+	for i := range cap(outcomes) {
+		callers.Go(func() {
+			r := <-asking(t, f.nodes[i%3], aKey)
+			want(t, r, r.Outcome, "#1")
+			outcomes <- r.Outcome
 		})
 	}
-	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
-	close(f.hold)
-	wg.Wait()
-	if n := f.calls.Load(); n != 1 || outcomes[Miss] != 1 || outcomes[Miss]+outcomes[Collapsed]+outcomes[Hit] != 300 {
-		t.Errorf("%d fills, outcomes %v", n, outcomes)
+	f.filling(t, 1, 2)
+	time.Sleep(redistier.LeaseLife + redistier.LeaseLife/4)
+	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Lease); got != ":1" {
+		t.Error("the lease has ended before the fill")
 	}
-	f.settled()
+	close(f.hold)
+	callers.Wait()
+	settled(f.nodes...)
+	close(outcomes)
+	count := map[Outcome]int{}
+	for o := range outcomes {
+		count[o]++
+	}
+	if n := f.calls.Load(); n != 1 || count[Miss] != 1 || count[Miss]+count[Collapsed]+count[Hit] != 300 {
+		t.Errorf("%d fills, outcomes %v", n, count)
+	}
 	if keys := f.srv.Do("KEYS", "*:lease"); keys != "*0" {
 		t.Errorf("leases left behind: %q", keys)
 	}
 }
 
-func TestALeaseWhoseNodeDiedIsWaitedForAndThenTaken(t *testing.T) {
-	f := newFleet(t, 1)
-	l := f.nodes[0]
-	lease := namesOf(l, aKey).Lease
-	f.srv.Do("SET", lease, "a dead node", "PX", "300")
-	r := mustGet(t, l, aKey)
-	if r.Outcome != Miss || f.calls.Load() != 1 {
-		t.Errorf("%s after %d fills", r.Outcome, f.calls.Load())
+// A lease whose node has died is taken when it ends, and one that never ends is not waited
+// for longer than a fill may take.
+func TestALeaseOfANodeThatIsNotThere(t *testing.T) {
+	f := newFleet(t, 1, func(s *setup) { s.Fills.Timeout = 200 * time.Millisecond })
+	for i, life := range [][]string{{"PX", "100"}, {"PX", "60000"}} {
+		k := Key{Kind: KindBuyer, Account: fmt.Sprint(i)}
+		f.srv.Do(append([]string{"SET", f.namesOf(k).Lease, "another node"}, life...)...)
+		if r := mustGet(t, f.nodes[0], k); r.Outcome != Miss {
+			t.Errorf("%v: %s", life, r.Outcome)
+		}
 	}
 }
 
-func TestALeaseThatNeverEndsIsNotWaitedForForEver(t *testing.T) {
-	srv := redistest.Start(t)
-	g := &legacy{clock: newClock()}
-	l := setup{fill: g.fill, now: g.clock.Now, redis: openRedis(t, redisAt(srv.Addr)), limit: 400 * time.Millisecond}.start(t)
-	lease := namesOf(l, aKey).Lease
-	srv.Do("SET", lease, "a stuck node")
-	if r := mustGet(t, l, aKey); r.Outcome != Miss {
-		t.Errorf("outcome %s", r.Outcome)
-	}
-	settled(l)
-	if got := srv.Do("GET", lease); got != "$12\r\na stuck node" {
-		t.Errorf("another node's lease was touched: %q", got)
-	}
-}
-
-// fillsWithin changes how long a fill may take.
-func fillsWithin(l *Lists, limit time.Duration) {
-	p := *l.policy.Load()
-	p.fills.Timeout = limit
-	l.policy.Store(&p)
-}
-
-// TestNodesThatNobodyAsksDoNotFill: the legacy hangs, and all callers have left
-// when the first fill ends.
+// All callers have left when the fill that their nodes wait for ends.
 func TestNodesThatNobodyAsksDoNotFill(t *testing.T) {
 	f := newFleet(t, 3)
-	f.hold = make(chan struct{}) // never closed
+	f.hold = make(chan struct{})
+	f.failWith(errLegacy)
 	ctx, leave := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
+	var callers sync.WaitGroup
 	for _, l := range f.nodes {
-		fillsWithin(l, 600*time.Millisecond)
-		wg.Go(func() { _, _ = l.Get(ctx, aKey) })
+		callers.Go(func() { _, _ = l.Get(ctx, aKey) })
 	}
-	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 && f.calls.Load() == 1 })
+	f.filling(t, 1, 2)
 	leave()
-	wg.Wait()
-	f.settled()
+	callers.Wait()
+	close(f.hold)
+	settled(f.nodes...)
 	if n := f.calls.Load(); n != 1 {
 		t.Errorf("%d fills", n)
 	}
 }
 
-func TestALeaseThatPassedToAnotherNodeIsNotEnded(t *testing.T) {
-	f := newFleet(t, 1)
-	f.hold = make(chan struct{})
-	done := make(chan Result, 1)
-	go func() { done <- mustGet(t, f.nodes[0], aKey) }()
-	redistest.Eventually(t, "the fill runs", func() bool { return f.calls.Load() == 1 })
-	lease := namesOf(f.nodes[0], aKey).Lease
-	f.srv.Do("SET", lease, "another node", "PX", "60000")
-	close(f.hold)
-	<-done
-	f.settled()
-	if got := f.srv.Do("GET", lease); got != "$12\r\nanother node" {
-		t.Errorf("the lease is now %q", got)
-	}
-}
-
-func TestASlowFillKeepsItsLease(t *testing.T) {
-	f := newFleet(t, 2)
-	f.hold = make(chan struct{})
-	results := make(chan Result, 2)
-	for _, l := range f.nodes {
-		go func() { results <- mustGet(t, l, aKey) }()
-	}
-	redistest.Eventually(t, "one node waits", func() bool { return f.waiting() == 1 })
-	lease := namesOf(f.nodes[0], aKey).Lease
-	start := time.Now()
-	redistest.Eventually(t, "the lease outlives its life", func() bool {
-		if got := f.srv.Do("EXISTS", lease); got != ":1" {
-			t.Fatalf("the lease is gone after %s", time.Since(start))
-		}
-		return time.Since(start) > redistier.LeaseLife+redistier.LeaseLife/4
-	})
-	close(f.hold)
-	<-results
-	<-results
-	if n := f.calls.Load(); n != 1 {
-		t.Errorf("%d fills", n)
-	}
-}
-
-func TestAFailedFillFreesTheOthersAtOnce(t *testing.T) {
+// With callers each node tries for itself, and none waits for the end of a lease.
+func TestAFailedFillFreesTheOthers(t *testing.T) {
 	f := newFleet(t, 3)
 	f.hold = make(chan struct{})
 	f.failWith(errLegacy)
@@ -186,103 +92,231 @@ func TestAFailedFillFreesTheOthersAtOnce(t *testing.T) {
 	for _, l := range f.nodes {
 		go func() { _, err := l.Get(t.Context(), aKey); errs <- err }()
 	}
-	redistest.Eventually(t, "two nodes wait for the third", func() bool { return f.waiting() == 2 })
+	f.filling(t, 1, 2)
 	close(f.hold)
 	for range 3 {
 		if err := <-errs; !errors.Is(err, errLegacy) {
 			t.Errorf("error %v", err)
 		}
 	}
-	if n := f.calls.Load(); n != 3 {
-		t.Errorf("%d fills, want one failure per node", n)
+	settled(f.nodes...)
+	if n, keys := f.calls.Load(), f.srv.Do("KEYS", "*:lease"); n != 3 || keys != "*0" {
+		t.Errorf("%d fills, want one failure per node; leases left behind: %q", n, keys)
 	}
-	f.settled()
 }
 
 func TestListsThatAreNeverStoredAreNotWaitedFor(t *testing.T) {
-	f := newFleet(t, 2)
+	f := newFleet(t, 2, func(s *setup) { s.Buyer = KindConfig{} })
 	f.hold = make(chan struct{})
-	cfg := testConfig()
-	cfg.Buyer = KindConfig{}
-	done := make(chan Result, 2)
-	for _, l := range f.nodes {
-		if err := l.SetConfig(cfg); err != nil {
-			t.Fatal(err)
-		}
-		go func() { done <- mustGet(t, l, aKey) }()
-	}
+	one, two := asking(t, f.nodes[0], aKey), asking(t, f.nodes[1], aKey)
 	redistest.Eventually(t, "both nodes fill", func() bool { return f.calls.Load() == 2 })
 	close(f.hold)
-	for range 2 {
-		if r := <-done; r.Stored || r.Outcome != Miss {
+	for _, r := range []Result{<-one, <-two} {
+		if r.Stored || r.Outcome != Miss {
 			t.Errorf("%s, stored %t", r.Outcome, r.Stored)
 		}
 	}
 }
 
-// BenchmarkStampede prints what a fleet of three nodes costs the legacy when
-// 500 callers on each ask for one key at once, at a legacy that takes 20 ms. It
-// supports waking the waiters by a message instead of letting them poll.
-func BenchmarkStampede(b *testing.B) {
-	for _, state := range []string{"cold", "expired"} {
-		b.Run(state, func(b *testing.B) {
-			f := newFleet(b, 3)
-			f.hold = nil
-			var waits []time.Duration
-			var calls int64
-			for n := 0; b.Loop(); n++ {
-				k := Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)}
-				if state == "expired" {
-					mustGet(b, f.nodes[n%3], k)
-					f.settled()
-					f.clock.Add(time.Minute)
-					shift(b, f.nodes[0].opts.Redis, time.Minute)
-				}
-				before := f.calls.Load()
-				f.hold = make(chan struct{})
-				time.AfterFunc(20*time.Millisecond, func() { close(f.hold) })
-				waits = append(waits, f.stampede(b, k)...)
-				f.settled()
-				f.hold = nil
-				calls += f.calls.Load() - before
-			}
-			report(b, calls, waits)
-		})
+func TestTheAgeOfAListGoesThroughBothTiers(t *testing.T) {
+	f := newFleet(t, 2)
+	filled := mustGet(t, f.nodes[0], aKey)
+	settled(f.nodes...)
+	f.grow(t, 4*time.Second)
+	second := f.nodes[1]
+	r := mustGet(t, second, aKey)
+	if r.Outcome != Hit || r.Tier != TierRedis || !about(r.Age, 4*time.Second) || r.Age+r.TTL != 10*time.Second {
+		t.Fatalf("%s from %q, age %s, ttl %s", r.Outcome, r.Tier, r.Age, r.TTL)
+	}
+	if body(r) != body(filled) || r.Entry.ETag[0] != filled.Entry.ETag[0] {
+		t.Error("the two nodes serve different lists")
+	}
+	f.clock.Add(4 * time.Second)
+	if r, ok := second.Lookup(aKey); !ok || !about(r.Age, 8*time.Second) {
+		t.Errorf("in the second tier the age is %s; tiers must not add up", r.Age)
+	}
+	f.clock.Add(2 * time.Second)
+	if _, ok := second.Lookup(aKey); ok {
+		t.Error("fresh past its ttl")
 	}
 }
 
-// BenchmarkTiers is what a look-up costs by where it ends: in the process, in
-// Redis, and at a legacy that costs nothing. It supports the in-process tier in
-// front of Redis.
-func BenchmarkTiers(b *testing.B) {
-	f := newFleet(b, 1)
-	l := f.nodes[0]
-	page := strings.Repeat(`{"title":"Order 4711","status":"pending","created_at":"2026-06-01T09:30:00.000Z"},`, 125) // 10 KB
-	l.opts.Fill = func(context.Context, Key) (Content, error) {
-		return Content{Body: []byte(page), AnsweredAt: f.clock.Now()}, nil
-	}
-	b.Run("local", func(b *testing.B) {
-		mustGet(b, l, aKey)
-		b.ReportAllocs()
-		for b.Loop() {
-			mustGet(b, l, aKey)
+// about allows for what round trips add to an age; none is ever taken off.
+func about(got, want time.Duration) bool { return got >= want && got < want+time.Second }
+
+// A caller whose time is up while the legacy is waited for gets the stale list that Redis
+// had, although this node has never served it.
+func TestOutOfTimeWithAStaleListInRedis(t *testing.T) {
+	f := newFleet(t, 2)
+	mustGet(t, f.nodes[0], aKey)
+	settled(f.nodes...)
+	f.grow(t, 30*time.Second) // past ttl and stale_while_revalidate
+	f.hold = make(chan struct{})
+	ctx, outOfTime := context.WithCancel(t.Context())
+	answers := make(chan Result, 1)
+	go func() {
+		r, err := f.nodes[1].Get(deadline{ctx}, aKey)
+		if err != nil {
+			t.Error(err)
 		}
-	})
-	f.settled()
-	b.Run("redis", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l.tier.Invalidate(aKey)
-			if r := mustGet(b, l, aKey); r.Tier != TierRedis {
-				b.Fatalf("%s from %q", r.Outcome, r.Tier)
+		answers <- r
+	}()
+	redistest.Eventually(t, "the legacy is asked", func() bool { return f.calls.Load() == 2 })
+	outOfTime()
+	r := <-answers
+	close(f.hold)
+	settled(f.nodes...)
+	if want(t, r, StaleError, "#1"); r.Tier != TierRedis {
+		t.Errorf("from %q", r.Tier)
+	}
+}
+
+// deadline is a context whose end is that of its time.
+type deadline struct{ context.Context }
+
+func (c deadline) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// A cold miss is two calls of Redis, one that reads and takes the lease and one that stores.
+// A list that is there is one call. Where one call takes so long that the next could exceed
+// the time that Redis may add to a miss, there is no next one.
+func TestHowOftenRedisIsCalled(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	calls := func(k Key, tier string) float64 {
+		t.Helper()
+		before := f.called(t, 0, "evalsha")
+		if r := mustGet(t, l, k); r.Tier != tier {
+			t.Errorf("%v is from %q", k, r.Tier)
+		}
+		settled(l)
+		return f.called(t, 0, "evalsha") - before
+	}
+	calls(otherKey, "") // loads the scripts
+	if n := calls(aKey, ""); n != 2 {
+		t.Errorf("a cold miss is %v calls", n)
+	}
+	l.tier.InvalidateAll()
+	if n := calls(aKey, TierRedis); n != 1 {
+		t.Errorf("a hit in Redis is %v calls", n)
+	}
+
+	cable := redistest.NewProxy(t, f.srv.Addr)
+	slow := f.add(t, cable.Addr, redisclient.DefaultConfig().Timeout)
+	f.warm(t, sellers)
+	f.grow(t, 30*time.Second) // what is there is too old, and would give the lease to a second call
+	f.srv.Do("CONFIG", "RESETSTAT")
+	cable.Delay(redisclient.DefaultConfig().Timeout * 5 / 8)
+	want(t, mustGet(t, slow, aKey), Miss, "")
+	settled(slow)
+	if stats := f.srv.Do("INFO", "commandstats"); !strings.Contains(stats, "cmdstat_getrange:calls=1,") {
+		t.Errorf("a slow Redis was not read once for a miss:\n%s", stats)
+	}
+}
+
+func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
+	f := newFleet(t, 1)
+	mustGet(t, f.nodes[0], Key{KindSeller, "acme-ltd", "pending", "delivery"})
+	purge(t, f.nodes[0], Scope{Kind: KindSeller})
+	purge(t, f.nodes[0], Scope{Account: "acme-ltd"})
+	settled(f.nodes...)
+	keys := f.rdb.Keys(t.Context(), "*").Val()
+	if len(keys) != 4 { // list, two epochs, number of purges
+		t.Errorf("keys %v", keys)
+	}
+	for _, k := range keys {
+		if ttl := f.rdb.PTTL(t.Context(), k).Val(); ttl <= 0 || ttl > epochLife {
+			t.Errorf("%s lives for %s", k, ttl)
+		}
+		if !strings.HasPrefix(k, "iq:3:") {
+			t.Errorf("%s is outside of the prefix", k)
+		}
+		for _, secret := range []string{"acme", "pending", "delivery"} {
+			if strings.Contains(k, secret) {
+				t.Errorf("%s holds %q", k, secret)
 			}
 		}
-	})
-	b.Run("fill", func(b *testing.B) {
-		b.ReportAllocs()
-		for n := 0; b.Loop(); n++ {
-			mustGet(b, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)})
+	}
+}
+
+func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, aKey, otherKey)
+	key := f.namesOf(aKey).Entry
+	good := f.rdb.Get(t.Context(), key).Val()
+	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour)}, []byte("x"), 1).encode()
+	for reason, value := range map[string]string{
+		"foreign":  f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val(),
+		"checksum": good[:len(good)-1],
+		"format":   "hello",
+		"future":   string(early),
+		"too_big":  strings.Repeat("x", int(testConfig().MaxEntryBytes)+100),
+		"":         "no string, but a list of Redis",
+	} {
+		f.srv.Do("DEL", key)
+		if reason == "" {
+			f.srv.Do("LPUSH", key, value)
+		} else if err := f.rdb.Set(t.Context(), key, value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
 		}
-		f.settled()
-	})
+		l := f.nodes[0]
+		l.tier.InvalidateAll()
+		before := refused(t, l)
+		r := mustGet(t, l, aKey)
+		settled(l)
+		if r.Outcome != Miss || r.Entry.Account != "acme" || l.RedisState() != "ok" {
+			t.Errorf("%q: %s of %s, Redis is %s", value[:5], r.Outcome, r.Entry.Account, l.RedisState())
+		}
+		for name, n := range refused(t, l) {
+			if grown := n - before[name]; grown != 0 && name != reason+TierRedis || name == reason+TierRedis && grown != 1 {
+				t.Errorf("%q: %v more refused as %s", value[:5], grown, name)
+			}
+		}
+	}
+}
+
+// refused counts the entries that a node has refused, by reason and tier. Each has its
+// series from the start: a rate sees the first event only then.
+func refused(t testing.TB, l *Lists) map[string]float64 {
+	t.Helper()
+	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_refused_entries_total")
+	if err != nil || len(n) != len(refusals())+3 {
+		t.Fatalf("%v, %v", n, err)
+	}
+	return n
+}
+
+// BenchmarkTiers is what a look-up costs by where it ends: in the process, in Redis, and at
+// a legacy that costs nothing. It supports the in-process tier in front of Redis.
+func BenchmarkTiers(b *testing.B) {
+	page := strings.Repeat(`{"title":"Order 4711","status":"pending","created_at":"2026-06-01T09:30:00.000Z"},`, 125) // 10 KB
+	f := newFleet(b, 1, filledBy(page))
+	l := f.nodes[0]
+	for _, bench := range []struct {
+		name   string
+		before func()
+		key    func(n int) Key
+		tier   string
+	}{
+		{"local", func() {}, func(int) Key { return aKey }, TierLocal},
+		{"redis", func() { l.tier.Invalidate(aKey) }, func(int) Key { return aKey }, TierRedis},
+		{"fill", func() {}, func(n int) Key { return Key{Kind: KindBuyer, Account: fmt.Sprint("account-", n)} }, ""},
+	} {
+		mustGet(b, l, aKey)
+		settled(l)
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				bench.before()
+				if r := mustGet(b, l, bench.key(n)); r.Tier != bench.tier {
+					b.Fatalf("%s from %q", r.Outcome, r.Tier)
+				}
+			}
+			settled(l)
+		})
+	}
 }

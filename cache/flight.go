@@ -11,7 +11,7 @@ import (
 
 	"inquiry-gateway/cache/redistier"
 	"inquiry-gateway/internal/redisclient"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -38,7 +38,7 @@ type flight struct {
 	kind        kindIndex
 	background  bool   // a refresh, for which nobody waits
 	fingerprint string // of the mapping when it began; its names in Redis have it
-	span        span.Span
+	span        telemetry.Span
 	maxWait     *time.Timer   // for another node's fill; each caller that joins starts it again
 	done        chan struct{} // closed when settled
 
@@ -108,7 +108,7 @@ func (l *Lists) join(ctx context.Context, q *query, have *Entry, background bool
 	l.flights[q.base] = f
 	ctx = context.WithoutCancel(ctx)
 	if background {
-		ctx, f.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), span.Current(ctx).Link())
+		ctx, f.span = l.tracer.Force(ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
 	} else {
 		ctx, f.span = l.tracer.Start(ctx, "cache.flight")
 	}
@@ -136,7 +136,7 @@ func (l *Lists) leave(f *flight) {
 // start the flight has a span with a link to it, since it belongs to another's
 // trace.
 func (l *Lists) wait(ctx context.Context, f *flight, leader bool) error {
-	var s span.Span
+	var s telemetry.Span
 	if !leader {
 		_, s = l.tracer.Start(ctx, "cache.wait", f.span.Link())
 		defer s.End()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,23 +11,18 @@ import (
 )
 
 func TestFiveHundredCallersMakeOneFill(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c, hold: make(chan struct{})}
 	synctest.Test(t, func(t *testing.T) {
+		l, g := alone(t)
 		g.hold = make(chan struct{})
-		l := setup{fill: g.fill}.start(t)
-		var wg sync.WaitGroup
-		outcomes := make(chan Outcome, 500)
-		for range 500 {
-			wg.Go(func() { outcomes <- mustGet(t, l, aKey).Outcome })
+		var all [500]<-chan Result
+		for i := range all {
+			all[i] = asking(t, l, aKey)
 		}
 		synctest.Wait() // all of them wait for the one fill
 		close(g.hold)
-		wg.Wait()
-		close(outcomes)
 		count := map[Outcome]int{}
-		for o := range outcomes {
-			count[o]++
+		for _, r := range all {
+			count[(<-r).Outcome]++
 		}
 		if g.calls.Load() != 1 || count[Miss] != 1 || count[Collapsed] != 499 {
 			t.Errorf("%d fills, outcomes %v", g.calls.Load(), count)
@@ -36,89 +30,71 @@ func TestFiveHundredCallersMakeOneFill(t *testing.T) {
 	})
 }
 
-func TestTheLeadersCancellationHarmsNobody(t *testing.T) {
+// Whoever leaves, be it the caller who has begun the fill, gets the error of its own context,
+// at once; the fill goes on for the others.
+func TestEachCallerFollowsItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &legacy{clock: newClock(), hold: make(chan struct{})}
-		l := setup{fill: g.fill}.start(t)
+		l, g := alone(t)
+		g.hold = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		led := make(chan error, 1)
 		go func() { _, err := l.Get(ctx, aKey); led <- err }()
 		synctest.Wait()
-		waited := make(chan Result, 1)
-		go func() { waited <- mustGet(t, l, aKey) }()
-		synctest.Wait()
+		waits := asking(t, l, aKey)
+		short, end := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer end()
+		start := time.Now()
+		if _, err := l.Get(short, aKey); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Millisecond {
+			t.Errorf("who has 30 ms got %v after %s", err, time.Since(start))
+		}
 		cancel()
 		if err := <-led; !errors.Is(err, context.Canceled) {
-			t.Errorf("the leader got %v, want its own cancellation", err)
+			t.Errorf("the first caller got %v, want its own cancellation", err)
 		}
 		close(g.hold)
-		if r := <-waited; r.Outcome != Collapsed || g.calls.Load() != 1 {
-			t.Errorf("the waiter got %s after %d fills", r.Outcome, g.calls.Load())
-		}
-	})
-}
-
-func TestWaitersFollowTheirOwnContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &legacy{clock: newClock(), hold: make(chan struct{})}
-		l := setup{fill: g.fill}.start(t)
-		go func() { _, _ = l.Get(t.Context(), aKey) }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := l.Get(ctx, aKey)
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Millisecond {
-			t.Errorf("%v after %s", err, time.Since(start))
-		}
-		close(g.hold)
-		synctest.Wait()
+		want(t, <-waits, Collapsed, "#1")
 	})
 }
 
 func TestACallerOutOfTimeGetsTheStaleList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &legacy{clock: newClock()}
-		l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
-			c, err := g.fill(ctx, k)
-			c.AnsweredAt = time.Now()
-			return c, err
-		}}.start(t)
+		l, g := alone(t)
 		mustGet(t, l, aKey)
 		g.hold = make(chan struct{})
-		time.Sleep(30 * time.Second) // of the bubble: past stale_while_revalidate
+		g.clock.Add(30 * time.Second) // past stale_while_revalidate
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if r, err := l.Get(ctx, aKey); err != nil || r.Outcome != StaleError {
-			t.Errorf("%s, %v; want the list that is good for stale_if_error", r.Outcome, err)
+		r, err := l.Get(ctx, aKey)
+		if err != nil {
+			t.Fatal(err)
 		}
+		want(t, r, StaleError, "#1")
 		close(g.hold)
 		synctest.Wait()
 	})
 }
 
 func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
-	tests := []struct {
-		name string
+	for name, tt := range map[string]struct {
 		end  func()
 		want error
 	}{
-		{"panic", func() { panic("mapping bug") }, ErrFillPanicked},
-		{"Goexit", runtime.Goexit, ErrFillPanicked},
-		{"nothing for ever", func() { time.Sleep(time.Hour) }, ErrFillOverdue},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		"panic":            {func() { panic("mapping bug") }, ErrFillPanicked},
+		"Goexit":           {runtime.Goexit, ErrFillPanicked},
+		"nothing for ever": {func() { time.Sleep(time.Hour) }, ErrFillOverdue},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var bad atomic.Bool
-				bad.Store(true)
-				l := setup{limit: time.Second, fill: func(context.Context, Key) (Content, error) {
-					if bad.CompareAndSwap(true, false) {
-						time.Sleep(time.Millisecond) // of the bubble: until all callers wait
-						tt.end()
+				var good atomic.Bool
+				l, _ := alone(t, func(s *setup) {
+					s.Fill = func(context.Context, Key) (Content, error) {
+						if !good.Swap(true) {
+							time.Sleep(time.Millisecond) // of the bubble: until all callers wait
+							tt.end()
+						}
+						return Content{Body: []byte("good")}, nil
 					}
-					return Content{Body: []byte("good")}, nil
-				}}.start(t)
+				})
 				errs := make(chan error, 10)
 				for range cap(errs) {
 					go func() { _, err := l.Get(t.Context(), aKey); errs <- err }()
@@ -128,9 +104,7 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 						t.Errorf("a waiter got %v, want %v", err, tt.want)
 					}
 				}
-				if r := mustGet(t, l, aKey); body(r) != "good" {
-					t.Errorf("the next fill gave %q", body(r))
-				}
+				want(t, mustGet(t, l, aKey), Miss, "good")
 				time.Sleep(2 * time.Hour) // of the bubble: the stuck fill comes back
 			})
 		})
@@ -140,13 +114,16 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 func TestAFillHasItsOwnDeadlineAndTheCallersValues(t *testing.T) {
 	type ctxKey struct{}
 	synctest.Test(t, func(t *testing.T) {
-		l := setup{limit: 3 * time.Second, fill: func(ctx context.Context, _ Key) (Content, error) {
-			deadline, ok := ctx.Deadline()
-			if !ok || time.Until(deadline) != 3*time.Second || ctx.Value(ctxKey{}) != "id-1" {
-				t.Errorf("deadline in %s, value %v", time.Until(deadline), ctx.Value(ctxKey{}))
+		l, _ := alone(t, func(s *setup) {
+			s.Fills.Timeout = 3 * time.Second
+			s.Fill = func(ctx context.Context, _ Key) (Content, error) {
+				deadline, ok := ctx.Deadline()
+				if !ok || time.Until(deadline) != 3*time.Second || ctx.Value(ctxKey{}) != "id-1" {
+					t.Errorf("deadline in %s, value %v", time.Until(deadline), ctx.Value(ctxKey{}))
+				}
+				return Content{}, nil
 			}
-			return Content{Body: []byte("x")}, nil
-		}}.start(t)
+		})
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), ctxKey{}, "id-1"), time.Second)
 		defer cancel()
 		if _, err := l.Get(ctx, aKey); err != nil {
@@ -156,14 +133,14 @@ func TestAFillHasItsOwnDeadlineAndTheCallersValues(t *testing.T) {
 }
 
 func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
-	c := newClock()
-	g := &legacy{clock: c}
-	noStore := true
-	l := setup{now: c.Now, fill: func(ctx context.Context, k Key) (Content, error) {
-		content, err := g.fill(ctx, k)
-		content.NoStore = noStore
-		return content, err
-	}}.start(t)
+	noStore, g := true, newLegacy()
+	l := g.node(t, nil, func(s *setup) {
+		s.Fill = func(ctx context.Context, k Key) (Content, error) {
+			c, err := g.fill(ctx, k)
+			c.NoStore = noStore
+			return c, err
+		}
+	})
 	g.failWith(errLegacy)
 	for range 2 {
 		if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
@@ -171,32 +148,25 @@ func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 		}
 	}
 	g.failWith(nil)
-	for range 2 {
-		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Stored {
-			t.Fatalf("a no-store answer was %s, stored %t", r.Outcome, r.Stored)
+	for _, answer := range []string{"#3", "#4"} {
+		r := mustGet(t, l, aKey)
+		if want(t, r, Miss, answer); r.Stored {
+			t.Error("a no-store answer was stored")
 		}
 	}
 	noStore = false
-	if r := mustGet(t, l, aKey); !r.Stored || g.calls.Load() != 5 {
-		t.Fatalf("stored %t after %d fills", r.Stored, g.calls.Load())
+	if r := mustGet(t, l, aKey); !r.Stored {
+		t.Error("a good answer was not stored")
 	}
-	if r := mustGet(t, l, aKey); r.Outcome != Hit {
-		t.Fatalf("outcome %s", r.Outcome)
-	}
+	want(t, mustGet(t, l, aKey), Hit, "#5")
 }
 
-func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
+func TestCloseEndsFillsWhenItIsOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		l, g := alone(t)
+		g.hold = make(chan struct{}) // never closed
 		ended := make(chan error, 1)
-		l, err := New(testConfig(), Options{Fills: Fills{Timeout: time.Hour}, Fill: func(ctx context.Context, _ Key) (Content, error) {
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return Content{}, ctx.Err()
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _, _ = l.Get(t.Context(), aKey) }()
+		go func() { _, err := l.Get(context.Background(), aKey); ended <- err }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -206,7 +176,7 @@ func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the fill ended with %v", err)
 		}
-		if _, err := l.Get(t.Context(), Key{Kind: KindSeller}); !errors.Is(err, ErrClosed) {
+		if _, err := l.Get(t.Context(), sellers); !errors.Is(err, ErrClosed) {
 			t.Errorf("Get after Close: %v", err)
 		}
 	})
@@ -214,24 +184,25 @@ func TestCloseWaitsForFillsAndEndsThemWhenOutOfTime(t *testing.T) {
 
 func TestABackgroundRefreshRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &legacy{clock: newClock()}
-		l := setup{fill: func(ctx context.Context, k Key) (Content, error) {
-			c, err := g.fill(ctx, k)
-			c.AnsweredAt = time.Now()
-			return c, err
-		}}.start(t)
+		l, g := alone(t)
 		mustGet(t, l, aKey)
 		g.hold = make(chan struct{})
-		time.Sleep(11 * time.Second) // of the bubble
+		g.clock.Add(11 * time.Second)
 		for range 100 {
-			if r := mustGet(t, l, aKey); r.Outcome != StaleRevalidate || r.Wait != 0 {
-				t.Fatalf("%s, waited %s", r.Outcome, r.Wait)
+			r := mustGet(t, l, aKey)
+			if want(t, r, StaleRevalidate, "#1"); r.Wait != 0 {
+				t.Errorf("waited %s", r.Wait)
 			}
+		}
+		if _, ok := l.Lookup(aKey); !ok {
+			t.Error("the hot path does not serve it while it is refreshed")
 		}
 		close(g.hold)
 		synctest.Wait()
-		if r, ok := l.Lookup(aKey); g.calls.Load() != 2 || !ok || body(r) != "buyer/acme/pending/ #2" {
+		if r, ok := l.Lookup(aKey); !ok || g.calls.Load() != 2 {
 			t.Errorf("%d fills, fresh %t", g.calls.Load(), ok)
+		} else {
+			want(t, r, Hit, "#2")
 		}
 	})
 }

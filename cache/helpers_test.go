@@ -3,18 +3,17 @@ package cache
 import (
 	"context"
 	"fmt"
-	"inquiry-gateway/internal/redisclient"
-	"slices"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
@@ -24,14 +23,29 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newClock() *testkit.Clock { return testkit.NewClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) }
+var (
+	aKey      = Key{Kind: KindBuyer, Account: "acme", Status: "pending"}
+	sellers   = Key{Kind: KindSeller, Account: "acme"}
+	otherKey  = Key{Kind: KindBuyer, Account: "globex"}
+	errLegacy = error(legacyDown{})
+)
 
-// legacy is a fill that numbers its answers and fails on demand.
+// legacyDown is an error of the legacy, or of who did not ask it.
+type legacyDown struct{ refused bool }
+
+func (legacyDown) Error() string   { return "the legacy is down" }
+func (e legacyDown) Refused() bool { return e.refused }
+
+// legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {
-	clock *testkit.Clock
+	clock *testkit.Clock // that of all nodes, too
 	calls atomic.Int64
 	fail  atomic.Pointer[error]
 	hold  chan struct{} // non-nil: answers wait for it to be closed
+}
+
+func newLegacy() *legacy {
+	return &legacy{clock: testkit.NewClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC))}
 }
 
 func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
@@ -51,7 +65,8 @@ func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
 
 func (g *legacy) failWith(err error) { g.fail.Store(&err) }
 
-// testConfig is exact: no jitter.
+// testConfig is exact: no jitter. A list is fresh for 10 s, served while it is refreshed
+// for another 10 s, and while the legacy fails for a minute.
 func testConfig() Config {
 	c := DefaultConfig()
 	c.Jitter = 0
@@ -60,39 +75,53 @@ func testConfig() Config {
 	return c
 }
 
+// setup is what a test may change of a node.
 type setup struct {
-	cfg     Config
-	fill    Fill
-	now     func() time.Time
-	redis   *redisclient.Client
-	limit   time.Duration
-	reg     prometheus.Registerer
-	failing func(kind string) bool
-
-	mappings   map[string]Mapping
-	derivation Derivation
+	Config
+	Options
 }
 
-func (s setup) start(t testing.TB) *Lists {
+// node is a cache in front of the legacy.
+func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*setup)) *Lists {
 	t.Helper()
-	if s.cfg.Local.MaxBytes == 0 {
-		s.cfg = testConfig()
+	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb}}
+	for _, c := range change {
+		c(&s)
 	}
-	l, err := New(s.cfg, Options{Fill: s.fill, Fills: Fills{Timeout: s.limit, Mappings: s.mappings}, Derivation: s.derivation,
-		Redis: s.redis, Now: s.now, Registerer: s.reg, Failing: s.failing})
+	l, err := New(s.Config, s.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeLists(t, l) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
 	return l
 }
 
-func closeLists(t testing.TB, l *Lists) {
+// alone is a node without Redis.
+func alone(t testing.TB, change ...func(*setup)) (*Lists, *legacy) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := l.Close(ctx); err != nil {
-		t.Errorf("Close: %v", err)
+	g := newLegacy()
+	return g.node(t, nil, change...), g
+}
+
+// pendingFor gives the lists of pending inquiries a ttl of their own, without
+// stale_while_revalidate.
+func pendingFor(ttl time.Duration) func(*setup) {
+	return func(s *setup) {
+		var none time.Duration
+		s.Buyer.ByStatus = map[string]StatusConfig{"pending": {TTL: &ttl, StaleWhileRevalidate: &none}}
+	}
+}
+
+// filledBy is a node whose lists all have this body.
+func filledBy(body string) func(*setup) {
+	return func(s *setup) {
+		s.Fill = func(context.Context, Key) (Content, error) { return Content{Body: []byte(body)}, nil }
 	}
 }
 
@@ -105,69 +134,161 @@ func mustGet(t testing.TB, l *Lists, k Key) Result {
 	return r
 }
 
-// shift makes every list in Redis older by d, as if Redis' clock went on by it.
-func shift(t testing.TB, rdb redis.Cmdable, d time.Duration) {
+// asking is what a look-up will get that waits.
+func asking(t testing.TB, l *Lists, k Key) <-chan Result {
 	t.Helper()
-	ctx := context.Background()
-	for _, key := range rdb.Keys(ctx, "*").Val() {
-		raw, _ := rdb.Get(ctx, key).Bytes()
+	got := make(chan Result, 1)
+	go func() {
+		r, err := l.Get(context.Background(), k)
+		if err != nil {
+			t.Errorf("Get(%v): %v", k, err)
+		}
+		got <- r
+	}()
+	return got
+}
+
+func body(r Result) string { return string(r.Entry.Identity.Body) }
+
+// want is a list of the legacy's answer of this number, or of one that ends like it.
+func want(t testing.TB, r Result, o Outcome, answer string) {
+	t.Helper()
+	if r.Outcome != o || !strings.HasSuffix(body(r), answer) {
+		t.Errorf("%s with %q, want %s with %s", r.Outcome, body(r), o, answer)
+	}
+}
+
+// settled waits until no flight is left, nor what it leaves behind.
+func settled(all ...*Lists) {
+	for _, l := range all {
+		l.wg.Wait()
+	}
+}
+
+func purge(t testing.TB, l *Lists, s Scope) (epoch uint64) {
+	t.Helper()
+	epoch, err := l.Purge(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return epoch
+}
+
+// registryOf is where a node counts.
+func registryOf(l *Lists) *prometheus.Registry { return l.opts.Registerer.(*prometheus.Registry) }
+
+// fleet is some nodes, each with its own client, over one Redis and one legacy.
+type fleet struct {
+	*legacy
+	srv     *redistest.Server
+	rdb     *redisclient.Client // of the first node
+	nodes   []*Lists
+	clients []*prometheus.Registry // what the nodes' clients count
+}
+
+func newFleet(t testing.TB, size int, change ...func(*setup)) *fleet {
+	t.Helper()
+	f := &fleet{legacy: newLegacy(), srv: redistest.Start(t)}
+	for range size {
+		f.add(t, f.srv.Addr, 4*time.Second, change...) // a busy machine needs more time than production gives
+	}
+	return f
+}
+
+// add starts a further node.
+func (f *fleet) add(t testing.TB, addr string, timeout time.Duration, change ...func(*setup)) *Lists {
+	t.Helper()
+	c := redisclient.DefaultConfig()
+	c.Addrs, c.Timeout = []string{addr}, timeout
+	reg := prometheus.NewRegistry()
+	rdb, err := redisclient.Open(c, redisclient.Options{Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	if f.rdb == nil {
+		f.rdb = rdb
+	}
+	l := f.node(t, rdb, change...)
+	f.nodes, f.clients = append(f.nodes, l), append(f.clients, reg)
+	return l
+}
+
+// called is how many calls of Redis a node has made, by command.
+func (f *fleet) called(t testing.TB, node int, commands ...string) (n float64) {
+	t.Helper()
+	all, err := testkit.Values(f.clients[node], "inquiry_gateway_redis_operations_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range commands {
+		n += all[command+"ok"]
+	}
+	return n
+}
+
+// warm fills keys on every node.
+func (f *fleet) warm(t testing.TB, keys ...Key) {
+	t.Helper()
+	for _, l := range f.nodes {
+		// The first poll of each node makes all epochs suspect once.
+		redistest.Eventually(t, "the node has polled", func() bool { return l.changes.polledOnce() && l.redis.Connected() })
+		for _, k := range keys {
+			mustGet(t, l, k)
+			settled(l)
+			if _, ok := l.Lookup(k); !ok {
+				t.Fatalf("%v is not warm", k)
+			}
+		}
+	}
+}
+
+// gone waits until each node serves k no longer from what it has.
+func (f *fleet) gone(t testing.TB, k Key) {
+	t.Helper()
+	for _, l := range f.nodes {
+		redistest.Eventually(t, "the old list is not served", func() bool { _, ok := l.Lookup(k); return !ok })
+	}
+}
+
+// waiting counts the flights that wait for another node.
+func (f *fleet) waiting() (n int) {
+	for _, l := range f.nodes {
+		l.mu.Lock()
+		for _, x := range l.flights {
+			if x.waited.Load() {
+				n++
+			}
+		}
+		l.mu.Unlock()
+	}
+	return n
+}
+
+// filling waits until one node fills and so many others wait for it.
+func (f *fleet) filling(t testing.TB, calls, waiting int) {
+	t.Helper()
+	redistest.Eventually(t, "one node fills and the others wait", func() bool {
+		return f.calls.Load() == int64(calls) && f.waiting() == waiting
+	})
+}
+
+// grow makes every list older by d, in the processes and in Redis.
+func (f *fleet) grow(t testing.TB, d time.Duration) {
+	t.Helper()
+	f.clock.Add(d)
+	for _, key := range f.rdb.Keys(t.Context(), "*").Val() {
+		raw, _ := f.rdb.Get(t.Context(), key).Bytes()
 		e, err := decode(raw)
 		if err != nil {
 			continue // a lease or an epoch
 		}
 		e.stamp -= int64(d)
-		if err := rdb.Set(ctx, key, e.encode(), redis.KeepTTL).Err(); err != nil {
+		if err := f.rdb.Set(t.Context(), key, e.encode(), redis.KeepTTL).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// settled waits until no flight is left, which ends by itself.
-func settled(l *Lists) { l.wg.Wait() }
-
-func body(r Result) string { return string(r.Entry.Identity.Body) }
-
-var aKey = Key{Kind: KindBuyer, Account: "acme", Status: "pending"}
-
-func counter(t testing.TB, c prometheus.Metric) float64 {
-	t.Helper()
-	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	if m.Counter != nil {
-		return m.Counter.GetValue()
-	}
-	return m.Gauge.GetValue()
-}
-
-// stampede lets 500 callers on each node ask at once, and returns how long each
-// waited.
-func (f *fleet) stampede(b *testing.B, k Key) []time.Duration {
-	waits := make([]time.Duration, 500*len(f.nodes))
-	var ready, done sync.WaitGroup
-	ready.Add(len(waits))
-	start := make(chan struct{})
-	for i := range waits {
-		done.Go(func() {
-			ready.Done()
-			<-start
-			begin := time.Now()
-			if _, err := f.nodes[i%len(f.nodes)].Get(context.Background(), k); err != nil {
-				b.Error(err)
-			}
-			waits[i] = time.Since(begin)
-		})
-	}
-	ready.Wait()
-	close(start)
-	done.Wait()
-	return waits
-}
-
-func report(b *testing.B, calls int64, waits []time.Duration) {
-	slices.Sort(waits)
-	b.ReportMetric(float64(calls)/float64(b.N), "upstream-requests/op")
-	b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "p99-ms")
-}
+// namesOf are the keys in Redis of a list that no mapping is named for.
+func (f *fleet) namesOf(k Key) redistier.Names { return f.nodes[0].redis.Names(listOf(k, "")) }

@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // maxSkew is how far in the future an answer may seem to be. An entry from further
@@ -80,7 +80,7 @@ func decide(p *policy, t terms, e *Entry, now time.Time, m marks, h health) verd
 	}
 	if m.hinted && v.state != unusable {
 		switch {
-		case v.state > ifError && m.since < min(p.staleFor, t.swr):
+		case v.state > ifError && m.since < min(hintStaleFor, t.swr):
 			v.state = revalidate
 		case t.sie > 0 && v.left+t.sie > 0:
 			v.state = ifError
@@ -329,7 +329,7 @@ func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 }
 
 // startSpan starts a span that says of which kind the lists are.
-func (l *Lists) startSpan(ctx context.Context, name string, i kindIndex) (context.Context, span.Span) {
+func (l *Lists) startSpan(ctx context.Context, name string, i kindIndex) (context.Context, telemetry.Span) {
 	ctx, s := l.tracer.Start(ctx, name)
 	if s.Recording() {
 		s.Set(attribute.String("inquiry.kind", kindNames[i]))
@@ -339,7 +339,7 @@ func (l *Lists) startSpan(ctx context.Context, name string, i kindIndex) (contex
 
 // setAnswer says in a span how a look-up or a flight ended well; a fill has no
 // tier.
-func setAnswer(s span.Span, r Result) {
+func setAnswer(s telemetry.Span, r Result) {
 	s.Set(attribute.String("cache.outcome", string(r.Outcome)))
 	if r.Tier != "" {
 		s.Set(attribute.String("cache.tier", r.Tier))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // outcomeFailed labels a look-up that ended without an entry.
@@ -65,7 +65,7 @@ type metrics struct {
 
 // newMetrics makes the series, with those of rare events at zero.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	all := series.In(reg, "cache")
+	all := telemetry.Series(reg, "cache")
 	m := &metrics{
 		fills:    all.Counters("fills_total", "Fills by result.", "kind", "result"),
 		refused:  all.Counters("refused_entries_total", "Stored entries that were refused and filled again.", "tier", "reason"),

@@ -11,7 +11,7 @@ import (
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream"
 )
 
@@ -23,7 +23,7 @@ type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 // finished bytes. Only bytes that a caller may see get past it, so nothing internal
 // is ever cached. Nil traces make no spans.
 func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
-	tracer := span.New(traces, scope)
+	tracer := telemetry.NewTracer(traces, scope)
 	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
 		list, err := fetch(ctx, upstream.Request{
 			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx), Background: cache.Background(ctx),
@@ -43,7 +43,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 // fixed sets. *upstream.Error knows more of it than the cache.
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
-	if s := span.Current(ctx); s.Recording() && errors.As(err, &e) {
+	if s := telemetry.CurrentSpan(ctx); s.Recording() && errors.As(err, &e) {
 		s.Set(attribute.String("upstream.failure", e.Kind.String()), attribute.String("upstream.reason", e.Reason))
 	}
 }

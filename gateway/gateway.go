@@ -28,7 +28,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/theme"
 )
 
@@ -124,7 +124,7 @@ type Gateway struct {
 	dates     dates
 	engine    *gin.Engine
 	endpoints map[string]*endpoint // of the lists, by path
-	tracer    *span.Tracer         // nil: no spans
+	tracer    *telemetry.Tracer    // nil: no spans
 }
 
 // endpoint is a list that is served, and what counts its requests.
@@ -154,7 +154,7 @@ func New(opts Options) *Gateway {
 		heads:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
-		tracer:    span.New(opts.Traces, scope),
+		tracer:    telemetry.NewTracer(opts.Traces, scope),
 		endpoints: map[string]*endpoint{},
 	}
 	for _, k := range v1.Kinds() {

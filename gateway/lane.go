@@ -9,7 +9,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // openedKey is where a context has the span that the front has opened for its request.
@@ -49,7 +49,7 @@ func (g *Gateway) answerFront(c *front.Conn, h *front.Head, begin time.Time) (ta
 	if !ok || found.Outcome != cache.Hit || !owned(found.Entry, &grant.Principal) {
 		return true, c.Serve(c.Context(), g, h)
 	}
-	ctx, opened := c.Context(), span.Span{}
+	ctx, opened := c.Context(), telemetry.Span{}
 	if g.tracer != nil {
 		if ctx, opened = g.openSpan(ctx, h.Traceparent, h.Tracestate, c.Peer(nil)); opened.Recording() {
 			return true, c.Serve(context.WithValue(ctx, openedKey{}, opened), g, h)

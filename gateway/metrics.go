@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // metrics are the public listener's series. Labels are bounded: endpoints and
@@ -27,7 +27,7 @@ type metrics struct {
 
 // newMetrics makes the series. A Gateway of another configuration counts on in the same ones.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	http, log := series.In(reg, "http"), series.In(reg, "log")
+	http, log := telemetry.Series(reg, "http"), telemetry.Series(reg, "log")
 	return &metrics{
 		requests: http.Counters("requests_total",
 			"Requests answered on the public listener, by endpoint and HTTP status code; 499 is a caller that left.", "endpoint", "code"),

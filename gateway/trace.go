@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/gateway/front"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // scope names the spans of this package.
@@ -33,7 +33,7 @@ const scope = "inquiry-gateway/gateway"
 func (g *Gateway) traced(c *gin.Context) {
 	r := c.Request
 	ctx := r.Context()
-	opened, ok := ctx.Value(openedKey{}).(span.Span)
+	opened, ok := ctx.Value(openedKey{}).(telemetry.Span)
 	if !ok {
 		ctx, opened = g.openSpan(ctx, r.Header["Traceparent"], r.Header["Tracestate"], front.FromContext(ctx).Peer(r))
 	}
@@ -56,9 +56,9 @@ func (g *Gateway) traced(c *gin.Context) {
 }
 
 // openSpan opens the span of a request from peer, with the values of its headers.
-func (g *Gateway) openSpan(ctx context.Context, parents, states []string, peer netip.Addr) (context.Context, span.Span) {
+func (g *Gateway) openSpan(ctx context.Context, parents, states []string, peer netip.Addr) (context.Context, telemetry.Span) {
 	if g.tracer == nil {
-		return ctx, span.Span{}
+		return ctx, telemetry.Span{}
 	}
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	if len(parents) != 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)

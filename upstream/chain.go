@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -296,7 +296,7 @@ func (s *Source) send(ctx context.Context, c *call) (r reply, err error) {
 		out.SetHeader(c.name, c.value)
 	}
 	if s.tracer != nil {
-		var step span.Span
+		var step telemetry.Span
 		ctx, step = s.tracer.Force(ctx, c.asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(c.asked)...))
 		// A caller's own traceparent cannot get here: the header is made from nothing.
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(out.Header))
@@ -319,7 +319,7 @@ func (s *Source) send(ctx context.Context, c *call) (r reply, err error) {
 }
 
 // endRequest ends the span of a request.
-func endRequest(step span.Span, r reply, err error) {
+func endRequest(step telemetry.Span, r reply, err error) {
 	defer step.End()
 	if err == nil {
 		step.Set(attribute.Int("upstream.body_bytes", len(r.body)))
@@ -347,7 +347,7 @@ func serverOf(asked address.Request) []attribute.KeyValue {
 }
 
 // endStep ends a span with how many records its step gave, or with why none.
-func endStep(step span.Span, records int, err error) {
+func endStep(step telemetry.Span, records int, err error) {
 	switch {
 	case !step.Recording():
 	case err != nil:
@@ -359,7 +359,7 @@ func endStep(step span.Span, records int, err error) {
 
 // fail marks a span by the failure's words, which are of fixed sets. The text
 // stays out of it.
-func fail(step span.Span, err error) {
+func fail(step telemetry.Span, err error) {
 	e := asError(err)
 	step.Set(attribute.String("upstream.failure", e.Kind.String()))
 	step.Fail(e.Reason)

@@ -27,10 +27,8 @@ import (
 
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/series"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -63,7 +61,7 @@ type Options struct {
 	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
 	Prefix     string               // of every key there; empty: iq
 	Ceiling    *quota.Ceiling       // takes every request that goes to the legacy system; nil: there is none
-	Panics     *panics.Catcher      // of fetches; nil: logged only
+	Panics     *telemetry.Catcher   // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport gives what takes the requests in the place of the network, which it may
@@ -81,7 +79,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Panics = cmp.Or(o.Panics, panics.New(subsystem, nil, o.Logger))
+	o.Panics = cmp.Or(o.Panics, telemetry.NewCatcher(subsystem, nil, o.Logger))
 	o.UserAgent = cmp.Or(o.UserAgent, "inquiry-gateway")
 	return o
 }
@@ -111,7 +109,7 @@ type Source struct {
 	plan        *mapping.Plan
 	fingerprint string
 	metrics     *metrics
-	tracer      *span.Tracer
+	tracer      *telemetry.Tracer
 	do          do // one request
 }
 
@@ -139,7 +137,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
 		s := &Source{
 			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
-			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: span.New(opts.Traces, "inquiry-gateway/upstream"),
+			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
 		old, known := before.sources[kind]
 		if known = known && old.cfg.BaseURL == cfg.BaseURL; known {
@@ -264,9 +262,9 @@ type metrics struct {
 // newMetrics makes the series of a kind. fields are those that a mapping may refuse or
 // clean.
 func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metrics {
-	all := series.In(reg, subsystem)
+	all := telemetry.Series(reg, subsystem)
 	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
-		return series.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
+		return telemetry.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
 	return &metrics{
 		requests: counters("requests_total", "Fetches from the legacy system by result.",

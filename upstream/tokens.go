@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -76,7 +76,7 @@ type signInMetrics struct{ ok, failed, held prometheus.Counter }
 
 // newSignInMetrics makes the series, which a client before may have made already.
 func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
-	v := series.In(reg, subsystem).Counters("sign_ins_total",
+	v := telemetry.Series(reg, subsystem).Counters("sign_ins_total",
 		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
 	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}
 }

@@ -7,7 +7,7 @@
 // grant allows.
 //
 // An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.cache.ttl at most. While the server is away or slow, a breaker keeps
+// node for auth.cache_ttl at most. While the server is away or slow, a breaker keeps
 // callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
@@ -30,7 +30,7 @@ import (
 	"inquiry-gateway/internal/breaker"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -91,13 +91,13 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &invalid.Problems{}), // Validate has told them
+		TLSClientConfig:       secretfile.TLS{CA: c.CA}.Config("introspection", &invalid.Problems{}), // Validate has told them
 	}
 }
 
 // newBreaker makes a breaker that unknown keys do not open: they are answers.
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
-	state := series.In(opts.Registerer, "auth").Gauge("introspection_breaker_state",
+	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	state.Set(0) // a store of before may have left another one
 	judge := func(err error) (well, counts bool) { return err == nil || errors.Is(err, auth.ErrUnknownKey), true }

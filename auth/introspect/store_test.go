@@ -49,119 +49,101 @@ func answer(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, text) // a client that left is not the test's business
 }
 
-func TestIntrospectionRequest(t *testing.T) {
-	secret := secretfile.New("secret", "s:cret%\n")
-	for method, check := range map[string]func(*http.Request) bool{
-		"none": func(r *http.Request) bool { return r.Header.Get("Authorization") == "" && len(r.PostForm) == 2 },
-		"basic": func(r *http.Request) bool {
-			user, pass, ok := r.BasicAuth()
-			return ok && user == "gate+way%2F1" && pass == "s%3Acret%25" && len(r.PostForm) == 2
-		},
-		"post": func(r *http.Request) bool {
-			return r.Header.Get("Authorization") == "" && r.PostFormValue("client_id") == "gate way/1" && r.PostFormValue("client_secret") == "s:cret%"
-		},
+// The server is asked as RFC 7662 says, with the gateway's own credentials as RFC 6749 does, and
+// without what it has set about another key.
+func TestRequest(t *testing.T) {
+	const common = "token=k%2B%26%3D&token_type_hint=access_token"
+	for method, want := range map[string]struct{ authorization, body string }{
+		"none":  {"", common},
+		"basic": {"Basic Z2F0ZSt3YXklMkYxOnMlM0FjcmV0JTI1", common}, // gate+way%2F1:s%3Acret%25
+		"post":  {"", "client_id=gate+way%2F1&client_secret=s%3Acret%25&" + common},
 	} {
-		t.Run(method, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := r.ParseForm(); err != nil {
-					t.Error(err)
-				}
-				_, replayed := r.Header["Idempotency-Key"]
-				if r.Method != http.MethodPost || r.URL.RawQuery != "" || r.PostFormValue("token") != "k+&=" ||
-					r.PostFormValue("token_type_hint") != "access_token" || r.Header.Get("Accept") != "application/json" || replayed ||
-					r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.Header.Get("Cookie") != "" || !check(r) {
-					t.Errorf("asked with %v %v %v", r.URL, r.Header, r.PostForm)
-				}
-				http.SetCookie(w, &http.Cookie{Name: "session", Value: "of another key"})
-				answer(w, activeAnswer)
-			}))
-			defer server.Close()
-			s := introspecting(t, server.URL+"/introspect", func(c *auth.IntrospectionConfig) {
-				if method != "none" {
-					c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secret, method
-				}
-			})
-			for range 2 {
-				if _, err := find(t, s, "k+&="); err != nil {
-					t.Fatal(err)
-				}
-				s.ForgetAll()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			_, replayed := r.Header["Idempotency-Key"]
+			if err != nil || r.Method != http.MethodPost || r.RequestURI != "/introspect" || string(body) != want.body ||
+				r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.Header.Get("Accept") != "application/json" ||
+				r.Header.Get("Authorization") != want.authorization || r.Header.Get("Cookie") != "" || replayed {
+				t.Errorf("%s: asked with %v %v %s, %v", method, r.URL, r.Header, body, err)
+			}
+			http.SetCookie(w, &http.Cookie{Name: "session", Value: "of another key"})
+			answer(w, activeAnswer)
+		}))
+		defer server.Close()
+		s := introspecting(t, server.URL+"/introspect", func(c *auth.IntrospectionConfig) {
+			if method != "none" {
+				c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secretfile.New("secret", "s:cret%\n"), method
 			}
 		})
+		for range 2 {
+			if _, err := find(t, s, "k+&="); err != nil {
+				t.Fatal(err)
+			}
+			s.ForgetAll()
+		}
 	}
 }
 
-func TestIntrospectionTrouble(t *testing.T) {
-	tests := map[string]http.HandlerFunc{
-		"500":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"401 to us":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+// Whatever is no answer to the question says nothing about the key; the error tells neither key nor address.
+func TestTrouble(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	typed := func(media, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{media}
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"500": status(http.StatusInternalServerError), "401 to us": status(http.StatusUnauthorized),
 		"redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
-		"login page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"no type": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header()["Content-Type"] = nil
-			_, _ = io.WriteString(w, activeAnswer)
-		},
-		"empty":       func(w http.ResponseWriter, _ *http.Request) { answer(w, "") },
-		"not boolean": func(w http.ResponseWriter, _ *http.Request) { answer(w, `{"active":1}`) },
-		"too large": func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, `{"active":false,"x":"`+strings.Repeat("x", maxIntrospection)+`"}`)
-		},
+		"login page": typed("text/html", activeAnswer), "no type": typed("", activeAnswer), "empty": typed("application/json", ""),
+		"too large": typed("application/json", `{"active":false,"x":"`+strings.Repeat("x", maxIntrospection)+`"}`),
 		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			answer(w, activeAnswer)
 		},
 		"dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	}
-	for name, handler := range tests {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(handler)
-			defer server.Close()
-			s := introspecting(t, server.URL, nil)
-			g, err := find(t, s, "a-secret-key")
-			if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) {
-				t.Fatalf("%+v, %v", g, err)
-			}
-			if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
-				t.Errorf("tells too much: %v", err)
-			}
-		})
+	} {
+		server := httptest.NewServer(handler)
+		defer server.Close()
+		g, err := find(t, introspecting(t, server.URL, nil), "a-secret-key")
+		if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) {
+			t.Fatalf("%s: %+v, %v", name, g, err)
+		}
+		if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
+			t.Errorf("%s: tells too much: %v", name, err)
+		}
 	}
 }
 
-func TestIntrospectionBreaker(t *testing.T) {
-	calls, healthy := 0, false
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		calls++
-		if !healthy {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+// After ten failures callers do not wait for the server any more. Unknown keys are no failures.
+func TestBreaker(t *testing.T) {
+	for healthy, want := range map[bool]int{false: breakerRequests, true: 3 * breakerRequests} {
+		calls := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			calls++
+			if !healthy {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			answer(w, `{"active":false}`)
+		}))
+		defer server.Close()
+		s := introspecting(t, server.URL, nil)
+		for i := range 3 * breakerRequests {
+			if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, auth.ErrUnknownKey) != healthy {
+				t.Fatal(err)
+			}
 		}
-		answer(w, `{"active":false}`)
-	}))
-	defer server.Close()
-	s := introspecting(t, server.URL, nil)
-	for i := range 3 * breakerRequests {
-		if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-			t.Fatal(err)
+		if calls != want {
+			t.Errorf("healthy %t: %d calls got through, want %d", healthy, calls, want)
 		}
-	}
-	if calls != breakerRequests {
-		t.Errorf("%d calls got through", calls)
-	}
-
-	calls, healthy = 0, true
-	s = introspecting(t, server.URL, nil)
-	for i := range 3 * breakerRequests {
-		if _, err := find(t, s, fmt.Sprint("k", i)); !errors.Is(err, auth.ErrUnknownKey) {
-			t.Fatal(err)
-		}
-	}
-	if calls != 3*breakerRequests {
-		t.Errorf("unknown keys opened the breaker after %d calls", calls)
 	}
 }
 
-func TestIntrospectionOverTLS(t *testing.T) {
+func TestOnlyTheRightServerGetsKeys(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, activeAnswer) }))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
 	server.StartTLS()

@@ -29,7 +29,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // MaxSize is the largest keys file that is read, in bytes: some 20,000 keys. Who has more keys
@@ -60,7 +60,7 @@ type snapshot struct {
 // *FileError, or says why the file could not be read.
 func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
-	all := series.In(opts.Registerer, "auth")
+	all := telemetry.Series(opts.Registerer, "auth")
 	s := &Store{
 		path: path, hasher: h, now: opts.Now, log: opts.Logger,
 		reloads: all.Counters("reloads_total", "Readings of the keys file by result; after a failed one the old keys stay good.", "result"),

@@ -17,8 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/panics"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // Store is an auth.Store over key records in Redis, shared by a fleet. It is
@@ -29,7 +28,7 @@ import (
 //
 //   - normally: until the message arrives, milliseconds
 //   - when the message is lost: Poll, plus Timeout for the read
-//   - when the node cannot reach Redis at all: auth.cache.ttl
+//   - when the node cannot reach Redis at all: auth.cache_ttl
 //
 // A record that is changed without the version being raised counts when that time is
 // over.
@@ -39,7 +38,7 @@ type Store struct {
 	keys    names
 	cfg     auth.RedisConfig
 	log     *slog.Logger
-	panics  *panics.Catcher
+	panics  *telemetry.Catcher
 	dropped *prometheus.CounterVec
 	taken   prometheus.Gauge // the version up to which changes have been taken in
 	stop    context.CancelFunc
@@ -54,7 +53,7 @@ type Store struct {
 // and leaves the client open.
 func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, policy auth.CachePolicy, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
-	all := series.In(opts.Registerer, "auth")
+	all := telemetry.Series(opts.Registerer, "auth")
 	s := &Store{
 		client:  client,
 		keys:    names{prefix: prefix, sort: h.Field()},

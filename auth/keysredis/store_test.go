@@ -3,6 +3,7 @@ package keysredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,119 +18,138 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var (
-	testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	paying  = auth.Account{ID: "acme", APIAccess: auth.AccessPaid, Plan: "pro"}
-)
+// fleet is a node with its key store in a Redis, and the editor of its records.
+type fleet struct {
+	*Store
+	t      *testing.T
+	server *redistest.Server
+	client *redis.Client
+	editor *auth.Editor
+}
+
+// newFleet starts a Redis with the keys k1 and k2 of a paying account, and a node that has heard of
+// them.
+func newFleet(t *testing.T, poll time.Duration) *fleet {
+	t.Helper()
+	f := &fleet{t: t, server: redistest.Start(t)}
+	f.client = f.server.Client()
+	f.editor = NewEditor(f.client, "iq", auth.Hasher{})
+	cfg := auth.DefaultRedisConfig()
+	cfg.Poll = poll
+	policy := auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: time.Second}
+	f.Store = New(f.client, "iq", auth.Hasher{}, cfg, policy, auth.Options{})
+	t.Cleanup(f.Close)
+	f.refuses("before anything is stored", "k1")
+	f.must(f.editor.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}), f.editor.Add(t.Context(), testRecord("k2"), nil))
+	f.heard()
+	return f
+}
+
+// still ends the node's watcher: the test does its work from here on.
+func (f *fleet) still() {
+	f.stop()
+	<-f.done
+}
+
+func (f *fleet) must(errs ...error) {
+	f.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// heard waits until the node knows the version that is in Redis.
+func (f *fleet) heard() {
+	f.t.Helper()
+	n, err := f.client.Get(f.t.Context(), f.keys.version()).Float64()
+	f.must(err)
+	redistest.Eventually(f.t, "the node hears of the change", func() bool { return testutil.ToFloat64(f.taken) == n })
+}
+
+// write changes the record of a key without telling anybody.
+func (f *fleet) write(id, text string) {
+	f.t.Helper()
+	f.must(f.client.HSet(f.t.Context(), f.keys.keys(), hexOf(id), text).Err())
+}
 
 func testRecord(id string) auth.KeyRecord {
-	return auth.KeyRecord{ID: id, Digest: auth.Hasher{}.Hash(id), Kind: auth.KindSeller, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead}}
+	return auth.KeyRecord{ID: id, Digest: auth.Hasher{}.Hash(id), Kind: auth.KindSeller, Account: "acme"}
 }
 
 // hexOf is the hexadecimal SHA-256 of a key.
 func hexOf(key string) string { return auth.Hasher{}.Hash(key).Hex() }
 
-func find(t *testing.T, s *Store, key string) (*auth.Grant, error) {
-	t.Helper()
-	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key)})
+func (f *fleet) find(key string) (*auth.Grant, error) {
+	return f.Find(f.t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key)})
 }
 
-// eventually waits for something that happens in another process.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
+// refuses wants an error that says nothing about the key.
+func (f *fleet) refuses(what, key string) {
+	f.t.Helper()
+	if g, err := f.find(key); err == nil || errors.Is(err, auth.ErrUnknownKey) || strings.Contains(err.Error(), hexOf(key)[:8]) {
+		f.t.Errorf("%s: %+v, %v", what, g, err)
 	}
 }
 
-func newRedisPair(t *testing.T, server *redistest.Server) (*Store, *auth.Editor, *redis.Client) {
-	t.Helper()
-	return pollingPair(t, server, 50*time.Millisecond)
-}
-
-var testPolicy = auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: 250 * time.Millisecond}
-
-func pollingPair(t *testing.T, server *redistest.Server, poll time.Duration) (*Store, *auth.Editor, *redis.Client) {
-	t.Helper()
-	client := server.Client()
-	cfg := auth.DefaultRedisConfig()
-	cfg.Poll = poll
-	store := New(client, "iq", auth.Hasher{}, cfg, testPolicy, auth.Options{})
-	t.Cleanup(store.Close)
-	return store, NewEditor(client, "iq", auth.Hasher{}), client
-}
-
-// A revoke reaches every node by message, and also when the message is lost.
-func TestRevokeReachesEveryNode(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	one, admin, client := newRedisPair(t, server)
-	two, _, _ := newRedisPair(t, server)
-	ctx := t.Context()
-	for _, id := range []string{"k1", "k2"} {
-		if err := admin.Add(ctx, testRecord(id), &paying); err != nil {
-			t.Fatal(err)
-		}
-	}
-	revoked := func(s *Store, key string) bool {
-		g, err := find(t, s, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g.Revoked
-	}
-	for _, s := range []*Store{one, two} {
-		if revoked(s, "k1") || revoked(s, "k2") {
-			t.Fatal("revoked from the start")
-		}
-	}
-	if err := admin.Revoke(ctx, "k1"); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*Store{one, two} {
-		eventually(t, "the message is heard", func() bool { return revoked(s, "k1") })
-	}
-	before := testutil.ToFloat64(two.dropped.WithLabelValues(causeVersion))
-	// What is left of a revoke whose message nobody hears.
-	revoked2 := testRecord("k2")
-	revoked2.Revoked = true
-	if err := errors.Join(client.HSet(ctx, one.keys.keys(), hexOf("k2"), encode(revoked2)).Err(), client.Incr(ctx, one.keys.version()).Err()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the version is read", func() bool { return revoked(two, "k2") })
-	if testutil.ToFloat64(two.dropped.WithLabelValues(causeVersion)) == before {
-		t.Error("the change was noticed otherwise than by the version")
+// finds wants the grant of a key, revoked or not.
+func (f *fleet) finds(what, key string, revoked bool) {
+	f.t.Helper()
+	if g, err := f.find(key); err != nil || g.Revoked != revoked || !g.Principal.PaidAccess {
+		f.t.Errorf("%s: %+v, %v", what, g, err)
 	}
 }
 
-// A Redis that comes back empty must not turn every key into an unknown one.
-func TestLostDataIsNoRefusal(t *testing.T) {
-	server := redistest.Start(t)
-	store, admin, _ := newRedisPair(t, server)
-	if _, err := find(t, store, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("before anything was stored: %v", err)
-	}
-	if err := admin.Add(t.Context(), testRecord("k"), &paying); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := find(t, store, "other"); !errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("an unknown key: %v", err)
-	}
-	server.Kill()
-	server.Restart()
-	eventually(t, "the store is asked again", func() bool {
-		_, err := find(t, store, "k")
-		return err != nil && strings.Contains(err.Error(), "no version")
+// A revocation whose message is lost is noticed by the version at the next poll. A version that
+// is the same, cannot be read or is away takes no key away; one of before does.
+func TestPoll(t *testing.T) {
+	f := newFleet(t, 10*time.Millisecond)
+	f.finds("at first", "k1", false)
+	f.write("k1", strings.Replace(encode(testRecord("k1")), `"revoked":false`, `"revoked":true`, 1))
+	f.must(f.client.Incr(t.Context(), f.keys.version()).Err())
+	redistest.Eventually(t, "the version is read", func() bool {
+		g, err := f.find("k1")
+		return err == nil && g.Revoked
 	})
-	if err := admin.Add(t.Context(), testRecord("k"), &paying); err != nil {
-		t.Fatal(err)
+
+	f.still()
+	poll := func() { f.Store.poll(t.Context()) }
+	f.finds("at first", "k2", false)
+	f.write("k2", "cannot be read")
+	poll()
+	f.finds("the same version", "k2", false)
+	f.must(f.client.Set(t.Context(), f.keys.version(), "garbage", 0).Err())
+	poll()
+	f.finds("a version that is no number", "k2", false)
+	f.server.Kill()
+	poll()
+	f.finds("Redis is away", "k2", false)
+	f.refuses("a key that is not stored", "k3")
+	f.server.Restart()
+	poll()
+	f.refuses("Redis has lost its data", "k2")
+	f.Close()
+	f.refuses("after the end", "k2")
+}
+
+// A new connection for messages is no reason to forget: the version says that nothing was missed,
+// and the keys may be in a part of Redis that is away.
+func TestANewSubscriptionForgetsNothing(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	f.finds("at first", "k1", false)
+	f.write("k1", "cannot be read")
+	if got := f.server.Do("CONFIG", "RESETSTAT"); got != "+OK" {
+		t.Fatal(got)
 	}
-	eventually(t, "the key is good again", func() bool {
-		_, err := find(t, store, "k")
-		return err == nil
+	if n, err := f.client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result(); err != nil || n == 0 {
+		t.Fatalf("%d connections ended, %v", n, err)
+	}
+	redistest.Eventually(t, "the node listens again and has read the version", func() bool {
+		return strings.Contains(f.server.Do("INFO", "commandstats"), "cmdstat_get:")
 	})
+	f.must(f.editor.Revoke(t.Context(), "k2"))
+	f.heard()
+	f.finds("another key has changed", "k1", false)
+	f.finds("the changed key", "k2", true)
 }
 
 // emptied loses all data just before an account is read.
@@ -152,274 +172,123 @@ func (e emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-func TestDataLostBetweenKeyAndAccountIsNoRefusal(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	store, admin, client := newRedisPair(t, server)
-	if err := admin.Add(t.Context(), testRecord("k1"), &paying); err != nil {
-		t.Fatal(err)
+// A key or an account that is not there is believed only where a version is set all the while.
+func TestLostDataIsNoRefusal(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	if _, err := f.find("k3"); !errors.Is(err, auth.ErrUnknownKey) {
+		t.Errorf("an unknown key: %v", err)
 	}
-	client.AddHook(emptied{server.Client(), store.keys.accounts()})
-	if grant, err := find(t, store, "k1"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("a caller who has paid is told otherwise: %+v, %v", grant, err)
-	}
+	f.must(f.client.Del(t.Context(), f.keys.version()).Err(), f.client.LPush(t.Context(), f.keys.version(), "no string").Err())
+	f.finds("a key that is there, where the version cannot be read", "k1", false)
+	f.refuses("a key that is not there, where the version cannot be read", "k4")
+	f.must(f.client.Set(t.Context(), f.keys.version(), 7, 0).Err())
+	f.client.AddHook(emptied{server: f.server.Client(), hash: f.keys.accounts()})
+	f.refuses("data lost between key and account", "k2")
+	f.refuses("all data lost", "k5")
 }
 
-func TestApplyMessage(t *testing.T) {
-	digest := hexOf("k")
-	tests := map[string]struct {
-		known   int64
-		message string
-		cause   string // "" : nothing is dropped
-		after   int64
+// Messages name what has changed. What is not understood, or does not follow the last version,
+// makes a node forget all.
+func TestMessages(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	f.still()
+	key := "key " + hexOf("k1")
+	for message, want := range map[string]struct {
+		cause string // empty: nothing is dropped
+		after int64
 	}{
-		"key":                  {4, "5 key " + digest, causeMessage, 5},
-		"account":              {4, "5 account acme", causeMessage, 5},
-		"late":                 {5, "5 key " + digest, "", 5},
-		"two keys":             {4, "5 key " + digest + " key " + digest, causeMessage, 5},
-		"key and account":      {4, "5 key " + digest + " account acme", causeMessage, 5},
-		"key and half":         {4, "5 key " + digest + " account", causeGap, 5},
-		"one was lost":         {4, "6 key " + digest, causeGap, 6},
-		"nothing known yet":    {-1, "6 key " + digest, causeGap, 6},
-		"another kind":         {4, "5 plan pro", causeGap, 5},
-		"a broken digest":      {4, "5 key abc", causeGap, 5},
-		"an account's absence": {4, "5 account ", causeGap, 5},
-		"not understood":       {4, "hello", causeGap, 4},
-		"empty":                {4, "", causeGap, 4},
-		"negative":             {4, "-1 key " + digest, causeGap, 4},
-	}
-	store, _, _ := newRedisPair(t, redistest.Start(t))
-	store.stop()
-	<-store.done // from here on the test is the watcher
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			store.version = tt.known
-			count := func(cause string) float64 { return testutil.ToFloat64(store.dropped.WithLabelValues(cause)) }
-			before := map[string]float64{causeMessage: count(causeMessage), causeGap: count(causeGap)}
-			store.apply(tt.message)
-			for _, cause := range []string{causeMessage, causeGap} {
-				want := 0.0
-				if cause == tt.cause {
-					want = 1
-				}
-				if got := count(cause) - before[cause]; got != want {
-					t.Errorf("%s: dropped %v times, want %v", cause, got, want)
-				}
-			}
-			if store.version != tt.after {
-				t.Errorf("version %d, want %d", store.version, tt.after)
-			}
-		})
-	}
-}
-
-func TestPollKeepsWhatItHasWhenRedisIsAway(t *testing.T) {
-	server := redistest.Start(t)
-	store, admin, client := newRedisPair(t, server)
-	store.stop()
-	<-store.done
-	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k"), &paying); err != nil {
-		t.Fatal(err)
-	}
-	store.poll(ctx)
-	if _, err := find(t, store, "k"); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.HDel(ctx, store.keys.keys(), hexOf("k")).Err(); err != nil { // from here on only the node has it
-		t.Fatal(err)
-	}
-	stored := func() bool {
-		_, err := find(t, store, "k")
-		return err == nil
-	}
-	store.poll(ctx)
-	if !stored() {
-		t.Error("the same version made it forget")
-	}
-	if err := client.Set(ctx, store.keys.version(), "garbage", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	store.poll(ctx)
-	server.Kill()
-	store.poll(ctx)
-	if !stored() {
-		t.Error("a failed read made it forget")
-	}
-	server.Restart()
-	store.poll(ctx)
-	if stored() || store.version != 0 {
-		t.Error("a store that went back in time is taken for the same")
-	}
-}
-
-// A new connection for messages is no reason to forget: the version says that
-// nothing was missed, and the keys may be in a part of Redis that is away.
-func TestResubscribingForgetsNothing(t *testing.T) {
-	server := redistest.Start(t)
-	store, admin, client := pollingPair(t, server, time.Minute) // so that a change is heard, not read
-	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k"), &paying); err != nil {
-		t.Fatal(err)
-	}
-	inForce := func() bool {
-		n, err := client.Get(ctx, store.keys.version()).Float64()
-		return err == nil && testutil.ToFloat64(store.taken) == n
-	}
-	eventually(t, "the node hears of the key", inForce)
-	if _, err := find(t, store, "k"); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.HSet(ctx, store.keys.keys(), hexOf("k"), "cannot be read").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got := server.Do("CONFIG", "RESETSTAT"); got != "+OK" {
-		t.Fatal(got)
-	}
-	if n, err := client.ClientKillByFilter(ctx, "TYPE", "pubsub").Result(); err != nil || n == 0 {
-		t.Fatalf("%d connections ended, %v", n, err)
-	}
-	eventually(t, "the node listens again and has read the version", func() bool {
-		return strings.Contains(server.Do("INFO", "commandstats"), "cmdstat_get:")
-	})
-	if err := admin.Add(ctx, testRecord("other"), nil); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the node hears of the other key", inForce)
-	if _, err := find(t, store, "k"); err != nil {
-		t.Errorf("a key that was good a moment ago: %v", err)
-	}
-}
-
-func TestRedisGarbage(t *testing.T) {
-	t.Parallel()
-	store, admin, client := newRedisPair(t, redistest.Start(t))
-	ctx := t.Context()
-	if err := admin.SetAccount(ctx, auth.AccountChange{ID: "acme", Create: true}); err != nil {
-		t.Fatal(err)
-	}
-	key := func(text string) func() error {
-		return func() error { return client.HSet(ctx, store.keys.keys(), hexOf("k"), text).Err() }
-	}
-	account := func(text string) func() error {
-		return func() error { return client.HSet(ctx, store.keys.accounts(), "acme", text).Err() }
-	}
-	const rest = `"kind":"buyer","account":"acme"`
-	for name, spoil := range map[string]func() error{
-		"no JSON":         key("x"),
-		"two records":     key(`{"id":"k",` + rest + `} {}`),
-		"no id":           key(`{` + rest + `}`),
-		"a strange id":    key(`{"id":"a b",` + rest + `}`),
-		"no kind":         key(`{"id":"k","account":"acme"}`),
-		"a strange kind":  key(`{"id":"k","kind":"admin","account":"acme"}`),
-		"no account":      key(`{"id":"k","kind":"buyer"}`),
-		"a strange time":  key(`{"id":"k",` + rest + `,"expires_at":"tomorrow"}`),
-		"a strange mark":  key(`{"id":"k",` + rest + `,"revoked":"yes"}`),
-		"a misspelt mark": key(`{"id":"k",` + rest + `,"revoke":true}`),
-		"a long record":   key(`{"id":"k",` + rest + strings.Repeat(" ", maxRecord) + `}`),
-		"strange access":  account(`{"id":"acme","api_access":"maybe"}`),
-		"strange plan":    account(`{"id":"acme","api_access":"paid","plan":"a b"}`),
-		"another account": account(`{"id":"rich","api_access":"paid"}`),
-		"keys no hash": func() error {
-			return errors.Join(client.Del(ctx, store.keys.keys()).Err(), client.Set(ctx, store.keys.keys(), "x", 0).Err())
-		},
+		"5 " + key: {causeMessage, 5}, "5 account acme": {causeMessage, 5}, "5 " + key + " " + key: {causeMessage, 5}, "5 " + key + " account acme": {causeMessage, 5},
+		"4 " + key: {"", 4}, // late
+		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5}, "5 account ": {causeGap, 5}, "5": {causeGap, 5},
+		"hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := errors.Join(client.Del(ctx, store.keys.keys()).Err(), key(`{"id":"k",`+rest+`}`)(), account(`{"id":"acme","api_access":"paid"}`)())
-			if err != nil {
-				t.Fatal(err)
+		f.version = 4
+		f.finds("before", "k1", false)
+		before := map[string]float64{}
+		for _, cause := range []string{causeMessage, causeGap} {
+			before[cause] = testutil.ToFloat64(f.dropped.WithLabelValues(cause))
+		}
+		f.apply(message)
+		_, recalled := f.Recall(auth.Hasher{}.Hash("k1"))
+		if f.version != want.after || recalled != (want.cause == "") {
+			t.Errorf("%q: version %d, want %d; recalled %t", message, f.version, want.after, recalled)
+		}
+		for cause, n := range before {
+			if got := testutil.ToFloat64(f.dropped.WithLabelValues(cause)) - n; got != 0 != (cause == want.cause) {
+				t.Errorf("%q: dropped %v times by a %s", message, got, cause)
 			}
-			store.ForgetAll()
-			if _, err := find(t, store, "k"); err != nil {
-				t.Fatalf("a good record: %v", err)
-			}
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
-			store.ForgetAll()
-			g, err := find(t, store, "k")
-			if g != nil || !errors.Is(err, auth.ErrGarbage) || errors.Is(err, auth.ErrUnknownKey) || strings.Contains(err.Error(), hexOf("k")[:8]) {
-				t.Errorf("%+v, %v", g, err)
-			}
-		})
+		}
+	}
+	f.version = -1
+	if f.apply("6 " + key); f.version != 6 {
+		t.Errorf("the first message of all: version %d", f.version)
 	}
 }
 
-// A key of another issuer may have an account that is not there.
-func TestRedisRecordsOfOtherIssuers(t *testing.T) {
-	store, _, client := newRedisPair(t, redistest.Start(t))
-	ctx := t.Context()
-	record := `{"id":"k","kind":"buyer","account":"ghost","scopes":["openid","inquiries:read"]}`
-	if err := errors.Join(client.Incr(ctx, store.keys.version()).Err(), client.HSet(ctx, store.keys.keys(), hexOf("k"), record).Err()); err != nil {
-		t.Fatal(err)
-	}
-	g, err := find(t, store, "k")
-	if err != nil || g.Revoked || g.Principal.PaidAccess || !g.Principal.Scopes.Has(auth.ScopeInquiriesRead) {
+// Records of other issuers: an account that is not there has paid for nothing, scopes of others are
+// kept, and what makes no sense lets nobody in and refuses nobody.
+func TestRecordsOfOtherIssuers(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	const rest = `"kind":"buyer","account":"acme"`
+	f.write("k3", `{"id":"k3","kind":"buyer","account":"ghost","scopes":["openid","inquiries:read"]}`)
+	if g, err := f.find("k3"); err != nil || g.Revoked || g.Principal.PaidAccess || g.Principal.Scopes != "openid inquiries:read" {
 		t.Errorf("%+v, %v", g, err)
 	}
+	f.write("k3", `{"id":"k3",`+rest+`}`)
+	f.ForgetAll()
+	f.finds("a good record", "k3", false)
+	for _, text := range []string{
+		"x", `{"id":"k","account":"acme"}`, `{"id":"k","kind":"buyer"}`, `{` + rest + `}`, `{"id":"a b",` + rest + `}`, `{"id":"k","kind":"admin","account":"acme"}`,
+		`{"id":"k",` + rest + `} {}`, `{"id":"k",` + rest + `,"expires_at":"tomorrow"}`, `{"id":"k",` + rest + `,"revoked":"yes"}`, `{"id":"k",` + rest + `,"revoke":true}`,
+		`{"id":"k",` + rest + strings.Repeat(" ", maxRecord) + `}`,
+	} {
+		f.write("k3", text)
+		f.ForgetAll()
+		f.refuses(fmt.Sprintf("%.80s", text), "k3")
+	}
+	for _, text := range []string{`{"id":"acme","api_access":"maybe"}`, `{"id":"acme","api_access":"paid","plan":"a b"}`, `{"id":"rich","api_access":"paid"}`} {
+		f.must(f.client.HSet(t.Context(), f.keys.accounts(), "acme", text).Err())
+		f.ForgetAll()
+		f.refuses(text, "k1")
+	}
+	if _, err := f.editor.List(t.Context()); !errors.Is(err, auth.ErrGarbage) {
+		t.Errorf("lists garbage: %v", err)
+	}
+	f.must(f.client.Del(t.Context(), f.keys.keys()).Err(), f.client.Set(t.Context(), f.keys.keys(), "x", 0).Err())
+	f.refuses("no hash", "k2")
 }
 
-func TestRedisStoreEndsWithRedisAway(t *testing.T) {
-	server := redistest.Start(t)
-	server.Kill()
-	store, _, _ := newRedisPair(t, server)
-	if _, err := find(t, store, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("without Redis: %v", err)
+func TestListIsReadInSteps(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	var fields []any
+	for i := range 2000 {
+		id := fmt.Sprint("more", i)
+		fields = append(fields, hexOf(id), encode(testRecord(id)))
 	}
-	store.Close()
-	if _, err := store.Find(context.Background(), auth.Credential{Digest: auth.Hasher{}.Hash("k")}); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("after the end: %v", err)
-	}
-}
-
-// Where the version cannot be read, a key that is there is found, and no key is called unknown.
-func TestRedisStoreWithoutTheVersion(t *testing.T) {
-	store, admin, client := newRedisPair(t, redistest.Start(t))
-	ctx := t.Context()
-	if err := admin.Add(ctx, testRecord("k1"), &paying); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(client.Del(ctx, store.keys.version()).Err(), client.LPush(ctx, store.keys.version(), "no string").Err()); err != nil {
-		t.Fatal(err)
-	}
-	if g, err := find(t, store, "k1"); err != nil || g.Principal.KeyID != "k1" {
-		t.Errorf("a key that is there: %+v, %v", g, err)
-	}
-	if _, err := find(t, store, "k2"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("a key that is not there: %v", err)
+	f.must(f.client.HSet(t.Context(), f.keys.keys(), fields...).Err())
+	if l, err := f.editor.List(t.Context()); err != nil || len(l.Keys) != 2002 || len(l.Accounts) != 1 {
+		t.Errorf("lists %d keys of %d accounts, %v", len(l.Keys), len(l.Accounts), err)
 	}
 }
 
-// In a Cluster every change has to stay within a slot.
-func TestRedisCluster(t *testing.T) {
-	t.Parallel() // a cluster takes two seconds to start
-	client := redistest.StartCluster(t, 1).Client(t)
-	cfg := auth.DefaultRedisConfig()
-	cfg.Poll, cfg.Timeout = 50*time.Millisecond, 5*time.Second
-	store := New(client, "iq", auth.Hasher{}, cfg, testPolicy, auth.Options{})
-	t.Cleanup(store.Close)
-	admin := NewEditor(client, "iq", auth.Hasher{})
-	ctx := t.Context()
-	added := admin.Add(ctx, testRecord("k1"), &paying)
-	_, rotated := admin.Rotate(ctx, "k1", testRecord("k2"), testNow)
-	err := errors.Join(
-		added, rotated,
-		admin.SetAccount(ctx, auth.AccountChange{ID: "acme", APIAccess: auth.AccessPaid}),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if g, err := find(t, store, "k2"); err != nil || !g.Principal.PaidAccess {
-		t.Fatalf("%+v, %v", g, err)
-	}
-	if err := admin.Revoke(ctx, "k2"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the revoke is heard", func() bool {
-		g, err := find(t, store, "k2")
-		return err == nil && g.Revoked
+// What is read back is what was stored, and nothing that is stored makes a key that was not meant.
+func FuzzRecord(f *testing.F) {
+	f.Add(`{"id":"k1","kind":"buyer","account":"acme","scopes":["inquiries:read"],"expires_at":"2027-01-01T00:00:00Z","revoked":true}`)
+	f.Add(`{"id":"acme","api_access":"paid","plan":"pro"}`)
+	f.Add(`{"id":"k1","kind":"buyer","account":"acme"}{}`)
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		k, err := parseKey(auth.Digest{}, text)
+		switch {
+		case text == "" && !errors.Is(err, auth.ErrUnknownKey), text != "" && err != nil && !errors.Is(err, auth.ErrGarbage):
+			t.Fatal(err)
+		case err == nil:
+			if again, err := parseKey(auth.Digest{}, encode(k)); err != nil || k.Validate() != nil || !again.Equal(k) {
+				t.Fatalf("%+v came back as %+v, %v", k, again, err)
+			}
+		}
+		if a, err := parseAccount("acme", text); err == nil && (a.ID != "acme" || a.Validate() != nil) || err != nil && !errors.Is(err, auth.ErrGarbage) {
+			t.Fatalf("%+v, %v", a, err)
+		}
 	})
-	if l, err := admin.List(ctx); err != nil || len(l.Keys) != 2 || !l.Keys[1].Revoked {
-		t.Errorf("lists %+v, %v", l, err)
-	}
 }

@@ -26,7 +26,7 @@ import (
 
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -344,11 +344,11 @@ type metrics struct {
 
 // newMetrics makes every series at once, so that those which count nothing yet are there, too.
 func newMetrics(reg prometheus.Registerer) metrics {
-	all := series.In(reg, "rate_limit")
+	all := telemetry.Series(reg, "rate_limit")
 	decisions := all.Counters("decisions_total",
 		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
 	m := metrics{
-		leases: series.By(all.Counters("leases_total", "Batches of tokens asked of Redis by result.", "result"),
+		leases: telemetry.By(all.Counters("leases_total", "Batches of tokens asked of Redis by result.", "result"),
 			leaseFull, leasePartial, leaseDenied, leaseFailed),
 		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
 	}

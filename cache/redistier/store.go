@@ -30,8 +30,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"inquiry-gateway/internal/panics"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -86,7 +86,7 @@ type Options struct {
 	Prefix    string              // of every key and channel; empty: "iq"
 	EpochLife time.Duration       // how long Redis remembers a purge
 	Logger    *slog.Logger        // nil: none
-	Panics    *panics.Catcher     // of Listen
+	Panics    *telemetry.Catcher  // of Listen
 }
 
 // Tier is what the cache keeps in Redis: plain values with an end, one slot per
@@ -98,7 +98,7 @@ type Tier struct {
 	epochLife int64 // ms
 	writes    chan struct{}
 	log       *slog.Logger
-	panics    *panics.Catcher
+	panics    *telemetry.Catcher
 
 	connected atomic.Bool // messages arrive
 	mu        sync.Mutex

@@ -19,8 +19,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func open(t *testing.T, srv *redistest.Server) *Tier {
+var aList = List{Kind: "buyer", Account: "acme", Fingerprint: "f"}
+
+func open(t *testing.T) (*Tier, *redistest.Server) {
 	t.Helper()
+	srv := redistest.Start(t)
 	c := redisclient.DefaultConfig()
 	c.Addrs, c.Timeout = []string{srv.Addr}, 4*time.Second
 	rdb, err := redisclient.Open(c, redisclient.Options{})
@@ -28,54 +31,61 @@ func open(t *testing.T, srv *redistest.Server) *Tier {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return New(Options{Client: rdb, EpochLife: time.Hour})
+	return New(Options{Client: rdb, EpochLife: time.Hour}), srv
 }
 
-var aList = List{Kind: "buyer", Account: "acme", Fingerprint: "f"}
+// read reads the list, and takes the lease for n.
+func (tier *Tier) read(t *testing.T, n Names, seen string) Reading {
+	t.Helper()
+	r, err := tier.Read(t.Context(), n, 1000, true, seen)
+	if err != nil || time.Since(r.Time).Abs() > time.Minute {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return r
+}
 
 // One call reads the list, the time and the epoch, and takes the lease where the list is
 // not there, or is the one that the caller has refused.
 func TestReadTakesTheLeaseOnlyWhereItIsWanted(t *testing.T) {
-	srv := redistest.Start(t)
-	tier := open(t, srv)
+	tier, srv := open(t)
 	first, second := tier.Names(aList), tier.Names(aList)
-	read := func(n Names, lease bool, seen string) Reading {
-		t.Helper()
-		r, err := tier.Read(t.Context(), n, 1000, lease, seen)
-		if err != nil || time.Since(r.Time).Abs() > time.Minute {
-			t.Fatalf("%+v, %v", r, err)
+	if r, err := tier.Read(t.Context(), first, 1000, false, ""); err != nil || r.Raw != nil || r.Holder != "" {
+		t.Errorf("nothing was wanted: %+v, %v", r, err)
+	}
+	for _, n := range []Names{first, second} {
+		if r := tier.read(t, n, ""); r.Holder != first.Token {
+			t.Errorf("the holder is %q", r.Holder)
 		}
-		return r
-	}
-	if r := read(first, false, ""); r.Raw != nil || r.Holder != "" {
-		t.Errorf("nothing was wanted: %+v", r)
-	}
-	if r := read(first, true, ""); r.Holder != first.Token {
-		t.Errorf("the lease is not taken: %+v", r)
-	}
-	if r := read(second, true, ""); r.Holder != first.Token {
-		t.Errorf("another flight sees the holder %q", r.Holder)
 	}
 	value := bytes.Repeat([]byte("x"), 100)
 	if err := tier.Put(t.Context(), first, value, time.Minute, true); err != nil {
 		t.Fatal(err)
 	}
-	r := read(second, true, "")
-	if !bytes.Equal(r.Raw, value) || r.Holder != "" {
-		t.Errorf("a list that is there costs a lease: %+v", r)
+	for _, seen := range []string{"", "another"} {
+		if r := tier.read(t, second, seen); !bytes.Equal(r.Raw, value) || r.Holder != "" {
+			t.Errorf("a list that is there costs a lease: %+v", r)
+		}
 	}
-	if r = read(second, true, "another"); r.Holder != "" {
-		t.Errorf("a list that nobody has refused costs a lease: %+v", r)
-	}
-	if r = read(second, true, r.Seen()); r.Holder != second.Token {
+	seen := string(value[:seenBytes])
+	if r := tier.read(t, second, seen); r.Seen() != seen || r.Holder != second.Token {
 		t.Errorf("a refused list gives no lease: %+v", r)
+	}
+	// A flight whose lease has passed to another one neither renews nor ends it.
+	if held, err := tier.Renew(t.Context(), first); held || err != nil {
+		t.Errorf("renewed: %t, %v", held, err)
+	}
+	if err := tier.Put(t.Context(), first, value, time.Minute, true); err != nil {
+		t.Fatal(err)
+	}
+	if r := tier.read(t, first, seen); r.Holder != second.Token {
+		t.Errorf("another's lease is ended: %+v", r)
 	}
 	// A Redis without room costs the lease, and not the list.
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
 	if err := tier.Release(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if r = read(first, true, r.Seen()); !bytes.Equal(r.Raw, value) || r.Holder != "" {
+	if r := tier.read(t, first, seen); !bytes.Equal(r.Raw, value) || r.Holder != "" {
 		t.Errorf("full: %+v", r)
 	}
 	if err := tier.Put(t.Context(), first, value, time.Minute, true); err == nil {
@@ -85,11 +95,9 @@ func TestReadTakesTheLeaseOnlyWhereItIsWanted(t *testing.T) {
 
 // A list that a busy Redis does not take leaves no lease, for which other nodes would wait.
 func TestABusyRedisKeepsNoLease(t *testing.T) {
-	tier := open(t, redistest.Start(t))
+	tier, _ := open(t)
 	n := tier.Names(aList)
-	if r, err := tier.Read(t.Context(), n, 1000, true, ""); err != nil || r.Holder != n.Token {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	tier.read(t, n, "")
 	woken, stop := tier.Await(n)
 	defer stop()
 	for range maxWrites {
@@ -108,16 +116,15 @@ func TestABusyRedisKeepsNoLease(t *testing.T) {
 		t.Error("who waits is not woken")
 	}
 	other := tier.Names(aList)
-	if r, err := tier.Read(t.Context(), other, 1000, true, ""); err != nil || r.Holder != other.Token {
-		t.Errorf("the lease is still held: %+v, %v", r, err)
+	if r := tier.read(t, other, ""); r.Holder != other.Token {
+		t.Errorf("the lease is still held: %+v", r)
 	}
 }
 
 // An epoch only rises, from whatever Redis or the node knows, and a soft one leaves the
 // floor where the last purge was.
 func TestEpochs(t *testing.T) {
-	srv := redistest.Start(t)
-	tier := open(t, srv)
+	tier, srv := open(t)
 	raise := func(known uint64, soft bool) Epoch {
 		t.Helper()
 		one := []Change{{Account: Hash("acme"), Epoch: Epoch{Last: known}}}
@@ -126,8 +133,7 @@ func TestEpochs(t *testing.T) {
 		}
 		return one[0].Epoch
 	}
-	purge := raise(0, false)
-	soft := raise(0, true)
+	purge, soft := raise(0, false), raise(0, true)
 	if purge.Floor != purge.Last || soft.Floor != purge.Last || soft.Last <= purge.Last {
 		t.Errorf("a purge %+v, then a hint %+v", purge, soft)
 	}
@@ -142,9 +148,9 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%d had been lost, want %d; %v", len(lost), want, err)
 		}
 	}
-	r, err := tier.Read(t.Context(), tier.Names(aList), 1000, false, "")
-	if err != nil || r.Epoch.Last != back.Last || r.Epoch.Floor != back.Floor || r.Epoch.Since < time.Minute || r.Epoch.Since > 2*time.Minute {
-		t.Errorf("restored as %+v, %v", r.Epoch, err)
+	e := tier.read(t, tier.Names(aList), "").Epoch
+	if e.Last != back.Last || e.Floor != back.Floor || e.Since < time.Minute || e.Since > 2*time.Minute {
+		t.Errorf("restored as %+v", e)
 	}
 }
 

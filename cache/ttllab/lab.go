@@ -66,7 +66,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // fleetNotes is how many notes all nodes together may put into their batches in a second,
@@ -143,8 +143,8 @@ func (l *Lab) begin(kinds []Kind, c Config) {
 
 func (l *Lab) configure(c Config) {
 	l.state.goals = c
-	l.rechecks.budget.SetBurst(max(int(c.Recheck.BudgetPerSecond), 1))
-	l.rechecks.budget.SetLimit(rate.Limit(c.Recheck.BudgetPerSecond))
+	l.rechecks.budget.SetBurst(max(int(c.RechecksPerSecond), 1))
+	l.rechecks.budget.SetLimit(rate.Limit(c.RechecksPerSecond))
 	l.rechecks.aim()
 	l.publish()
 }
@@ -237,7 +237,7 @@ func (l *Lab) Filled(e *cache.Entry, took time.Duration) {
 
 // Run makes a batch each second and applies what there is, until ctx ends. A panic costs a
 // batch.
-func (l *Lab) Run(ctx context.Context, p *panics.Catcher) {
+func (l *Lab) Run(ctx context.Context, p *telemetry.Catcher) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

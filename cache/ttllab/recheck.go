@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -105,7 +105,7 @@ func (r *rechecker) aim() {
 // Recheck compares lists that were served with what the legacy says now, as often as the
 // budget allows, until ctx ends. timeout is that of one fetch. healthy keeps it from adding
 // to the trouble of a legacy that has some. A panic ends one comparison.
-func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Duration, healthy func() bool, p *panics.Catcher) {
+func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Duration, healthy func() bool, p *telemetry.Catcher) {
 	var all sync.WaitGroup
 	for range rechecksAtOnce {
 		all.Go(func() {
@@ -126,7 +126,7 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 
 // compare makes one re-check if the budget allows it. A fetch that fails says nothing, and
 // is not repeated.
-func (r *rechecker) compare(ctx context.Context, p pick, fetch Fetch, timeout time.Duration, now func() time.Time, catch *panics.Catcher) {
+func (r *rechecker) compare(ctx context.Context, p pick, fetch Fetch, timeout time.Duration, now func() time.Time, catch *telemetry.Catcher) {
 	defer catch.Catch(nil)
 	if !r.budget.AllowN(now(), 1) {
 		r.missed.Add(1)

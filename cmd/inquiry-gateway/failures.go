@@ -159,16 +159,6 @@ func failuresOf(c config.Config) (rows []failure) {
 // keyUnchecked is what a key that cannot be checked never gets.
 const keyUnchecked = "never 401, and never let in"
 
-// stricter is what a caller gets while two parts fail: the later outcome of the two.
-func stricter(rows []failure, knows string, parts map[string]string) (worst outcome, declared bool) {
-	for _, row := range rows {
-		if row.Knows == knows && parts[row.Part] == row.State {
-			worst, declared = max(worst, row.outcome), true
-		}
-	}
-	return worst, declared
-}
-
 // writeFailures prints the table for a person.
 func writeFailures(out io.Writer, c config.Config, rows []failure) {
 	fmt.Fprintf(out, "What callers get while a part fails, with the values of %s. Nothing is asked.\n", c.Path())

@@ -264,21 +264,15 @@ func (c *Conn) serve() {
 	in := make([]byte, readBytes)
 	armed := time.Now()
 	c.waitUntil(armed, l.opts.ReadHeaderTimeout)
+	least := 1
 	for i := 0; ; i++ {
-		n, err := c.stream.Read(in)
-		for i > 0 && n > 0 && n < nextBytes && err == nil {
-			var more int
-			more, err = c.stream.Read(in[n:])
-			n += more
-		}
+		n, err := io.ReadAtLeast(c.stream, in, least)
 		begin := time.Now()
-		if n == 0 || i > 0 && n < nextBytes {
-			if err != nil {
-				_ = c.stream.Close()
-				return
-			}
-			continue
+		if err != nil {
+			_ = c.stream.Close()
+			return
 		}
+		least = nextBytes
 		if !l.opts.Handler.Enabled() || !head.read(in[:n]) {
 			c.handOver(in[:n], i > 0)
 			return

@@ -19,7 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -48,7 +48,7 @@ type Metrics struct {
 
 // NewMetrics registers the series of all listeners of a process.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	http := series.In(reg, "http")
+	http := telemetry.Series(reg, "http")
 	return &Metrics{
 		open:    http.Gauges("connections", "Connections that are open now, by listener.", "listener"),
 		limit:   http.Gauges("connections_limit", "How many connections may be open, by listener.", "listener"),

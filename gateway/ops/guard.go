@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -47,7 +47,7 @@ type hashes struct{ operator, read *[sha256.Size]byte }
 func NewTokens(logger *slog.Logger, reg prometheus.Registerer) *Tokens {
 	t := &Tokens{
 		logger: logger, waiters: make(chan struct{}, wrongTokenWaiters), records: rate.Sometimes{Interval: wrongTokenLogEvery},
-		wrong: series.In(reg, "ops").Counter("wrong_tokens_total", "Requests to the ops listener with a wrong token."),
+		wrong: telemetry.Series(reg, "ops").Counter("wrong_tokens_total", "Requests to the ops listener with a wrong token."),
 	}
 	t.Set("", "")
 	return t

@@ -210,8 +210,9 @@ func appendTime(dst []byte, t time.Time) []byte {
 var ErrNotSelectable = errors.New("v1: no records can be selected from this list")
 
 // Select takes the records with a status and an inquiry type out of a finished list; an
-// empty one stands for all. The list must be one of Render's, and is not read strictly. The result is what Render makes of these records, in memory of
-// its own. A record whose inquiry_type is null has none that could be wanted.
+// empty one stands for all. The list must be one of Render's, and is not read strictly. The
+// result is what Render makes of these records, in memory of its own. A record whose
+// inquiry_type is null has none that could be wanted.
 func Select(list []byte, status, inquiryType string) ([]byte, error) {
 	if !bytes.HasPrefix(list, []byte(listOpen)) || !bytes.HasSuffix(list, []byte(listClose)) {
 		return nil, ErrNotSelectable

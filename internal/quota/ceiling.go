@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -440,7 +440,7 @@ type ceilingMetrics struct {
 }
 
 func newCeilingMetrics(reg prometheus.Registerer) ceilingMetrics {
-	all := series.In(reg, "ceiling")
+	all := telemetry.Series(reg, "ceiling")
 	m := ceilingMetrics{
 		most:     all.Gauge("requests_per_second", "Requests that the fleet may send to the legacy system in any second; 0: no ceiling."),
 		alone:    all.Gauge("alone", "1 while Redis is away and this node keeps to its own part of the ceiling."),

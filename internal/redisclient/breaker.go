@@ -15,8 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/breaker"
-	"inquiry-gateway/internal/series"
-	"inquiry-gateway/internal/span"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -198,9 +197,9 @@ func (c *Client) measured(ctx context.Context, operation string, run func(contex
 	if passOf(ctx) == passNested {
 		return run(ctx)
 	}
-	var s span.Span
+	var s telemetry.Span
 	if parent := trace.SpanFromContext(ctx); parent.IsRecording() {
-		ctx, s = span.New(parent.TracerProvider(), "inquiry-gateway/cache").Start(ctx, "redis "+operation, trace.WithSpanKind(trace.SpanKindClient),
+		ctx, s = telemetry.NewTracer(parent.TracerProvider(), "inquiry-gateway/cache").Start(ctx, "redis "+operation, trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(operation)))
 		defer s.End()
 	}
@@ -285,7 +284,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, state func() float64) *metrics {
-	all := series.In(reg, "redis")
+	all := telemetry.Series(reg, "redis")
 	all.GaugeFunc("breaker_state", "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.", state)
 	return &metrics{
 		operations: all.Counters("operations_total", "Calls of Redis by command and result; skipped: kept away by the breaker.", "operation", "result"),

@@ -2,6 +2,8 @@ package redisclient
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -18,23 +22,26 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func open(t *testing.T, srv *redistest.Server) *Client {
+func open(t *testing.T, srv *redistest.Server, change ...func(*Config)) (*Client, *testkit.Log) {
 	t.Helper()
-	c := DefaultConfig()
+	c, log := DefaultConfig(), &testkit.Log{}
 	c.Addrs = []string{srv.Addr}
-	rdb, err := Open(c, Options{Registerer: prometheus.NewRegistry()})
+	for _, f := range change {
+		f(&c)
+	}
+	rdb, err := Open(c, Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
+	return rdb, log
 }
 
-// TestASlowRedisIsAskedOnlyUntilItsBreakerOpens counts the calls that reach a
-// stopped server, since only those cost time.
-func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
+// Only calls that reach a server that has stopped cost time, so they are counted. The prober,
+// which tries each 250 ms, makes this test take its second.
+func TestAStoppedRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := open(t, srv)
+	rdb, _ := open(t, srv)
 	srv.Pause()
 	defer srv.Resume()
 	ctx := context.Background()
@@ -57,18 +64,18 @@ func TestASlowRedisIsAskedOnlyUntilItsBreakerOpens(t *testing.T) {
 		if err := rdb.Get(ctx, "k").Err(); err != errSkipped {
 			t.Fatalf("while the prober tries a call got %v", err)
 		}
-		return testutil.ToFloat64(rdb.metrics.operations.WithLabelValues("exists", "timeout")) >= 3
+		return testutil.ToFloat64(rdb.metrics.operations.WithLabelValues("exists", "timeout")) >= 2
 	})
 	if n := testutil.ToFloat64(rdb.metrics.operations.WithLabelValues("get", "timeout")); n != breakerCalls {
 		t.Errorf("%v calls waited for a stopped server, want %d", n, breakerCalls)
 	}
 }
 
-// TestALongOutageDoesNotDelayTheReturn makes more failed connections than the
-// pool is large; go-redis on its own would then look again once a second.
+// More connections fail than the pool is large; go-redis on its own would then look again
+// once a second.
 func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := open(t, srv)
+	rdb, _ := open(t, srv)
 	srv.Kill()
 	ctx := context.WithValue(t.Context(), passKey{}, passNested)
 	for range 2 * poolSize {
@@ -80,11 +87,39 @@ func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
 	}
 }
 
-// A connection that only listens and breaks is noticed: who counts on messages must know
-// that some are missing.
+// A wrong password is an outage, which may pass. A right that is missing is told of once, and
+// the rest goes on.
+func TestUsersOfRedis(t *testing.T) {
+	srv := redistest.Start(t)
+	script := redis.NewScript(`return redis.call('PUBLISH', 'c', 'm')`)
+	for _, tt := range []struct {
+		password, right string
+		down            bool
+		told            int
+	}{
+		{"right", "+get", false, 0},
+		{"wrong", "+get", true, 0},
+		{"right", "-get", false, 1},
+		{"right", "-publish", false, 1}, // in a script
+	} {
+		srv.Do("ACL", "SETUSER", "gw", "on", ">right", "~*", "&*", "+@all", tt.right)
+		rdb, log := open(t, srv, func(c *Config) { c.Username, c.PasswordFile = "gw", secretfile.New("password", tt.password+"\n") })
+		for range 2 * breakerCalls {
+			_ = rdb.Get(t.Context(), "k").Err()
+			_ = rdb.Run(t.Context(), script, []string{"k"}).Err()
+		}
+		told := strings.Count(log.String(), "may not do what the gateway needs")
+		if told != tt.told || rdb.Down() != tt.down {
+			t.Errorf("%+v: told %d times, down %t", tt, told, rdb.Down())
+		}
+	}
+}
+
+// A connection that only listens and breaks is noticed, because who counts on messages must
+// know that some are missing. One that says nothing is noticed by two pings, a second apart.
 func TestListenSaysWhenMessagesAreMissing(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb := open(t, srv)
+	rdb, _ := open(t, srv)
 	var connected atomic.Bool
 	heard := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,23 +128,15 @@ func TestListenSaysWhenMessagesAreMissing(t *testing.T) {
 		defer close(ended)
 		rdb.Listen(ctx, func(channel, payload string) { heard <- channel + " " + payload }, connected.Store, "a", "b")
 	}()
-	tell := func() {
-		t.Helper()
+	for _, trouble := range []struct{ begin, end func() }{{srv.Kill, srv.Restart}, {srv.Pause, srv.Resume}, {cancel, func() {}}} {
 		redistest.Eventually(t, "the channels are subscribed to", connected.Load)
 		srv.Do("PUBLISH", "b", "hello")
 		if m := <-heard; m != "b hello" {
 			t.Errorf("heard %q", m)
 		}
+		trouble.begin()
+		redistest.Eventually(t, "the end of the connection is noticed", func() bool { return !connected.Load() })
+		trouble.end()
 	}
-	tell()
-	srv.Kill()
-	redistest.Eventually(t, "the end of the connection is noticed", func() bool { return !connected.Load() })
-	srv.Restart()
-	tell()
-	srv.Pause()
-	redistest.Eventually(t, "a connection without a word is noticed", func() bool { return !connected.Load() })
-	srv.Resume()
-	tell()
-	cancel()
 	<-ended
 }

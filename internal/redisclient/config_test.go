@@ -25,43 +25,31 @@ func fields(err error) (names []string) {
 }
 
 func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*Config)
-		want   []string
+	one, two, noPEM := []string{"127.0.0.1:1"}, []string{"a:1", "b:1"}, secretfile.New("file", "no PEM")
+	for _, tt := range []struct {
+		name string
+		c    Config
+		want []string
 	}{
-		{"default", func(*Config) {}, nil},
-		{"single", func(c *Config) { c.Addrs = []string{"127.0.0.1:6379"} }, nil},
-		{"a prefix with braces", func(c *Config) { c.Prefix = "a{b" }, []string{"prefix"}},
-		{"cluster", func(c *Config) { c.Addrs = []string{"a:1", "b:1"} }, nil},
-		{"cluster with a database", func(c *Config) { c.Mode, c.DB = "cluster", 1 }, []string{"db"}},
-		{"sentinel", func(c *Config) { c.Addrs, c.MasterName = []string{"a:1", "b:1"}, "m" }, nil},
-		{"sentinel without a master", func(c *Config) { c.Mode = "sentinel" }, []string{"master_name"}},
-		{"single with sentinel's keys", func(c *Config) {
-			c.Mode, c.MasterName, c.SentinelUsername, c.Addrs = "single", "m", "u", []string{"a:1", "b:1"}
-		}, []string{"addrs", "master_name", "sentinel_username"}},
-		{"two user names", func(c *Config) { c.Username, c.UsernameFile = "gw", secretfile.New("user", "gw\n") }, []string{"username_file"}},
-		{"an empty user name", func(c *Config) { c.UsernameFile = secretfile.New("user", "\n") }, []string{"username_file"}},
-		{"half a certificate", func(c *Config) { c.TLS.Files.CertFile = secretfile.New("cert.pem", "") }, []string{"tls.key_file"}},
+		{"none", Config{}, nil},
+		{"a prefix with braces", Config{Prefix: "a{b"}, []string{"prefix"}},
+		{"sentinel without a master", Config{Mode: "sentinel"}, []string{"master_name"}},
+		{"single with sentinel's keys", Config{Mode: "single", MasterName: "m", SentinelUsername: "u", Addrs: two},
+			[]string{"addrs", "master_name", "sentinel_username"}},
+		{"two user names", Config{User: secretfile.User{Username: "gw", UsernameFile: secretfile.New("user", "gw\n")}}, []string{"username_file"}},
+		{"an empty user name", Config{User: secretfile.User{UsernameFile: secretfile.New("user", "\n")}}, []string{"username_file"}},
+		{"half a certificate", Config{TLS: TLS{Files: secretfile.TLS{Pair: secretfile.Pair{CertFile: noPEM}}}}, []string{"tls.key_file"}},
+		{"no certificates", Config{Addrs: one, TLS: TLS{Files: secretfile.TLS{CA: secretfile.CA{CAFile: noPEM}, Pair: secretfile.Pair{CertFile: noPEM, KeyFile: noPEM}}}},
+			[]string{"tls.ca_file", "tls.cert_file"}},
+	} {
+		rdb, err := Open(tt.c, Options{})
+		if got := fields(err); rdb != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: a client, %t; problems in %v, want %v", tt.name, rdb != nil, got, tt.want)
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := DefaultConfig()
-			tt.change(&c)
-			if got := fields(c.Validate()); !slices.Equal(got, tt.want) {
-				t.Errorf("problems in %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestFilesThatHoldNoCertificatesAreNamed(t *testing.T) {
-	c := DefaultConfig()
-	c.Addrs = []string{"127.0.0.1:1"}
-	text := secretfile.New("file", "no PEM")
-	c.TLS.Files = secretfile.TLS{CAFile: text, CertFile: text, KeyFile: text}
-	rdb, err := Open(c, Options{})
-	if got := fields(err); rdb != nil || !slices.Equal(got, []string{"tls.ca_file", "tls.cert_file"}) {
-		t.Errorf("a client, %t; problems in %v", rdb != nil, got)
+	for mode, c := range map[string]Config{"single": {Addrs: one}, "cluster": {Addrs: two}, "sentinel": {Addrs: two, MasterName: "m"}} {
+		if got := c.mode(); got != mode || c.Validate() != nil {
+			t.Errorf("mode %s, want %s; %v", got, mode, c.Validate())
+		}
 	}
 }

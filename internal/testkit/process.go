@@ -97,9 +97,6 @@ func takesConnections(ctx context.Context, addr string) bool {
 // Log is the path of the file that takes what the program prints.
 func (s *Process) Log() string { return filepath.Join(s.Dir, s.Name+".log") }
 
-// PID is the process's id, and the id of its process group.
-func (s *Process) PID() int { return s.cmd.Process.Pid }
-
 // Until polls a condition, for up to 30 seconds: no clock of ours moves what
 // another process does. It returns an error when the process ends or ctx does.
 // The error has the end of what the program printed.

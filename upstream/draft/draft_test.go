@@ -177,7 +177,7 @@ func TestDoubts(t *testing.T) {
 			"status:\n        path: b", ""},
 		"no zone":        {`[` + strings.ReplaceAll(records(`{`+base+`}`), "T10:00:00Z", " 10:00:00") + `]`, "# DOUBT: the times name no zone", ""},
 		"the first page": {`{"total":60,"page":1,"d":[` + records(`{`+base+`}`) + `]}`, "first: 1, total: total", ""},
-		"a sign-in":      {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, header: X-Api-Key, value_file: COMPLETE_ME}", ""},
+		"a sign-in":      {`[` + records(`{`+base+`}`) + `]`, "auth: {type: header, name: X-Api-Key, token_file: COMPLETE_ME}", ""},
 	} {
 		p, err := Propose([][]byte{[]byte(tc.sample)}, Options{Kind: "buyer", Account: "acme"})
 		if err != nil {

@@ -79,7 +79,7 @@ func TestLive(t *testing.T) {
 		serve(503, "text/plain", "closed for today")(w, r)
 	})
 	cfg.Headers = map[string]string{"X-Tenant": "s3cret"}
-	cfg.Auth = upstream.AuthConfig{Type: "session", Username: "me", PasswordFile: secretfile.New("secret", "s3cret"), Token: "token", SendAs: "bearer",
+	cfg.Auth = upstream.AuthConfig{Type: "session", User: secretfile.User{Username: "me", PasswordFile: secretfile.New("secret", "s3cret")}, Token: "token", SendAs: "bearer",
 		Login: upstream.LoginConfig{RequestConfig: mapping.RequestConfig{Path: "/login"}, Basic: true}}
 	p, err := Run(t.Context(), cfg, upstream.Request{Kind: "buyer", Account: "acme", Status: "pending"}, Options{})
 	if err != nil || p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {

@@ -14,8 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/panics"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -63,10 +62,10 @@ func (m memory) fit(c cache.Config) cache.Config {
 	if m.limit == math.MaxInt64 {
 		return c
 	}
-	if most := int64(float64(m.limit) * tierShare); c.Local.MaxBytes > most {
-		m.logger.Warn("cache.local.max_bytes is more than half of the memory limit; the half is used",
-			"max_bytes", c.Local.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
-		c.Local.MaxBytes = most
+	if most := int64(float64(m.limit) * tierShare); c.MaxBytes > most {
+		m.logger.Warn("cache.max_bytes is more than half of the memory limit; the half is used",
+			"max_bytes", c.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
+		c.MaxBytes = most
 	}
 	return c
 }
@@ -99,7 +98,7 @@ func fitConnections(want int, files uint64, logger *slog.Logger) int {
 
 // newPanics counts the bugs of goroutines that would have ended the process.
 func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
-	total := series.In(reg, "").Counters("panics_total",
+	total := telemetry.Series(reg, "").Counters("panics_total",
 		"Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.", "where")
 	for _, where := range []string{"auth", "cache", "canary", "console", "recheck", "reload", "upstream"} {
 		total.WithLabelValues(where)
@@ -109,8 +108,8 @@ func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 
 // catcher is for goroutines of the part where: a panic of theirs is counted and logged,
 // and the process goes on.
-func (a *App) catcher(where string) *panics.Catcher {
-	return panics.New(where, a.panics.WithLabelValues(where), a.opts.Logger)
+func (a *App) catcher(where string) *telemetry.Catcher {
+	return telemetry.NewCatcher(where, a.panics.WithLabelValues(where), a.opts.Logger)
 }
 
 // newRegistry is not the default registry of Prometheus: several programs run in one
@@ -123,6 +122,15 @@ func newRegistry(opts Options) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
 	})
 	build.Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build)
+	return registry
+}
+
+// newProcessRegistry has the series of the Go runtime and of the process. They are apart
+// because nothing of the program reads them, and because each collection of them lists all
+// open files.
+func newProcessRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }

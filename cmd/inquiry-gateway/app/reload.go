@@ -14,7 +14,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/cmd/inquiry-gateway/watch"
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 const (
@@ -56,7 +56,7 @@ type retired struct {
 // newReloader begins with the files as they were before cfg was read from them, so that no
 // change falls between.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
-	all := series.In(reg, "config")
+	all := telemetry.Series(reg, "config")
 	r := &reloader{
 		total: all.Counters("reloads_total",
 			"Reloads of the configuration by result; after a failed one the old configuration stays in force.", "result"),

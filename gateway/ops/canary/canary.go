@@ -19,7 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"inquiry-gateway/internal/series"
+	"inquiry-gateway/internal/telemetry"
 )
 
 // The checks of a round, and how each may end. They are labels of the metrics.
@@ -94,7 +94,7 @@ type Canary struct {
 // New registers the metrics, with the series of the kinds that are asked for and no
 // others. Nothing is asked before Run.
 func New(opts Options) *Canary {
-	all := series.In(opts.Registerer, "canary")
+	all := telemetry.Series(opts.Registerer, "canary")
 	c := &Canary{
 		opts: opts, invented: Secret("canary-" + rand.Text()), last: map[[2]string]Result{},
 		checks: all.Counters("checks_total", "Checks of the canary callers by result; blind ones have found nothing out.", "kind", "check", "result"),

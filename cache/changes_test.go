@@ -1,0 +1,335 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/testkit/redistest"
+)
+
+// What becomes of purges and hints where messages are lost and Redis forgets, on several
+// nodes, is held by internal/simulation.
+
+func changed(t testing.TB, l *Lists, h Hint, marked int) {
+	t.Helper()
+	if n, err := l.Changed(t.Context(), h); err != nil || n != marked {
+		t.Fatalf("%d are marked, want %d; %v", n, marked, err)
+	}
+}
+
+func TestAPurgeHidesItsScopeAndSparesTheOthers(t *testing.T) {
+	for _, tt := range []struct {
+		scope      Scope
+		gone, kept []Key
+	}{
+		{Scope{Account: "acme"}, []Key{aKey, sellers}, []Key{otherKey}},
+		{Scope{Kind: KindBuyer}, []Key{aKey, otherKey}, []Key{sellers}},
+	} {
+		l, _ := alone(t)
+		for _, k := range append(tt.gone, tt.kept...) {
+			mustGet(t, l, k)
+		}
+		if epoch := purge(t, l, tt.scope); epoch != 1 {
+			t.Errorf("%+v: epoch %d", tt.scope, epoch)
+		}
+		for _, k := range tt.gone {
+			if _, ok := l.Lookup(k); ok {
+				t.Errorf("%+v: %v is still served", tt.scope, k)
+			}
+			if r := mustGet(t, l, k); r.Outcome != Miss {
+				t.Errorf("%+v: %v is a %s", tt.scope, k, r.Outcome)
+			}
+		}
+		for _, k := range tt.kept {
+			if _, ok := l.Lookup(k); !ok {
+				t.Errorf("%+v: %v was dropped", tt.scope, k)
+			}
+		}
+	}
+}
+
+// A fill that began before a change answers who asked before it. Who asks afterwards does
+// not join it, and gets nothing from before a purge or a hard hint, and nothing of before a
+// soft one as fresh.
+func TestAFillOfBeforeAChangeIsFencedOff(t *testing.T) {
+	for name, change := range map[string]func(*Lists){
+		"purge": func(l *Lists) { purge(t, l, Scope{Account: "acme"}) },
+		"hard":  func(l *Lists) { changed(t, l, Hint{Accounts: []string{"acme"}, Hard: true}, 1) },
+		"soft":  func(l *Lists) { changed(t, l, Hint{Accounts: []string{"acme"}}, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 2)
+			f.warm(t, sellers)
+			f.hold = make(chan struct{})
+			before := asking(t, f.nodes[0], aKey)
+			f.filling(t, 2, 0)
+			change(f.nodes[1])
+			f.gone(t, sellers) // the message has arrived
+			after := asking(t, f.nodes[0], aKey)
+			f.filling(t, 2, 1) // for the lease of the first
+			close(f.hold)
+			old, now := <-before, <-after
+			want(t, old, Miss, "#2")
+			hard := name != "soft"
+			if old.Stored == hard {
+				t.Errorf("what the change has overtaken is stored: %t", old.Stored)
+			}
+			if ofBefore := strings.HasSuffix(body(now), "#2"); ofBefore && (hard || now.Outcome != StaleRevalidate) {
+				t.Errorf("who asked afterwards got %q as %s", body(now), now.Outcome)
+			}
+			settled(f.nodes...)
+			for _, l := range f.nodes {
+				want(t, mustGet(t, l, aKey), Hit, "#3")
+			}
+		})
+	}
+}
+
+func TestAPurgeDuringAFailingFillLeavesNothingToServe(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	g.clock.Add(30 * time.Second) // good for stale_if_error only
+	g.failWith(errLegacy)
+	g.hold = make(chan struct{})
+	failed := make(chan error)
+	go func() { _, err := l.Get(t.Context(), aKey); failed <- err }()
+	redistest.Eventually(t, "the fill runs", func() bool { return g.calls.Load() == 2 })
+	purge(t, l, Scope{Account: "acme"})
+	close(g.hold)
+	if err := <-failed; !errors.Is(err, errLegacy) {
+		t.Errorf("error %v; the purged list was served", err)
+	}
+}
+
+// Without Redis nothing says that a purge was missed, so lists are served as always; a purge
+// holds on this node, and says that the others may not know of it.
+func TestPurgesWhileRedisIsAway(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, otherKey)
+	f.srv.Kill()
+	l := f.nodes[0]
+	mustGet(t, l, aKey)
+	for _, k := range []Key{aKey, otherKey} {
+		if _, ok := l.Lookup(k); !ok {
+			t.Errorf("%v is not served", k)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := l.Purge(ctx, Scope{Account: "acme"}); err == nil {
+		t.Error("no error, and the fleet does not know")
+	}
+	if _, ok := l.Lookup(aKey); ok {
+		t.Error("the purged list is served")
+	}
+	settled(l)
+}
+
+// A replica that had not taken the purge became the master: it has the list of before, and
+// no epoch. Nodes that hold nothing of the account know better.
+func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey)
+	n := f.namesOf(aKey)
+	before := f.rdb.Get(t.Context(), n.Entry).Val()
+	epoch := purge(t, f.nodes[0], Scope{Account: "acme"})
+	f.gone(t, aKey)
+	for i, l := range f.nodes {
+		l.tier.InvalidateAll()
+		runtime.GC() // of what nothing but the list held
+		if err := errors.Join(f.rdb.Del(t.Context(), n.Epoch).Err(), f.rdb.Set(t.Context(), n.Entry, before, time.Minute).Err()); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustGet(t, l, aKey); r.Outcome != Miss {
+			t.Errorf("node %d served the list of before as %s", i, r.Outcome)
+		}
+		settled(l)
+	}
+	redistest.Eventually(t, "Redis has the purge back", func() bool {
+		return strings.Contains(f.srv.Do("GET", n.Epoch), fmt.Sprint("\n", epoch, " ", epoch, " "))
+	})
+}
+
+// The message of a hint is lost, and then Redis forgets all: the nodes find both out by the
+// number of the last message.
+func TestALostMessageAndALostMemory(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey)
+	if err := f.nodes[0].redis.Raise(t.Context(), []redistier.Change{{Account: redistier.Hash("acme")}}, true); err != nil {
+		t.Fatal(err)
+	}
+	f.srv.Do("SET", "iq:3:purges", "99", "PX", "60000")
+	f.gone(t, aKey)
+	for _, l := range f.nodes {
+		want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
+	}
+	settled(f.nodes...)
+	purge(t, f.nodes[0], Scope{Account: "acme"})
+	purge(t, f.nodes[1], Scope{Kind: KindBuyer})
+	f.srv.Do("FLUSHALL")
+	for _, key := range []string{f.namesOf(aKey).Epoch, "iq:3:epoch:buyer"} {
+		redistest.Eventually(t, key+" is there again", func() bool { return f.srv.Do("EXISTS", key) == ":1" })
+	}
+}
+
+// What a node fetches while it takes its first look at Redis, which makes all that it knew
+// before suspect, it knows afterwards. Numbers of purges that it never heard of make that
+// look longer.
+func TestAListOfTheFirstMomentStays(t *testing.T) {
+	f := newFleet(t, 1)
+	purge(t, f.nodes[0], Scope{Account: "acme"})
+	for range 20 {
+		l := f.add(t, f.srv.Addr, 4*time.Second)
+		mustGet(t, l, otherKey)
+		settled(l)
+		redistest.Eventually(t, "the first poll is over", l.changes.polledOnce)
+		if _, ok := l.Lookup(otherKey); !ok {
+			t.Fatal("the list is suspect")
+		}
+	}
+}
+
+// What Redis says of an account is compared with what was known before it was asked, so a
+// purge on this node meanwhile is no loss of Redis'; and nothing that is known is lowered.
+func TestWhatRedisSaysOfAPurge(t *testing.T) {
+	type epoch = redistier.Epoch
+	for _, tt := range []struct {
+		name                     string
+		before, now, read, after epoch
+		lost                     bool
+	}{
+		{"news", epoch{Last: 3, Floor: 3}, epoch{Last: 3, Floor: 3}, epoch{Last: 7, Floor: 5}, epoch{Last: 7, Floor: 5}, false},
+		{"a purge during the read", epoch{}, epoch{Last: 7, Floor: 7}, epoch{Last: 3, Floor: 3}, epoch{Last: 7, Floor: 7}, false},
+		{"a purge is lost", epoch{Last: 7, Floor: 7}, epoch{Last: 7, Floor: 7}, epoch{Last: 3, Floor: 3}, epoch{Last: 7, Floor: 7}, true},
+		{"a purge is lost, and a hint has come", epoch{Last: 7, Floor: 7}, epoch{Last: 7, Floor: 7}, epoch{Last: 9}, epoch{Last: 9, Floor: 7}, true},
+	} {
+		x := new(cell)
+		x.raise(tt.now, 0)
+		if lost := x.learn(tt.read, tt.before, 0, 1); lost != tt.lost || x.known() != tt.after {
+			t.Errorf("%s: lost %t, then %+v", tt.name, lost, x.known())
+		}
+	}
+}
+
+func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
+	e := newChanges(time.Now())
+	held := e.of("held")
+	for i := range 1000 {
+		e.of(fmt.Sprint("account-", i))
+	}
+	redistest.Eventually(t, "only the held cell is left", func() bool {
+		runtime.GC()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.accounts) == 1
+	})
+	if e.of("held") != held {
+		t.Error("a held cell was replaced")
+	}
+}
+
+func TestASoftHintServesTheOldListForAMoment(t *testing.T) {
+	l, g := alone(t)
+	hint := Hint{Accounts: []string{"acme"}}
+	mustGet(t, l, aKey)
+	changed(t, l, hint, 1)
+	if _, ok := l.Lookup(aKey); ok {
+		t.Error("the old list is served without a refresh")
+	}
+	r := mustGet(t, l, aKey)
+	if want(t, r, StaleRevalidate, "#1"); r.TTL > 0 {
+		t.Errorf("it seems to be fresh for %s", r.TTL)
+	}
+	settled(l)
+	want(t, mustGet(t, l, aKey), Hit, "#2")
+
+	const staleFor = 1100 * time.Millisecond
+	changed(t, l, hint, 1)
+	g.clock.Add(staleFor)
+	want(t, mustGet(t, l, aKey), Miss, "#3") // nobody has asked in time
+
+	changed(t, l, hint, 1)
+	g.clock.Add(staleFor)
+	g.failWith(errLegacy)
+	want(t, mustGet(t, l, aKey), StaleError, "#3")
+
+	hint.Hard = true
+	changed(t, l, hint, 1)
+	if r, err := l.Get(t.Context(), aKey); err == nil {
+		t.Errorf("after a hard hint %q was served", body(r))
+	}
+}
+
+// A hint of a thousand accounts is one pipeline and one message. It reaches all nodes, one of
+// which refreshes a list for the others.
+func TestAHintOfAThousandAccounts(t *testing.T) {
+	f := newFleet(t, 2)
+	kept := Key{Kind: KindBuyer, Account: "initech"}
+	f.warm(t, aKey, otherKey, kept)
+	h := Hint{Accounts: []string{"acme", "globex", "acme"}}
+	for i := range MaxHintIDs - 3 {
+		h.Accounts = append(h.Accounts, fmt.Sprint("account-", i))
+	}
+	pipelines, scripts, start := f.called(t, 1, "pipeline"), f.called(t, 1, "eval", "evalsha"), time.Now()
+	changed(t, f.nodes[1], h, MaxHintIDs-1)
+	polls := 1 + time.Since(start).Seconds()/pollEvery.Seconds()
+	if p, s := f.called(t, 1, "pipeline")-pipelines, f.called(t, 1, "eval", "evalsha")-scripts; p > 1+polls || s > 2 { // a script that Redis does not know yet is two calls
+		t.Errorf("%v pipelines, with %.1f polls among them, and %v scripts", p, polls, s)
+	}
+	f.gone(t, aKey)
+	f.gone(t, otherKey)
+	before := f.calls.Load()
+	for _, l := range f.nodes {
+		want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
+	}
+	settled(f.nodes...)
+	for _, l := range f.nodes {
+		if r := mustGet(t, l, aKey); r.Outcome != Hit || r.TTL <= 0 {
+			t.Errorf("%s, ttl %s", r.Outcome, r.TTL)
+		}
+		if _, ok := l.Lookup(kept); !ok {
+			t.Error("another account's list was dropped")
+		}
+	}
+	if n := f.calls.Load() - before; n != 1 {
+		t.Errorf("%d fills", n)
+	}
+}
+
+func TestAHintThatCannotBeMeantIsRefused(t *testing.T) {
+	l, _ := alone(t)
+	for _, tt := range []struct {
+		hint Hint
+		says string
+	}{
+		{Hint{}, "0 accounts"},
+		{Hint{Accounts: make([]string, MaxHintIDs+1)}, "1001"},
+		{Hint{Accounts: []string{"a", ""}}, "accounts[1]"},
+		{Hint{AccountHashes: []string{"acme"}}, "account_hashes[0]"},
+		{Hint{Kinds: []string{"bayer"}}, "kinds[0]"},
+	} {
+		if _, err := l.Changed(t.Context(), tt.hint); !errors.Is(err, ErrHint) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v is not about %s", err, tt.says)
+		}
+	}
+	for _, s := range []Scope{{}, {Kind: KindBuyer, Account: "acme"}, {Kind: "admin"}} {
+		if _, err := l.Purge(t.Context(), s); err == nil {
+			t.Errorf("%+v was purged", s)
+		}
+	}
+}
+
+// An account may be named by its hash as the documents tell to make it:
+// printf '\x04acme' | openssl dgst -sha256 -binary | head -c 16 | basenc --base64url
+func TestAHintByAHash(t *testing.T) {
+	l, _ := alone(t)
+	mustGet(t, l, aKey)
+	changed(t, l, Hint{AccountHashes: []string{"h-W1Qr2aXvdywqTVQ7d__w"}, Hard: true}, 1)
+	want(t, mustGet(t, l, aKey), Miss, "#2")
+}
