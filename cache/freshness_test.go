@@ -8,7 +8,7 @@ import (
 )
 
 // What decide says is the specification of freshness: a ttl of 10 s, 10 s of
-// stale_while_revalidate, 60 s of stale_if_error, and 1 s of hintStaleFor.
+// stale_while_revalidate, 60 s of stale_if_error, and a soft hint that counts for 1 s.
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	all := testConfig().Buyer.terms()
