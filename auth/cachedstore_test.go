@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 )
 
 var testPolicy = auth.CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
@@ -265,7 +266,7 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(auth.UnknownKeysConfig{PerSecond: 0.001, Burst: 3}, nil)}
+		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 3}, nil)}
 		s := newCached(t, opts, func(ctx context.Context, key string) (*auth.Grant, error) {
 			switch {
 			case key[0] == 'u':
@@ -366,7 +367,7 @@ func TestStoredAnswersAreBounded(t *testing.T) {
 // know sends it again, and is let in.
 func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guesses := auth.NewGuesses(auth.UnknownKeysConfig{PerSecond: 1, Burst: 3}, nil)
+		guesses := auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil)
 		s := newCached(t, auth.Options{Guesses: guesses}, func(_ context.Context, key string) (*auth.Grant, error) {
 			switch key[0] {
 			case 'g':

@@ -250,7 +250,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
-		MaximumWeight: uint64(cfg.Local.MaxBytes),
+		MaximumWeight: uint64(cfg.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
 	})
 	if err != nil {
@@ -276,7 +276,7 @@ func (l *Lists) registerGauges() {
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
 		func() float64 { return float64(l.tier.WeightedSize()) })
-	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.max_bytes, or half of the memory limit if that is less.",
 		func() float64 { return float64(l.tier.GetMaximum()) })
 }
 
@@ -300,7 +300,7 @@ func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	}
 	return func() {
 		l.policy.Store(p)
-		l.tier.SetMaximum(uint64(cfg.Local.MaxBytes))
+		l.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/redistest"
 )
 
 // derived is a cache where nothing but the status "sent" is sent to the legacy, and "never"
@@ -178,7 +179,7 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 }
 
 func TestAPurgeHidesDerivedLists(t *testing.T) {
-	l, _ := aloneDerived(t)
+	l, g := aloneDerived(t)
 	for n, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
 		mustGet(t, l, acmes("pending"))
 		purge(t, l, scope)
@@ -186,6 +187,16 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 			t.Errorf("%+v: a hit after the purge", scope)
 		}
 		want(t, mustGet(t, l, acmes("pending")), Miss, fmt.Sprintf("#%d\n", n+2))
+	}
+	// One whose base a purge has overtaken is for who asked before.
+	g.hold = make(chan struct{})
+	before := asking(t, l, Key{Kind: KindBuyer, Account: "globex", Status: "pending"})
+	redistest.Eventually(t, "the fill runs", func() bool { return g.calls.Load() == 4 })
+	purge(t, l, Scope{Account: "globex"})
+	close(g.hold)
+	want(t, <-before, Miss, "#4\n")
+	if r, ok := l.Lookup(Key{Kind: KindBuyer, Account: "globex", Status: "pending"}); ok {
+		t.Errorf("%q is served after the purge", body(r))
 	}
 }
 

@@ -27,15 +27,22 @@ func TestReadersCannotReachEachOthersBytes(t *testing.T) {
 	}
 }
 
+// Every part of a key counts, also where a bug has put another's list in its place.
 func TestAnEntryUnderAForeignKeyIsRefusedCountedAndFilledAgain(t *testing.T) {
 	l, _ := alone(t)
-	l.tier.Set(aKey, mustGet(t, l, otherKey).Entry) // as a bug would
-	if _, ok := l.Lookup(aKey); ok {
-		t.Fatal("another account's list came out of Lookup")
-	}
-	want(t, mustGet(t, l, aKey), Miss, "acme/pending/ #2")
-	if n := refused(t, l)["foreignlocal"]; n != 1 {
-		t.Errorf("%v refused entries counted", n)
+	for i, other := range []Key{
+		{KindSeller, "acme", "pending", ""}, {KindBuyer, "globex", "pending", ""}, {KindBuyer, "acme", "answered", ""}, {KindBuyer, "acme", "pending", "refund"},
+	} {
+		l.tier.Set(aKey, mustGet(t, l, other).Entry)
+		if _, ok := l.Lookup(aKey); ok {
+			t.Errorf("%v came out of Lookup", other)
+		}
+		if r := mustGet(t, l, aKey); r.Outcome != Miss || r.Entry.Key != aKey {
+			t.Errorf("%s of %v", r.Outcome, r.Entry.Key)
+		}
+		if n := refused(t, l)["foreignlocal"]; n != float64(i+1) {
+			t.Errorf("%v refused entries counted", n)
+		}
 	}
 }
 
@@ -193,7 +200,7 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 		{"empty lists", filledBy(`{"data":[],"meta":{},"errors":[]}`), 20_000},
 	} {
 		before := heap()
-		l, _ := alone(t, tt.fill, func(s *setup) { s.Local.MaxBytes = bound })
+		l, _ := alone(t, tt.fill, func(s *setup) { s.MaxBytes = bound })
 		for i := range tt.keys {
 			e := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i), Status: "pending"}).Entry
 			l.Coded(e, Gzip)

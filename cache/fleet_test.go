@@ -100,8 +100,8 @@ func TestAFailedFillFreesTheOthers(t *testing.T) {
 		}
 	}
 	settled(f.nodes...)
-	if n := f.calls.Load(); n != 3 {
-		t.Errorf("%d fills, want one failure per node", n)
+	if n, keys := f.calls.Load(), f.srv.Do("KEYS", "*:lease"); n != 3 || keys != "*0" {
+		t.Errorf("%d fills, want one failure per node; leases left behind: %q", n, keys)
 	}
 }
 
