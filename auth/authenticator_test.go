@@ -22,12 +22,14 @@ import (
 
 var errAway = errors.New("connection refused")
 
-// fewKeys are the keys good, lasting, expired and revoked of an issuer, who cannot be asked about
-// the keys away, garbage and left.
+// fewKeys are the keys of an issuer: all that begin with good, lasting, expired and revoked. He
+// cannot be asked about the keys away, garbage and left.
 func fewKeys(_ context.Context, key string) (*auth.Grant, error) {
-	g := &auth.Grant{Principal: auth.Principal{Kind: auth.KindBuyer, Account: "acme", KeyID: "id-of-" + key}}
+	g := &auth.Grant{Principal: auth.Principal{Kind: auth.KindBuyer, Account: "account of " + key, KeyID: "id of " + key}}
+	if strings.HasPrefix(key, "good") {
+		return g, nil
+	}
 	switch key {
-	case "good":
 	case "lasting":
 		g.ExpiresAt = testNow.Add(time.Nanosecond)
 	case "expired":
@@ -35,7 +37,7 @@ func fewKeys(_ context.Context, key string) (*auth.Grant, error) {
 	case "revoked":
 		g.Revoked, g.ExpiresAt = true, testNow.Add(-time.Hour)
 	case "away":
-		return nil, fmt.Errorf("about the key %s of acme: %w", key, errAway)
+		return nil, fmt.Errorf("about %s: %w", key, errAway)
 	case "garbage":
 		return nil, auth.ErrGarbage
 	case "left":
@@ -50,9 +52,9 @@ func fewKeys(_ context.Context, key string) (*auth.Grant, error) {
 // tell neither keys nor accounts.
 func TestAuthenticate(t *testing.T) {
 	const (
-		used    = `level=INFO msg="key used for the first time" security.event=key_first_used security.kind=buyer security.account=acme security.key_id=`
+		used    = `level=INFO msg="key used for the first time" security.event=key_first_used security.kind=buyer security.account="account of %s" security.key_id="id of %[1]s"`
 		refused = `level=INFO msg="authentication refused" security.event=auth_failed security.reason=`
-		revoked = `level=WARN msg="authentication refused" security.event=revoked_key_used security.reason=revoked security.key_id=id-of-revoked`
+		revoked = `level=WARN msg="authentication refused" security.event=revoked_key_used security.reason=revoked security.key_id="id of revoked"`
 	)
 	for name, tt := range map[string]struct {
 		header []string
@@ -62,10 +64,10 @@ func TestAuthenticate(t *testing.T) {
 		keyID  string // of the principal or of the denial
 		log    string // empty: nothing
 	}{
-		"good":            {[]string{"Bearer good"}, nil, "ok", "found", "id-of-good", used + "id-of-good"},
-		"not yet expired": {[]string{"Bearer lasting"}, nil, "ok", "found", "id-of-lasting", used + "id-of-lasting"},
-		"expired now":     {[]string{"Bearer expired"}, auth.ErrInvalidKey, "expired", "found", "id-of-expired", refused + "expired security.key_id=id-of-expired"},
-		"revoked first":   {[]string{"Bearer revoked"}, auth.ErrInvalidKey, "revoked", "found", "id-of-revoked", revoked},
+		"good":            {[]string{"Bearer good"}, nil, "ok", "found", "id of good", fmt.Sprintf(used, "good")},
+		"not yet expired": {[]string{"Bearer lasting"}, nil, "ok", "found", "id of lasting", fmt.Sprintf(used, "lasting")},
+		"expired now":     {[]string{"Bearer expired"}, auth.ErrInvalidKey, "expired", "found", "id of expired", refused + `expired security.key_id="id of expired"`},
+		"revoked first":   {[]string{"Bearer revoked"}, auth.ErrInvalidKey, "revoked", "found", "id of revoked", revoked},
 		"unknown":         {[]string{"Bearer other"}, auth.ErrInvalidKey, "unknown", "unknown", "", refused + "unknown"},
 		"no header":       {nil, auth.ErrMissingKey, "missing", "", "", refused + "missing"},
 		"two headers":     {[]string{"Bearer good", "Bearer good"}, auth.ErrMultipleCredentials, "multiple", "", "", refused + "multiple"},
@@ -116,7 +118,7 @@ func TestAuthenticate(t *testing.T) {
 				if is && (!strings.Contains(text, `"auth.result":"`+word+`"`) || failed != (word == "failed" || word == "garbage" || word == "unavailable")) {
 					t.Errorf("%s says %s", s.Name(), text)
 				}
-				if strings.Contains(text, "acme") || strings.Contains(text, "away") {
+				if strings.Contains(text, " of ") || strings.Contains(text, "away") {
 					t.Errorf("%s tells %s", s.Name(), text)
 				}
 			}
