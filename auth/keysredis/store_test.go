@@ -40,7 +40,8 @@ func newFleet(t *testing.T, poll time.Duration) *fleet {
 	f.Store = New(f.client, "iq", auth.Hasher{}, cfg, policy, auth.Options{})
 	t.Cleanup(f.Close)
 	f.refuses("before anything is stored", "k1")
-	f.must(f.editor.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}), f.editor.Add(t.Context(), testRecord("k2"), nil))
+	f.must(f.editor.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}))
+	f.must(f.editor.Add(t.Context(), testRecord("k2"), nil))
 	f.heard()
 	return f
 }
@@ -197,10 +198,11 @@ func TestMessages(t *testing.T) {
 		cause string // empty: nothing is dropped
 		after int64
 	}{
-		"5 " + key: {causeMessage, 5}, "5 account acme": {causeMessage, 5}, "5 " + key + " " + key: {causeMessage, 5}, "5 " + key + " account acme": {causeMessage, 5},
+		"5 " + key: {causeMessage, 5}, "5 account acme": {causeMessage, 5},
+		"5 " + key + " " + key: {causeMessage, 5}, "5 " + key + " account acme": {causeMessage, 5},
 		"4 " + key: {"", 4}, // late
-		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5}, "5 account ": {causeGap, 5}, "5": {causeGap, 5},
-		"hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
+		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5},
+		"5 account ": {causeGap, 5}, "5": {causeGap, 5}, "hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
 	} {
 		f.version = 4
 		f.finds("before", "k1", false)
@@ -238,15 +240,18 @@ func TestRecordsOfOtherIssuers(t *testing.T) {
 	f.ForgetAll()
 	f.finds("a good record", "k3", false)
 	for _, text := range []string{
-		"x", `{"id":"k","account":"acme"}`, `{"id":"k","kind":"buyer"}`, `{` + rest + `}`, `{"id":"a b",` + rest + `}`, `{"id":"k","kind":"admin","account":"acme"}`,
-		`{"id":"k",` + rest + `} {}`, `{"id":"k",` + rest + `,"expires_at":"tomorrow"}`, `{"id":"k",` + rest + `,"revoked":"yes"}`, `{"id":"k",` + rest + `,"revoke":true}`,
+		"x", `{"id":"k","account":"acme"}`, `{"id":"k","kind":"buyer"}`, `{"id":"k","kind":"admin","account":"acme"}`,
+		`{` + rest + `}`, `{"id":"a b",` + rest + `}`, `{"id":"k",` + rest + `} {}`, `{"id":"k",` + rest + `,"expires_at":"tomorrow"}`,
+		`{"id":"k",` + rest + `,"revoked":"yes"}`, `{"id":"k",` + rest + `,"revoke":true}`,
 		`{"id":"k",` + rest + strings.Repeat(" ", maxRecord) + `}`,
 	} {
 		f.write("k3", text)
 		f.ForgetAll()
 		f.refuses(fmt.Sprintf("%.80s", text), "k3")
 	}
-	for _, text := range []string{`{"id":"acme","api_access":"maybe"}`, `{"id":"acme","api_access":"paid","plan":"a b"}`, `{"id":"rich","api_access":"paid"}`} {
+	for _, text := range []string{
+		`{"id":"acme","api_access":"maybe"}`, `{"id":"acme","api_access":"paid","plan":"a b"}`, `{"id":"rich","api_access":"paid"}`,
+	} {
 		f.must(f.client.HSet(t.Context(), f.keys.accounts(), "acme", text).Err())
 		f.ForgetAll()
 		f.refuses(text, "k1")
@@ -287,7 +292,8 @@ func FuzzRecord(f *testing.F) {
 				t.Fatalf("%+v came back as %+v, %v", k, again, err)
 			}
 		}
-		if a, err := parseAccount("acme", text); err == nil && (a.ID != "acme" || a.Validate() != nil) || err != nil && !errors.Is(err, auth.ErrGarbage) {
+		a, err := parseAccount("acme", text)
+		if err == nil && (a.ID != "acme" || a.Validate() != nil) || err != nil && !errors.Is(err, auth.ErrGarbage) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	})
