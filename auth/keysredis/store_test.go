@@ -153,39 +153,42 @@ func TestANewSubscriptionForgetsNothing(t *testing.T) {
 	f.finds("the changed key", "k2", true)
 }
 
-// emptied loses all data just before an account is read.
-type emptied struct {
-	server *redis.Client
-	hash   string
+// interrupted does something between the first two commands about a hash.
+type interrupted struct {
+	hash string
+	do   func() error
 }
 
-func (emptied) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (emptied) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (*interrupted) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*interrupted) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (e emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (i *interrupted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[1].Args()[1] == e.hash { // between two readings of the version
-			if err := e.server.FlushAll(ctx).Err(); err != nil {
-				return err
-			}
+		if cmds[1].Args()[1] != i.hash {
+			return next(ctx, cmds)
 		}
-		return next(ctx, cmds)
+		return errors.Join(next(ctx, cmds[:1]), i.do(), next(ctx, cmds[1:]))
 	}
 }
 
 // A key or an account that is not there is believed only where a version is set all the while.
 func TestLostDataIsNoRefusal(t *testing.T) {
 	f := newFleet(t, time.Hour)
+	other := f.server.Client()
 	if _, err := f.find("k3"); !errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("an unknown key: %v", err)
 	}
-	f.must(f.client.Del(t.Context(), f.keys.version()).Err(), f.client.LPush(t.Context(), f.keys.version(), "no string").Err())
+	f.must(other.Del(t.Context(), f.keys.version()).Err(), other.LPush(t.Context(), f.keys.version(), "no string").Err())
 	f.finds("a key that is there, where the version cannot be read", "k1", false)
 	f.refuses("a key that is not there, where the version cannot be read", "k4")
-	f.must(f.client.Set(t.Context(), f.keys.version(), 7, 0).Err())
-	f.client.AddHook(emptied{server: f.server.Client(), hash: f.keys.accounts()})
-	f.refuses("data lost between key and account", "k2")
-	f.refuses("all data lost", "k5")
+
+	f.must(other.Del(t.Context(), f.keys.version()).Err())
+	between := &interrupted{f.keys.keys(), func() error { return other.Set(t.Context(), f.keys.version(), 7, 0).Err() }}
+	f.client.AddHook(between)
+	f.refuses("data restored while a key is read", "k5")
+	between.hash, between.do = f.keys.accounts(), func() error { return other.FlushAll(t.Context()).Err() }
+	f.refuses("data lost while an account is read", "k2")
+	f.refuses("all data lost", "k6")
 }
 
 // Messages name what has changed. What is not understood, or does not follow the last version,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,19 +57,14 @@ func passed(l *Limiter, n int) (allowed int) {
 
 // A burst has no meaning without a rate.
 func TestConfigValidate(t *testing.T) {
-	good := Config{Plan: Plan{PerSecond: 0.5}, Plans: map[string]Plan{"off": {}, "pro": {1000, 2000}}}
-	if err := good.Validate(); err != nil {
+	c := Config{Plan: Plan{PerSecond: 0.5}, Plans: map[string]Plan{"off": {}, "pro": {1000, 2000}}}
+	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	var got []string
-	err := Config{Plan: Plan{Burst: 5}, Plans: map[string]Plan{"b": {Burst: 1}, "a": {PerSecond: 2}}}.Validate()
-	for _, one := range err.(interface{ Unwrap() []error }).Unwrap() {
-		if problem, ok := errors.AsType[*invalid.Error](one); ok {
-			got = append(got, problem.Field())
-		}
-	}
-	if !slices.Equal(got, []string{"burst", "plans.b.burst"}) {
-		t.Errorf("problems with %q", got)
+	c.Plans["b"] = Plan{Burst: 1}
+	problem, ok := errors.AsType[*invalid.Error](c.Validate())
+	if !ok || problem.Field() != "plans.b.burst" {
+		t.Errorf("a burst without a rate: %+v", problem)
 	}
 }
 
