@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 )
 
 // cached is a store over an issuer's answers, with the lookups that it was asked for. Time is that
@@ -254,7 +255,7 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(auth.UnknownKeysConfig{PerSecond: 0.001, Burst: 3}, nil)}
+		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 3}, nil)}
 		s := newCached(t, opts, func(ctx context.Context, key string) (*auth.Grant, error) {
 			if strings.HasPrefix(key, "slow") {
 				<-ctx.Done() // for 20 s
@@ -329,7 +330,7 @@ func TestStoredAnswersAreBounded(t *testing.T) {
 // know sends it again, and is let in.
 func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := auth.Options{Guesses: auth.NewGuesses(auth.UnknownKeysConfig{PerSecond: 1, Burst: 3}, nil), Now: fixedNow}
+		opts := auth.Options{Guesses: auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil), Now: fixedNow}
 		a := auth.NewAuthenticator(newCached(t, opts, fewKeys), auth.Hasher{}, opts)
 		try := func(address, key string, want error) {
 			t.Helper()

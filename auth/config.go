@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/secretfile"
 )
@@ -19,50 +20,38 @@ type Config struct {
 	Introspection *IntrospectionConfig `yaml:"introspection"`
 	// PepperFile holds a secret that makes digests of keys HMAC-SHA-256. Empty: SHA-256.
 	PepperFile secretfile.File `yaml:"pepper_file"`
-	// Cache is what a node stores of answers about keys in Redis or at an authorization server.
-	Cache CacheConfig `yaml:"cache"`
-	// UnknownKeys is how many keys that do not exist one client address may send. More are answered with 429.
-	UnknownKeys UnknownKeysConfig `yaml:"unknown_keys"`
+	// CacheTTL is how long a key in Redis or at an authorization server is good that cannot be looked up again, never past its
+	// end: so long may a revoked one be used. Left out: 30s with redis, 10s with introspection.
+	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
+	// UnknownKeys is how many keys that do not exist one client address may send to a node. More are answered with 429.
+	UnknownKeys rate.Plan `yaml:"unknown_keys"`
 }
 
-// CacheConfig is the `auth.cache:` section. Its bounds decide how long a revoked key stays good.
-type CacheConfig struct {
-	// TTL is how long a key is good that cannot be looked up again, never past its end. Left out: 30s with redis, 10s with introspection.
-	TTL *time.Duration `yaml:"ttl" min:"0s" max:"10m"`
-	// NegativeTTL is how long an unknown key is not asked for again.
-	NegativeTTL time.Duration `yaml:"negative_ttl" min:"0s" max:"1m"`
-	// MaxKeys is how many keys are stored on a node.
-	MaxKeys int `yaml:"max_keys" min:"1"`
-}
-
-// UnknownKeysConfig is the `auth.unknown_keys:` section.
-type UnknownKeysConfig struct {
-	// PerSecond is how many unknown keys of one address are looked up in the long run. 0: no limit.
-	PerSecond float64 `yaml:"per_second" min:"0"`
-	// Burst is how many unknown keys of one address are looked up at once.
-	Burst int `yaml:"burst" min:"0"`
-}
+const (
+	// An unknown key is not asked for again so long: who makes a key may use it 2 s later.
+	negativeTTL = 2 * time.Second
+	// So many good keys are stored on a node; of more the ones used least are asked for again.
+	maxKeys = 100_000
+)
 
 // RedisConfig is the `auth.redis:` section. `{}` means the defaults.
 type RedisConfig struct {
 	// Timeout is how long a lookup in Redis may take.
 	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
-	// Poll is how often each node asks Redis whether a key has changed, for what its messages lose.
-	Poll time.Duration `yaml:"poll" min:"50ms" max:"30s"`
+	// Poll is how often each node asks Redis whether a key has changed, for what its messages
+	// lose. It is no key of the file.
+	Poll time.Duration `yaml:"-"`
 }
 
 // IntrospectionConfig is the `auth.introspection:` section (RFC 7662).
 type IntrospectionConfig struct {
 	// URL is that of the introspection endpoint: https, or http on loopback.
 	URL string `yaml:"url" required:"the introspection endpoint, such as https://id.example.com/oauth2/introspect"`
-	// ClientID is the gateway's own name at the server. Empty: it does not sign in.
-	ClientID string `yaml:"client_id"`
-	// ClientSecretFile holds the gateway's own secret, with client_id.
-	ClientSecretFile secretfile.File `yaml:"client_secret_file"`
+	// Without a client the gateway does not sign in.
+	secretfile.Client `yaml:",inline"`
 	// ClientAuth is how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1).
-	ClientAuth string `yaml:"client_auth" enum:"basic,post"`
-	// CAFile holds the authorities that the server's certificate is checked against, in PEM form. Empty: the machine's.
-	CAFile secretfile.File `yaml:"ca_file"`
+	ClientAuth    string `yaml:"client_auth" enum:"basic,post"`
+	secretfile.CA `yaml:",inline"`
 	// Timeout is how long the server may take to answer.
 	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
 	// Claims names the members of the server's answer. A name that is no member is read as a GJSON path.
@@ -70,20 +59,17 @@ type IntrospectionConfig struct {
 }
 
 // ClaimsConfig names the members of the introspection answer. A name that is
-// no member of the answer itself is read as a GJSON path.
+// no member of the answer itself is read as a GJSON path. The names of scope, exp and jti
+// are those of RFC 7662, 2.2.
 type ClaimsConfig struct {
 	// Account is the member that names the account: a text or a number.
 	Account string `yaml:"account" required:"the member of the answer that names the account"`
 	// Kind is the member that holds buyer or seller.
 	Kind string `yaml:"kind" required:"the member of the answer that holds buyer or seller"`
-	// Scope is the member that holds the scopes: a text with blanks, or an array.
-	Scope string `yaml:"scope" required:"the member of the answer that holds the scopes"`
 	// APIAccess is the member that says whether the account has paid: "paid", or true.
 	APIAccess string `yaml:"api_access" required:"the member of the answer that says whether the account has paid"`
 	// Plan is the member that names the plan of rate_limit; an answer may lack it.
 	Plan string `yaml:"plan"`
-	// KeyID is the member that names the key in logs; an answer may lack it.
-	KeyID string `yaml:"key_id"`
 }
 
 // How the gateway authenticates itself at the introspection endpoint.
@@ -96,8 +82,7 @@ const (
 func DefaultConfig() Config {
 	return Config{
 		KeysFile:    "keys.yaml",
-		Cache:       CacheConfig{NegativeTTL: 2 * time.Second, MaxKeys: 100_000},
-		UnknownKeys: UnknownKeysConfig{PerSecond: 5, Burst: 50},
+		UnknownKeys: rate.Plan{PerSecond: 5, Burst: 50},
 	}
 }
 
@@ -110,21 +95,21 @@ func DefaultRedisConfig() RedisConfig {
 func DefaultIntrospectionConfig() IntrospectionConfig {
 	return IntrospectionConfig{
 		ClientAuth: ClientAuthBasic, Timeout: 500 * time.Millisecond,
-		Claims: ClaimsConfig{Account: "sub", Kind: "kind", Scope: "scope", APIAccess: "api_access", Plan: "plan", KeyID: "jti"},
+		Claims: ClaimsConfig{Account: "sub", Kind: "kind", APIAccess: "api_access", Plan: "plan"},
 	}
 }
 
 // CachePolicy is what the store of the source that is set works with.
 func (c Config) CachePolicy() CachePolicy {
-	p := CachePolicy{TTL: 30 * time.Second, NegativeTTL: c.Cache.NegativeTTL, MaxKeys: c.Cache.MaxKeys}
+	p := CachePolicy{TTL: 30 * time.Second, NegativeTTL: negativeTTL, MaxKeys: maxKeys}
 	switch {
 	case c.Introspection != nil:
 		p.TTL, p.Timeout = 10*time.Second, c.Introspection.Timeout
 	case c.Redis != nil:
 		p.Timeout = c.Redis.Timeout
 	}
-	if c.Cache.TTL != nil {
-		p.TTL = *c.Cache.TTL
+	if c.CacheTTL != nil {
+		p.TTL = *c.CacheTTL
 	}
 	return p
 }
@@ -158,7 +143,6 @@ func (c Config) Validate() error {
 	case sources > 1:
 		errs.Add("keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
 	}
-	errs.AddIf(c.UnknownKeys.PerSecond > 0 && c.UnknownKeys.Burst < 1, "unknown_keys.burst", "is %d: use 1 or more", c.UnknownKeys.Burst)
 	if _, err := HasherOf(c.PepperFile); err != nil {
 		errs.Add("pepper_file", "%v", err)
 	}
@@ -176,7 +160,7 @@ func (c IntrospectionConfig) validate(errs *invalid.Problems) {
 	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}
-	secretfile.TLS{CAFile: c.CAFile}.Config("introspection", errs)
+	secretfile.TLS{CA: c.CA}.Config("introspection", errs)
 }
 
 // validateURL insists on an encrypted way, since keys travel it.

@@ -26,7 +26,7 @@ func TestCachePolicy(t *testing.T) {
 	if got := c.CachePolicy(); got != want {
 		t.Errorf("introspection: %+v, want %+v", got, want)
 	}
-	c.Cache.TTL = &second
+	c.CacheTTL = &second
 	if got := c.CachePolicy(); got.TTL != second {
 		t.Errorf("ttl %v, want the configured %v", got.TTL, second)
 	}
@@ -57,7 +57,6 @@ func TestConfigValidate(t *testing.T) {
 			c.Redis, c.Introspection, c.PepperFile = &redis, &introspection, secretfile.New("p", testPepper)
 		}), []string{"keys_file", "introspection.url", "pepper_file"}},
 		"short pepper": {with(func(c *auth.Config) { c.PepperFile = secretfile.New("p", "short") }), []string{"pepper_file"}},
-		"no burst":     {with(func(c *auth.Config) { c.UnknownKeys.Burst = 0 }), []string{"unknown_keys.burst"}},
 		"half a client": {introspecting(func(c *auth.IntrospectionConfig) { c.ClientID = "x" }),
 			[]string{"introspection.client_id"}},
 		"no certificate": {introspecting(func(c *auth.IntrospectionConfig) { c.CAFile = secretfile.New("ca.pem", "no PEM") }),

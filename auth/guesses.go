@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"inquiry-gateway/auth/rate"
 )
 
 // guessSlots bounds the memory of Guesses. Clients that fall into one slot share its
@@ -35,14 +37,14 @@ type guessSlot struct {
 }
 
 // NewGuesses returns nil where the configuration sets no limit. now is the clock; nil: the wall clock.
-func NewGuesses(c UnknownKeysConfig, now func() time.Time) *Guesses {
+func NewGuesses(c rate.Plan, now func() time.Time) *Guesses {
 	if c.PerSecond <= 0 {
 		return nil
 	}
 	if now == nil {
 		now = time.Now
 	}
-	return &Guesses{perSecond: c.PerSecond, burst: float64(c.Burst), now: now, seed: maphash.MakeSeed()}
+	return &Guesses{perSecond: c.PerSecond, burst: float64(c.Most()), now: now, seed: maphash.MakeSeed()}
 }
 
 // look says whether the client may have a store asked about a key, or how long to wait. A key

@@ -100,7 +100,7 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 	client := server.Client()
 	cfg := auth.DefaultRedisConfig()
 	cfg.Poll = 20 * time.Millisecond
-	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg, Cache: auth.DefaultConfig().Cache}.CachePolicy(), opts)
+	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
 	then := func(err error) { // a change is in force when the node has heard of it
@@ -157,7 +157,7 @@ func openIntrospection(t *testing.T, s *testStore, opts auth.Options) {
 	t.Cleanup(server.Close)
 	cfg := auth.DefaultIntrospectionConfig()
 	cfg.URL, cfg.Timeout = server.URL, 300*time.Millisecond
-	store := introspect.New(cfg, auth.Config{Introspection: &cfg, Cache: auth.DefaultConfig().Cache}.CachePolicy(), opts)
+	store := introspect.New(cfg, auth.Config{Introspection: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	s.Store, s.forget = store, store.ForgetAll
 	s.state = func(next string) { state.Store(next) }

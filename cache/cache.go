@@ -250,7 +250,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
-		MaximumWeight: uint64(cfg.Local.MaxBytes),
+		MaximumWeight: uint64(cfg.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
 	})
 	if err != nil {
@@ -276,23 +276,13 @@ func (l *Lists) registerGauges() {
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes that the in-process tier counts: codings, keys and overhead included.",
 		func() float64 { return float64(l.tier.WeightedSize()) })
-	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.local.max_bytes, or half of the memory limit if that is less.",
+	all.GaugeFunc("local_limit_bytes", "Bytes that the in-process tier may count: cache.max_bytes, or half of the memory limit if that is less.",
 		func() float64 { return float64(l.tier.GetMaximum()) })
 }
 
-// SetConfig swaps the policy whole and reads the sealing keys again; on an error
-// the old one stays. Entries are kept: their age is compared with the new policy
-// from the next look-up on.
-func (l *Lists) SetConfig(cfg Config) error {
-	apply, err := l.Prepare(cfg, l.policy.Load().fills)
-	if err == nil {
-		apply()
-	}
-	return err
-}
-
-// Prepare does all of SetConfig that can fail, and gives the rest, which swaps
-// what is known of fills in the same step.
+// Prepare does all that can fail of another policy: it is checked, and its sealing keys are
+// read. apply puts it into force, with what is known of fills, in one step. Entries are kept:
+// from the next look-up on their age is compared with the new policy.
 func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)
 	if err != nil {
@@ -300,7 +290,7 @@ func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	}
 	return func() {
 		l.policy.Store(p)
-		l.tier.SetMaximum(uint64(cfg.Local.MaxBytes))
+		l.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }
 

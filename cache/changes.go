@@ -485,7 +485,7 @@ type Hint struct {
 	AccountHashes []string
 	Kinds         []string
 	// Hard: the lists are not served any more, as after a purge. Else they may be served
-	// for hints.stale_for while they are refreshed, and while the legacy system fails.
+	// for hintStaleFor while they are refreshed, and while the legacy system fails.
 	Hard bool
 }
 

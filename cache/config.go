@@ -13,6 +13,9 @@ import (
 const (
 	maxLifetime = 7 * 24 * time.Hour // of an entry: ttl and stale window together
 	compressMin = 1 << 10            // a smaller body gets no gzip and zstd: it would save no packet
+	// hintStaleFor is how long after a soft hint a list of before is still served while it is
+	// refreshed, at most the list's stale_while_revalidate. Who cannot wait sends a hard hint.
+	hintStaleFor = time.Second
 )
 
 var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -20,8 +23,8 @@ var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // Config is the `cache:` section. Its zero value is not usable; start from
 // [DefaultConfig].
 type Config struct {
-	// Local is the store in the memory of each node.
-	Local LocalConfig `yaml:"local"`
+	// MaxBytes bounds the store in the memory of each node: lists, their compressed forms, keys and overhead.
+	MaxBytes int64 `yaml:"max_bytes" min:"1MiB"`
 	// Buyer is how long the lists of buyers are served.
 	Buyer KindConfig `yaml:"buyer"`
 	// Seller is how long the lists of sellers are served.
@@ -30,34 +33,18 @@ type Config struct {
 	// lists filled together do not expire together. 0 turns it off.
 	Jitter float64 `yaml:"jitter" min:"0" max:"0.9"`
 	// MaxEntryBytes bounds one list with its compressed forms, in memory and in Redis. A
-	// bigger one is served, but not stored. Redis takes twice the most as one value.
+	// bigger one is served, but not stored: raise it where inquiry_gateway_cache_unstored_total
+	// counts too_big. Redis takes twice the most as one value.
 	MaxEntryBytes int64 `yaml:"max_entry_bytes" min:"1KiB" max:"256MiB"`
 	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
 	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
-	// Hints is about what the legacy system tells of changes.
-	Hints HintsConfig `yaml:"hints"`
-	// Recheck bounds what the TTL lab may ask of the legacy for its own sake.
-	Recheck RecheckConfig `yaml:"recheck"`
+	// RechecksPerSecond is how many cached lists per second, over all kinds, the TTL lab may
+	// compare with the legacy. 0: none; more than 1000 would be no sample.
+	RechecksPerSecond float64 `yaml:"rechecks_per_second" min:"0" max:"1000"`
 	// Goals mark the ttls in the TTL lab's report that keep them.
 	Goals GoalsConfig `yaml:"goals"`
-}
-
-// HintsConfig is about lists that have changed at the legacy system, as
-// POST /ops/changed says.
-type HintsConfig struct {
-	// StaleFor is how long after a soft hint a list of before is still served while it is
-	// refreshed, at most the list's stale_while_revalidate. After it, only if the legacy
-	// system fails, within stale_if_error.
-	StaleFor time.Duration `yaml:"stale_for" min:"0s" max:"1m"`
-}
-
-// RecheckConfig is the re-checks of cached lists.
-type RecheckConfig struct {
-	// BudgetPerSecond is how many cached lists per second, over all kinds, may be
-	// compared with the legacy. 0 turns re-checks off; more than 1000 would be no sample.
-	BudgetPerSecond float64 `yaml:"budget_per_second" min:"0" max:"1000"`
 }
 
 // GoalsConfig is what a ttl shall keep. Zero: no such goal.
@@ -68,12 +55,6 @@ type GoalsConfig struct {
 	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
 	// what the legacy would say at that moment.
 	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated" min:"0" max:"1"`
-}
-
-// LocalConfig is the in-process tier.
-type LocalConfig struct {
-	// MaxBytes bounds the store: lists, their compressed forms, keys and overhead.
-	MaxBytes int64 `yaml:"max_bytes" min:"1MiB"`
 }
 
 // KindConfig is the freshness policy of one kind of list. All times are counted
@@ -112,9 +93,8 @@ func (c KindConfig) For(status string) KindConfig {
 func DefaultConfig() Config {
 	kind := KindConfig{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}
 	return Config{
-		Local: LocalConfig{MaxBytes: 256 << 20}, Buyer: kind, Seller: kind,
+		MaxBytes: 256 << 20, Buyer: kind, Seller: kind,
 		Jitter: 0.1, MaxEntryBytes: 8 << 20,
-		Hints: HintsConfig{StaleFor: time.Second},
 	}
 }
 
@@ -123,7 +103,7 @@ func DefaultConfig() Config {
 // file to check.
 func (c Config) Validate() error {
 	var p invalid.Problems
-	p.AddIf(c.MaxEntryBytes > c.Local.MaxBytes, "max_entry_bytes", "must not be above local.max_bytes")
+	p.AddIf(c.MaxEntryBytes > c.MaxBytes, "max_entry_bytes", "must not be above max_bytes")
 	if _, err := c.sealing(); err != nil {
 		p.Add("sealing_keys_file", "%v", err)
 	}
@@ -210,7 +190,7 @@ func compile(c Config, fills Fills) (*policy, error) {
 		return nil, err
 	}
 	p := &policy{
-		ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes), staleFor: c.Hints.StaleFor,
+		ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes),
 		kinds: [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
 	}
 	if fills.Timeout <= 0 {
@@ -231,7 +211,6 @@ type policy struct {
 	kinds    [kindCount]kindPolicy
 	jitter   float64
 	maxEntry int
-	staleFor time.Duration
 	ring     *ring // nil: entries are not sealed
 	fills    Fills
 }

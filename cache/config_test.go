@@ -33,8 +33,8 @@ func fields(t *testing.T, err error) (names []string) {
 func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 	for text, want := range map[string][]string{
 		"{}": nil,
-		"{buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}":                     nil,
-		"{local: {max_bytes: 4194304}}":                                                          {"max_entry_bytes"},
+		"{buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}": nil,
+		"{max_bytes: 4194304}":                                                                   {"max_entry_bytes"},
 		"{buyer: {ttl: 96h, stale_if_error: 96h}}":                                               {"buyer.ttl"},
 		"{buyer: {by_status: {'a b': {}, ok: {ttl: 168h}}}}":                                     {"buyer.by_status.a b", "buyer.by_status.ok.ttl"},
 		"{seller: {stale_if_error: 100h, by_status: {ok: {stale_if_error: 1h}, x: {ttl: 69h}}}}": {"seller.by_status.x.ttl"},

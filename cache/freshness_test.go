@@ -8,7 +8,7 @@ import (
 )
 
 // What decide says is the specification of freshness: a ttl of 10 s, 10 s of
-// stale_while_revalidate, 60 s of stale_if_error, and 1 s of hints.stale_for.
+// stale_while_revalidate, 60 s of stale_if_error, and a soft hint that counts for 1 s.
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	all := testConfig().Buyer.terms()
@@ -43,16 +43,16 @@ func TestDecide(t *testing.T) {
 		{"perhaps purged", all, 0, marks{suspect: true}, health{}, fetch, "", fresh, 10 * s},
 		{"perhaps purged, and the legacy fails", all, 15 * s, marks{suspect: true}, stale, fetch, "", revalidate, -5 * s},
 		{"just hinted", all, 1 * s, hint(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"hinted, last moment of stale_for", all, 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
-		{"hinted, stale_for over", all, 1 * s, hint(s), health{}, fetch, "", ifError, -s},
-		{"hinted, stale_for over, and the legacy fails", all, 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
+		{"hinted, last moment of it", all, 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
+		{"hinted, its time over", all, 1 * s, hint(s), health{}, fetch, "", ifError, -s},
+		{"hinted, its time over, and the legacy fails", all, 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
 		{"hinted when it was stale already", all, 21 * s, hint(0), health{}, fetch, "", ifError, -11 * s},
 		{"hinted, past stale_if_error", all, 70 * s, hint(0), stale, fetch, "", unusable, -60 * s},
 		{"hinted, without stale_while_revalidate", noSWR, 1 * s, hint(0), health{}, fetch, "", ifError, 0},
 		{"hinted, and never served stale", ttlOnly, 1 * s, hint(0), health{}, fetch, "", unusable, 0},
 	} {
 		now := time.Unix(1_700_000_000, 0)
-		v := decide(&policy{staleFor: s}, tt.terms, &Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
+		v := decide(&policy{}, tt.terms, &Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
 		want := verdict{tt.action, tt.outcome, tt.state, max(tt.age, 0), tt.left}
 		if v != want {
 			t.Errorf("%s: %+v, want %+v", tt.name, v, want)
@@ -151,29 +151,4 @@ func TestAnOpenBreakerSparesTheWait(t *testing.T) {
 	close(g.hold)
 	settled(l)
 	want(t, mustGet(t, l, aKey), Hit, "#2")
-}
-
-func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
-	l, g := alone(t)
-	mustGet(t, l, aKey)
-	g.clock.Add(5 * time.Second)
-	strict := setup{Config: testConfig()}
-	pendingFor(3 * time.Second)(&strict)
-	if err := l.SetConfig(strict.Config); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := l.Lookup(aKey); ok {
-		t.Error("a list older than its new ttl is still fresh")
-	}
-	if err := l.SetConfig(testConfig()); err != nil {
-		t.Fatal(err)
-	}
-	bad := testConfig()
-	bad.MaxEntryBytes = bad.Local.MaxBytes + 1
-	if err := l.SetConfig(bad); err == nil {
-		t.Error("a broken policy was taken")
-	}
-	if r, ok := l.Lookup(aKey); !ok || r.TTL != 5*time.Second {
-		t.Errorf("ttl %s, fresh %t after the old policy is back; the entry was dropped", r.TTL, ok)
-	}
 }

@@ -80,7 +80,7 @@ func decide(p *policy, t terms, e *Entry, now time.Time, m marks, h health) verd
 	}
 	if m.hinted && v.state != unusable {
 		switch {
-		case v.state > ifError && m.since < min(p.staleFor, t.swr):
+		case v.state > ifError && m.since < min(hintStaleFor, t.swr):
 			v.state = revalidate
 		case t.sie > 0 && v.left+t.sie > 0:
 			v.state = ifError

@@ -25,28 +25,16 @@ type AuthConfig struct {
 	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
 	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
 
-	// Username is the user's name.
-	Username string `yaml:"username" with:"type=basic,session"`
-	// UsernameFile holds the user's name, such as an API key that is sent as one; instead of username.
-	UsernameFile secretfile.File `yaml:"username_file" with:"type=basic,session"`
-	// PasswordFile holds the password. basic without it sends an empty one.
-	PasswordFile secretfile.File `yaml:"password_file" with:"type=basic,session!"`
-	// TokenFile holds the bearer token.
-	TokenFile secretfile.File `yaml:"token_file" with:"type=bearer!"`
-	// Header is the name of the header with the credential. For a session it is the one that the token is sent in, default token_header.
-	Header string `yaml:"header" with:"type=header!,session"`
-	// ValueFile holds the value of header.
-	ValueFile secretfile.File `yaml:"value_file" with:"type=header!"`
+	secretfile.User `yaml:",inline" with:"type=basic,session"`
+	// TokenFile holds the bearer token, or the value of the header.
+	TokenFile secretfile.File `yaml:"token_file" with:"type=bearer!,header!"`
+	// Name is that of the header with the credential; of a session that of the header or cookie that the token is sent in, default the one that it came in.
+	Name string `yaml:"name" with:"type=header!,session"`
 
 	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
-	TokenURL string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
-	// ClientID is the name of the gateway at the authorization server.
-	ClientID string `yaml:"client_id" with:"type=oauth2_client_credentials!"`
-	// ClientSecretFile holds the secret of client_id.
-	ClientSecretFile secretfile.File `yaml:"client_secret_file" with:"type=oauth2_client_credentials!"`
-	// Scopes are asked for with the token.
-	Scopes []string `yaml:"scopes" with:"type=oauth2_client_credentials"`
-	// Params are further parameters of the token request, such as audience.
+	TokenURL          string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
+	secretfile.Client `yaml:",inline" with:"type=oauth2_client_credentials!"`
+	// Params are further parameters of the token request, such as scope or audience.
 	Params map[string]string `yaml:"params" with:"type=oauth2_client_credentials"`
 
 	// Login opens a session: one sign-in for all callers, and again when the legacy
@@ -60,8 +48,6 @@ type AuthConfig struct {
 	TokenCookie string `yaml:"token_cookie" with:"type=session"`
 	// SendAs says how the token is sent: bearer, header or cookie. Default: as it came, bearer for token.
 	SendAs string `yaml:"send_as" enum:",bearer,header,cookie" with:"type=session"`
-	// Cookie is the name of the cookie that the token is sent in; default token_cookie.
-	Cookie string `yaml:"cookie" with:"type=session"`
 	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"499" with:"type=session"`
 	// RenewIf is for a legacy that says with status 200 that the session has ended: a
@@ -129,8 +115,8 @@ func (a AuthConfig) method() (m method, known bool) {
 		m = method{secretKey: "token_file", secret: a.TokenFile}
 		m.credentials = fixed("Authorization", "Bearer "+oneLine(a.TokenFile))
 	case authHeader:
-		m = method{secretKey: "value_file", secret: a.ValueFile}
-		m.credentials = fixed(a.Header, oneLine(a.ValueFile))
+		m = method{secretKey: "token_file", secret: a.TokenFile}
+		m.credentials = fixed(a.Name, oneLine(a.TokenFile))
 	case authOAuth2:
 		o := oauth{a}
 		m = method{secretKey: "client_secret_file", secret: a.ClientSecretFile, check: o.check, credentials: o.credentials}
@@ -151,7 +137,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(m.secret), "\r\n\x00"), "auth."+m.secretKey, "the file of the secret holds more than one line")
-	p.AddIf(a.Header != "" && !validHeader(a.Header, ""), "auth.header", "not a valid name of an HTTP header")
+	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header or cookie")
 	if m.check != nil {
 		m.check(base, p)
 	}
@@ -159,6 +145,17 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 
 // oneLine is what a file of one line holds.
 func oneLine(f secretfile.File) string { return strings.TrimSpace(f.Text()) }
+
+// headerName is the header that the credential is sent in, where the file names it.
+func (a AuthConfig) headerName() string {
+	if a.Type == authSession {
+		if as, name := (session{a}).sendAs(); as == sendHeader {
+			return name
+		}
+		return ""
+	}
+	return a.Name
+}
 
 // user is the user's name, which stands in the configuration or in a file.
 func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
@@ -214,7 +211,7 @@ func (o oauth) credentials(s signInOptions) credentials {
 		params.Set(k, v)
 	}
 	request := clientcredentials.Config{
-		ClientID: o.ClientID, ClientSecret: oneLine(o.ClientSecretFile), TokenURL: o.TokenURL, Scopes: o.Scopes, EndpointParams: params,
+		ClientID: o.ClientID, ClientSecret: oneLine(o.ClientSecretFile), TokenURL: o.TokenURL, EndpointParams: params,
 	}
 	// The library would find out by itself how the endpoint wants the secret, by sending
 	// each sign-in that fails twice. Here the next sign-in tries the other way, until one

@@ -36,8 +36,8 @@ type Config struct {
 	// certificate. It counts for the token endpoint of auth, too, so ca_file must
 	// hold its authority besides where that is another one.
 	TLS secretfile.TLS `yaml:"tls"`
-	// Retry bounds the repeats of a request that was refused or answered with 502, 503, or a 429 that tells when to come back.
-	Retry RetryConfig `yaml:"retry"`
+	// Retry bounds the repeats.
+	Retry RetryConfig `yaml:",inline"`
 	// Breaker is when to stop asking a legacy system that does not answer.
 	Breaker BreakerConfig `yaml:"breaker"`
 	// Buyer is how the lists of buyers are asked for and read.
@@ -96,21 +96,22 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 // RetryConfig bounds the repeats of a request that was refused or answered
 // with 502, 503, or a 429 that tells when to come back. Nothing else is ever repeated.
 type RetryConfig struct {
-	// Attempts is how often a request is sent in all, the first included; 1 means no repeat.
+	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
+	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
 	Attempts int `yaml:"attempts" min:"1"`
-	// Budget is how many repeats there may be for each request: 0.1 lets one request in ten be repeated. 3 more may come at once, none with 0.
-	Budget float64 `yaml:"budget" min:"0" max:"1"`
+	// Budget is how many repeats there may be for each request; 3 more may come at once, none with 0. It is no key of the file.
+	Budget float64 `yaml:"-"`
 }
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// Window is the time over which failure_ratio is taken.
-	Window time.Duration `yaml:"window" min:"10ms"`
-	// MinRequests is how many fetches of a list the window must have; below it the ratio says nothing.
+	// Window is the time over which failure_ratio is taken. It is no key of the file.
+	Window time.Duration `yaml:"-"`
+	// MinRequests is how many fetches of a list there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
 	// FailureRatio opens the breaker: 0.5 when half of the fetches fail.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long nothing is fetched; then one list is, as a probe.
+	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list is, as a probe.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 
@@ -208,7 +209,7 @@ func (c Config) checkHeaders(p *invalid.Problems) {
 func (c Config) checkOwnHeaders(at string, headers map[string]string, p *invalid.Problems) {
 	for name := range headers {
 		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
-		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.Header), at+name, "auth sets this header; remove it here")
+		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.headerName()), at+name, "auth sets this header; remove it here")
 	}
 }
 

@@ -1,88 +1,173 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// configFrom decodes a section over the defaults, as the program does.
-func configFrom(t testing.TB, section string) Config {
-	t.Helper()
-	cfg := DefaultConfig()
-	if err := yamlfile.Decode(section, &cfg); err != nil {
-		t.Fatalf("decode: %v", err)
+// section is what the tests start from: records have the title t, the content c, the
+// responses r, the state s and the time at.
+const section = `
+base_url: http://legacy
+buyer:
+  path: /list
+  query: {customer: "{account}", state: "{status}", type: "{inquiry_type}"}
+  filtering: upstream
+  items: rows
+  internal_ids: [id]
+  fields:
+    title: t
+    content: {path: c, default: ""}
+    status: {path: s, values: {N: pending, A: answered}}
+    inquiry_type: {path: k, default: null}
+    created_at: at
+    responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}
+seller:
+  path: /vendors/{account}
+  filtering: gateway
+  items: rows
+  fields: {title: t, status: {const: pending}, inquiry_type: {const: other}, company_name: {const: Acme}, created_at: at}
+`
+
+// good is what each record of theirs has.
+const good = `"s":"N","at":"2026-01-02T03:04:05Z"`
+
+// rows is a reply with records of these titles, and with more members beside them.
+func rows(more string, titles ...string) string {
+	for i, title := range titles {
+		titles[i] = fmt.Sprintf(`{"t":"%s",%s}`, title, good)
 	}
-	return cfg
+	return `{"rows":[` + strings.Join(titles, ",") + `]` + more + `}`
 }
 
-// buyers is the sample's section of buyers with some keys more.
-func buyers(t testing.TB, keys string) func(*Config) {
+// configFrom decodes sections one over the other, as the program does with the defaults.
+// What is written in the place of a secret's file stands for its text.
+func configFrom(t testing.TB, sections ...string) Config {
 	t.Helper()
-	cfg := configFrom(t, strings.Replace(testkit.SampleYAML, "filtering: upstream", "filtering: upstream\n  "+keys, 1))
-	if err := cfg.Validate(); err != nil {
-		t.Fatalf("%s: %v", keys, err)
+	cfg := DefaultConfig()
+	for _, text := range sections {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		if err := yamlfile.Decode(text, &cfg); err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
 	}
-	return func(c *Config) { c.Buyer = cfg.Buyer }
+	a := &cfg.Auth
+	for _, file := range []*secretfile.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ClientSecretFile} {
+		if file.Set() {
+			*file = secretfile.New("secret", file.Path()+"\n")
+		}
+	}
+	return cfg
 }
 
 // fixture is a legacy system whose behaviour is one function, and a client of it.
 type fixture struct {
 	*Client
+	opts  Options
 	reg   *prometheus.Registry
+	spans *tracetest.SpanRecorder
+	log   testkit.Log
 	calls atomic.Int64
-	log   bytes.Buffer
 }
 
-// newFixture starts it; each change may adapt the configuration.
-func newFixture(t testing.TB, serve http.HandlerFunc, changes ...func(*Config)) *fixture {
+// virtual runs a test in which time passes while all wait for it.
+func virtual(t *testing.T, serve http.HandlerFunc, keys string, test func(*testing.T, *fixture)) {
 	t.Helper()
-	return newFixtureWith(t, Options{}, serve, changes...)
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		test(t, newFixture(t, serve, configFrom(t, section, keys)))
+	})
 }
 
-// newFixtureAt is newFixture with a clock that the test sets.
-func newFixtureAt(t testing.TB, clock *testkit.Clock, serve http.HandlerFunc, changes ...func(*Config)) *fixture {
+// newFixture makes both, and a network in memory between them.
+func newFixture(t testing.TB, serve http.HandlerFunc, cfg Config) *fixture {
 	t.Helper()
-	return newFixtureWith(t, Options{Now: clock.Now}, serve, changes...)
-}
-
-func newFixtureWith(t testing.TB, opts Options, serve http.HandlerFunc, changes ...func(*Config)) *fixture {
-	t.Helper()
-	f := &fixture{reg: prometheus.NewRegistry()}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f := &fixture{reg: prometheus.NewRegistry(), spans: tracetest.NewSpanRecorder()}
+	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.calls.Add(1)
 		serve(w, r)
-	}))
-	cfg := configFrom(t, testkit.SampleYAML)
-	cfg.Timeout = 5 * time.Second
-	cfg.BaseURL = srv.URL
-	for _, change := range changes {
-		change(&cfg)
+	})}
+	network := pipes{make(chan net.Conn), make(chan struct{})}
+	go func() { _ = web.Serve(network) }()
+	t.Cleanup(func() { _ = web.Close() })
+	f.opts = Options{
+		Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Dial: network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
 	}
-	opts.Registerer, opts.Logger = f.reg, slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.Client = f.another(t, cfg, func(*Options) {})
+	return f
+}
+
+// pipes is a network in memory with one listener.
+type pipes struct {
+	opened chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	if strings.HasPrefix(address, "nobody") {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}
+	select {
+	case p.opened <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.opened:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// next is a client that takes the place of the present one.
+func (f *fixture) next(t testing.TB, cfg Config) *Client {
+	t.Helper()
+	return f.another(t, cfg, func(o *Options) { o.Before = f.Client })
+}
+
+// another is a client with other options.
+func (f *fixture) another(t testing.TB, cfg Config, change func(*Options)) *Client {
+	t.Helper()
+	opts := f.opts
+	change(&opts)
 	c, err := New(cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Client = c
-	t.Cleanup(func() { c.Close(); srv.CloseClientConnections(); srv.Close() })
-	return f
+	t.Cleanup(c.Close)
+	return c
 }
 
 // metric sums the samples of a series whose labels contain all of the values.
@@ -93,11 +178,8 @@ func (f *fixture) metric(t testing.TB, name string, labels ...string) (sum float
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != "inquiry_gateway_upstream_"+name {
-			continue
-		}
 		for _, m := range family.GetMetric() {
-			match := true
+			match := family.GetName() == "inquiry_gateway_upstream_"+name
 			for _, l := range labels {
 				match = match && strings.Contains(m.String(), `value:"`+l+`"`)
 			}
@@ -109,81 +191,32 @@ func (f *fixture) metric(t testing.TB, name string, labels ...string) (sum float
 	return sum
 }
 
-// logged counts the records of the log that have all of the texts.
-func (f *fixture) logged(texts ...string) (n int) {
-	for line := range strings.Lines(f.log.String()) {
-		has := true
-		for _, text := range texts {
-			has = has && strings.Contains(line, text)
-		}
-		if has {
-			n++
-		}
-	}
-	return n
-}
-
 var acme = Request{Kind: "buyer", Account: "acme"}
 
-// buyer asks for the list of an account.
-func (f *fixture) buyer(t testing.TB, account string) (List, error) {
-	return f.Fetch(t.Context(), Request{Kind: "buyer", Account: account})
+// buyer asks for the list of an account, and gives the reason where there is none.
+func buyer(t testing.TB, c *Client, account string) (reason string) {
+	if _, err := c.Fetch(t.Context(), Request{Kind: "buyer", Account: account}); err != nil {
+		return asError(err).Reason
+	}
+	return "ok"
 }
 
-// failed calls Fetch and wants a failure of the kind's word, and the reason.
-func failed(t testing.TB, f *fixture, ctx context.Context, kind, reason string) *Error {
-	t.Helper()
-	list, err := f.Fetch(ctx, acme)
-	var e *Error
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, %v", list, err)
-	}
-	if e.Kind.String() != kind || e.Reason != reason {
-		t.Fatalf("got %v, want %s (%s)", e, kind, reason)
-	}
-	return e
+func serveJSON(body string) http.HandlerFunc { return serveAs(http.StatusOK, "application/json", body) }
+
+func status(code int) http.HandlerFunc {
+	return serveAs(code, "application/json", `{"rows":[],"secret":"s3cr3t"}`)
 }
 
-func serveJSON(body string) http.HandlerFunc {
+// serveAs answers so; without a media type where that is empty.
+func serveAs(code int, media, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+		if w.Header()["Content-Type"] = nil; media != "" {
+			w.Header().Set("Content-Type", media)
+		}
+		w.WriteHeader(code)
 		_, _ = io.WriteString(w, body)
 	}
 }
 
-// emptyList is a good reply.
-const emptyList = `{"result":{"items":[]}}`
-
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, `{"result":{"items":[]},"secret":"s3cr3t"}`)
-	}
-}
-
-// hang answers nothing, or only a part, until the client goes away.
-func hang(part string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if part != "" {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, part)
-			_ = http.NewResponseController(w).Flush()
-		}
-		<-r.Context().Done()
-	}
-}
-
-// waitFor polls until a state that another goroutine's clock brings about.
-func waitFor(t testing.TB, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(10 * time.Second); !ok(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("never happened")
-		}
-	}
-}
+// hang answers nothing until the client goes away.
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -64,9 +64,9 @@ func (a session) sendAs() (as, name string) {
 		as = sendBearer
 	}
 	if as == sendCookie {
-		return as, cmp.Or(a.Cookie, a.TokenCookie)
+		return as, cmp.Or(a.Name, a.TokenCookie)
 	}
-	return as, cmp.Or(a.Header, a.TokenHeader)
+	return as, cmp.Or(a.Name, a.TokenHeader)
 }
 
 func (a session) check(base string, p *invalid.Problems) {
@@ -83,6 +83,7 @@ func (a session) check(base string, p *invalid.Problems) {
 	plan := a.Login.spec().Compile(base, "auth.login", p)
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
+	p.AddIf(!a.PasswordFile.Set(), "auth.password_file", "missing: type session needs it")
 	p.AddIf(a.Username == "" && !a.UsernameFile.Set() && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it; set it or username_file")
 	places := 0
 	for _, set := range []bool{a.Token != "", a.TokenHeader != "", a.TokenCookie != ""} {
@@ -97,10 +98,8 @@ func (a session) check(base string, p *invalid.Problems) {
 		}
 	}
 	as, name := a.sendAs()
-	p.AddIf(as == sendHeader && name == "", "auth.header", "missing: the name of the header that the token is sent in")
-	p.AddIf(as == sendCookie && name == "", "auth.cookie", "missing: the name of the cookie that the token is sent in")
-	p.AddIf(as != sendHeader && a.Header != "", "auth.header", "has no meaning unless send_as is header; remove it")
-	p.AddIf(as != sendCookie && a.Cookie != "", "auth.cookie", "has no meaning unless send_as is cookie; remove it")
+	p.AddIf(as != sendBearer && name == "", "auth.name", "missing: the name of the %s that the token is sent in", as)
+	p.AddIf(as == sendBearer && a.Name != "", "auth.name", "has no meaning unless send_as is header or cookie; remove it")
 	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }

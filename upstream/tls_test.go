@@ -22,7 +22,8 @@ func certificate(t testing.TB, a *testkit.Authority, name string) secretfile.TLS
 		t.Fatal(err)
 	}
 	return secretfile.TLS{
-		CAFile: secretfile.New("ca", string(a.PEM)), CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key)),
+		CA:   secretfile.CA{CAFile: secretfile.New("ca", string(a.PEM))},
+		Pair: secretfile.Pair{CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key))},
 	}
 }
 
@@ -39,46 +40,50 @@ func newAuthority(t testing.TB) *testkit.Authority {
 // that of the files as they are then.
 func TestTLS(t *testing.T) {
 	ca := newAuthority(t)
-	var problems invalid.Problems
-	own := certificate(t, ca, "legacy").Config("tls", &problems)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		serveJSON(`{"result":{"items":[`+strings.Replace(testkit.SampleTicket, "Late", r.TLS.PeerCertificates[0].Subject.CommonName, 1)+`]}}`)(w, r)
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serveJSON(rows("", r.TLS.PeerCertificates[0].Subject.CommonName))(w, r)
 	}))
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.TLS = &tls.Config{Certificates: own.Certificates, ClientCAs: own.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
-	srv.StartTLS()
-	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	own := certificate(t, ca, "legacy").Config("tls", &invalid.Problems{})
+	web.TLS = &tls.Config{
+		Certificates: own.Certificates, ClientCAs: own.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}
+	web.StartTLS()
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 
-	f := newFixture(t, nil, func(c *Config) { c.BaseURL, c.TLS = srv.URL, certificate(t, ca, "one") })
-	other := certificate(t, ca, "third")
-	other.CAFile = certificate(t, newAuthority(t), "x").CAFile
+	stranger := certificate(t, ca, "third")
+	stranger.CAFile = certificate(t, newAuthority(t), "x").CAFile
+	var before *Client
 	for _, step := range []struct {
 		files secretfile.TLS
-		title string // empty: refused
-	}{{f.cfg.TLS, "one"}, {certificate(t, ca, "second"), "second"}, {other, ""}} {
-		cfg := f.cfg
-		cfg.TLS = step.files
-		next, err := New(cfg, Options{Before: f.Client})
+		want  string // the client's name, or the reason
+	}{{certificate(t, ca, "first"), "first"}, {certificate(t, ca, "second"), "second"}, {stranger, "tls"}} {
+		cfg := configFrom(t, section)
+		cfg.BaseURL, cfg.TLS = web.URL, step.files
+		c, err := New(cfg, Options{Before: before})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(next.Close)
-		list, err := next.Fetch(t.Context(), acme)
-		if step.title == "" && (err == nil || asError(err).Reason != "tls") || step.title != "" && (err != nil || list.Inquiries[0].Title != step.title) {
-			t.Errorf("%q: %+v %v", step.title, list.Inquiries, err)
+		t.Cleanup(c.Close)
+		list, err := c.Fetch(t.Context(), acme)
+		if got := titles(list); got != step.want && (err == nil || asError(err).Reason != step.want) {
+			t.Errorf("want %s, got %s %v", step.want, got, err)
 		}
+		before = c
 	}
-	plain := newFixture(t, serveJSON("{}"), func(c *Config) { c.BaseURL = strings.Replace(c.BaseURL, "http:", "https:", 1) })
-	failed(t, plain, t.Context(), "upstream", "tls")
 }
 
-func TestTLSConfig(t *testing.T) {
-	cfg := configFrom(t, testkit.SampleYAML)
-	cfg.TLS = certificate(t, newAuthority(t), "one")
-	if found := wrongKeys(t, cfg.Validate()); found["tls"] == "" {
-		t.Errorf("files without TLS: %v", found)
+// A server that does not speak TLS is told apart from one that is away.
+func TestNoTLSThere(t *testing.T) {
+	web := httptest.NewServer(serveJSON(""))
+	t.Cleanup(web.Close)
+	cfg := configFrom(t, section)
+	cfg.BaseURL = strings.Replace(web.URL, "http:", "https:", 1)
+	c, err := New(cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := buyer(t, c, "acme"); got != "tls" {
+		t.Error(got)
 	}
 }

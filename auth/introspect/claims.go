@@ -35,8 +35,8 @@ func grant(c auth.ClaimsConfig, d auth.Digest, body []byte) (*auth.Grant, error)
 		Principal: auth.Principal{
 			Kind:       r.text(c.Kind),
 			Account:    r.text(c.Account),
-			KeyID:      r.text(c.KeyID),
-			Scopes:     r.scopes(c.Scope),
+			KeyID:      r.text("jti"),
+			Scopes:     r.scopes("scope"),
 			PaidAccess: r.paid(c.APIAccess),
 			Plan:       r.text(c.Plan),
 		},

@@ -16,7 +16,7 @@ const everyClaim = `{"active":true,"sub":"acme","kind":"buyer","scope":"a inquir
 // about the key; one that names no account or kind is about a key of another service.
 func TestClaims(t *testing.T) {
 	claims := auth.DefaultIntrospectionConfig().Claims
-	elsewhere := auth.ClaimsConfig{Account: "org.id", Kind: "https://acme.example/kind", Scope: "scp", APIAccess: "org.paid", KeyID: "jti"}
+	elsewhere := auth.ClaimsConfig{Account: "org.id", Kind: "https://acme.example/kind", APIAccess: "org.paid"}
 	grants := func(names auth.ClaimsConfig, answer string, want auth.Principal, expires time.Time) {
 		t.Helper()
 		g, err := grant(names, auth.Digest{1}, []byte(answer))
@@ -28,7 +28,7 @@ func TestClaims(t *testing.T) {
 	grants(claims, everyClaim, auth.Principal{
 		Kind: auth.KindBuyer, Account: "acme", KeyID: "t1", Scopes: "a inquiries:read", PaidAccess: true, Plan: "pro",
 	}, time.Unix(1800000000, 0))
-	grants(elsewhere, `{"active":true,"org":{"id":"acme","paid":true},"https://acme.example/kind":"buyer","scp":["a","b c"]}`,
+	grants(elsewhere, `{"active":true,"org":{"id":"acme","paid":true},"https://acme.example/kind":"buyer","scope":["a","b c"]}`,
 		auth.Principal{Kind: auth.KindBuyer, Account: "acme", Scopes: "a b c", PaidAccess: true}, never)
 	grants(claims, `{"active":true,"sub":4711,"kind":"seller"}`, auth.Principal{Kind: auth.KindSeller, Account: "4711"}, never)
 	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":1800000000.9}`, buyer, time.Unix(1800000000, 0))

@@ -7,7 +7,7 @@
 // grant allows.
 //
 // An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.cache.ttl at most. While the server is away or slow, a breaker keeps
+// node for auth.cache_ttl at most. While the server is away or slow, a breaker keeps
 // callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
@@ -91,7 +91,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       secretfile.TLS{CAFile: c.CAFile}.Config("introspection", &invalid.Problems{}), // Validate has told them
+		TLSClientConfig:       secretfile.TLS{CA: c.CA}.Config("introspection", &invalid.Problems{}), // Validate has told them
 	}
 }
 

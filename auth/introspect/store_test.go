@@ -90,9 +90,15 @@ func TestTrouble(t *testing.T) {
 	}
 	for name, handler := range map[string]http.HandlerFunc{
 		"500": status(http.StatusInternalServerError), "401 to us": status(http.StatusUnauthorized),
-		"redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) { // with the key
+			if r.URL.Path == "/introspect" {
+				http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+				return
+			}
+			typed("application/json", activeAnswer)(w, r)
+		},
 		"login page": typed("text/html", activeAnswer), "no type": typed("", activeAnswer), "empty": typed("application/json", ""),
-		"too large": typed("application/json", `{"active":false,"x":"`+strings.Repeat("x", maxIntrospection)+`"}`),
+		"too large": typed("application/json", `{"active":false}`+strings.Repeat(" ", maxIntrospection)),
 		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			typed("application/json", activeAnswer)(w, nil)

@@ -28,7 +28,7 @@ import (
 //
 //   - normally: until the message arrives, milliseconds
 //   - when the message is lost: Poll, plus Timeout for the read
-//   - when the node cannot reach Redis at all: auth.cache.ttl
+//   - when the node cannot reach Redis at all: auth.cache_ttl
 //
 // A record that is changed without the version being raised counts when that time is
 // over.

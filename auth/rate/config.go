@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -13,17 +14,20 @@ import (
 // plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
 	Plan `yaml:",inline"`
-	// Plans are limits of accounts on a plan, by its name in the key store.
+	// Plans are the limits of each account on a plan, by its name in the key store.
 	Plans map[string]Plan `yaml:"plans"`
 }
 
-// Plan is a limit of accounts.
+// Plan is a limit of those whom its section names.
 type Plan struct {
-	// PerSecond is how many requests one account may send per second, counted over all nodes.
+	// PerSecond is how many per second are let through in the long run.
 	PerSecond float64 `yaml:"per_second" min:"0.001" max:"1000000" zero:"no limit"`
-	// Burst is how many requests of it may come at once. 0: a second's worth.
+	// Burst is how many may come at once. 0: a second's worth.
 	Burst int `yaml:"burst" min:"0" max:"1000000"`
 }
+
+// Most is how many may come at once.
+func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
 // Validate reports bursts without a rate; each joined error is an *invalid.Error with the
 // key's path in the `rate_limit:` section. That each value keeps the bounds of its tag is for
@@ -77,10 +81,7 @@ func (l Plan) limit(policy string) Limit {
 	if l.PerSecond == 0 {
 		return Limit{}
 	}
-	burst := l.Burst
-	if burst == 0 {
-		burst = int(math.Ceil(l.PerSecond))
-	}
+	burst := l.Most()
 	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: burst, Block: max(1, burst/8)}
 }
 

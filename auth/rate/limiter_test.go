@@ -174,6 +174,22 @@ func TestFleetSharesOneBurst(t *testing.T) {
 	}
 }
 
+// A node takes ahead at most a block, an eighth of the burst: what one has not spent, the other
+// gets but for that.
+func TestANodeHasAtMostABlock(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for spent := range 50 {
+		opts := Options{Redis: client, Prefix: fmt.Sprint(spent)}
+		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
+		if n := passed(one, spent); n != spent {
+			t.Errorf("%d of %d passed", n, spent)
+		}
+		if n := passed(other, 100); n < 80-spent-10 || n > 80-spent {
+			t.Errorf("one node spent %d of 80, the other got %d", spent, n)
+		}
+	}
+}
+
 // A node asks Redis seldom: while there are enough tokens, when there are none, and for many
 // callers at once.
 func TestMostRequestsAskNobody(t *testing.T) {
@@ -213,8 +229,8 @@ func TestRedisAwayAndBack(t *testing.T) {
 		t.Fatal("refused")
 	}
 	server.Kill()
-	if n := passed(l, 20); n != 9 {
-		t.Errorf("%d of 20 passed: the node's own bucket must know of what passed before", n)
+	if n := passed(l, 20_000); n != 9 {
+		t.Errorf("%d of 20,000 passed: the node's own bucket must know of what passed before", n)
 	}
 	if n := testutil.ToFloat64(l.metrics.leases[leaseFailed]); n != 1 || testutil.ToFloat64(l.metrics.fallback) != 1 {
 		t.Errorf("%v failed calls, or no fallback", n)

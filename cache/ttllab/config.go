@@ -28,12 +28,12 @@ type Policy struct {
 
 // Config is what the lab may ask of the legacy, and what its report marks.
 type Config struct {
-	Recheck cache.RecheckConfig
-	Goals   cache.GoalsConfig
+	RechecksPerSecond float64
+	Goals             cache.GoalsConfig
 }
 
 // ConfigOf is the lab's part of the cache's configuration.
-func ConfigOf(c cache.Config) Config { return Config{c.Recheck, c.Goals} }
+func ConfigOf(c cache.Config) Config { return Config{c.RechecksPerSecond, c.Goals} }
 
 // KindsOf are the groups of lists that have a ttl of their own: the kinds by name, and
 // each status that overrides its kind's.

@@ -3,12 +3,11 @@ package ttllab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -38,77 +37,50 @@ func (s *stream) exchange() Exchange {
 }
 
 // fleetOf is some nodes with one cache, each with another clock.
-func fleetOf(t testing.TB, n, lists int, p Policy) ([]*node, *stream) {
-	t.Helper()
-	nodes, s := make([]*node, n), &stream{}
+func fleetOf(size, lists int, p Policy) ([]*node, *stream) {
+	nodes, s := make([]*node, size), &stream{}
 	for i := range nodes {
-		nodes[i] = newNode(t, p, lists, Config{}, s.exchange())
-		nodes[i].filled = nodes[0].filled
-		nodes[i].now = func() time.Time { return at(nodes[i].clock).Add(time.Duration(i) * 7 * time.Hour) }
+		nodes[i] = newNode(p, lists)
+		nodes[i].shared, nodes[i].filled, nodes[i].ahead = s.exchange(), nodes[0].filled, time.Duration(i)*7*time.Hour
 	}
 	s.now = func() time.Duration { return nodes[0].clock }
 	return nodes, s
 }
 
-// askedOf has each node's clock in its notes.
-func (n *node) askedOf(list uint64, now time.Duration) {
-	n.clock = now
-	shift := n.now().Sub(at(now))
-	from := len(n.fills)
-	n.ask(list, now)
-	r := n.rings.current.Load()
-	if i := r.n.Load() - 1; i < ringSlots {
-		r.slots[i].at.Store(uint64(at(now).Add(shift).UnixNano()))
-	}
-	for i := from; i < len(n.fills); i++ {
-		n.fills[i].fill.At += int64(shift)
-		n.fills[i].fill.Answered += int64(shift)
-	}
-}
-
-// Three nodes with one Redis are one cache to the legacy: whatever node is asked, the
-// report says what another ttl would do to all of them, and it is the same on each,
-// whatever their clocks say.
+// Three nodes with one Redis are one cache to the legacy: the report says what another ttl
+// would do to all of them, and it is the same on each, whatever node was asked and whatever
+// their clocks say.
 func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 	testkit.Computes(t)
-	for name, lists := range map[string]int{"every list watched": 8192, "a part of them watched": 1024} {
-		t.Run(name, func(t *testing.T) {
-			p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
-			trace := skewed(9, 6000, 60_000, 60*time.Millisecond)
-			alone := newNode(t, p, 8192, Config{}, nil)
-			run(t, trace, alone)
-			nodes, _ := fleetOf(t, 3, lists, p)
-			run(t, trace, nodes...)
-			want := alone.Report().Kinds[0]
-			first := nodes[0].Report()
-			for i, n := range nodes {
-				r := n.Report()
-				if r.Nodes != 3 || r.LostLookups != 0 {
-					t.Errorf("node %d: %d nodes, %d look-ups lost", i, r.Nodes, r.LostLookups)
-				}
-				if !reflect.DeepEqual(r, first) {
-					t.Errorf("node %d has another report than the first:\n%+v\n%+v", i, r, first)
-				}
-			}
-			for c := range want.Candidates {
-				g, w := first.Kinds[0].Candidates[c], want.Candidates[c]
-				hits, load := math.Abs(g.HitRatio.Value-w.HitRatio.Value), math.Abs(g.Upstream.Value/w.Upstream.Value-1)
-				if hits > 0.015 || load > 0.05+2*g.Upstream.StdErr/w.Upstream.Value {
-					t.Errorf("ttl %gs: hits %.4f, want %.4f; load %.3f, want %.3f", g.TTL, g.HitRatio.Value, w.HitRatio.Value, g.Upstream.Value, w.Upstream.Value)
-				}
-			}
-		})
+	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
+	trace := traffic{seed: 9, lists: 6000, lookups: 30_000, span: 30 * time.Minute, skew: 1.2}.trace()
+	alone := newNode(p, 8192)
+	run(trace, alone)
+	nodes, _ := fleetOf(3, 1024, p)
+	run(trace, nodes...)
+	first := nodes[0].Report()
+	for i, n := range nodes {
+		if r := n.Report(); r.Nodes != 3 || r.LostLookups != 0 || !reflect.DeepEqual(r, first) {
+			t.Errorf("node %d has another report than the first:\n%+v\n%+v", i, r, first)
+		}
+	}
+	for c, want := range alone.Report().Kinds[0].Candidates {
+		got := first.Kinds[0].Candidates[c]
+		hits, load := math.Abs(got.HitRatio.Value-want.HitRatio.Value), math.Abs(got.Upstream.Value/want.Upstream.Value-1)
+		if hits > 0.015 || load > 0.05+2*got.Upstream.StdErr/want.Upstream.Value {
+			t.Errorf("ttl %gs: hits %.4f, want %.4f; load %.3f, want %.3f", got.TTL, got.HitRatio.Value, want.HitRatio.Value, got.Upstream.Value, want.Upstream.Value)
+		}
 	}
 }
 
 // Batches that cannot be sent are lost and told as that; nothing else changes.
 func TestAStreamThatIsAway(t *testing.T) {
-	nodes, s := fleetOf(t, 2, 512, Policy{TTL: time.Minute})
+	nodes, s := fleetOf(2, 512, Policy{TTL: time.Minute})
 	nodes[0].state.gap, nodes[1].state.gap = int64(longestGap), int64(longestGap)
 	for second := range 120 {
 		s.down = second >= 40 && second < 80
 		for i := range 50 {
-			nodes[i%2].askedOf(uint64(1+i), time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond)
+			nodes[i%2].ask(i, time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond)
 		}
 		steps(time.Duration(second+1)*time.Second, nodes...)
 	}
@@ -120,20 +92,19 @@ func TestAStreamThatIsAway(t *testing.T) {
 		}
 	}
 	for range 20 {
-		nodes[0].clock += time.Second
-		nodes[0].Step()
+		steps(nodes[0].clock+time.Second, nodes[0])
 	}
 	if r := nodes[0].Report(); r.Nodes != 1 {
 		t.Errorf("%d nodes after the other was silent for 20 s", r.Nodes)
 	}
 }
 
-// The same over a real Redis: its ids are the time, its order the order.
+// The same over a real Redis: its ids are the time, its order the order. A node begins with
+// its own first message.
 func TestTheStreamOfRedis(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
-	defer client.Close()
+	client := redistest.Start(t).Client()
 	a, b := Stream(client, "lab"), Stream(client, "lab")
-	send := func(e Exchange, text string) (got []string) {
+	exchanged := func(e Exchange, text string) (got []string) {
 		t.Helper()
 		all, err := e(t.Context(), []byte(text), 1)
 		if err != nil {
@@ -150,14 +121,16 @@ func TestTheStreamOfRedis(t *testing.T) {
 	for _, tt := range []struct {
 		from Exchange
 		text string
-		want []string
-	}{{a, "1", []string{"1"}}, {b, "2", []string{"2"}}, {a, "3", []string{"2", "3"}}, {b, "4\x00", []string{"3", "4\x00"}}, {b, "5", []string{"5"}}, {a, "6", []string{"4\x00", "5", "6"}}} {
-		if got := send(tt.from, tt.text); !reflect.DeepEqual(got, tt.want) {
+		want string
+	}{
+		{a, "1", "[1]"}, {b, "2", "[2]"}, {a, "3", "[2 3]"}, {b, "4\x00", "[3 4\x00]"}, {b, "5", "[5]"}, {a, "6", "[4\x00 5 6]"},
+	} {
+		if got := fmt.Sprint(exchanged(tt.from, tt.text)); got != tt.want {
 			t.Errorf("after %q: %q, want %q", tt.text, got, tt.want)
 		}
 	}
 	for range 600 {
-		send(a, "many")
+		exchanged(a, "many")
 	}
 	if n := client.XLen(t.Context(), "lab").Val(); n > 300 {
 		t.Errorf("the stream has %d messages", n)
@@ -165,39 +138,45 @@ func TestTheStreamOfRedis(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got := send(a, "after a loss"); len(got) != 1 {
-		t.Errorf("after a loss: %q", got)
+	if got := fmt.Sprint(exchanged(a, "after a loss")); got != "[after a loss]" {
+		t.Error(got)
 	}
 }
 
+// aBatch is a message of a node that was asked for a few lists.
+func aBatch() (message []byte, layout uint64) {
+	n := newNode(Policy{TTL: time.Minute}, 64)
+	for i := range 200 {
+		n.ask(i%9, time.Duration(i)*time.Millisecond)
+	}
+	n.batch() // what cools comes with the next
+	return n.batch().encode(), layoutOf(n.state.kinds)
+}
+
 func TestMessagesOfOthersAreRefused(t *testing.T) {
-	n := newNode(t, Policy{TTL: time.Minute}, 64, Config{}, nil)
-	n.ask(1, time.Second)
-	good := n.batch().encode()
-	layout := layoutOf(n.state.kinds)
+	good, layout := aBatch()
 	if _, err := decode(good, layout, 2); err != nil {
 		t.Error(err)
-	}
-	for name, message := range map[string][]byte{"another version": append([]byte{format + 1}, good[1:]...), "cut off": good[:len(good)-1], "more than there is": append(good, 0), "empty": nil} {
-		if _, err := decode(message, layout, 2); err == nil {
-			t.Errorf("a message was taken: %s", name)
-		}
 	}
 	if _, err := decode(good, layoutOf(nil), 2); err == nil {
 		t.Error("a message of other groups was taken")
 	}
+	for name, message := range map[string][]byte{
+		"another version": append([]byte{format + 1}, good[1:]...), "cut off": good[:len(good)-1], "more than there is": append(good, 0), "empty": nil,
+	} {
+		if _, err := decode(message, layout, 2); err == nil {
+			t.Errorf("a message was taken: %s", name)
+		}
+	}
 }
 
+// Whatever a message says, the report that has it is one of numbers that can be.
 func FuzzDecode(f *testing.F) {
-	n := newNode(f, Policy{TTL: time.Minute}, 64, Config{}, nil)
-	for key := range uint64(200) {
-		n.ask(key%9, time.Duration(key)*time.Millisecond)
-	}
-	n.batch()
-	f.Add(n.batch().encode())
+	good, _ := aBatch()
+	f.Add(good)
 	f.Add([]byte{format})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		n := newNode(t, Policy{TTL: time.Minute}, 64, Config{}, nil)
+		n := newNode(Policy{TTL: time.Minute}, 64)
 		n.ask(1, 0)
 		if b, err := decode(message, layoutOf(n.state.kinds), 2); err == nil {
 			n.state.add(b, start.UnixNano())

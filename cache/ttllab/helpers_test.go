@@ -1,33 +1,18 @@
 package ttllab
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
-	"testing"
+	"slices"
+	"sort"
 	"time"
 
 	"inquiry-gateway/cache"
 )
 
-// Candidates returns the ttls that are simulated, ascending.
-func Candidates() []time.Duration { return append([]time.Duration(nil), candidates[:]...) }
-
-// NewSized makes a Lab that watches so many lists and forgets nothing.
-func NewSized(p Policy, lists int, now func() time.Time) *Lab {
-	l := NewLab([]Kind{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}, Config{}, now, nil)
-	l.resize(lists)
-	return l
-}
-
-// Step is a second of Run.
-func (l *Lab) Step() { l.step(context.Background()) }
-
-func (l *Lab) resize(lists int) {
-	l.state = newState(l.state.kinds, l.state.goals, lists, 0)
-	l.state.gap = math.MaxInt64
-}
-
+// start is a midnight, so that a day of a trace is a day.
 var start = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
 
 // at is a moment of a test.
@@ -35,38 +20,129 @@ func at(d time.Duration) time.Time { return start.Add(d) }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
 
+// lookup is one look-up of a trace.
+type lookup struct {
+	list int
+	at   time.Duration
+}
+
+// traffic describes a random trace.
+type traffic struct {
+	seed    uint64
+	lists   int           // different ones at most
+	lookups int           // about
+	span    time.Duration // of the whole trace
+	skew    float64       // Zipf exponent, above 1
+	wave    float64       // 0 even, 1 silent at night
+	bursts  float64       // share of look-ups that start a burst of the same list
+}
+
+func (s traffic) trace() (out []lookup) {
+	r := rand.New(rand.NewPCG(s.seed, 1))
+	zipf := rand.NewZipf(r, s.skew, 8, uint64(s.lists-1))
+	for len(out) < s.lookups {
+		when := time.Duration(r.Float64() * float64(s.span))
+		hour := when.Hours() / 24 * 2 * math.Pi
+		if r.Float64() > (1-s.wave*math.Cos(hour))/(1+s.wave) {
+			continue
+		}
+		list := int(zipf.Uint64())
+		out = append(out, lookup{list, when})
+		if r.Float64() < s.bursts {
+			for range 2 + r.IntN(10) {
+				when += time.Duration(r.ExpFloat64() * float64(800*time.Millisecond))
+				out = append(out, lookup{list, when})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b lookup) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+// changing is a legacy system whose lists change at random, each at its own rate: these are
+// the moments by list.
+type changing [][]time.Duration
+
+// changing draws rates between slow and fast changes per hour, evenly on a logarithmic scale.
+func (s traffic) changing(slow, fast float64) changing {
+	r := rand.New(rand.NewPCG(s.seed, 2))
+	all := make(changing, s.lists)
+	for list := range all {
+		mean := float64(time.Hour) / (slow * math.Pow(fast/slow, r.Float64()))
+		for at := r.ExpFloat64() * mean; at < float64(s.span+time.Hour); at += r.ExpFloat64() * mean {
+			all[list] = append(all[list], time.Duration(at))
+		}
+	}
+	return all
+}
+
+// body numbers the states of a list.
+func (l changing) body(list int, at time.Duration) uint64 {
+	return uint64(sort.Search(len(l[list]), func(i int) bool { return l[list][i] > at }))
+}
+
+// outdated is the share of answers that a cache with a ttl really serves outdated.
+func (l changing) outdated(trace []lookup, ttl time.Duration) float64 {
+	filled, n := map[int]time.Duration{}, 0
+	for _, ev := range trace {
+		if last, ok := filled[ev.list]; !ok || ev.at-last >= ttl {
+			filled[ev.list] = ev.at
+		}
+		if l.body(ev.list, filled[ev.list]) != l.body(ev.list, ev.at) {
+			n++
+		}
+	}
+	return float64(n) / float64(len(trace))
+}
+
+// watching is a Lab of buyers' lists and sellers' that watches so many and forgets nothing.
+func watching(p Policy, lists int, now func() time.Time) *Lab {
+	l := NewLab([]Kind{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}, Config{}, now, nil)
+	l.resize(lists)
+	return l
+}
+
+func (l *Lab) resize(lists int) {
+	l.state = newState(l.state.kinds, l.state.goals, lists, 0)
+	l.state.gap = math.MaxInt64
+}
+
 // node is a Lab that is told what a cache does, beside a cache whose rules are written
 // down as simply as possible.
 type node struct {
 	*Lab
-	clock  time.Duration
-	filled map[uint64]time.Duration // the cache; nodes may share it
-	bodies func(list uint64, at time.Duration) uint64
+	clock  time.Duration         // of all nodes
+	ahead  time.Duration         // of this one
+	filled map[int]time.Duration // the cache; nodes may share it
+	hash   func(list int) uint64
+	bodies func(list int, at time.Duration) uint64
 }
 
-func newNode(t testing.TB, p Policy, lists int, c Config, shared Exchange) *node {
-	t.Helper()
-	n := &node{filled: map[uint64]time.Duration{}, bodies: func(uint64, time.Duration) uint64 { return 1 }}
-	n.Lab = NewLab([]Kind{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}, c, func() time.Time { return at(n.clock) }, shared)
-	n.resize(lists)
+func newNode(p Policy, lists int) *node {
+	n := &node{
+		filled: map[int]time.Duration{},
+		hash:   func(list int) uint64 { return mix(uint64(list) + 1) },
+		bodies: func(int, time.Duration) uint64 { return 1 },
+	}
+	n.Lab = watching(p, lists, func() time.Time { return at(n.clock + n.ahead) })
 	return n
 }
 
-// ask is a look-up of a buyer's list at a moment; it returns the age of the answer.
-func (n *node) ask(list uint64, now time.Duration) time.Duration {
+// ask is a look-up of a buyer's list at a moment.
+func (n *node) ask(list int, now time.Duration) {
 	n.clock = now
-	g, p := (*n.live.Load())[0], n.state.groups[0].rules.policy
-	number := g.look(n.rings.current.Load(), list, at(now).UnixNano())
+	moment := func(t time.Duration) int64 { return at(t + n.ahead).UnixNano() }
+	g, p, hash := (*n.live.Load())[0], n.state.groups[0].rules.policy, n.hash(list)
+	number := g.look(n.rings.current.Load(), hash, moment(now))
 	last, ok := n.filled[list]
 	age := now - last
 	usable := ok && age < p.TTL+p.StaleWhileRevalidate
 	if !usable {
 		g.waited.Add(1)
-		age = 0
 	} else if share, ok := n.rechecks.drawn(number); ok {
-		p := pick{group: g, key: cache.Key{Kind: "buyer"}, list: list, body: n.bodies(list, last), answered: at(last).UnixNano(), share: share}
-		if n.rechecks.budget.AllowN(at(now), 1) {
-			n.rechecks.compared(p, n.bodies(list, now), at(now), float64(1+n.rechecks.missed.Swap(0))/share)
+		p := pick{group: g, key: cache.Key{Kind: "buyer"}, list: hash, body: n.bodies(list, last), answered: moment(last), share: share}
+		if n.rechecks.budget.AllowN(n.now(), 1) {
+			n.rechecks.compared(p, n.bodies(list, now), n.now(), float64(1+n.rechecks.missed.Swap(0))/share)
 		} else {
 			n.rechecks.missed.Add(1)
 		}
@@ -74,91 +150,29 @@ func (n *node) ask(list uint64, now time.Duration) time.Duration {
 	if !usable || age >= p.TTL {
 		n.filled[list] = now
 		g.fills.Add(1)
-		n.fills = append(n.fills, groupedFill{0, fill{Hash: list, Body: n.bodies(list, now), At: at(now).UnixNano(), Answered: at(now).UnixNano(), Size: 100}})
+		n.fills = append(n.fills, groupedFill{0, fill{Hash: hash, Body: n.bodies(list, now), At: moment(now), Answered: moment(now), Size: 100}})
 	}
-	return age
 }
 
-// run has the nodes asked at random for a trace, with a step each second.
-func run(t testing.TB, trace []asked, nodes ...*node) {
-	t.Helper()
+// run has the nodes asked at random for a trace, with a step each second, and in a fleet
+// until all batches are applied.
+func run(trace []lookup, nodes ...*node) {
 	r, second := rand.New(rand.NewPCG(4, 4)), time.Duration(0)
 	for _, ev := range trace {
 		for ; second <= ev.at; second += time.Second {
 			steps(second, nodes...)
 		}
-		if n := nodes[r.IntN(len(nodes))]; n.shared != nil {
-			n.askedOf(mix(ev.key+1), ev.at)
-		} else {
-			n.ask(mix(ev.key+1), ev.at)
-		}
+		nodes[r.IntN(len(nodes))].ask(ev.list, ev.at)
 	}
-	if nodes[0].shared != nil {
-		for range 8 {
-			second += time.Second
-			steps(second, nodes...)
-		}
+	for i := 0; i < 8 && nodes[0].shared != nil; i++ {
+		second += time.Second
+		steps(second, nodes...)
 	}
 }
 
 func steps(now time.Duration, nodes ...*node) {
 	for _, n := range nodes {
 		n.clock = now
-		n.Step()
+		n.step(context.Background())
 	}
-}
-
-// asked is a look-up of a random trace.
-type asked struct {
-	key uint64
-	at  time.Duration
-}
-
-// skewed is a trace of Zipf keys with exponential gaps of the given mean.
-func skewed(seed uint64, keys, n int, gap time.Duration) []asked {
-	r := rand.New(rand.NewPCG(seed, 7))
-	zipf := rand.NewZipf(r, 1.2, 5, uint64(keys-1))
-	out := make([]asked, n)
-	var now time.Duration
-	for i := range out {
-		now += time.Duration(r.ExpFloat64() * float64(gap))
-		out[i] = asked{zipf.Uint64(), now}
-	}
-	return out
-}
-
-// changing is a legacy system whose lists change at random, each at its own rate.
-type legacy [][]time.Duration
-
-func newLegacy(r *rand.Rand, lists int, slow, fast float64, span time.Duration) legacy {
-	l := make(legacy, lists)
-	for k := range l {
-		mean := float64(time.Hour) / (slow * math.Pow(fast/slow, r.Float64()))
-		for at := r.ExpFloat64() * mean; at < float64(span); at += r.ExpFloat64() * mean {
-			l[k] = append(l[k], time.Duration(at))
-		}
-	}
-	return l
-}
-
-func (l legacy) body(list uint64, at time.Duration) uint64 {
-	n := 0
-	for n < len(l[list]) && l[list][n] <= at {
-		n++
-	}
-	return uint64(n)
-}
-
-// outdated is the share of answers that a cache with a ttl really serves outdated.
-func (l legacy) outdated(trace []asked, ttl time.Duration) float64 {
-	filled, n := map[uint64]time.Duration{}, 0
-	for _, ev := range trace {
-		if last, ok := filled[ev.key]; !ok || ev.at-last >= ttl {
-			filled[ev.key] = ev.at
-		}
-		if l.body(ev.key, filled[ev.key]) != l.body(ev.key, ev.at) {
-			n++
-		}
-	}
-	return float64(n) / float64(len(trace))
 }

@@ -143,8 +143,8 @@ func (l *Lab) begin(kinds []Kind, c Config) {
 
 func (l *Lab) configure(c Config) {
 	l.state.goals = c
-	l.rechecks.budget.SetBurst(max(int(c.Recheck.BudgetPerSecond), 1))
-	l.rechecks.budget.SetLimit(rate.Limit(c.Recheck.BudgetPerSecond))
+	l.rechecks.budget.SetBurst(max(int(c.RechecksPerSecond), 1))
+	l.rechecks.budget.SetLimit(rate.Limit(c.RechecksPerSecond))
 	l.rechecks.aim()
 	l.publish()
 }

@@ -12,14 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
-
-	"github.com/zeebo/xxh3"
 )
-
-func logKinds() []Kind {
-	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
-	return []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}
-}
 
 // line is a record as the gateway writes it, other fields included.
 func line(at time.Time, kind, key, outcome string, age float64, etag string) string {
@@ -27,89 +20,47 @@ func line(at time.Time, kind, key, outcome string, age float64, etag string) str
 		at.Format(time.RFC3339Nano), kind, key, outcome, age, etag)
 }
 
-// A log tells the same as having been there.
-func TestALogGivesTheLiveReport(t *testing.T) {
-	p := logKinds()[0].Policy
-	live := newNode(t, p, defaultLists, Config{}, nil)
-	live.bodies = func(_ uint64, at time.Duration) uint64 { return uint64(at / (20 * time.Minute)) }
-	var log strings.Builder
-	trace := skewed(3, 300, 5000, time.Second)
-	for i := range trace {
-		trace[i].at = trace[i].at.Truncate(time.Microsecond)
-	}
-	second := time.Duration(0)
-	for i, ev := range trace {
-		for ; second <= ev.at; second += time.Second {
-			steps(second, live)
-		}
-		key := fmt.Sprintf("%x", ev.key)
-		hash := xxh3.HashString(key)
-		_, held := live.filled[hash]
-		age, outcome := live.ask(hash, ev.at), "hit"
-		if !held || live.filled[hash] == ev.at && age == 0 {
-			outcome = "miss"
-		}
-		log.WriteString(line(at(ev.at), "buyer", key, outcome, age.Seconds(), fmt.Sprintf(`W/"%d"`, live.bodies(0, ev.at-age))))
-		if i%100 == 0 {
-			log.WriteString(`{"time":"2026-05-04T00:00:00Z","msg":"something else"}` + "\n")
-		}
-	}
-	got, err := FromLog(strings.NewReader(log.String()), logKinds(), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (LogSummary{Lines: 5050, Lookups: 5000, Skipped: 50, FirstBad: []BadLine{}}); !reflect.DeepEqual(*got.Log, want) {
-		t.Errorf("%+v, want %+v", *got.Log, want)
-	}
-	g, w := got.Kinds[0], live.Report().Kinds[0]
-	if len(g.Candidates) != candidateCount || g.Changes.Changes == 0 || g.FillsPerSecond == 0 || !near(g.LookupsPerSecond, w.LookupsPerSecond) {
-		t.Fatalf("%+v\nwant\n%+v", g, w)
-	}
-	for c := range g.Candidates {
-		if !near(g.Candidates[c].HitRatio.Value, w.Candidates[c].HitRatio.Value) || !near(g.Candidates[c].Upstream.Value, w.Candidates[c].Upstream.Value) {
-			t.Errorf("%+v\nwant\n%+v", g.Candidates[c], w.Candidates[c])
-		}
-	}
+func readLog(in io.Reader) (Report, error) {
+	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
+	return FromLog(in, []Kind{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, Config{})
 }
 
 func TestLinesThatCannotBeUsed(t *testing.T) {
 	good := line(start, "buyer", "a", "hit", 1, "x")
 	change := func(old, with string) string { return strings.Replace(good, old, with, 1) }
-	tests := []struct{ name, line, want string }{
-		{"no JSON", "hello\n", "no JSON: invalid character 'h' looking for beginning of value at byte 1"},
-		{"empty line", "\n", "no JSON: unexpected end of JSON input at byte 1"},
-		{"cut off", good[:40], `no JSON: invalid character '\n' in string literal at byte 41`},
-		{"no object", "[1]\n", "no JSON object, or no RFC 3339 time"},
-		{"wrong type", change(`"age_seconds":1`, `"age_seconds":"1"`), `"age_seconds" must not be of type string`},
-		{"no such time", change("2026-05-04T00", "2026-05-04 00"), "no JSON object, or no RFC 3339 time"},
-		{"no time", change(`"time"`, `"tme"`), `"time" is missing or not between 1990 and 2200`},
-		{"far future", change("2026-", "9999-"), `"time" is missing or not between 1990 and 2200`},
-		{"kind", change("buyer", "admin"), `"kind" is not one of the configured kinds`},
-		{"outcome", change(`"cache"`, `"cash"`), `"cache" is missing`},
-		{"age", change(`"age_seconds":1`, `"age_seconds":-1`), `"age_seconds" must be between 0 and 30 days`},
-		{"wait", change(`"list_seconds":0`, `"list_seconds":1e9`), `"list_seconds" must be between 0 and 1 hour`},
-		{"bytes", change(`"bytes":512`, `"bytes":-1`), `"bytes" is negative`},
-		{"key", change(`"key":"a"`, `"key":"`+strings.Repeat("k", 257)+`"`), `"key" is longer than 256 bytes`},
-		{"long", change(`"msg":"`, `"msg":"`+strings.Repeat("m", 200<<10)), "longer than 64 KiB"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			log := good + strings.TrimSuffix(tt.line, "\n") + "\n" + good
-			r, err := FromLog(strings.NewReader(log), logKinds(), Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := (LogSummary{Lines: 3, Lookups: 2, Bad: 1, FirstBad: []BadLine{{2, tt.want}}}); !reflect.DeepEqual(*r.Log, want) {
-				t.Errorf("%+v\nwant\n%+v", *r.Log, want)
-			}
-		})
+	for name, tt := range map[string]struct{ line, want string }{
+		"no JSON":      {"hello\n", "no JSON: invalid character 'h' looking for beginning of value at byte 1"},
+		"empty line":   {"\n", "no JSON: unexpected end of JSON input at byte 1"},
+		"cut off":      {good[:40] + "\n", `no JSON: invalid character '\n' in string literal at byte 41`},
+		"no object":    {"[1]\n", "no JSON object, or no RFC 3339 time"},
+		"wrong type":   {change(`"age_seconds":1`, `"age_seconds":"1"`), `"age_seconds" must not be of type string`},
+		"no such time": {change("2026-05-04T00", "2026-05-04 00"), "no JSON object, or no RFC 3339 time"},
+		"no time":      {change(`"time"`, `"tme"`), `"time" is missing or not between 1990 and 2200`},
+		"far future":   {change("2026-", "9999-"), `"time" is missing or not between 1990 and 2200`},
+		"kind":         {change("buyer", "admin"), `"kind" is not one of the configured kinds`},
+		"outcome":      {change(`"cache"`, `"cash"`), `"cache" is missing`},
+		"age":          {change(`"age_seconds":1`, `"age_seconds":-1`), `"age_seconds" must be between 0 and 30 days`},
+		"wait":         {change(`"list_seconds":0`, `"list_seconds":1e9`), `"list_seconds" must be between 0 and 1 hour`},
+		"bytes":        {change(`"bytes":512`, `"bytes":-1`), `"bytes" is negative`},
+		"key":          {change(`"key":"a"`, `"key":"`+strings.Repeat("k", 257)+`"`), `"key" is longer than 256 bytes`},
+		"long":         {change(`"msg":"`, `"msg":"`+strings.Repeat("m", 200<<10)), "longer than 64 KiB"},
+		"other record": {`{"time":"2026-05-04T00:00:00Z","msg":"something else"}` + "\n", ""},
+		"no such list": {change(`"hit"`, `"impossible"`), ""},
+	} {
+		want := LogSummary{Lines: 3, Lookups: 2, Bad: 1, FirstBad: []BadLine{{2, tt.want}}}
+		if tt.want == "" {
+			want = LogSummary{Lines: 3, Lookups: 2, Skipped: 1, FirstBad: []BadLine{}}
+		}
+		if r, err := readLog(strings.NewReader(good + tt.line + good)); err != nil || !reflect.DeepEqual(*r.Log, want) {
+			t.Errorf("%s: %+v, %v\nwant %+v", name, *r.Log, err, want)
+		}
 	}
 }
 
 func TestLateLinesAreLeftOut(t *testing.T) {
 	log := line(at(time.Hour), "buyer", "a", "hit", 0, "") + line(at(time.Hour-4*time.Second), "buyer", "a", "hit", 0, "") +
 		line(start, "buyer", "a", "hit", 0, "")
-	r, err := FromLog(strings.NewReader(log), logKinds(), Config{})
+	r, err := readLog(strings.NewReader(log))
 	if err != nil || r.Log.Late != 1 || r.Log.Lookups != 2 || !r.To.Equal(at(time.Hour)) {
 		t.Errorf("%+v, to %s, %v", r.Log, r.To, err)
 	}
@@ -117,58 +68,36 @@ func TestLateLinesAreLeftOut(t *testing.T) {
 
 func TestALogThatCannotBeRead(t *testing.T) {
 	broken := errors.New("disk")
-	r, err := FromLog(io.MultiReader(strings.NewReader(line(start, "buyer", "a", "hit", 0, "")), iotest.ErrReader(broken)), logKinds(), Config{})
+	r, err := readLog(io.MultiReader(strings.NewReader(line(start, "buyer", "a", "hit", 0, "")), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || r.Log.Lookups != 1 {
 		t.Errorf("%v, %+v", err, r.Log)
 	}
-	if r, err := FromLog(strings.NewReader(""), logKinds(), Config{}); err != nil || r.Log.Lines != 0 {
+	if r, err := readLog(strings.NewReader("")); err != nil || r.Log.Lines != 0 {
 		t.Errorf("an empty log: %v, %+v", err, r.Log)
 	}
 }
 
-// endless makes lines without holding them.
-type endless struct {
-	n, left int
-	rest    []byte
-}
-
-func (e *endless) Read(p []byte) (int, error) {
-	if len(e.rest) == 0 {
-		if e.left == 0 {
-			return 0, io.EOF
-		}
-		e.left--
-		e.n++
-		e.rest = []byte(line(at(time.Duration(e.n)*time.Millisecond), "buyer", fmt.Sprint(e.n), "miss", 0, fmt.Sprint(e.n)))
-		if e.left == 1000 {
-			e.rest = bytes.Repeat([]byte{'x'}, 8<<20) // and one line of 8 MiB
-			e.rest = append(e.rest, '\n')
-		}
-	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
-}
-
+// Of a log with more lists than are watched, and a line of 8 MiB, the report keeps nothing.
 func TestALogIsReadInBoundedMemory(t *testing.T) {
-	runtime.GC()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	r, err := FromLog(&endless{left: 12_000}, logKinds(), Config{})
-	if err != nil {
-		t.Fatal(err)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if r.Log.Lookups != 11_999 || r.Log.Bad != 1 {
-		t.Errorf("%+v", r.Log)
+	log := bytes.NewBuffer(append(bytes.Repeat([]byte{'x'}, 8<<20), '\n'))
+	for i := range 9000 {
+		log.WriteString(line(at(time.Duration(i)*time.Millisecond), "buyer", fmt.Sprint(i), "miss", 0, fmt.Sprint(i)))
 	}
-	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 1<<20 {
+	before := heap()
+	r, err := readLog(log)
+	if err != nil || r.Log.Lookups != 9000 || r.Log.Bad != 1 || r.Kinds[0].WatchedKeys > defaultLists {
+		t.Errorf("%+v, %d lists watched, %v", r.Log, r.Kinds[0].WatchedKeys, err)
+	}
+	if kept := heap() - before; kept > 1<<20 {
 		t.Errorf("%d bytes are kept after the report", kept)
 	}
-	if n := r.Kinds[0].WatchedKeys; n > defaultLists {
-		t.Errorf("%d keys watched", n)
-	}
+	runtime.KeepAlive(log)
 }
 
 func FuzzFromLog(f *testing.F) {
@@ -177,7 +106,7 @@ func FuzzFromLog(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-05-04T00:00:00Z","kind":"buyer","key":"k","cache":"miss","list_seconds":3600,"age_seconds":2592000,"etag":"e","bytes":9223372036854775807}`))
 	f.Add([]byte("\xff\xfe\n\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := FromLog(bytes.NewReader(data), logKinds(), Config{})
+		r, err := readLog(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}

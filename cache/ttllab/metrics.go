@@ -44,7 +44,7 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	if goal := f.config.Goals.MaxOutdated; goal > 0 {
 		send(goalDesc, prometheus.GaugeValue, goal)
 	}
-	if f.config.Recheck.BudgetPerSecond == 0 {
+	if f.config.RechecksPerSecond == 0 {
 		return
 	}
 	l.rechecks.mu.Lock()

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -19,29 +20,19 @@ const canarySection = "canary: {buyer_keys: [buyer.key, other-buyer.key], seller
 
 // canaryKeys writes the files that the section names, with keys of four accounts.
 func canaryKeys(p *program) {
-	paid := auth.Account{ID: p.system.Accounts(legacy.KindSeller)[1], APIAccess: auth.AccessPaid}
-	again := auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
-	read := []string{auth.ScopeInquiriesRead}
-	p.writeKeys([]caller{
-		{kind: legacy.KindSeller, account: paid, record: auth.KeyRecord{ID: "other-seller", Scopes: read}},
-		{kind: legacy.KindBuyer, account: again, record: auth.KeyRecord{ID: "buyer-again", Scopes: read}},
-	})
-	for _, id := range []string{"buyer", "other-buyer", "empty-buyer", "seller", "other-seller", "buyer-again", "expired"} {
-		p.write(id+".key", p.keys[id]+"\n")
+	p.writeKeys(paidCaller(legacy.KindSeller, "other-seller", p.system.Accounts(legacy.KindSeller)[1]),
+		paidCaller(legacy.KindBuyer, "buyer-again", legacy.BuyerTypical))
+	for id, key := range p.keys {
+		p.write(id+".key", key+"\n")
 	}
 }
 
-// checks is how often a check of the canary ended so.
-func (p *program) checks(kind, check, result string) int {
+// checks is how often a check of the canary ended so; -1 where it is off.
+func (p *program) checks(kind, check, result string) float64 {
 	p.t.Helper()
-	series := fmt.Sprintf(`inquiry_gateway_canary_checks_total{check=%q,kind=%q,result=%q} `, check, kind, result)
-	_, rest, found := strings.Cut(string(p.ops("/metrics").body), series)
+	n, found := p.hasMetric(fmt.Sprintf(`inquiry_gateway_canary_checks_total{check=%q,kind=%q,result=%q}`, check, kind, result))
 	if !found {
 		return -1
-	}
-	n, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\n')])
-	if err != nil {
-		p.t.Fatal(err)
 	}
 	return n
 }
@@ -53,7 +44,7 @@ func (p *program) allWell(kind string) {
 	for _, check := range []string{"cross_read", "access"} {
 		p.eventually(kind+" "+check+" is ok", func() bool { return p.checks(kind, check, "ok") >= 2 })
 		if n := p.checks(kind, check, "failed"); n != 0 {
-			p.t.Errorf("%s %s failed %d times:\n%s", kind, check, n, p.canaryLog())
+			p.t.Errorf("%s %s failed %v times:\n%s", kind, check, n, p.canaryLog())
 		}
 	}
 }
@@ -65,26 +56,24 @@ func (p *program) canaryLog() string {
 
 // A gateway that is well is found so, in each way in which it can be set up.
 func TestCanaryOfAGoodGateway(t *testing.T) {
-	t.Parallel() // it waits for the canary
+	t.Parallel()
 	for name, s := range map[string]setup{
-		"plain":    {yaml: "listen: '[::]:0'"},
-		"TLS":      {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}", prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }},
-		"Redis":    {yaml: "redis: {addrs: [\"" + redistest.Start(t).Addr + "\"]}\ncache: {buyer: {ttl: 3s}, seller: {ttl: 2s, stale_while_revalidate: 1s}}"},
-		"no cache": {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
-		"limited":  {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
+		"all addresses": {yaml: "listen: '[::]:0'"},
+		"TLS":           {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}"},
+		"Redis":         {redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr), yaml: "cache: {seller: {ttl: 2s, stale_while_revalidate: 1s}}"},
+		"no cache":      {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
+		"limited":       {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.yaml += "\n" + canarySection
+			t.Parallel()
 			s.legacy.Inquiries = 300 // short lists are checked as long ones are
-			prepare := s.prepare
 			s.prepare = func(p *program) {
-				if canaryKeys(p); prepare != nil {
-					prepare(p)
-				}
-				if strings.HasPrefix(s.yaml, "listen") {
+				testkit.Certificate(t, p.dir, "gateway")
+				if canaryKeys(p); strings.HasPrefix(s.yaml, "listen") {
 					p.edit("listen: 127.0.0.1:0\n", "")
 				}
 			}
+			s.yaml += "\n" + canarySection
 			p := start(t, s)
 			p.allWell(legacy.KindBuyer)
 			p.allWell(legacy.KindSeller)
@@ -100,42 +89,9 @@ func TestCanaryOfAGoodGateway(t *testing.T) {
 	}
 }
 
-// mixedUp is a legacy system that takes one customer for another.
-func mixedUp(system *legacy.Server) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		if q.Get("customer") == legacy.BuyerOther {
-			q.Set("customer", legacy.BuyerTypical)
-			r.URL.RawQuery = q.Encode()
-		}
-		system.ServeHTTP(w, r)
-	})
-}
-
-// Without an owner to check, a legacy system that mixes accounts up goes
-// unnoticed by everything but the canary.
-func TestCanaryFindsACrossRead(t *testing.T) {
-	t.Parallel() // it waits for the canary
-	system := legacy.New(legacy.Options{Inquiries: 300})
-	owner := regexp.MustCompile(`(?m)^ *owner: customer.*\n`).FindString(string(legacy.Mapping()))
-	p := start(t, setup{legacy: legacy.Options{Inquiries: 300}, yaml: canarySection, prepare: canaryKeys, backend: mixedUp(system), upstream: []string{owner, ""}})
-	p.eventually("the cross-read is counted", func() bool { return p.checks("buyer", "cross_read", "failed") > 0 })
-	p.eventually("and logged", func() bool {
-		return strings.Contains(p.canaryLog(), `"security":{"event":"canary_cross_read","kind":"buyer","accounts":["`+legacy.BuyerTypical+`","`+legacy.BuyerOther+`"]}`)
-	})
-	id := regexp.MustCompile(`"check":"cross_read".*"request_ids":\["([0-9a-f]{32})"`).FindStringSubmatch(p.canaryLog())
-	if id == nil || !strings.Contains(p.logs.String(), `"msg":"request","request_id":"`+id[1]+`"`) {
-		t.Errorf("no record of the request %q", id)
-	}
-	p.allWell(legacy.KindSeller)
-	if n := p.checks("buyer", "access", "failed"); n != 0 {
-		t.Errorf("access failed: %s", p.canaryLog())
-	}
-}
-
 // A reload turns the canary on, takes other keys, and turns it off again.
 func TestCanaryIsReloaded(t *testing.T) {
-	t.Parallel() // it waits for the canary
+	t.Parallel()
 	p := start(t, setup{prepare: canaryKeys})
 	if p.checks("buyer", "access", "ok") != -1 {
 		t.Fatal("it is on")
@@ -145,11 +101,151 @@ func TestCanaryIsReloaded(t *testing.T) {
 	p.write("other-buyer.key", p.keys["buyer-again"])
 	p.eventually("a changed key file is read", func() bool { return p.checks("buyer", "cross_read", "blind") > 0 })
 	p.write("other-buyer.key", p.keys["buyer"])
-	p.eventually("a key file that is no good is refused", func() bool {
-		return strings.Contains(p.logs.String(), "canary.buyer_keys[1]: "+filepath.Join(p.dir, "other-buyer.key")+" holds the same key as canary.buyer_keys[0]")
-	})
+	p.logsEventually("canary.buyer_keys[1]: " + filepath.Join(p.dir, "other-buyer.key") + " holds the same key as canary.buyer_keys[0]")
 	before := p.checks("buyer", "cross_read", "blind")
 	p.eventually("the old ones stay in force", func() bool { return p.checks("buyer", "cross_read", "blind") > before })
 	p.edit(canarySection+"\n", "")
 	p.eventually("it is off", func() bool { return p.checks("buyer", "cross_read", "blind") == -1 })
+}
+
+// consoleState is what these tests read of /console/state.
+type consoleState struct {
+	Lines []consoleLine
+	Sums  map[string]map[string]any
+}
+
+type consoleLine struct {
+	ID, Text, Cause, Do string
+	Over                bool
+}
+
+func (p *program) console() (s consoleState) {
+	p.t.Helper()
+	if a := p.ops("/console/state"); a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil {
+		p.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return s
+}
+
+// consoleSays waits for the console's line with that cause.
+func (p *program) consoleSays(id, cause string) (line consoleLine) {
+	p.t.Helper()
+	p.eventually("the console says "+id+" "+cause, func() bool {
+		for _, l := range p.console().Lines {
+			if l.ID == id && !l.Over && strings.Contains(l.Cause, cause) {
+				line = l
+			}
+		}
+		return line.ID != ""
+	})
+	return line
+}
+
+// Without an owner to check, a legacy system that mixes accounts up goes unnoticed by everything
+// but the canary. Log and console say which keys it asked with and which records it was given,
+// and neither a key nor an internal id.
+func TestCanaryFindsACrossRead(t *testing.T) {
+	t.Parallel()
+	const one, two = legacy.BuyerTypical, legacy.BuyerOther
+	owner := regexp.MustCompile(`(?m)^ *owner: customer.*\n`).FindString(string(legacy.Mapping()))
+	p := start(t, setup{
+		legacy: legacy.Options{Inquiries: 300}, yaml: canarySection, prepare: canaryKeys, upstream: []string{owner, ""},
+		backend: func(system http.Handler) http.Handler { // takes one customer for another
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.URL.RawQuery = strings.Replace(r.URL.RawQuery, "customer="+two, "customer="+one, 1)
+				system.ServeHTTP(w, r)
+			})
+		},
+	})
+	p.eventually("the cross-read is counted", func() bool { return p.checks("buyer", "cross_read", "failed") > 0 })
+	p.logsEventually(`"security":{"event":"canary_cross_read","kind":"buyer","accounts":["` + one + `","` + two + `"]}`)
+	id := regexp.MustCompile(`"check":"cross_read".*"request_ids":\["([0-9a-f]{32})"`).FindStringSubmatch(p.canaryLog())
+	if id == nil || !strings.Contains(p.logs.String(), `"msg":"request","request_id":"`+id[1]+`"`) {
+		t.Errorf("no record of the request %q", id)
+	}
+	line := p.consoleSays("canary", "records that are in the lists of both canary.buyer_keys[0] (key buyer of account "+one+
+		") and canary.buyer_keys[1] (key other-buyer of account "+two+"): ")
+	if !strings.Contains(line.Cause, "the first is record 1 of the one list, record 1 of the other") || !strings.Contains(line.Do, "[purge](#purge)") {
+		t.Errorf("%+v", line)
+	}
+	for _, key := range p.keys {
+		if strings.Contains(line.Cause+p.logs.String(), key) {
+			t.Error("a key is shown")
+		}
+	}
+	p.allWell(legacy.KindSeller)
+	if n := p.checks("buyer", "access", "failed"); n != 0 {
+		t.Errorf("access failed: %s", p.canaryLog())
+	}
+}
+
+// The console reads series that the program has: a family that is renamed fails here.
+func TestTheConsoleReadsSeriesThatAreThere(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{yaml: canarySection + "\nrate_limit: {per_second: 100, burst: 200}", redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr),
+		prepare: canaryKeys})
+	p.gets(http.StatusOK, buyerList, "buyer")
+	p.get(buyerList, "")
+	var missing []string
+	defer func() { t.Log("no series of", missing) }()
+	p.eventually("all families have series", func() bool {
+		missing = nil
+		for family, series := range p.console().Sums {
+			if len(series) == 0 {
+				missing = append(missing, family)
+			}
+		}
+		return len(missing) == 0
+	})
+}
+
+// The line of a legacy system that fails says why, and what to enter, with the file and
+// the account of this gateway; so do those of Redis and of a file with a mistake.
+func TestTheConsoleTellsTheCause(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := start(t, setup{redis: fmt.Sprintf("{addrs: [%q]}", server.Addr), upstream: shortTimeouts})
+	p.gets(http.StatusOK, buyerList, "buyer")
+	p.fault(legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable})
+	p.get(buyerList, "other-buyer")
+	line := p.consoleSays("legacy", "503")
+	if !strings.Contains(line.Text, "requests for buyer lists failed") || !strings.HasSuffix(line.Cause, " (buyer list of "+legacy.BuyerOther+")") ||
+		!strings.Contains(line.Do, "`inquiry-gateway check -c "+p.file()+" --live --buyer "+legacy.BuyerOther+"`") {
+		t.Errorf("%+v", line)
+	}
+	for want, fault := range map[string]legacy.Fault{
+		"text/html": {Name: legacy.FaultHTML}, "EOF": {Name: legacy.FaultRefuse}, "deadline exceeded": {Name: legacy.FaultDelay, Delay: time.Minute},
+	} {
+		p.system.ClearFaults("")
+		p.fault(fault)
+		stop := p.background(1, func(_, _ int) error { p.get(sellerList, "seller"); return nil })
+		p.consoleSays("legacy", want)
+		_, _ = stop()
+	}
+	server.Kill()
+	p.get(buyerList, "buyer")
+	if line = p.consoleSays("redis", "connection refused"); !strings.Contains(line.Do, "redis-cli -h 127.0.0.1 -p "+server.Port()) {
+		t.Errorf("%+v", line)
+	}
+	p.edit("listen: ", "lisen: ")
+	if line = p.consoleSays("reload", "gateway.yaml:1:1: lisen: unknown key"); !strings.Contains(line.Do, "check -c "+p.file()) {
+		t.Errorf("%+v", line)
+	}
+}
+
+// The commands that the console tells people to enter are there, with their flags.
+func TestCommandsOfTheConsole(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile(filepath.Join("..", "..", "gateway", "ops", "console", "causes.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile("`inquiry-gateway ([^`>]+)").FindAllStringSubmatch(string(source), -1)
+	if len(told) < 4 {
+		t.Errorf("%d commands", len(told))
+	}
+	for _, c := range told {
+		args := strings.Fields(strings.NewReplacer("{kind}", "buyer", "{", "", "}", "").Replace(c[1]))
+		commandSays(t, 0, "USAGE", append(args, "--help")...)
+	}
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,85 +24,87 @@ type refusal struct {
 	target   string // empty: the buyers' list
 	key      string // by key id; empty: no Authorization header
 	headers  []string
-	prepare  func(*program)
-	alone    bool     // with a program of its own, as with the next two
-	yaml     string   // as in setup
+	fault    legacy.Fault
+	yaml     string   // as in setup, with a program of its own; so is the next
 	upstream []string // as in setup
+	prepare  func(*program)
 	status   int
 	code     string
 	want     map[string]string // headers and their values
 	source   string            // the parameter or header at fault
 }
 
-const (
-	challengeNone  = `Bearer realm="inquiries"`
-	challengeToken = `Bearer realm="inquiries", error="invalid_token"`
-)
-
-func fault(f legacy.Fault) func(*program) {
-	return func(p *program) {
-		if err := p.system.SetFault(f); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
+// shortTimeouts make a quick test of what hangs; whoever asks for them needs no answer in time.
+var shortTimeouts = []string{"timeout: 2s", "timeout: 300ms"}
 
 func refusals() []refusal {
-	noAuth := func(value string) []string { return []string{"Authorization", value} }
+	authorization := func(value string) []string { return []string{"Authorization", value} }
+	challenge := func(more string) map[string]string {
+		return map[string]string{"Www-Authenticate": `Bearer realm="inquiries"` + more}
+	}
+	allow := map[string]string{"Allow": "GET, HEAD"}
+	bad, none := challenge(`, error="invalid_token"`), challenge("")
+	limited := map[string]string{"Retry-After": "10", "Ratelimit-Policy": `"default";q=1;w=10`, "Ratelimit": `"default";r=0;t=10`}
+	parameter := func(name, query, source string) refusal {
+		return refusal{name: name, key: "buyer", target: buyerList + query, status: 400, code: "invalid_parameter", source: source}
+	}
+	ofLegacy := func(name string, status int, code string, f legacy.Fault) refusal {
+		return refusal{name: name, key: "buyer", fault: f, status: status, code: code}
+	}
+	const failed, invalid = "upstream_error", "upstream_invalid_response"
 	return []refusal{
-		{name: "no key", status: 401, code: "missing_api_key", want: map[string]string{"Www-Authenticate": challengeNone}},
-		{name: "another scheme", headers: noAuth("Basic YTpi"), status: 401, code: "missing_api_key", want: map[string]string{"Www-Authenticate": challengeNone}},
-		{name: "empty key", headers: noAuth("Bearer "), status: 401, code: "missing_api_key", want: map[string]string{"Www-Authenticate": challengeNone}},
+		{name: "no key", status: 401, code: "missing_api_key", want: none},
+		{name: "another scheme", headers: authorization("Basic YTpi"), status: 401, code: "missing_api_key", want: none},
+		{name: "empty key", headers: authorization("Bearer "), status: 401, code: "missing_api_key", want: none},
 		{name: "key in the URL", target: buyerList + "?api_key=x", status: 401, code: "missing_api_key"},
-		{name: "two keys", key: "buyer", headers: noAuth("Bearer other"), status: 400, code: "invalid_request",
-			want: map[string]string{"Www-Authenticate": `Bearer realm="inquiries", error="invalid_request"`}, source: "Authorization"},
-		{name: "malformed key", headers: noAuth("Bearer a b"), status: 401, code: "invalid_api_key", want: map[string]string{"Www-Authenticate": challengeToken}},
-		{name: "unknown key", headers: noAuth("Bearer nobody-knows-me"), status: 401, code: "invalid_api_key", want: map[string]string{"Www-Authenticate": challengeToken}},
-		{name: "expired key", key: "expired", status: 401, code: "invalid_api_key", want: map[string]string{"Www-Authenticate": challengeToken}},
-		{name: "revoked key", key: "revoked", status: 401, code: "invalid_api_key", want: map[string]string{"Www-Authenticate": challengeToken}},
+		{name: "two keys", key: "buyer", headers: authorization("Bearer other"), status: 400, code: "invalid_request",
+			want: challenge(`, error="invalid_request"`), source: "Authorization"},
+		{name: "malformed key", headers: authorization("Bearer a b"), status: 401, code: "invalid_api_key", want: bad},
+		{name: "unknown key", headers: authorization("Bearer nobody-knows-me"), status: 401, code: "invalid_api_key", want: bad},
+		{name: "expired key", key: "expired", status: 401, code: "invalid_api_key", want: bad},
+		{name: "revoked key", key: "revoked", status: 401, code: "invalid_api_key", want: bad},
 		{name: "seller's key for buyers", key: "seller", status: 403, code: "wrong_key_kind"},
 		{name: "buyer's key for sellers", key: "buyer", target: sellerList, status: 403, code: "wrong_key_kind"},
 		{name: "no scope", key: "no-scope", status: 403, code: "insufficient_scope",
-			want: map[string]string{"Www-Authenticate": `Bearer realm="inquiries", error="insufficient_scope", scope="inquiries:read"`}},
+			want: challenge(`, error="insufficient_scope", scope="inquiries:read"`)},
 		{name: "not paid", key: "unpaid", status: 403, code: "api_access_required"},
-		{name: "unknown parameter", key: "buyer", target: buyerList + "?page=2", status: 400, code: "invalid_parameter", source: "page"},
-		{name: "repeated parameter", key: "buyer", target: buyerList + "?status=a&status=a", status: 400, code: "invalid_parameter", source: "status"},
-		{name: "bad escape", key: "buyer", target: buyerList + "?status=%zz", status: 400, code: "invalid_parameter", source: "status"},
-		{name: "bad value", key: "buyer", target: buyerList + "?inquiry_type=a/b", status: 400, code: "invalid_parameter", source: "inquiry_type"},
+		parameter("unknown parameter", "?page=2", "page"),
+		parameter("repeated parameter", "?status=a&status=a", "status"),
+		parameter("bad escape", "?status=%zz", "status"),
+		parameter("bad value", "?inquiry_type=a/b", "inquiry_type"),
 		{name: "unknown path", key: "buyer", target: "/api/v1/buyer/inquiries/", status: 404, code: "not_found"},
 		{name: "root", target: "/", status: 404, code: "not_found"},
 		{name: "path of another account", key: "buyer", target: "/api/v1/buyer/globex/inquiries", status: 404, code: "not_found"},
-		{name: "POST", method: "POST", key: "buyer", status: 405, code: "method_not_allowed", want: map[string]string{"Allow": "GET, HEAD"}},
-		{name: "DELETE", method: "DELETE", key: "buyer", target: sellerList, status: 405, code: "method_not_allowed", want: map[string]string{"Allow": "GET, HEAD"}},
-		{name: "OPTIONS", method: "OPTIONS", status: 405, code: "method_not_allowed", want: map[string]string{"Allow": "GET, HEAD"}},
-		{name: "legacy 500", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultStatus}), status: 502, code: "upstream_error"},
-		{name: "legacy 404", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultStatus, Code: 404}), status: 502, code: "upstream_error"},
-		{name: "legacy redirects", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultStatus, Code: 302}), status: 502, code: "upstream_error"},
-		{name: "legacy hangs up", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultRefuse}), status: 502, code: "upstream_error"},
-		{name: "legacy cuts off", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultTruncate}), status: 502, code: "upstream_error"},
-		{name: "login page", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultHTML}), status: 502, code: "upstream_invalid_response"},
-		{name: "missing field", key: "buyer", upstream: []string{"title: subject", "title: nosuch"}, status: 502, code: "upstream_invalid_response"},
-		{name: "too many records", key: "buyer", upstream: []string{"max_records: 10000", "max_records: 10"}, status: 502, code: "upstream_invalid_response"},
-		{name: "foreign record", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultWrongOwner}), status: 502, code: "upstream_invalid_response"},
-		{name: "legacy too slow", key: "buyer", prepare: fault(legacy.Fault{Name: legacy.FaultDelay, Delay: 10 * time.Second}), upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
-		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}", prepare: func(p *program) { p.get(buyerList, "buyer") },
-			status: 429, code: "rate_limited", want: map[string]string{"Retry-After": "10", "Ratelimit-Policy": `"default";q=1;w=10`, "Ratelimit": `"default";r=0;t=10`}},
-		{name: "breaker open", key: "buyer", alone: true, prepare: openBreaker, status: 503, code: "upstream_unavailable", want: map[string]string{"Retry-After": "5"}},
+		{name: "POST", method: "POST", key: "buyer", status: 405, code: "method_not_allowed", want: allow},
+		{name: "DELETE", method: "DELETE", key: "buyer", target: sellerList, status: 405, code: "method_not_allowed", want: allow},
+		{name: "OPTIONS", method: "OPTIONS", status: 405, code: "method_not_allowed", want: allow},
+		ofLegacy("legacy 500", 502, failed, legacy.Fault{Name: legacy.FaultStatus}),
+		ofLegacy("legacy 404", 502, failed, legacy.Fault{Name: legacy.FaultStatus, Code: 404}),
+		ofLegacy("legacy redirects", 502, failed, legacy.Fault{Name: legacy.FaultStatus, Code: 302}),
+		ofLegacy("legacy hangs up", 502, failed, legacy.Fault{Name: legacy.FaultRefuse}),
+		ofLegacy("legacy cuts off", 502, failed, legacy.Fault{Name: legacy.FaultTruncate}),
+		ofLegacy("login page", 502, invalid, legacy.Fault{Name: legacy.FaultHTML}),
+		ofLegacy("foreign record", 502, invalid, legacy.Fault{Name: legacy.FaultWrongOwner}),
+		{name: "foreign record of a seller", key: "seller", target: sellerList, status: 502, code: invalid,
+			fault: legacy.Fault{Name: legacy.FaultWrongOwner}},
+		{name: "missing field", key: "buyer", upstream: []string{"title: subject", "title: nosuch"}, status: 502, code: invalid},
+		{name: "too many records", key: "buyer", upstream: []string{"max_records: 10000", "max_records: 10"}, status: 502, code: invalid},
+		{name: "legacy too slow", key: "buyer", fault: legacy.Fault{Name: legacy.FaultDelay, Delay: 10 * time.Second},
+			upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
+		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}",
+			prepare: func(p *program) { p.get(buyerList, "buyer") }, status: 429, code: "rate_limited", want: limited},
+		{name: "breaker open", key: "buyer", yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
+			prepare: openBreaker, status: 503, code: "upstream_unavailable", want: map[string]string{"Retry-After": "5"}},
 	}
 }
 
-// openBreaker has the legacy fail until the breaker gives up on it.
+// openBreaker asks a legacy system that fails until the breaker gives up on it.
 func openBreaker(p *program) {
-	fault(legacy.Fault{Name: legacy.FaultStatus})(p)
 	p.eventually("the breaker opens", func() bool {
 		p.get(buyerList, "buyer")
 		return p.part("upstream_buyer") == "open"
 	})
 }
-
-// shortTimeouts make a quick test of a legacy that hangs; whoever asks for them
-// needs no answer in time.
-var shortTimeouts = []string{"timeout: 2s", "timeout: 300ms"}
 
 func TestEveryRefusal(t *testing.T) {
 	t.Parallel()
@@ -114,20 +118,17 @@ func TestEveryRefusal(t *testing.T) {
 	for _, row := range refusals() {
 		t.Run(row.name, func(t *testing.T) {
 			p := shared
-			if row.alone || row.yaml != "" || row.upstream != nil {
+			if row.yaml != "" || row.upstream != nil {
 				p = start(t, setup{yaml: row.yaml, upstream: row.upstream})
+			}
+			if row.fault.Name != "" {
+				p.fault(row.fault)
+				defer p.system.ClearFaults("")
 			}
 			if row.prepare != nil {
 				row.prepare(p)
-				defer p.system.ClearFaults("")
 			}
-			if row.target == "" {
-				row.target = buyerList
-			}
-			if row.method == "" {
-				row.method = http.MethodGet
-			}
-			r := p.request(row.method, row.target, row.key, row.headers...)
+			r := p.request(cmp.Or(row.method, http.MethodGet), cmp.Or(row.target, buyerList), row.key, row.headers...)
 			a := p.do(r)
 			checkRefusal(t, p, row, a)
 			if err := checker.Check(r, a.response()); err != nil {
@@ -181,7 +182,7 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 	if id := idFinder(p.system)(a); id != "" {
 		t.Errorf("%q of the legacy is in the reply", id)
 	}
-	if row.key != "" && (bytes.Contains(a.body, []byte(p.keys[row.key])) || strings.Contains(p.logs.String(), p.keys[row.key])) {
+	if key := p.keys[row.key]; key != "" && strings.Contains(string(a.body)+p.logs.String(), key) {
 		t.Error("the key is in the reply or in the log")
 	}
 	for _, name := range []string{"Set-Cookie", "X-Powered-By", "Server"} {
@@ -194,12 +195,11 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 // A failing request is refused by the first check it fails, whatever else is
 // wrong with it.
 func TestOrderOfChecks(t *testing.T) {
-	p := start(t, setup{})
+	t.Parallel()
+	p := start(t, setup{onlyWhenTold: true})
 	unpaid := auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}
-	p.writeKeys([]caller{
-		{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
-		{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}},
-	})
+	p.writeKeys(caller{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
+		caller{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}})
 	p.reload()
 	for _, step := range []struct{ key, code string }{
 		{"", "missing_api_key"},
@@ -209,10 +209,15 @@ func TestOrderOfChecks(t *testing.T) {
 		{"unpaid", "api_access_required"},
 		{"buyer", "invalid_parameter"},
 	} {
-		if a := p.get(buyerList+"?page=%zz", step.key); !bytes.Contains(a.body, []byte(`"code":"`+step.code+`"`)) {
+		if a := p.get(buyerList+"?page=%zz", step.key); !strings.Contains(string(a.body), `"code":"`+step.code+`"`) {
 			t.Errorf("key %q: got %s, want %s", step.key, a.body, step.code)
 		}
 	}
+}
+
+// response is the answer as a checker wants to read it.
+func (a answer) response() *http.Response {
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body))}
 }
 
 func newChecker(t *testing.T) *contract.Checker {
@@ -224,7 +229,9 @@ func newChecker(t *testing.T) *contract.Checker {
 	return checker
 }
 
+// A list has the documented headers, from the legacy system and from the cache.
 func TestSuccessHeaders(t *testing.T) {
+	t.Parallel()
 	p, checker := start(t, setup{}), newChecker(t)
 	miss := p.get(buyerList, "buyer")
 	hit := p.get(buyerList, "buyer")
@@ -255,7 +262,9 @@ func TestSuccessHeaders(t *testing.T) {
 	}
 }
 
+// HEAD has the headers of GET, and a list that the caller has already is a 304.
 func TestHeadAndConditions(t *testing.T) {
+	t.Parallel()
 	p, checker := start(t, setup{}), newChecker(t)
 	get := p.get(buyerList, "buyer", "Accept-Encoding", "gzip")
 	head := p.do(p.request(http.MethodHead, buyerList, "buyer", "Accept-Encoding", "gzip"))
@@ -270,7 +279,8 @@ func TestHeadAndConditions(t *testing.T) {
 	etag := get.header.Get("Etag")
 	for _, tag := range []string{etag, "*", `"other", ` + etag, strings.TrimPrefix(etag, "W/")} {
 		a := p.get(buyerList, "buyer", "If-None-Match", tag)
-		if a.status != http.StatusNotModified || len(a.body) != 0 || a.header.Get("Etag") != etag || a.header.Get("Cache-Control") == "" || a.header.Get("Vary") == "" {
+		if a.status != http.StatusNotModified || len(a.body) != 0 || a.header.Get("Etag") != etag ||
+			a.header.Get("Cache-Control") == "" || a.header.Get("Vary") == "" {
 			t.Errorf("If-None-Match: %s: %d %v", tag, a.status, a.header)
 		}
 		if err := checker.Check(p.request(http.MethodGet, buyerList, "buyer"), a.response()); err != nil {

@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
 
@@ -171,7 +170,11 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 // terminal says whether what is written to w is read by a person.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 // /dev/null is one, too, and minds no colours
 }
 
 // caller is a sample key and what comes of using it.
@@ -241,7 +244,7 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 		if err != nil {
 			return nil, cfg, err
 		}
-		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, db: %d}\n", o.Addr, o.Username, file, o.DB)
+		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q}\n", o.Addr, o.Username, file)
 	}
 	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", redis,
 		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)).Replace(demoConfig)

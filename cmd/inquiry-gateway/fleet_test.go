@@ -1,119 +1,279 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit/redistest"
+	"inquiry-gateway/upstream/legacy"
 )
 
-// unruly stands in front of a legacy system and answers buyers by account, which
-// no fault of the runnable one does.
-type unruly struct {
-	system http.Handler // set when the program runs
-	fault  atomic.Pointer[misanswer]
-	buyers atomic.Int64 // requests for buyers' lists
+// relaxedTimeout gives a busy machine time for a call of Redis.
+const relaxedTimeout = "timeout: 2s"
+
+// slowPlan limits the accounts on it; keysInFleet has the keys in Redis, and the
+// version read so often that a lost message is no matter.
+const (
+	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
+	keysInFleet = "{redis: {timeout: 2s}, cache_ttl: 10m}"
+)
+
+// pair is two nodes with one legacy system and one Redis.
+type pair [2]*program
+
+// newPair starts a pair; redis is the inside of that section.
+func newPair(t *testing.T, redis string, s setup) pair {
+	t.Helper()
+	s.redis = "{" + redis + "}"
+	// Sellers may ask for any inquiry_type, and the legacy is asked for each: as
+	// many lists as a test wants.
+	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
+		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream")
+	s.legacy.Inquiries = 200
+	first := start(t, s)
+	s.joins = first
+	return pair{first, start(t, s)}
 }
 
-// misanswer answers for an account; nil leaves the answer to the legacy system.
-type misanswer func(account string) http.HandlerFunc
+// listNumber makes the lists that tests ask for differ.
+var listNumber atomic.Int64
 
-func (u *unruly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	account := r.URL.Query().Get("customer")
-	if account != "" {
-		u.buyers.Add(1)
-	}
-	if f := u.fault.Load(); f != nil {
-		if h := (*f)(account); h != nil {
-			h(w, r)
-			return
-		}
-	}
-	u.system.ServeHTTP(w, r)
-}
-
-// answer makes the fault that counts from now on.
-func (u *unruly) answer(f misanswer) { u.fault.Store(&f) }
-
-// always is one answer for the accounts; without accounts for everybody.
-func always(h http.HandlerFunc, accounts ...string) misanswer {
-	return func(account string) http.HandlerFunc {
-		for _, a := range accounts {
-			if a == account {
-				return h
+// sharing returns a function that has the first node fetch a list that nobody
+// has asked for, and tells whether the second has it without asking the legacy.
+func (nodes pair) sharing() func() bool {
+	return func() bool {
+		target := fmt.Sprintf("%s?inquiry_type=shared-%d", sellerList, listNumber.Add(1))
+		var last answer
+		for i, node := range nodes {
+			if last = node.get(target, "seller"); last.status != http.StatusOK {
+				node.t.Fatalf("node %d: %d %s", i, last.status, last.body)
 			}
 		}
-		if len(accounts) == 0 {
-			return h
-		}
-		return nil
+		return last.isHit()
 	}
 }
 
-func broken(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
-
-// unrulyPair is a pair of nodes with an unruly legacy system; section is put into
-// the upstream section.
-func unrulyPair(t *testing.T, section string, upstream ...string) ([2]*program, *unruly) {
+// purgesReach purges by one node and waits until no node serves what it had.
+func (nodes pair) purgesReach(scope ...string) {
+	t := nodes[0].t
 	t.Helper()
-	u := &unruly{}
-	nodes := pair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout),
-		setup{backend: u, upstream: append(upstream, "max_records: 10000", "max_records: 10000\n  "+section)})
-	u.system = nodes[0].system
-	return nodes, u
+	for _, node := range nodes {
+		node.eventually("the list is cached", func() bool { return node.get(buyerList, "buyer").isHit() })
+	}
+	nodes[0].eventually("the purge is taken", func() bool {
+		_, _, code := command(t, append([]string{"purge", "--ops", nodes[0].app.OpsURL()}, scope...)...)
+		return code == 0
+	})
+	nodes[1].eventually("the other node has dropped its list", func() bool { return !nodes[1].get(buyerList, "buyer").isHit() })
 }
 
-// trip has the legacy fail until the breakers of both nodes are open.
-func trip(nodes [2]*program, u *unruly) {
-	nodes[0].t.Helper()
-	u.answer(always(broken))
+// load asks the node for ever new lists, and for one that is cached. stop fails where there was
+// an answer that was not a 200 with the right list.
+func (p *program) load() (stop func()) {
+	end := p.background(4, func(w, i int) error {
+		target, key := buyerList, "buyer"
+		if i%2 == 0 {
+			target, key = fmt.Sprintf("%s?inquiry_type=%d-%d", sellerList, w, i), "seller"
+		}
+		if a := p.get(target, key); a.status != http.StatusOK || i%2 != 0 && !p.isTruth(a, "buyer", legacy.BuyerTypical, "") {
+			return fmt.Errorf("%s: %d %.300s", target, a.status, a.body)
+		}
+		return nil
+	})
+	return func() {
+		p.t.Helper()
+		if n, err := end(); err != nil || n == 0 {
+			p.t.Errorf("of %d requests not every one was a 200: %v", n, err)
+		}
+	}
+}
+
+// restricted makes on the servers the user that docs/redis.md tells to make, and returns what
+// the redis section says of it.
+func restricted(t *testing.T, servers ...*redistest.Server) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
+	line, _, ended := strings.Cut(rest, "\n```")
+	if !found || !ended {
+		t.Fatal("docs/redis.md names no user for Redis")
+	}
+	line = strings.NewReplacer("\\\n", " ", "\\", "", "'", "", "PASSWORD", "s3cr3t").Replace(line)
+	password := filepath.Join(t.TempDir(), "redis-password")
+	writeFile(t, password, "s3cr3t\n")
+	for _, server := range servers {
+		if got := server.Do(append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)...); got != "+OK" {
+			t.Fatalf("ACL SETUSER: %s", got)
+		}
+	}
+	return fmt.Sprintf("username: gateway, password_file: %q", password)
+}
+
+// nothingDenied fails if the user wanted to do what it may not.
+func nothingDenied(t *testing.T, servers ...*redistest.Server) {
+	t.Helper()
+	for _, server := range servers {
+		if log := server.Do("ACL", "LOG"); log != "*0" {
+			t.Errorf("Redis has denied something:\n%s", log)
+		}
+	}
+}
+
+// makeKeys makes keys in the Redis of the nodes; the account of other-buyer is on the plan slow.
+func (nodes pair) makeKeys() {
+	t := nodes[0].t
+	t.Helper()
+	for _, c := range nodes[0].callers[:4] {
+		if c.record.ID != "empty-buyer" {
+			newKey(t, nodes[:], "new", "--kind", c.kind, "--account", c.account.ID, "--id", c.record.ID, "--api-access", "paid")
+		}
+	}
+	keysCommandFor[auth.Account](t, nodes[0].file(), "account", legacy.BuyerOther, "--plan", "slow")
+}
+
+// rememberKeys waits until both nodes know of so many changes of the keys, and remember
+// both keys: a change that the version told of first has made them forget all.
+func (nodes pair) rememberKeys(changes float64) {
 	for _, node := range nodes {
-		node.eventually("the breaker opens", func() bool {
-			node.get(buyerList, "buyer")
-			return node.part("upstream_buyer") == "open"
+		node.eventually("all changes of the keys are known", func() bool {
+			return node.metric("inquiry_gateway_auth_store_version") == changes
 		})
+		node.comesToGet(http.StatusOK, buyerList, "buyer")
+		node.comesToGet(http.StatusOK, sellerList, "seller")
+	}
+}
+
+// isFleet holds that the nodes share lists, fills, purges, rates and keys.
+func (nodes pair) isFleet() {
+	t := nodes[0].t
+	t.Helper()
+	nodes[0].eventually("a list is shared", nodes.sharing())
+	nodes.purgesReach("--account", legacy.BuyerTypical)
+	nodes.purgesReach("--kind", "buyer")
+	nodes.fillsOnce()
+
+	allowed := 0
+	for i := range 20 {
+		switch a := nodes[i%2].get(buyerList, "other-buyer"); a.status {
+		case http.StatusOK:
+			allowed++
+		case http.StatusTooManyRequests:
+		default:
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if allowed == 0 || allowed > 6 {
+		t.Errorf("%d of 20 requests to two nodes passed a burst of 6", allowed)
+	}
+	keysCommandFor[map[string]any](t, nodes[0].file(), "revoke", "other-buyer")
+	for i, node := range nodes {
+		if node.metric("inquiry_gateway_rate_limit_fallback") != 0 {
+			t.Errorf("node %d limits on its own", i)
+		}
+		node.comesToGet(http.StatusUnauthorized, buyerList, "other-buyer")
+	}
+}
+
+// fillsOnce asks both nodes many times at once for one list that takes its time.
+func (nodes pair) fillsOnce() {
+	t := nodes[0].t
+	t.Helper()
+	asked := nodes[0].system.Requests().Seller
+	nodes[0].system.SetLatency(100 * time.Millisecond)
+	defer nodes[0].system.SetLatency(0)
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() { nodes[i%2].gets(http.StatusOK, sellerList+"?status=pending", "seller") })
+	}
+	group.Wait()
+	if n := nodes[0].system.Requests().Seller - asked; n != 1 {
+		t.Errorf("20 callers of two nodes asked the legacy %d times", n)
+	}
+}
+
+// With a ttl of an hour both nodes show what has changed as soon as the legacy system
+// has told of it, whichever way it tells.
+func TestHintsMakeBothNodesShowAChange(t *testing.T) {
+	t.Parallel()
+	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout),
+		setup{yaml: "cache: {buyer: {ttl: 1h, stale_while_revalidate: 1h}}"})
+	system, account := nodes[0].system, legacy.BuyerTypical
+	refresh := func(node *program, what ...string) {
+		commandSays(t, 0, "marked", append([]string{"purge", "--refresh", "--ops", node.app.OpsURL()}, what...)...)
+	}
+	for name, tell := range map[string]func(){
+		"hard": func() {
+			a := nodes[0].opsAs("", http.MethodPost, "/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, account))
+			if a.status != http.StatusOK {
+				t.Errorf("a hard hint: %d %s", a.status, a.body)
+			}
+		},
+		"soft":      func() { refresh(nodes[1], "--account", account) },
+		"by a kind": func() { refresh(nodes[0], "--kind", "buyer") },
+	} {
+		for _, node := range nodes {
+			node.eventually("the list is cached", func() bool {
+				return strings.HasPrefix(node.get(buyerList, "buyer").header.Get("Cache-Status"), "inquiry-gateway; hit; ttl=3")
+			})
+		}
+		if !system.Answer(account) {
+			t.Fatal("nothing has changed")
+		}
+		want := truth(system, "buyer", account, "", "")
+		if bytes.Equal(want, nodes[0].get(buyerList, "buyer").body) {
+			t.Errorf("%s: the change shows before it is told of", name)
+		}
+		tell()
+		for _, node := range nodes {
+			node.eventually(name+": the change shows", func() bool { return bytes.Equal(want, node.get(buyerList, "buyer").body) })
+		}
 	}
 }
 
 // The fleet sends one probe to a legacy system that hangs until that has a
 // verdict, however long its timeout is.
 func TestOneProbeUntilItsVerdict(t *testing.T) {
-	t.Parallel() // it waits for timeouts
-	nodes, u := unrulyPair(t, "breaker: {window: 10s, min_requests: 5, failure_ratio: 0.5, open_for: 300ms}\n  retry: {attempts: 1, budget: 0}", "timeout: 2s", "timeout: 2400ms")
-	trip(nodes, u)
-	end := make(chan struct{})
-	u.answer(always(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-end:
-		}
-	}))
-	defer close(end)
-	asked := u.buyers.Load()
-	var callers sync.WaitGroup
-	stop := make(chan struct{})
-	for w := range 8 {
-		callers.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
+	t.Parallel()
+	var hangs atomic.Bool
+	var buyers atomic.Int64 // requests for buyers' lists
+	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
+		upstream: []string{"timeout: 2s", "timeout: 2400ms\n  attempts: 1\n" +
+			"  breaker: {min_requests: 5, failure_ratio: 0.5, open_for: 300ms}"},
+		backend: func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				buyers.Add(1)
+				if hangs.Load() {
+					<-r.Context().Done()
 				}
-				node, key := nodes[w%2], []string{"buyer", "other-buyer", "empty-buyer"}[i%3]
-				status := []string{"", "?status=pending", "?status=answered", "?status=closed"}[w/2]
-				node.do(node.request(http.MethodGet, buyerList+status, key))
-			}
-		})
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+		},
+	})
+	for _, node := range nodes {
+		openBreaker(node)
 	}
+	hangs.Store(true)
+	asked := buyers.Load()
+	stop := nodes[0].background(8, func(w, i int) error {
+		key := []string{"buyer", "other-buyer", "empty-buyer"}[i%3]
+		nodes[w%2].get(buyerList+[]string{"", "?status=pending", "?status=answered", "?status=closed"}[w/2], key)
+		return nil
+	})
 	<-time.After(3 * time.Second) // 300 ms of silence, a probe of 2.4 s, 300 ms
-	n := u.buyers.Load() - asked
-	close(stop)
-	callers.Wait()
+	n := buyers.Load() - asked
+	_, _ = stop()
 	if n < 1 || n > 2 {
 		t.Errorf("%d requests to a legacy system that hangs in 3 s, want one per 2.7 s", n)
 	}

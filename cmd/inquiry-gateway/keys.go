@@ -245,29 +245,28 @@ func keysRotate(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// withOut makes the file of --out before the key: a key that cannot be written must not be
-// stored. out is nil without the flag. The file is removed where there is no key.
+// withOut opens the store, and makes the file of --out before the key: a key that cannot be
+// written must not be stored. The configuration is read before that, which may name the file
+// as one that is missing still. out is nil without the flag. The file is removed where there
+// is no key.
 func withOut(ctx context.Context, c *cli.Command, do func(ctx context.Context, out *os.File, store *keyStore) error) error {
-	name := c.String("out")
-	if name == "" {
-		return withKeys(func(ctx context.Context, _ *cli.Command, _ config.Config, store *keyStore) error {
+	return withKeys(func(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+		name := c.String("out")
+		if name == "" {
 			return do(ctx, nil, store)
-		})(ctx, c)
-	}
-	out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return usagef("--out: %s exists already; name a new file", name)
-	}
-	if err != nil {
-		return err
-	}
-	err = withKeys(func(ctx context.Context, _ *cli.Command, _ config.Config, store *keyStore) error {
-		return do(ctx, out, store)
+		}
+		out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			return usagef("--out: %s exists already; name a new file", name)
+		}
+		if err != nil {
+			return err
+		}
+		if err = errors.Join(do(ctx, out, store), out.Close()); err != nil {
+			return errors.Join(err, os.Remove(name))
+		}
+		return nil
 	})(ctx, c)
-	if err = errors.Join(err, out.Close()); err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
 }
 
 // unshown says what to do about a key that may be in the store although nobody was shown it.

@@ -2,12 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -43,13 +38,16 @@ func situations(parts map[string][]string) (all []situation) {
 	return all
 }
 
+// cells counts those that were started: their prefixes in the Redis that they share differ.
+var cells atomic.Int64
+
 // The table that `check --failures` prints is what callers get: each row of it, and all
 // pairs, with the whole program and a real Redis.
 func TestMatrix(t *testing.T) {
 	testkit.Slow(t)
 	server := redistest.Start(t)
 	states := []string{stateSlow, stateDown, stateGarbage}
-	var cells, rows atomic.Int64
+	var rows atomic.Int64
 	t.Run("cells", func(t *testing.T) {
 		for source, parts := range map[string]map[string][]string{
 			"introspection": {partRedis: states, partLegacy: states, partKeys: states},
@@ -59,7 +57,6 @@ func TestMatrix(t *testing.T) {
 			for _, s := range situations(parts) {
 				t.Run(strings.ReplaceAll(fmt.Sprint(source, s), " ", "_"), func(t *testing.T) {
 					t.Parallel() // most of the time it waits for timeouts
-					cells.Add(1)
 					rows.Add(newCell(t, server, source, s).run())
 				})
 			}
@@ -78,18 +75,14 @@ type cell struct {
 	redis  *redistest.Server
 	cable  *redistest.Proxy
 	prefix string
-	keys   *httptest.Server
-	broken atomic.Value // how the key store fails
+	keys   *authServer // nil where keys are elsewhere
 	rows   []failure
 }
 
-// cellNumber makes the prefixes of cells that share a Redis differ.
-var cellNumber atomic.Int64
-
 // newCell starts it with everything well.
 func newCell(t *testing.T, server *redistest.Server, source string, s situation) *cell {
-	c := &cell{s: s, redis: server, cable: redistest.NewProxy(t, server.Addr), prefix: fmt.Sprint("matrix-", cellNumber.Add(1))}
-	quick := func(part, quick string) string { // what is well has time on a busy machine
+	c := &cell{s: s, redis: server, cable: redistest.NewProxy(t, server.Addr), prefix: fmt.Sprint("matrix-", cells.Add(1))}
+	timeout := func(part, quick string) string { // what is well has time on a busy machine
 		if s[part] != "" {
 			return quick
 		}
@@ -100,25 +93,20 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 		policy = "ttl: 1ms, stale_while_revalidate: 0s" // lists must be stale when it fails
 	}
 	c.setup = setup{
-		yaml: fmt.Sprintf("redis: {addrs: [%q], prefix: %q, timeout: %s}\ncache: {buyer: {%s, stale_if_error: 10m}}\n", c.cable.Addr, c.prefix, quick(partRedis, "1s"), policy),
-		auth: "{keys_file: keys.yaml}", upstream: []string{"timeout: 2s", "timeout: " + quick(partLegacy, "1s")},
+		redis: fmt.Sprintf("{addrs: [%q], prefix: %q, timeout: %s}", c.cable.Addr, c.prefix, timeout(partRedis, "1s")),
+		yaml:  fmt.Sprintf("cache: {buyer: {%s, stale_if_error: 10m}}", policy), upstream: []string{"timeout: 2s", "timeout: " + timeout(partLegacy, "1s")},
 	}
 	switch source {
 	case "introspection":
-		c.keys = httptest.NewServer(http.HandlerFunc(c.introspect))
-		t.Cleanup(func() { c.keys.CloseClientConnections(); c.keys.Close() })
-		c.setup.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s}, cache: {ttl: 5m}}", c.keys.URL, quick(partKeys, "1s"))
+		c.keys, c.setup = introspecting(t, timeout(partKeys, "1s"), "cache_ttl: 5m", c.setup)
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache: {ttl: 5m}}", quick(partRedis, "1s"))
-	}
-	c.setup.prepare = func(p *program) {
-		c.program = p
-		if source == "redis" {
-			c.addKeys()
-		}
+		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache_ttl: 5m}", timeout(partRedis, "1s"))
 	}
 	c.program = start(t, c.setup)
-	loaded, err := config.Load(filepath.Join(c.dir, "gateway.yaml"), config.Options{})
+	if source == "redis" {
+		c.addKeys()
+	}
+	loaded, err := config.Load(c.file(), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,33 +126,12 @@ func (c *cell) addKeys() {
 	}
 }
 
-// introspect answers as RFC 7662 says, unless the key store fails.
-func (c *cell) introspect(w http.ResponseWriter, r *http.Request) {
-	token := r.PostFormValue("token") // what is read whole is seen to be given up
-	switch c.broken.Load() {
-	case stateSlow:
-		<-r.Context().Done()
-	case stateGarbage:
-		_, _ = io.WriteString(w, "<html>Please sign in</html>") // a gateway that left needs no answer
-	default:
-		account := legacy.BuyerTypical
-		if token == c.program.keys["other-buyer"] {
-			account = legacy.BuyerOther
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"active":true,"sub":%q,"kind":"buyer","scope":%q,"api_access":"paid"}`, account, auth.ScopeInquiriesRead)
-	}
-}
-
-// keysVersion is the series of the changes that a node has taken in from Redis.
-var keysVersion = regexp.MustCompile(`inquiry_gateway_auth_store_version [1-9]`)
-
 // run lets the node learn one list, causes the situation, and asks in each way that the
 // table declares. It returns how many rows it has compared.
 func (c *cell) run() int64 {
-	c.eventually("the list is known", func() bool { return c.get(buyerList, "buyer").status == http.StatusOK })
+	c.comesToGet(http.StatusOK, buyerList, "buyer")
 	if strings.Contains(c.setup.auth, "redis") {
-		c.eventually("the node follows the keys in Redis", func() bool { return keysVersion.Match(c.ops("/metrics").body) })
+		c.eventually("the node follows the keys in Redis", func() bool { return c.metric("inquiry_gateway_auth_store_version") > 0 })
 		c.gets(http.StatusOK, buyerList, "buyer")
 	}
 	c.eventually("the list is in Redis", func() bool { return len(c.lists()) > 0 })
@@ -215,25 +182,25 @@ func (c *cell) fail() {
 	}
 	switch c.s[partLegacy] {
 	case stateSlow:
-		fault(legacy.Fault{Name: legacy.FaultDelay, Delay: time.Hour})(c.program)
+		c.fault(legacy.Fault{Name: legacy.FaultDelay, Delay: time.Hour})
 	case stateDown:
 		c.backend.CloseClientConnections()
 		c.backend.Close()
 	case stateGarbage:
-		fault(legacy.Fault{Name: legacy.FaultHTML})(c.program)
+		c.fault(legacy.Fault{Name: legacy.FaultHTML})
 	}
 	switch state := c.s[partKeys]; {
 	case state == "":
 	case c.keys == nil: // a keys file
 		c.write("keys.yaml", map[string]string{stateDown: "", stateGarbage: "\x00garbage"}[state])
-		c.eventually("the keys file is read again", func() bool {
-			return !strings.Contains(string(c.ops("/metrics").body), `inquiry_gateway_auth_reloads_total{result="failed"} 0`)
-		})
+		c.eventually("the keys file is read again", func() bool { return c.metric(`inquiry_gateway_auth_reloads_total{result="failed"}`) > 0 })
 	case state == stateDown:
 		c.keys.CloseClientConnections()
 		c.keys.Close()
+	case state == stateSlow:
+		c.keys.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	default:
-		c.broken.Store(state)
+		c.keys.answer(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Please sign in</html>") })
 	}
 }
 
@@ -246,7 +213,10 @@ func (c *cell) ask(knows string) (keyID, query string, a answer) {
 		return "other-buyer", "", c.get(buyerList, "other-buyer")
 	case knowsRedisList:
 		s := c.setup
-		s.prepare, s.joins = func(p *program) { p.keys = c.program.keys; p.callers = nil; p.writeKeys(c.callers) }, c.program
+		s.joins, s.prepare = c.program, func(p *program) {
+			p.keys, p.callers = c.program.keys, nil
+			p.writeKeys(c.callers...)
+		}
 		return "buyer", "", start(c.t, s).get(buyerList, "buyer")
 	}
 	if c.s[partRedis] != "" {
@@ -267,42 +237,17 @@ func (c *cell) against(a answer, want outcome, keyID, query string) string {
 	o, status := outcomes[want], a.header.Get("Cache-Status")
 	stale := strings.Contains(status, "detail=stale-error")
 	account := map[string]string{"buyer": legacy.BuyerTypical, "other-buyer": legacy.BuyerOther}[keyID]
-	filter, err := url.ParseQuery(query)
 	switch {
-	case err != nil:
-		return err.Error()
 	case a.status != o.status || !strings.Contains(string(a.body), `"`+o.code):
 		return fmt.Sprintf("%d %s, and %s is declared", a.status, a.body[:min(len(a.body), 300)], want)
 	case o.code == "" && (!strings.Contains(status, o.detail) || stale != (want == outcomeStale)):
 		return fmt.Sprintf("Cache-Status is %q, and %s is declared", status, want)
 	case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "":
 		return "Retry-After is missing"
-	case o.code == "" && string(a.body) != string(truth(c.system, auth.KindBuyer, account, filter.Get("status"), "")):
+	case o.code == "" && !c.isTruth(a, auth.KindBuyer, account, query):
 		return "the list is not the caller's, or not the right one"
 	}
 	return ""
-}
-
-// The table is printed with the values of the file, and nothing is asked.
-func TestCheckFailures(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
-	base := strings.Replace(string(legacy.Mapping()), demoLegacyURL, "http://192.0.2.1", 1)
-	for name, tc := range map[string]struct{ yaml, says string }{
-		"legacy":     {"cache: {buyer: {stale_if_error: 7m}}", "200 detail=stale-error         marked stale; for stale_if_error: 7m0s (buyer)"},
-		"no stale":   {"cache: {buyer: {stale_if_error: 0s}}", "504 upstream_timeout           stale_if_error of buyers is 0s"},
-		"no Redis":   {"", "Redis: none is set"},
-		"Redis":      {"redis: {addrs: [\"192.0.2.1:6379\"], timeout: 200ms}", "at most 300ms later"},
-		"keys there": {"redis: {addrs: [\"192.0.2.1:6379\"]}\nauth: {redis: {}}", "503 auth_unavailable           keys are in this Redis"},
-		"asked keys": {"auth: {introspection: {url: \"https://192.0.2.1/x\"}, cache: {ttl: 0s}}", "503 auth_unavailable           ttl is 0s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".yaml")
-			writeFile(t, file, tc.yaml+"\n"+base)
-			commandSays(t, 0, tc.says, "check", "--failures", "-c", file)
-			commandSays(t, 0, `"part":"legacy system","state":"slow","node_knows":"list"`, "check", "--failures", "--json", "-c", file)
-		})
-	}
 }
 
 // stricter is what a caller gets while two parts fail: the later outcome of the two.

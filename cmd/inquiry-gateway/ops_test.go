@@ -1,18 +1,111 @@
 package main
 
 import (
-	"io"
+	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/upstream/legacy"
 )
+
+// explained asks the running gateway through the command.
+func (p *program) explained(args ...string) (x ops.Explanation) {
+	p.t.Helper()
+	out, errOut, code := command(p.t, append([]string{"explain", "--ops", p.app.OpsURL(), "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &x); err != nil || code != 0 {
+		p.t.Fatalf("explain %v: exit code %d, %v: %s%s", args, code, err, out, errOut)
+	}
+	return x
+}
+
+// What explain says of a key is what a request with that key gets.
+func TestExplainForetellsAuthorization(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{})
+	for keyID, reason := range map[string]string{
+		"buyer": "", "other-buyer": "", "seller": "", "unpaid": "paid", "no-scope": "scope", "expired": "expired", "revoked": "revoked",
+	} {
+		for _, kind := range []string{"buyer", "seller"} {
+			x, a := p.explained("--key-id", keyID, "--kind", kind), p.get(listOf(kind), keyID)
+			if x.Prediction.HTTPStatus != a.status || x.Access.HTTPStatus != a.status || x.Prediction.Code != x.Access.Code ||
+				!strings.Contains(string(a.body), x.Access.Code) || (x.Access.Code == "") != (a.status == http.StatusOK) {
+				t.Errorf("%s at the %s list: explained %+v, got %d %s", keyID, kind, x.Access, a.status, a.body)
+			}
+		}
+		if x := p.explained("--key-id", keyID); !strings.Contains(x.Access.Reason, reason) || (reason == "") != (x.Access.Verdict == "allowed") {
+			t.Errorf("%s: %+v", keyID, x.Access)
+		}
+	}
+	if n := p.metric(`inquiry_gateway_auth_requests_total{result="revoked"}`); n != 2 {
+		t.Errorf("%v requests with the revoked key were counted: explaining is none", n)
+	}
+}
+
+// The outcome that explain foretells is the one that the next request has.
+func TestExplainForetellsTheOutcome(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{
+		yaml:     "cache: {jitter: 0.1, buyer: {ttl: 1h, stale_if_error: 0s, by_status: {pending: {ttl: 10s}}}}\nrate_limit: {per_second: 50}",
+		upstream: []string{"upstream:\n", "upstream:\n  breaker: {min_requests: 2, failure_ratio: 0.5, open_for: 1m}\n"},
+	})
+	list := []string{"--account", legacy.BuyerTypical, "--kind", "buyer"}
+	foretells := func(query string, args ...string) ops.Explanation {
+		t.Helper()
+		x := p.explained(args...)
+		a := p.get(buyerList+query, "buyer")
+		got := a.header.Get("Cache-Status")
+		if x.Prediction.HTTPStatus != a.status || a.status == 200 && !strings.Contains(got, x.Prediction.Outcome) ||
+			!strings.Contains(string(a.body), x.Prediction.Code) {
+			t.Errorf("explained %+v, got %d %s %s", x.Prediction, a.status, got, a.body)
+		}
+		return x
+	}
+	x := p.explained(list...)
+	if p.system.Requests().Buyer != 0 || x.Prediction.Outcome != "miss" || x.Cache.TTL != 3600 || x.Cache.Policy != "cache.buyer" {
+		t.Errorf("cold: %+v", x)
+	}
+	foretells("", list...)
+	if x = foretells("", "--key-id", "buyer"); x.Prediction.Outcome != "hit" || x.Cache.Tier != "local" || x.Cache.Bytes == 0 ||
+		x.Cache.Left < 3000 || x.Cache.AnsweredAt.IsZero() || x.RateLimit.From != "rate_limit" {
+		t.Errorf("warm: %+v", x)
+	}
+	person := `^hit: 200\nserved from the cache(.*\n)*cache\n  key\n    kind: buyer\n    account: acme\n(.*\n)*  policy: cache\.buyer\n  ttl_seconds: 3600\n`
+	said := commandSays(t, 0, "hit: 200", "explain", "--ops", p.app.OpsURL(), "--key-id", "buyer")
+	if !regexp.MustCompile(person).MatchString(said) || strings.Contains(said, p.keys["buyer"]) || strings.Contains(said, "sha256") {
+		t.Errorf("for a person: %s", said)
+	}
+	pending := append(list, "--status", "pending")
+	if x = foretells("?status=pending", pending...); x.Cache.Policy != "cache.buyer.by_status.pending" || x.Cache.TTL != 10 || x.Cache.Key.Status != "pending" {
+		t.Errorf("filtered: %+v", x)
+	}
+	asked := p.system.Requests().Buyer
+	x = p.explained(append(list, "--status", "unheard-of")...)
+	p.gets(http.StatusOK, buyerList+"?status=unheard-of", "buyer")
+	if x.Prediction.HTTPStatus != http.StatusOK || !strings.Contains(x.Prediction.Text, "without asking") || p.system.Requests().Buyer != asked {
+		t.Errorf("a value that cannot be: %+v", x.Prediction)
+	}
+	commandSays(t, 0, "epoch 1", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+	if x = foretells("", list...); x.Prediction.Outcome != "miss" || x.Cache.AccountEpoch != 1 {
+		t.Errorf("purged: %+v", x)
+	}
+	p.fault(legacy.Fault{Name: legacy.FaultStatus})
+	p.eventually("the breaker opens", func() bool { return p.get(buyerList, "other-buyer").status == http.StatusServiceUnavailable })
+	commandSays(t, 0, "epoch 2", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+	if x = foretells("", "--key-id", "buyer"); x.Prediction.Code != "upstream_unavailable" || x.Upstream.Breaker != "open" {
+		t.Errorf("the breaker is open: %+v %+v", x.Prediction, x.Upstream)
+	}
+}
 
 // Without a token a page whose name leads to 127.0.0.1 reads nothing and purges
 // nothing, whatever it says of itself; names of this machine are served.
 func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{})
 	ask := func(method, path, host, origin string) answer {
 		r, err := http.NewRequest(method, p.app.OpsURL()+path, strings.NewReader(`{"kind":"buyer"}`))
@@ -25,9 +118,10 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 		}
 		return p.do(r)
 	}
-	for _, host := range []string{"evil.example", "evil.example:9090", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[2001:db8::1]:9090", "127.1"} {
-		for path, method := range map[string]string{"/ops/config": "GET", "/metrics": "GET", "/": "GET", "/ops/purge": "POST", "/readyz": "GET"} {
-			if a := ask(method, path, host, "http://"+host); a.status != http.StatusMisdirectedRequest || !strings.Contains(string(a.body), "ops.token_file") {
+	for _, host := range []string{"evil.example:9090", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[2001:db8::1]:9090", "127.1"} {
+		for path, method := range map[string]string{"/ops/config": "GET", "/": "GET", "/ops/purge": "POST", "/readyz": "GET"} {
+			a := ask(method, path, host, "http://"+host)
+			if a.status != http.StatusMisdirectedRequest || !strings.Contains(string(a.body), "ops.token_file") {
 				t.Errorf("%s %s: %d %.80s", host, path, a.status, a.body)
 			}
 		}
@@ -37,140 +131,103 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 			t.Errorf("a page of %s purged: %d", origin, a.status)
 		}
 	}
-	for _, host := range []string{"localhost", "LOCALHOST:9090", "gateway.localhost:1", "127.0.0.1:9090", "127.8.8.8", "[::1]:9090", "[::1]", "localhost.:80"} {
-		if a := ask("GET", "/metrics", host, ""); a.status != http.StatusOK {
-			t.Errorf("%s: %d", host, a.status)
-		}
+	for _, host := range []string{"localhost", "LOCALHOST:9090", "gateway.localhost:1", "127.8.8.8", "[::1]:9090", "[::1]", "localhost.:80"} {
 		if a := ask("POST", "/ops/purge", host, "http://"+host); a.status != http.StatusOK {
 			t.Errorf("a page of %s: %d %s", host, a.status, a.body)
 		}
 	}
 }
 
-// withToken has an ops listener with a token, and send asks it something.
-func withToken(t *testing.T) (p *program, send func(method, path, authorization string) *http.Response) {
-	p = start(t, setup{prepare: func(p *program) {
-		p.write("ops-token", "s3cret-of-the-test\n")
-		p.write("gateway.yaml", strings.Replace(p.read("gateway.yaml"), "ops: {listen: 127.0.0.1:0}", "ops: {listen: 127.0.0.1:0, token_file: ops-token}", 1))
-	}})
-	p.token = "s3cret-of-the-test"
-	client := &http.Client{
-		Transport:     &http.Transport{},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	t.Cleanup(client.CloseIdleConnections)
-	return p, func(method, path, authorization string) *http.Response {
-		r, err := http.NewRequest(method, p.app.OpsURL()+path, strings.NewReader(`{"account":"acme"}`))
-		if err != nil {
-			t.Error(err)
-			return &http.Response{}
-		}
-		if authorization != "" {
-			r.Header.Set("Authorization", authorization)
-		}
-		resp, err := client.Do(r)
-		if err != nil {
-			t.Error(err)
-			return &http.Response{}
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-		return resp
-	}
-}
-
-// The token that Prometheus is given reads the metrics. It purges nothing, shows no
-// configuration, explains no list and takes no profile; a reload takes it back.
-func TestReadTokenReadsMetricsAlone(t *testing.T) {
-	p, send := withToken(t)
-	p.write("ops-read-token", "read-token-of-the-test\n")
-	p.edit("token_file: ops-token", "token_file: ops-token, read_token_file: ops-read-token")
-	status := func(method, path, token string) int { return send(method, path, "Bearer "+token).StatusCode }
-	p.eventually("the token for reading counts", func() bool { return status("GET", "/metrics", "read-token-of-the-test") == http.StatusOK })
-	others := map[string]string{
-		"/ops/config": "GET", "/ops/explain?kind=buyer&account=acme": "GET", "/ops/ttl": "GET", "/debug/pprof/": "GET", "/debug/pprof/heap": "GET",
-		"/ops/purge": "POST", "/ops/changed": "POST", "/": "GET", "/console/state": "GET", "/console/assets/x": "GET", "/metrics/": "GET",
-	}
-	for path, method := range others {
-		if got := status(method, path, "read-token-of-the-test"); got != http.StatusForbidden {
-			t.Errorf("%s %s with the token for reading: %d", method, path, got)
-		}
-		if got := status(method, path, "s3cret-of-the-test"); got == http.StatusForbidden || got == http.StatusUnauthorized {
-			t.Errorf("%s %s with the operators' token: %d", method, path, got)
-		}
-	}
-	p.edit(", read_token_file: ops-read-token", "")
-	p.eventually("the token for reading is taken back", func() bool { return status("GET", "/metrics", "read-token-of-the-test") == http.StatusUnauthorized })
-	if got := status("GET", "/metrics", "s3cret-of-the-test"); got != http.StatusOK {
-		t.Errorf("the operators' token: %d", got)
-	}
-}
-
 // Wrong tokens are answered slowly, counted and logged, not each of them; the
 // right one is taken at once all the while.
 func TestWrongOpsTokensAreSlowAndLogged(t *testing.T) {
-	t.Parallel() // it waits
-	p, send := withToken(t)
-	const guesses = 100
+	t.Parallel()
+	const guesses, right = 100, "s3cret-of-the-test"
+	p := start(t, setup{ops: "{listen: 127.0.0.1:0, token_file: ops-token}", prepare: func(p *program) {
+		p.write("ops-token", right+"\n")
+		p.token = right
+	}})
 	var group sync.WaitGroup
-	var refused, tooMany atomic.Int64
+	var refused atomic.Int64
 	begin := time.Now()
-	for i := range guesses {
+	for range guesses {
 		group.Go(func() {
-			var resp *http.Response
-			if i%2 == 0 {
-				resp = send("GET", "/metrics", "Bearer wrong-guess")
-			} else {
-				resp = send("POST", "/ops/purge", "Basic b3BzOndyb25nLWd1ZXNz") // ops:wrong-guess
-			}
-			switch resp.StatusCode {
+			switch a := p.opsAs("wrong-guess", http.MethodGet, "/metrics", ""); a.status {
 			case http.StatusUnauthorized:
 				refused.Add(1)
 				if took := time.Since(begin); took < 900*time.Millisecond {
 					t.Errorf("a wrong token was refused after %s", took)
 				}
-			case http.StatusTooManyRequests:
-				tooMany.Add(1)
+			case http.StatusTooManyRequests: // too many wait already
 			default:
-				t.Errorf("a wrong token got %d", resp.StatusCode)
+				t.Errorf("a wrong token got %d", a.status)
 			}
 		})
 	}
 	for range 20 {
-		if resp := send("GET", "/metrics", "Bearer s3cret-of-the-test"); resp.StatusCode != http.StatusOK {
-			t.Errorf("the right token: %d", resp.StatusCode)
+		if a := p.ops("/metrics"); a.status != http.StatusOK {
+			t.Errorf("the right token: %d", a.status)
 		}
 	}
 	group.Wait()
-	if refused.Load() == 0 || refused.Load()+tooMany.Load() != guesses {
-		t.Errorf("%d were refused after the delay, %d at once", refused.Load(), tooMany.Load())
-	}
-	if resp := send("GET", "/metrics", ""); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("no token: %d", resp.StatusCode)
+	if n := refused.Load(); n == 0 || n == guesses {
+		t.Errorf("%d were refused after the delay", n)
 	}
 	logs := p.logs.String()
-	if n := strings.Count(logs, `"event":"ops_token_refused"`); n == 0 || n > guesses/4 {
-		t.Errorf("%d log records of %d wrong tokens", n, guesses)
-	}
-	if strings.Contains(logs, "wrong-guess") {
-		t.Error("the log has the token")
+	if n := strings.Count(logs, `"event":"ops_token_refused"`); n == 0 || n > guesses/4 || strings.Contains(logs, "wrong-guess") {
+		t.Errorf("%d log records of %d wrong tokens, or one has the token", n, guesses)
 	}
 	if n := p.metric("inquiry_gateway_ops_wrong_tokens_total"); n != guesses {
 		t.Errorf("%v were counted", n)
 	}
 }
 
-// A slash that is escaped separates nothing; other escapes change nothing.
-func TestEscapedPaths(t *testing.T) {
+// A configuration may have one list only: the path of the other is unknown, and nothing says
+// that there is one.
+func TestOneListIsServedAlone(t *testing.T) {
+	t.Parallel()
+	for kind, other := range map[string]string{"buyer": "seller", "seller": "buyer"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, setup{legacy: legacy.Options{Inquiries: 300}, prepare: func(p *program) {
+				canaryKeys(p)
+				oneList(p, other)
+				p.edit("ops: ", "canary: {"+kind+"_keys: ["+kind+".key, other-"+kind+".key], every: 1s}\nops: ")
+			}})
+			p.gets(http.StatusOK, listOf(kind), kind)
+			p.gets(http.StatusNotFound, listOf(other), other)
+			p.gets(http.StatusForbidden, listOf(kind), other)
+			pages := string(p.get("/openapi.json", "").body) + string(p.get("/docs/", "").body)
+			for _, path := range []string{"/readyz", "/ops/ttl", "/"} {
+				pages += string(p.ops(path).body)
+			}
+			for _, absent := range []string{"/api/v1/" + other + "/inquiries\"", "upstream_" + other, `"kind":"` + other + `"`} {
+				if strings.Contains(pages, absent) {
+					t.Errorf("a page has a list that there is not: %s", absent)
+				}
+			}
+			if !strings.Contains(pages, `data-kinds="`+kind+`"`) {
+				t.Error("the console has another list")
+			}
+			p.script(t, "one-list.txt", map[string]string{"KIND": kind, "OTHER": other})
+			p.allWell(kind)
+		})
+	}
+}
+
+// The words of a filter that the mapping has are in the documents. Another word is no
+// mistake: no record can have it, so the list is empty, and the legacy system is not asked.
+func TestWordsOfFilters(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{})
-	for path, want := range map[string]int{
-		"/api/v1/buyer%2Finquiries": 404, "/api/v1/buyer%2finquiries": 404, "/api%2Fv1/buyer/inquiries": 404, "/api/v1/buyer/inquiries%2F": 404,
-		"/api/v1/buyer%252Finquiries": 404, "/docs%2Findex.html": 404,
-		"/api/v1/%62uyer/inquiries": 200, "/api/v1/buyer/inquiries": 200,
-	} {
-		a := p.get(path, "buyer")
-		if a.status != want || want == 404 && !strings.Contains(string(a.body), `"code":"not_found"`) {
-			t.Errorf("%s: %d %.100s", path, a.status, a.body)
-		}
+	if n := strings.Count(string(p.get("/openapi.json", "").body), `"enum":["answered","closed","pending"]`); n != 2 {
+		t.Errorf("the words of status stand %d times in the document, want 2", n)
+	}
+	if page := string(p.get("/docs/", "").body); strings.Count(page, `data-status="answered closed pending"`) != 2 {
+		t.Error("the page does not offer the words of status")
+	}
+	a := p.get(buyerList+"?status=pendign", "buyer")
+	if a.status != http.StatusOK || string(a.body) != `{"data":[],"meta":{},"errors":[]}` || p.system.Requests().Buyer != 0 {
+		t.Errorf("an unknown word: %d %s", a.status, a.body)
 	}
 }

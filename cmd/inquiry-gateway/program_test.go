@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,12 +43,10 @@ func TestMain(m *testing.M) {
 type program struct {
 	t        *testing.T
 	dir      string
-	skew     time.Duration
-	version  string
 	poll     time.Duration
-	callers  []caller // of the keys file
-	system   *legacy.Server
-	upstream string // the legacy system's URL
+	callers  []caller       // of the keys file
+	system   *legacy.Server // what lists hold, whoever serves them
+	upstream string         // the legacy system's URL
 	backend  *httptest.Server
 	app      *app.App
 	logs     *testkit.Log
@@ -66,40 +64,37 @@ type setup struct {
 	joins *program
 	// prepare runs before the configuration is read.
 	prepare func(*program)
-	// yaml is put before the upstream section, auth is the section of that name.
-	yaml, auth string
+	// yaml is put before the upstream section; ops, auth and redis are the sections of these names.
+	yaml, ops, auth, redis string
 	// upstream replaces texts of the upstream section, in pairs.
 	upstream []string
-	// version is what the program says that it is; empty: version.
-	version string
 	// backend stands in front of the legacy system where it is not nil.
-	backend http.Handler
-	// skew is how far the node's clock is ahead.
-	skew time.Duration
-	// pollFiles is how often files are polled; 0: often.
-	pollFiles time.Duration
+	backend func(system http.Handler) http.Handler
+	// onlyWhenTold keeps the program from polling its files: a reload is the one that the test
+	// has asked for.
+	onlyWhenTold bool
 	// log stands in front of the program's log where it is not nil.
 	log func(slog.Handler) slog.Handler
 }
 
-// sampleKeys are there in every test: two per account kind, and one for each
-// way to be refused.
+// paidCaller is a caller who may read the lists of an account.
+func paidCaller(kind, id, account string) caller {
+	return caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
+		record: auth.KeyRecord{ID: id, Scopes: []string{auth.ScopeInquiriesRead}}}
+}
+
+// sampleKeys are there in every test: three buyers and a seller, and one for each way to be
+// refused.
 func sampleKeys() []caller {
-	read := []string{auth.ScopeInquiriesRead}
-	paid := func(id string) auth.Account { return auth.Account{ID: id, APIAccess: auth.AccessPaid} }
-	sample := func(id, kind string, account auth.Account, scopes []string) caller {
-		return caller{kind: kind, account: account, record: auth.KeyRecord{ID: id, Scopes: scopes}}
-	}
+	const buyer, seller = legacy.KindBuyer, legacy.KindSeller
 	callers := []caller{
-		sample("buyer", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
-		sample("other-buyer", legacy.KindBuyer, paid(legacy.BuyerOther), read),
-		sample("empty-buyer", legacy.KindBuyer, paid(legacy.BuyerEmpty), read),
-		sample("seller", legacy.KindSeller, paid(legacy.SellerTypical), read),
-		sample("unpaid", legacy.KindBuyer, auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}, read),
-		sample("no-scope", legacy.KindBuyer, paid(legacy.BuyerTypical), nil),
-		sample("expired", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
-		sample("revoked", legacy.KindBuyer, paid(legacy.BuyerTypical), read),
+		paidCaller(buyer, "buyer", legacy.BuyerTypical), paidCaller(buyer, "other-buyer", legacy.BuyerOther),
+		paidCaller(buyer, "empty-buyer", legacy.BuyerEmpty), paidCaller(seller, "seller", legacy.SellerTypical),
+		paidCaller(buyer, "unpaid", "unpaid"), paidCaller(buyer, "no-scope", legacy.BuyerTypical),
+		paidCaller(buyer, "expired", legacy.BuyerTypical), paidCaller(buyer, "revoked", legacy.BuyerTypical),
 	}
+	callers[4].account.APIAccess = auth.AccessNone
+	callers[5].record.Scopes = nil
 	callers[6].record.ExpiresAt = time.Now().Add(-time.Hour)
 	callers[7].record.Revoked = true
 	return callers
@@ -108,23 +103,20 @@ func sampleKeys() []caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	testkit.Slow(t)
-	p := &program{t: t, dir: t.TempDir(), skew: s.skew, version: s.version, poll: cmp.Or(s.pollFiles, 25*time.Millisecond), logs: &testkit.Log{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{}}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
+	}
+	if s.onlyWhenTold {
+		p.poll = time.Hour
 	}
 	if s.joins != nil {
 		p.system, p.upstream = s.joins.system, s.joins.upstream
 	} else {
 		p.serveLegacy(s)
 	}
-	p.writeKeys(sampleKeys())
-	texts := append([]string{demoLegacyURL, p.upstream}, s.upstream...)
-	mapping := strings.NewReplacer(append(texts, "timeout: 2s", "timeout: 4s")...).Replace(string(legacy.Mapping()))
-	if s.auth == "" {
-		s.auth = "{keys_file: keys.yaml}"
-	}
-	p.write("gateway.yaml", "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: "+s.auth+"\n"+s.yaml+
-		unlessSaid(s.yaml, "shutdown_delay: 0s")+unlessSaid(s.yaml, "request_timeout: 10s")+"\n"+mapping)
+	p.writeKeys(sampleKeys()...)
+	p.write("gateway.yaml", s.configuration(p.upstream))
 	if s.prepare != nil {
 		s.prepare(p)
 	}
@@ -133,17 +125,28 @@ func start(t *testing.T, s setup) *program {
 	t.Cleanup(func() {
 		p.client.CloseIdleConnections()
 		p.stop()
+		if logs := p.logs.String(); t.Failed() {
+			t.Logf("the last of the log:\n%s", logs[max(0, len(logs)-2000):])
+		}
 	})
 	return p
 }
 
-// unlessSaid is a line for a configuration that does not have its key: a stop is short, and a
-// busy machine has time, unless the test says what it wants.
-func unlessSaid(yaml, line string) string {
-	if key, _, _ := strings.Cut(line, " "); strings.Contains(yaml, key) {
-		return ""
+// configuration is the file of a program in front of the legacy system at base. Unless the
+// test says what it wants, a stop is short, and a busy machine has time.
+func (s setup) configuration(base string) string {
+	texts := append([]string{demoLegacyURL, base}, s.upstream...)
+	mapping := strings.NewReplacer(append(texts, "timeout: 2s", "timeout: 4s")...).Replace(string(legacy.Mapping()))
+	text := "listen: 127.0.0.1:0\nops: " + cmp.Or(s.ops, "{listen: 127.0.0.1:0}") + "\nauth: " + cmp.Or(s.auth, "{keys_file: keys.yaml}") + "\n" + s.yaml + "\n"
+	if s.redis != "" {
+		text += "redis: " + s.redis + "\n"
 	}
-	return "\n" + line
+	for _, line := range []string{"shutdown_delay: 0s\n", "request_timeout: 10s\n"} {
+		if key, _, _ := strings.Cut(line, " "); !strings.Contains(text, key) {
+			text += line
+		}
+	}
+	return text + mapping
 }
 
 // serveLegacy starts the legacy system; it outlives the program.
@@ -151,7 +154,7 @@ func (p *program) serveLegacy(s setup) {
 	p.system = legacy.New(s.legacy)
 	var backend http.Handler = p.system
 	if s.backend != nil {
-		backend = s.backend
+		backend = s.backend(p.system)
 	}
 	p.backend = httptest.NewServer(backend)
 	p.upstream = p.backend.URL
@@ -160,7 +163,7 @@ func (p *program) serveLegacy(s setup) {
 
 func (p *program) run() {
 	p.t.Helper()
-	loaded, err := config.Load(filepath.Join(p.dir, "gateway.yaml"), config.Options{})
+	loaded, err := config.Load(p.file(), config.Options{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -168,10 +171,11 @@ func (p *program) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = app.New(loaded.Config, l, app.Options{
+	p.app, err = app.New(loaded.Config, l, app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: true,
-		Now: func() time.Time { return time.Now().Add(p.skew) }, PollFiles: p.poll, Version: cmp.Or(p.version, version), Revision: revision,
-	}); err != nil {
+		PollFiles: p.poll, Version: version, Revision: revision,
+	})
+	if err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -187,13 +191,13 @@ func (p *program) run() {
 
 // writeKeys makes a key for each of the callers and adds it to the keys file,
 // which is written as a whole: a change by the commands costs more.
-func (p *program) writeKeys(callers []caller) {
+func (p *program) writeKeys(callers ...caller) {
 	p.t.Helper()
 	p.callers = append(p.callers, callers...)
 	var accounts, keys strings.Builder
 	known := map[string]bool{}
 	for _, c := range p.callers {
-		id := c.record.ID
+		id, expires := c.record.ID, "null"
 		if p.keys[id] == "" {
 			key, err := auth.Generate(c.kind)
 			if err != nil {
@@ -205,22 +209,20 @@ func (p *program) writeKeys(callers []caller) {
 			known[c.account.ID] = true
 			fmt.Fprintf(&accounts, "  - {id: %q, api_access: %s}\n", c.account.ID, c.account.APIAccess)
 		}
-		var scopes []string
-		for _, scope := range c.record.Scopes {
-			scopes = append(scopes, strconv.Quote(scope))
-		}
-		fmt.Fprintf(&keys, "  - {id: %q, sha256: %s, kind: %s, account: %q, scopes: [%s], revoked: %t", id,
-			auth.Hasher{}.Hash(p.keys[id]).Hex(), c.kind, c.account.ID, strings.Join(scopes, ","), c.record.Revoked)
 		if !c.record.ExpiresAt.IsZero() {
-			fmt.Fprintf(&keys, ", expires_at: %s", c.record.ExpiresAt.UTC().Format(time.RFC3339))
+			expires = c.record.ExpiresAt.UTC().Format(time.RFC3339)
 		}
-		keys.WriteString("}\n")
+		fmt.Fprintf(&keys, "  - {id: %q, sha256: %s, kind: %s, account: %q, scopes: %q, revoked: %t, expires_at: %s}\n",
+			id, auth.Hasher{}.Hash(p.keys[id]).Hex(), c.kind, c.account.ID, c.record.Scopes, c.record.Revoked, expires)
 	}
 	p.write("keys.yaml.next", "accounts:\n"+accounts.String()+"keys:\n"+keys.String())
 	if err := os.Rename(filepath.Join(p.dir, "keys.yaml.next"), filepath.Join(p.dir, "keys.yaml")); err != nil {
 		p.t.Fatal(err)
 	}
 }
+
+// file is the path of the configuration.
+func (p *program) file() string { return filepath.Join(p.dir, "gateway.yaml") }
 
 func (p *program) write(name, text string) {
 	p.t.Helper()
@@ -234,16 +236,59 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
+func (p *program) read(name string) string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// edit replaces texts of the configuration, in pairs.
+func (p *program) edit(changes ...string) {
+	p.t.Helper()
+	text := p.read("gateway.yaml")
+	for i := 0; i < len(changes); i += 2 {
+		if !strings.Contains(text, changes[i]) {
+			p.t.Fatalf("%q is not in the configuration", changes[i])
+		}
+		text = strings.Replace(text, changes[i], changes[i+1], 1)
+	}
+	p.write("gateway.yaml", text)
+}
+
+// reload has the files read at once, and gives what the log says from then on.
+func (p *program) reload() (logged string) {
+	p.t.Helper()
+	before := len(p.logs.String())
+	p.app.Reload()
+	p.eventually("a reload ends", func() bool {
+		logged = p.logs.String()[before:]
+		return strings.Contains(logged, `"configuration reloaded"`) || strings.Contains(logged, `"configuration not reloaded`)
+	})
+	return logged
+}
+
+// fault has the legacy system misbehave.
+func (p *program) fault(f legacy.Fault) {
+	p.t.Helper()
+	if err := p.system.SetFault(f); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // answer is a response that has been read whole.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	close  bool // the connection is to be closed
 }
 
-// response is the answer as a checker wants to read it.
-func (a answer) response() *http.Response {
-	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body))}
+// isHit says whether the list came from the cache.
+func (a answer) isHit() bool {
+	return strings.HasPrefix(a.header.Get("Cache-Status"), "inquiry-gateway; hit")
 }
 
 // request makes a request with the key of that id; headers come in pairs.
@@ -262,18 +307,21 @@ func (p *program) request(method, target, keyID string, headers ...string) *http
 	return r
 }
 
+// do may be called in any goroutine: what fails has the status 0.
 func (p *program) do(r *http.Request) answer {
 	p.t.Helper()
 	resp, err := p.client.Do(r)
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Error(err)
+		return answer{}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Error(err)
+		return answer{}
 	}
-	return answer{resp.StatusCode, resp.Header, body}
+	return answer{resp.StatusCode, resp.Header, body, resp.Close}
 }
 
 func (p *program) get(target, keyID string, headers ...string) answer {
@@ -289,47 +337,117 @@ func (p *program) gets(status int, target, keyID string, headers ...string) {
 	}
 }
 
+// comesToGet waits until a request gets that status.
+func (p *program) comesToGet(status int, target, keyID string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%s gets %d", keyID, status), func() bool { return p.get(target, keyID).status == status })
+}
+
 // ops reads a page of the ops listener.
 func (p *program) ops(path string) answer {
 	p.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, p.app.OpsURL()+path, nil)
+	return p.opsAs(p.token, http.MethodGet, path, "")
+}
+
+// opsAs sends a request to the ops listener with a token; without one where it is empty.
+func (p *program) opsAs(token, method, path, body string) answer {
+	p.t.Helper()
+	base := strings.Replace(p.app.OpsURL(), "[::]", "127.0.0.1", 1) // a listener on all addresses
+	r, err := http.NewRequest(method, base+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.token != "" {
-		r.Header.Set("Authorization", "Bearer "+p.token)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return p.do(r)
 }
 
-// part is what readiness says of a part, as of redis or upstream_buyer; of status
-// it is the whole.
+// metric reads one series of the ops listener.
+func (p *program) metric(series string) float64 {
+	p.t.Helper()
+	v, found := p.hasMetric(series)
+	if !found {
+		p.t.Fatalf("there is no series %s", series)
+	}
+	return v
+}
+
+func (p *program) hasMetric(series string) (v float64, found bool) {
+	p.t.Helper()
+	for line := range strings.Lines(string(p.ops("/metrics").body)) {
+		if text, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			return v, err == nil
+		}
+	}
+	return 0, false
+}
+
+// part is what readiness says of a part, as of redis or upstream_buyer.
 func (p *program) part(name string) string {
 	p.t.Helper()
-	var state struct {
-		Status string            `json:"status"`
-		Parts  map[string]string `json:"parts"`
-	}
+	var state struct{ Parts map[string]string }
 	if err := json.Unmarshal(p.ops("/readyz").body, &state); err != nil {
 		p.t.Fatal(err)
-	}
-	if name == "status" {
-		return state.Status
 	}
 	return state.Parts[name]
 }
 
-// eventually waits for what happens in another goroutine. The wait ends a test
-// that would fail; it decides nothing else.
 func (p *program) eventually(what string, ok func() bool) {
 	p.t.Helper()
+	eventually(p.t, what, ok)
+}
+
+// eventually waits for what happens elsewhere. The wait ends a test that would fail; it
+// decides nothing else.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	logs := p.logs.String()
-	p.t.Fatalf("not within a minute: %s; the last of the log:\n%s", what, logs[max(0, len(logs)-2000):])
+	t.Fatalf("not within a minute: %s", what)
+}
+
+// logsEventually waits until the log has the text.
+func (p *program) logsEventually(text string) {
+	p.t.Helper()
+	p.eventually("the log says "+text, func() bool { return strings.Contains(p.logs.String(), text) })
+}
+
+// background calls do again and again in so many goroutines, until stop is called, which
+// returns how often and what went wrong last.
+func (p *program) background(workers int, do func(worker, i int) error) (stop func() (calls int64, problem error)) {
+	var calls atomic.Int64
+	var problem atomic.Pointer[error]
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := do(w, i); err != nil {
+					problem.Store(&err)
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	end := sync.OnceFunc(func() { close(done); group.Wait() })
+	p.t.Cleanup(end)
+	return func() (int64, error) {
+		end()
+		if p := problem.Load(); p != nil {
+			return calls.Load(), *p
+		}
+		return calls.Load(), nil
+	}
 }
 
 const (

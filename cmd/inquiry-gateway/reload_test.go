@@ -2,15 +2,22 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -20,162 +27,385 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// edit changes the running program's configuration file.
-func (p *program) edit(old, next string) {
-	p.t.Helper()
-	file := filepath.Join(p.dir, "gateway.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), old) {
-		p.t.Fatalf("%q is not in the configuration (%v)", old, err)
-	}
-	p.write("gateway.yaml", strings.Replace(string(text), old, next, 1))
-}
+const reloaded = "inquiry_gateway_config_last_reload_successful"
 
 // A list that is cached already follows the new policy, and is not asked for
 // again to do so.
 func TestReloadChangesTheTTLOfCachedLists(t *testing.T) {
+	t.Parallel()
 	p := start(t, setup{yaml: "cache: {jitter: 0, buyer: {ttl: 1h}}"})
-	p.get(buyerList, "buyer")
-	if got := p.get(buyerList, "buyer").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit; ttl=35") {
-		t.Fatalf("before: %s", got)
+	left := func() string { return p.get(buyerList, "buyer").header.Get("Cache-Status") }
+	if left(); !strings.HasPrefix(left(), "inquiry-gateway; hit; ttl=35") {
+		t.Fatalf("before: %s", left())
 	}
 	p.edit("ttl: 1h", "ttl: 2h")
-	p.eventually("the new ttl counts", func() bool {
-		return strings.HasPrefix(p.get(buyerList, "buyer").header.Get("Cache-Status"), "inquiry-gateway; hit; ttl=71")
-	})
+	p.eventually("the new ttl counts", func() bool { return strings.HasPrefix(left(), "inquiry-gateway; hit; ttl=71") })
 	if n := p.system.Requests().Buyer; n != 1 {
 		t.Errorf("the legacy was asked %d times", n)
 	}
-	p.eventually("the log tells what changed", func() bool {
-		return strings.Contains(p.logs.String(), `{"key":"cache.buyer.ttl","old":"1h","new":"2h"}`)
-	})
+	p.logsEventually(`{"key":"cache.buyer.ttl","old":"1h","new":"2h"}`)
 	if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, "ttl: 2h") {
 		t.Errorf("/ops/config shows\n%s", shown)
 	}
 }
 
-// A mistake leaves everything as it was, and shows in log and metrics.
-func TestReloadWithAMistakeKeepsTheOldConfiguration(t *testing.T) {
-	p := start(t, setup{yaml: "request_timeout: 4s"})
-	p.edit("request_timeout: 4s", "request_timout: 4s")
-	p.eventually("the failure is counted", func() bool {
-		metrics := string(p.ops("/metrics").body)
-		return strings.Contains(metrics, `inquiry_gateway_config_reloads_total{result="failed"} 1`) && strings.Contains(metrics, "inquiry_gateway_config_last_reload_successful 0")
-	})
-	p.eventually("the log tells where", func() bool {
-		return strings.Contains(p.logs.String(), "gateway.yaml:4:1: request_timout: unknown key")
-	})
-	p.gets(http.StatusOK, buyerList, "buyer")
-	p.edit("request_timout: 4s", "request_timeout: 5s")
-	p.eventually("the mended file counts", func() bool {
-		return strings.Contains(string(p.ops("/metrics").body), "inquiry_gateway_config_last_reload_successful 1")
-	})
-}
-
 func TestHangupReloads(t *testing.T) {
-	p := start(t, setup{})
+	p := start(t, setup{onlyWhenTold: true})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("SIGHUP reloads", func() bool {
-		return strings.Contains(p.logs.String(), "configuration reloaded")
-	})
+	p.logsEventually("configuration reloaded")
 	p.gets(http.StatusOK, buyerList, "buyer")
 }
 
-func TestPurge(t *testing.T) {
-	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}}"})
-	p.get(buyerList, "buyer")
-	p.get(buyerList, "other-buyer")
-	p.system.Answer(legacy.BuyerTypical)
-	post := func(body string) answer {
-		r, err := http.NewRequest(http.MethodPost, p.app.OpsURL()+"/ops/purge", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+// soon is eventually for what has a second, and some time for a busy machine.
+func (p *program) soon(what string, ok func() bool) {
+	p.t.Helper()
+	begun := time.Now()
+	p.eventually(what, ok)
+	if took := time.Since(begun); took > 2*time.Second {
+		p.t.Errorf("%s only after %s", what, took)
+	}
+}
+
+// A mistake leaves everything as it was, and shows in log and metrics. Keys are read whatever
+// the configuration is like: a revocation that comes with a mistake elsewhere counts.
+func TestReloadWithAMistake(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{yaml: "request_timeout: 4s"})
+	p.gets(http.StatusOK, buyerList, "buyer")
+	p.edit("request_timeout: 4s", "request_timout: 4s")
+	commandSays(t, 0, "", "keys", "revoke", "buyer", "--file", filepath.Join(p.dir, "keys.yaml"))
+	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+	p.eventually("the failure is counted", func() bool {
+		return p.metric(`inquiry_gateway_config_reloads_total{result="failed"}`) > 0 && p.metric(reloaded) == 0
+	})
+	p.logsEventually("gateway.yaml:4:1: request_timout: unknown key")
+	p.gets(http.StatusOK, buyerList, "other-buyer")
+	p.edit("request_timout: 4s", "request_timeout: 5s")
+	p.eventually("the mended file counts", func() bool { return p.metric(reloaded) == 1 })
+}
+
+// A bad keys file keeps no change of the configuration back, and the mended one counts. What
+// failed is tried again by itself: here a file that a reload needs appears without any file
+// that is watched having changed.
+func TestReloadWithAMistakeElsewhere(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{yaml: "cache: {jitter: 0}"})
+	good := p.read("keys.yaml")
+	p.write("keys.yaml", "keys: nonsense\n")
+	p.eventually("the metric tells of the keys", func() bool { return p.metric(reloaded) == 0 })
+	p.gets(http.StatusOK, buyerList, "buyer")
+	p.logsEventually("keys file not reloaded")
+	if n := p.metric(`inquiry_gateway_auth_reloads_total{result="failed"}`); n != 1 {
+		t.Errorf("%v failures are counted", n)
+	}
+	p.edit("jitter: 0", "jitter: 0.5")
+	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "jitter: 0.5") })
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric forgets the keys file")
+	}
+	p.write("keys.yaml", good)
+	p.eventually("all is good again", func() bool { return p.metric(reloaded) == 1 })
+
+	sealing := filepath.Join(t.TempDir(), "sealing")
+	p.edit("jitter: 0.5", "jitter: 0.5, sealing_keys_file: "+sealing)
+	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })
+	writeFile(t, sealing, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
+	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
+}
+
+// A part that needs what only a start opens is refused, whole, and says so.
+func TestReloadIntoARedisThatIsNotOpen(t *testing.T) {
+	t.Parallel()
+	const address = "127.0.0.1:1" // nobody is asked
+	p := start(t, setup{onlyWhenTold: true, yaml: "request_timeout: 4s"})
+	p.edit("request_timeout: 4s", `redis: {addrs: ["`+address+`"]}`, "{keys_file: keys.yaml}", "{redis: {}}")
+	logged := p.reload()
+	if !strings.Contains(logged, "auth.redis: ") || !strings.Contains(logged, "restart") || !strings.Contains(logged, "redis.addrs") {
+		t.Errorf("the log says %s", logged)
+	}
+	p.gets(http.StatusOK, buyerList, "buyer")
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric says that the file runs")
+	}
+	if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, "keys_file: ") || strings.Contains(shown, address) {
+		t.Errorf("/ops/config shows what does not run:\n%s", shown)
+	}
+}
+
+// What waits for a restart is named, stays as it runs, and keeps nothing else
+// from being taken over. check --against says which is which.
+func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{onlyWhenTold: true, yaml: "cache: {jitter: 0}", redis: "{prefix: first}"})
+	p.edit("prefix: first", "prefix: second", "jitter: 0", "jitter: 0.5")
+	if logged := p.reload(); !strings.Contains(logged, `"keys":["redis.prefix"]`) {
+		t.Errorf("the log does not name the key: %s", logged)
+	}
+	if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, "prefix: first") || !strings.Contains(shown, "jitter: 0.5") {
+		t.Errorf("/ops/config shows\n%s", shown)
+	}
+	if p.metric(reloaded) != 0 {
+		t.Error("the metric says that all of the file runs")
+	}
+	said := commandSays(t, 1, "1 difference", "check", "-c", p.file(), "--against", p.app.OpsURL())
+	if !strings.Contains(said, "redis.prefix  first    second  restart") {
+		t.Errorf("check --against: %s", said)
+	}
+	p.edit("prefix: second", "prefix: first")
+	if p.reload(); p.metric(reloaded) != 1 {
+		t.Error("the metric does not see that the file is what runs again")
+	}
+}
+
+// A listener that others can reach keeps its token, whatever the file says of the next start.
+// Another token counts at once, and the old one no more; the one for reading opens the metrics alone.
+func TestReloadOfOpsTokens(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{onlyWhenTold: true, ops: "{listen: '0.0.0.0:0', token_file: token}", prepare: func(p *program) {
+		p.write("token", "first\n")
+		p.write("read-token", "r3ad\n")
+	}})
+	status := func(token, path string) int { return p.opsAs(token, http.MethodGet, path, "").status }
+	statuses := func(path string, want map[string]int) {
+		t.Helper()
+		for token, code := range want {
+			if got := status(token, path); got != code {
+				t.Errorf("%s with the token %q: %d, want %d", path, token, got, code)
+			}
 		}
-		return p.do(r)
 	}
-	if a := post(`{"account":"` + legacy.BuyerTypical + `"}`); a.status != http.StatusOK || !strings.Contains(string(a.body), `"epoch":1`) {
-		t.Fatalf("purge: %d %s", a.status, a.body)
+	statuses("/ops/config", map[string]int{"first": 200, "": 401})
+	p.edit("ops: {listen: '0.0.0.0:0', token_file: token}", "ops: {listen: 127.0.0.1:0}")
+	if logged := p.reload(); !strings.Contains(logged, "set ops.token_file") || !strings.Contains(logged, "restart") {
+		t.Errorf("the log says %s", logged)
 	}
-	if got := p.get(buyerList, "buyer").header.Get("Cache-Status"); got != "inquiry-gateway; fwd=miss; stored" {
-		t.Errorf("the purged account: %s", got)
-	}
-	if got := p.get(buyerList, "other-buyer").header.Get("Cache-Status"); !strings.HasPrefix(got, "inquiry-gateway; hit") {
-		t.Errorf("another account: %s", got)
-	}
-	for _, body := range []string{"", "{}", `{"kind":"buyer","account":"x"}`, `{"kin":"buyer"}`, `{"kind":"buyer"} x`, `{"kind":"admin"}`} {
-		if a := post(body); a.status != http.StatusBadRequest {
-			t.Errorf("%q: %d", body, a.status)
+	statuses("/ops/config", map[string]int{"first": 200, "": 401})
+
+	p.edit("ops: {listen: 127.0.0.1:0}", "ops: {listen: '0.0.0.0:0', token_file: token, read_token_file: read-token}")
+	p.write("token", "second\n")
+	p.reload()
+	statuses("/metrics", map[string]int{"second": 200, "r3ad": 200, "first": 401, "": 401})
+	statuses("/ops/config", map[string]int{"second": 200, "r3ad": 403, "first": 401, "": 401})
+	p.edit(", read_token_file: read-token", "")
+	p.reload()
+	statuses("/metrics", map[string]int{"second": 200, "r3ad": 401})
+}
+
+// A longer request_timeout holds for fills.
+func TestReloadOfTheRequestTimeout(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts})
+	p.system.SetLatency(600 * time.Millisecond)
+	p.gets(http.StatusGatewayTimeout, buyerList, "buyer")
+	p.edit("request_timeout: 300ms", "request_timeout: 1m", "  timeout: 300ms", "  timeout: 20s")
+	p.reload()
+	p.gets(http.StatusOK, buyerList, "buyer")
+}
+
+// Certificates follow their files: that of the gateway, that which it shows to the legacy
+// system, and the authority that it believes there.
+func TestCertificatesAreReloaded(t *testing.T) {
+	t.Parallel()
+	own, other, stranger := t.TempDir(), t.TempDir(), t.TempDir()
+	testkit.Certificate(t, own, "first")
+	testkit.Certificate(t, other, "legacy")
+	testkit.Certificate(t, stranger, "stranger")
+	system := mutualLegacy(t, other, own)
+	take := func(p *program, from string, files ...string) {
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join(from, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.write(file, string(text))
 		}
 	}
-	r, err := http.NewRequest(http.MethodPost, p.app.OpsURL()+"/ops/purge", strings.NewReader(`{"kind":"buyer"}`))
+	p := start(t, setup{
+		upstream: []string{"base_url: " + demoLegacyURL, "base_url: " + system.URL +
+			"\n  tls: {ca_file: ca.pem, cert_file: cert.pem, key_file: key.pem}\n  breaker: {open_for: 100ms}"},
+		prepare: func(p *program) {
+			take(p, other, "ca.pem")
+			take(p, own, "cert.pem", "key.pem")
+		},
+		yaml: "tls: {cert_file: cert.pem, key_file: key.pem}\ncache: {buyer: {ttl: 1ms, stale_while_revalidate: 0s, stale_if_error: 0s}}",
+	})
+	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test looks at the certificate itself
+	p.client.Transport = &http.Transport{DisableCompression: true, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: insecure}
+	shows := func(name string) {
+		t.Helper()
+		p.eventually("the gateway's certificate is of "+name, func() bool {
+			c, err := tls.Dial("tcp", strings.TrimPrefix(p.app.URL(), "https://"), insecure)
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			return c.ConnectionState().PeerCertificates[0].Subject.CommonName == name
+		})
+	}
+	shows("first")
+	p.comesToGet(http.StatusOK, buyerList, "buyer")
+	take(p, stranger, "key.pem", "cert.pem")
+	shows("stranger")
+	p.comesToGet(http.StatusBadGateway, buyerList, "buyer") // the legacy does not know it
+	take(p, own, "cert.pem", "key.pem")
+	p.comesToGet(http.StatusOK, buyerList, "buyer")
+	take(p, stranger, "ca.pem")
+	p.comesToGet(http.StatusBadGateway, buyerList, "buyer") // the gateway does not know the legacy
+	take(p, other, "ca.pem")
+	p.comesToGet(http.StatusOK, buyerList, "buyer")
+	if strings.Contains(p.logs.String(), "PRIVATE KEY") {
+		t.Error("a key is in the log")
+	}
+}
+
+// mutualLegacy is a legacy system with the certificate of one folder that wants one of the
+// authority of the other folder.
+func mutualLegacy(t *testing.T, server, client string) *httptest.Server {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(server, "cert.pem"), filepath.Join(server, "key.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if a := p.do(r); a.status != http.StatusForbidden {
-		t.Errorf("a page of another origin purged: %d", a.status)
+	ca, err := os.ReadFile(filepath.Join(client, "ca.pem"))
+	pool := x509.NewCertPool()
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatalf("read the authority: %v", err)
 	}
+	system := httptest.NewUnstartedServer(legacy.New(legacy.Options{}))
+	system.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are what is tested
+	system.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	system.StartTLS()
+	t.Cleanup(system.Close)
+	return system
 }
 
-func TestTLSWithReload(t *testing.T) {
-	p := start(t, setup{prepare: func(p *program) { testkit.Certificate(t, p.dir, "first") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}"})
-	seen := func() (string, string) {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the test looks at the certificate itself
-		resp, err := client.Do(p.request(http.MethodGet, buyerList, "buyer"))
-		if err != nil {
-			t.Fatal(err)
+// What is known of keys outlives reloads that do not change where they come from, while the
+// key store is away: a known key stays good, and another one is neither refused nor let in.
+func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
+	t.Parallel()
+	keepsKeys := func(t *testing.T, p *program, known string, changes ...string) {
+		for ; len(changes) > 0; changes = changes[2:] {
+			p.edit(changes[0], changes[1])
+			if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) {
+				t.Fatalf("%s: %s", changes[1], logged)
+			}
+			p.gets(http.StatusOK, buyerList, known)
+			if a := p.guess(0); a.status != http.StatusServiceUnavailable {
+				t.Errorf("%s: an unknown key gets %d", changes[1], a.status)
+			}
 		}
-		_ = resp.Body.Close()
-		return resp.TLS.PeerCertificates[0].Subject.CommonName, resp.Proto
 	}
-	if name, proto := seen(); name != "first" || proto != "HTTP/2.0" {
-		t.Fatalf("%s over %s", name, proto)
-	}
-	testkit.Certificate(t, p.dir, "second")
-	p.eventually("the new certificate is shown", func() bool { name, _ := seen(); return name == "second" })
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t)
+		p := start(t, keysInRedis(server.Addr))
+		newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1", "--api-access", "paid")
+		p.eventually("the change is known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 1 })
+		p.comesToGet(http.StatusOK, buyerList, "k1")
+		server.Kill()
+		keepsKeys(t, p, "k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "redis: {}", "redis: {timeout: 90ms}")
+		server.Restart() // without its data, and with a key store that is not set up
+		p.gets(http.StatusOK, buyerList, "k1")
+		p.edit("redis: {timeout: 90ms}", "redis: null, keys_file: keys.yaml")
+		p.reload()
+		p.gets(http.StatusUnauthorized, buyerList, "k1")
+	})
+	t.Run("authorization server", func(t *testing.T) {
+		t.Parallel()
+		server, s := introspecting(t, "500ms", "cache_ttl: 10m", setup{onlyWhenTold: true})
+		p := start(t, s)
+		p.gets(http.StatusOK, buyerList, "buyer")
+		server.answer(status(http.StatusBadGateway))
+		keepsKeys(t, p, "buyer", "ttl: 10m", "ttl: 9m", "timeout: 500ms", "timeout: 400ms, claims: {account: other}", "/introspect", "/elsewhere")
+		server.answer(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"active":false}`)
+		})
+		p.edit("ttl: 9m", "ttl: 8m")
+		p.reload()
+		p.comesToGet(http.StatusUnauthorized, buyerList, "buyer") // the server's answer counts again
+	})
 }
 
-// keyChanges change every key of the configuration at least once; each is a part
-// of the file, put over that of a program with Redis.
-func keyChanges() []string {
-	changes := []string{
-		"listen: '127.0.0.2:0'", "ops: {listen: '127.0.0.2:0'}", "ops: {token_file: token}", "ops: {token_file: token, read_token_file: secret}", "tls: {cert_file: cert.pem, key_file: key.pem}",
-		"request_timeout: 4s", "shutdown_delay: 1s", "shutdown_grace: 19s", "max_connections: 99", "max_streams: 99",
-		"gateway: {unknown_parameters: ignore}", "gateway: {docs: false}", "gateway: {hit_lane: off}", "gateway: {trusted_proxies: [10.0.0.1]}",
-		"auth: {keys_file: more.yaml}", "auth: {unknown_keys: {per_second: 3, burst: 7}, cache: {ttl: 1m, negative_ttl: 3s, max_keys: 99}}", "auth: {keys_file: peppered.yaml, pepper_file: secret}",
-		"auth: {keys_file: null, redis: {timeout: 90ms, poll: 400ms}}",
-		"auth: {keys_file: null, introspection: {url: 'http://127.0.0.1:1/introspect', client_id: gw, client_secret_file: secret, client_auth: post, ca_file: cert.pem, " +
-			"timeout: 90ms, claims: {account: a, kind: b, scope: c, api_access: d, plan: e, key_id: f}}}",
-		"rate_limit: {per_second: 1000, burst: 2000}", "rate_limit: {plans: {pro: {per_second: 5, burst: 6}}}",
-		"log: {sample_hits: 7}", "log: {access_keys: hashed}", "log: {refused_keys: 7}",
-		"redis: {addrs: ['127.0.0.1:1']}", "redis: {mode: single}", "redis: {mode: sentinel, master_name: m, sentinel_username: u, sentinel_password_file: secret}",
-		"redis: {username: u, password_file: secret}", "redis: {tls: {enabled: true, ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem, server_name: s}}",
-		"redis: {db: 1}", "redis: {prefix: other}", "redis: {timeout: 70ms}",
-		"cache: {local: {max_bytes: 300MiB}}", "cache: {jitter: 0.3}", "cache: {max_entry_bytes: 4MiB}",
-		"cache: {sealing_keys_file: sealing}",
-		"cache: {hints: {stale_for: 2s}}", "cache: {recheck: {budget_per_second: 0.5}}",
-		"cache: {goals: {max_upstream_per_second: 5, max_outdated: 0.1}}",
-		"upstream: {base_url: 'http://127.0.0.1:1'}", "upstream: {timeout: 1s}", "upstream: {max_response_bytes: 1MiB}", "upstream: {max_records: 99}",
-		"upstream: {max_concurrent: 9}", "upstream: {max_concurrent_per_account: 3}", "upstream: {max_requests_per_second: 9, max_nodes: 3}", "upstream: {headers: {X-Tenant: acme}}", "upstream: {retry: {attempts: 1, budget: 0.2}}",
-		"upstream: {breaker: {window: 9s, min_requests: 9, failure_ratio: 0.9, open_for: 9s}}",
-		"upstream: {auth: {type: basic, username: u, password_file: secret}}", "upstream: {auth: {type: bearer, token_file: secret}}",
-		"upstream: {auth: {type: header, header: X-Key, value_file: secret}}",
-		"upstream: {auth: {type: oauth2_client_credentials, token_url: 'http://127.0.0.1:1/token', client_id: c, client_secret_file: secret, scopes: [a], params: {audience: x}}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, method: POST, query: {v: '2'}, body_type: json, body: {p: '{password}'}, headers: {X-A: b}, expect: [{path: code, equals: OK}]}, " +
-			"token: t, send_as: header, header: X-T, renew_on: [401, 403], renew_if: [{path: code, equals: EXPIRED}], ttl: 1h}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {base_url: 'http://127.0.0.1:1', path: /login, basic: true, body_type: form, body_charset: euc-kr, body: {a: b}}, token_header: X-T}}",
-		"upstream: {auth: {type: session, username: u, password_file: secret, login: {path: /login, basic: true}, token_cookie: SID, cookie: OTHER}}",
-		"upstream: {base_url: 'https://127.0.0.1:1', tls: {ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem}}",
-		"upstream: {buyer: {fields: {title: reference}}}", "upstream: {seller: {fields: {title: other}}}",
-		"canary: {every: 29s}", "canary: {buyer_keys: [buyer.key, other-buyer.key]}", "canary: {seller_keys: [seller.key, other-seller.key]}",
+// oneList removes a list from the configuration.
+func oneList(p *program, kind string) {
+	text := p.read("gateway.yaml")
+	head, rest, _ := strings.Cut(text, "\n  "+kind+":\n")
+	if at := strings.Index(rest, "\n  seller:\n"); at >= 0 {
+		head += rest[at:]
 	}
-	for _, kind := range []string{"buyer", "seller"} {
-		changes = append(changes, "cache: {"+kind+": {ttl: 29s}}", "cache: {"+kind+": {stale_while_revalidate: 29s}}",
-			"cache: {"+kind+": {stale_if_error: 9m}}", "cache: {"+kind+": {by_status: {pending: {ttl: 9s}}}}")
+	p.write("gateway.yaml", head+"\n")
+}
+
+// A list that a reload adds is served, and one that it takes away is not; the other notices
+// nothing.
+func TestReloadAddsAndTakesAwayAList(t *testing.T) {
+	t.Parallel()
+	var whole string
+	p := start(t, setup{prepare: func(p *program) {
+		whole = p.read("gateway.yaml")
+		oneList(p, "seller")
+	}})
+	p.gets(http.StatusOK, buyerList, "buyer")
+	p.gets(http.StatusNotFound, sellerList, "seller")
+	p.write("gateway.yaml", whole)
+	p.comesToGet(http.StatusOK, sellerList, "seller")
+	oneList(p, "seller")
+	p.comesToGet(http.StatusNotFound, sellerList, "seller")
+	if a := p.get(buyerList, "buyer"); !a.isHit() {
+		t.Errorf("the buyers' list: %v", a.header)
 	}
-	return changes
+}
+
+// Reloads under load: after each the lists are those of its mapping, whatever was under way,
+// and the legacy system never sees more requests at a time than the bulkhead lets through.
+func TestReloadsUnderLoad(t *testing.T) {
+	t.Parallel()
+	var under, most atomic.Int64
+	p := start(t, setup{
+		onlyWhenTold: true, yaml: "cache: {jitter: 0, buyer: {ttl: 1ms, stale_while_revalidate: 0s}, seller: {ttl: 1ms, stale_while_revalidate: 0s}}",
+		upstream: []string{"timeout: 2s", "timeout: 4s\n  max_concurrent: 3\n  max_concurrent_per_account: 2"},
+		backend: func(system http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n := under.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer under.Add(-1)
+				time.Sleep(2 * time.Millisecond)
+				system.ServeHTTP(w, r)
+			})
+		},
+	})
+	callers := p.callers[:4]
+	stop := p.background(2*len(callers), func(w, _ int) error {
+		c, query := callers[w/2], []string{"", "?status=pending"}[w%2]
+		if a := p.get(listOf(c.kind)+query, c.record.ID); a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+			return fmt.Errorf("%s: %d %s", c.record.ID, a.status, a.body)
+		}
+		time.Sleep(5 * time.Millisecond) // eight callers take one half of the machine
+		return nil
+	})
+	words := [2]string{"something-else", "other"}
+	for n := range 50 {
+		now, before := words[n%2], words[(n+1)%2]
+		p.edit("default: "+before, "default: "+now)
+		if logged := p.reload(); strings.Contains(logged, "not reloaded") {
+			t.Fatal(logged)
+		}
+		var list answer
+		p.eventually("sellers have a place", func() bool { list = p.get(sellerList, "seller"); return list.status == http.StatusOK })
+		if text := string(list.body); !strings.Contains(text, `"`+now+`"`) || strings.Contains(text, `"`+before+`"`) {
+			t.Fatalf("after reload %d a list of the mapping before: %s", n, list.header.Get("Cache-Status"))
+		}
+	}
+	if _, err := stop(); err != nil {
+		t.Error(err)
+	}
+	if n := most.Load(); n < 2 || n > 3 {
+		t.Errorf("%d requests at a time reached the legacy system, 3 may", n)
+	}
 }
 
 // keysIn lists the keys under a struct; a mapping of fields is one key.
@@ -238,7 +468,7 @@ func within(key, other string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-func parsed(t *testing.T, text string) (tree map[string]any) {
+func parsed[T any](t *testing.T, text string) (tree T) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
 		t.Fatal(err)
@@ -256,7 +486,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 	}
 	p.write("gateway.yaml", string(text))
 	logged = p.reload()
-	return logged, string(p.opsAs("token").body) // ops.token_file is live
+	return logged, string(p.opsAs("token", http.MethodGet, "/ops/config", "").body) // ops.token_file is live
 }
 
 // Every key of the configuration is changed in a running program: one that is
@@ -265,7 +495,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 func TestEveryKeyIsReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := start(t, setup{pollFiles: onlyWhenTold, yaml: "redis: {addrs: ['" + server.Addr + "']}", prepare: func(p *program) {
+	p := start(t, setup{onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", server.Addr), prepare: func(p *program) {
 		testkit.Certificate(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")
@@ -274,33 +504,37 @@ func TestEveryKeyIsReloaded(t *testing.T) {
 		p.write("more.yaml", p.read("keys.yaml"))
 		p.write("peppered.yaml", "accounts: []\nkeys: []\n")
 	}})
-	base := parsed(t, p.read("gateway.yaml"))
+	text, err := os.ReadFile("testdata/key-changes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := parsed[map[string]any](t, p.read("gateway.yaml"))
 	_, runs := p.put(base)
 	var reached []string
-	for _, text := range keyChanges() {
-		change := parsed(t, text)
+	for _, change := range parsed[[]map[string]any](t, string(text)) {
 		logged, now := p.put(over(base, change))
 		changed, diff := leaves(change, ""), config.Diff(runs, now)
 		reached = append(reached, changed...)
 		for _, d := range diff {
 			if !slices.ContainsFunc(changed, func(key string) bool { return within(d.Key, key) }) {
-				t.Errorf("%s: %s went from %q to %q", text, d.Key, d.Old, d.New)
+				t.Errorf("%v: %s went from %q to %q", change, d.Key, d.Old, d.New)
 			}
 		}
 		_, waiting, _ := strings.Cut(logged, "these keys take effect at the next start only")
 		for _, key := range changed {
 			takenOver := slices.ContainsFunc(diff, func(d config.Change) bool { return within(d.Key, key) })
 			if live := (config.Change{Key: key}).Effect() == config.Live; live != takenOver || live != (waiting == "") {
-				t.Errorf("%s: %s has been taken over: %t\n%s", text, key, takenOver, logged)
+				t.Errorf("%v: %s has been taken over: %t\n%s", change, key, takenOver, logged)
 			}
-			if section := strings.Join(strings.SplitN(key, ".", 3)[:min(2, 1+strings.Count(key, "."))], "."); waiting != "" && !strings.Contains(waiting, `"`+section+`"`) {
-				t.Errorf("%s: the log does not name %s: %s", text, section, waiting)
+			names := strings.Split(key, ".")
+			if section := strings.Join(names[:min(2, len(names))], "."); waiting != "" && !strings.Contains(waiting, `"`+section+`"`) {
+				t.Errorf("%v: the log does not name %s: %s", change, section, waiting)
 			}
 		}
 	}
 	for _, key := range keysIn(reflect.TypeFor[config.Config](), "") {
 		if !slices.ContainsFunc(reached, func(r string) bool { return within(r, key) }) {
-			t.Errorf("%s is never changed; add it to keyChanges", key)
+			t.Errorf("%s is never changed; add it to key-changes.yaml", key)
 		}
 	}
 	if _, now := p.put(base); now != runs || p.metric(reloaded) != 1 || p.get(buyerList, "buyer").status != http.StatusOK {

@@ -14,19 +14,25 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
 )
 
-const (
-	readinessPoll = 40 * time.Millisecond
-	loadWorkers   = 4
-	loadPause     = 5 * time.Millisecond // between two requests of one worker
-)
+// A stop lets requests under way finish.
+func TestStopFinishesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{legacy: legacy.Options{Latency: 300 * time.Millisecond}})
+	got := make(chan answer, 1)
+	go func() { got <- p.get(buyerList, "buyer") }()
+	p.eventually("the legacy has been asked", func() bool { return p.system.Stats().InFlight > 0 })
+	p.stop()
+	if a := <-got; a.status != http.StatusOK {
+		t.Errorf("the request under way got %d", a.status)
+	}
+}
 
 // balancer sends requests to the programs that were ready when it last asked. It
 // repeats none.
 type balancer struct {
-	t        *testing.T
 	client   *http.Client
 	backends [2]atomic.Pointer[member]
 	turn     atomic.Int64
@@ -38,15 +44,6 @@ type member struct {
 	ready         atomic.Bool
 }
 
-func newBalancer(t *testing.T, programs [2]*program) *balancer {
-	b := &balancer{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: loadWorkers}}}
-	t.Cleanup(b.client.CloseIdleConnections)
-	for i, p := range programs {
-		b.add(i, p)
-	}
-	return b
-}
-
 // add waits until the program is ready.
 func (b *balancer) add(i int, p *program) {
 	m := &member{url: p.app.URL(), ops: p.app.OpsURL(), key: p.keys["buyer"]}
@@ -56,12 +53,10 @@ func (b *balancer) add(i int, p *program) {
 
 func (b *balancer) poll(m *member) bool {
 	resp, err := b.client.Get(m.ops + "/readyz")
-	if err != nil {
-		m.ready.Store(false)
-		return false
+	if err == nil {
+		_ = resp.Body.Close()
 	}
-	_ = resp.Body.Close()
-	m.ready.Store(resp.StatusCode == http.StatusOK)
+	m.ready.Store(err == nil && resp.StatusCode == http.StatusOK)
 	return m.ready.Load()
 }
 
@@ -95,134 +90,111 @@ func (b *balancer) do() error {
 // Two nodes are restarted in turn under load, behind a balancer that asks for
 // their readiness: no request fails.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	settings := setup{yaml: "shutdown_delay: 400ms"}
 	first := start(t, settings)
 	settings.joins = first
 	programs := [2]*program{first, start(t, settings)}
-	b := newBalancer(t, programs)
-	done := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		for tick := time.Tick(readinessPoll); ; <-tick {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			for i := range b.backends {
-				b.poll(b.backends[i].Load())
-			}
-		}
-	})
-	var requests, failed atomic.Int64
-	var last atomic.Value
-	for range loadWorkers {
-		group.Go(func() {
-			for tick := time.Tick(loadPause); ; <-tick {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				requests.Add(1)
-				if err := b.do(); err != nil {
-					failed.Add(1)
-					last.Store(err.Error())
-				}
-			}
-		})
+	b := &balancer{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	for i, p := range programs {
+		b.add(i, p)
 	}
+	polls := first.background(1, func(_, _ int) error {
+		for i := range b.backends {
+			b.poll(b.backends[i].Load())
+		}
+		time.Sleep(40 * time.Millisecond) // as a balancer polls
+		return nil
+	})
+	requests := first.background(4, func(_, _ int) error {
+		time.Sleep(5 * time.Millisecond) // a load that leaves the machine room
+		return b.do()
+	})
 	for i := range 3 {
 		p := programs[i%2]
 		p.stop()
 		p.run()
 		b.add(i%2, p)
 	}
-	close(done)
-	group.Wait()
+	if n, err := requests(); err != nil || n < 100 {
+		t.Errorf("%d requests, of which at least one failed: %v", n, err)
+	}
+	_, _ = polls()
+	var group sync.WaitGroup
 	for _, p := range programs { // both at once, which takes one delay
 		group.Go(p.stop)
 	}
 	group.Wait()
-	if failed.Load() > 0 || requests.Load() < 100 {
-		t.Errorf("%d of %d requests failed, the last: %v", failed.Load(), requests.Load(), last.Load())
+}
+
+// drain begins to stop a program that drains for an hour. end tells it again to stop, which it
+// does at once.
+func (p *program) drain() (end func()) {
+	p.t.Helper()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); p.stop() }()
+	p.eventually("it is not ready", func() bool { return p.ops("/readyz").status == http.StatusServiceUnavailable })
+	return func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+			p.t.Fatal(err)
+		}
+		<-stopped
 	}
 }
 
 // While a program drains it says so, answers on new connections and on those that
-// it has, asks each time to come back on another one, and ends at once when it is
-// told to stop again.
+// it has, and asks each time to come back on another one.
 func TestDraining(t *testing.T) {
 	p := start(t, setup{yaml: "shutdown_delay: 1h"})
-	for _, target := range []string{buyerList, "/nowhere", "/openapi.json"} {
-		if a := p.get(target, "buyer"); a.header.Get("Connection") != "" {
-			t.Errorf("%s: Connection is %q while nobody stops", target, a.header.Get("Connection"))
-		}
-	}
-	etag := p.get(buyerList, "buyer").header.Get("Etag")
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); p.stop() }()
-	p.eventually("it is not ready", func() bool { return p.ops("/readyz").status == http.StatusServiceUnavailable })
-	for name, c := range map[string]struct {
+	requests := map[string]struct {
 		request *http.Request
 		status  int
 	}{
 		"list":         {p.request(http.MethodGet, buyerList, "buyer"), 200},
 		"HEAD":         {p.request(http.MethodHead, buyerList, "buyer"), 200},
-		"not modified": {p.request(http.MethodGet, buyerList, "buyer", "If-None-Match", etag), 304},
+		"not modified": {p.request(http.MethodGet, buyerList, "buyer", "If-None-Match", p.get(buyerList, "buyer").header.Get("Etag")), 304},
 		"no key":       {p.request(http.MethodGet, buyerList, ""), 401},
 		"no such path": {p.request(http.MethodGet, "/nowhere", ""), 404},
 		"no method":    {p.request(http.MethodDelete, buyerList, ""), 405},
 		"document":     {p.request(http.MethodGet, "/openapi.json", ""), 200},
-	} {
-		resp, err := p.client.Do(c.request)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != c.status || !resp.Close {
-			t.Errorf("%s: %s, the connection is to be closed: %t", name, resp.Status, resp.Close)
+	}
+	ask := func(closes bool) {
+		t.Helper()
+		for name, r := range requests {
+			if a := p.do(r.request); a.status != r.status || a.close != closes {
+				t.Errorf("%s: %d, the connection is to be closed: %t", name, a.status, a.close)
+			}
 		}
 	}
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	<-stopped
-}
-
-// overHTTP2 is a client that speaks nothing else, and how many connections it has
-// opened.
-func overHTTP2(t *testing.T) (*http.Client, func() int64) {
-	var opened atomic.Int64
-	transport := &http.Transport{
-		Protocols:       new(http.Protocols),
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			opened.Add(1)
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-	}
-	transport.Protocols.SetHTTP2(true)
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}, opened.Load
+	ask(false)
+	end := p.drain()
+	ask(true)
+	end()
 }
 
 // Over HTTP/2 a draining program answers and has the caller open another
 // connection for what follows.
 func TestDrainingOverHTTP2(t *testing.T) {
-	for name, s := range map[string]setup{
-		"clear": {},
-		"TLS":   {prepare: func(p *program) { testkit.Certificate(t, p.dir, "gateway") }, yaml: "tls: {cert_file: cert.pem, key_file: key.pem}\n"},
-	} {
+	slow := setup{yaml: "shutdown_delay: 1h"}
+	for name, s := range map[string]setup{"clear": slow, "TLS": overTLS(slow)} {
 		t.Run(name, func(t *testing.T) {
-			s.yaml += "shutdown_delay: 1h"
 			p := start(t, s)
-			client, opened := overHTTP2(t)
+			var opened atomic.Int64
+			transport := &http.Transport{
+				Protocols:       new(http.Protocols),
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					opened.Add(1)
+					return new(net.Dialer).DialContext(ctx, network, address)
+				},
+			}
+			transport.Protocols.SetHTTP2(true)
+			transport.Protocols.SetUnencryptedHTTP2(true)
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport}
 			ask := func() {
+				t.Helper()
 				resp, err := client.Do(p.request(http.MethodGet, buyerList, "buyer"))
 				if err != nil {
 					t.Fatal(err)
@@ -235,18 +207,13 @@ func TestDrainingOverHTTP2(t *testing.T) {
 			}
 			ask()
 			ask()
-			if n := opened(); n != 1 {
+			if n := opened.Load(); n != 1 {
 				t.Fatalf("%d connections before the stop", n)
 			}
-			stopped := make(chan struct{})
-			go func() { defer close(stopped); p.stop() }()
-			p.eventually("it drains", func() bool { return p.part("status") == "draining" })
+			end := p.drain()
 			ask()
-			p.eventually("the caller opens another connection", func() bool { ask(); return opened() > 1 })
-			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			<-stopped
+			p.eventually("the caller opens another connection", func() bool { ask(); return opened.Load() > 1 })
+			end()
 		})
 	}
 }

@@ -127,7 +127,7 @@ func Open(c Config, o Options) (*Client, error) {
 // optionsOf is no method: whatever has a Config would know the client's types.
 func optionsOf(c Config) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
-		Addrs: c.Addrs, DB: c.DB, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
+		Addrs: c.Addrs, MasterName: c.MasterName, IsClusterMode: c.mode() == modeCluster,
 		Username: cmp.Or(c.UsernameFile.Secret(), c.Username), Password: c.PasswordFile.Secret(),
 		SentinelUsername:      c.SentinelUsername,
 		SentinelPassword:      c.SentinelPasswordFile.Secret(),
@@ -244,9 +244,7 @@ func (d Dial) overTLS(config *tls.Config) Dial {
 			return nil, err
 		}
 		own := config.Clone()
-		if own.ServerName == "" {
-			own.ServerName, _, _ = net.SplitHostPort(addr) // go-redis gives no other addresses
-		}
+		own.ServerName, _, _ = net.SplitHostPort(addr) // go-redis gives no other addresses
 		conn := tls.Client(raw, own)
 		if err := conn.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, raw.Close())
@@ -334,15 +332,18 @@ func ResultOf(err error) string {
 // URL is what a URL of a Redis says.
 type URL struct {
 	Addr, Username, Password string
-	DB                       int
 	TLS                      bool
 }
 
-// ParseURL reads redis://[user:password@]host:port[/db], and rediss:// likewise.
+// ParseURL reads redis://[user:password@]host:port, and rediss:// likewise. Installations share
+// a Redis by their prefix, so that it has no number of a database.
 func ParseURL(text string) (URL, error) {
 	o, err := redis.ParseURL(text)
-	if err != nil {
-		return URL{}, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port[/db]", err)
+	if err == nil && o.DB != 0 {
+		err = errors.New("the gateway uses database 0 only")
 	}
-	return URL{o.Addr, o.Username, o.Password, o.DB, o.TLSConfig != nil}, nil
+	if err != nil {
+		return URL{}, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port", err)
+	}
+	return URL{o.Addr, o.Username, o.Password, o.TLSConfig != nil}, nil
 }

@@ -32,20 +32,15 @@ type Config struct {
 	Mode string `yaml:"mode" enum:",auto,single,sentinel,cluster"`
 	// MasterName is the name that the sentinels have for the master.
 	MasterName string `yaml:"master_name"`
-	// Username is that of the ACL user. Empty: the default user.
-	Username string `yaml:"username"`
-	// UsernameFile holds the user's name, instead of username.
-	UsernameFile secretfile.File `yaml:"username_file"`
-	// PasswordFile holds the password.
-	PasswordFile secretfile.File `yaml:"password_file"`
+	// Without a name it is the default user.
+	secretfile.User `yaml:",inline"`
 	// SentinelUsername is the user's name at the sentinels themselves.
 	SentinelUsername string `yaml:"sentinel_username"`
 	// SentinelPasswordFile holds the password for the sentinels themselves.
 	SentinelPasswordFile secretfile.File `yaml:"sentinel_password_file"`
-	// TLS encrypts the connections. Any key of it turns that on.
+	// TLS encrypts the connections. Any key of it turns that on. A certificate must have the name in addrs, or the one that
+	// sentinels and nodes of a cluster announce.
 	TLS TLS `yaml:"tls"`
-	// DB is the number of the database. A cluster has 0 only.
-	DB int `yaml:"db" min:"0"`
 	// Prefix begins every key and channel, so that installations can share a Redis. Empty: iq.
 	Prefix string `yaml:"prefix"`
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
@@ -58,8 +53,6 @@ type TLS struct {
 	// Enabled turns TLS on where no other key of this section is set.
 	Enabled bool           `yaml:"enabled"`
 	Files   secretfile.TLS `yaml:",inline"`
-	// ServerName is the name that the server's certificate must have. Empty: the host of the address.
-	ServerName string `yaml:"server_name"`
 }
 
 // DefaultConfig is no Redis.
@@ -97,7 +90,6 @@ func (c Config) validateMode(p *invalid.Problems) {
 	mode := c.mode()
 	p.AddIf(mode == modeSingle && len(c.Addrs) > 1, "addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
 	p.AddIf(mode == modeSentinel && c.MasterName == "", "master_name", "sentinels need the name of their master")
-	p.AddIf(mode == modeCluster && c.DB > 0, "db", "a cluster has database 0 only")
 	if mode != modeSingle && mode != modeCluster {
 		return
 	}
@@ -112,7 +104,5 @@ func (t TLS) config(p *invalid.Problems) *tls.Config {
 	if t == (TLS{}) {
 		return nil
 	}
-	c := t.Files.Config("tls", p)
-	c.ServerName = t.ServerName
-	return c
+	return t.Files.Config("tls", p)
 }

@@ -33,14 +33,13 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 	}{
 		{"none", Config{}, nil},
 		{"a prefix with braces", Config{Prefix: "a{b"}, []string{"prefix"}},
-		{"cluster with a database", Config{Mode: "cluster", DB: 1}, []string{"db"}},
 		{"sentinel without a master", Config{Mode: "sentinel"}, []string{"master_name"}},
 		{"single with sentinel's keys", Config{Mode: "single", MasterName: "m", SentinelUsername: "u", Addrs: two},
 			[]string{"addrs", "master_name", "sentinel_username"}},
-		{"two user names", Config{Username: "gw", UsernameFile: secretfile.New("user", "gw\n")}, []string{"username_file"}},
-		{"an empty user name", Config{UsernameFile: secretfile.New("user", "\n")}, []string{"username_file"}},
-		{"half a certificate", Config{TLS: TLS{Files: secretfile.TLS{CertFile: noPEM}}}, []string{"tls.key_file"}},
-		{"no certificates", Config{Addrs: one, TLS: TLS{Files: secretfile.TLS{CAFile: noPEM, CertFile: noPEM, KeyFile: noPEM}}},
+		{"two user names", Config{User: secretfile.User{Username: "gw", UsernameFile: secretfile.New("user", "gw\n")}}, []string{"username_file"}},
+		{"an empty user name", Config{User: secretfile.User{UsernameFile: secretfile.New("user", "\n")}}, []string{"username_file"}},
+		{"half a certificate", Config{TLS: TLS{Files: secretfile.TLS{Pair: secretfile.Pair{CertFile: noPEM}}}}, []string{"tls.key_file"}},
+		{"no certificates", Config{Addrs: one, TLS: TLS{Files: secretfile.TLS{CA: secretfile.CA{CAFile: noPEM}, Pair: secretfile.Pair{CertFile: noPEM, KeyFile: noPEM}}}},
 			[]string{"tls.ca_file", "tls.cert_file"}},
 	} {
 		rdb, err := Open(tt.c, Options{})

@@ -44,9 +44,9 @@ func TestEqualOnlyWithTheSameContent(t *testing.T) {
 func TestTLSNamesTheKey(t *testing.T) {
 	text := New("f", "no PEM")
 	for want, files := range map[string]TLS{
-		"redis.tls.ca_file":   {CAFile: text},
-		"redis.tls.key_file":  {CertFile: text},
-		"redis.tls.cert_file": {CertFile: text, KeyFile: text},
+		"redis.tls.ca_file":   {CA: CA{text}},
+		"redis.tls.key_file":  {Pair: Pair{CertFile: text}},
+		"redis.tls.cert_file": {Pair: Pair{text, text}},
 	} {
 		var problems invalid.Problems
 		files.Config("redis.tls", &problems)

@@ -11,8 +11,18 @@ import (
 // certificate and key that it shows. The zero value is the machine's authorities
 // and no certificate.
 type TLS struct {
+	CA   `yaml:",inline"`
+	Pair `yaml:",inline"`
+}
+
+// CA names the authorities that certificates of others are checked against.
+type CA struct {
 	// CAFile holds the only authorities that are trusted, in PEM form. Empty: the machine's.
 	CAFile File `yaml:"ca_file"`
+}
+
+// Pair is a certificate with its key.
+type Pair struct {
 	// CertFile holds the certificate that the gateway shows, in PEM form, with its chain.
 	CertFile File `yaml:"cert_file"`
 	// KeyFile holds the private key of cert_file in PEM form.
@@ -29,17 +39,25 @@ func (t TLS) Config(section string, problems *invalid.Problems) *tls.Config {
 			problems.Add(section+".ca_file", "holds no certificate in PEM form")
 		}
 	}
-	switch {
-	case t.CertFile.Set() && !t.KeyFile.Set():
-		problems.Add(section+".key_file", "missing; cert_file is set, add the file of its private key")
-	case t.KeyFile.Set() && !t.CertFile.Set():
-		problems.Add(section+".cert_file", "missing; key_file is set, add the file of its certificate")
-	case t.CertFile.Set():
-		pair, err := tls.X509KeyPair([]byte(t.CertFile.Text()), []byte(t.KeyFile.Text()))
-		if err != nil {
-			problems.Add(section+".cert_file", "certificate and key cannot be used: %v", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
+	if own := t.Certificate(section, problems); own != nil {
+		c.Certificates = []tls.Certificate{*own}
 	}
 	return c
+}
+
+// Certificate reads the pair; nil: there is none, or it cannot be used.
+func (p Pair) Certificate(section string, problems *invalid.Problems) *tls.Certificate {
+	switch {
+	case p.CertFile.Set() && !p.KeyFile.Set():
+		problems.Add(section+".key_file", "missing; cert_file is set, add the file of its private key")
+	case p.KeyFile.Set() && !p.CertFile.Set():
+		problems.Add(section+".cert_file", "missing; key_file is set, add the file of its certificate")
+	case p.CertFile.Set():
+		pair, err := tls.X509KeyPair([]byte(p.CertFile.Text()), []byte(p.KeyFile.Text()))
+		if err == nil {
+			return &pair
+		}
+		problems.Add(section+".cert_file", "certificate and key cannot be used: %v", err)
+	}
+	return nil
 }

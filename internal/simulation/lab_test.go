@@ -23,7 +23,7 @@ import (
 func TestTheLabKnowsTheFleet(t *testing.T) {
 	testkit.Slow(t)
 	testkit.Computes(t)
-	seed := cmp.Or(*oneSeed, 3)
+	seed := cmp.Or(*from, 3)
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, form{policy: policy{mapping: "m1", ttl: 5 * time.Second}})

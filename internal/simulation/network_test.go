@@ -268,6 +268,7 @@ var _ net.Conn = (*conn)(nil)
 type conn struct {
 	in, out *pipe
 	peer    net.Addr
+	timer   *time.Timer // of the reader: there is one at a time
 }
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -281,12 +282,16 @@ func (c *conn) Read(b []byte) (int, error) {
 		case wait == 0:
 			<-c.in.wake
 		default:
-			t := time.NewTimer(wait)
+			if c.timer == nil {
+				c.timer = time.NewTimer(wait)
+			} else {
+				c.timer.Reset(wait)
+			}
 			select {
 			case <-c.in.wake:
-			case <-t.C:
+				c.timer.Stop()
+			case <-c.timer.C:
 			}
-			t.Stop()
 		}
 	}
 }

@@ -190,6 +190,18 @@ func (n *node) last() policy {
 	return n.policies[len(n.policies)-1].policy
 }
 
+// logged is a record as a text.
+type logged slog.Record
+
+func (l logged) String() string {
+	text := l.Message
+	slog.Record(l).Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	return text
+}
+
 // nodeLog hears of reloads, and keeps the records for a failure's report.
 type nodeLog struct {
 	node *node
@@ -201,12 +213,7 @@ func (l nodeLog) WithAttrs([]slog.Attr) slog.Handler         { return l }
 func (l nodeLog) WithGroup(string) slog.Handler              { return l }
 
 func (l nodeLog) Handle(_ context.Context, r slog.Record) error {
-	text := l.name + ": " + r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		text += " " + a.String()
-		return true
-	})
-	l.node.w.log("%s", text)
+	l.node.w.log("%s: %v", l.name, logged(r.Clone()))
 	l.node.w.reach("log: " + r.Message)
 	if r.Message == "configuration reloaded" {
 		l.node.reloaded(l.name)

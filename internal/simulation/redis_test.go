@@ -205,8 +205,11 @@ type (
 )
 
 func encode(b []byte, v any) []byte {
+	head := func(mark byte, n int64) {
+		b = append(strconv.AppendInt(append(b, mark), n, 10), "\r\n"...)
+	}
 	all := func(mark byte, n int, values []any) {
-		b = fmt.Appendf(b, "%c%d\r\n", mark, n)
+		head(mark, int64(n))
 		for _, v := range values {
 			b = encode(b, v)
 		}
@@ -219,9 +222,10 @@ func encode(b []byte, v any) []byte {
 	case error:
 		b = fmt.Appendf(b, "-%s\r\n", v)
 	case int64:
-		b = fmt.Appendf(b, ":%d\r\n", v)
+		head(':', v)
 	case string:
-		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(v), v)
+		head('$', int64(len(v)))
+		b = append(append(b, v...), "\r\n"...)
 	case []any:
 		all('*', len(v), v)
 	case pairs:
@@ -256,9 +260,9 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 }
 
 func readHead(r *bufio.Reader, mark byte) (int, error) {
-	line, err := r.ReadString('\n')
+	line, err := r.ReadSlice('\n')
 	if err != nil || len(line) < 4 || line[0] != mark {
 		return 0, errors.Join(err, io.EOF)
 	}
-	return strconv.Atoi(line[1 : len(line)-2])
+	return strconv.Atoi(string(line[1 : len(line)-2]))
 }

@@ -9,18 +9,17 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/parse"
 )
 
 // scripts run as Redis runs them: one after the other, each whole.
 type scripts struct {
 	server *redisServer
 	state  *lua.LState
-	known  map[string]*lua.FunctionProto // by SHA-1
+	known  map[string]*lua.LFunction // by SHA-1
 }
 
 func newScripts(r *redisServer) *scripts {
-	s := &scripts{server: r, state: lua.NewState(), known: map[string]*lua.FunctionProto{}}
+	s := &scripts{server: r, state: lua.NewState(), known: map[string]*lua.LFunction{}}
 	redis := s.state.NewTable()
 	redis.RawSetString("call", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, true) }))
 	redis.RawSetString("pcall", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, false) }))
@@ -39,26 +38,24 @@ func (s *scripts) eval(byText bool, script string, args []string) any {
 		if !byText {
 			return errors.New("NOSCRIPT No matching script. Please use EVAL.")
 		}
-		chunk, err := parse.Parse(strings.NewReader(script), name)
-		if err == nil {
-			s.known[name], err = lua.Compile(chunk, name)
-		}
+		compiled, err := s.state.Load(strings.NewReader(script), name)
 		if err != nil {
 			return fmt.Errorf("ERR Error compiling script: %w", err)
 		}
+		s.known[name] = compiled
 	}
 	return s.run(s.known[name], args)
 }
 
 // run runs a script with "<number of keys> key... argument...".
-func (s *scripts) run(script *lua.FunctionProto, args []string) any {
+func (s *scripts) run(script *lua.LFunction, args []string) any {
 	n, err := strconv.Atoi(args[0])
 	if err != nil || n < 0 || n > len(args)-1 {
 		return errNoInteger
 	}
 	s.state.SetGlobal("KEYS", s.strings(args[1:1+n]))
 	s.state.SetGlobal("ARGV", s.strings(args[1+n:]))
-	s.state.Push(s.state.NewFunctionFromProto(script))
+	s.state.Push(script)
 	if err := s.state.PCall(0, 1, nil); err != nil {
 		var thrown *lua.ApiError
 		if errors.As(err, &thrown) {
@@ -71,7 +68,7 @@ func (s *scripts) run(script *lua.FunctionProto, args []string) any {
 }
 
 func (s *scripts) strings(values []string) *lua.LTable {
-	t := s.state.NewTable()
+	t := s.state.CreateTable(len(values), 0)
 	for _, v := range values {
 		t.Append(lua.LString(v))
 	}
@@ -104,15 +101,15 @@ func (s *scripts) toLua(v any) lua.LValue {
 	case int64:
 		return lua.LNumber(v)
 	case status:
-		t := s.state.NewTable()
+		t := s.state.CreateTable(0, 1)
 		t.RawSetString("ok", lua.LString(v))
 		return t
 	case error:
-		t := s.state.NewTable()
+		t := s.state.CreateTable(0, 1)
 		t.RawSetString("err", lua.LString(v.Error()))
 		return t
 	case []any:
-		t := s.state.NewTable()
+		t := s.state.CreateTable(len(v), 0)
 		for _, e := range v {
 			t.Append(s.toLua(e))
 		}

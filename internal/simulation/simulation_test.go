@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -25,8 +26,9 @@ import (
 )
 
 var (
-	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
-	runFor  = flag.Duration("for", 0, "how much of a processor's time new seeds take, at most three times as long by the clock; 0: the same few seeds in each run")
+	from    = flag.Uint64("from", 0, "the first seed; 0: a new one")
+	number  = flag.Uint64("seeds", 0, "run so many seeds, and go on after one that fails")
+	runFor  = flag.Duration("for", 0, "run seeds for so much of a processor's time, at most three times as long by the clock, or until one fails")
 	only    = flag.String("events", "", "only faults and deeds whose names this matches; empty: all")
 	verbose = flag.Bool("history", false, "show everything that happens")
 )
@@ -82,7 +84,7 @@ func simulate(t *testing.T, seed uint64, f form, events []event) (o outcome) {
 		close(w.ended)
 		actors.Wait()
 		w.close()
-		o = outcome{w.checks.failure, w.history, w.reached, time.Since(w.begin)}
+		o = outcome{w.checks.failure, w.lines(), w.reached, time.Since(w.begin)}
 	})
 	return o
 }
@@ -114,26 +116,38 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("seed %d: %s\nmake simulate SEED=%d runs it again", seed, o.failure, seed)
 		}
 	}
-	first, more := uint64(1), func(seed uint64) bool { return seed <= fixedSeeds && (seed <= racySeeds || !testkit.Race) }
+	first := cmp.Or(*from, uint64(begin.UnixMilli()))
+	more := func(seed uint64) bool { return seed-first < *number }
 	switch {
-	case *oneSeed != 0:
-		first, more = *oneSeed, func(seed uint64) bool { return seed == *oneSeed }
+	case *number > 0:
 	case *runFor > 0:
-		first = uint64(begin.UnixMilli())
-		more = func(uint64) bool { return processorTime(t)-before < *runFor && time.Since(begin) < 3**runFor }
-	case !testkit.Race:
-		everyEvent(t, count)
+		more = func(uint64) bool {
+			return processorTime(t)-before < *runFor && time.Since(begin) < 3**runFor && !t.Failed()
+		}
+	default: // the same few seeds in each run
+		first, more = 1, func(seed uint64) bool {
+			return seed <= fixedSeeds && (seed <= racySeeds || !testkit.Race) && !t.Failed()
+		}
+		if !testkit.Race {
+			everyEvent(t, count)
+		}
 	}
-	for seed := first; more(seed) && !t.Failed(); seed++ {
+	soFar := func() string {
+		return fmt.Sprintf("%d seeds, %v of a fleet's life in %v, %v of a processor's time", seeds, lived.Round(time.Second),
+			time.Since(begin).Round(time.Second), (processorTime(t) - before).Round(time.Second))
+	}
+	for seed := first; more(seed); seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { count(t, seed, simulate(t, seed, formOf(seed), nil)) })
+		if seeds%500 == 0 {
+			fmt.Printf("up to seed %d: %s\n", seed, soFar())
+		}
 	}
-	t.Logf("%d seeds, %v of a fleet's life in %v, %v of a processor's time", seeds, lived.Round(time.Second), time.Since(begin).Round(time.Second),
-		(processorTime(t) - before).Round(time.Second))
+	t.Log(soFar())
 	for _, name := range slices.Sorted(maps.Keys(reached)) {
 		t.Logf("%7d %s", reached[name], name)
 	}
 	for _, name := range wanted() {
-		if reached[name] == 0 && seeds > fixedSeeds && *runFor == 0 {
+		if reached[name] == 0 && seeds > fixedSeeds && *runFor == 0 && *number == 0 {
 			t.Errorf("%q has never happened", name)
 		}
 	}

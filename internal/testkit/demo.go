@@ -16,10 +16,12 @@ import (
 
 // Build builds the gateway and returns the binary's path. It looks at every file that
 // the program is made from, because go test runs a test again only when a file changes
-// that the test itself has opened.
+// that the test itself has opened. The binary is the same under the race detector, so that
+// the test is left out there.
 func Build(t testing.TB) string {
 	t.Helper()
 	Slow(t)
+	Computes(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatalf("find the module: %v", err)

@@ -14,8 +14,9 @@ func Slow(t testing.TB) {
 }
 
 // Computes leaves a test out under the race detector, which makes it many times
-// slower. It is for tests that take seconds of computing: in one goroutine, where
-// there is no race to find, or along paths that others take under the detector.
+// slower. It is for tests that take seconds of computing: in another process or in one
+// goroutine, where there is no race to find, or along paths that others take under the
+// detector.
 func Computes(t testing.TB) {
 	t.Helper()
 	if Race {

@@ -26,14 +26,18 @@ type Field struct {
 }
 
 // FieldsOf lists a struct's keys by their yaml tags, those of embedded and inline
-// structs included. What has no tag is no key.
+// structs included, for which a tag with of the embedded field counts. What has no tag is no key.
 func FieldsOf(t reflect.Type) []Field {
 	fields := make([]Field, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if f.Type.Kind() == reflect.Struct && name == "" && (f.Anonymous || options == "inline") {
+			with, given := f.Tag.Lookup("with")
 			for _, inner := range FieldsOf(f.Type) {
+				if given {
+					inner.Tags += reflect.StructTag(` with:"` + with + `"`)
+				}
 				fields = append(fields, Field{inner.Key, append([]int{i}, inner.Index...), inner.Rules})
 			}
 		} else if name != "" && name != "-" {

@@ -55,7 +55,7 @@ func (w *writer) address() {
 	w.line("# TODO: the address of the legacy system")
 	w.line("base_url: https://%s", ToComplete)
 	w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
-	w.line("auth: {type: header, header: X-Api-Key, value_file: %s}", ToComplete)
+	w.line("auth: {type: header, name: X-Api-Key, token_file: %s}", ToComplete)
 }
 
 // kind writes the section of the proposal's kind.

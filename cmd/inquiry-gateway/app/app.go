@@ -193,8 +193,8 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelWarn),
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
-	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams}
-	connections.SetStreams("public", cfg.MaxStreams)
+	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	connections.SetStreams("public", maxStreams)
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
 	}

@@ -166,7 +166,7 @@ func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
 
 // A panic during a re-check ends this re-check only.
 func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
-	a, key := build(t, "cache: {recheck: {budget_per_second: 50}, buyer: {ttl: 1h}}")
+	a, key := build(t, "cache: {rechecks_per_second: 50, buyer: {ttl: 1h}}")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var calls atomic.Int64

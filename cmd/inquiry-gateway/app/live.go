@@ -17,6 +17,10 @@ import (
 	"inquiry-gateway/upstream"
 )
 
+// refusalRecords is how many records of requests without a good key one client address gets
+// for each reason within 10 s; one more counts the others. Who guesses must not fill the log.
+const refusalRecords = 10
+
 // live is all that is built from one configuration; a reload replaces it as a whole, by
 // another one that goes on with the parts which do not change. It is not changed once it
 // is made. The zero value is what runs before the first.
@@ -80,7 +84,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 		}
 	}
 	proxies, err1 := cfg.Gateway.Proxies()
-	certificate, err2 := cfg.TLS.Certificate()
+	certificate, err2 := cfg.Certificate()
 	if err = errors.Join(err1, err2); err != nil {
 		return next, err
 	}
@@ -99,7 +103,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 		RequestLog:              a.opts.Requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
-		LogRefusals:             cfg.Log.RefusedKeys,
+		LogRefusals:             refusalRecords,
 		Traces:                  a.traces.tracers(),
 		Logger:                  a.opts.Logger,
 		Registerer:              a.registry,

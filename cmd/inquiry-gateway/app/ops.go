@@ -38,15 +38,15 @@ func (a *App) buildOps(l *front.Listener) error {
 	// Profiles take as long as they are asked to, so the ops listener's writes have
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: a.gatherer(), Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
+		Gatherer: prometheus.Gatherers{a.gatherer(), newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil
 }
 
-// gatherer joins the series of the process and those of parts that a reload may
-// replace, which begin at zero with the part.
+// gatherer joins the series that live as long as the program and those of parts that a
+// reload may replace, which begin at zero with the part.
 func (a *App) gatherer() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, l := prometheus.Gatherers{a.registry}, a.running()
@@ -148,7 +148,7 @@ func (a *App) summary() []any {
 	return []any{
 		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
 		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg, shown),
-		slog.Group("lists", "local_bytes", cfg.Cache.Local.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
+		slog.Group("lists", "local_bytes", cfg.Cache.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),

@@ -62,10 +62,10 @@ func (m memory) fit(c cache.Config) cache.Config {
 	if m.limit == math.MaxInt64 {
 		return c
 	}
-	if most := int64(float64(m.limit) * tierShare); c.Local.MaxBytes > most {
-		m.logger.Warn("cache.local.max_bytes is more than half of the memory limit; the half is used",
-			"max_bytes", c.Local.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
-		c.Local.MaxBytes = most
+	if most := int64(float64(m.limit) * tierShare); c.MaxBytes > most {
+		m.logger.Warn("cache.max_bytes is more than half of the memory limit; the half is used",
+			"max_bytes", c.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
+		c.MaxBytes = most
 	}
 	return c
 }
@@ -122,6 +122,15 @@ func newRegistry(opts Options) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
 	})
 	build.Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build)
+	return registry
+}
+
+// newProcessRegistry has the series of the Go runtime and of the process. They are apart
+// because nothing of the program reads them, and because each collection of them lists all
+// open files.
+func newProcessRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }

@@ -63,11 +63,11 @@ func TestTheTierFitsTheMemoryLimit(t *testing.T) {
 			var log bytes.Buffer
 			m := memory{limit: tt.limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
 			c := cache.DefaultConfig()
-			c.Local.MaxBytes = tt.max
-			if got := m.fit(c).Local.MaxBytes; got != tt.fit {
+			c.MaxBytes = tt.max
+			if got := m.fit(c).MaxBytes; got != tt.fit {
 				t.Errorf("%d bytes, want %d", got, tt.fit)
 			}
-			if said := strings.Contains(log.String(), "cache.local.max_bytes"); said != (tt.fit < tt.max) {
+			if said := strings.Contains(log.String(), "cache.max_bytes"); said != (tt.fit < tt.max) {
 				t.Errorf("the log says %q", log.String())
 			}
 		})

@@ -26,6 +26,10 @@ const (
 	idleTimeout       = 2 * time.Minute
 	// strangerIdleTimeout is for a connection on which nobody has authenticated.
 	strangerIdleTimeout = 10 * time.Second
+	// maxStreams is how many requests a caller may have under way on one connection of
+	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 17 KiB
+	// while it waits.
+	maxStreams = 100
 	// maxHeaderBytes makes 16 KiB over HTTP/1, to which net/http adds 4 KiB, and 12 KiB
 	// over HTTP/2.
 	maxHeaderBytes = 12 << 10

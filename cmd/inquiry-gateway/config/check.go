@@ -54,7 +54,7 @@ func (doc document) checkListeners(c Config) {
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		doc.Warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
 	}
-	_, err := c.TLS.Certificate()
+	_, err := c.Certificate()
 	doc.Invalid("", err)
 	if c.ShutdownGrace < c.RequestTimeout {
 		doc.Warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)

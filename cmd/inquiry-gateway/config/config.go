@@ -31,12 +31,8 @@ type Config struct {
 	// closed for new ones, at first those on which nobody has authenticated. Each is an open file:
 	// what the process may have, less 512, is the most.
 	MaxConnections int `yaml:"max_connections" min:"1"`
-	// MaxStreams is how many requests a caller may have under way at a time on one connection
-	// of HTTP/2. Each takes about 17 KiB while it waits for its answer, or for the caller to
-	// read it.
-	MaxStreams int `yaml:"max_streams" min:"1" max:"1000"`
 	// TLS is the certificate of the public API. Without it the API is plain HTTP.
-	TLS TLS `yaml:"tls"`
+	TLS secretfile.Pair `yaml:"tls"`
 	// RequestTimeout is how long one public request may take, its requests to the legacy system included.
 	RequestTimeout time.Duration `yaml:"request_timeout" above:"0s"`
 	// ShutdownDelay is how long a stopping gateway still takes requests, while
@@ -82,32 +78,21 @@ func (o Ops) Tokens() (operator, read string) {
 	return strings.TrimSpace(o.TokenFile.Text()), strings.TrimSpace(o.ReadTokenFile.Text())
 }
 
-// TLS is the certificate of the public API; both empty: clear text.
-type TLS struct {
-	// CertFile holds the certificate in PEM form, with its chain.
-	CertFile secretfile.File `yaml:"cert_file"`
-	// KeyFile holds the private key of cert_file in PEM form.
-	KeyFile secretfile.File `yaml:"key_file"`
-}
-
-// Certificate is the certificate with its key; nil without one.
-func (t TLS) Certificate() (*tls.Certificate, error) {
+// Certificate is that of the public API with its key; nil: clear text.
+func (c Config) Certificate() (*tls.Certificate, error) {
 	var problems invalid.Problems
-	c := secretfile.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile}.Config("tls", &problems)
-	if len(c.Certificates) == 0 {
-		return nil, problems.Err()
-	}
-	return &c.Certificates[0], problems.Err()
+	certificate := c.TLS.Certificate("tls", &problems)
+	return certificate, problems.Err()
 }
 
 // Gateway is how the public API treats requests.
 type Gateway struct {
 	// UnknownParameters says what becomes of a request with a query parameter that the API does not know: reject answers 400, ignore serves it.
 	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"`
-	// Docs serves /docs and /openapi.json.
+	// Docs serves /docs and /openapi.json. false is for those who publish the API elsewhere.
 	Docs bool `yaml:"docs"`
 	// HitLane answers fresh hits of HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
-	// difference.
+	// difference; off is for finding out whether a fault lies there.
 	HitLane string `yaml:"hit_lane" enum:"on,off"`
 	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For names the caller.
 	TrustedProxies []string `yaml:"trusted_proxies" form:"network"`
@@ -118,9 +103,6 @@ type Log struct {
 	// SampleHits keeps one of so many records of fresh hits; errors, misses and
 	// stale answers always have one. 0 and 1: all.
 	SampleHits int `yaml:"sample_hits" min:"0"`
-	// RefusedKeys is how many records of requests without a good key one client
-	// address gets for each reason within 10 s; one more counts the others. 0: all.
-	RefusedKeys int `yaml:"refused_keys" min:"0"`
 	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
@@ -145,13 +127,11 @@ func Default() Config {
 		Listen:         "127.0.0.1:8080",
 		Ops:            Ops{Listen: "127.0.0.1:9090"},
 		MaxConnections: 10_000,
-		MaxStreams:     100, // the least that RFC 9113, section 6.5.2, recommends
 		RequestTimeout: 5 * time.Second,
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
 		Auth:           auth.DefaultConfig(),
-		Log:            Log{RefusedKeys: 10},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),

@@ -21,7 +21,7 @@ const (
 // notLive has the keys and sections of which a reload does not take over every change.
 // It is the one place that says so: reloads, check --against and the docs follow it.
 var notLive = map[string]Effect{
-	"listen": Restart, "ops.listen": Restart, "max_streams": Restart, "redis": Restart,
+	"listen": Restart, "ops.listen": Restart, "redis": Restart,
 	"tls": toggle,
 }
 

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit/redistest"
+	"inquiry-gateway/upstream/legacy"
+)
+
+// keysInRedis has the keys in Redis. A key is remembered for longer than a test waits: only a
+// change that the node hears of can be why one is noticed.
+func keysInRedis(address string) setup {
+	return setup{
+		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", address),
+		auth: "{redis: {}, cache_ttl: 10m}", yaml: "rate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
+	}
+}
+
+// keysConfig writes a configuration whose keys are in the Redis at that address.
+func keysConfig(t *testing.T, address, timeout string) (file string) {
+	file = filepath.Join(t.TempDir(), "gateway.yaml")
+	s := keysInRedis(address)
+	prefix := regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-") // tests share a Redis
+	s.redis = fmt.Sprintf("{addrs: [%q], timeout: %s, prefix: %q}", address, timeout, prefix)
+	writeFile(t, file, s.configuration("http://127.0.0.1:1"))
+	return file
+}
+
+// keysCommandFor runs a command about keys with --json and decodes the answer.
+func keysCommandFor[T any](t *testing.T, config string, args ...string) (v T) {
+	t.Helper()
+	out, errOut, code := command(t, append([]string{"keys", "-c", config, "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 {
+		t.Fatalf("%v: exit code %d, %v: %s%s", args, code, err, out, errOut)
+	}
+	return v
+}
+
+type shownKey struct {
+	Key string
+	auth.KeyRecord
+	Old *auth.KeyRecord
+}
+
+// newKey runs keys new or keys rotate, and lets the nodes use the key.
+func newKey(t *testing.T, nodes []*program, args ...string) shownKey {
+	t.Helper()
+	made := keysCommandFor[shownKey](t, nodes[0].file(), args...)
+	for _, node := range nodes {
+		node.keys[made.ID] = made.Key
+	}
+	return made
+}
+
+// The life of a key in front of running nodes, with each store: made, used, rotated, its
+// account unpaid and paid again, revoked. What is stored is not the key.
+func TestLifeOfAKey(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for store, s := range map[string]setup{"keys file": {}, "Redis": keysInRedis(server.Addr)} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			nodes := []*program{start(t, s)}
+			if store == "Redis" {
+				nodes = append(nodes, start(t, s))
+			}
+			everywhere := func(id string, status int) {
+				t.Helper()
+				for _, node := range nodes {
+					node.comesToGet(status, buyerList, id)
+				}
+			}
+			keys := func(args ...string) auth.Account {
+				t.Helper()
+				return keysCommandFor[auth.Account](t, nodes[0].file(), args...)
+			}
+			keys("account", legacy.BuyerTypical, "--api-access", "paid")
+			made := newKey(t, nodes, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1")
+			everywhere("k1", http.StatusOK)
+			if !regexp.MustCompile(`^iqb_[0-9A-Za-z]{36}$`).MatchString(made.Key) || strings.Contains(nodes[0].read("keys.yaml"), made.Key) {
+				t.Errorf("the key %s", made.Key)
+			}
+
+			next := newKey(t, nodes, "rotate", "k1", "--id", "k2", "--overlap", "1h", "--expires", "720h")
+			if next.Account != made.Account || next.Kind != "buyer" || next.Old == nil || next.Old.ExpiresAt.IsZero() || next.ExpiresAt.IsZero() {
+				t.Errorf("keys rotate: %+v", next)
+			}
+			everywhere("k2", http.StatusOK)
+			everywhere("k1", http.StatusOK)
+			keys("account", legacy.BuyerTypical, "--api-access", "none")
+			everywhere("k2", http.StatusForbidden)
+			keys("account", legacy.BuyerTypical, "--api-access", "paid")
+			everywhere("k2", http.StatusOK)
+			keys("revoke", "k1")
+			everywhere("k1", http.StatusUnauthorized)
+			if x := nodes[len(nodes)-1].explained("--key-id", "k1"); x.Access.Verdict != "refused" || !strings.Contains(x.Access.Reason, auth.ReasonRevoked) {
+				t.Errorf("explain: %+v", x.Access)
+			}
+			newKey(t, nodes, "rotate", "k2", "--id", "k3", "--overlap", "0s")
+			everywhere("k2", http.StatusUnauthorized)
+			everywhere("k3", http.StatusOK)
+			var states []string
+			for _, k := range keysCommandFor[auth.Listing](t, nodes[0].file(), "list").Keys {
+				if strings.HasPrefix(k.ID, "k") {
+					states = append(states, k.ID+" "+k.State(time.Now()))
+				}
+			}
+			if slices.Sort(states); !slices.Equal(states, []string{"k1 revoked", "k2 expired", "k3 active"}) {
+				t.Errorf("keys list: %q", states)
+			}
+		})
+	}
+}
+
+// What the commands say where keys are in Redis, and where that is away.
+func TestKeysInRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := start(t, keysInRedis(server.Addr))
+	p.script(t, "keys-redis.txt", map[string]string{})
+	server.Kill()
+	commandSays(t, 1, "refused", "keys", "-c", p.file(), "list")
+}
+
+type loss int
+
+const (
+	nothing    loss = iota
+	requests        // this one and all that follow
+	allAnswers      // Redis gets this one; its answer and all that follows are lost
+	oneReply        // Redis gets this one, its answer is lost, and a new connection works
+)
+
+// newCable passes bytes between a command and its Redis. at is called before the n-th write of
+// the command goes on, n from 1 on over all connections; it may wait, and says what is lost.
+func newCable(t *testing.T, target string, at func(n int) loss) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	var writes atomic.Int32
+	var cut atomic.Bool
+	pass := func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("tcp", target)
+		if err != nil || cut.Load() {
+			return
+		}
+		defer server.Close()
+		var deaf atomic.Bool
+		group.Go(func() {
+			defer client.Close()
+			for buf := make([]byte, 1<<16); ; {
+				n, err := server.Read(buf)
+				if err != nil || deaf.Load() {
+					return
+				}
+				_, _ = client.Write(buf[:n])
+			}
+		})
+		for buf := make([]byte, 1<<16); ; {
+			n, err := client.Read(buf)
+			if err != nil || cut.Load() {
+				return
+			}
+			lost := at(int(writes.Add(1)))
+			cut.Store(cut.Load() || lost == requests || lost == allAnswers)
+			deaf.Store(lost == allAnswers || lost == oneReply)
+			if lost == requests {
+				return
+			}
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+			if deaf.Load() { // until Redis has answered and closed, it may not have run the command yet
+				_ = server.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, client)
+				return
+			}
+		}
+	}
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { pass(client) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); group.Wait() })
+	return l.Addr().String()
+}
+
+// Wherever the connection of keys new and keys rotate breaks, the change is made whole or not at
+// all; whoever was not shown the key is told that it may be there, and can find and revoke it.
+func TestKeysAreWholeWhereverRedisIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, args := range map[string][]string{
+		"new":    {"new", "--kind", "buyer", "--account", "acme", "--id", "X", "--api-access", "paid"},
+		"rotate": {"rotate", "old", "--id", "X", "--overlap", "1h"},
+	} {
+		for what, lost := range map[string]loss{"requests": requests, "answers": allAnswers, "one answer": oneReply} {
+			// broken runs the command over a connection that breaks at its n-th write.
+			broken := func(t *testing.T, n int) (met bool) {
+				direct := keysConfig(t, server.Addr, "2s")
+				newOld := []string{"keys", "-c", direct, "new", "--kind", "buyer", "--account", "acme", "--id", "old", "--api-access", "paid"}
+				commandSays(t, 0, "iqb_", newOld...)
+				var reached atomic.Bool
+				address := newCable(t, server.Addr, func(i int) loss {
+					if i != n {
+						return nothing
+					}
+					reached.Store(true)
+					return lost
+				})
+				out, errOut, code := command(t, append([]string{"keys", "-c", keysConfig(t, address, "250ms")}, args...)...)
+				stored := map[string]auth.KeyRecord{}
+				for _, k := range keysCommandFor[auth.Listing](t, direct, "list").Keys {
+					stored[k.ID] = k
+				}
+				_, has := stored["X"]
+				if name == "rotate" && has == stored["old"].ExpiresAt.IsZero() {
+					t.Errorf("half of it is done: %+v", stored)
+				}
+				switch {
+				case code == 0 && (!has || !strings.HasPrefix(out, "iqb_")):
+					t.Errorf("the command says good, but %+v, %q", stored, out)
+				case code != 0 && has:
+					if !strings.Contains(errOut, "keys list") || !strings.Contains(errOut, "revoke") {
+						t.Errorf("a key that nobody was shown, and not a word about it: %s", errOut)
+					}
+					commandSays(t, 0, "X is revoked", "keys", "-c", direct, "revoke", "X")
+				case code != 0: // X is not blocked
+					commandSays(t, 0, "iqb_", append([]string{"keys", "-c", direct}, args...)...)
+				}
+				if code != 0 && lost == oneReply && name == "new" && n > 4 {
+					t.Errorf("one lost answer is not asked for again: %s", errOut)
+				}
+				return reached.Load()
+			}
+			t.Run(name+", lost "+what, func(t *testing.T) {
+				t.Parallel()
+				for n, met := 1, true; met; n++ {
+					t.Run(fmt.Sprint("from write ", n, " on"), func(t *testing.T) { met = broken(t, n) })
+				}
+			})
+		}
+	}
+}
+
+// What one command reads before another one has written, it does not write back.
+func TestAccountsSetTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	set := func(config string, args ...string) error {
+		args = append([]string{"keys", "-c", config, "account", "acme"}, args...)
+		if out, errOut, code := command(t, args...); code != 0 {
+			return fmt.Errorf("%v: exit code %d: %s%s", args, code, out, errOut)
+		}
+		return nil
+	}
+	direct := keysConfig(t, server.Addr, "2s")
+	for n, met := 1, true; met; n++ {
+		if err := set(direct, "--api-access", "paid", "--plan", ""); err != nil {
+			t.Fatal(err)
+		}
+		met = false
+		var between error
+		address := newCable(t, server.Addr, func(i int) loss {
+			if i == n {
+				met, between = true, set(direct, "--api-access", "none")
+			}
+			return nothing
+		})
+		if err := errors.Join(set(keysConfig(t, address, "20s"), "--plan", "pro"), between); err != nil {
+			t.Fatal(err)
+		}
+		want := auth.Account{ID: "acme", APIAccess: auth.AccessNone, Plan: "pro"}
+		if !met {
+			want.APIAccess = auth.AccessPaid
+		}
+		if got := keysCommandFor[[]auth.Account](t, direct, "account"); !slices.Equal(got, []auth.Account{want}) {
+			t.Errorf("another command before write %d of this one: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// authServer is an authorization server (RFC 7662) that is asked about the keys of a program.
+type authServer struct {
+	*httptest.Server
+	p      *program
+	broken atomic.Pointer[http.HandlerFunc] // answers instead where it is not nil
+
+	mu    sync.Mutex
+	asked map[string]int // by key
+}
+
+// introspecting completes a set-up whose keys an authorization server knows. section goes into
+// auth, timeout is that of a question.
+func introspecting(t *testing.T, timeout, section string, s setup) (*authServer, setup) {
+	server := &authServer{asked: map[string]int{}}
+	server.Server = httptest.NewServer(server)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	s.auth = fmt.Sprintf("{introspection: {url: %q, timeout: %s}, %s}", server.URL+"/introspect", timeout, section)
+	s.prepare = func(p *program) { server.p = p }
+	return server, s
+}
+
+func (s *authServer) answer(h http.HandlerFunc) { s.broken.Store(&h) }
+
+// status answers without a word.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+func (s *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.PostFormValue("token") // what is read whole is seen to be given up
+	s.mu.Lock()
+	s.asked[key]++
+	s.mu.Unlock()
+	if h := s.broken.Load(); h != nil {
+		(*h)(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	for _, c := range s.p.callers {
+		if s.p.keys[c.record.ID] == key && !c.record.Revoked && c.record.ExpiresAt.IsZero() {
+			fmt.Fprintf(w, `{"active":true,"sub":%q,"kind":%q,"scope":"other %s","api_access":%q,"jti":%q}`,
+				c.account.ID, c.kind, strings.Join(c.record.Scopes, " "), c.account.APIAccess, c.record.ID)
+			return
+		}
+	}
+	_, _ = io.WriteString(w, `{"active":false}`) // a gateway that left needs no answer
+}
+
+// What the authorization server says of a key is what the gateway grants, and no more.
+func TestIntrospection(t *testing.T) {
+	t.Parallel()
+	server, s := introspecting(t, "500ms", "cache_ttl: 10m", setup{})
+	p := start(t, s)
+	p.keys["nobody"] = "nobodys-key"
+	for _, row := range []struct {
+		key, list, code string
+		status          int
+	}{
+		{"buyer", buyerList, `"data":[{`, 200}, {"buyer", sellerList, "wrong_key_kind", 403},
+		{"seller", sellerList, `"data":[{`, 200}, {"unpaid", buyerList, "api_access_required", 403},
+		{"no-scope", buyerList, "insufficient_scope", 403}, {"revoked", buyerList, "invalid_api_key", 401},
+		{"nobody", buyerList, "invalid_api_key", 401},
+	} {
+		for range 3 {
+			if a := p.get(row.list, row.key); a.status != row.status || !strings.Contains(string(a.body), row.code) {
+				t.Errorf("%s at %s: %d %.300s", row.key, row.list, a.status, a.body)
+			}
+		}
+	}
+	for key, n := range server.asked {
+		if n > 2 { // a refused key is asked for again after 2 s
+			t.Errorf("asked %d times about %s, whose answer is stored", n, key)
+		}
+	}
+	if text := p.logs.String(); strings.Contains(text, "nobodys-key") || !strings.Contains(text, `"key_id":"buyer"`) {
+		t.Error("the log has a key, or has not the key's id")
+	}
+
+	// The time of a request is one for all that it waits for: a key store that is slower than
+	// that is unavailable, and not the legacy system too slow.
+	server, s = introspecting(t, "10s", "cache_ttl: 10s", setup{yaml: "request_timeout: 500ms", upstream: shortTimeouts})
+	p = start(t, s)
+	server.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	begun := time.Now()
+	a := p.get(buyerList, "buyer")
+	if took := time.Since(begun); a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "auth_unavailable") ||
+		took < 400*time.Millisecond || took > 4*time.Second {
+		t.Errorf("after %v: %d %s", took, a.status, a.body)
+	}
+}
+
+// guess sends a key that does not exist.
+func (p *program) guess(i int, headers ...string) answer {
+	return p.get(buyerList, "", append(headers, "Authorization", fmt.Sprintf("Bearer made-up-%d", i))...)
+}
+
+// Somebody who guesses keys is told to wait. Callers with good keys behind the same address
+// are served, the log is not flooded and hides nobody else, and the guesses are counted.
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	const guesses, most = 2000, 128 << 10
+	p := start(t, setup{yaml: "gateway: {trusted_proxies: [127.0.0.1]}"})
+	begun, got := len(p.logs.String()), map[int]int{}
+	for i := range guesses {
+		a := p.guess(i)
+		if got[a.status]++; a.status == http.StatusTooManyRequests && (a.header.Get("Retry-After") == "" || a.header.Get("RateLimit") != "") {
+			t.Fatalf("429 for guesses: %v", a.header)
+		}
+	}
+	if got[http.StatusTooManyRequests] == 0 || got[http.StatusUnauthorized]+got[http.StatusTooManyRequests] != guesses {
+		t.Errorf("answers by status: %v", got)
+	}
+	for _, id := range []string{"buyer", "other-buyer"} {
+		p.gets(http.StatusOK, buyerList, id)
+	}
+	if a := p.guess(0, "X-Forwarded-For", "192.0.2.7"); a.status != http.StatusUnauthorized {
+		t.Errorf("one mistake of another address: %d", a.status)
+	}
+	if n := p.metric(`inquiry_gateway_auth_requests_total{result="limited"}`); n != float64(got[http.StatusTooManyRequests]) {
+		t.Errorf("%v guesses were counted as refused", n)
+	}
+	p.stop() // the end of the program ends the window
+	logs := p.logs.String()[begun:]
+	records, suppressed := 0, 0
+	for line := range strings.Lines(logs) {
+		var r struct {
+			Client   string `json:"client_address"`
+			Status   int
+			Security struct{ Suppressed int }
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if suppressed += r.Security.Suppressed; r.Client == "127.0.0.1" && r.Status >= 400 {
+			records++
+		}
+	}
+	if len(logs) > most || records == 0 || records+suppressed != guesses {
+		t.Errorf("%d guesses: %d records, summaries of %d, %d bytes", guesses, records, suppressed, len(logs))
+	}
+	if !strings.Contains(logs, `"client_address":"192.0.2.7"`) || !strings.Contains(logs, `"key_id":"buyer"`) {
+		t.Error("the log hides others")
+	}
+}
