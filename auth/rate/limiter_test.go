@@ -174,18 +174,23 @@ func TestFleetSharesOneBurst(t *testing.T) {
 	}
 }
 
-// A node takes ahead at most a block, an eighth of the burst: what one has not spent, the other
-// gets but for that.
+// A node takes ahead at most a block, an eighth of the burst, and for a second only: what one has
+// not spent, the other gets but for that.
 func TestANodeHasAtMostABlock(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for spent := range 50 {
-		opts := Options{Redis: client, Prefix: fmt.Sprint(spent)}
+		c := newClock()
+		opts := Options{Redis: client, Prefix: fmt.Sprint(spent), Now: c.Now}
 		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
 		if n := passed(one, spent); n != spent {
 			t.Errorf("%d of %d passed", n, spent)
 		}
 		if n := passed(other, 100); n < 80-spent-10 || n > 80-spent {
 			t.Errorf("one node spent %d of 80, the other got %d", spent, n)
+		}
+		c.Add(life)
+		if n := passed(one, 20); n != 0 {
+			t.Errorf("%d passed with tokens of a second ago", n)
 		}
 	}
 }
