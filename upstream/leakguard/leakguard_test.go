@@ -34,6 +34,7 @@ func TestGuardCleans(t *testing.T) {
 		{id, "abc" + id + "def", "[removed]", 1}, // which of the digits are the id's cannot be told
 		{id, "xyz" + id + "-ghi", "xyz[removed]-ghi", 1},
 		{id, id + id, "[removed]", 1},
+		{id, id + " " + strings.ReplaceAll(id, "-", ""), "[removed] [removed]", 2},
 		{id, "티켓" + id + "번", "티켓[removed]번", 1},
 		{id, "6f1c2a34-1111-4222-8333-9444555666ab", "[removed]", 1}, // of a record that is not in this reply
 		{"INC0010001", "6f1c2a34-1111-4222-8333-9444555666ab", "6f1c2a34-1111-4222-8333-9444555666ab", 0},
@@ -78,6 +79,14 @@ func TestGuardCleans(t *testing.T) {
 	}
 	if set := idsOf("", "  "); !set.Empty() {
 		t.Error("an empty id counts as one")
+	}
+}
+
+func TestMerge(t *testing.T) {
+	set := idsOf("INC0010001")
+	set.Merge(idsOf("cato", "6f1c2a34-1111-4222-8333-9444555666aa"))
+	if got, n := set.Clean("INC0010001 cato 7f1c2a34111142228333944455566600"); n != 3 {
+		t.Errorf("%q, %d", got, n)
 	}
 }
 
