@@ -290,7 +290,7 @@ func TestAccountsSetTwiceAtOnce(t *testing.T) {
 			}
 			return nothing
 		})
-		if err := errors.Join(set(keysConfig(t, address, "20s"), "--plan", "pro"), between); err != nil {
+		if err := errors.Join(set(keysConfig(t, address, "5s"), "--plan", "pro"), between); err != nil {
 			t.Fatal(err)
 		}
 		want := auth.Account{ID: "acme", APIAccess: auth.AccessNone, Plan: "pro"}
